@@ -6,15 +6,17 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method};
 
 use super::bounds::{Bounds, accounted, no_memory};
+use super::credential;
 use super::guard::AttemptGuard;
 use super::item::{ItemKind, StreamItem};
 use super::meter::Meter;
-use super::no_answer::{answer, error_in_a_200, no_answer, without_payload};
+use super::no_answer::{answer, content_type_is, error_in_a_200, no_answer, without_payload};
+use super::ready::ReadyAttempt;
+use super::spec::AttemptSpec;
 use super::stream::{EventStream, READ_OUT_FOR};
-use super::{AttemptSpec, credential};
 use crate::budget::{Budget, BudgetFull, Lease};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -23,7 +25,6 @@ use crate::protocol::error;
 use crate::protocol::framing::Framing;
 use crate::protocol::limits;
 use crate::protocol::response_translation::ResponseTranslation;
-use crate::race::{CutReason, HeldAttempt};
 use crate::routing::keyring::{self, HashedKey, scrub};
 use crate::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
 
@@ -38,39 +39,6 @@ const ERROR_BODY_MAX: usize = 64 << 10;
 /// Time to read an error body; the second if the status alone decides.
 const ERROR_BODY_FOR: Duration = Duration::from_millis(500);
 const KNOWN_BODY_FOR: Duration = Duration::from_millis(50);
-
-/// An attempt whose first token is there, or its whole answer if the client does not stream.
-pub struct ReadyAttempt {
-    pub status: StatusCode,
-    /// As the upstream sent them.
-    pub headers: HeaderMap,
-    /// A rate limit is used up for this long.
-    pub exhausted_for: Option<Duration>,
-    /// The bytes up to the end of the first event with payload.
-    pub prelude: Bytes,
-    pub stream: EventStream,
-    /// When the first token was seen.
-    pub at: Instant,
-    /// The assembled answer; the stream then holds nothing more that a client needs.
-    pub whole: Option<Bytes>,
-    /// Its request left out the reasoning of earlier turns.
-    pub without_reasoning: bool,
-}
-
-impl HeldAttempt for ReadyAttempt {
-    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
-        self.stream.read_ahead(context)
-    }
-
-    fn cut(&mut self, cut: CutReason) {
-        match cut {
-            CutReason::Lost => self.stream.lost(),
-            CutReason::Late | CutReason::Deadline => {
-                self.stream.time_out();
-            }
-        }
-    }
-}
 
 /// Runs until the first token or a failure.
 pub(super) async fn exchange(
@@ -308,11 +276,6 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
     content_type_is(headers, "text/event-stream")
-}
-
-pub(super) fn content_type_is(headers: &HeaderMap, name: &str) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(name))
 }
 
 /// `retry-after-ms`, or `retry-after` in seconds or as a date.

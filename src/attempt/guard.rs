@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tracing::{Level, Span, enabled};
 
-use super::AttemptSpec;
 use super::in_flight::InFlightGuard;
 use super::meter::Meter;
 use super::observation::ending;
+use super::spec::AttemptSpec;
 use crate::clock::{Instant, micros_between};
 use crate::config::FirstToken;
 use crate::failure::{Failure, FailureKind, Phase};

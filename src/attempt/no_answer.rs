@@ -5,8 +5,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::IgnoredAny;
 
-use super::exchange::{ReadyAttempt, content_type_is};
-use super::item::in_dialect;
+use super::classify::in_dialect;
+use super::ready::ReadyAttempt;
 use super::stream::EventStream;
 use crate::failure::{Failure, FailureKind, RawAnswer};
 use crate::protocol::error::{self, ErrorFacts};
@@ -95,4 +95,9 @@ pub(super) fn no_answer(stream: &mut EventStream, body: Bytes) -> Failure {
         return stream.fail(FailureKind::Malformed, "an answer that is no JSON");
     }
     error_in_a_200(stream, error::of_frame(&body), body)
+}
+
+pub(super) fn content_type_is(headers: &HeaderMap, name: &str) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(name))
 }

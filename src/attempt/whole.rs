@@ -4,8 +4,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use super::exchange::ReadyAttempt;
 use super::item::ItemKind;
+use super::ready::ReadyAttempt;
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind};
 use crate::pace::aside;

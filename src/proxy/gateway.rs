@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
-use super::admission::{AdmissionLoad, ShedCounts};
 use super::blocking::BlockingPool;
+use super::load::{AdmissionLoad, ShedCounts};
 use super::rejection::Rejection;
 use crate::attempt::InFlightGuard;
 use crate::budget::Budget;

@@ -5,11 +5,10 @@ use std::future::Future;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::RunningAttempt;
 use crate::clock::Instant;
 use crate::failure::Failure;
 use crate::history::StartReason;
-use crate::routing::plan::Replan;
+use crate::routing::plan::{PlannedStart, Replan};
 
 /// A started attempt. It is ready at its first token, or, if the launcher makes such attempts, with its whole answer.
 pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
@@ -43,6 +42,36 @@ pub enum CutReason {
     Late,
     /// The total deadline passed.
     Deadline,
+}
+
+/// An attempt that runs, or its result when it is ready.
+pub struct RunningAttempt<A> {
+    pub(super) attempt: A,
+    pub(super) entry: PlannedStart,
+    pub(super) ordinal: usize,
+    pub(super) started_at: Instant,
+    /// When it is late. None once its first token came, or if it may run on as the last attempt.
+    pub(super) late_at: Option<Instant>,
+}
+
+impl<A> RunningAttempt<A> {
+    pub fn attempt(&self) -> &A {
+        &self.attempt
+    }
+
+    pub(super) fn became<R>(self, ready: R) -> RunningAttempt<R> {
+        let RunningAttempt { entry, ordinal, started_at, late_at, .. } = self;
+        RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at }
+    }
+
+    pub fn candidate(&self) -> usize {
+        self.entry.candidate
+    }
+
+    /// The instant of its start, by [`Launch::now`].
+    pub fn started_at(&self) -> Instant {
+        self.started_at
+    }
 }
 
 /// Starts the attempts of a race and answers its questions.

@@ -13,7 +13,9 @@ pub mod verdict;
 mod model_check;
 
 pub use crate::routing::plan::Replan;
-pub use launch::{AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, RetryDecision};
+pub use launch::{
+    AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, RetryDecision, RunningAttempt,
+};
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -82,36 +84,6 @@ impl WaitingCandidate {
             due: None,
             first: false,
         }
-    }
-}
-
-/// An attempt that runs, or its result when it is ready.
-pub struct RunningAttempt<A> {
-    attempt: A,
-    entry: PlannedStart,
-    ordinal: usize,
-    started_at: Instant,
-    /// When it is late. None once its first token came, or if it may run on as the last attempt.
-    late_at: Option<Instant>,
-}
-
-impl<A> RunningAttempt<A> {
-    pub fn attempt(&self) -> &A {
-        &self.attempt
-    }
-
-    fn became<R>(self, ready: R) -> RunningAttempt<R> {
-        let RunningAttempt { entry, ordinal, started_at, late_at, .. } = self;
-        RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at }
-    }
-
-    pub fn candidate(&self) -> usize {
-        self.entry.candidate
-    }
-
-    /// The instant of its start, by [`Launch::now`].
-    pub fn started_at(&self) -> Instant {
-        self.started_at
     }
 }
 

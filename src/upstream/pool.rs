@@ -1,25 +1,19 @@
 //! The connections to one origin: idle HTTP/1.1 ones, and HTTP/2 ones that are shared.
 //!
-//! Who speaks HTTP/1.1 gets a dial for each request that finds no idle connection. Otherwise dials are the pool's own: what
-//! they bring is for all who wait, so that a burst shares one. Which connection a stream goes on, and when another is
-//! opened: see `seats`.
+//! An origin that speaks HTTP/1.1 gets a dial for each request that finds no idle connection. Otherwise the pool dials on its
+//! own, and all waiting requests share the result, so that a burst shares one connection. Not for choosing the connection of
+//! a stream, or when to open another: see `stream_choice`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Request;
-use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::connect::NewConnection;
-use super::connection_error::{SendError, of_http1};
 use super::endpoint::Origin;
 use super::http1::Http1Connection;
 use super::http2::{Http2, Stream};
-use super::response::{Response, ResponseBody};
 use super::stream_choice::{ConnectionQueue, DIAL_PATIENCE, HTTP2_MAX, STREAMS_MAX, StreamStep, step};
 use crate::clock::Instant;
 use crate::config::Proxy;
@@ -341,23 +335,4 @@ impl PooledConnection {
     pub fn is_http2(&self) -> bool {
         matches!(self, PooledConnection::Http2 { .. })
     }
-
-    /// Sends the request and waits for the head of the answer. The body gives the connection back at its end.
-    pub async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
-        match self {
-            PooledConnection::Http1 { mut line, .. } => match line.send(request).await {
-                Ok(response) => Ok(split(response, |body| ResponseBody::http1(body, line, pool.clone()))),
-                Err((error, unsent)) => Err(of_http1(&error, unsent, line.heard())),
-            },
-            PooledConnection::Http2 { mut stream, .. } => {
-                let response = stream.send(request).await?;
-                Ok(split(response, |body| ResponseBody::http2(body, stream)))
-            }
-        }
-    }
-}
-
-fn split(response: http::Response<Incoming>, body: impl FnOnce(Incoming) -> ResponseBody) -> Response {
-    let (head, incoming) = response.into_parts();
-    Response { status: head.status, headers: head.headers, body: body(incoming) }
 }

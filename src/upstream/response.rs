@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body::{Body as _, Frame};
+use http_body_util::Full;
 use hyper::body::Incoming;
 
-use super::connection_error::failure_of;
+use super::connection_error::{SendError, failure_of, of_http1};
 use super::http1::Http1Connection;
 use super::http2::Stream;
-use super::pool::Pool;
+use super::pool::{Pool, PooledConnection};
 use crate::failure::{Failure, Phase};
 use crate::pace::YieldPace;
 
@@ -38,15 +39,23 @@ enum HeldConnection {
     Ended,
 }
 
+impl PooledConnection {
+    /// Sends the request and waits for the head of the answer. The body gives the connection back at its end.
+    pub(super) async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
+        let (response, connection) = match self {
+            PooledConnection::Http1 { mut line, .. } => match line.send(request).await {
+                Ok(response) => (response, HeldConnection::Http1(line, pool.clone())),
+                Err((error, unsent)) => return Err(of_http1(&error, unsent, line.heard())),
+            },
+            PooledConnection::Http2 { mut stream, .. } => (stream.send(request).await?, HeldConnection::Http2(stream)),
+        };
+        let (head, incoming) = response.into_parts();
+        let body = ResponseBody { incoming, connection, pace: YieldPace::default() };
+        Ok(Response { status: head.status, headers: head.headers, body })
+    }
+}
+
 impl ResponseBody {
-    pub(super) fn http1(incoming: Incoming, line: Http1Connection, pool: Arc<Pool>) -> ResponseBody {
-        ResponseBody { incoming, connection: HeldConnection::Http1(line, pool), pace: YieldPace::default() }
-    }
-
-    pub(super) fn http2(incoming: Incoming, stream: Stream) -> ResponseBody {
-        ResponseBody { incoming, connection: HeldConnection::Http2(stream), pace: YieldPace::default() }
-    }
-
     /// The next read; none at the end. Trailers are passed over.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{FailedUpstream, Rejection, code, summary};
 use crate::config::units::format_bytes;
-use crate::proxy::admission::ShedReason;
+use crate::proxy::load::ShedReason;
 
 impl Rejection {
     /// There is no room for another request now.

@@ -1,0 +1,190 @@
+//! Classifies and measures one event of an upstream, and makes the bytes that are passed on, in one pass. Not for reading: see
+//! `stream`.
+
+use bytes::Bytes;
+
+use super::item::{ItemKind, StreamItem};
+use super::meter::Meter;
+use super::stream::EventStream;
+use crate::failure::FailureKind;
+use crate::pace::aside;
+use crate::protocol::error::{self, ErrorFacts};
+use crate::protocol::frame::{Chunk, Frame};
+use crate::protocol::sse::SseEvent;
+use crate::protocol::template::Template;
+use crate::routing::keyring::scrub;
+
+impl EventStream {
+    pub(super) fn item(&mut self, event: SseEvent) -> StreamItem {
+        let size = event.raw.len();
+        self.pace.event(size);
+        // A translation builds a tree, which takes longer than reading in place.
+        let cost = if self.is_translated() { size.saturating_mul(4) } else { size };
+        aside(cost, || self.item_of(event, size))
+    }
+
+    fn item_of(&mut self, event: SseEvent, size: usize) -> StreamItem {
+        if self.done {
+            return self.item_behind(event, size);
+        }
+        let kind = match self.classify(&event) {
+            // The translation knows whether usage is wanted.
+            ItemKind::UsageOnly if self.is_translated() => ItemKind::Other,
+            kind => kind,
+        };
+        let raw = match kind {
+            ItemKind::Malformed => Bytes::new(),
+            ItemKind::Error { .. } if self.is_translated() => Bytes::new(),
+            ItemKind::Error { .. } => scrub(event.raw, self.key.as_ref()),
+            ItemKind::Heartbeat if self.is_translated() => self.heartbeat(),
+            _ => self.response_translation.pass(event),
+        };
+        match self.fault() {
+            Some(facts) => StreamItem { raw: Bytes::new(), kind: ItemKind::Error { facts, data: Bytes::new() }, size },
+            None => StreamItem { raw, kind, size },
+        }
+    }
+
+    /// A fault of the whole answer so far.
+    fn fault(&mut self) -> Option<ErrorFacts> {
+        if !self.done && !self.response_translation.has_calls() {
+            return None;
+        }
+        if self.response_translation.is_overfull() {
+            return Some(malformed("an answer of more items than an answer has"));
+        }
+        if self.done {
+            self.response_translation.end_calls();
+        }
+        if self.response_translation.is_broken() {
+            return Some(malformed("the arguments of a tool call are no JSON object"));
+        }
+        (self.done && !self.is_complete()).then(|| self.incomplete())
+    }
+
+    /// It ended without a finish reason.
+    pub(super) fn incomplete(&self) -> ErrorFacts {
+        if self.guard.meter.is_garbled() {
+            return malformed("none of its events can be read");
+        }
+        let message = "the provider ended it without a finish reason".to_owned();
+        ErrorFacts { kind: FailureKind::Closed, certain: false, whole_account: false, status: None, message }
+    }
+
+    /// Adds the blank line that the last event of a body lacks.
+    pub(super) fn last_item(&mut self, event: SseEvent) -> StreamItem {
+        let StreamItem { raw, kind, size } = self.item(event);
+        if self.is_translated() || raw.is_empty() {
+            return StreamItem { raw, kind, size };
+        }
+        let mut raw = raw.to_vec();
+        raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
+        StreamItem { raw: Bytes::from(raw), kind, size }
+    }
+
+    /// A heartbeat in a translation. Empty before the first token: it would be held back.
+    fn heartbeat(&self) -> Bytes {
+        let begun = self.guard.meter.first_token_us().is_some();
+        Bytes::from_static(if begun { self.surface().heartbeat() } else { b"" })
+    }
+
+    /// An event after the end: usage counts, a vendor's own events are passed on, and output is ignored.
+    fn item_behind(&mut self, event: SseEvent, size: usize) -> StreamItem {
+        let kind = match self.response_translation.read(&event) {
+            // The rest of a split line end is not an event.
+            Frame::KeepAlive => (!event.raw.trim_ascii().is_empty()).then_some(ItemKind::Other),
+            Frame::Chunk(Chunk { usage, timings, time_info, usage_only, payload, finished, .. }) => {
+                let generated = payload.is_some() || finished != 0;
+                let chunk = Chunk { usage, timings, time_info, ..Chunk::default() };
+                self.guard.meter.chunk(&chunk, self.read_at);
+                match usage_only && !self.is_translated() {
+                    true => Some(ItemKind::UsageOnly),
+                    false => (!generated).then_some(ItemKind::Other),
+                }
+            }
+            _ => None,
+        };
+        match kind {
+            Some(kind) => StreamItem { raw: self.response_translation.pass_behind(event), kind, size },
+            None => StreamItem { raw: Bytes::new(), kind: ItemKind::Other, size },
+        }
+    }
+
+    fn classify(&mut self, event: &SseEvent) -> ItemKind {
+        let meter = &mut self.guard.meter;
+        if let Some((payload, arguments)) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
+            meter.payload(payload, self.read_at);
+            if let Some(arguments) = arguments {
+                self.response_translation.check_more(arguments);
+            }
+            return ItemKind::Payload;
+        }
+        let frame = self.response_translation.read(event);
+        if !matches!(frame, Frame::KeepAlive) {
+            meter.event(self.read_at);
+        }
+        match frame {
+            Frame::KeepAlive => {
+                meter.keepalive();
+                ItemKind::Heartbeat
+            }
+            Frame::Done(chunk) => {
+                self.done = true;
+                // The last event may hold an answer that was not streamed.
+                let chunk = new_in(chunk, meter);
+                meter.chunk(&chunk, self.read_at);
+                self.response_translation.check(event, &chunk);
+                if chunk.payload.is_some() { ItemKind::Payload } else { ItemKind::Done }
+            }
+            Frame::Error { data, usage } => {
+                meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
+                let data = scrub(Bytes::copy_from_slice(&data), self.key.as_ref());
+                ItemKind::Error { facts: error::of_frame(&data), data }
+            }
+            // After the first token an event of another dialect is only left out.
+            Frame::Foreign(dialect) if meter.first_token_us().is_none() => {
+                meter.malformed += 1;
+                ItemKind::Error { facts: malformed(in_dialect(dialect)), data: Bytes::new() }
+            }
+            Frame::Malformed | Frame::Foreign(_) => {
+                meter.malformed += 1;
+                ItemKind::Malformed
+            }
+            Frame::Chunk(chunk) => {
+                meter.readable = true;
+                let chunk = new_in(chunk, meter);
+                meter.chunk(&chunk, self.read_at);
+                self.response_translation.check(event, &chunk);
+                if chunk.payload.is_some() {
+                    self.template = Template::learn(event, &chunk);
+                    ItemKind::Payload
+                } else if chunk.usage_only {
+                    ItemKind::UsageOnly
+                } else {
+                    ItemKind::Other
+                }
+            }
+        }
+    }
+}
+
+/// The message for an answer in another dialect.
+pub(super) fn in_dialect(dialect: &str) -> String {
+    format!("it answers in the dialect `{dialect}`: is the provider's own `dialect` right?")
+}
+
+fn malformed(message: impl Into<String>) -> ErrorFacts {
+    ErrorFacts {
+        kind: FailureKind::Malformed,
+        certain: true,
+        whole_account: false,
+        status: None,
+        message: message.into(),
+    }
+}
+
+/// Some events repeat earlier ones: their payload counts only if there was none.
+fn new_in<'a>(chunk: Chunk<'a>, meter: &Meter) -> Chunk<'a> {
+    let is_old = chunk.repeated && meter.first_token_us().is_some();
+    if is_old { Chunk { payload: None, ..chunk } } else { chunk }
+}
