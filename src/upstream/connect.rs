@@ -26,7 +26,7 @@ use super::counted_stream::{CountedStream, StreamCount};
 use super::dns::{NameCache, Resolver};
 use super::endpoint::{Endpoint, Origin};
 use super::http1::Http1Connection;
-use super::http2::UNTOLD;
+use super::http2::NOT_ANNOUNCED;
 use super::stream_choice::STREAMS_MAX;
 use super::tunnel;
 use crate::config::{Authorities, Proxy};
@@ -34,19 +34,19 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::machine::{self, Descriptors};
 use crate::shutdown::Shutdown;
 
-/// Pings go out only while streams are open; too many make servers hang up.
+/// Pings are sent only while streams are open; servers close a connection with too many.
 const PING_EVERY: Duration = Duration::from_secs(25);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Some providers' edges answer with many cookies.
+/// Bytes. Some providers send many cookies.
 const HEADER_LIST_MAX: u32 = 64 * 1024;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// An address that has not answered by then is no longer waited for alone.
+/// After this time the next address is tried too.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// TCP keep-alive: an idle connection is probed after so long. While a model thinks, nothing else tells a dead peer from a
-/// silent one, and firewalls drop connections that are silent for a few minutes.
+/// TCP keep-alive: an idle connection is probed after this time. While a model thinks, only this distinguishes a dead peer from
+/// a silent one, and firewalls drop connections that are silent for a few minutes.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
-/// … and then again and again, until the system gives up (on Linux after nine without an answer).
+/// Interval of further probes, until the system gives up (Linux: after nine without an answer).
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// Headers of an HTTP/1.1 answer.
 const HEADERS_MAX: usize = 1_024;
@@ -55,7 +55,7 @@ const READ_BUFFER_MAX: usize = 64 * 1024;
 /// Bytes of one HTTP/2 answer that may wait to be read: 2.5 MB/s over a round trip of 100 ms, many times what a model
 /// writes. A stalled client holds no more of its winner's answer than this.
 const STREAM_WINDOW_MAX: u32 = 256 * 1024;
-/// The same of all streams of a connection: room for each to fill its own, so that none that is not read stops the others.
+/// The same for all streams of a connection together: each can fill its own window, so an unread stream stops no other.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW_MAX * STREAMS_MAX as u32;
 
 /// A connection that was just made.
@@ -63,18 +63,18 @@ pub(super) enum NewConnection {
     Http1(Http1Connection),
     Http2 {
         sender: http2::SendRequest<Full<Bytes>>,
-        /// How many streams the peer allows at once, as far as it has said.
+        /// Streams that the peer allows at once, if it has said so.
         streams_max: Arc<AtomicUsize>,
-        /// What is read of it.
+        /// Counts the bytes that are read.
         count: Arc<StreamCount>,
     },
 }
 
 pub(super) struct Connector {
     tls: TlsClient,
-    /// Certificate authorities that are trusted for every origin.
+    /// The certificate authorities of every origin.
     roots: RootCertStore,
-    /// For origins with authorities of their own. Only configurations name those, so there are few.
+    /// For origins with their own authorities. Only configurations name those, so there are few.
     own_tls: Mutex<HashMap<Arc<Authorities>, TlsClient>>,
     names: Arc<NameCache>,
     pub descriptors: Descriptors,
@@ -90,7 +90,7 @@ pub type Dial = Arc<dyn Fn(&str) -> tokio::io::DuplexStream + Send + Sync>;
 impl Connector {
     pub fn new(shutdown: Shutdown, resolver: Resolver) -> Result<Connector, rustls::Error> {
         let mut roots = RootCertStore::empty();
-        // Certificates that cannot be read are passed over: one odd file in the system's store must not stop the gateway.
+        // Skip unreadable certificates: one bad file in the system's store must not stop the gateway.
         let native = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(native.certs);
         if roots.is_empty() {
@@ -111,7 +111,7 @@ impl Connector {
         })
     }
 
-    /// `http1`: offer nothing else. `changed` is told when an HTTP/2 connection takes another number of streams, or ends.
+    /// `http1`: offer only HTTP/1.1. `changed` is notified when an HTTP/2 connection changes its number of streams, or ends.
     ///
     /// # Errors
     /// `dns`, `connect`, `tls` or `protocol`, each of phase connect.
@@ -146,7 +146,7 @@ impl Connector {
         if http2 { self.http2(tls, changed).await } else { self.http1(tls).await }
     }
 
-    /// TLS with the authorities that are trusted for this origin.
+    /// TLS with the authorities of this origin.
     fn tls(&self, origin: &Origin) -> Result<TlsClient, Failure> {
         let Some(authorities) = &origin.transport.authorities else { return Ok(self.tls.clone()) };
         let mut own = self.own_tls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ impl Connector {
 
     async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, Failure> {
         let problem = |why: Arc<io::Error>| {
-            // A look-up needs descriptors too, and does not always say so.
+            // A look-up needs descriptors too, and its error may not say so.
             let own = is_own_lack(&why, &self.descriptors) || self.descriptors.are_scarce();
             let kind = if own { FailureKind::GatewayLimit } else { FailureKind::Dns };
             failure(kind, &format!("name look-up of {host}: {why}"))
@@ -196,7 +196,7 @@ impl Connector {
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .max_header_list_size(HEADER_LIST_MAX)
-            .initial_max_send_streams(UNTOLD)
+            .initial_max_send_streams(NOT_ANNOUNCED)
             .initial_stream_window_size(STREAM_WINDOW_MAX)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(stream))
@@ -221,7 +221,7 @@ impl Connector {
 struct TlsClient {
     /// Offers HTTP/2 and HTTP/1.1.
     both: TlsConnector,
-    /// Offers HTTP/1.1 alone.
+    /// Offers only HTTP/1.1.
     http1: TlsConnector,
 }
 
@@ -244,15 +244,14 @@ fn unreachable_proxy(proxy: &Proxy, failure: &Failure) -> Failure {
     tunnel::refused(proxy, &format!("cannot be reached: {}", failure.message))
 }
 
-/// Tries the addresses of a name: the next one when one is refused, or has not answered for a moment. The first that
-/// answers is taken.
+/// Tries the addresses of a name: the next one when one refuses or is slow. The first to answer is used.
 async fn dial(addresses: Vec<SocketAddr>, descriptors: &Descriptors) -> Result<TcpStream, Failure> {
     let mut addresses = by_turns(addresses).into_iter().take(ADDRESSES_MAX).peekable();
     let mut last = failure(FailureKind::Dns, "the name has no address");
     let mut dialling = FuturesUnordered::new();
     loop {
         dialling.extend(addresses.next().map(|address| connect(address, descriptors)));
-        // The caller's timeout bounds the last one.
+        // The caller's timeout bounds the last address.
         let wait = if addresses.peek().is_some() { NEXT_ADDRESS_AFTER } else { Duration::MAX };
         match tokio::time::timeout(wait, dialling.next()).await {
             Err(_) => {}
@@ -267,7 +266,7 @@ async fn dial(addresses: Vec<SocketAddr>, descriptors: &Descriptors) -> Result<T
     }
 }
 
-/// The two families by turns, the system's first choice first (RFC 8305): neither hides the other.
+/// Alternates the two families, the system's first choice first (RFC 8305), so that neither hides the other.
 fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut ones, mut others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|one| one.is_ipv6() == first);
@@ -287,7 +286,7 @@ async fn connect(address: SocketAddr, descriptors: &Descriptors) -> io::Result<T
         return Err(machine::no_descriptor());
     }
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
-    // A system that cannot probe can still connect.
+    // Connecting works without probes too.
     let _ = SockRef::from(&socket).set_tcp_keepalive(&probes);
     socket.connect(address).await
 }
@@ -298,7 +297,7 @@ fn refused(error: &io::Error, descriptors: &Descriptors) -> Failure {
     failure(if own { FailureKind::GatewayLimit } else { FailureKind::Connect }, &format!("connect: {error}"))
 }
 
-/// Whether it is this process, or its machine, that has no more of something. Tells so to whoever admits requests.
+/// Whether this process or machine has run out of descriptors or memory. Notes it for admission.
 fn is_own_lack(error: &io::Error, descriptors: &Descriptors) -> bool {
     let own = machine::is_exhausted(error);
     if own {
@@ -331,7 +330,7 @@ mod tests {
     async fn the_second_family_is_tried_when_the_first_fails() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = listener.local_addr().unwrap();
-        // Nobody listens on this port of the other family.
+        // No listener on this port of the other family.
         let nobody: SocketAddr = "[::1]:1".parse().unwrap();
         let descriptors = Descriptors::new(machine::descriptors());
         let stream = dial(vec![nobody, nobody, nobody, there], &descriptors).await.unwrap();

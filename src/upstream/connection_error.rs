@@ -1,5 +1,5 @@
-//! What an error of a connection means: its kind, whether the peer can have seen the request, and whether only the
-//! connection is to blame.
+//! The meaning of a connection's error: its kind, whether the peer can have seen the request, and whether only the connection is
+//! at fault.
 
 use std::error::Error;
 use std::io::ErrorKind;
@@ -19,14 +19,14 @@ pub(super) struct SendError {
     pub wants_http1: bool,
 }
 
-/// Of a request over HTTP/1.1. `heard`: a byte of an answer had come.
+/// For a request over HTTP/1.1. `heard`: a byte of an answer had come.
 pub(super) fn of_http1(error: &hyper::Error, unsent: bool, heard: bool) -> SendError {
     let failure = failure_of(error, Phase::Headers);
     let died = is_gone(&failure) && !heard;
     SendError { failure, unsent, died, wants_http1: false }
 }
 
-/// Of a request over HTTP/2. `returned`: it was given back before it was written.
+/// For a request over HTTP/2. `returned`: hyper gave it back before it was written.
 pub(super) fn of_http2(error: &hyper::Error, returned: bool) -> SendError {
     let failure = failure_of(error, Phase::Headers);
     let by_peer = find::<h2::Error>(error).filter(|h2| h2.is_remote());
@@ -34,7 +34,7 @@ pub(super) fn of_http2(error: &hyper::Error, returned: bool) -> SendError {
     let wants_http1 = reason == Some(Reason::HTTP_1_1_REQUIRED);
     // A GOAWAY itself ends only streams above the last one that the peer works on, and requests whose body has not left.
     let refused = by_peer.is_some_and(h2::Error::is_go_away) || reason == Some(Reason::REFUSED_STREAM);
-    // A reset of one stream says nothing of its connection.
+    // The reset of one stream says nothing about its connection.
     let stream_alone = find::<h2::Error>(error).is_some_and(h2::Error::is_reset);
     let died = is_gone(&failure) && !stream_alone;
     SendError { failure, unsent: returned || refused || wants_http1, died, wants_http1 }
@@ -55,7 +55,7 @@ pub(super) fn failure_of(error: &hyper::Error, phase: Phase) -> Failure {
         // The peer broke the protocol, and this side said so.
         (Some(_), None) => FailureKind::Protocol,
         (None, None) if error.is_parse() => FailureKind::Protocol,
-        // The connection ended without a word, or its peer answered no ping.
+        // The connection ended without an error, or its peer answered no ping.
         (None, None) => FailureKind::Closed,
     };
     let mut text = error.to_string();

@@ -1,7 +1,7 @@
-//! A socket, or TLS over one, as an HTTP connection reads it: its bytes are counted, and bounded where a bound is set.
+//! A socket, plain or with TLS, that counts and bounds the bytes an HTTP connection reads.
 //!
-//! hyper passes over informational answers (1xx) by itself, however many come, and reads on within one poll for as long as
-//! bytes are there. Both end here.
+//! hyper skips any number of informational answers (1xx), and reads on within one poll while there are bytes. Both are bounded
+//! here.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,22 +13,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes that are read before other tasks have their turn.
 const TURN_MAX: usize = 256 * 1024;
-/// Heads of answers, informational ones and trailers included, that come over an HTTP/2 connection after a request and
-/// before the next one. Its streams together have two each, and few more.
+/// Heads of answers, including informational ones and trailers, that may arrive over an HTTP/2 connection between two requests.
+/// Normal streams have two each.
 const HEADS_MAX: i64 = 1_000;
-/// The head of an HTTP/2 frame: its length, its type, and what is not looked at.
+/// The head of an HTTP/2 frame: its length, its type, and parts that are not read.
 const FRAME_HEAD: usize = 9;
 /// The type of a frame that begins the head of an answer.
 const HEADERS: u8 = 1;
 
-/// Shared between the stream and whoever sends requests over it.
+/// Shared between the stream and the sender of requests.
 #[derive(Debug)]
 pub(super) struct StreamCount {
     /// Bytes that were read since the connection was opened.
     read: AtomicU64,
-    /// With so many bytes read, a further read is an error.
+    /// After this many bytes a further read is an error.
     read_max: AtomicU64,
-    /// Heads that may still come; over HTTP/2 only.
+    /// Heads that may still come; HTTP/2 only.
     heads_left: AtomicI64,
 }
 
@@ -37,7 +37,7 @@ impl StreamCount {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// From now on no read begins once so many further bytes have come.
+    /// From now on no read begins after this many further bytes.
     pub fn bound(&self, bytes: u64) {
         self.read_max.store(self.read().saturating_add(bytes), Ordering::Relaxed);
     }
@@ -61,11 +61,11 @@ pub(super) struct CountedStream<S> {
     frames: Option<Frames>,
 }
 
-/// Where in the frames of an HTTP/2 connection its reader is.
+/// The reader's position in the frames of an HTTP/2 connection.
 #[derive(Default)]
 struct Frames {
     head: [u8; FRAME_HEAD],
-    /// Bytes of `head` that are there.
+    /// Bytes of `head` so far.
     filled: usize,
     /// Bytes of the frame that are not read yet.
     rest: usize,
@@ -90,7 +90,7 @@ impl<S> CountedStream<S> {
 }
 
 impl Frames {
-    /// How many heads begin in the bytes that come next.
+    /// The number of heads that begin in these bytes.
     fn heads_in(&mut self, mut bytes: &[u8]) -> i64 {
         let mut heads = 0;
         while !bytes.is_empty() {

@@ -1,9 +1,9 @@
-//! Looks names up: once for all who ask, kept for a while, and renewed off the request's path.
+//! Resolves names: once for all requests, cached for a while, and renewed off the request's path.
 //!
-//! The system does it (`getaddrinfo`), because `/etc/hosts`, search domains and mDNS have to go on working. It blocks a
-//! thread and cannot be cancelled: a look-up that hangs keeps its thread until it ends. So there are few at once, for a
-//! name and in all, far fewer than there are threads for such work; nobody waits longer for one than it has time.
-//! Names come out of the configuration alone, so there are not many to be kept.
+//! The system does it (`getaddrinfo`), so that `/etc/hosts`, search domains and mDNS work. It blocks a thread and cannot be
+//! cancelled: a look-up that hangs keeps its thread until it ends. So look-ups at once are bounded, for a name and in total,
+//! to far fewer than the runtime's blocking threads, and each request waits at most for its own timeout. Names come only from
+//! the configuration, so the cache is small.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,18 +18,18 @@ use tokio::sync::{Notify, Semaphore};
 use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
-/// An answer so young is used without a question.
+/// An answer of at most this age is used as it is.
 const FRESH_FOR: Duration = Duration::from_secs(30);
-/// An older one is used while a new look-up runs, up to this age.
+/// An older answer is used while a new look-up runs, up to this age.
 const STALE_FOR: Duration = Duration::from_secs(600);
-/// Look-ups of all names at once. A runtime has 512 threads for what blocks.
+/// Look-ups of all names at once. A runtime has 512 blocking threads.
 const LOOKUPS_MAX: usize = 64;
-/// Look-ups of one name at once: a second where the first hangs.
+/// Look-ups of one name at once: a second one if the first hangs.
 const LOOKUPS_OF_NAME_MAX: usize = 2;
-/// A look-up that has not ended by then hangs.
+/// A look-up that takes longer than this hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 
-/// Finds the addresses of a host; their port means nothing.
+/// Finds the addresses of a host; their port has no meaning.
 pub type Resolver = Arc<dyn Fn(String) -> Lookup + Send + Sync>;
 type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
@@ -41,24 +41,24 @@ pub fn system_resolver() -> Resolver {
 pub(super) struct NameCache {
     resolver: Resolver,
     names: Mutex<HashMap<String, NameEntry>>,
-    /// One for each look-up, as long as it runs.
+    /// A permit for each running look-up.
     places: Arc<Semaphore>,
-    /// Told when a look-up has ended.
+    /// Notified when a look-up has ended.
     changed: Notify,
     shutdown: Shutdown,
 }
 
-/// What is known of a name.
+/// The state of a name.
 #[derive(Default)]
 struct NameEntry {
     found: Option<(Instant, Vec<SocketAddr>)>,
-    /// When the latest look-up failed, and why.
+    /// The latest failure, and when it came.
     failed: Option<(Instant, Arc<io::Error>)>,
-    /// When each look-up that runs began.
+    /// When each running look-up began.
     running: Vec<Instant>,
 }
 
-/// What who asks for a name gets.
+/// The reply to a request for a name.
 enum LookupAnswer {
     Addresses(Vec<SocketAddr>),
     Failed(Arc<io::Error>),
@@ -86,7 +86,7 @@ impl NameCache {
             match self.ask(host, asked) {
                 LookupAnswer::Addresses(addresses) => return Ok(addresses),
                 LookupAnswer::Failed(why) => return Err(why),
-                // Now and then without a change: a look-up may have begun to hang.
+                // Also check from time to time: a look-up may hang by now.
                 LookupAnswer::Wait => drop(tokio::time::timeout(HANGS_AFTER, changed).await),
             }
         }
@@ -134,7 +134,7 @@ impl NameCache {
 }
 
 impl NameEntry {
-    /// For who has waited since `asked`: a failure that came before says nothing to it.
+    /// For a request that has waited since `asked`: an earlier failure does not count.
     fn answer(&self, asked: Instant, now: Instant) -> LookupAnswer {
         match (&self.found, &self.failed) {
             (Some((at, addresses)), _) if now - *at < STALE_FOR => LookupAnswer::Addresses(addresses.clone()),
@@ -161,7 +161,7 @@ mod tests {
 
     type Reply = oneshot::Sender<io::Result<Vec<SocketAddr>>>;
 
-    /// One that hangs until the test replies.
+    /// Hangs until the test replies.
     fn asked() -> (Arc<NameCache>, mpsc::Receiver<Reply>) {
         let (asked, replies) = mpsc::channel::<Reply>(8);
         let resolver: Resolver = Arc::new(move |_| {
@@ -220,7 +220,7 @@ mod tests {
             replies.recv().await.unwrap().send(Ok(addresses("1.1.1.1"))).unwrap();
         });
         assert_eq!(found, Ok(addresses("1.1.1.1")));
-        // What was found outlives failures, but not for ever.
+        // Addresses outlive failures, but not for ever.
         advance(STALE_FOR).await;
         let (found, _) = tokio::join!(look_up(&names, "a.test"), async {
             replies.recv().await.unwrap().send(Ok(Vec::new())).unwrap();

@@ -1,11 +1,11 @@
-//! Where a provider is and how it is connected to: the origin, by which connections are pooled, and a path prefix.
+//! The address of a provider: the origin, by which connections are pooled, its transport, and a path prefix.
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri, Version};
 
 use crate::config::Transport;
 
-/// Why a `base_url` is none.
+/// Why a `base_url` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an http or https URL with a host: {0:?}")]
 pub struct InvalidUrl(pub String);
@@ -34,7 +34,7 @@ impl Endpoint {
     /// Parses `https://api.example.com/v1`.
     ///
     /// # Errors
-    /// When it is no http or https URL.
+    /// If it is not an http or https URL.
     pub fn parse(base_url: &str) -> Result<Endpoint, InvalidUrl> {
         let invalid = || InvalidUrl(base_url.to_owned());
         let uri: Uri = base_url.parse().map_err(|_| invalid())?;
@@ -57,7 +57,7 @@ impl Endpoint {
         })
     }
 
-    /// The same endpoint, connected to through this transport.
+    /// The same endpoint over this transport.
     pub fn with_transport(mut self, transport: Transport) -> Endpoint {
         self.origin.transport = transport;
         self
@@ -71,7 +71,7 @@ impl Endpoint {
         self.host_header.clone()
     }
 
-    /// The whole URL of a request, as a signature takes it.
+    /// The whole URL of a request, for a signature.
     pub fn url(&self, path: &str) -> String {
         let scheme = if self.origin.https { "https" } else { "http" };
         format!("{scheme}://{}{}{path}", self.authority, self.prefix)

@@ -1,7 +1,7 @@
-//! One HTTP/1.1 connection. Whoever waits for its answer drives it: there is no task beside.
+//! One HTTP/1.1 connection. The reader of its answer drives it; it has no task.
 //!
-//! So everything that one read brought is handed on before anybody sleeps, a token costs one wake-up and not two, and to
-//! drop the connection closes it at once.
+//! So all bytes of one read are passed on before the task sleeps, a token costs one wake-up instead of two, and dropping the
+//! connection closes it at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use hyper::client::conn::http1::SendRequest;
 
 use super::counted_stream::StreamCount;
 
-/// Bytes that may come before the head of an answer is whole, with the informational answers (1xx) in front of it.
+/// Bytes of the head of an answer, including informational answers (1xx) before it.
 pub(super) const HEAD_MAX: u64 = 256 * 1024;
 
-/// What reads and writes the socket; ready when the connection has ended.
+/// Reads and writes the socket; ready when the connection has ended.
 type ConnectionDriver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// What is read off the socket.
+    /// Counts the bytes read.
     count: Arc<StreamCount>,
     /// Bytes that had been read when the latest request was sent.
     read_before: u64,
@@ -43,9 +43,9 @@ impl Http1Connection {
         self.count.read() != self.read_before
     }
 
-    /// Whether a request can be sent over it right now. Looks at the socket: a peer that closed it meanwhile is seen here.
+    /// Whether a request can be sent now. Checks the socket, so it sees that the peer has closed it.
     pub fn is_usable(&mut self) -> bool {
-        // Twice: the first look may only finish the bookkeeping of the last answer.
+        // Twice: the first poll may only finish the last answer.
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.driver.is_some() && self.sender.is_ready()
@@ -76,7 +76,7 @@ impl Http1Connection {
         answer
     }
 
-    /// Moves bytes between the socket and whoever reads the answer.
+    /// Moves bytes between the socket and the reader of the answer.
     pub fn drive(&mut self, context: &mut Context<'_>) {
         drive(&mut self.driver, context);
     }

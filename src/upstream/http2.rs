@@ -15,29 +15,29 @@ use super::counted_stream::StreamCount;
 use super::stream_choice::{AGE_MAX, ConnectionLoad, RESETS_MAX, STREAMS_MAX};
 use crate::clock::Instant;
 
-/// Streams that a connection is taken to allow before its peer has said. Not the usual 100, so that a peer that allows just
-/// these is not taken for one that has not said.
-pub(super) const UNTOLD: usize = 99;
+/// Streams that a connection is assumed to allow before its peer says so. Not the usual 100, so that a peer that allows 100 is
+/// recognised.
+pub(super) const NOT_ANNOUNCED: usize = 99;
 
 pub(super) struct Http2 {
     sender: SendRequest<Full<Bytes>>,
     pub born: Instant,
     streams: AtomicUsize,
-    /// What the peer allows, as far as it has said.
+    /// Streams that the peer allows, if it has said so.
     streams_max: Arc<AtomicUsize>,
-    /// What is taken as allowed until then.
+    /// The number assumed until then.
     streams_expected: usize,
     resets: AtomicUsize,
-    /// What is read of it.
+    /// Counts the bytes that are read.
     count: Arc<StreamCount>,
-    /// Told of every stream that ends.
+    /// Notified when a stream ends.
     changed: Arc<Notify>,
 }
 
-/// A place on a shared connection; given back on drop.
+/// A stream of a shared connection; given back on drop.
 pub(super) struct Stream {
     connection: Arc<Http2>,
-    /// It was read to its end, or never used: to drop it resets nothing.
+    /// It was read to its end, or never used: dropping it resets nothing.
     pub ended: bool,
 }
 
@@ -65,14 +65,14 @@ impl Http2 {
         self.sender.is_closed()
     }
 
-    /// Nothing runs over it and nothing should.
+    /// It is worn, and no stream runs over it.
     pub fn is_spent(&self) -> bool {
         self.is_worn() && self.streams.load(Ordering::Relaxed) == 0
     }
 
     pub fn streams_max(&self) -> usize {
         let told = self.streams_max.load(Ordering::Relaxed);
-        let allowed = if told == UNTOLD { self.streams_expected } else { told };
+        let allowed = if told == NOT_ANNOUNCED { self.streams_expected } else { told };
         allowed.clamp(1, STREAMS_MAX)
     }
 
@@ -81,7 +81,7 @@ impl Http2 {
         ConnectionLoad { streams, streams_max: self.streams_max(), worn: self.is_worn(), passed_over }
     }
 
-    /// The peer takes no more than what runs now, whatever it has said; until it is heard again.
+    /// The peer allows no more streams than run now, until it says otherwise.
     fn is_full(&self) {
         let others = self.streams.load(Ordering::Relaxed).saturating_sub(1);
         self.streams_max.fetch_min(others, Ordering::Relaxed);

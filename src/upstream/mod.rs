@@ -1,8 +1,8 @@
 //! The only room that opens outgoing connections: a small pool of HTTP/1.1 and HTTP/2 connections for each origin.
 //!
-//! Its own, and not a ready-made client, because a race needs what those hide: whether a connection was reused, how long
-//! it took to get one, a connect timeout that covers name look-up and TLS, and a dead pooled connection that is told from a
-//! request that was refused. The endpoint says which proxy and which certificate authorities its connections use.
+//! A ready-made client hides what a race needs: whether a connection was reused, how long it took to get one, a connect timeout
+//! that covers name look-up and TLS, and the difference between a dead pooled connection and a refused request. The endpoint
+//! says which proxy and which certificate authorities its connections use.
 
 mod connect;
 mod connection_error;
@@ -39,9 +39,9 @@ use connect::{Connector, NewConnection};
 use pool::{ConnectionClaim, ConnectionRequest, Dial, Pool, PooledConnection};
 use stream_choice::DIAL_PATIENCE;
 
-/// How often idle connections are looked through.
+/// Interval of the check for expired idle connections.
 const SWEEP: Duration = Duration::from_secs(10);
-/// How often one request is sent again that no peer has worked on.
+/// Resends of one request that no peer has worked on.
 const RESENDS_MAX: usize = 3;
 
 /// Sends requests. Cheap to clone.
@@ -66,27 +66,27 @@ pub struct Outgoing {
     /// Everything but `host` and `content-length`.
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// For a connection, whether it is made or awaited.
+    /// Timeout for a connection, new or awaited.
     pub connect_timeout: Duration,
-    /// Over a new connection: one out of the pool has just died.
+    /// Use a new connection: a pooled one has just died.
     pub fresh: bool,
 }
 
-/// How the connection for a request was come by.
+/// Where the connection of a request came from.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionOrigin {
-    /// Out of the pool.
+    /// From the pool.
     pub reused: bool,
     pub http2: bool,
-    /// When it was at hand.
+    /// When it was ready.
     pub at: Instant,
 }
 
 impl UpstreamClient {
-    /// Loads the certificates that are trusted: the system's, or a bundled set where there are none.
+    /// Loads the trusted certificates: the system's, or a bundled set if the system has none.
     ///
     /// # Errors
-    /// When TLS cannot be set up at all.
+    /// If TLS cannot be set up at all.
     pub fn new(shutdown: Shutdown) -> Result<UpstreamClient, rustls::Error> {
         UpstreamClient::with_resolver(shutdown, system_resolver())
     }
@@ -94,7 +94,7 @@ impl UpstreamClient {
     /// The same with another way to look names up.
     ///
     /// # Errors
-    /// When TLS cannot be set up at all.
+    /// If TLS cannot be set up at all.
     pub fn with_resolver(shutdown: Shutdown, resolver: Resolver) -> Result<UpstreamClient, rustls::Error> {
         let connector = Connector::new(shutdown.clone(), resolver)?;
         Ok(UpstreamClient::with_connector(shutdown, connector))
@@ -124,16 +124,16 @@ impl UpstreamClient {
         client
     }
 
-    /// Whether they run out.
+    /// Whether they are running out.
     pub fn descriptors(&self) -> &Descriptors {
         &self.inner.connector.descriptors
     }
 
-    /// Sends a request and waits for the head of its answer. `connected` is told as soon as a connection is at hand.
+    /// Sends a request and waits for the head of its answer. `connected` is called as soon as a connection is ready.
     ///
-    /// Only what no peer has worked on is sent again: it never left, or was refused as such. A pooled connection that died
-    /// otherwise makes a failure that is `stale`. Dropping the future cancels the request; a connection that was still being
-    /// made goes to the pool.
+    /// A request is sent again only if no peer has worked on it: it never left, or the peer says so. If a pooled connection dies
+    /// in another way the failure is `stale`. Dropping the future cancels the request; a connection that was still being made
+    /// goes to the pool.
     ///
     /// # Errors
     /// A failure of phase connect or headers.
@@ -174,7 +174,7 @@ impl UpstreamClient {
         made.await.unwrap_or_else(|_| Err(pool.late(limit)))
     }
 
-    /// Makes a connection, or waits for one that is made or has a stream free again.
+    /// Makes a connection, or waits for one under way or for a free stream.
     async fn make(
         &self,
         pool: &Arc<Pool>,
@@ -200,15 +200,15 @@ impl UpstreamClient {
             change.as_mut().enable();
             claim = pool.claim(asker, true);
             if matches!(claim, ConnectionClaim::Wait) {
-                // Now and then without a change: a dial may have grown old.
+                // Also check from time to time: a dial may have become too old.
                 let _ = tokio::time::timeout(DIAL_PATIENCE, change).await;
                 claim = pool.claim(asker, true);
             }
         }
     }
 
-    /// Makes a connection for one request, in a task of its own, so that a loser that is cut meanwhile leaves a warm one
-    /// behind. None: it was one too many to be shared.
+    /// Makes a connection for one request, in its own task, so that a cancelled loser still leaves a warm connection. None: the
+    /// pool did not need another shared one.
     async fn dial_own(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Option<PooledConnection>, Failure> {
         let (give, take) = tokio::sync::oneshot::channel();
         let (inner, endpoint, limit, keep) =
@@ -222,7 +222,7 @@ impl UpstreamClient {
         take.await.unwrap_or_else(|_| Err(ending()))
     }
 
-    /// Makes a connection for all who wait.
+    /// Makes a connection for all waiting requests.
     fn dial(&self, dial: Dial, endpoint: &Endpoint) {
         let (inner, endpoint) = (self.inner.clone(), endpoint.clone());
         self.inner.shutdown.spawn(async move {
@@ -242,7 +242,7 @@ impl ClientState {
         self.pools().entry(origin.clone()).or_insert_with(|| Arc::new(Pool::new(origin))).clone()
     }
 
-    /// Within `limit`, and not beyond the end of the gateway.
+    /// Ends after `limit`, or when the gateway ends.
     async fn connect(&self, pool: &Pool, endpoint: &Endpoint, limit: Duration) -> Result<NewConnection, Failure> {
         let connecting = self.connector.connect(endpoint, pool.wants_http1(), pool.changes());
         tokio::select! {

@@ -23,7 +23,7 @@ use crate::failure::{Failure, FailureKind, Phase};
 const IDLE_MAX: usize = 256;
 /// Shorter than the keep-alive of common servers, so that a reused connection is rarely dead.
 const IDLE_FOR: Duration = Duration::from_secs(50);
-/// How long an origin that asked for it is spoken to over HTTP/1.1 alone.
+/// How long an origin that asked for HTTP/1.1 gets only that.
 const HTTP1_FOR: Duration = Duration::from_secs(600);
 
 pub(super) struct Pool {
@@ -31,20 +31,20 @@ pub(super) struct Pool {
     /// The proxy that its connections go through.
     proxy: Option<Arc<Proxy>>,
     state: Mutex<PoolState>,
-    /// Told when a stream may be free, a dial has ended, or a connection has.
+    /// Notified when a stream may be free, or when a dial or a connection has ended.
     changed: Arc<Notify>,
 }
 
 struct PoolState {
     idle: Vec<IdleConnection>,
     shared: Vec<Arc<Http2>>,
-    /// What the latest connection spoke; none before the first.
+    /// The protocol of the latest connection; none before the first.
     speaks_http2: Option<bool>,
-    /// It asked for HTTP/1.1; until then it gets that.
+    /// The origin asked for HTTP/1.1 and gets it until then.
     http1_until: Option<Instant>,
     /// When each of the pool's own dials began.
     dials: Vec<Instant>,
-    /// The longest time for a connection that a request has asked for: the pool's own dials have so long.
+    /// The longest connect timeout of a request so far: the timeout of the pool's own dials.
     patience: Duration,
     /// Requests that wait for a stream.
     waiting: usize,
@@ -120,7 +120,7 @@ impl Pool {
         }
     }
 
-    /// What is there now, or what is to be done. `counted`: the asker waits already.
+    /// A connection, or the next step. `counted`: the request waits already.
     pub fn claim(self: &Arc<Pool>, asker: &ConnectionRequest, counted: bool) -> ConnectionClaim {
         loop {
             // Taken out first: to look at a connection is not to be done under the lock.
@@ -225,7 +225,7 @@ impl Pool {
         }
     }
 
-    /// Why a request that has waited for so long has no connection.
+    /// Why a request has no connection after this time.
     pub fn late(&self, waited: Duration) -> Failure {
         let connections = self.state().shared.len();
         let (kind, message) = if connections < HTTP2_MAX {
@@ -281,8 +281,8 @@ impl PoolState {
         }
     }
 
-    /// The failure of a dial that this request has waited for, where nothing else is under way. One that took too long
-    /// says nothing to who has more time.
+    /// The failure of a dial that this request has waited for, if no other dial is under way. A timeout counts only for requests
+    /// with no longer timeout.
     fn failure_for(&self, asker: &ConnectionRequest) -> Option<Failure> {
         let (at, failure) = self.failed.as_ref().filter(|_| self.shared.is_empty())?;
         let under_way = self.dials.iter().any(|begun| begun < at);
@@ -292,7 +292,7 @@ impl PoolState {
 }
 
 impl Dial {
-    /// It has ended: what it brought is for all who wait.
+    /// It has ended; all waiting requests share its result.
     pub fn end(mut self, made: Result<NewConnection, Failure>) {
         match made {
             Ok(made) => {

@@ -67,7 +67,7 @@ impl Credentials {
 }
 
 /// Signs a request, and returns the headers to add: `authorization` and the signed `x-amz-` headers. `headers` are all headers of
-/// the request except `host` and those that the connection sets; they must not change after this.
+/// the request except `host` and the connection's own; they must not change after this.
 ///
 /// # Errors
 /// The URL has no host, the time is out of range, or a header cannot contain the key.

@@ -1,36 +1,36 @@
-//! Which HTTP/2 connection a request's stream goes on, and when another connection is opened. Pure.
+//! Chooses the HTTP/2 connection of a request's stream, and decides when to open another. Pure.
 
 use std::time::Duration;
 
-/// Connections to one origin, those that are being made included. Those that the peer has told to end are not counted:
-/// nothing new goes over them, and they end with their streams.
+/// Connections to one origin, including those under way. Connections that the peer is ending are not counted: they take no new
+/// streams.
 pub(super) const HTTP2_MAX: usize = 16;
 /// Streams on one connection before another is opened, even if the peer allows more.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Streams that were reset before a connection is worn: a race resets two streams of three, which servers take for an
-/// attack when it all comes over one connection.
+/// Stream resets after which a connection is worn: a race resets two streams of three, which a server may take for an attack
+/// if they all come over one connection.
 pub(super) const RESETS_MAX: usize = 200;
 /// Age at which a connection is worn.
 pub(super) const AGE_MAX: Duration = Duration::from_secs(600);
-/// A dial that has not come through by then is no longer waited for alone.
+/// After this time of a dial another one may start.
 pub(super) const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection, as far as the choice goes.
+/// What the choice depends on, for one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionLoad {
     pub streams: usize,
-    /// Streams that it takes at once.
+    /// Streams that it allows at once.
     pub streams_max: usize,
-    /// Better not used any more.
+    /// Used only if there is no other.
     pub worn: bool,
     /// It was there before the request asked for a new one.
     pub passed_over: bool,
 }
 
-/// What is known beside the connections.
+/// What the choice depends on besides the connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionQueue {
-    /// Requests that wait for a stream, with the one that asks.
+    /// Requests that wait for a stream, including this one.
     pub waiting: usize,
     /// Streams that a new connection is expected to take.
     pub streams_each: usize,
@@ -38,13 +38,13 @@ pub(super) struct ConnectionQueue {
     pub dials: usize,
     /// Those of them that may still come through soon.
     pub young_dials: usize,
-    /// No connection has told yet that the origin speaks HTTP/2: one dial decides.
+    /// It is not known yet whether the origin speaks HTTP/2: one dial decides.
     pub unknown: bool,
     /// A dial has failed just now.
     pub dial_failed: bool,
 }
 
-/// What a request does that wants a stream.
+/// The next step of a request that needs a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamStep {
     /// Use the connection at this place.
@@ -63,12 +63,12 @@ pub(super) fn step(seats: impl Iterator<Item = ConnectionLoad> + Clone, queue: C
     }
     let connections = seats.count();
     if connections + queue.dials >= HTTP2_MAX {
-        // The fullest, so that the others empty and make room for new ones.
+        // The fullest one, so that the others empty and can be replaced.
         let worn = with_room.max_by_key(|(_, seat)| seat.streams);
         return worn.map_or(StreamStep::Wait, |(place, _)| StreamStep::Use(place));
     }
     let wanted = if queue.unknown { 1 } else { queue.waiting.div_ceil(queue.streams_each.max(1)) };
-    // While streams can be waited for, an origin that takes no further connection is not asked again and again.
+    // If streams will become free, do not keep dialling an origin that accepts no further connection.
     let pause = queue.dial_failed && connections > 0;
     if queue.young_dials < wanted && !pause { StreamStep::Dial } else { StreamStep::Wait }
 }

@@ -1,7 +1,7 @@
 //! Opens a tunnel through an HTTP proxy with `CONNECT`. The proxy resolves the provider's name.
 //!
-//! `http` addresses go through a tunnel too. So every answer is the provider's own, and a refusal of the proxy is never
-//! mistaken for one of the provider.
+//! `http` addresses go through a tunnel too. So every answer is the provider's own, and the proxy's refusal cannot look like the
+//! provider's.
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,7 +24,7 @@ pub(super) async fn open(mut stream: TcpStream, proxy: &Proxy, origin: &Origin) 
     let mut head = Vec::with_capacity(512);
     loop {
         if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
-            // Nothing was sent to the provider yet, so nothing may follow the head.
+            // The provider got no byte yet, so no byte may follow the head.
             return match status(&head) {
                 Some(status) if !status.is_success() => Err(refused(proxy, &refusal(status))),
                 Some(_) if end + 4 == head.len() => Ok(stream),
