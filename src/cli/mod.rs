@@ -154,8 +154,13 @@ async fn run(cli: Cli) -> ExitCode {
         Command::Simulate(options) => {
             telemetry::start(telemetry::DEFAULT, LogFormat::Text);
             let shutdown = Shutdown::new();
-            shutdown.spawn(signals::forward(shutdown.clone()));
-            simulate::run(options, shutdown).await
+            let serving = async {
+                let result = simulate::run(options, shutdown.clone()).await;
+                shutdown.cancel();
+                result
+            };
+            // Not a task of `shutdown`: that waits for the end of its tasks, and this one for a second signal.
+            tokio::join!(serving, signals::forward(shutdown.clone())).0
         }
         // Where it is said which gateway is meant, the configuration is not looked at.
         Command::Routing(options) if let Some(at) = options.url.clone() => {

@@ -1,6 +1,7 @@
 //! `check`, `stats`, `simulate` and help, and what each command prints for wrong arguments.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sqlx::Connection as _;
@@ -180,8 +181,10 @@ async fn simulate_serves_until_a_signal() {
     let answer = Answer::read(&mut client).await;
     assert_eq!((answer.status, answer.header("x-simulated")), (200, Some("true")));
     assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
+    let signalled = Instant::now();
     process.signal("TERM");
     assert_eq!(process.ended().await, Some(0), "{}", process.log());
+    assert!(signalled.elapsed() < Duration::from_secs(5), "an idle connection is not waited for: {}", process.log());
     assert!(!setup.database().exists());
 
     let ran = setup.run(&["simulate", "--listen", "127.0.0.1:0", "--failure", "fire"]).await;
