@@ -15,7 +15,7 @@ mod wire;
 
 use std::time::Duration;
 
-pub use client::RawClient;
+pub use client::{Head, RawClient};
 pub use dialect::{Dialect, frame};
 pub use eventstream::{event_and_payload, message};
 pub use log::{Exchange, Request};

@@ -1,11 +1,12 @@
 //! Scripts and answers in few words: what providers send and what clients read.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::harness::gateway::Row;
-use crate::support::{Gate, RawClient, Script, sse_events};
+use crate::support::{Gate, Head, RawClient, Script, sse_events};
 
 /// A whole answer to a client.
 #[derive(Debug)]
@@ -18,6 +19,11 @@ pub struct Response {
 /// Reads an answer to its end.
 pub async fn read_response(client: &mut RawClient) -> Response {
     let head = client.head().await;
+    read_rest(client, head).await
+}
+
+/// Reads the rest of an answer whose head was read.
+pub async fn read_rest(client: &mut RawClient, head: Head) -> Response {
     let body = client.body(&head).await.unwrap();
     Response { status: head.status, headers: head.headers, body: String::from_utf8(body.to_vec()).unwrap() }
 }
@@ -87,11 +93,24 @@ pub fn error_and_close(status: u16, body: &str) -> Script {
     Script::status(status, &[("connection", "close")], body)
 }
 
-/// Lets so much time pass for everything in this process, on the spot.
+/// Moves the clock of this test forward: of its gateway, its providers and its clients.
 pub async fn advance_clock(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
+}
+
+/// Moves the clock forward in steps until the event has come. Between two steps there is real time for what the sockets hold.
+pub async fn advance_clock_until<T>(event: impl Future<Output = T>) -> T {
+    const STEP: Duration = Duration::from_millis(200);
+    const REAL: Duration = Duration::from_millis(10);
+    let mut event = pin!(event);
+    loop {
+        match tokio::time::timeout(REAL, &mut event).await {
+            Ok(value) => return value,
+            Err(_) => advance_clock(STEP).await,
+        }
+    }
 }
 
 /// How an attempt ended, from its row: what is NULL is left out.

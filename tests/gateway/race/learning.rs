@@ -198,7 +198,7 @@ async fn an_upstream_that_often_fails_is_not_used_as_hedge() {
     let a = FakeProvider::answering(|_| silent()).await;
     let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
     let setup = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"1ms\"");
-    let gateway = setup.race("breaker = { failures = 0 }").race("timeouts = { total = \"300ms\" }").start().await;
+    let gateway = setup.race("breaker = { failures = 0 }").race("timeouts = { total = \"150ms\" }").start().await;
     for _ in 0..8 {
         assert_eq!(read_response(&mut gateway.streaming().await).await.status, 504);
     }

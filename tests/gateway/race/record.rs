@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::answer::{ending, read_response, silent};
+use crate::harness::answer::{advance_clock, ending, read_response, read_rest, silent};
 use crate::harness::gateway::assert_row;
 use crate::harness::matrix::{Pair, rules};
 use crate::support::{FakeProvider, Gate, Script};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 rules! { everywhere:
     r09_every_loser_leaves_a_row,
@@ -92,7 +94,10 @@ async fn r10_the_ttft_of_a_hedge_is_its_own(pair: Pair) {
     let hanging = FakeProvider::start(vec![silent()]).await;
     let hedge = FakeProvider::start(vec![pair.stream(&["hello"])]).await;
     let gateway = pair.over(&[&hanging, &hedge]).race("policy = \"hedge\"\nhedge_after = \"2s\"").start().await;
-    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    let mut client = pair.streaming(&gateway).await;
+    hanging.request(0).await;
+    advance_clock(2 * SECOND).await;
+    let response = read_response(&mut client).await;
     assert!(response.header("x-photofinish-ttft-ms").parse::<i64>().unwrap() < 2_000, "{:?}", response.headers);
     let rows = gateway.stop().await;
     let hedge = rows.one("b");
@@ -104,10 +109,15 @@ async fn r10_the_ttft_of_a_hedge_is_its_own(pair: Pair) {
 }
 
 async fn r11_the_total_timeout_does_not_cut_a_stream(pair: Pair) {
-    let long = pair.open().role().token("one ").delay(Duration::from_secs(3)).token("two").finish("stop").done().end();
+    let later = Gate::new();
+    let long = pair.open().role().token("one ").wait(&later).token("two").finish("stop").done().end();
     let slow = FakeProvider::start(vec![long]).await;
     let gateway = pair.over(&[&slow]).race("timeouts = { total = \"2s\" }").start().await;
-    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    let mut client = pair.streaming(&gateway).await;
+    let head = client.head().await;
+    advance_clock(3 * SECOND).await;
+    later.open();
+    let response = read_rest(&mut client, head).await;
     pair.surface.assert_complete(&response);
     assert_eq!(pair.surface.streamed_text(&response), "one two");
     let rows = gateway.stop().await;
@@ -120,7 +130,10 @@ async fn r11_the_total_timeout_ends_a_race_without_a_winner(pair: Pair) {
     let (hanging, talking) = (FakeProvider::start(vec![silent()]).await, FakeProvider::start(vec![mid()]).await);
     let gateway = pair.over(&[&hanging, &talking]).race("timeouts = { total = \"1s\" }").start().await;
     let (path, ask) = (pair.surface.path(), |model: &str, stream| pair.surface.body(model, stream));
-    let response = read_response(&mut gateway.post(path, &ask("a/m", true)).await).await;
+    let mut client = gateway.post(path, &ask("a/m", true)).await;
+    hanging.request(0).await;
+    advance_clock(SECOND).await;
+    let response = read_response(&mut client).await;
     assert_eq!(response.status, 504, "before the commit");
     assert!(pair.surface.error(&response).1.contains("total timeout"), "{}", response.body);
     hanging.closed(0).await;

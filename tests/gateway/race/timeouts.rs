@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::harness::answer::{ending, read_response, silent};
+use crate::harness::answer::{advance_clock, ending, read_response, silent};
 use crate::harness::gateway::{CHAT, Setup, assert_row};
-use crate::support::{FakeProvider, RawClient, Script};
+use crate::support::{FakeProvider, Gate, RawClient, Script};
 
 #[tokio::test]
 async fn a_handshake_without_an_answer_is_a_connect_timeout() {
@@ -57,12 +57,19 @@ async fn comments_do_not_hold_off_the_first_token_timeout() {
 
 #[tokio::test]
 async fn the_last_running_attempt_is_not_cut() {
-    let late = Script::sse().delay(Duration::from_secs(2)).role().token("late").finish("stop").done().end();
+    let (begun, later) = (Gate::new(), Gate::new());
+    let late = Script::sse().reached(&begun).wait(&later).role().token("late").finish("stop").done().end();
     let a = FakeProvider::start(vec![silent()]).await;
     let b = FakeProvider::start(vec![late]).await;
     let race = "policy = \"fallback\"\ntimeouts = { first_token = \"300ms\" }";
     let gateway = Setup::over(&[&a, &b]).race(race).start().await;
-    let response = read_response(&mut gateway.streaming().await).await;
+    let mut client = gateway.streaming().await;
+    a.request(0).await;
+    advance_clock(Duration::from_millis(300)).await;
+    begun.passed().await;
+    advance_clock(Duration::from_secs(2)).await;
+    later.open();
+    let response = read_response(&mut client).await;
     assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "late"));
     let rows = gateway.stop().await;
     assert_eq!(

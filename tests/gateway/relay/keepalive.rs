@@ -1,8 +1,10 @@
 //! Keep-alives for a streaming client whose race takes long; the answer that follows them is unchanged.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::harness::answer::{ending, error_and_close, read_response};
+use crate::harness::answer::{advance_clock, ending, error_and_close, read_response};
 use crate::harness::gateway::{CHAT, Setup, assert_row};
 use crate::harness::matrix::{Pair, rules};
 use crate::harness::surface::Surface;
@@ -17,15 +19,17 @@ rules! { natively:
     a_total_failure_is_an_error_event,
 }
 
-/// The shortest that may be set: what is awaited here takes that long.
 const KEEPALIVE: &str = "keepalive = \"2s\"";
+const INTERVAL: Duration = Duration::from_secs(2);
 
 fn heartbeat(surface: Surface) -> &'static str {
     if surface == Surface::Messages { "event: ping\ndata: {\"type\": \"ping\"}\n\n" } else { ": keep-alive\n\n" }
 }
 
-/// Reads an answer's head and its first heartbeat.
-async fn early(client: &mut RawClient, surface: Surface) {
+/// Lets the interval pass once the upstream has the request; then reads the head and the first heartbeat.
+async fn early(client: &mut RawClient, upstream: &FakeProvider, surface: Surface) {
+    upstream.request(0).await;
+    advance_clock(INTERVAL).await;
     let head = client.head().await;
     let header = |name: &str| head.header(name).unwrap_or_default().to_owned();
     assert_eq!((head.status, header("content-type").as_str()), (200, "text/event-stream; charset=utf-8"));
@@ -38,7 +42,7 @@ async fn a_winner_follows_its_early_head(pair: Pair) {
     let fake = FakeProvider::start(vec![pair.stream_after(&gate, &["hel", "lo"])]).await;
     let gateway = pair.over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = pair.streaming(&gateway).await;
-    early(&mut client, pair.surface).await;
+    early(&mut client, &fake, pair.surface).await;
     gate.open();
     let mut body = Vec::new();
     while let Some(chunk) = client.chunk().await.unwrap() {
@@ -62,7 +66,7 @@ async fn a_total_failure_is_an_error_event(pair: Pair) {
     let fake = FakeProvider::start(vec![late]).await;
     let gateway = pair.over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = pair.streaming(&gateway).await;
-    early(&mut client, pair.surface).await;
+    early(&mut client, &fake, pair.surface).await;
     gate.open();
     let mut response = String::new();
     while let Some(chunk) = client.chunk().await.unwrap() {
@@ -91,7 +95,7 @@ async fn an_upstream_s_own_error_follows_an_early_head_unchanged() {
     let fake = FakeProvider::start(vec![late]).await;
     let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = gateway.streaming().await;
-    early(&mut client, Surface::Chat).await;
+    early(&mut client, &fake, Surface::Chat).await;
     gate.open();
     assert_eq!(client.event().await.unwrap().as_deref(), Some(body));
     assert_eq!(client.event().await.unwrap(), None);
@@ -103,7 +107,7 @@ async fn a_client_that_leaves_after_an_early_head_stops_everything() {
     let fake = FakeProvider::start(vec![Script::new().until_closed()]).await;
     let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = gateway.streaming().await;
-    early(&mut client, Surface::Chat).await;
+    early(&mut client, &fake, Surface::Chat).await;
     client.close();
     fake.closed(0).await;
     let rows = gateway.stop().await;
@@ -117,15 +121,20 @@ async fn a_client_that_leaves_after_an_early_head_stops_everything() {
 #[tokio::test]
 async fn without_streaming_or_keepalive_the_client_gets_a_status() {
     for (line, stream) in [(KEEPALIVE, false), ("keepalive = \"off\"", true)] {
-        let (gate, begun) = (Gate::new(), Gate::new());
-        let late = Script::new().reached(&begun).delay(std::time::Duration::from_millis(2_300)).wait(&gate);
-        let mut late = late;
+        let gate = Gate::new();
+        let mut late = Script::new().wait(&gate);
         late.steps.extend(error_and_close(500, "{}").steps);
         let fake = FakeProvider::start(vec![late]).await;
         let gateway = Setup::over(&[&fake]).race(line).start().await;
+        let mut client = gateway.post(CHAT, &json!({"model": "m", "stream": stream, "messages": [{}]})).await;
+        fake.request(0).await;
+        advance_clock(INTERVAL * 2).await;
+        // Another request is answered first, so that what was due has been done.
+        let mut other = RawClient::connect(gateway.addr()).await;
+        other.request("GET", "/healthz", &[], "").await;
+        assert_eq!(other.head().await.status, 200);
         gate.open();
-        let body = json!({"model": "m", "stream": stream, "messages": [{}]});
-        let response = read_response(&mut gateway.post(CHAT, &body).await).await;
+        let response = read_response(&mut client).await;
         assert_eq!((response.status, response.error_code().as_str()), (502, "photofinish_all_failed"), "{line}");
         gateway.stop().await;
     }
@@ -138,6 +147,8 @@ async fn an_early_head_announces_the_trailer_of_a_rescue_only_if_there_can_be_on
         let setup = Setup::over(&[&fake]).race(KEEPALIVE);
         let gateway = setup.race(&format!("rescue = \"{rescue}\"")).start().await;
         let mut client = gateway.streaming().await;
+        fake.request(0).await;
+        advance_clock(INTERVAL).await;
         let head = client.head().await;
         let trailers = head.header("trailer").unwrap_or_default();
         assert!(trailers.contains("x-photofinish-upstream"), "{head:?}");
@@ -157,7 +168,7 @@ async fn trailers_name_the_winner_to_clients_that_accept_them() {
     let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;
     let body = json!({"model": "m", "stream": true, "messages": [{}]});
     let mut client = gateway.request(CHAT, &[("te", "trailers"), ("connection", "te")], &body).await;
-    early(&mut client, Surface::Chat).await;
+    early(&mut client, &fake, Surface::Chat).await;
     gate.open();
     let trailer = client.read_until("\r\n\r\n").await;
     assert!(trailer.contains("x-photofinish-upstream: a/m\r\n"), "{trailer}");

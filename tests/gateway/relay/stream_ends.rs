@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::answer::{Response, ending, read_response};
+use crate::harness::answer::{Response, advance_clock_until, ending, read_response};
 use crate::harness::gateway::{Rows, Setup};
 use crate::support::{FakeProvider, Gate, Script};
 
@@ -12,8 +12,9 @@ use crate::support::{FakeProvider, Gate, Script};
 async fn both_ways(script: impl Fn() -> Script) -> ([Response; 2], Rows) {
     let fake = FakeProvider::start(vec![script(), script()]).await;
     let gateway = Setup::over(&[&fake]).race("timeouts = { idle = \"1s\" }").start().await;
-    let streamed = read_response(&mut gateway.streaming().await).await;
-    let whole = read_response(&mut gateway.whole().await).await;
+    let (mut streaming, mut whole) = (gateway.streaming().await, gateway.whole().await);
+    let streamed = advance_clock_until(read_response(&mut streaming)).await;
+    let whole = advance_clock_until(read_response(&mut whole)).await;
     ([streamed, whole], gateway.stop().await)
 }
 

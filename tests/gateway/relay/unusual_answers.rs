@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Response, ending, read_response};
+use crate::harness::answer::{Response, advance_clock_until, ending, read_response};
 use crate::harness::gateway::{Rows, Setup, assert_row};
 use crate::support::{FakeProvider, Script};
 
@@ -57,9 +57,12 @@ async fn pings_after_the_end_do_not_keep_the_stream_open() {
         (Script::sse().token("hi").finish("stop"), true),
         (Script::sse().token("hi").finish("stop").done(), true),
     ] {
-        let (response, rows) = answered(endless(script), &ask(stream, json!({}))).await;
+        let fake = FakeProvider::start(vec![endless(script)]).await;
+        let gateway = Setup::over(&[&fake]).race("timeouts = { idle = \"15s\" }").start().await;
+        let mut client = gateway.ask(&ask(stream, json!({}))).await;
+        let response = advance_clock_until(read_response(&mut client)).await;
         assert_eq!(response.status, 200);
-        assert_eq!(rows.attempts[0]["outcome"], "won", "{}", response.body);
+        assert_eq!(gateway.stop().await.attempts[0]["outcome"], "won", "{}", response.body);
     }
 }
 
@@ -134,7 +137,8 @@ async fn a_finish_without_a_token_is_empty_although_the_connection_stays_open() 
     let silent = FakeProvider::start(vec![Script::sse().role().finish("stop").until_closed()]).await;
     let healthy = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
     let gateway = Setup::over(&[&silent, &healthy]).race("policy = \"fallback\"").start().await;
-    let response = read_response(&mut gateway.streaming().await).await;
+    let mut client = gateway.streaming().await;
+    let response = advance_clock_until(read_response(&mut client)).await;
     assert_eq!(response.upstream(), "b/m");
     assert_eq!(gateway.stop().await.one("a")["outcome"], "empty");
 }
