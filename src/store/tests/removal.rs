@@ -50,7 +50,10 @@ async fn old_rows_go_and_their_figures_stay() {
         .iter()
         .flat_map(|by| [format!("by={by}"), format!("by={by}&{}", windows()[3]), format!("by={by}&exact=true")])
         .collect();
-    let answers = || -> Vec<_> { queries.iter().map(|query| counts(&ask(&of_cells(&path), query))).collect() };
+    let answers = || -> Vec<_> {
+        let cells = of_cells(&path);
+        queries.iter().map(|query| counts(&ask(&cells, query))).collect()
+    };
     let before = answers();
     let removed = roll(&path, Some(keep_from));
     let all_small = removed.iter().all(|step| matches!(step, RollupStep::Removed { races: 1..=200 }));

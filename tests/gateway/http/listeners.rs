@@ -160,6 +160,7 @@ async fn a_certificate_that_changes_on_disk_is_taken_up() {
     process.logged("the new configuration is in force").await;
     assert!(connect(new.ca).await && !connect(old.ca).await);
     setup.write("key.pem", "no key");
+    process.signal("HUP");
     process.logged("the old one stays in force").await;
     let check = setup.run(&["check"]).await;
     assert!(check.code == Some(2) && check.err.contains("config.toml:3:41: \"key\""), "{}", check.err);
