@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
-use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
+use crate::harness::answer::read_response;
+use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
 #[tokio::test]
@@ -178,8 +179,8 @@ async fn simulate_serves_until_a_signal() {
     let addr = process.address("base_url=http://").await;
     let mut client = RawClient::connect(addr).await;
     client.post(CHAT, &asking("anything")).await;
-    let answer = Answer::read(&mut client).await;
-    assert_eq!((answer.status, answer.header("x-simulated")), (200, Some("true")));
+    let answer = read_response(&mut client).await;
+    assert_eq!((answer.status, answer.header("x-simulated")), (200, "true"));
     assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
     let signalled = Instant::now();
     process.signal("TERM");

@@ -28,8 +28,8 @@ async fn served(format: &str, level: &str, status: u16) -> (String, String) {
     let setup = Setup::new(&config).env("PHOTOFINISH_LOG", level);
     let served = setup.serve().await;
     let answer = served.chat(&AUTH, &asking("m")).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    let race_id = answer.header("x-photofinish-race").unwrap().to_owned();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let race_id = answer.header("x-photofinish-race").to_owned();
     served.process.signal("TERM");
     served.process.ended().await;
     (race_id, served.process.log())

@@ -15,6 +15,6 @@ async fn loopback_providers_bypass_the_proxy() {
     }
     let served = setup.serve().await;
     let answer = served.ask("m").await;
-    assert!(answer.status == 200 && answer.text().contains("direct"), "{}", answer.text());
+    assert!(answer.status == 200 && answer.body.contains("direct"), "{}", answer.body);
     assert_eq!((proxy.connections(), fake.requests()[0].path.as_str()), (0, "/v1/chat/completions"));
 }

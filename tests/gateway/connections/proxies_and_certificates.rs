@@ -171,7 +171,7 @@ async fn the_environment_s_proxy_is_used_and_its_password_never_shown() {
     let served = setup.serve().await;
     assert_eq!(served.ask("one/m").await.status, 200);
     let answer = served.ask("two/m").await;
-    assert!(answer.status == 502 && answer.text().contains("name look-up"), "directly: {}", answer.text());
+    assert!(answer.status == 502 && answer.body.contains("name look-up"), "directly: {}", answer.body);
     assert_eq!(proxy.heads().len(), 1);
     served.process.signal("TERM");
     soon("the end", served.process.ended()).await;

@@ -29,6 +29,7 @@ pub async fn read_rest(client: &mut RawClient, head: Head) -> Response {
 }
 
 impl Response {
+    /// The first header of this name, lower case; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.as_str())
@@ -57,6 +58,18 @@ impl Response {
 
     pub fn error_code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Status, `error.code` and `error.message` of an error in OpenAI's shape, which it checks.
+    pub fn error(&self) -> (u16, String, String) {
+        let json = self.json();
+        let error = json["error"].as_object().unwrap_or_else(|| panic!("no error: {json}"));
+        for member in ["message", "type", "param", "code"] {
+            assert!(error.contains_key(member), "{member} is missing: {json}");
+        }
+        assert_eq!(self.header("content-type"), "application/json");
+        let text = |member: &str| error[member].as_str().unwrap().to_owned();
+        (self.status, text("code"), text("message"))
     }
 }
 

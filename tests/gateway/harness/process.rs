@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use crate::support::{FakeProvider, RawClient, soon, sse_events};
+use crate::harness::answer::{Response, read_response};
+use crate::support::{FakeProvider, RawClient, soon};
 
 pub const CHAT: &str = "/v1/chat/completions";
 
@@ -211,22 +211,22 @@ pub struct RunningGateway {
 }
 
 impl RunningGateway {
-    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Response {
         let mut client = RawClient::connect(self.addr).await;
         client.request(method, path, headers, body).await;
-        Answer::read(&mut client).await
+        read_response(&mut client).await
     }
 
-    pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+    pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response {
         self.send("GET", path, headers, "").await
     }
 
-    pub async fn chat(&self, headers: &[(&str, &str)], body: &Value) -> Answer {
+    pub async fn chat(&self, headers: &[(&str, &str)], body: &Value) -> Response {
         self.send("POST", CHAT, headers, body.to_string()).await
     }
 
     /// A streamed request for this model.
-    pub async fn ask(&self, model: &str) -> Answer {
+    pub async fn ask(&self, model: &str) -> Response {
         self.chat(&[], &asking(model)).await
     }
 
@@ -253,49 +253,4 @@ pub fn asking(model: &str) -> Value {
 /// `[providers.NAME]` with the address of the fake; more of its keys may follow.
 pub fn provider(name: &str, fake: &FakeProvider) -> String {
     format!("\n[providers.{name}]\nbase_url = \"{}\"\n", fake.base_url())
-}
-
-/// A whole answer.
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Bytes,
-}
-
-impl Answer {
-    pub async fn read(client: &mut RawClient) -> Answer {
-        let head = client.head().await;
-        let body = client.body(&head).await.unwrap();
-        Answer { status: head.status, headers: head.headers, body }
-    }
-
-    /// The first header of this name, lower case.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text()))
-    }
-
-    /// The data of every event of a stream.
-    pub fn events(&self) -> Vec<String> {
-        sse_events(&self.body)
-    }
-
-    /// Status, `error.code`, `error.message`; checks the shape of an error.
-    pub fn error(&self) -> (u16, String, String) {
-        let json = self.json();
-        let error = json["error"].as_object().unwrap_or_else(|| panic!("no error: {json}"));
-        for member in ["message", "type", "param", "code"] {
-            assert!(error.contains_key(member), "{member} is missing: {json}");
-        }
-        assert_eq!(self.header("content-type"), Some("application/json"));
-        let text = |member: &str| error[member].as_str().unwrap().to_owned();
-        (self.status, text("code"), text("message"))
-    }
 }

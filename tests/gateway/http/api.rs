@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::answer::silent;
-use crate::harness::process::{self, Answer, RunningGateway, asking, provider};
+use crate::harness::answer::{Response, read_response, silent};
+use crate::harness::process::{self, RunningGateway, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
 const PATHS: [&str; 6] = [
@@ -19,7 +19,7 @@ fn fields(value: &Value) -> &Map<String, Value> {
     value.as_object().unwrap_or_else(|| panic!("no object: {value}"))
 }
 
-async fn get(served: &RunningGateway, path: &str) -> Answer {
+async fn get(served: &RunningGateway, path: &str) -> Response {
     served.get(path, &[]).await
 }
 
@@ -62,8 +62,8 @@ async fn the_numbers_are_those_of_the_command() {
             .setup
             .run(&[&["stats", "--json", "--since", "2026-01-01", "--until", until][..], &options].concat())
             .await;
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
-        assert_eq!(answer.text(), told.out, "{query}: {}", told.err);
+        assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"));
+        assert_eq!(answer.body, told.out, "{query}: {}", told.err);
         assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
     }
     for (query, options) in [
@@ -74,12 +74,12 @@ async fn the_numbers_are_those_of_the_command() {
         let answer = get(&served, &format!("/api/history?since=2026-01-01&until={until}{query}")).await;
         let line = [&["history", "--json", "--since", "2026-01-01", "--until", until][..], &options].concat();
         let told = served.setup.run(&line).await;
-        assert_eq!((answer.status, answer.text()), (200, told.out), "{query}: {}", told.err);
+        assert_eq!((answer.status, answer.body.as_str()), (200, told.out.as_str()), "{query}: {}", told.err);
         assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
     }
     let answer = get(&served, "/api/stats?regressions=true&since=2h&provider=a").await;
     let told = served.setup.run(&["stats", "--regressions", "--since", "2h", "--provider", "a", "--json"]).await;
-    assert_eq!((answer.status, answer.text()), (200, told.out), "{}", told.err);
+    assert_eq!((answer.status, answer.body), (200, told.out), "{}", told.err);
     let groups = get(&served, &format!("/api/stats?until={until}")).await.json();
     let attempts: u64 = groups.as_array().unwrap().iter().map(|group| group["attempts"].as_u64().unwrap()).sum();
     assert_eq!(attempts, 7, "three races of two, and one of one: {groups}");
@@ -103,7 +103,7 @@ async fn the_api_is_for_admins_and_shows_no_secret() {
     let mut body = asking("m");
     body["messages"][0]["content"] = json!("planted-prompt");
     let race = served.chat(&key, &body).await;
-    let race = format!("/api/races/{}", race.header("x-photofinish-race").unwrap());
+    let race = format!("/api/races/{}", race.header("x-photofinish-race"));
     races_written(&served, 1).await;
     for path in PATHS {
         for (headers, status, code) in [
@@ -118,13 +118,8 @@ async fn the_api_is_for_admins_and_shows_no_secret() {
     let admin = [("authorization", "Bearer planted-ann")];
     for path in [PATHS[0], PATHS[1], PATHS[2], race.as_str(), PATHS[4], PATHS[5], "/api/stats?by=user"] {
         let answer = served.get(path, &admin).await;
-        assert_eq!(
-            (answer.status, answer.header("cache-control")),
-            (200, Some("no-store")),
-            "{path}: {}",
-            answer.text()
-        );
-        assert!(!answer.text().contains("planted"), "{path}: {}", answer.text());
+        assert_eq!((answer.status, answer.header("cache-control")), (200, "no-store"), "{path}: {}", answer.body);
+        assert!(!answer.body.contains("planted"), "{path}: {}", answer.body);
     }
     let whole = served.get(&race, &admin).await.json();
     assert_eq!((&whole["race"]["user"], &whole["attempts"][0]["provider"]), (&json!("bob"), &json!("one")));
@@ -173,7 +168,7 @@ async fn invalid_parameters_are_named() {
         assert!(words.iter().all(|word| message.contains(word)) && !message.contains("--"), "{query}: {message}");
     }
     let long = get(&served, &format!("/api/races?outcome={}", "x".repeat(20_000))).await;
-    assert!(long.status == 400 && long.text().len() < 4_000);
+    assert!(long.status == 400 && long.body.len() < 4_000);
     let (status, code, _) = get(&served, PATHS[3]).await.error();
     assert_eq!((status, code.as_str()), (404, "photofinish_unknown_race"));
 }
@@ -184,10 +179,10 @@ async fn the_api_is_read_only() {
     for path in PATHS {
         for method in ["POST", "PUT", "DELETE", "PATCH"] {
             let answer = served.send(method, path, &[], "").await;
-            assert_eq!((answer.status, answer.header("allow")), (405, Some("GET")), "{method} {path}");
+            assert_eq!((answer.status, answer.header("allow")), (405, "GET"), "{method} {path}");
         }
         let answer = served.send("OPTIONS", path, &[], "").await;
-        assert_eq!((answer.status, answer.header("allow")), (204, Some("GET, HEAD, OPTIONS")), "{path}");
+        assert_eq!((answer.status, answer.header("allow")), (204, "GET, HEAD, OPTIONS"), "{path}");
     }
     let mut client = RawClient::connect(served.addr).await;
     client.request("HEAD", "/api/races", &[], "").await;
@@ -195,7 +190,7 @@ async fn the_api_is_read_only() {
     assert_eq!((head.status, head.header("content-type")), (200, Some("application/json")));
     // Where a body followed, the next answer would not be read.
     client.request("GET", "/api/races", &[], "").await;
-    assert_eq!(Answer::read(&mut client).await.json(), json!({ "races": [], "next": null }));
+    assert_eq!(read_response(&mut client).await.json(), json!({ "races": [], "next": null }));
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn each_way_of_sending_a_token_works_and_the_row_names_the_user() {
         ("x-api-key", "bob-token"),
     ] {
         let answer = served.chat(&[header], &asking("m")).await;
-        assert_eq!(answer.status, 200, "{header:?}: {}", answer.text());
+        assert_eq!(answer.status, 200, "{header:?}: {}", answer.body);
     }
     assert_eq!(served.chat(&[("authorization", &long)], &asking("m")).await.status, 401);
     assert_eq!(keys_sent(&fake), ["ann-own-key", "ann-own-key", "ann-own-key", "ann-own-key", "shared-key"]);

@@ -9,7 +9,8 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
+use crate::harness::answer::{Response, read_response};
+use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
 const USER: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
@@ -22,11 +23,11 @@ async fn served(settings: &str, more: &str) -> (FakeProvider, RunningGateway) {
 }
 
 /// A head as it is, but for `PORT`, and the answer to it.
-async fn raw(served: &RunningGateway, head: &str, body: &str) -> Answer {
+async fn raw(served: &RunningGateway, head: &str, body: &str) -> Response {
     let head = head.replace("PORT", &served.addr.port().to_string()).replace('\n', "\r\n");
     let mut client = RawClient::connect(served.addr).await;
     client.send(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await;
-    Answer::read(&mut client).await
+    read_response(&mut client).await
 }
 
 #[tokio::test]
@@ -46,15 +47,11 @@ async fn a_page_of_another_origin_cannot_spend_keys() {
         let (status, code, message) = answer.error();
         assert_eq!((status, code.as_str()), (403, "photofinish_foreign_page"), "{sent}");
         assert!(message.contains("cors under [server]"), "{message}");
-        assert_eq!(answer.header("access-control-allow-origin"), None);
+        assert_eq!(answer.header("access-control-allow-origin"), "");
     }
     for path in ["/", "/healthz", "/readyz", "/metrics", "/api/history", "/v1/models", "/v1/messages", "/nowhere"] {
         let answer = served.get(path, &[("origin", "https://evil.example")]).await;
-        assert!(
-            answer.status == 403 && answer.text().contains("photofinish_foreign_page"),
-            "{path}: {}",
-            answer.text()
-        );
+        assert!(answer.status == 403 && answer.body.contains("photofinish_foreign_page"), "{path}: {}", answer.body);
         assert_eq!(served.get(path, &[("sec-fetch-site", "cross-site")]).await.status, 403, "{path}");
     }
     // A program says nothing of the kind; a page of the gateway's own would.
@@ -109,7 +106,7 @@ async fn a_request_names_one_host() {
             ("GET /v1/models HTTP/1.0\nhost: localhost", 200),
         ] {
             let answer = raw(&served, &format!("{head}{token}"), "").await;
-            assert_eq!(answer.status, expected, "{head}: {}", answer.text());
+            assert_eq!(answer.status, expected, "{head}: {}", answer.body);
             if expected == 400 {
                 assert_eq!(answer.error().1, "photofinish_bad_header");
             }

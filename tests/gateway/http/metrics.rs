@@ -230,7 +230,7 @@ async fn the_metrics_are_for_admins() {
     assert_eq!(served.get("/v1/models", &[]).await.status, 401);
     let answer = served.get("/metrics", &[("authorization", "Bearer planted-ann")]).await;
     assert_eq!(answer.status, 200);
-    assert_eq!(Page::parse(&answer.text()).value("unauthorized_total"), 3.0);
+    assert_eq!(Page::parse(&answer.body).value("unauthorized_total"), 3.0);
     assert_eq!(served.send("POST", "/metrics", &[("x-api-key", "planted-ann")], "").await.status, 405);
 }
 
@@ -259,7 +259,7 @@ async fn no_metric_label_is_chosen_by_a_caller() {
     let admin = [("x-api-key", "planted-ann")];
     let all = |page: &Page| page.sum("races_total") == 41.0 && page.sum("attempts_total") == 21.0;
     let page = page_when(served.addr, &admin, all).await;
-    let text = served.get("/metrics", &admin).await.text();
+    let text = served.get("/metrics", &admin).await.body;
     assert!(!text.contains("planted") && !text.contains("bob"), "{text}");
     assert_eq!(page.value("attempts_total{upstream=\"other\",outcome=\"won\"}"), 20.0);
     assert_eq!(page.value("races_total{outcome=\"rejected\"}"), 20.0);

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
+use crate::harness::answer::read_response;
+use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Request, Script};
 
 const PROMPT: &str = "planted-prompt-7f3a";
@@ -113,16 +114,12 @@ fn body(model: &str, stream: bool) -> Value {
     body
 }
 
-/// What the client gets to see: the answer's head and as much of its body as came.
+/// What the client gets to see: the answer's head and body.
 async fn seen(served: &RunningGateway, headers: &[(&str, &str)], body: &str) -> String {
     let mut client = RawClient::connect(served.addr).await;
     client.request("POST", CHAT, headers, body).await;
-    let head = client.head().await;
-    let answer = match client.body(&head).await {
-        Ok(body) => Answer { status: head.status, headers: head.headers, body },
-        Err(error) => panic!("a broken answer: {error}"),
-    };
-    format!("{} {:?} {}", answer.status, answer.headers, answer.text())
+    let answer = read_response(&mut client).await;
+    format!("{} {:?} {}", answer.status, answer.headers, answer.body)
 }
 
 async fn files(setup: &Setup) -> Vec<(String, String)> {
@@ -167,7 +164,7 @@ async fn looks_everywhere(log: &str) {
     }
     for (path, sent) in [("/readyz", ""), ("/v1/models", ""), ("/metrics", ""), (CHAT, PROMPT)] {
         let method = if sent.is_empty() { "GET" } else { "POST" };
-        let answer = served.send(method, path, &callers()[1], sent).await.text();
+        let answer = served.send(method, path, &callers()[1], sent).await.body;
         if !leaks(&answer).is_empty() || answer.contains(PROMPT) {
             found.push(format!("{path}: {answer}"));
         }
