@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Column as _, ConnectOptions as _, Row as _, SqliteConnection, TypeInfo as _, ValueRef as _};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
 use crate::support::{FakeProvider, RawClient, soon};
 
@@ -123,25 +124,21 @@ impl Setup {
     }
 
     pub async fn start(&self) -> TestGateway {
-        self.start_in(tempfile::tempdir().unwrap()).await
+        self.start_resolving(system_resolver()).await
     }
 
     /// With a history.
     pub async fn start_after(&self, rows: &[Record]) -> TestGateway {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = with_database().await;
         let store = Store::open(&directory.path().join("test.db")).await.unwrap();
         store.write(rows).await.unwrap();
         store.close().await;
-        self.start_in(directory).await
+        self.start_by(directory, system_resolver()).await
     }
 
     /// With this way to look names up.
     pub async fn start_resolving(&self, resolver: Resolver) -> TestGateway {
-        self.start_by(tempfile::tempdir().unwrap(), resolver).await
-    }
-
-    async fn start_in(&self, directory: TempDir) -> TestGateway {
-        self.start_by(directory, system_resolver()).await
+        self.start_by(with_database().await, resolver).await
     }
 
     async fn start_by(&self, directory: TempDir, resolver: Resolver) -> TestGateway {
@@ -153,6 +150,20 @@ impl Setup {
         let app = soon("the start", App::start_with(config, resolver)).await.unwrap();
         TestGateway { app, directory }
     }
+}
+
+/// A directory with an empty database. It is made once and copied: the migrations would cost most tests more than all else.
+/// Tests of the program start without a file.
+async fn with_database() -> TempDir {
+    static EMPTY: OnceCell<Vec<u8>> = OnceCell::const_new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test.db");
+    let empty = EMPTY.get_or_init(|| async {
+        Store::open(&path).await.unwrap().close().await;
+        std::fs::read(&path).unwrap()
+    });
+    std::fs::write(&path, empty.await).unwrap();
+    directory
 }
 
 impl TestGateway {
