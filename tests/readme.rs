@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use photofinish::cli::providers::continues;
 use photofinish::config::{Config, Policy, Server, Simulation, catalogue, parse};
 
 const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
@@ -82,18 +83,18 @@ fn the_catalogue_is_in_its_page() {
             vec![
                 format!("`{}`", entry.name),
                 speaks.collect::<Vec<_>>().join("; "),
-                entry.key_variable.map_or("none".to_owned(), |name| format!("`{name}`")),
+                entry.key_variable.as_ref().map_or("none".to_owned(), |name| format!("`{name}`")),
                 entry.cancel_billing.value.as_str().to_owned(),
-                entry.continues.value.text(),
-                entry.note.value.to_owned(),
+                continues(entry),
+                entry.note.value.clone(),
             ]
         })
         .collect();
     assert_eq!(rows(PROVIDERS, "Catalogue"), entries);
     for entry in catalogue::entries() {
-        let sources = entry.serves.iter().map(|served| served.source);
-        for source in sources.chain([entry.cancel_billing.source, entry.continues.source, entry.warming.source]) {
-            assert!(PROVIDERS.contains(source), "{}: {source} is not in docs/providers.md", entry.name);
+        let sources = entry.serves.iter().map(|served| &served.source);
+        for source in sources.chain([&entry.cancel_billing.source, &entry.continues.source, &entry.warming.source]) {
+            assert!(PROVIDERS.contains(source.as_str()), "{}: {source} is not in docs/providers.md", entry.name);
         }
     }
 }

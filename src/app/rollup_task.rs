@@ -86,7 +86,7 @@ impl RollupTask {
                 Err(_) if self.shutdown.is_draining() => return,
                 Err(error) => {
                     self.complain(&error);
-                    if error.left_aside {
+                    if error.is_postponed {
                         PAUSE
                     } else {
                         self.tell();
@@ -163,8 +163,8 @@ impl RollupTask {
     }
 
     fn complain(&mut self, error: &RollupError) {
-        // What is left aside is told once in an hour, each by itself.
-        if error.left_aside || self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
+        // Postponed work is reported each time it fails, which is once an hour.
+        if error.is_postponed || self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
             tracing::warn!(%error, "a part of the history is not rolled up now; it is tried again, within the hour at most");
             self.complained = Some(Instant::now());
         }

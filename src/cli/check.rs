@@ -8,7 +8,7 @@ pub mod live;
 use std::io;
 use std::sync::Arc;
 
-use super::plot::{clean, columns as wide, padded};
+use super::text::{clean, write_columns, write_section};
 use crate::config::{
     CancelBilling, Config, HedgeAfter, Keys, ModelConfig, Objective, Permit, Policy, Provider, RaceSettings,
     Simulation, Token, UpstreamConfig, User, units,
@@ -49,21 +49,17 @@ pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<bool> {
         vec!["max_in_flight".into(), server.max_in_flight.to_string()],
         vec!["drain".into(), units::format_duration(server.drain)],
     ]);
-    columns(out, "", &rows)?;
-    section(out, "Providers", config.providers.values().map(|provider| provider_row(config, provider)).collect())?;
+    write_columns("", &rows, out)?;
+    write_section(
+        "Providers",
+        config.providers.values().map(|provider| provider_row(config, provider)).collect(),
+        out,
+    )?;
     render_models(config, out)?;
-    section(out, "Users", user_rows(config))?;
+    write_section("Users", user_rows(config), out)?;
     let usable = history::render(&config.store, out)?;
-    section(out, "Warnings", config.warnings.iter().map(|warning| vec![warning.clone()]).collect())?;
+    write_section("Warnings", config.warnings.iter().map(|warning| vec![warning.clone()]).collect(), out)?;
     Ok(usable)
-}
-
-fn section(out: &mut impl io::Write, title: &str, rows: Vec<Vec<String>>) -> io::Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{title}")?;
-    columns(out, "  ", &rows)
 }
 
 fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
@@ -112,7 +108,7 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
     for model in config.models.values() {
         writeln!(out, "  {}", clean(&model_line(config, model)))?;
         let rows: Vec<_> = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
-        columns(out, "    ", &rows)?;
+        write_columns("    ", &rows, out)?;
         if config.upstreams_on(model) == 1 {
             writeln!(out, "    one upstream: the policy makes no difference")?;
         }
@@ -195,24 +191,6 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
         vec![user.name.clone(), rights.to_owned(), keys, overrides]
     };
     config.users.iter().map(row).collect()
-}
-
-/// One line per row; cells are padded to the width of their column, with two spaces between.
-pub(super) fn columns(out: &mut impl io::Write, indent: &str, rows: &[Vec<String>]) -> io::Result<()> {
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
-    let width = |column: usize| {
-        rows.iter().filter(|row| row.len() > column + 1).map(|row| wide(&row[column])).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..rows.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect();
-    for row in &rows {
-        let mut line = indent.to_owned();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&padded(cell, *width));
-            line.push_str("  ");
-        }
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -315,8 +293,12 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut out = Vec::new();
-        columns(&mut out, "", &[vec!["a".into(), "ü".into(), "c".into()], vec!["long".into(), "d".into(), "e".into()]])
-            .unwrap();
+        write_columns(
+            "",
+            &[vec!["a".into(), "ü".into(), "c".into()], vec!["long".into(), "d".into(), "e".into()]],
+            &mut out,
+        )
+        .unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a     ü  c\nlong  d  e\n");
     }
 }

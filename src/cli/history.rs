@@ -5,14 +5,14 @@
 mod export;
 mod notes;
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::path::Path;
-use std::time::Duration;
 
+use self::notes::{figure, length};
 use super::plot::{self, Plot, PlotUnit, XAxis};
+use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
 use crate::clock::wall_micros;
-use crate::config::units::format_duration;
 use crate::history::class::Concurrency;
 use crate::report::export as points;
 use crate::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
@@ -50,57 +50,7 @@ impl HistoryOptions {
 }
 
 /// Below the options in `--help`.
-pub const EXAMPLES: &str = "\
-Examples:
-  photofinish history --since 24h                                 TTFT p50 of each upstream
-  photofinish history --since 7d --quantile p95 --every 2h        its tail, in longer steps
-  photofinish history --metric client_ttft --by model             what streaming clients saw
-  photofinish history --metric tok_s --quantile p5                the slow end of the speed
-  photofinish history --metric goodput --slo ttft=500ms --by user requests in time, per second
-  photofinish history --metric failures --provider groq           the share that failed
-  photofinish history --metric tok_s --by concurrency             speed over the load there
-  photofinish history --metric cost --every 1d --csv              dollars a day, as a table
-  photofinish history export --since 24h > attempts.csv           the rows themselves
-
-A letter on a line names it in the legend; ^ marks a value that is only known to be above.";
-
-/// The size and colours of a picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScreenSettings {
-    /// Columns.
-    pub width: u16,
-    /// Rows of the picture, without its legend.
-    pub height: u16,
-    pub colour: bool,
-}
-
-/// A picture in a pipe or a file is always the same.
-const PIPED: ScreenSettings = ScreenSettings { width: 100, height: 20, colour: false };
-/// Rows of a short terminal that are left for the legend and the prompt.
-const BELOW: u16 = 4;
-
-impl ScreenSettings {
-    /// Standard output now.
-    pub fn of_stdout() -> ScreenSettings {
-        let stdout = io::stdout();
-        if !stdout.is_terminal() {
-            return PIPED;
-        }
-        let (width, rows) = terminal_size::terminal_size_of(stdout).map_or((80, 24), |(width, rows)| (width.0, rows.0));
-        let colour = std::env::var_os("NO_COLOR").is_none();
-        ScreenSettings { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
-    }
-
-    /// Set if standard output and standard error are both a terminal.
-    pub fn of_terminal() -> Option<ScreenSettings> {
-        (io::stdout().is_terminal() && io::stderr().is_terminal()).then(ScreenSettings::of_stdout)
-    }
-
-    /// Columns of the terminal, if it is one.
-    pub(super) fn terminal(self) -> Option<usize> {
-        (self != PIPED).then_some(usize::from(self.width))
-    }
-}
+pub const EXAMPLES: &str = include_str!("help/history.txt").trim_ascii_end();
 
 /// Reads the database at `store_path` and writes the picture, JSON or CSV to `out`; notes that would break JSON or CSV
 /// go to `err`.
@@ -134,28 +84,6 @@ pub fn run(
     plot::write(&plot, screen.width, screen.height, screen.colour, out)?;
     writeln!(out)?;
     Ok(notes::write(question, &answer, screen, out)?)
-}
-
-/// The length of a step for people.
-fn length(us: i64) -> String {
-    format_duration(Duration::from_micros(us.unsigned_abs()))
-}
-
-/// The name of the metric for people, with its quantile: `TTFT p95`.
-fn figure(question: &SeriesQuestion) -> String {
-    let name = match question.metric {
-        Metric::Ttft => "TTFT",
-        Metric::ClientTtft => "client TTFT",
-        Metric::TokS => "tok/s",
-        Metric::Goodput => "goodput",
-        Metric::Failures => "failures",
-        Metric::Cost => "cost",
-    };
-    match question.quantile() {
-        // In percent, without digits from rounding.
-        Some(share) => format!("{name} p{}", (share * 1e8).round() / 1e6),
-        None => name.to_owned(),
-    }
 }
 
 fn title(question: &SeriesQuestion, answer: &SeriesReport) -> String {

@@ -11,8 +11,12 @@ pub mod routing;
 pub mod simulate;
 pub mod stats;
 
+mod outcome;
+mod screen;
 mod serve;
 mod signals;
+mod text;
+mod values;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -28,7 +32,8 @@ use crate::printable::printable_lines;
 use crate::report::series::SeriesError;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{self, LogFormat};
-use race::CommandOutcome;
+use outcome::{CommandOutcome, WrongUse};
+use screen::ScreenSettings;
 
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
 /// wins, the losers are cancelled, and every attempt leaves one row in SQLite.
@@ -43,22 +48,7 @@ struct Cli {
     command: Command,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  photofinish serve                       start the gateway
-  photofinish check                       what is on, off and wrong in the configuration
-  photofinish check --live                whether each upstream that is on answers, and how quickly
-  photofinish providers                   the providers that are known without configuration
-  photofinish stats --since 24h           who is fast, out of every attempt of the last day
-  photofinish stats --by upstream,hour    at which hours
-  photofinish stats --regressions         what is worse than in the same hours before
-  photofinish history --since 24h         the same drawn over time
-  photofinish race \"Hello\" --model demo   one race, drawn as it runs
-  photofinish replay --policy adaptive    what another policy would have done
-  photofinish routing                     whom the running gateway would choose, and why
-  photofinish simulate --ttft 300ms       a provider to try things against
-
-The log goes to standard error; PHOTOFINISH_LOG=debug shows more.";
+const EXAMPLES: &str = include_str!("help/photofinish.txt").trim_ascii_end();
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -110,8 +100,6 @@ enum Command {
 
 /// What `check` ends with where `serve` could not use the database.
 const UNUSABLE: &str = "the database cannot be used: see above";
-/// As shells have it for a program that SIGINT ended.
-const INTERRUPTED: u8 = 130;
 /// A thread for blocking work that has had none for so long ends. They take turns, so at tokio's ten seconds a little work keeps all
 /// that a burst has started, each with memory of its own.
 const IDLE_THREAD_FOR: Duration = Duration::from_millis(500);
@@ -131,10 +119,10 @@ pub fn main() -> ExitCode {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
+        Err(error) => return exit_code(&anyhow::Error::new(error).context("cannot start")),
     };
-    let code = runtime.block_on(run(cli));
-    // A look-up of a name may still block a thread; nobody waits for it.
+    let code = runtime.block_on(run(cli)).unwrap_or_else(|error| exit_code(&error));
+    // A look-up of a name may still block a thread; the exit does not wait for it.
     runtime.shutdown_background();
     code
 }
@@ -149,8 +137,8 @@ fn wrong_use(command: &str, problem: String) -> clap::Error {
     }
 }
 
-async fn run(cli: Cli) -> ExitCode {
-    let result = match cli.command {
+async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
         Command::Simulate(options) => {
             telemetry::start(telemetry::DEFAULT, LogFormat::Text);
             let shutdown = Shutdown::new();
@@ -160,14 +148,14 @@ async fn run(cli: Cli) -> ExitCode {
                 result
             };
             // Not a task of `shutdown`: that waits for the end of its tasks, and this one for a second signal.
-            tokio::join!(serving, signals::forward(shutdown.clone())).0
+            tokio::join!(serving, signals::forward(shutdown.clone())).0?;
         }
-        // Where it is said which gateway is meant, the configuration is not looked at.
+        // With --url the configuration is not read.
         Command::Routing(options) if let Some(at) = options.url.clone() => {
-            routing::run(&at, &options, history::ScreenSettings::of_stdout(), &mut io::stdout().lock()).await
+            routing::run(&at, &options, ScreenSettings::of_stdout(), &mut io::stdout().lock()).await?;
         }
         Command::Check(check::CheckOptions { schema: true, .. }) => {
-            io::stdout().lock().write_all(config::schema().as_bytes()).map_err(anyhow::Error::from)
+            io::stdout().lock().write_all(config::schema().as_bytes())?;
         }
         // Works without a configuration too.
         Command::Providers(options) => {
@@ -177,128 +165,76 @@ async fn run(cli: Cli) -> ExitCode {
                     report(&format!("{} is not there: this is the catalogue alone", path.display()));
                     None
                 }
-                Err(error) => return bad_config(&error),
+                Err(error) => return Err(error.into()),
             };
-            providers::run(config.as_ref(), &options, &mut io::stdout().lock())
+            providers::run(config.as_ref(), &options, &mut io::stdout().lock())?;
         }
-        command => {
-            let config = match config::load(&cli.config) {
-                Ok(config) => config,
-                Err(error) => return bad_config(&error),
-            };
-            // Lines of the log would break the picture, which shows failures itself.
-            let quiet = matches!(command, Command::Race(_) | Command::Check(check::CheckOptions { live: true, .. }));
-            telemetry::start(if quiet { "error" } else { telemetry::DEFAULT }, config.server.log);
-            match &command {
-                Command::Race(options) => return run_race(config, options).await,
-                Command::Check(check::CheckOptions { live: true, .. }) => return run_live_check(config).await,
-                _ => {}
-            }
-            with_config(command, config).await
-        }
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // Somebody piped us into `head`.
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) if matches!(error.downcast_ref(), Some(SeriesError::Steps(_))) => {
-            report(&format!("error: {error}"));
-            ExitCode::from(2)
-        }
-        Err(error) if error.is::<replay::UnknownModel>() || error.is::<providers::UnknownProvider>() => {
-            report(&format!("error: {error}"));
-            ExitCode::from(2)
-        }
-        Err(error) => fail(&error),
+        command => return with_config(command, config::load(&cli.config)?).await,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    // Lines of the log would break the picture, which shows failures itself.
+    let quiet = matches!(command, Command::Race(_) | Command::Check(check::CheckOptions { live: true, .. }));
+    telemetry::start(if quiet { "error" } else { telemetry::DEFAULT }, config.server.log);
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     match command {
         Command::Serve => {
             drop(out);
-            serve::run(config).await
+            serve::run(config).await?;
         }
-        Command::Check(_) => {
+        Command::Check(options) => {
             let usable = check::render(&config, &mut out)?;
+            let mut outcome = CommandOutcome::Done;
+            if options.live {
+                outcome = check::live::run(config, ScreenSettings::of_stdout().colour, &mut out).await?;
+            }
             out.flush()?;
             anyhow::ensure!(usable, UNUSABLE);
-            Ok(())
+            return Ok(outcome.into());
         }
         Command::Stats(options) => {
-            let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
-            stats::run(&config.store.path, &options, width, &mut out)
+            stats::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
         }
-        Command::History(options) => history::run(
-            &config.store.path,
-            &options,
-            history::ScreenSettings::of_stdout(),
-            &mut out,
-            &mut io::stderr(),
-        ),
+        Command::History(options) => {
+            history::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out, &mut err)?;
+        }
+        Command::Race(options) => {
+            let ended = race::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err).await;
+            let with_usage = |error: anyhow::Error| match error.downcast() {
+                Ok(WrongUse(problem)) => wrong_use("race", problem).into(),
+                Err(error) => error,
+            };
+            return ended.map(ExitCode::from).map_err(with_usage);
+        }
         Command::Replay(options) => {
-            let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
-            let mut stderr = io::stderr();
-            let err = stderr.is_terminal().then_some(&mut stderr as &mut dyn Write);
-            replay::run(&config, &options, width, &mut out, err)
+            let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
+            replay::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out, progress)?;
         }
         Command::Routing(options) => {
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
-            routing::run(&at, &options, history::ScreenSettings::of_stdout(), &mut out).await
+            routing::run(&at, &options, ScreenSettings::of_stdout(), &mut out).await?;
         }
-        Command::Simulate(_) | Command::Race(_) | Command::Providers(_) => Ok(()),
+        Command::Simulate(_) | Command::Providers(_) => {}
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn run_race(config: Config, options: &race::RaceOptions) -> ExitCode {
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
-    let ended = race::run(config, options, race::ScreenSettings::of_terminal, &mut out, &mut err).await;
-    drop(out);
-    match ended {
-        Ok(CommandOutcome::Answered) => ExitCode::SUCCESS,
-        Ok(CommandOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
-        Ok(CommandOutcome::WrongUse(problem)) => {
-            report(&wrong_use("race", problem).to_string());
-            ExitCode::from(2)
-        }
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
-}
-
-/// What `check` tells, and then who answers.
-async fn run_live_check(config: Config) -> ExitCode {
-    let mut out = io::stdout().lock();
-    let colour = history::ScreenSettings::of_stdout().colour;
-    let checked = async {
-        let usable = check::render(&config, &mut out)?;
-        let ended = check::live::run(config, colour, &mut out).await?;
-        out.flush()?;
-        anyhow::ensure!(usable, UNUSABLE);
-        Ok(ended)
+/// Reports why a command failed.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    let is_closed_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    let is_wrong_use = error.is::<WrongUse>() || matches!(error.downcast_ref(), Some(SeriesError::Steps(_)));
+    let (text, code) = match error.downcast_ref::<clap::Error>() {
+        // Output was piped into a program that has ended, such as `head`.
+        _ if error.downcast_ref().is_some_and(is_closed_pipe) => return ExitCode::SUCCESS,
+        Some(usage) => (usage.to_string(), 2),
+        None if error.is::<LoadError>() => (error.to_string(), 2),
+        None if is_wrong_use => (format!("error: {error}"), 2),
+        None => (format!("photofinish: {error:#}"), 1),
     };
-    match checked.await {
-        Ok(check::live::LiveOutcome::Well) => ExitCode::SUCCESS,
-        Ok(check::live::LiveOutcome::Failed) => ExitCode::FAILURE,
-        Ok(check::live::LiveOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
-}
-
-fn bad_config(error: &LoadError) -> ExitCode {
-    report(&format!("{error}"));
-    ExitCode::from(2)
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-fn fail(error: &anyhow::Error) -> ExitCode {
-    report(&format!("photofinish: {error:#}"));
-    ExitCode::FAILURE
+    report(&text);
+    ExitCode::from(code)
 }
 
 fn report(text: &str) {

@@ -14,10 +14,12 @@ use std::io;
 use across::PlacedAxis;
 pub use across::XAxis;
 use legend::LegendEntry;
-pub(super) use legend::{clean, fitted, padded, width as columns, wrapped};
+pub use picture::PlotLine;
 use picture::{DrawnSeries, Picture};
 pub use scale::PlotUnit;
 use scale::Scale;
+
+use super::text::{clean, wrapped, write_lines};
 
 /// What is drawn.
 #[derive(Debug)]
@@ -30,18 +32,6 @@ pub struct Plot<'a> {
     pub x: XAxis<'a>,
     /// Told apart by a letter each, and by eight colours. From the 63rd on letters repeat.
     pub lines: Vec<PlotLine>,
-}
-
-/// One line of a plot. What is not finite, beyond ±10^15 or outside the axis is left out; order does not matter.
-#[derive(Debug, Default)]
-pub struct PlotLine {
-    /// Shown whole in the legend, without control characters.
-    pub name: String,
-    /// x (as [`XAxis`] says) and value (in the plot's unit).
-    pub points: Vec<(f64, f64)>,
-    /// The same, of values that are only known to be above this one: drawn as the line's letter with a `^` over it. No
-    /// line leads there.
-    pub open: Vec<(f64, f64)>,
 }
 
 /// Columns; a wider terminal is not filled.
@@ -68,11 +58,11 @@ pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut i
     let rows = height - 4 - u16::from(any_open);
     let scale = Scale::new(series.iter().flat_map(DrawnSeries::values), plot.unit, rows);
 
-    let mut title = legend::clean(plot.title);
+    let mut title = clean(plot.title);
     if !scale.has_zero() {
         title.push_str(" (the axis does not begin at 0)");
     }
-    write_lines(&legend::wrapped(&title, usize::from(width)), out)?;
+    write_lines(&wrapped(&title, usize::from(width)), out)?;
     let mut entries = legend::entries(&plot.lines, &series);
     if let Some(mut picture) = Picture::new(width, &scale, &across, any_open) {
         picture.draw(&series);
@@ -83,10 +73,6 @@ pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut i
         }
     }
     legend::write(&entries, usize::from(width), colour, out)
-}
-
-fn write_lines(lines: &[String], out: &mut impl io::Write) -> io::Result<()> {
-    lines.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
 }
 
 #[cfg(test)]

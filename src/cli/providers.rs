@@ -8,17 +8,14 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::check;
-use super::plot::clean;
-use crate::config::catalogue::{self, CatalogueEntry, KeyIn, ServedDialect};
+use super::outcome::WrongUse;
+use super::text::{clean, write_columns};
+use crate::config::catalogue::{self, CatalogueEntry, ServedDialect};
 use crate::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
-use crate::protocol::Surface;
+use crate::protocol::prefix::Prefix;
+use crate::protocol::{Dialect, Surface};
 
-pub const EXAMPLES: &str = "\
-Examples:
-  photofinish providers               the catalogue, and what is on
-  photofinish providers deepseek      everything about one provider, with sources
-  photofinish providers --json        everything, for programs";
+pub const EXAMPLES: &str = include_str!("help/providers.txt").trim_ascii_end();
 
 #[derive(Debug, Args)]
 pub struct ProvidersOptions {
@@ -32,14 +29,14 @@ pub struct ProvidersOptions {
 /// Prints the providers. `config` is none without a configuration file.
 ///
 /// # Errors
-/// `out` fails, or [`UnknownProvider`].
+/// `out` fails, or [`WrongUse`] for an unknown name.
 pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl Write) -> anyhow::Result<()> {
     let all = listed(config);
     let shown: Vec<&ListedProvider<'_>> = match &options.name {
         None => all.iter().collect(),
         Some(name) => {
             let one: Vec<_> = all.iter().filter(|known| known.name == name).collect();
-            anyhow::ensure!(!one.is_empty(), UnknownProvider::new(name));
+            anyhow::ensure!(!one.is_empty(), unknown(name));
             one
         }
     };
@@ -53,25 +50,16 @@ pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl W
     } else {
         let head = ["PROVIDER", "DIALECTS", "KEY VARIABLE", "HERE", "HANG-UP", "ADDRESS"].map(str::to_owned);
         let rows: Vec<_> = [head.to_vec()].into_iter().chain(shown.into_iter().map(ListedProvider::row)).collect();
-        check::columns(out, "", &rows)?;
+        write_columns("", &rows, out)?;
     }
     Ok(())
 }
 
 /// The name is neither in the catalogue nor in the configuration.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no provider {name:?}{proposal}")]
-pub struct UnknownProvider {
-    name: String,
-    proposal: String,
-}
-
-impl UnknownProvider {
-    fn new(name: &str) -> UnknownProvider {
-        let near = catalogue::nearest(name);
-        let proposal = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
-        UnknownProvider { name: name.to_owned(), proposal }
-    }
+fn unknown(name: &str) -> WrongUse {
+    let near = catalogue::nearest(name);
+    let proposal = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+    WrongUse(format!("there is no provider {name:?}{proposal}"))
 }
 
 /// A provider of the catalogue, of the configuration, or of both.
@@ -86,10 +74,10 @@ struct ListedProvider<'a> {
 fn listed(config: Option<&Config>) -> Vec<ListedProvider<'_>> {
     let provider = |name: &str| config.and_then(|config| config.providers.get(name));
     let known = catalogue::entries().map(|entry| ListedProvider {
-        name: entry.name,
+        name: &entry.name,
         entry: Some(entry),
         config,
-        provider: provider(entry.name),
+        provider: provider(&entry.name),
     });
     let own = config.into_iter().flat_map(|config| config.providers.values());
     let own = own.filter(|provider| catalogue::find(&provider.name).is_none());
@@ -101,12 +89,11 @@ fn listed(config: Option<&Config>) -> Vec<ListedProvider<'_>> {
 impl ListedProvider<'_> {
     /// Dialect, address and how a key is sent: from the configuration, else from the catalogue.
     fn dialects(&self) -> Vec<[String; 3]> {
-        let own = |spoken: &ProviderDialect| {
-            [spoken.dialect.as_str().to_owned(), spoken.base_url.clone(), auth(&spoken.auth)]
+        let of = |dialect: Dialect, base_url: &str, auth: &Auth| {
+            [dialect.as_str().to_owned(), base_url.to_owned(), key_in(auth)]
         };
-        let known = |served: &ServedDialect| {
-            [served.dialect.as_str().to_owned(), served.base_url.to_owned(), key_in(served.auth)]
-        };
+        let own = |spoken: &ProviderDialect| of(spoken.dialect, &spoken.base_url, &spoken.auth);
+        let known = |served: &ServedDialect| of(served.dialect, &served.base_url, &served.auth());
         match (self.provider, self.entry) {
             (Some(provider), _) => provider.dialects.iter().map(own).collect(),
             (None, Some(entry)) => entry.serves.iter().filter(|served| !served.only_if_named).map(known).collect(),
@@ -138,7 +125,7 @@ impl ListedProvider<'_> {
             None | Some("") => "per customer",
             Some(address) => address,
         };
-        let variable = self.entry.and_then(|entry| entry.key_variable).unwrap_or("-");
+        let variable = self.entry.and_then(|entry| entry.key_variable.as_deref()).unwrap_or("-");
         let hang_up = self.cancel_billing().as_str();
         [self.name, &names.join(", "), variable, self.here().0, hang_up, address].map(str::to_owned).to_vec()
     }
@@ -148,7 +135,7 @@ impl ListedProvider<'_> {
         let (state, why) = self.here();
         let state = if state == "-" { "not in this configuration" } else { state };
         let mut rows = vec![vec!["here".to_owned(), why.map_or(state.to_owned(), |why| format!("{state}: {why}"))]];
-        let variable = self.entry.and_then(|entry| entry.key_variable).unwrap_or("none");
+        let variable = self.entry.and_then(|entry| entry.key_variable.as_deref()).unwrap_or("none");
         rows.push(vec!["key variable".to_owned(), variable.to_owned()]);
         for [dialect, address, key] in self.dialects() {
             let address = if address.is_empty() { "an address per customer".to_owned() } else { address };
@@ -157,7 +144,7 @@ impl ListedProvider<'_> {
         for (surface, how) in self.surfaces() {
             rows.push(vec!["serves".to_owned(), surface.path().to_owned(), how]);
         }
-        check::columns(out, "  ", &rows)?;
+        write_columns("  ", &rows, out)?;
         let Some(entry) = self.entry else { return Ok(()) };
         for (fact, value, source) in facts(entry) {
             writeln!(out, "  {fact}: {value}\n    source: {source}")?;
@@ -198,7 +185,7 @@ impl ListedProvider<'_> {
             "in_catalogue": self.entry.is_some(),
             "here": state,
             "why": why,
-            "key_variable": self.entry.and_then(|entry| entry.key_variable),
+            "key_variable": self.entry.and_then(|entry| entry.key_variable.as_deref()),
             "cancel_billing": self.cancel_billing().as_str(),
             "dialects": dialects,
             "facts": facts,
@@ -209,47 +196,40 @@ impl ListedProvider<'_> {
 /// Every fact of the catalogue: its name, value and source.
 fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> {
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
-    let mut facts: Vec<_> = entry
-        .serves
-        .iter()
-        .map(|served| {
-            let unless = if served.only_if_named { ", only if `dialect` names it" } else { "" };
-            (format!("dialect {}", served.dialect.as_str()), format!("{}{unless}", shown(served)), served.source)
-        })
-        .collect();
-    let others = [
-        ("hang-up", entry.cancel_billing.value.as_str().to_owned(), entry.cancel_billing.source),
-        ("continues an answer that was begun", entry.continues.value.text(), entry.continues.source),
-        ("takes stream_options", yes(entry.stream_options.value), entry.stream_options.source),
-        ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), entry.max_completion_tokens.source),
-        ("gives no finish reason", yes(entry.omits_finish_reason.value), entry.omits_finish_reason.source),
-        ("takes thoughts back", yes(entry.takes_thoughts.value), entry.takes_thoughts.source),
-        ("a warm connection is worth it", yes(entry.warming.value), entry.warming.source),
+    let dialects = entry.serves.iter().map(|served| {
+        let address = if served.base_url.is_empty() { "an address per customer" } else { &served.base_url };
+        let unless = if served.only_if_named { ", only if `dialect` names it" } else { "" };
+        (format!("dialect {}", served.dialect.as_str()), format!("{address}{unless}"), served.source.as_str())
+    });
+    let facts = [
+        ("hang-up", entry.cancel_billing.value.as_str().to_owned(), &entry.cancel_billing.source),
+        ("continues an answer that was begun", continues(entry), &entry.continues.source),
+        ("takes stream_options", yes(entry.stream_options.value), &entry.stream_options.source),
+        ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), &entry.max_completion_tokens.source),
+        ("gives no finish reason", yes(entry.omits_finish_reason.value), &entry.omits_finish_reason.source),
+        ("takes thoughts back", yes(entry.takes_thoughts.value), &entry.takes_thoughts.source),
+        ("a warm connection is worth it", yes(entry.warming.value), &entry.warming.source),
+        ("note", entry.note.value.clone(), &entry.note.source),
     ];
-    facts.extend(others.map(|(fact, value, source)| (fact.to_owned(), value, source)));
-    if !entry.note.value.is_empty() {
-        facts.push(("note".to_owned(), entry.note.value.to_owned(), entry.note.source));
+    let facts = facts.into_iter().filter(|(_, value, _)| !value.is_empty());
+    dialects.chain(facts.map(|(fact, value, source)| (fact.to_owned(), value, source.as_str()))).collect()
+}
+
+/// Whether the provider continues an answer, in a word or two.
+pub fn continues(entry: &CatalogueEntry) -> String {
+    match entry.continues.value {
+        Prefix::Plain => "yes".to_owned(),
+        Prefix::Off => "no".to_owned(),
+        Prefix::Auto => "not known".to_owned(),
+        with => format!("with `{}`", with.as_str()),
     }
-    facts
 }
 
-fn shown(served: &ServedDialect) -> &'static str {
-    if served.base_url.is_empty() { "an address per customer" } else { served.base_url }
-}
-
-fn auth(auth: &Auth) -> String {
+fn key_in(auth: &Auth) -> String {
     match auth {
-        Auth::Bearer => key_in(KeyIn::Bearer),
+        Auth::Bearer => "key as a bearer".to_owned(),
         Auth::Header(name) => format!("key in {name}"),
-        Auth::SigV4 { .. } => key_in(KeyIn::SigV4),
-    }
-}
-
-fn key_in(auth: KeyIn) -> String {
-    match auth {
-        KeyIn::Bearer => "key as a bearer".to_owned(),
-        KeyIn::Header(name) => format!("key in {name}"),
-        KeyIn::SigV4 => "signed, or key as a bearer".to_owned(),
+        Auth::SigV4 { .. } => "signed, or key as a bearer".to_owned(),
     }
 }
 
@@ -289,11 +269,11 @@ mod tests {
     #[test]
     fn one_is_told_with_every_source() {
         for entry in catalogue::entries() {
-            let text = printed("", Some(entry.name), false).unwrap();
+            let text = printed("", Some(&entry.name), false).unwrap();
             for (fact, value, source) in facts(entry) {
                 assert!(text.contains(&format!("  {fact}: {value}\n    source: {source}\n")), "{text}");
             }
-            let json: Value = serde_json::from_str(&printed("", Some(entry.name), true).unwrap()).unwrap();
+            let json: Value = serde_json::from_str(&printed("", Some(&entry.name), true).unwrap()).unwrap();
             let one = &json["providers"][0];
             assert_eq!((&one["name"], &one["here"]), (&json!(entry.name), &json!("-")));
             assert_eq!(one["facts"]["hang-up"]["source"], entry.cancel_billing.source);
@@ -307,6 +287,6 @@ mod tests {
     #[test]
     fn an_unknown_name_is_an_error_with_a_proposal() {
         let error = printed("", Some("grok"), false).unwrap_err();
-        assert!(error.is::<UnknownProvider>() && error.to_string().contains("groq"), "{error}");
+        assert!(error.is::<WrongUse>() && error.to_string().contains("groq"), "{error}");
     }
 }

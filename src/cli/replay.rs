@@ -6,6 +6,7 @@
 mod notes;
 mod objects;
 mod options;
+mod report;
 mod table;
 
 use std::collections::BTreeMap;
@@ -14,54 +15,30 @@ use std::sync::Arc;
 
 use crate::clock::wall_micros;
 use crate::config::{Config, ModelConfig};
-use crate::replay::{PastRequests, REQUESTS_MAX, ReplayReport, replay};
+use crate::replay::{PastRequests, REQUESTS_MAX, replay};
 use crate::report::question::time;
 use crate::store::{RecordedFilter, StoreReader};
 
-use super::stats::notes::write_paragraphs;
+use super::text::write_paragraphs;
 
-pub use options::{ReplayOptions, UnknownModel};
+pub use options::ReplayOptions;
+use report::Report;
 
 /// Below the options in `--help`.
-pub const EXAMPLES: &str = "\
-Examples:
-  photofinish replay                                          adaptive, as the model's settings have it
-  photofinish replay --policy adaptive --budget 0.02          with less to spend
-  photofinish replay --policy fastest --policy hedge --hedge-after p95 --since 7d
-  photofinish replay --policy adaptive --optimise completion  for the whole answer
-  photofinish replay --model demo --policy fallback --json    for programs
-
-For each policy: the figures; where each lies with a probability of 90 %; how far that is from what was recorded; and where
-that lies. What was cut or never started is drawn from what the upstream showed; the words below the table say how much
-rests on that. A policy that races teaches most: replays of it are surest.";
-
-/// What one run of the command knows, for whoever writes it.
-struct Report<'a> {
-    model: &'a ModelConfig,
-    past: &'a PastRequests,
-    answer: &'a ReplayReport,
-    options: &'a ReplayOptions,
-    /// Whether there are more requests than are played.
-    cut: bool,
-    /// Of models that were not chosen: name and requests.
-    others: &'a [(String, usize)],
-    /// The row that replays what was done, or why there is none.
-    as_it_was: Result<(), String>,
-}
+pub const EXAMPLES: &str = include_str!("help/replay.txt").trim_ascii_end();
 
 /// Writes the table, or what programs read, to `out`, and how far it is to `err` if there is one. `width`: columns of the
 /// terminal; none where it is piped.
 ///
 /// # Errors
-/// [`UnknownModel`]; or when the database cannot be read or `out` not written.
+/// [`WrongUse`](super::outcome::WrongUse) for an unknown model; or when the database cannot be read or `out` not written.
 pub fn run(
     config: &Config,
     options: &ReplayOptions,
-    width: Option<u16>,
+    width: Option<usize>,
     out: &mut impl io::Write,
     err: Option<&mut dyn io::Write>,
 ) -> anyhow::Result<()> {
-    let width = width.map(usize::from);
     let wanted = options.wanted(config)?;
     let (mut pasts, cut) = read(config, wanted.as_ref(), options)?;
     let Some((model, mut past)) = most(&mut pasts) else {
@@ -102,7 +79,7 @@ pub fn run(
 /// By name.
 type PastsByModel = BTreeMap<String, (Arc<ModelConfig>, PastRequests)>;
 
-/// What programs read where nothing can be told.
+/// The JSON without a report.
 fn nothing(requests: usize, out: &mut impl io::Write) -> anyhow::Result<()> {
     Ok(writeln!(out, "{}", serde_json::json!({ "requests": requests }))?)
 }

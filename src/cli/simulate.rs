@@ -1,14 +1,11 @@
 //! `photofinish simulate`: one simulated provider on a port, to test a gateway with. Not for how it answers: see `simulate`.
 
-use std::fmt::Display;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 
-use crate::config::units::{format_duration, parse_duration};
+use super::values::{duration_within, within};
 use crate::config::{SimulatedFailure, Simulation};
 use crate::machine;
 use crate::shutdown::Shutdown;
@@ -32,31 +29,31 @@ pub struct SimulateOptions {
     pub name: String,
 
     /// Median time to first token, at most 1h.
-    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = ttft)]
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = |text: &str| duration_within(text, Simulation::TTFT))]
     pub ttft: Duration,
 
     /// Spread of TTFT and gaps: standard deviation of their logarithm, 0 to 5; 0 is exact.
-    #[arg(long, value_name = "SIGMA", default_value_t = 0.2, value_parser = jitter)]
+    #[arg(long, value_name = "SIGMA", default_value_t = 0.2, value_parser = |text: &str| within(text, Simulation::JITTER))]
     pub jitter: f64,
 
     /// Share of requests whose TTFT is multiplied by a Pareto draw, 0 to 1: at least 2, with a median of 3.6.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = tail)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = |text: &str| within(text, Simulation::TAIL))]
     pub tail: f64,
 
     /// Median decode speed, 0.01 to 1000000.
-    #[arg(long, value_name = "RATE", default_value_t = 50.0, value_parser = rate)]
+    #[arg(long, value_name = "RATE", default_value_t = 50.0, value_parser = |text: &str| within(text, Simulation::TOKENS_PER_SECOND))]
     pub tokens_per_second: f64,
 
     /// Tokens in an answer, 1 to 100000, unless the request's max_tokens is smaller.
-    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = tokens)]
+    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = |text: &str| within(text, Simulation::TOKENS))]
     pub tokens: u32,
 
     /// Share of requests that fail, 0 to 1.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = |text: &str| within(text, Simulation::FAILURES))]
     pub failures: f64,
 
     /// How they fail: 429, 401, 400, 500, hang, stall, reset, cut, error-frame or empty.
-    #[arg(long, value_name = "NAME", default_value = "500", value_parser = failure)]
+    #[arg(long, value_name = "NAME", default_value = "500")]
     pub failure: SimulatedFailure,
 
     /// Makes the draws repeatable. Without it the clock seeds them.
@@ -103,44 +100,6 @@ pub async fn run(options: SimulateOptions, shutdown: Shutdown) -> anyhow::Result
     }
     shutdown.cancel();
     Ok(())
-}
-
-fn ttft(text: &str) -> Result<Duration, String> {
-    let ttft = parse_duration(text).map_err(|error| error.to_string())?;
-    let (min, max) = (format_duration(*Simulation::TTFT.start()), format_duration(*Simulation::TTFT.end()));
-    if Simulation::TTFT.contains(&ttft) { Ok(ttft) } else { Err(format!("expected {min} to {max}")) }
-}
-
-fn failure(name: &str) -> Result<SimulatedFailure, String> {
-    SimulatedFailure::from_name(name).ok_or_else(|| {
-        let names = SimulatedFailure::ALL.map(SimulatedFailure::as_str).join(", ");
-        format!("expected one of {names}")
-    })
-}
-
-fn jitter(text: &str) -> Result<f64, String> {
-    within(text, &Simulation::JITTER)
-}
-
-fn tail(text: &str) -> Result<f64, String> {
-    within(text, &Simulation::TAIL)
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    within(text, &Simulation::TOKENS_PER_SECOND)
-}
-
-fn tokens(text: &str) -> Result<u32, String> {
-    within(text, &Simulation::TOKENS)
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    within(text, &Simulation::FAILURES)
-}
-
-fn within<N: FromStr + PartialOrd + Display>(text: &str, range: &RangeInclusive<N>) -> Result<N, String> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
 }
 
 #[cfg(test)]

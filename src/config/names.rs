@@ -1,4 +1,4 @@
-//! `names!` declares an enum whose variants have names in the config: the enum, `ALL`, `as_str` and `from_name`.
+//! `names!` declares an enum whose variants have names in the config: the enum, `ALL`, `as_str`, `from_name` and `FromStr`.
 //!
 //! Not for names that only the program uses.
 
@@ -33,6 +33,15 @@ macro_rules! names {
 
             pub fn from_name(name: &str) -> Option<$name> {
                 $name::ALL.into_iter().find(|variant| variant.as_str() == name)
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(name: &str) -> Result<$name, String> {
+                let expected = || format!("expected one of {}", $name::ALL.map($name::as_str).join(", "));
+                $name::from_name(name).ok_or_else(expected)
             }
         }
 

@@ -4,17 +4,36 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use http::Uri;
 
-use super::Listen;
 use super::problem::LocatedProblem;
 use super::raw::RawModel;
 use super::reader::ReaderScope;
-use super::resolve::ResolvedNames;
+use super::{Listen, Provider};
+
+impl Provider {
+    /// One of its addresses is an address that the gateway listens on.
+    pub fn is_at(&self, listen: &[Listen]) -> bool {
+        let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
+        self.own_address(&addresses).is_some()
+    }
+
+    /// The first of these addresses that leads to the provider.
+    fn own_address(&self, listen: &[SocketAddr]) -> Option<SocketAddr> {
+        let leads_to = |listen: SocketAddr| self.dialects.iter().any(|spoken| leads_to(&spoken.base_url, listen));
+        listen.iter().copied().find(|listen| leads_to(*listen))
+    }
+}
 
 /// A provider that a model uses is one problem; an unused one is a warning.
-pub(super) fn check(scope: &ReaderScope<'_>, listen: &[Listen], providers: &ResolvedNames, models: &[RawModel]) {
+pub(super) fn check(
+    scope: &ReaderScope<'_>,
+    listen: &[Listen],
+    providers: &BTreeMap<String, Option<Arc<Provider>>>,
+    models: &[RawModel],
+) {
     let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
     let mut own: BTreeMap<&str, SocketAddr> = BTreeMap::new();
     for provider in providers.values().flatten() {
@@ -35,7 +54,7 @@ pub(super) fn check(scope: &ReaderScope<'_>, listen: &[Listen], providers: &Reso
 }
 
 /// The base URL is an address that the gateway listens on, judged by the URL alone.
-pub(super) fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
+fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else { return false };
     let Some(host) = uri.host() else { return false };
     let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };

@@ -1,8 +1,5 @@
 //! Prices of upstreams, and the substitute for an unknown price. Not for costs: see `history`.
 
-use super::reader::ReaderScope;
-use super::{RaceSettings, UpstreamConfig};
-
 /// USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
@@ -20,29 +17,4 @@ pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
         cached: most.cached.max(price.cached),
         output: most.output.max(price.output),
     })
-}
-
-/// Warns if a budget is not counted in plain money.
-pub(super) fn warn(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
-    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 {
-        return;
-    }
-    let without: Vec<String> = upstreams
-        .iter()
-        .filter(|upstream| upstream.price.is_none())
-        .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
-        .collect();
-    match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {
-        None => {
-            scope.warn(format!("model {model}: no upstream has a price: its budget counts tokens instead of money"));
-        }
-        Some(dearest) if !without.is_empty() => scope.warn(format!(
-            "model {model}: {} without a price: counted at the highest of the others, {} USD per million input tokens \
-             and {} per million output tokens",
-            without.join(", "),
-            dearest.input,
-            dearest.output
-        )),
-        Some(_) => {}
-    }
 }

@@ -3,14 +3,13 @@
 //! Not for the facts about common providers: see `catalogue`.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
 use secrecy::SecretString;
 
 use super::names::names;
-use super::{Listen, Simulation, Token, Transport};
+use super::{Simulation, Token, Transport};
 use crate::protocol::prefix::Prefix;
 use crate::protocol::{Dialect, Surface};
 
@@ -69,6 +68,18 @@ pub enum Auth {
     /// The request is signed for this AWS region. The key is `ID:SECRET` or `ID:SECRET:SESSION_TOKEN`; a key without a colon is
     /// a Bedrock API key and is sent as a bearer.
     SigV4 { region: String },
+}
+
+impl Auth {
+    /// The way of this dialect, unless a provider has another one. The region is empty.
+    pub fn usual(dialect: Dialect) -> Auth {
+        match dialect {
+            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => Auth::Bearer,
+            Dialect::Anthropic => Auth::Header("x-api-key".to_owned()),
+            Dialect::Gemini => Auth::Header("x-goog-api-key".to_owned()),
+            Dialect::Bedrock => Auth::SigV4 { region: String::new() },
+        }
+    }
 }
 
 names! {
@@ -135,20 +146,6 @@ impl Provider {
             Keys::Token(token) if token.current().is_none() => Some(token.why_none()),
             _ => None,
         }
-    }
-
-    /// One of its addresses is an address that the gateway listens on.
-    pub fn is_at(&self, listen: &[Listen]) -> bool {
-        let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
-        self.own_address(&addresses).is_some()
-    }
-
-    /// The first of these addresses that leads to the provider.
-    pub(super) fn own_address(&self, listen: &[SocketAddr]) -> Option<SocketAddr> {
-        let leads_to = |listen: SocketAddr| {
-            self.dialects.iter().any(|spoken| super::own_address::leads_to(&spoken.base_url, listen))
-        };
-        listen.iter().copied().find(|listen| leads_to(*listen))
     }
 }
 

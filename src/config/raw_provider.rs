@@ -94,31 +94,6 @@ const DOMAIN: ParsedText<String> = ParsedText {
     format: String::clone,
 };
 
-/// Client headers that are never forwarded: hop-by-hop headers, credentials, and headers that the gateway sets itself.
-const NOT_FORWARDED: [&str; 21] = [
-    "accept",
-    "accept-encoding",
-    "authorization",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "x-api-key",
-    "x-goog-api-key",
-];
-
 /// The ways to give a key; a provider has one at most.
 const CREDENTIALS: [&str; 3] = ["api_key", "aws", "token"];
 /// What a simulated provider cannot have.
@@ -278,6 +253,35 @@ pub(super) fn base_url_problem(url: &str) -> Option<&'static str> {
     None
 }
 
+/// Hop-by-hop headers, credentials, and headers that the gateway sets itself are never forwarded.
+fn may_be_forwarded(header: &str) -> bool {
+    let is_kept = matches!(
+        header,
+        "accept"
+            | "accept-encoding"
+            | "authorization"
+            | "connection"
+            | "content-encoding"
+            | "content-length"
+            | "content-type"
+            | "cookie"
+            | "expect"
+            | "host"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "x-api-key"
+            | "x-goog-api-key"
+    );
+    !is_kept && !header.starts_with("x-photofinish-")
+}
+
 fn read_forward_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<Located<String>>> {
     let mut headers: Vec<Located<String>> = Vec::new();
     for text in table.texts(key, HEADERS_MAX, "names")? {
@@ -287,7 +291,7 @@ fn read_forward_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Opt
             table.scope.report(problem.expected("a name such as \"x-trace-id\""));
             continue;
         };
-        if NOT_FORWARDED.contains(&name.as_str()) || name.as_str().starts_with("x-photofinish-") {
+        if !may_be_forwarded(name.as_str()) {
             let expected = "no credential, no hop-by-hop header and none that the gateway sets itself";
             table
                 .scope

@@ -9,7 +9,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{LocatedProblem, shown};
-use super::text::{self, ExpandedText};
 
 /// A value, and the byte offset at which it begins in the file.
 #[derive(Clone)]
@@ -137,12 +136,6 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         strings
     }
 
-    /// A string with its variables filled in.
-    pub(super) fn text(&mut self, key: &'static str) -> Option<Located<ExpandedText>> {
-        let string = self.string(key)?;
-        text::plain(self.scope, &self.what(key), string)
-    }
-
     /// A string as it is typed.
     pub(super) fn string(&mut self, key: &'static str) -> Option<Located<String>> {
         let value = self.take(key)?;
@@ -167,20 +160,6 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         (!any || !strings.is_empty()).then_some(strings)
     }
 
-    /// A string or a list of at most `max` strings with their variables filled in. None: the key is absent, or no part of its value
-    /// is right.
-    pub(super) fn texts(&mut self, key: &'static str, max: usize, noun: &str) -> Option<Vec<Located<ExpandedText>>> {
-        let typed = self.strings(key)?;
-        let what = self.what(key);
-        if let Some(first) = typed.get(max) {
-            self.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {max} {noun}")));
-        }
-        let any = !typed.is_empty();
-        let texts: Vec<_> =
-            typed.into_iter().take(max).filter_map(|text| text::plain(self.scope, &what, text)).collect();
-        (!any || !texts.is_empty()).then_some(texts)
-    }
-
     /// A list of values of any type.
     pub(super) fn list(
         &mut self,
@@ -195,10 +174,6 @@ impl<'s, 'i> TomlTable<'s, 'i> {
                 None
             }
         }
-    }
-
-    pub(super) fn bad_value(&self, key: &str, text: &Located<ExpandedText>) -> LocatedProblem {
-        LocatedProblem::at(text.offset, format!("bad value \"{}\" for {}", shown(&text.value.typed), self.what(key)))
     }
 
     /// Adds keys to the valid ones before they are read.

@@ -16,7 +16,9 @@ use super::raw_user::RawUser;
 use super::reader::{Located, ReaderScope};
 use super::resolve_provider;
 use super::transport::EnvProxies;
-use super::{Config, Listen, ModelConfig, Provider, Server, StoreConfig, Timeouts, UpstreamConfig, User, prices};
+use super::{
+    Config, Listen, ModelConfig, Provider, RaceSettings, Server, StoreConfig, Timeouts, UpstreamConfig, User, dearest,
+};
 use crate::machine;
 
 /// Bodies and buffers may use a quarter of the machine's memory: reading and translating them may briefly double it, and the
@@ -147,10 +149,35 @@ fn resolve_models(
             let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
             scope.report(LocatedProblem::at(offset, message).expected("at least one that is greater"));
         }
-        prices::warn(scope, &shown(&name), &race, &upstreams);
+        warn_of_prices(scope, &shown(&name), &race, &upstreams);
         models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, race }));
     }
     (models, aliases)
+}
+
+/// Warns if a budget is not counted in plain money.
+fn warn_of_prices(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
+    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 {
+        return;
+    }
+    let without: Vec<String> = upstreams
+        .iter()
+        .filter(|upstream| upstream.price.is_none())
+        .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
+        .collect();
+    match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {
+        None => {
+            scope.warn(format!("model {model}: no upstream has a price: its budget counts tokens instead of money"));
+        }
+        Some(dearest) if !without.is_empty() => scope.warn(format!(
+            "model {model}: {} without a price: counted at the highest of the others, {} USD per million input tokens \
+             and {} per million output tokens",
+            without.join(", "),
+            dearest.input,
+            dearest.output
+        )),
+        Some(_) => {}
+    }
 }
 
 fn resolve_upstreams(
@@ -176,7 +203,7 @@ fn resolve_upstreams(
                     shown(&raw.provider),
                     shown(model)
                 );
-                let known = catalogue::entries().map(|entry| entry.name);
+                let known = catalogue::entries().map(|entry| entry.name.as_str());
                 let problem =
                     LocatedProblem::at(raw.offset, message).expected("a table under [providers], or a common provider");
                 scope.report(problem.nearest(&raw.provider, providers.keys().map(String::as_str).chain(known)));

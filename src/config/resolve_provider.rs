@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::catalogue::{self, CatalogueEntry, KeyIn, ServedDialect};
+use super::catalogue::{self, CatalogueEntry, ServedDialect};
 use super::problem::{LocatedProblem, shown};
 use super::raw_provider::{RawProvider, base_url_problem};
 use super::reader::{Located, ReaderScope};
@@ -37,7 +37,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     );
     dialects.iter_mut().for_each(|spoken| spoken.transport = raw.transport.for_url(&spoken.base_url, env_proxies));
     let name = raw.name.value;
-    if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable)) {
+    if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable.as_deref())) {
         scope.warn(format!(
             "provider {name} has no api_key: only callers with a key of their own can use it; \
              api_key = \"${{{variable}}}\" is the usual one"
@@ -64,7 +64,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
             .omits_finish_reason
             .unwrap_or(entry.is_some_and(|entry| entry.omits_finish_reason.value)),
         takes_thoughts: entry.is_some_and(|entry| entry.takes_thoughts.value),
-        prefix: raw.typed.prefix.or(entry.map(|entry| entry.continues.value.prefix())).unwrap_or_default(),
+        prefix: raw.typed.prefix.or(entry.map(|entry| entry.continues.value)).unwrap_or_default(),
         forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
         key_sources: raw.key_sources,
@@ -80,10 +80,10 @@ pub(super) fn known(
     offset: usize,
     env_proxies: &EnvProxies,
 ) -> Option<Provider> {
-    let name = entry.name.to_owned();
+    let name = entry.name.clone();
     let served = entry.serves.iter().filter(|served| !served.only_if_named);
     let spoken =
-        |served: &ServedDialect| spoken(scope, served.dialect, fill(scope, served.base_url, &[])?, Some(served), &[]);
+        |served: &ServedDialect| spoken(scope, served.dialect, fill(scope, &served.base_url, &[])?, Some(served), &[]);
     let mut dialects: Vec<ProviderDialect> = served.filter_map(spoken).collect();
     dialects
         .iter_mut()
@@ -105,10 +105,10 @@ pub(super) fn known(
         max_completion_tokens: entry.max_completion_tokens.value,
         omits_finish_reason: entry.omits_finish_reason.value,
         takes_thoughts: entry.takes_thoughts.value,
-        prefix: entry.continues.value.prefix(),
+        prefix: entry.continues.value,
         forward_headers: Vec::new(),
         keys: usual_key(scope, entry, offset),
-        key_sources: entry.key_variable.map(str::to_owned).into_iter().collect(),
+        key_sources: entry.key_variable.iter().cloned().collect(),
         simulate: None,
     })
 }
@@ -170,7 +170,7 @@ fn dialects(
         let served = entry.and_then(|entry| entry.served(dialect));
         let url = match (own_url, served) {
             (Some(url), _) => Some(url.to_owned()),
-            (None, Some(served)) => fill(scope, served.base_url, &raw.parts),
+            (None, Some(served)) => fill(scope, &served.base_url, &raw.parts),
             (None, None) => None,
         };
         let Some(url) = url else {
@@ -213,7 +213,7 @@ fn report_no_address(
             let message = format!("[providers.{title}] has no address");
             let problem =
                 LocatedProblem::at(raw.name.offset, message).expected("base_url = \"https://…\" or simulate = {…}");
-            scope.report(problem.nearest(name, catalogue::entries().map(|entry| entry.name)));
+            scope.report(problem.nearest(name, catalogue::entries().map(|entry| entry.name.as_str())));
         }
     }
 }
@@ -236,19 +236,10 @@ fn spoken(
     if base_url_problem(&base_url).is_some() {
         return None;
     }
-    let usual = match dialect {
-        Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => KeyIn::Bearer,
-        Dialect::Anthropic => KeyIn::Header("x-api-key"),
-        Dialect::Gemini => KeyIn::Header("x-goog-api-key"),
-        Dialect::Bedrock => KeyIn::SigV4,
-    };
-    let auth = match served.map_or(usual, |served| served.auth) {
-        KeyIn::Bearer => Auth::Bearer,
-        KeyIn::Header(name) => Auth::Header(name.to_owned()),
-        KeyIn::SigV4 => {
-            Auth::SigV4 { region: part(parts, "region").map_or_else(|| usual_region(scope), str::to_owned) }
-        }
-    };
+    let mut auth = served.map_or_else(|| Auth::usual(dialect), ServedDialect::auth);
+    if let Auth::SigV4 { region } = &mut auth {
+        *region = part(parts, "region").map_or_else(|| usual_region(scope), str::to_owned);
+    }
     let mut headers = HeaderMap::new();
     if dialect == Dialect::Anthropic {
         headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
@@ -346,7 +337,7 @@ fn check_api_version(scope: &ReaderScope<'_>, raw: &RawProvider) {
 }
 
 fn usual_key(scope: &ReaderScope<'_>, entry: &CatalogueEntry, offset: usize) -> Keys {
-    let Some(variable) = entry.key_variable else { return Keys::NotConfigured };
+    let Some(variable) = entry.key_variable.as_deref() else { return Keys::NotConfigured };
     let typed = Located { offset, value: format!("${{{variable}}}") };
     match text::secret(scope, variable, &typed) {
         Secret::Set(key) => Keys::Keys(vec![key]),

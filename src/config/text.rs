@@ -7,8 +7,8 @@ use std::io::{self, Read};
 
 use secrecy::SecretString;
 
-use super::problem::LocatedProblem;
-use super::reader::{Located, ReaderScope};
+use super::problem::{LocatedProblem, shown};
+use super::reader::{Located, ReaderScope, TomlTable};
 
 /// Bytes of the largest file with a secret.
 const SECRET_FILE_MAX: u64 = 64 * 1024;
@@ -29,6 +29,31 @@ pub(super) enum Secret {
     Unset(Vec<String>),
     /// Wrong, and reported.
     Bad,
+}
+
+impl TomlTable<'_, '_> {
+    /// A string with its variables filled in.
+    pub(super) fn text(&mut self, key: &'static str) -> Option<Located<ExpandedText>> {
+        let string = self.string(key)?;
+        plain(self.scope, &self.what(key), string)
+    }
+
+    /// A string or a list of at most `max` strings with their variables filled in. None: the key is absent, or no part of its value
+    /// is right.
+    pub(super) fn texts(&mut self, key: &'static str, max: usize, noun: &str) -> Option<Vec<Located<ExpandedText>>> {
+        let typed = self.strings(key)?;
+        let what = self.what(key);
+        if let Some(first) = typed.get(max) {
+            self.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {max} {noun}")));
+        }
+        let any = !typed.is_empty();
+        let texts: Vec<_> = typed.into_iter().take(max).filter_map(|text| plain(self.scope, &what, text)).collect();
+        (!any || !texts.is_empty()).then_some(texts)
+    }
+
+    pub(super) fn bad_value(&self, key: &str, text: &Located<ExpandedText>) -> LocatedProblem {
+        LocatedProblem::at(text.offset, format!("bad value \"{}\" for {}", shown(&text.value.typed), self.what(key)))
+    }
 }
 
 /// A string in which every variable must be set. `what` names it in messages: `"listen" in [server]`.

@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::histogram::{self, MetricHistogram};
-use super::micros;
+use super::histogram::{self, MetricHistogram, micros};
 use super::series::NamedSeries;
 use super::text::MetricsText;
 use crate::failure::FailureKind;
@@ -64,8 +63,8 @@ fn ended(attempt: &AttemptRecord, took_us: i64) -> Option<(&'static str, i64)> {
 }
 
 /// The three families, by upstream.
-pub(super) fn render(upstreams: &NamedSeries<super::UpstreamMetrics>, text: &mut MetricsText) {
-    let all = || upstreams.iter().map(|(name, of)| (labels(name), &of.gen_ai));
+pub(super) fn render<S>(upstreams: &NamedSeries<S>, gen_ai: fn(&S) -> &GenAi, text: &mut MetricsText) {
+    let all = || upstreams.iter().map(|(name, of)| (labels(name), gen_ai(of)));
     let help = "From an attempt's own dispatch to the end of its answer, for attempts that the gateway did not cancel.";
     text.shared_family("gen_ai_client_operation_duration_seconds", "histogram", help);
     for (labels, of) in all() {

@@ -9,78 +9,42 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Buckets {
     /// Upper bounds, rising.
-    upto: &'static [u64],
+    pub upto: &'static [u64],
+    /// How many kept units one unit of the bounds has: 10⁶ nanoseconds a millisecond; 1 for counts.
+    pub per_bound: u64,
     /// How many kept units one shown unit has: 10⁹ nanoseconds a second; 1 for counts.
-    per_shown: f64,
+    pub per_shown: f64,
 }
 
-const NANOS: f64 = 1e9;
-
-/// From a local server's first token to one that comes too late for anybody.
-pub(super) const TTFT: Buckets = durations(&[
-    ms(5),
-    ms(10),
-    ms(25),
-    ms(50),
-    ms(100),
-    ms(200),
-    ms(300),
-    ms(500),
-    ms(750),
-    ms(1_000),
-    ms(1_500),
-    ms(2_500),
-    ms(5_000),
-    ms(10_000),
-    ms(30_000),
-    ms(60_000),
-]);
-
-/// 1,000 tokens a second down to one.
-pub(super) const TPOT: Buckets = durations(&[
-    us(1_000),
-    us(2_500),
-    us(5_000),
-    us(7_500),
-    ms(10),
-    ms(15),
-    ms(20),
-    ms(30),
-    ms(50),
-    ms(75),
-    ms(100),
-    ms(200),
-    ms(500),
-    ms(1_000),
-]);
-
-/// The gateway's own share is far below a millisecond unless something is wrong.
+/// From a local server's first token to one that comes too late for anybody; milliseconds.
+pub(super) const TTFT: Buckets = Buckets {
+    upto: &[5, 10, 25, 50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_500, 5_000, 10_000, 30_000, 60_000],
+    ..MILLIS
+};
+/// 1,000 tokens a second down to one; microseconds.
+pub(super) const TPOT: Buckets = Buckets {
+    upto: &[
+        1_000, 2_500, 5_000, 7_500, 10_000, 15_000, 20_000, 30_000, 50_000, 75_000, 100_000, 200_000, 500_000,
+        1_000_000,
+    ],
+    ..MICROS
+};
+/// The gateway's own share is far below a millisecond unless something is wrong; microseconds.
 pub(super) const OVERHEAD: Buckets =
-    durations(&[us(50), us(100), us(250), us(500), ms(1), us(2_500), ms(5), ms(10), ms(25), ms(100), ms(1_000)]);
-
-/// What OpenTelemetry's GenAI conventions recommend for `gen_ai.client.operation.*`.
-pub(super) const OPERATION: Buckets = durations(&[
-    ms(10),
-    ms(20),
-    ms(40),
-    ms(80),
-    ms(160),
-    ms(320),
-    ms(640),
-    ms(1_280),
-    ms(2_560),
-    ms(5_120),
-    ms(10_240),
-    ms(20_480),
-    ms(40_960),
-    ms(81_920),
-]);
-
+    Buckets { upto: &[50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000], ..MICROS };
+/// What OpenTelemetry's GenAI conventions recommend for `gen_ai.client.operation.*`; milliseconds.
+pub(super) const OPERATION: Buckets =
+    Buckets { upto: &[10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480, 40_960, 81_920], ..MILLIS };
 /// What they recommend for `gen_ai.client.token.usage`: powers of four.
 pub(super) const TOKENS: Buckets = Buckets {
     upto: &[1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864],
+    per_bound: 1,
     per_shown: 1.0,
 };
+
+/// Kept in nanoseconds, shown in seconds.
+const MILLIS: Buckets = Buckets { upto: &[], per_bound: 1_000_000, per_shown: 1e9 };
+pub(super) const MICROS: Buckets = Buckets { per_bound: 1_000, ..MILLIS };
 
 #[derive(Debug)]
 pub(super) struct MetricHistogram {
@@ -103,14 +67,15 @@ impl MetricHistogram {
 
     /// Adds a value in the kept unit.
     pub fn count(&self, value: u64) {
-        let bucket = self.buckets.upto.partition_point(|bound| *bound < value);
+        let bucket = self.buckets.upto.partition_point(|bound| bound * self.buckets.per_bound < value);
         self.counts[bucket].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
     }
 
     /// For each bound in the shown unit, how many values do not exceed it. The last has no bound and counts all values.
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
-        let bounds = self.buckets.upto.iter().map(|bound| Some(*bound as f64 / self.buckets.per_shown)).chain([None]);
+        let Buckets { upto, per_bound, per_shown } = self.buckets;
+        let bounds = upto.iter().map(move |bound| Some((bound * per_bound) as f64 / per_shown)).chain([None]);
         let counts = self.counts.iter().scan(0, |so_far, count| {
             *so_far += count.load(Relaxed);
             Some(*so_far)
@@ -128,17 +93,9 @@ impl MetricHistogram {
     }
 }
 
-/// Buckets for durations, with bounds in nanoseconds.
-pub(super) const fn durations(upto: &'static [u64]) -> Buckets {
-    Buckets { upto, per_shown: NANOS }
-}
-
-const fn ms(millis: u64) -> u64 {
-    us(millis * 1_000)
-}
-
-const fn us(micros: u64) -> u64 {
-    micros * 1_000
+/// Microseconds of a row; none is negative.
+pub(super) fn micros(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -147,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_value_falls_under_the_first_bound_that_it_does_not_exceed() {
-        const BUCKETS: Buckets = durations(&[ms(10), ms(20)]);
+        const BUCKETS: Buckets = Buckets { upto: &[10, 20], ..MILLIS };
         let histogram = MetricHistogram::new(BUCKETS);
         assert!(histogram.is_empty());
         for value in [0, 10_000, 10_001, 20_000, 21_000, 3_600_000_000] {

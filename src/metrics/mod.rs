@@ -25,7 +25,7 @@ use crate::history::speed::Decoding;
 use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use gen_ai::GenAi;
-use histogram::MetricHistogram;
+use histogram::{MetricHistogram, micros};
 use series::NamedSeries;
 use starts::Starts;
 use text::MetricsText;
@@ -169,6 +169,16 @@ impl Metrics {
         self.removed_races.fetch_add(races, Relaxed);
     }
 
+    /// A regression began.
+    pub fn regression(&self, upstream: &str, figure: TestedFigure) {
+        self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Replaces the current regressions.
+    pub fn standing(&self, regressions: CurrentRegressions) {
+        self.regressions.store(regressions.into());
+    }
+
     /// The page in text format 0.0.4; see [`CONTENT_TYPE`]. A model or an upstream without counts has no series.
     pub fn render(&self, elsewhere: &ExternalCounts) -> String {
         let named = self.named.load();
@@ -177,8 +187,8 @@ impl Metrics {
         self.starts.render(&mut text);
         render_attempts(&named.upstreams, &mut text);
         render_tokens(&named.upstreams, &mut text);
-        gen_ai::render(&named.upstreams, &mut text);
-        regressions::render(&named.upstreams, &self.regressions.load(), &mut text);
+        gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
+        regressions::render(&named.upstreams, |of| &of.regressions, &self.regressions.load(), &mut text);
         render_breakers(&named.upstreams, &elsewhere.open_breakers, &mut text);
         render_elsewhere(elsewhere, &mut text);
         self.render_retention(&mut text);
@@ -308,10 +318,6 @@ fn ttft() -> MetricHistogram {
 
 fn upstream_name(provider: &str, model: &str) -> String {
     format!("{provider}/{model}")
-}
-
-fn micros(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 #[cfg(test)]

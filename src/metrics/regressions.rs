@@ -1,34 +1,26 @@
 //! Regressions on the page: which are current, and how many began. Not for finding them: see `app`.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::series::NamedSeries;
 use super::text::MetricsText;
-use super::{Metrics, UpstreamMetrics};
 use crate::history::regression::TestedFigure;
 
 /// Upstreams and their figures.
 pub type CurrentRegressions = BTreeSet<(String, TestedFigure)>;
 
-impl Metrics {
-    /// A regression began.
-    pub fn regression(&self, upstream: &str, figure: TestedFigure) {
-        self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
-    }
-
-    /// Replaces the current regressions.
-    pub fn standing(&self, regressions: CurrentRegressions) {
-        self.regressions.store(regressions.into());
-    }
-}
-
 /// A figure without any regression has no series.
-pub(super) fn render(upstreams: &NamedSeries<UpstreamMetrics>, standing: &CurrentRegressions, text: &mut MetricsText) {
+pub(super) fn render<S>(
+    upstreams: &NamedSeries<S>,
+    began: fn(&S) -> &[AtomicU64; TestedFigure::ALL.len()],
+    standing: &CurrentRegressions,
+    text: &mut MetricsText,
+) {
     let standing: BTreeSet<(&str, TestedFigure)> =
         standing.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
-    let series = |upstream, of: &UpstreamMetrics| {
-        let counts = of.regressions.iter().map(|count| count.load(Relaxed));
+    let series = |upstream, of: &S| {
+        let counts = began(of).iter().map(|count| count.load(Relaxed));
         let figures = TestedFigure::ALL.into_iter().zip(counts);
         let figures = figures.map(|(figure, count)| (figure, count, standing.contains(&(upstream, figure))));
         figures.filter(|(_, count, stands)| *count > 0 || *stands).collect::<Vec<_>>()
@@ -55,6 +47,7 @@ mod tests {
     use super::*;
     use crate::config::parse;
     use crate::metrics::ExternalCounts;
+    use crate::metrics::Metrics;
 
     fn page(metrics: &Metrics) -> Vec<String> {
         let page = metrics.render(&ExternalCounts::default());
@@ -62,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_and_what_began() {
+    fn what_is_current_and_what_began() {
         let models = "providers.groq.base_url = \"http://h/v1\"\nmodels.m.upstreams = [\"groq/a\"]";
         let metrics = Metrics::new();
         metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap());

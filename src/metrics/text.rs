@@ -68,12 +68,12 @@ fn escaped(value: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::histogram::durations;
+    use super::super::histogram::{Buckets, MICROS};
     use super::*;
 
     #[test]
     fn a_page() {
-        let histogram = MetricHistogram::new(durations(&[50_000, 60_000_000_000]));
+        let histogram = MetricHistogram::new(Buckets { upto: &[50, 60_000_000], ..MICROS });
         histogram.observe(Duration::from_millis(1_250));
         let mut text = MetricsText::default();
         text.single("up", "gauge", "Up.", 1);

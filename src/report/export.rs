@@ -7,21 +7,14 @@ use std::io;
 use serde_json::{Map, Value, json};
 
 use super::dimension::Dimension;
+use super::fields::FIGURES;
 use super::figures::{GAIN_SHARES, GroupFigures, RacingGain};
 use crate::failure::FailureKind;
 use crate::history::survival::Estimate;
 
 /// One object for each group.
 pub fn objects(by: &[Dimension], groups: &[GroupFigures]) -> Vec<Map<String, Value>> {
-    let object = |figures: &GroupFigures| {
-        let mut object = fields(by, figures);
-        // A reached quantile has no "over"; only groups of several upstreams have gains.
-        let only_if_known =
-            |name: &str| name.ends_with("_over_ms") || name.starts_with("gain_") || name.starts_with("best_");
-        object.retain(|name, value| !(value.is_null() && only_if_known(name)));
-        object
-    };
-    groups.iter().map(object).collect()
+    groups.iter().map(|figures| object(by, figures)).collect()
 }
 
 /// One JSON array.
@@ -33,9 +26,9 @@ pub fn write_json(objects: &[Map<String, Value>], out: &mut impl io::Write) -> i
 
 /// As RFC 4180, with a header line; null is empty.
 pub fn write_csv(by: &[Dimension], groups: &[GroupFigures], out: &mut impl io::Write) -> io::Result<()> {
-    let names: Vec<&str> = by.iter().map(|dimension| dimension.name()).chain(FIGURES).collect();
-    let rows: Vec<Map<String, Value>> = groups.iter().map(|figures| fields(by, figures)).collect();
-    write_rows(&names, &rows, out)
+    let names: Vec<&str> =
+        by.iter().map(|dimension| dimension.name()).chain(FIGURES.map(|figure| figure.name)).collect();
+    write_rows(&names, &objects(by, groups), out)
 }
 
 /// Objects with these names as lines.
@@ -54,51 +47,8 @@ pub fn write_row(names: &[&str], row: &Map<String, Value>, out: &mut impl io::Wr
     write!(out, "{}\r\n", cells.join(","))
 }
 
-/// The names after the keys of the group, in this order.
-pub const FIGURES: [&str; 40] = [
-    "attempts",
-    "wins",
-    "win_share",
-    "failures",
-    "failure_share",
-    "failures_by_kind",
-    "empty",
-    "censored",
-    "ttft_p50_ms",
-    "ttft_p50_over_ms",
-    "ttft_p95_ms",
-    "ttft_p95_over_ms",
-    "ttft_p99_ms",
-    "ttft_p99_over_ms",
-    "ttft_samples",
-    "ttft_effective",
-    "tok_s_p50",
-    "tok_s_p5",
-    "tpot_p95_ms",
-    "tok_s_samples",
-    "requests",
-    "goodput",
-    "attainment",
-    "cost_usd",
-    "extra_cost_usd",
-    "cost_basis",
-    "extra_cost_basis",
-    "cost_usd_min",
-    "cost_usd_max",
-    "extra_cost_usd_min",
-    "extra_cost_usd_max",
-    "aggregate_tok_s",
-    "aggregate_tok_s_with_losers",
-    "client_ttft_p50_ms",
-    "client_ttft_p95_ms",
-    "client_ttft_samples",
-    "best_upstream_p50",
-    "gain_p50_ms",
-    "best_upstream_p95",
-    "gain_p95_ms",
-];
-
-fn fields(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
+/// The keys of a group and its figures, in the order of [`FIGURES`]. A figure that is left out if it is not known is not there.
+fn object(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
     let [p50, p95, p99] = figures.ttft.map(|estimate| match estimate {
         None => (None, None),
         Some(Estimate::Reached(us)) => (Some(us as f64 / 1e3), None),
@@ -110,7 +60,7 @@ fn fields(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
     let gain = |place: usize| figures.gain.as_ref().and_then(|gains| gains[place].as_ref());
     let (upstream, gain_ms) = (|gain: &RacingGain| gain.upstream.clone(), |gain: &RacingGain| gain.gain_ms);
     let [median, tail] = [0, GAIN_SHARES.len() - 1];
-    let values = [
+    let values: [Value; FIGURES.len()] = [
         json!(figures.attempts),
         json!(figures.wins),
         json!(share(figures.wins)),
@@ -153,7 +103,8 @@ fn fields(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
         json!(gain(tail).map(gain_ms)),
     ];
     let keys = by.iter().zip(&figures.keys).map(|(dimension, key)| (dimension.name().to_owned(), key.json()));
-    keys.chain(FIGURES.map(str::to_owned).into_iter().zip(values)).collect()
+    let known = FIGURES.iter().zip(values).filter(|(figure, value)| !(figure.optional && value.is_null()));
+    keys.chain(known.map(|(figure, value)| (figure.name.to_owned(), value))).collect()
 }
 
 fn kinds(kinds: &[(FailureKind, u64)]) -> Value {

@@ -95,7 +95,7 @@ const fn field(name: &'static str, kind: FieldKind, unit: &'static str, about: &
     MemberField { name, kind, unit, about, nullable: false, optional: false }
 }
 
-/// The members of a group that say which it is; there are those that it was grouped by.
+/// The keys of a group; an object has only the dimensions of the question.
 pub const KEYS: [MemberField; 7] = [
     text("upstream", "", "provider and its name for the model: `PROVIDER/MODEL`").or_null().if_known(),
     text("model", "", "as the app asked for it").or_null().if_known(),
@@ -108,7 +108,7 @@ pub const KEYS: [MemberField; 7] = [
     text("user", "", "the caller").or_null().if_known(),
 ];
 
-/// The figures of a group, in the order of [`super::export::FIGURES`].
+/// The figures of a group, in the order of JSON and CSV.
 pub const FIGURES: [MemberField; 40] = [
     integer("attempts", "", "attempts in the group"),
     integer("wins", "", "attempts that served their client to the end"),
@@ -153,7 +153,7 @@ pub const FIGURES: [MemberField; 40] = [
     number("gain_p95_ms", "ms", "what it alone would have given, less what the clients saw").if_known(),
 ];
 
-/// What is worse, in the order of [`super::regressions::NAMES`]. A figure has no members of the other figures: these are null.
+/// What is worse, in the order of JSON and CSV. A figure has no members of the other figures: these are null.
 pub const REGRESSION: [MemberField; 13] = [
     text("upstream", "", "provider and its name for the model: `PROVIDER/MODEL`"),
     text("figure", "", "what is worse: `ttft`, `tpot` or `failures`"),
@@ -175,7 +175,7 @@ pub const REGRESSION: [MemberField; 13] = [
     integer("attempts_now", "", "attempts of the upstream now"),
 ];
 
-/// A point of a series: which series, where it stands, and the value under the name of the figure.
+/// A point of a series: its series, its place, and the value under the name of the figure.
 pub const POINT: [MemberField; 19] = [
     text("upstream", "", "of which upstream").or_null().if_known(),
     text("model", "", "of which model").or_null().if_known(),

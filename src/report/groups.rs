@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::dimension::{Dimension, GroupValue, StrataDimension};
 use super::figures::{GatheredGroup, GroupFigures};
+use super::names::NameIndex;
 use crate::clock::micros;
 use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};
@@ -31,7 +32,7 @@ pub struct GroupRules {
 #[derive(Debug)]
 pub struct Groups<'r> {
     rules: &'r GroupRules,
-    names: GroupNames,
+    names: NameIndex,
     places: HashMap<GroupKey, usize>,
     groups: Vec<(GroupKey, Group)>,
     pub without_attempts: u64,
@@ -113,7 +114,7 @@ impl<'r> Groups<'r> {
     pub fn new(rules: &'r GroupRules) -> Groups<'r> {
         Groups {
             rules,
-            names: GroupNames::default(),
+            names: NameIndex::default(),
             places: HashMap::new(),
             groups: Vec::new(),
             without_attempts: 0,
@@ -140,7 +141,7 @@ impl<'r> Groups<'r> {
                     _ => {}
                 }
             }
-            let upstreams = group.upstreams.into_iter().map(|(place, times)| (names.name(place), times));
+            let upstreams = group.upstreams.into_iter().map(|(place, times)| (names.named(place).to_owned(), times));
             let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().collect();
             let gathered = GatheredGroup {
                 summary: group.summary,
@@ -287,28 +288,13 @@ impl Gather for Groups<'_> {
     }
 }
 
-/// Each name once.
-#[derive(Debug, Default)]
-struct GroupNames {
-    places: HashMap<String, i64>,
-    names: Vec<String>,
-    joined: String,
-}
-
-impl GroupNames {
+/// Keys of groups.
+impl NameIndex {
     fn number(&mut self, dimension: Dimension, subject: &GroupedAttempt<'_>) -> i64 {
         match dimension {
-            Dimension::Upstream => {
-                let mut joined = std::mem::take(&mut self.joined);
-                joined.clear();
-                let (provider, model_sent) = subject.upstream;
-                [provider, "/", model_sent].iter().for_each(|part| joined.push_str(part));
-                let place = self.place(&joined);
-                self.joined = joined;
-                place
-            }
-            Dimension::Model => subject.model.map_or(UNKNOWN, |name| self.place(name)),
-            Dimension::User => subject.user.map_or(UNKNOWN, |name| self.place(name)),
+            Dimension::Upstream => self.upstream(subject.upstream) as i64,
+            Dimension::Model => subject.model.map_or(UNKNOWN, |name| self.place(name) as i64),
+            Dimension::User => subject.user.map_or(UNKNOWN, |name| self.place(name) as i64),
             Dimension::Hour => goodput::hour(subject.started_at),
             Dimension::Weekday => goodput::weekday(subject.started_at),
             Dimension::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
@@ -316,25 +302,15 @@ impl GroupNames {
         }
     }
 
-    fn place(&mut self, name: &str) -> i64 {
-        if let Some(place) = self.places.get(name) {
-            return *place;
-        }
-        let place = self.names.len() as i64;
-        self.places.insert(name.to_owned(), place);
-        self.names.push(name.to_owned());
-        place
-    }
-
-    fn name(&self, place: i64) -> String {
-        usize::try_from(place).ok().and_then(|place| self.names.get(place)).cloned().unwrap_or_default()
+    fn named(&self, number: i64) -> &str {
+        self.name(usize::try_from(number).unwrap_or(usize::MAX))
     }
 
     /// The index here for an index there.
-    fn adopt(&mut self, dimension: Dimension, number: i64, there: &GroupNames) -> i64 {
+    fn adopt(&mut self, dimension: Dimension, number: i64, there: &NameIndex) -> i64 {
         match dimension {
             Dimension::Upstream | Dimension::Model | Dimension::User if number != UNKNOWN => {
-                self.place(&there.name(number))
+                self.place(there.named(number)) as i64
             }
             _ => number,
         }
@@ -343,7 +319,9 @@ impl GroupNames {
     fn parts(&self, by: &[Dimension], key: &GroupKey) -> Vec<GroupValue> {
         let part = |(dimension, number): (&Dimension, &i64)| match dimension {
             _ if *number == UNKNOWN => GroupValue::Unknown,
-            Dimension::Upstream | Dimension::Model | Dimension::User => GroupValue::Name(self.name(*number)),
+            Dimension::Upstream | Dimension::Model | Dimension::User => {
+                GroupValue::Name(self.named(*number).to_owned())
+            }
             Dimension::Hour => GroupValue::Hour(*number),
             Dimension::Weekday => GroupValue::Weekday(*number),
             Dimension::Input => GroupValue::Input(Input::at(*number as u8)),

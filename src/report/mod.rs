@@ -8,6 +8,7 @@ pub mod export;
 pub mod fields;
 pub mod figures;
 pub mod groups;
+mod names;
 pub mod question;
 pub mod races;
 pub mod regressions;

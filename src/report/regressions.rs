@@ -9,6 +9,7 @@ mod tests;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::fields::REGRESSION;
 use super::question::{RaceWindow, time};
 use crate::clock::{DAY_US, HOUR_US};
 use crate::history::regression::{Finding, TestedFigure, Thresholds, compare};
@@ -66,23 +67,6 @@ pub struct TooFew {
     /// All its attempts.
     pub attempts_now: u64,
 }
-
-/// The members of [`Regression::object`], in order.
-pub const NAMES: [&str; 13] = [
-    "upstream",
-    "figure",
-    "quantile",
-    "before_ms",
-    "now_ms",
-    "ratio",
-    "before_share",
-    "now_share",
-    "difference",
-    "hazard_ratio",
-    "p_value",
-    "attempts_before",
-    "attempts_now",
-];
 
 impl RegressionsQuestion {
     /// An error in the combination of valid parts.
@@ -172,7 +156,8 @@ impl Regression {
     /// For programs. Members of other figures are null.
     pub fn object(&self) -> Map<String, Value> {
         let ms = |us: f64| json!(us / 1e3);
-        let mut object: Map<String, Value> = NAMES.map(|name| (name.to_owned(), Value::Null)).into_iter().collect();
+        let mut object: Map<String, Value> =
+            REGRESSION.map(|field| (field.name.to_owned(), Value::Null)).into_iter().collect();
         let mut put = |name: &str, value: Value| {
             object.insert(name.to_owned(), value);
         };

@@ -176,7 +176,8 @@ mod tests {
     use crate::health::LiveConfig;
     use crate::recorder::Recorder;
     use crate::server::api::DatabaseReads;
-    use crate::server::routes::{ServedPaths, edge};
+    use crate::server::routes::edge;
+    use crate::server::served_paths::ServedPaths;
     use crate::shutdown::Shutdown;
     use crate::upstream::{UpstreamClient, system_resolver};
 

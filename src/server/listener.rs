@@ -90,7 +90,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// The mode is set before the socket listens, so nobody can connect earlier.
+/// The mode is set before the socket listens, so no client can connect earlier.
 fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -103,7 +103,7 @@ fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Removes a socket file on which nobody listens: its gateway was killed.
+/// Removes a socket file without a listener: its gateway was killed.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -12,6 +12,7 @@ mod layers;
 mod listener;
 mod metrics;
 mod routes;
+mod served_paths;
 mod socket;
 mod stream;
 mod tls;
@@ -55,10 +56,8 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const RESERVE_MAX: usize = 256;
 /// A client must have sent its request's head by then.
 const HEAD_FOR: Duration = Duration::from_secs(30);
-/// An HTTP/2 connection without a request is told to go after so long; one of HTTP/1.1 waits [`HEAD_FOR`] for its next head.
+/// An HTTP/2 connection without a request is asked to close after this time; one of HTTP/1.1 waits [`HEAD_FOR`] for its next head.
 const IDLE_FOR: Duration = Duration::from_secs(60);
-/// A client that takes nothing for so long, while something waits for it, is gone.
-const TAKE_FOR: Duration = Duration::from_secs(300);
 /// Concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_024;
 /// Bytes of a head over HTTP/1.1, and of an answer that its client does not read.
@@ -148,7 +147,7 @@ async fn accept(listener: Listener, shared: ServerState) {
             },
             Err(error) => {
                 turned_away.warn(&error);
-                // A connection that nobody works on may give its descriptor back.
+                // An idle connection may free its descriptor.
                 shared.places.make_room();
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
@@ -156,7 +155,7 @@ async fn accept(listener: Listener, shared: ServerState) {
     }
 }
 
-/// Connections that could not be served, told once in a while.
+/// Connections that could not be served; the log has one line for many.
 #[derive(Default)]
 struct ShedConnections {
     /// Since the last warning.

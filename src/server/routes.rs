@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRef, Path, State};
+use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Router, middleware};
@@ -17,24 +17,12 @@ use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
 use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin, near};
+use super::served_paths::ServedPaths;
 use super::{health, metrics};
 use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway, Rejection};
 use crate::telemetry::request_span;
-
-/// The state of the handlers.
-#[derive(Clone)]
-pub(super) struct ServedPaths {
-    pub gateway: Arc<Gateway>,
-    pub reads: DatabaseReads,
-}
-
-impl FromRef<ServedPaths> for Arc<Gateway> {
-    fn from_ref(site: &ServedPaths) -> Arc<Gateway> {
-        site.gateway.clone()
-    }
-}
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {

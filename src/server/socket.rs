@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::TAKE_FOR;
-
+/// A client that takes nothing for so long, while something waits for it, is gone.
+pub(super) const TAKE_FOR: Duration = Duration::from_secs(300);
 /// A connection with nothing on it is probed after so long, …
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 /// … and then again and again, until the system gives up (on Linux after nine without an answer).

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::rt::Executor;
 
-use super::TAKE_FOR;
 use super::connection_slots::RequestInProgress;
+use super::socket::TAKE_FOR;
 use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::socket::TAKE_FOR;
 use super::*;
 use crate::clock::Instant;
 use crate::config::{Listen, parse};

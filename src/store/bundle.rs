@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, params};
 
 use super::cells::{self, damaged};
-use super::reader::{Class, Gather, RollupCell};
+use super::gather::{Class, Gather, RollupCell};
 use super::times::{DAY_US, HOUR_US};
 use crate::history::class::{Concurrency, Input};
 use crate::history::cost::CostSum;

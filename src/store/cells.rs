@@ -5,8 +5,8 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
+use super::gather::{Class, Gather, RollupCell, Selection};
 use super::plan::ReadPlan;
-use super::reader::{Class, Gather, RollupCell, Selection};
 use super::times::HOUR_US;
 use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};

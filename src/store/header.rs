@@ -1,5 +1,5 @@
 //! Checks whether the database file was overwritten. SQLite does not read cached pages again, so rows would go to a
-//! file that nobody can open.
+//! file that no process can open again.
 //!
 //! Not for a replaced file: `Store` notices a new inode.
 

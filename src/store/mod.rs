@@ -8,6 +8,7 @@ mod cells;
 mod code;
 mod columns;
 mod extent;
+mod gather;
 mod header;
 mod open;
 mod plan;
@@ -30,12 +31,12 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::Mutex;
 
 pub use extent::Extent;
+pub use gather::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selection};
 pub use open::OpenError;
 pub use races::{ExportRow, RaceFilter};
-pub use reader::{Class, Coverage, EXACT_MAX, Gather, ReadError, RollupCell, Selection, StoreReader};
+pub use reader::{EXACT_MAX, ReadError, StoreReader};
 pub use recorded::RecordedFilter;
 pub use rollup::{Roller, RollupError, RollupStep};
-pub use scan::AttemptFilter;
 pub use spill::{Spill, SpillProgress};
 pub use write::{Record, WriteError};
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 
-use super::reader::Selection;
+use super::gather::Selection;
 use super::times::{DAY_US, HOUR_US, start_of};
 
 /// This much is always read as rows, and so is exact: the newest hour.

@@ -8,8 +8,8 @@ use rusqlite::{Connection, Params};
 use serde_json::{Map, Value};
 
 use super::columns::{cell, json};
+use super::gather::AttemptFilter;
 use super::reader::{ReadError, StoreReader};
-use super::scan::AttemptFilter;
 use super::times::first_race_id;
 use crate::history::table::Table;
 use crate::history::{RaceOutcome, RaceRecord};

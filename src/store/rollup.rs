@@ -16,9 +16,10 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 
 use super::FileId;
 use super::bundle::{Bundle, DayCells};
+use super::gather::AttemptFilter;
 use super::open::{self, OpenError};
 use super::publish::{self, PublishOutcome, RollupSpan};
-use super::scan::{self, AttemptFilter};
+use super::scan;
 use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::clock::micros;
 
@@ -26,10 +27,10 @@ use crate::clock::micros;
 const SETTLE_FOR: Duration = Duration::from_secs(300);
 
 /// Failed work is postponed for this long.
-const ASIDE_FOR: Duration = Duration::from_secs(3_600);
+const POSTPONED_FOR: Duration = Duration::from_secs(3_600);
 
 /// Postponed hours and days; at this number no other is tried.
-const ASIDE_MAX: usize = 1_000;
+const POSTPONED_MAX: usize = 1_000;
 
 /// Races whose rows are removed in one transaction.
 const REMOVED_MAX: i64 = 200;
@@ -60,12 +61,12 @@ pub struct RollupError {
     path: PathBuf,
     reason: String,
     /// The failed work is postponed: the next step does other work.
-    pub left_aside: bool,
+    pub is_postponed: bool,
 }
 
 impl RollupError {
     pub fn new(path: &Path, reason: String) -> RollupError {
-        RollupError { path: path.into(), reason, left_aside: false }
+        RollupError { path: path.into(), reason, is_postponed: false }
     }
 }
 
@@ -79,7 +80,7 @@ pub struct Roller {
     /// rows without noting hours.
     known_until: i64,
     /// Failed work and the time of the failure; microseconds since 1970, UTC.
-    aside: BTreeMap<RollupWork, i64>,
+    postponed: BTreeMap<RollupWork, i64>,
     /// Removal and roll-up take turns: a nearly full disk has no room for all roll-ups first.
     removal_is_next: bool,
 }
@@ -115,8 +116,8 @@ impl RollupFailure {
 impl Roller {
     /// `stop`: whether to give up the running step; asked while it runs.
     pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
-        let (aside, stop) = (BTreeMap::new(), Arc::new(stop));
-        Roller { path: path.into(), stop, file: None, known_until: 0, aside, removal_is_next: false }
+        let (postponed, stop) = (BTreeMap::new(), Arc::new(stop));
+        Roller { path: path.into(), stop, file: None, known_until: 0, postponed, removal_is_next: false }
     }
 
     /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; both in turns when
@@ -129,7 +130,7 @@ impl Roller {
         let connected = self.connect();
         let mut connection = connected.map_err(|error| RollupError::new(&self.path, error.to_string()))?;
         // The clock may have been set back.
-        self.aside.retain(|_, at_us| (0..micros(ASIDE_FOR)).contains(&(now_us - *at_us)));
+        self.postponed.retain(|_, at_us| (0..micros(POSTPONED_FOR)).contains(&(now_us - *at_us)));
         if self.removal_is_next {
             self.removal_is_next = false;
             let step = self.remove(&mut connection, now_us, keep_from)?;
@@ -171,7 +172,7 @@ impl Roller {
         let file = Some(FileId::of(&found));
         if self.file != file {
             (self.file, self.known_until) = (file, 0);
-            self.aside.clear();
+            self.postponed.clear();
         }
         Ok(connection)
     }
@@ -189,27 +190,28 @@ impl Roller {
             Ok(Err(failure)) => failure,
             Err(_) => RollupFailure::Panic,
         };
-        let left_aside = !failure.is_of_the_file();
-        if left_aside {
-            self.aside.insert(work, now_us);
+        let is_postponed = !failure.is_of_the_file();
+        if is_postponed {
+            self.postponed.insert(work, now_us);
         }
-        Err(RollupError { left_aside, ..RollupError::new(&self.path, format!("{work}: {failure}")) })
+        Err(RollupError { is_postponed, ..RollupError::new(&self.path, format!("{work}: {failure}")) })
     }
 
     /// The next hour to roll up, or else the next day.
     fn due(&mut self, connection: &mut Connection, now_us: i64) -> Result<Option<RollupSpan>, RollupError> {
-        if self.aside.len() >= ASIDE_MAX {
+        if self.postponed.len() >= POSTPONED_MAX {
             return Ok(None);
         }
         let settled_us = now_us - micros(SETTLE_FOR);
         let next = |roller: &Roller, hours| {
-            let due = due(connection, hours, settled_us, |span| roller.aside.contains_key(&RollupWork::RollUp(span)));
+            let due =
+                due(connection, hours, settled_us, |span| roller.postponed.contains_key(&RollupWork::RollUp(span)));
             due.map_err(|error| RollupError::new(&roller.path, error.to_string()))
         };
         if let Some(hour) = next(self, 1)? {
             return Ok(Some(hour));
         }
-        if !self.aside.contains_key(&RollupWork::Find) {
+        if !self.postponed.contains_key(&RollupWork::Find) {
             let known_until = self.known_until;
             let (found, until) = self.tried(RollupWork::Find, now_us, || find(connection, known_until, settled_us))?;
             self.known_until = until;
@@ -227,7 +229,7 @@ impl Roller {
         keep_from: Option<i64>,
     ) -> Result<RollupStep, RollupError> {
         match keep_from {
-            Some(keep_from) if !self.aside.contains_key(&RollupWork::Remove) => {
+            Some(keep_from) if !self.postponed.contains_key(&RollupWork::Remove) => {
                 self.tried(RollupWork::Remove, now_us, || Ok(remove(connection, keep_from)?))
             }
             _ => Ok(RollupStep::Nothing),
@@ -324,13 +326,13 @@ fn due(
     connection: &Connection,
     hours: i64,
     settled_us: i64,
-    is_aside: impl Fn(RollupSpan) -> bool,
+    postponed_span: impl Fn(RollupSpan) -> bool,
 ) -> rusqlite::Result<Option<RollupSpan>> {
     let mut statement = connection.prepare(DUE)?;
     let mut rows = statement.query([hours, settled_us - hours * HOUR_US])?;
     while let Some(row) = rows.next()? {
         let span = RollupSpan { hours, start: row.get(0)? };
-        if !is_aside(span) && span.batches(connection)?.is_some() {
+        if !postponed_span(span) && span.batches(connection)?.is_some() {
             return Ok(Some(span));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, Rows};
 
 use super::columns::{RowReader, select};
-use super::reader::Gather;
+use super::gather::{AttemptFilter, Gather};
 use super::times::{began_at, first_race_id};
 use crate::history::AttemptOutcome;
 use crate::history::cost::Cost;
@@ -25,32 +25,6 @@ pub(super) static RACES: LazyLock<String> = LazyLock::new(|| {
     let columns = select::<RequestRow>();
     format!("SELECT {columns} FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id")
 });
-
-/// Which rows are wanted; all that is set must hold.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct AttemptFilter {
-    /// Races that began at this time or later; microseconds since 1970, UTC.
-    pub since: Option<i64>,
-    /// Races that began before this time; microseconds since 1970, UTC.
-    pub until: Option<i64>,
-    /// The model that was asked for.
-    pub model: Option<String>,
-    pub provider: Option<String>,
-    /// The caller's name under `[users]`.
-    pub user: Option<String>,
-}
-
-impl AttemptFilter {
-    /// None: not known.
-    pub(super) fn wants_request(&self, model: Option<&str>, user: Option<&str>) -> bool {
-        self.model.as_deref().is_none_or(|wanted| model == Some(wanted))
-            && self.user.as_deref().is_none_or(|wanted| user == Some(wanted))
-    }
-
-    pub(super) fn wants_provider(&self, provider: &str) -> bool {
-        self.provider.as_deref().is_none_or(|wanted| provider == wanted)
-    }
-}
 
 /// Passes to `gather` every attempt of races that began from `from_us` on and before `until_us`, and every request without
 /// one. `first_race`: races are numbered from here.

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use super::section;
+use crate::cli::text::write_section;
 use crate::config::{self, Retention, units};
 use crate::report::question::time;
 use crate::store::{Extent, OpenError, ReadError, StoreReader};
@@ -25,7 +25,7 @@ pub(super) fn render(store: &config::StoreConfig, out: &mut impl io::Write) -> i
         Err(DatabaseProblem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
-    section(out, "History", rows.into_iter().map(Vec::from).collect())?;
+    write_section("History", rows.into_iter().map(Vec::from).collect(), out)?;
     Ok(usable)
 }
 

@@ -16,11 +16,11 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request};
 use serde_json::json;
 
-use super::columns;
 use crate::app::LocalGateway;
+use crate::cli::outcome::CommandOutcome;
 use crate::cli::race::answer::{AnswerReader, Refusal};
 use crate::cli::signals::Signals;
-use crate::cli::stats::table::millis;
+use crate::cli::text::{GREEN, RED, aligned, millis, painted};
 use crate::config::{Config, Keys, Provider, units};
 use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord};
@@ -37,21 +37,6 @@ const ANSWER_FOR: Duration = Duration::from_secs(30);
 const TOKENS: u32 = 16;
 /// Bytes of an answer or an error.
 const BODY_MAX: usize = 1 << 20;
-
-const GREEN: &str = "\x1b[32m";
-const RED: &str = "\x1b[31m";
-const PLAIN: &str = "\x1b[0m";
-
-/// How the check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LiveOutcome {
-    /// Every upstream answered.
-    Well,
-    /// Some upstreams did not answer, or none is on.
-    Failed,
-    /// A signal ended it.
-    Interrupted,
-}
 
 /// An upstream that gets a request.
 struct LiveTarget {
@@ -85,12 +70,12 @@ struct RaceRows(Mutex<HashMap<String, Vec<Record>>>);
 ///
 /// # Errors
 /// The gateway cannot be built, in words for an operator; or `out` fails.
-pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyhow::Result<LiveOutcome> {
+pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyhow::Result<CommandOutcome> {
     let targets = targets(&config);
     writeln!(out, "\nLive")?;
     if targets.is_empty() {
         writeln!(out, "  no model lists an upstream that is on")?;
-        return Ok(LiveOutcome::Failed);
+        return Ok(CommandOutcome::Failed);
     }
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
     writeln!(out, "  asking {all} upstreams for {TOKENS} tokens each, {at_most} at most; no row is kept")?;
@@ -99,7 +84,7 @@ pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyh
     let rows = Arc::new(RaceRows::default());
     let alone = tokio::select! {
         alone = LocalGateway::start(config, false, rows.clone()) => alone?,
-        () = signals.next() => return Ok(LiveOutcome::Interrupted),
+        () = signals.next() => return Ok(CommandOutcome::Interrupted),
     };
     let mut heard = Vec::with_capacity(all);
     let interrupted = {
@@ -119,9 +104,9 @@ pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyh
     alone.stop().await;
     let answered = write(&targets, &heard, &rows, colour, out)?;
     Ok(match (interrupted, answered == all) {
-        (true, _) => LiveOutcome::Interrupted,
-        (_, true) => LiveOutcome::Well,
-        (_, false) => LiveOutcome::Failed,
+        (true, _) => CommandOutcome::Interrupted,
+        (_, true) => CommandOutcome::Done,
+        (_, false) => CommandOutcome::Failed,
     })
 }
 
@@ -207,14 +192,9 @@ fn write(
             LiveVerdict::Failed(why) => vec![target.name.clone(), "FAILED".to_owned(), why],
         });
     }
-    let mut text = Vec::new();
-    columns(&mut text, "  ", &lines)?;
-    for (line, well) in String::from_utf8_lossy(&text).lines().zip(&answered) {
-        match (colour, well) {
-            (false, _) => writeln!(out, "{line}")?,
-            (true, true) => writeln!(out, "{GREEN}{line}{PLAIN}")?,
-            (true, false) => writeln!(out, "{RED}{line}{PLAIN}")?,
-        }
+    for (line, well) in aligned(&lines, |_| true).iter().zip(&answered) {
+        let shade = if *well { GREEN } else { RED };
+        writeln!(out, "{}", painted(&format!("  {line}"), colour.then_some(shade)))?;
     }
     let well = answered.iter().filter(|well| **well).count();
     writeln!(out, "  {well} of {} upstreams answered", targets.len())?;

@@ -3,9 +3,12 @@
 //! Not for drawing.
 
 use std::io;
+use std::time::Duration;
 
-use super::{ScreenSettings, figure, length};
-use crate::cli::stats::notes::{counted, moved, running, targets, wanted, write_paragraphs};
+use crate::cli::screen::ScreenSettings;
+use crate::cli::stats::notes::{moved, running, targets, wanted};
+use crate::cli::text::{counted, write_paragraphs};
+use crate::config::units::format_duration;
 use crate::history::CostBasis;
 use crate::report::dimension::Dimension;
 use crate::report::question::time;
@@ -160,4 +163,26 @@ fn histograms(answer: &SeriesReport) -> Option<String> {
 
 fn points(answer: &SeriesReport) -> impl Iterator<Item = &SeriesPoint> {
     answer.lines.iter().flat_map(|line| &line.points)
+}
+
+/// The length of a step for people.
+pub(super) fn length(us: i64) -> String {
+    format_duration(Duration::from_micros(us.unsigned_abs()))
+}
+
+/// The name of the metric for people, with its quantile: `TTFT p95`.
+pub(super) fn figure(question: &SeriesQuestion) -> String {
+    let name = match question.metric {
+        Metric::Ttft => "TTFT",
+        Metric::ClientTtft => "client TTFT",
+        Metric::TokS => "tok/s",
+        Metric::Goodput => "goodput",
+        Metric::Failures => "failures",
+        Metric::Cost => "cost",
+    };
+    match question.quantile() {
+        // In percent, without digits from rounding.
+        Some(share) => format!("{name} p{}", (share * 1e8).round() / 1e6),
+        None => name.to_owned(),
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli::screen::PIPED;
 use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, RaceRecord, sample};
 use crate::store::{Record, Store};

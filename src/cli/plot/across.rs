@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::legend;
+use crate::cli::text::{clean, columns as wide};
 
 /// What a plot goes over.
 #[derive(Debug)]
@@ -92,8 +92,8 @@ impl<'a> PlacedAxis<'a> {
                 times.map(|time| (column(time as f64), written(time, format))).collect()
             }
             XAxis::Classes { labels, .. } => {
-                let labels: Vec<String> = labels.iter().map(|label| legend::clean(label)).collect();
-                let widest = labels.iter().map(|label| legend::width(label)).max().unwrap_or(0);
+                let labels: Vec<String> = labels.iter().map(|label| clean(label)).collect();
+                let widest = labels.iter().map(|label| wide(label)).max().unwrap_or(0);
                 let room = usize::from(columns) / labels.len().max(1);
                 let every = (widest + BETWEEN).div_ceil(room.max(1)).min(labels.len()).max(1);
                 let shown = labels.into_iter().enumerate().step_by(every);
@@ -110,7 +110,7 @@ impl<'a> PlacedAxis<'a> {
                 let format = if until - from < 600 * SECOND { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M" };
                 format!("{} to {}, UTC", written(from, format), written(until, format))
             }
-            XAxis::Classes { name, .. } => legend::clean(name),
+            XAxis::Classes { name, .. } => clean(name),
         }
     }
 }

@@ -11,10 +11,9 @@ use ratatui_core::symbols::Marker;
 use ratatui_core::widgets::Widget as _;
 use ratatui_widgets::canvas::{Canvas, Context, Line as Stroke};
 
-use super::PlotLine;
 use super::across::{self, PlacedAxis};
-use super::legend;
 use super::scale::{self, Scale};
+use crate::cli::text::{columns as wide, wrapped};
 
 /// Over the letter of a point whose value is only known to be above.
 pub(super) const ABOVE: char = '^';
@@ -33,6 +32,18 @@ const GRID_EVERY: usize = 4;
 const COLOURS: [u8; 8] = [33, 208, 35, 169, 37, 160, 99, 136];
 const GREY: Color = Color::Indexed(244);
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+/// One line of a plot. What is not finite, beyond ±10^15 or outside the axis is left out; order does not matter.
+#[derive(Debug, Default)]
+pub struct PlotLine {
+    /// Shown whole in the legend, without control characters.
+    pub name: String,
+    /// x (as [`XAxis`](super::XAxis) says) and value (in the plot's unit).
+    pub points: Vec<(f64, f64)>,
+    /// The same, of values that are only known to be above this one: drawn as the line's letter with a `^` over it. No
+    /// line leads there.
+    pub open: Vec<(f64, f64)>,
+}
 
 /// What can be drawn of a line.
 #[derive(Debug)]
@@ -136,16 +147,16 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Whether a `*` stands somewhere.
+    /// Whether the picture has a `*`.
     pub(super) fn has_shared_marks(&self) -> bool {
         self.marks.values().any(|(mark, _)| *mark == SHARED)
     }
 
     /// Below the picture, in its middle if it fits.
     pub(super) fn caption(&self) -> Vec<String> {
-        let mut lines = legend::wrapped(&self.across.caption(), usize::from(self.buffer.area.width));
+        let mut lines = wrapped(&self.across.caption(), usize::from(self.buffer.area.width));
         if let [line] = &mut lines[..] {
-            let free = usize::from(self.area.width).saturating_sub(legend::width(line));
+            let free = usize::from(self.area.width).saturating_sub(wide(line));
             let indent = if free > 0 { usize::from(self.area.x) + free / 2 } else { 0 };
             line.insert_str(0, &" ".repeat(indent));
         }
@@ -165,8 +176,8 @@ impl<'a> Picture<'a> {
                     current = next;
                 }
                 line.push_str(cell.symbol());
-                // A wide character stands over the cells behind it.
-                for _ in 1..legend::width(cell.symbol()) {
+                // A wide character covers the cells behind it.
+                for _ in 1..wide(cell.symbol()) {
                     cells.next();
                 }
             }
@@ -197,7 +208,7 @@ impl<'a> Picture<'a> {
         for (column, label) in ticks {
             self.text(self.area.x + column, axis, "┬");
             (0..axis).for_each(|row| self.grid(column, row));
-            let width = legend::width(&label) as u16;
+            let width = wide(&label) as u16;
             let Some(last) = self.buffer.area.width.checked_sub(width) else { continue };
             let start = (self.area.x + column).saturating_sub(width / 2).min(last);
             if start >= free {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::cli::text::columns;
 
 const HOUR: i64 = 3_600_000_000;
 /// 2025-11-20 00:00 UTC, a Thursday.
@@ -137,7 +138,7 @@ fn names_are_whole_and_harmless() {
     assert!(!drawn.contains(['\u{1b}', '\u{202e}']) && drawn.contains("a a\\u{1b}[2J\\nb (no data)"), "{drawn}");
     let legend = drawn.split_once("UTC").unwrap().1.replace('\n', "");
     assert!(legend.contains(names[1]) && legend.contains("c e\\u{202e}x"), "{legend}");
-    assert!(drawn.lines().all(|line| legend::width(line) <= 40), "{drawn}");
+    assert!(drawn.lines().all(|line| columns(line) <= 40), "{drawn}");
 }
 
 #[test]
@@ -174,7 +175,7 @@ proptest! {
         let drawn = text(&plot, width, height, false);
         prop_assert!(!drawn.contains('\x1b'));
         for line in drawn.lines() {
-            prop_assert!(legend::width(line) <= usize::from(width), "{line:?}");
+            prop_assert!(columns(line) <= usize::from(width), "{line:?}");
             prop_assert_eq!(line.trim_end(), line);
         }
         prop_assert_eq!(plain(&text(&plot, width, height, true)), drawn);

@@ -35,7 +35,7 @@ impl AnswerReader {
         let mut piece = PrintedPiece::default();
         match self.events.next().await {
             None => return Ok(None),
-            Some(Err(Unread::Transport(error))) => return Err(io::Error::other(error)),
+            Some(Err(Unread::Transport(error))) => return Err(error),
             Some(Err(Unread::Broken(why))) => {
                 self.broke.get_or_insert(why);
             }

@@ -3,13 +3,15 @@
 //! The crate panics on a byte-order mark, copies all it holds once a line, loses what follows invalid UTF-8, and bounds
 //! nothing. So the guard hands it whole lines of valid UTF-8, one at a time, and bounds an event.
 
+use std::io;
 use std::pin::Pin;
 
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use eventsource_stream::{EventStream, EventStreamError};
-use futures_util::{Stream, StreamExt as _, stream};
-use http_body_util::BodyExt as _;
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
+use tokio_util::io::StreamReader;
 
 /// Bytes of one event, as the gateway bounds it too.
 const EVENT_MAX: usize = 8 << 20;
@@ -20,23 +22,30 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 pub enum Unread {
     /// The answer itself is broken.
     Broken(String),
-    Transport(axum::Error),
+    Transport(io::Error),
 }
 
 /// Whole lines of valid UTF-8.
 type GuardedLines = Pin<Box<dyn Stream<Item = Result<String, Unread>> + Send>>;
 
 /// The data of each event, in order. It ends with the body, or with the first error.
-pub struct AnswerEvents(EventStream<GuardedLines>);
+pub struct AnswerEvents {
+    events: EventStream<GuardedLines>,
+    ended: bool,
+}
 
 impl AnswerEvents {
     pub fn new(body: Body) -> AnswerEvents {
-        AnswerEvents(EventStream::new(Box::pin(stream::unfold(Lines::new(body), Lines::next))))
+        let codec = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), EVENT_MAX);
+        let lines = FramedRead::new(StreamReader::new(body.into_data_stream().map_err(io::Error::other)), codec);
+        let mut guard = EventGuard::default();
+        AnswerEvents { events: EventStream::new(Box::pin(lines.map(move |line| guard.line(line)))), ended: false }
     }
 
     /// The next event's data. It may be dropped while it waits, and nothing is lost.
     pub async fn next(&mut self) -> Option<Result<String, Unread>> {
-        let event = self.0.next().await?;
+        let event = if self.ended { None } else { self.events.next().await }?;
+        self.ended = event.is_err();
         Some(event.map(|event| event.data).map_err(|error| match error {
             EventStreamError::Transport(error) => error,
             EventStreamError::Utf8(error) => Unread::Broken(error.to_string()),
@@ -45,73 +54,36 @@ impl AnswerEvents {
     }
 }
 
-/// Cuts a body into lines.
-struct Lines {
-    body: Body,
-    /// What was read and not yet handed out.
-    held: BytesMut,
-    /// How much of it has no line feed in it.
-    searched: usize,
+#[derive(Default)]
+struct EventGuard {
     /// Bytes of the event so far.
     event: usize,
-    at_start: bool,
-    ended: bool,
+    begun: bool,
 }
 
-impl Lines {
-    fn new(body: Body) -> Lines {
-        Lines { body, held: BytesMut::new(), searched: 0, event: 0, at_start: true, ended: false }
-    }
-
-    /// The next line with its line feed; at the end of the body whatever is left.
-    async fn next(mut self) -> Option<(Result<String, Unread>, Lines)> {
-        loop {
-            let found = memchr::memchr(b'\n', &self.held[self.searched..]);
-            if let Some(place) = found {
-                let length = self.searched + place + 1;
-                return self.line(length);
-            }
-            self.searched = self.held.len();
-            if self.event + self.held.len() > EVENT_MAX {
-                return self.end(Unread::Broken(format!("an event of more than {EVENT_MAX} bytes")));
-            }
-            if self.ended {
-                let length = self.held.len();
-                return if length == 0 { None } else { self.line(length) };
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => self.held.extend_from_slice(&frame.into_data().unwrap_or_default()),
-                Some(Err(error)) => return self.end(Unread::Transport(error)),
-                None => self.ended = true,
-            }
-        }
-    }
-
-    fn line(mut self, length: usize) -> Option<(Result<String, Unread>, Lines)> {
-        let line: Bytes = self.held.split_to(length).freeze();
-        self.searched = 0;
-        self.event = if line.trim_ascii_end().is_empty() { 0 } else { self.event + length };
+impl EventGuard {
+    /// The line as text, with its line feed.
+    fn line(&mut self, line: Result<Bytes, AnyDelimiterCodecError>) -> Result<String, Unread> {
+        let too_long = || Unread::Broken(format!("an event of more than {EVENT_MAX} bytes"));
+        let line = line.map_err(|error| match error {
+            AnyDelimiterCodecError::MaxChunkLengthExceeded => too_long(),
+            AnyDelimiterCodecError::Io(error) => Unread::Transport(error),
+        })?;
+        self.event = if line.trim_ascii_end().is_empty() { 0 } else { self.event + line.len() };
         if self.event > EVENT_MAX {
-            return self.end(Unread::Broken(format!("an event of more than {EVENT_MAX} bytes")));
+            return Err(too_long());
         }
-        let is_first = std::mem::replace(&mut self.at_start, false);
-        let line = if is_first { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
-        let line = String::from_utf8_lossy(line).into_owned();
-        Some((Ok(line), self))
-    }
-
-    /// Nothing comes after an error.
-    fn end(mut self, error: Unread) -> Option<(Result<String, Unread>, Lines)> {
-        (self.ended, self.searched) = (true, 0);
-        self.held.clear();
-        self.event = 0;
-        Some((Err(error), self))
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(&line);
+        Ok((String::from_utf8_lossy(line) + "\n").into_owned())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+
+    use futures_util::stream;
 
     use super::*;
 

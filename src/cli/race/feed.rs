@@ -1,4 +1,4 @@
-//! What happens in the gateway, as events for whoever draws: a bounded queue between the two. Not for the store.
+//! The gateway's events for the picture, through a bounded queue. Not for the store.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::summary::FinishedRace;
 use crate::store::Record;
 
-/// Races that are over, and answers of those that are not.
+/// Races that are over, and the answers of races that still run.
 #[derive(Default)]
 pub struct FinishedRaces {
     answers: BTreeMap<String, String>,

@@ -1,15 +1,14 @@
-//! Where a race is shown: drawn over and over on a terminal, or told line by line; and where its answer goes.
+//! Shows a race: a picture that is redrawn on a terminal, else a line for each event; and writes its answer.
 
 use std::io;
 
 use super::answer::PrintedPiece;
 use super::board::{BoardMessage, RaceBoard};
+use super::options::RaceOptions;
 use super::picture;
 use super::summary::{FinishedRace, object, write_many, write_one};
-use super::text::write_text;
-use super::{RaceOptions, ScreenSettings};
-use crate::cli::plot::{clean, columns, padded};
-use crate::cli::stats::table::millis;
+use crate::cli::screen::ScreenSettings;
+use crate::cli::text::{clean, columns, millis, padded, write_text};
 use crate::printable::printable_lines;
 
 /// Dimmed, as reasoning is.
@@ -28,7 +27,7 @@ pub struct RaceOutput<'a, O, E> {
     /// The last character that went out of the answer; none before it.
     last: Option<char>,
     reasoning: bool,
-    /// The cursor stands below an empty line.
+    /// The line above the cursor is empty.
     gap: bool,
 }
 
@@ -74,7 +73,7 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         self.out.flush()
     }
 
-    /// The picture stays as it is, and what comes next stands below.
+    /// Leaves the picture; further output goes below it.
     pub fn settle(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.drawn) > 0 {
             writeln!(self.out)?;
@@ -161,7 +160,7 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         self.out.flush()
     }
 
-    /// Why nobody answered, upstream by upstream.
+    /// Why no upstream answered, one line for each.
     pub fn reasons(&mut self, attempts: &[String]) -> io::Result<()> {
         if self.many || self.json {
             return Ok(());

@@ -2,9 +2,8 @@
 //! a screen in, lines out.
 
 use super::board::{BoardAttempt, BoardLine, DrawnState, RaceBoard};
-use crate::cli::history::ScreenSettings;
-use crate::cli::plot::{clean, columns, fitted, padded};
-use crate::cli::stats::table::millis;
+use crate::cli::screen::ScreenSettings;
+use crate::cli::text::{clean, columns, fitted, millis, padded, painted};
 
 /// The axis grows in these steps, times a power of ten; microseconds.
 const STEPS: [i64; 3] = [100_000, 200_000, 500_000];
@@ -12,7 +11,7 @@ const STEPS: [i64; 3] = [100_000, 200_000, 500_000];
 const AXIS_LEAST_US: i64 = 500_000;
 /// Columns of the least bar; with fewer there is none.
 const BAR_LEAST: usize = 12;
-/// Of a wide screen, so many columns are enough for a bar.
+/// Columns of the longest bar.
 const BAR_MAX: usize = 100;
 const BETWEEN: &str = "  ";
 
@@ -71,7 +70,7 @@ fn axis(board: &RaceBoard, now_us: i64) -> i64 {
     steps.find(|step| *step >= last).unwrap_or(last)
 }
 
-/// At most so many, with the started ones first in line to stay.
+/// At most `rows` lines; started attempts are kept first.
 fn shown(board: &RaceBoard, rows: usize) -> Vec<&BoardLine> {
     if board.lines.len() <= rows {
         return board.lines.iter().collect();
@@ -181,10 +180,7 @@ impl Layout {
         let status = fitted(&clean(status), self.status);
         let bar = if self.bar > 0 { padded(bar, self.bar) + BETWEEN } else { String::new() };
         let text = format!("{name}{BETWEEN}{bar}{status}");
-        match colour {
-            Some(colour) => format!("{colour}{}\x1b[0m", text.trim_end()),
-            None => text.trim_end().to_owned(),
-        }
+        painted(text.trim_end(), colour)
     }
 
     fn axis(&self, axis_us: i64) -> String {

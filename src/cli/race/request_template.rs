@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use serde_json::json;
 
-use super::RaceOptions;
+use super::options::RaceOptions;
 use crate::config::{Config, User};
 
 /// Options that go up as headers, so that the gateway reads them as it reads a client's.

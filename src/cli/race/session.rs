@@ -7,7 +7,6 @@ use axum::body::{Body, to_bytes};
 use http::Response;
 use tokio::sync::mpsc::Receiver;
 
-use super::CommandOutcome;
 use super::answer::{AnswerReader, Refusal};
 use super::board::RaceBoard;
 use super::feed::{FeedEvent, feed};
@@ -15,8 +14,9 @@ use super::finished::FinishedRaces;
 use super::output::RaceOutput;
 use super::request_template::RequestTemplate;
 use crate::app::LocalGateway;
+use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::signals::Signals;
-use crate::cli::stats::table::millis;
+use crate::cli::text::millis;
 use crate::clock::{Instant, micros_between};
 use crate::config::Config;
 use crate::config::units::format_duration;
@@ -27,7 +27,7 @@ use crate::proxy;
 const FRAME: Duration = Duration::from_millis(50);
 /// How long losers that run on, to be audited or because they are billed in full anyway, are awaited at the end.
 const RUN_ON_FOR: Duration = Duration::from_secs(10);
-/// Of an answer that is kept for programs, so many bytes.
+/// Bytes of an answer that is kept for programs.
 const ANSWER_MAX: usize = 8 << 20;
 /// Of an error's body; the gateway keeps no more of one.
 const ERROR_MAX: usize = 1 << 20;
@@ -93,16 +93,16 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
                 show.object(done)?;
             }
         }
-        let fate = ended?;
-        if let SessionOutcome::WrongUse(problem) = fate {
-            return Ok(CommandOutcome::WrongUse(problem));
+        let outcome = ended?;
+        if let SessionOutcome::WrongUse(problem) = outcome {
+            return Err(WrongUse(problem).into());
         }
         show.summary(&rows.done)?;
         anyhow::ensure!(lost == 0, "{lost} rows could not be written");
-        match fate {
+        match outcome {
             _ if interrupted => Ok(CommandOutcome::Interrupted),
             SessionOutcome::Failed(why) => Err(anyhow::anyhow!(why)),
-            _ => Ok(CommandOutcome::Answered),
+            _ => Ok(CommandOutcome::Done),
         }
     }
 
@@ -114,7 +114,7 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
                 SessionOutcome::Answered => answered = true,
                 SessionOutcome::Failed(why) => failed = Some(why),
                 // What was typed is as wrong the next time.
-                fate => return Ok(fate),
+                outcome => return Ok(outcome),
             }
         }
         self.show.settle()?;
@@ -131,7 +131,7 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
             self.show.settle()?;
         }
         let Some(response) = response else { return Ok(SessionOutcome::Interrupted) };
-        let fate = if response.status().is_success() {
+        let outcome = if response.status().is_success() {
             self.answer(&mut course, response).await?
         } else {
             self.refusal(response).await?
@@ -140,12 +140,12 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         if of > 1 {
             self.show.draw(&course.board, number, of, course.now_us())?;
         }
-        match &fate {
-            SessionOutcome::Answered => self.show.one_of_many(number, of, &course.told())?,
+        match &outcome {
+            SessionOutcome::Answered => self.show.one_of_many(number, of, &course.winner())?,
             SessionOutcome::Failed(why) => self.show.one_of_many(number, of, why)?,
             SessionOutcome::WrongUse(_) | SessionOutcome::Interrupted => {}
         }
-        Ok(fate)
+        Ok(outcome)
     }
 
     /// Up to the first token, or the refusal; none when a signal came.
@@ -249,7 +249,7 @@ impl RaceInProgress {
     }
 
     /// Who won, in one line.
-    fn told(&self) -> String {
+    fn winner(&self) -> String {
         let won = self.board.lines.iter().find_map(|line| {
             let run = line.run.as_ref().filter(|run| run.won)?;
             Some((line, run.first_token_us?, run.dispatch_us))

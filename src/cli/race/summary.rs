@@ -1,4 +1,4 @@
-//! What is told of races that are over: one with its attempts, many by upstream, or one for programs.
+//! Reports on races that are over: one with its attempts, many by upstream, or one for programs.
 //!
 //! The definitions are those of `stats`; the figures are made of the rows as they were recorded.
 
@@ -10,15 +10,17 @@ use serde_json::{Value, json};
 
 use super::board::{DrawnState, how};
 use super::feed::upstream_of;
-use super::text::{TextRow, cost, costs, or_dash, write_rows, write_text};
-use crate::cli::stats::table::{dollars, mark, millis};
+use crate::cli::text::{
+    aligned_with_margin, clean, dollars, fitted, mark, millis, or_dash, too_wide, write_lines, write_text,
+    write_wrapped,
+};
 use crate::history::cost::{Cost, CostSum};
 use crate::history::facts::{self, MeasuredAttempt, RequestRow};
 use crate::history::speed::Decoding;
 use crate::history::summary::Summary;
 use crate::history::survival::{Estimate, Survival};
 use crate::history::table::Subset as _;
-use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
 use crate::report::timeline::timeline;
 use crate::store::Record;
 
@@ -167,6 +169,54 @@ pub fn object(done: &FinishedRace) -> Value {
         "timeline": timeline,
         "answer": done.answer,
     })
+}
+
+/// A name and its cells, one for each head.
+type TextRow = (String, Vec<String>);
+
+/// A line for each row under the heads where all of them fit into `width`; else the name on a line of its own, and below it
+/// each cell behind its head. The first `left` columns are words, the others figures.
+fn write_rows(
+    heads: &[&str],
+    left: usize,
+    rows: &[TextRow],
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let head = heads.iter().map(|head| (*head).to_owned()).collect();
+    let cells = |(name, cells): &TextRow| [std::slice::from_ref(name), cells].concat();
+    let lines: Vec<Vec<String>> = [head].into_iter().chain(rows.iter().map(cells)).collect();
+    let lines = aligned_with_margin(&lines, |column| column < left);
+    let Some(width) = too_wide(&lines, width) else { return write_lines(&lines, out) };
+    for (name, cells) in rows {
+        writeln!(out, "{}", fitted(&clean(name), width))?;
+        let parts: Vec<String> = heads[1..].iter().zip(cells).map(|(head, cell)| format!("{head} {cell}")).collect();
+        write_wrapped(&parts, "  ", "  ", width, out)?;
+    }
+    Ok(())
+}
+
+/// An amount with what it rests on; a bound has the sign of one.
+fn cost(sum: &CostSum) -> String {
+    match sum.basis() {
+        CostBasis::Reported => format!("{} reported", dollars(sum)),
+        CostBasis::Computed => format!("{} computed", dollars(sum)),
+        CostBasis::AtLeast | CostBasis::AtMost | CostBasis::Unknown => dollars(sum),
+    }
+}
+
+/// What all attempts cost, and what of it a single attempt would not have.
+fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
+    if all.usd().is_none() && all.uncounted() == 0 {
+        return "cost: not known; there is no price in the configuration, and no upstream named one".to_owned();
+    }
+    let beyond = match (losers, extra.usd()) {
+        (0, _) => "nothing, for there was no loser".to_owned(),
+        (_, None) if extra.uncounted() == 0 => "not known, for no loser has a price".to_owned(),
+        (_, None) => "not known, for nobody counted the tokens of a loser".to_owned(),
+        _ => cost(extra),
+    };
+    format!("cost: {} in all; beyond a single attempt: {beyond}", cost(all))
 }
 
 #[cfg(test)]

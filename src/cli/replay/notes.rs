@@ -1,15 +1,15 @@
 //! The notes below the table: which requests, how they were replayed, how much rests on draws, and what no replay can know. Not
 //! for the figures.
 
-use super::Report;
+use super::report::Report;
 use super::table::{share, text};
 use crate::config::{ModelConfig, Policy};
 use crate::replay::{ENOUGH, FIGURES, PastRequests, REQUESTS_MAX, ReplayFigure};
 use crate::report::question::time;
 
-use super::super::stats::notes::counted;
+use crate::cli::text::counted;
 
-/// An upstream whose times lie beyond what was watched in a larger share is told of.
+/// An upstream is mentioned if a larger share of its times is longer than any observation.
 const MUCH: f64 = 0.05;
 /// Fewer stretches of time say little about how figures differ from one to the next.
 const STRETCHES: usize = 10;

@@ -4,7 +4,7 @@ use std::io;
 
 use serde_json::{Map, Value, json};
 
-use super::Report;
+use super::report::Report;
 use crate::replay::{FIGURES, Interval, ReplayFigure, ReplayFigures, ReplayRow};
 use crate::report::question::time;
 

@@ -1,10 +1,10 @@
 //! The options of `replay`, and the policies that they name. Not for replaying them.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::units::{format_duration, parse_duration};
+use crate::cli::outcome::WrongUse;
+use crate::cli::values::{bounded, duration_within, within};
 use crate::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use crate::history::goodput;
 use crate::replay::{PastRequests, ReplayedPlan};
@@ -19,13 +19,13 @@ const MOSTLY: f64 = 0.9;
 #[derive(clap::Args, Clone, Debug)]
 pub struct ReplayOptions {
     /// What to replay; may be given several times.
-    #[arg(long, value_parser = policy, default_value = "adaptive")]
+    #[arg(long, default_value = "adaptive")]
     pub policy: Vec<Policy>,
     /// For adaptive and rule: what extra attempts may cost, as a share of what single ones would, 0 to 10.
-    #[arg(long, value_parser = budget)]
+    #[arg(long, value_parser = |text: &str| within(text, RaceSettings::BUDGET))]
     pub budget: Option<f64>,
     /// What is to be good: ttft, completion or goodput.
-    #[arg(long, value_name = "OBJECTIVE", value_parser = objective)]
+    #[arg(long, value_name = "OBJECTIVE")]
     pub optimise: Option<Objective>,
     /// For hedge: a duration, or a quantile of the leader's time to first token, such as p95.
     #[arg(long, value_name = "DELAY", value_parser = hedge_after)]
@@ -34,7 +34,7 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "TARGETS", value_parser = targets)]
     pub slo: Option<goodput::SloTargets>,
     /// For completion and goodput: how long a first token may be held back, 0s to 5s.
-    #[arg(long, value_name = "DURATION", value_parser = hold_max)]
+    #[arg(long, value_name = "DURATION", value_parser = |text: &str| duration_within(text, RaceSettings::HOLD))]
     pub hold_max: Option<Duration>,
     /// Only requests for this model, under any of its names; by default the one with the most requests.
     #[arg(long)]
@@ -53,14 +53,6 @@ pub struct ReplayOptions {
     pub json: bool,
 }
 
-/// The model that was asked for is not configured.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the model \"{model}\" is not configured.{hint} `photofinish check` lists what there is.")]
-pub struct UnknownModel {
-    model: String,
-    hint: String,
-}
-
 impl ReplayOptions {
     /// What is wrong with it as a whole, though each part is right.
     pub fn problem(&self, now_us: i64) -> Option<String> {
@@ -70,17 +62,17 @@ impl ReplayOptions {
         RaceWindow { since: self.since, until: self.until, ..RaceWindow::default() }.problem(now_us)
     }
 
-    pub(super) fn wanted(&self, config: &Config) -> Result<Option<Arc<ModelConfig>>, UnknownModel> {
+    pub(super) fn wanted(&self, config: &Config) -> Result<Option<Arc<ModelConfig>>, WrongUse> {
         let Some(model) = &self.model else { return Ok(None) };
         config.model(model).cloned().map(Some).ok_or_else(|| {
             let nearest = config.nearest_models(model);
             let hint =
                 if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
-            UnknownModel { model: model.clone(), hint }
+            WrongUse(format!("the model \"{model}\" is not configured.{hint} `photofinish check` lists what there is."))
         })
     }
 
-    /// What was done, where it can be told, and then what was asked for; and why the former is not there.
+    /// The recorded policy, if the rows show it, and then the requested ones; and why the former is missing.
     pub(super) fn plans(&self, model: &ModelConfig, past: &PastRequests) -> (Vec<ReplayedPlan>, Result<(), String>) {
         let as_it_was = was_so(model.race.policy, past);
         let mut plans = Vec::new();
@@ -145,40 +137,14 @@ fn micros(us: i64) -> Duration {
     Duration::from_micros(us.unsigned_abs())
 }
 
-fn policy(text: &str) -> Result<Policy, String> {
-    Policy::from_name(text).ok_or_else(|| format!("expected one of {}", Policy::ALL.map(Policy::as_str).join(", ")))
-}
-
-fn objective(text: &str) -> Result<Objective, String> {
-    let names = Objective::ALL.map(Objective::as_str).join(", ");
-    Objective::from_name(text).ok_or_else(|| format!("expected one of {names}"))
-}
-
 fn hedge_after(text: &str) -> Result<HedgeAfter, String> {
     HedgeAfter::parse(text).ok_or_else(|| format!("expected {}", HedgeAfter::EXPECTED))
-}
-
-fn budget(text: &str) -> Result<f64, String> {
-    let range = RaceSettings::BUDGET;
-    // What is not a number is in no range.
-    let budget = text.parse().ok().filter(|budget| range.contains(budget));
-    budget.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
-}
-
-fn hold_max(text: &str) -> Result<Duration, String> {
-    let hold_max = parse_duration(text).map_err(|error| error.to_string())?;
-    within(hold_max, RaceSettings::HOLD)
 }
 
 fn targets(text: &str) -> Result<goodput::SloTargets, String> {
     let read = slo(text)?;
     for target in [read.ttft_us.map(micros), read.tpot_ms.map(|ms| micros((ms * 1e3) as i64))].into_iter().flatten() {
-        within(target, SloSettings::TARGETS)?;
+        bounded(target, SloSettings::TARGETS)?;
     }
     Ok(read)
-}
-
-fn within(duration: Duration, range: RangeInclusive<Duration>) -> Result<Duration, String> {
-    let [least, most] = [*range.start(), *range.end()].map(format_duration);
-    if range.contains(&duration) { Ok(duration) } else { Err(format!("expected {least} to {most}")) }
 }

@@ -3,10 +3,8 @@
 
 use std::io;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-
-use super::Report;
-use crate::cli::plot::{clean, columns};
+use super::report::Report;
+use crate::cli::text::{aligned_with_margin, amount, clean, too_wide, write_lines};
 use crate::replay::{FIGURES, Interval, ReplayFigure, ReplayFigures, ReplayRow};
 
 const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p95", "cost", "attempts", "unanswered"];
@@ -20,23 +18,22 @@ pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io
     let answer = report.answer;
     let mut rows = vec![ReplayCells::recorded(&answer.recorded, &answer.recorded_intervals, priced)];
     rows.extend(answer.rows.iter().map(|row| ReplayCells::of(row, priced)));
-    let wide = aligned(&lines(&rows), 1);
-    let widest = wide.iter().map(|line| columns(line)).max().unwrap_or(0);
-    match width {
-        Some(width) if widest > width => write_blocks(&rows, out)?,
-        _ => wide.iter().try_for_each(|line| writeln!(out, "{line}"))?,
+    let wide = aligned(&lines(&rows));
+    match too_wide(&wide, width) {
+        Some(_) => write_blocks(&rows, out)?,
+        None => write_lines(&wide, out)?,
     }
     writeln!(out)?;
-    fates(report).iter().try_for_each(|line| writeln!(out, "{line}"))
+    write_lines(&upstreams(report), out)
 }
 
-/// One figure as text, as wide as it is.
+/// One figure as text, not padded.
 pub(super) fn text(figure: ReplayFigure, value: f64, priced: bool) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
     match figure {
-        ReplayFigure::Cost if priced => dollars(value),
+        ReplayFigure::Cost if priced => format!("${}", amount(value, value)),
         ReplayFigure::Cost => format!("{value:.0} tok"),
         ReplayFigure::Attempts => format!("{value:.2}"),
         ReplayFigure::Unanswered => format!("{:.2} %", 100.0 * value),
@@ -118,18 +115,9 @@ fn lines(rows: &[ReplayCells]) -> Vec<Vec<String>> {
     lines
 }
 
-/// In columns, the first so many to the left and the others to the right.
-fn aligned(lines: &[Vec<String>], left: usize) -> Vec<String> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    for line in lines {
-        table.add_row(line.iter().map(|cell| clean(cell)));
-    }
-    for column in table.column_iter_mut().skip(left) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string().lines().map(|line| line.trim_end().to_owned()).collect()
+/// The first column to the left, the others to the right.
+fn aligned(lines: &[Vec<String>]) -> Vec<String> {
+    aligned_with_margin(lines, |column| column == 0)
 }
 
 fn write_blocks(rows: &[ReplayCells], out: &mut impl io::Write) -> io::Result<()> {
@@ -147,13 +135,13 @@ fn write_blocks(rows: &[ReplayCells], out: &mut impl io::Write) -> io::Result<()
         if !row.drawn.is_empty() {
             lines.push(vec![" drawn".to_owned(), row.drawn.clone()]);
         }
-        aligned(&lines, 1).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        write_lines(&aligned(&lines), out)?;
     }
     Ok(())
 }
 
 /// What the rows know of each upstream, in shares of the requests.
-fn fates(report: &Report<'_>) -> Vec<String> {
+fn upstreams(report: &Report<'_>) -> Vec<String> {
     let head = ["upstream", "seen", "cut", "failed", "never tried", "beyond"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for (counts, expected) in report.answer.counts.iter().zip(&report.answer.expected) {
@@ -161,7 +149,7 @@ fn fates(report: &Report<'_>) -> Vec<String> {
         let shares = [counts.seen, counts.cut, counts.failed, counts.never].map(|count| share(count as f64 / all));
         lines.push([vec![counts.upstream.clone()], shares.to_vec(), vec![share(expected.unknown())]].concat());
     }
-    aligned(&lines, 1)
+    aligned(&lines)
 }
 
 pub(super) fn share(share: f64) -> String {
@@ -195,14 +183,5 @@ fn millis(us: f64) -> String {
         ms if ms < 10.0 => format!("{ms:.1} ms"),
         ms if ms < 10_000.0 => format!("{ms:.0} ms"),
         ms => format!("{:.1} s", ms / 1e3),
-    }
-}
-
-fn dollars(usd: f64) -> String {
-    match usd {
-        0.0 => "$0".to_owned(),
-        usd if usd < 0.01 => format!("${usd:.6}"),
-        usd if usd < 1.0 => format!("${usd:.4}"),
-        usd => format!("${usd:.2}"),
     }
 }

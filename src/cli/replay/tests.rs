@@ -54,7 +54,7 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-fn shown(directory: &TempDir, line: &str, width: Option<u16>) -> String {
+fn shown(directory: &TempDir, line: &str, width: Option<usize>) -> String {
     let mut out = Vec::new();
     run(&config_in(directory.path()), &options(line).unwrap(), width, &mut out, None).unwrap();
     String::from_utf8(out).unwrap()
@@ -161,7 +161,10 @@ async fn a_window_a_model_and_those_that_are_not_there() {
     );
     let unknown =
         run(&config_in(directory.path()), &options("--model dmeo").unwrap(), None, &mut Vec::new(), None).unwrap_err();
-    assert!(unknown.is::<UnknownModel>() && unknown.to_string().contains("Did you mean demo"), "{unknown}");
+    assert!(
+        unknown.is::<crate::cli::outcome::WrongUse>() && unknown.to_string().contains("Did you mean demo"),
+        "{unknown}"
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -11,10 +12,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use super::GatewayAddress;
+use crate::config::Listen;
 use crate::failure::Failure;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Outgoing, Response, UpstreamClient};
+use crate::upstream::{Endpoint, Outgoing, Response, UpstreamClient};
 
 /// A gateway takes a connection within this, or is taken for none.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -23,10 +24,45 @@ const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// Bytes of an answer.
 const BODY_MAX: usize = 32 << 20;
 
+/// A gateway, and how it was written.
+#[derive(Clone, Debug)]
+pub struct GatewayAddress {
+    pub endpoint: Endpoint,
+    pub url: String,
+}
+
+impl GatewayAddress {
+    /// The gateway that listens there, by an address that works on this machine.
+    ///
+    /// # Errors
+    /// When the configuration does not tell: its port is the system's choice, it has only socket files, or its certificate is
+    /// for a name.
+    pub fn listening(listen: &[Listen], tls: bool) -> anyhow::Result<GatewayAddress> {
+        const SAY: &str = "say with --url where the gateway is";
+        let address = listen.iter().find_map(Listen::address);
+        let Some(address) = address else { anyhow::bail!("the configuration names socket files only: {SAY}") };
+        anyhow::ensure!(!tls, "the gateway's certificate is for a name: {SAY}, such as https://gateway.example.com");
+        anyhow::ensure!(address.port() != 0, "the configuration leaves the port to the system: {SAY}");
+        let ip = match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let url = format!("http://{}", SocketAddr::new(ip, address.port()));
+        Ok(GatewayAddress { endpoint: Endpoint::parse(&url)?, url })
+    }
+
+    /// For clap.
+    pub fn parse(text: &str) -> Result<GatewayAddress, String> {
+        let endpoint = Endpoint::parse(text).map_err(|_| "expected a URL such as http://127.0.0.1:8080".to_owned())?;
+        Ok(GatewayAddress { endpoint, url: text.trim_end_matches('/').to_owned() })
+    }
+}
+
 /// The JSON of `GET /api/routing`.
 ///
 /// # Errors
-/// In words for whoever asks. They never quote the token.
+/// For the user. They never quote the token.
 pub(super) async fn ask(
     at: &GatewayAddress,
     model: Option<&str>,
@@ -57,15 +93,15 @@ pub(super) async fn ask(
     });
     let answer = answer.await;
     shutdown.cancel();
-    let nobody = |why: &str| {
+    let no_answer = |why: &str| {
         anyhow!(
             "no gateway answers at {} ({why}). Start one with `photofinish serve`, or say with --url where it is",
             at.url
         )
     };
     match answer {
-        Err(_) => Err(nobody(&format!("nothing came within {ANSWER_MAX:?}"))),
-        Ok(Err(failure)) => Err(nobody(&failure.message)),
+        Err(_) => Err(no_answer(&format!("nothing came within {ANSWER_MAX:?}"))),
+        Ok(Err(failure)) => Err(no_answer(&failure.message)),
         Ok(Ok((StatusCode::OK, body))) => Ok(body),
         Ok(Ok((status, body))) => refused(at, status, &body),
     }

@@ -3,22 +3,15 @@
 
 use std::io;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-
-use crate::cli::plot::{clean, columns, fitted};
-use crate::cli::stats::notes::write_paragraphs;
-use crate::cli::stats::table::write_wrapped;
+use crate::cli::text::{
+    GREEN, RED, YELLOW, aligned_with_margin, clean, fitted, or_dash, painted, too_wide, write_paragraphs, write_wrapped,
+};
 use crate::health::routing_status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
 };
 
 /// Behind the name of the upstream and the sizes of prompts, before the reason.
 const COLUMNS: [&str; 7] = ["now", "load", "TPOT", "seen", "running", "used", "state"];
-
-const GREEN: &str = "\x1b[32m";
-const YELLOW: &str = "\x1b[33m";
-const RED: &str = "\x1b[31m";
-const PLAIN: &str = "\x1b[0m";
 
 /// Writes all of it. `width`: of the terminal, if it is for one; piped, each upstream is one line.
 pub(super) fn write(
@@ -58,7 +51,7 @@ pub(super) fn write(
     write_paragraphs(notes(routing), width, out)
 }
 
-/// What stands above the upstreams of a model.
+/// The lines above the upstreams of a model.
 fn about(model: &ModelReport) -> Vec<String> {
     let alias = model.alias_of.as_ref().map(|of| format!(" (alias of {of})")).unwrap_or_default();
     let how = match (model.policy.as_str(), model.learns) {
@@ -102,7 +95,7 @@ struct RoutingRow {
     upstream: String,
     /// By size, then as in [`COLUMNS`], then why. Each with its head.
     cells: Vec<(String, String)>,
-    colour: &'static str,
+    colour: Option<&'static str>,
 }
 
 impl RoutingRow {
@@ -120,10 +113,10 @@ impl RoutingRow {
         let why = reason.map(|reason| ("why".to_owned(), clean(&reason.text)));
         let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells).chain(why);
         let colour = match reason.map_or("", |reason| reason.code.as_str()) {
-            "best" => GREEN,
-            "unknown" | "throttled" => YELLOW,
-            "off" | "breaker" | "cooling_down" => RED,
-            _ => "",
+            "best" => Some(GREEN),
+            "unknown" | "throttled" => Some(YELLOW),
+            "off" | "breaker" | "cooling_down" => Some(RED),
+            _ => None,
         };
         RoutingRow { upstream: clean(&upstream.upstream), cells: predicted.chain(cells).collect(), colour }
     }
@@ -156,34 +149,26 @@ fn state(upstream: &UpstreamReport) -> String {
 
 fn write_rows(rows: &[RoutingRow], width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
     let Some(first) = rows.first() else { return Ok(()) };
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(["upstream"].into_iter().chain(first.cells.iter().map(|(head, _)| head.as_str())));
-    for row in rows {
-        table.add_row([row.upstream.as_str()].into_iter().chain(row.cells.iter().map(|(_, cell)| cell.as_str())));
-    }
-    for (column, (head, _)) in table.column_iter_mut().skip(1).zip(&first.cells) {
-        if head != "state" && head != "why" {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let text = table.to_string();
-    let widest = text.lines().map(|line| columns(line.trim_end())).max().unwrap_or(0);
-    if let Some(width) = width.filter(|width| widest > *width) {
+    let names = first.cells.iter().map(|(head, _)| head.clone());
+    let head: Vec<String> = ["upstream".to_owned()].into_iter().chain(names).collect();
+    let is_text = |column: usize| ["upstream", "state", "why"].contains(&head[column].as_str());
+    let cells = |row: &RoutingRow| {
+        let cells = row.cells.iter().map(|(_, cell)| cell.clone());
+        [row.upstream.clone()].into_iter().chain(cells).collect()
+    };
+    let lines: Vec<Vec<String>> = [head.clone()].into_iter().chain(rows.iter().map(cells)).collect();
+    let lines = aligned_with_margin(&lines, is_text);
+    if let Some(width) = too_wide(&lines, width) {
         return write_blocks(rows, width, colour, out);
     }
-    for (number, line) in text.lines().enumerate() {
-        let row = number.checked_sub(1).and_then(|number| rows.get(number));
-        writeln!(out, "{}", painted(line.trim_end(), row.filter(|_| colour)))?;
-    }
-    Ok(())
+    let colours = [None].into_iter().chain(rows.iter().map(|row| row.colour.filter(|_| colour)));
+    lines.iter().zip(colours).try_for_each(|(line, colour)| writeln!(out, "{}", painted(line, colour)))
 }
 
 /// The name with the reason, and below it the figures.
 fn write_blocks(rows: &[RoutingRow], width: usize, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
     for row in rows {
-        writeln!(out, "{}", painted(&fitted(&row.upstream, width), Some(row).filter(|_| colour)))?;
+        writeln!(out, "{}", painted(&fitted(&row.upstream, width), row.colour.filter(|_| colour)))?;
         let parts: Vec<String> = row
             .cells
             .iter()
@@ -193,13 +178,6 @@ fn write_blocks(rows: &[RoutingRow], width: usize, colour: bool, out: &mut impl 
         write_wrapped(&parts, "   ", "  ", width, out)?;
     }
     Ok(())
-}
-
-fn painted(text: &str, row: Option<&RoutingRow>) -> String {
-    match row {
-        Some(row) if !row.colour.is_empty() => format!("{}{text}{PLAIN}", row.colour),
-        _ => text.to_owned(),
-    }
 }
 
 fn notes(routing: &RoutingReport) -> Vec<String> {
@@ -216,10 +194,6 @@ fn notes(routing: &RoutingReport) -> Vec<String> {
         notes.push(&left_out);
     }
     notes.into_iter().map(str::to_owned).collect()
-}
-
-fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| "–".to_owned(), text)
 }
 
 fn digits(value: f64) -> String {

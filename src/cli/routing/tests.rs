@@ -4,6 +4,7 @@ use clap::Parser as _;
 use secrecy::ExposeSecret as _;
 
 use super::*;
+use crate::config::Listen;
 use crate::health::routing_status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, StatusReason, UpstreamReport,
 };

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use super::table::write_wrapped;
-use crate::cli::plot::{clean, fitted};
+use crate::cli::text::{counted, write_paragraph, write_paragraphs};
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::history::cost::CostSum;
@@ -18,9 +17,6 @@ use crate::report::figures::GroupFigures;
 use crate::report::question::time;
 use crate::report::stats::{Stats, StatsQuestion};
 use crate::store::AttemptFilter;
-
-/// Longer lines are hard to read.
-const WIDTH: usize = 110;
 
 /// Instead of an empty table. `hour`: the whole hours that are left of the window. `width`: of the terminal; none for a
 /// pipe.
@@ -49,17 +45,6 @@ pub(in crate::cli) fn write_nothing(
     write_paragraph(&advice, width, out)
 }
 
-/// Wraps at `width` and cuts longer words; one line for a pipe.
-pub(super) fn write_paragraph(text: &str, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let width = width.map_or(usize::MAX, |width| width.min(WIDTH));
-    write_cut(text, width, width, out)
-}
-
-fn write_cut(text: &str, word: usize, width: usize, out: &mut impl io::Write) -> io::Result<()> {
-    let words: Vec<String> = clean(text).split(' ').map(|text| fitted(text, word)).collect();
-    write_wrapped(&words, " ", "", width, out)
-}
-
 /// A paragraph each.
 pub(super) fn write(
     question: &StatsQuestion,
@@ -68,19 +53,6 @@ pub(super) fn write(
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     write_paragraphs(paragraphs(question, answer), width, out)
-}
-
-/// Wraps each at `width`, or at a readable length for a pipe.
-pub(in crate::cli) fn write_paragraphs(
-    paragraphs: impl IntoIterator<Item = String>,
-    width: Option<usize>,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
-    for paragraph in paragraphs {
-        // In a pipe no word is cut.
-        write_cut(&paragraph, width.unwrap_or(usize::MAX), width.unwrap_or(WIDTH).min(WIDTH), out)?;
-    }
-    Ok(())
 }
 
 /// The targets of goodput.
@@ -170,10 +142,6 @@ pub(in crate::cli) fn moved(whole_hours: Option<(i64, i64)>) -> Option<String> {
 pub(in crate::cli) fn running(attempts: u64) -> Option<String> {
     let attempts = (attempts > 0).then(|| counted(attempts, "attempt"))?;
     Some(format!("Left out: {attempts} of races that still run."))
-}
-
-pub(in crate::cli) fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
 }
 
 fn short(seconds: f64) -> String {

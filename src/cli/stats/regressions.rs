@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::notes::write_paragraph as paragraph;
+use crate::cli::text::write_paragraph as paragraph;
 use crate::history::regression::{Finding, Thresholds};
 use crate::report::question::time;
 use crate::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};

@@ -5,12 +5,11 @@
 
 use std::io;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-
-use crate::cli::plot::{clean, columns, fitted, padded};
-use crate::history::CostBasis;
-use crate::history::cost::CostSum;
-use crate::history::survival::{Estimate, is_firm};
+use crate::cli::text::{
+    aligned_with_margin, clean, columns, dollars, fitted, mark, millis, or_dash, padded, too_wide, write_lines,
+    write_wrapped,
+};
+use crate::history::survival::Estimate;
 use crate::report::dimension::Dimension;
 use crate::report::figures::{GAIN_SHARES, GroupFigures, TOK_S_SHARES, TTFT_SHARES};
 
@@ -32,35 +31,15 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let rows: Vec<StatsRow> = groups.iter().map(StatsRow::new).collect();
     let heads = if by.contains(&Dimension::Upstream) { &HEADS[..] } else { &HEADS_WITH_GAINS };
-    let table = table(by, heads, &rows);
-    let widest = table.lines().map(columns).max().unwrap_or(0);
-    match width {
-        Some(width) if widest > width => write_blocks(by, heads, &rows, width, out),
-        _ => table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end())),
+    let names = by.iter().map(|dimension| dimension.name()).chain(heads.iter().copied().flatten().copied());
+    let cells = |row: &StatsRow| row.keys.iter().chain(row.cells[..heads.len()].iter().flatten()).cloned().collect();
+    let lines: Vec<Vec<String>> =
+        [names.map(str::to_owned).collect()].into_iter().chain(rows.iter().map(cells)).collect();
+    let lines = aligned_with_margin(&lines, |column| column < by.len());
+    match too_wide(&lines, width) {
+        Some(width) => write_blocks(by, heads, &rows, width, out),
+        None => write_lines(&lines, out),
     }
-}
-
-/// Writes the parts with `between` in lines of at most `width`. A part stays on one line.
-pub(in crate::cli) fn write_wrapped(
-    parts: &[String],
-    between: &str,
-    indent: &str,
-    width: usize,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
-    let mut line = String::new();
-    for part in parts {
-        let length = [line.as_str(), between, part].iter().map(|text| columns(text)).sum::<usize>();
-        if line.is_empty() {
-            line = format!("{indent}{part}");
-        } else if length > width {
-            writeln!(out, "{}", line.trim_end())?;
-            line = format!("{indent}{part}");
-        } else {
-            line = line + between + part;
-        }
-    }
-    writeln!(out, "{}", line.trim_end())
 }
 
 /// The figures of a group as text.
@@ -123,29 +102,6 @@ fn gains(figures: &GroupFigures) -> Vec<String> {
     seen.chain(gains).collect()
 }
 
-/// The mark of a quantile with few samples.
-pub(in crate::cli) fn mark(samples: f64, p: f64) -> &'static str {
-    if is_firm(samples, p) { "" } else { "~" }
-}
-
-fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
-    value.map_or_else(|| "–".to_owned(), text)
-}
-
-fn table(by: &[Dimension], heads: &[&[&str]], rows: &[StatsRow]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(by.iter().map(|dimension| dimension.name()).chain(heads.iter().copied().flatten().copied()));
-    for row in rows {
-        table.add_row(row.keys.iter().chain(row.cells[..heads.len()].iter().flatten()));
-    }
-    for column in table.column_iter_mut().skip(by.len()) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string()
-}
-
 /// The name on a line of its own, then one line for each set of columns; the same columns in every block.
 fn write_blocks(
     by: &[Dimension],
@@ -176,12 +132,6 @@ fn write_blocks(
     Ok(())
 }
 
-/// Microseconds as milliseconds.
-pub(in crate::cli) fn millis(us: i64) -> String {
-    let ms = us as f64 / 1_000.0;
-    if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
-}
-
 /// Requests per second, to three digits.
 fn rate(per_second: f64) -> String {
     if per_second <= 0.0 {
@@ -189,29 +139,4 @@ fn rate(per_second: f64) -> String {
     }
     let decimals = (2.0 - per_second.log10().floor()).clamp(1.0, 9.0) as usize;
     format!("{per_second:.decimals$}/s")
-}
-
-/// Both bounds, or one with its sign, or a dash if nothing is known.
-pub(in crate::cli) fn dollars(sum: &CostSum) -> String {
-    let Some(usd) = sum.usd() else { return "–".to_owned() };
-    match (sum.basis(), sum.max_usd()) {
-        (CostBasis::AtLeast, Some(max)) => {
-            let [min, max] = [usd, max].map(|bound| amount(bound, max));
-            // The bounds are closer than the digits shown.
-            if min == max { format!("${min}") } else { format!("${min}–{max}") }
-        }
-        (CostBasis::AtLeast, None) => format!("≥ ${}", amount(usd, usd)),
-        (CostBasis::AtMost, _) => format!("≤ ${}", amount(usd, usd)),
-        _ => format!("${}", amount(usd, usd)),
-    }
-}
-
-/// As many digits as an amount of this size needs.
-fn amount(usd: f64, size: f64) -> String {
-    match size {
-        0.0 => "0".to_owned(),
-        size if size < 0.01 => format!("{usd:.6}"),
-        size if size < 1.0 => format!("{usd:.4}"),
-        _ => format!("{usd:.2}"),
-    }
 }

@@ -35,7 +35,7 @@ async fn output(path: &Path, line: &str) -> String {
     shown(path, line, None).await
 }
 
-async fn shown(path: &Path, line: &str, width: Option<u16>) -> String {
+async fn shown(path: &Path, line: &str, width: Option<usize>) -> String {
     let mut out = Vec::new();
     run(path, &options(line), width, &mut out).unwrap();
     String::from_utf8(out).unwrap()

@@ -13,15 +13,15 @@ use crate::history::spread::{Spread, Times};
 use crate::history::summary::Summary;
 use crate::history::survival::{AuditedLoser, Observation, SurvivalPoint};
 use crate::history::{AttemptOutcome, ShortBytes};
+use crate::report::names::NameIndex;
 use crate::store::{Gather, RollupCell};
 
 /// By upstream and stratum.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamSides {
-    places: HashMap<String, usize>,
-    upstreams: Vec<(String, Strata)>,
-    /// The last upstream that was looked up; it keeps its memory.
-    name: String,
+    names: NameIndex,
+    /// By the place of the name.
+    upstreams: HashMap<usize, Strata>,
 }
 
 /// By hour of the day, UTC, and input class; ordered, because sums of fractions depend on the order.
@@ -64,7 +64,7 @@ struct FlatSide {
 impl UpstreamSides {
     /// The upstreams with attempts on this side.
     pub fn upstreams(&self) -> impl Iterator<Item = &str> {
-        self.upstreams.iter().map(|(name, _)| name.as_str())
+        self.names.names()
     }
 
     /// Strata of one upstream.
@@ -87,26 +87,13 @@ impl UpstreamSides {
         shared
     }
 
-    fn side(&mut self, (provider, model_sent): (&str, &str), started_at: i64, input: Input) -> &mut StratumSide {
-        self.name.clear();
-        [provider, "/", model_sent].iter().for_each(|part| self.name.push_str(part));
-        let name = std::mem::take(&mut self.name);
-        let place = self.place(&name);
-        self.name = name;
-        self.upstreams[place].1.entry((goodput::hour(started_at), input)).or_default()
-    }
-
-    fn place(&mut self, name: &str) -> usize {
-        if let Some(place) = self.places.get(name) {
-            return *place;
-        }
-        self.places.insert(name.to_owned(), self.upstreams.len());
-        self.upstreams.push((name.to_owned(), Strata::new()));
-        self.upstreams.len() - 1
+    fn side(&mut self, upstream: (&str, &str), started_at: i64, input: Input) -> &mut StratumSide {
+        let strata = self.upstreams.entry(self.names.upstream(upstream)).or_default();
+        strata.entry((goodput::hour(started_at), input)).or_default()
     }
 
     fn strata(&self, upstream: &str) -> Option<&Strata> {
-        Some(&self.upstreams[*self.places.get(upstream)?].1)
+        self.upstreams.get(&self.names.find(upstream)?)
     }
 }
 
@@ -194,9 +181,8 @@ impl Gather for UpstreamSides {
     }
 
     fn merge(&mut self, other: UpstreamSides) {
-        for (upstream, strata) in other.upstreams {
-            let place = self.place(&upstream);
-            let mine = &mut self.upstreams[place].1;
+        for (place, strata) in other.upstreams {
+            let mine = self.upstreams.entry(self.names.place(other.names.name(place))).or_default();
             strata.into_iter().for_each(|(stratum, side)| mine.entry(stratum).or_default().merge(side));
         }
     }

@@ -138,7 +138,7 @@ async fn what_is_worse_is_found() {
         let found = &answer.findings[0];
         assert!(found.words().starts_with(name) && found.finding.p_value() <= 0.001, "{}", found.words());
         let object = found.object();
-        assert_eq!(object.len(), NAMES.len());
+        assert_eq!(object.len(), REGRESSION.len());
         assert_eq!((&object["figure"], &object["attempts_before"]), (&json!(figure.as_str()), &json!(420)));
         let share = figure == TestedFigure::Failures;
         assert_eq!((object["now_ms"].is_null(), object["now_share"].is_null()), (share, !share));

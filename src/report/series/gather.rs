@@ -10,6 +10,7 @@ use crate::history::class::Concurrency;
 use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::summary::Summary;
 use crate::report::dimension::GroupValue;
+use crate::report::names::NameIndex;
 use crate::store::{Gather, RollupCell};
 
 /// How attempts are gathered.
@@ -28,12 +29,9 @@ pub(super) struct SeriesRules {
 #[derive(Debug)]
 pub(super) struct GatheredSeries<'r> {
     rules: &'r SeriesRules,
-    /// Index of each name's line.
-    places: HashMap<String, usize>,
-    /// The line without a name: the race's own row is not written yet, or there are no users.
-    unknown: Option<usize>,
-    pub lines: Vec<GatheredLine>,
-    joined: String,
+    names: NameIndex,
+    /// By the place of the name. None: the race's own row is not written yet, or there are no users.
+    lines: HashMap<Option<usize>, GatheredLine>,
     pub without_attempts: u64,
     /// Attempts of running races.
     pub running: u64,
@@ -41,9 +39,8 @@ pub(super) struct GatheredSeries<'r> {
     pub oldest: Option<i64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct GatheredLine {
-    pub name: GroupValue,
     pub attempts: u64,
     /// By the start of the step in microseconds since 1970, or by the index of the class.
     pub steps: BTreeMap<i64, SeriesStep>,
@@ -72,10 +69,8 @@ impl<'r> GatheredSeries<'r> {
     pub fn new(rules: &'r SeriesRules) -> GatheredSeries<'r> {
         GatheredSeries {
             rules,
-            places: HashMap::new(),
-            unknown: None,
-            lines: Vec::new(),
-            joined: String::new(),
+            names: NameIndex::default(),
+            lines: HashMap::new(),
             without_attempts: 0,
             running: 0,
             oldest: None,
@@ -83,46 +78,27 @@ impl<'r> GatheredSeries<'r> {
     }
 
     pub fn attempts(&self) -> u64 {
-        self.lines.iter().map(|line| line.attempts).sum()
+        self.lines.values().map(|line| line.attempts).sum()
     }
 
     fn saw(&mut self, at_us: i64) {
         self.oldest = Some(self.oldest.map_or(at_us, |oldest| oldest.min(at_us)));
     }
 
-    fn line_of(&mut self, upstream: (&str, &str), model: Option<&str>, user: Option<&str>) -> &mut GatheredLine {
-        let place = match self.rules.by {
-            SeriesDimension::Upstream | SeriesDimension::Concurrency => {
-                let mut joined = std::mem::take(&mut self.joined);
-                joined.clear();
-                [upstream.0, "/", upstream.1].iter().for_each(|part| joined.push_str(part));
-                let place = self.place(Some(&joined));
-                self.joined = joined;
-                place
-            }
-            SeriesDimension::Model => self.place(model),
-            SeriesDimension::User => self.place(user),
-        };
-        &mut self.lines[place]
+    /// Each line with its name.
+    pub fn into_lines(self) -> impl Iterator<Item = (GroupValue, GatheredLine)> {
+        let GatheredSeries { names, lines, .. } = self;
+        let name = move |place| GroupValue::Name(names.name(place).to_owned());
+        lines.into_iter().map(move |(place, line)| (place.map_or(GroupValue::Unknown, &name), line))
     }
 
-    fn place(&mut self, name: Option<&str>) -> usize {
-        let known = name.map_or(self.unknown, |name| self.places.get(name).copied());
-        known.unwrap_or_else(|| {
-            let place = self.lines.len();
-            let part = match name {
-                Some(name) => {
-                    self.places.insert(name.to_owned(), place);
-                    GroupValue::Name(name.to_owned())
-                }
-                None => {
-                    self.unknown = Some(place);
-                    GroupValue::Unknown
-                }
-            };
-            self.lines.push(GatheredLine { name: part, attempts: 0, steps: BTreeMap::new() });
-            place
-        })
+    fn line_of(&mut self, upstream: (&str, &str), model: Option<&str>, user: Option<&str>) -> &mut GatheredLine {
+        let place = match self.rules.by {
+            SeriesDimension::Upstream | SeriesDimension::Concurrency => Some(self.names.upstream(upstream)),
+            SeriesDimension::Model => model.map(|name| self.names.place(name)),
+            SeriesDimension::User => user.map(|name| self.names.place(name)),
+        };
+        self.lines.entry(place).or_default()
     }
 
     fn at(&self, started_at: i64, class: Option<Concurrency>) -> i64 {
@@ -178,12 +154,9 @@ impl Gather for GatheredSeries<'_> {
         self.without_attempts += other.without_attempts;
         self.running += other.running;
         other.oldest.into_iter().for_each(|oldest| self.saw(oldest));
-        for line in other.lines {
-            let place = match &line.name {
-                GroupValue::Name(name) => self.place(Some(name)),
-                _ => self.place(None),
-            };
-            let mine = &mut self.lines[place];
+        for (place, line) in other.lines {
+            let place = place.map(|place| self.names.place(other.names.name(place)));
+            let mine = self.lines.entry(place).or_default();
             mine.attempts += line.attempts;
             for (at, step) in line.steps {
                 let into = mine.steps.entry(at).or_default();

@@ -18,24 +18,23 @@ pub(super) fn fill(
     gathered: GatheredSeries<'_>,
     question: &SeriesQuestion,
 ) -> Result<(), ShortBytes> {
-    let mut lines = gathered.lines;
-    lines.retain(|line| line.attempts > 0);
-    lines.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.name.cmp(&b.name)));
+    let mut lines: Vec<_> = gathered.into_lines().filter(|(_, line)| line.attempts > 0).collect();
+    lines.sort_by(|(a, a_line), (b, b_line)| b_line.attempts.cmp(&a_line.attempts).then_with(|| a.cmp(b)));
     let left_out = lines.split_off(lines.len().min(SERIES_MAX));
-    series.left_out = (left_out.len(), left_out.iter().map(|line| line.attempts).sum());
-    lines.sort_by(|a, b| a.name.cmp(&b.name));
-    for line in lines {
-        let line = finished(series, line, question)?;
-        series.lines.push(line);
+    series.left_out = (left_out.len(), left_out.iter().map(|(_, line)| line.attempts).sum());
+    lines.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, line) in lines {
+        let (attempts, points) = (line.attempts, points(series, line, question)?);
+        series.lines.push(SeriesLine { name, attempts, points });
     }
     Ok(())
 }
 
-fn finished(
+fn points(
     series: &mut SeriesReport,
     line: GatheredLine,
     question: &SeriesQuestion,
-) -> Result<SeriesLine, ShortBytes> {
+) -> Result<Vec<SeriesPoint>, ShortBytes> {
     let mut points = Vec::new();
     for (at, step) in line.steps {
         let (place, seconds) = match series.every_us {
@@ -57,7 +56,7 @@ fn finished(
         }
         points.push(point(question, place, &summary, seconds));
     }
-    Ok(SeriesLine { name: line.name, attempts: line.attempts, points })
+    Ok(points)
 }
 
 /// The part of the step that is within the window.

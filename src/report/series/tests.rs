@@ -2,15 +2,19 @@
 
 use std::path::PathBuf;
 
-use clap::Parser as _;
+use clap::{Args, Parser as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::question::CHOSEN_STEPS;
 use super::*;
+use crate::clock::SECOND_US;
 use crate::history::sample::{self, STARTED_AT};
 use crate::history::survival::Estimate;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome};
+use crate::report::dimension::GroupValue;
 use crate::report::figures::GroupFigures;
+use crate::report::question::time;
 use crate::report::stats;
 use crate::store::{Record, Roller, RollupStep, Store};
 

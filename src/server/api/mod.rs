@@ -1,14 +1,16 @@
 //! `/api`: the history over HTTP, for admins. The questions of the commands as the parameters of a URL, and their answers as
 //! JSON; `openapi` describes both.
 //!
-//! What is asked and told is `report`'s business; this room reads URLs, waits for answers and says what went wrong.
+//! Reads URLs, waits for answers and reports errors. Not for the questions and figures: see `report`.
 
+mod answer;
 mod openapi;
 mod query;
 mod reads;
 mod routing;
 mod schema;
 
+use answer::{as_printed, json, refused};
 pub use openapi::openapi;
 pub use reads::DatabaseReads;
 use reads::unread;
@@ -19,14 +21,12 @@ use std::sync::LazyLock;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response, Uri};
+use http::{HeaderMap, Response, Uri};
 use query::question;
-use serde_json::{Map, Value};
 
-use super::routes::ServedPaths;
+use super::served_paths::ServedPaths;
 use crate::proxy::{self, Rejection};
-use crate::report::question::{BadParameter, time};
+use crate::report::question::BadParameter;
 use crate::report::series::{self, SeriesError};
 use crate::report::{export, races, regressions, report_question, stats};
 use crate::store::StoreReader;
@@ -107,28 +107,6 @@ pub async fn document(State(site): State<ServedPaths>, headers: HeaderMap) -> Re
         Ok(()) => json(DOCUMENT.clone()),
         Err(rejection) => rejection.into_response(),
     }
-}
-
-fn refused(bad: BadParameter) -> Rejection {
-    Rejection::parameter(bad.name, &bad.message)
-}
-
-/// The very bytes that the command prints with `--json`.
-fn as_printed(objects: &[Map<String, Value>], rolled_until: Option<i64>) -> Result<Response<Body>, Rejection> {
-    let mut bytes = Vec::new();
-    export::write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;
-    let mut response = json(bytes);
-    if let Some(until) = rolled_until.and_then(|until| HeaderValue::try_from(time(until)).ok()) {
-        response.headers_mut().insert("x-photofinish-rolled-until", until);
-    }
-    Ok(response)
-}
-
-fn json(body: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(body.into());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use clap::Args;
 use http::Uri;
 
-use super::refused;
+use super::answer::refused;
 use crate::clock::wall_micros;
 use crate::proxy::Rejection;
 use crate::report::question::{BadParameter, from_pairs};

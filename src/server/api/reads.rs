@@ -1,4 +1,4 @@
-//! Where the history is read: on threads that may block, a few at a time, and no longer than somebody waits for it.
+//! Reads the history on threads that may block, a few at a time, and only as long as the client waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;

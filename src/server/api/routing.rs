@@ -1,14 +1,14 @@
-//! `/api/routing`: how every upstream stands now. Not from the history: it is read from memory.
+//! `/api/routing`: the state of every upstream, read from memory. Not for the history.
 
 use axum::body::Body;
 use axum::extract::State;
 use clap::Args;
 use http::{HeaderMap, Response, Uri};
 
-use super::json;
+use super::answer::json;
 use super::query::question;
 use crate::proxy::{self, Rejection};
-use crate::server::routes::ServedPaths;
+use crate::server::served_paths::ServedPaths;
 
 /// The parameters.
 #[derive(Args, Clone, Debug)]
@@ -22,9 +22,9 @@ pub async fn routing(State(site): State<ServedPaths>, headers: HeaderMap, uri: U
     let answer = || {
         proxy::admin(&site.gateway, &headers)?;
         let (question, _) = question::<RoutingQuestion>(&uri, |_, _| None)?;
-        let told = site.gateway.routing(question.model.as_deref())?;
+        let report = site.gateway.routing(question.model.as_deref())?;
         let mut text =
-            serde_json::to_string_pretty(&told).map_err(|error| Rejection::history(error.to_string(), false))?;
+            serde_json::to_string_pretty(&report).map_err(|error| Rejection::history(error.to_string(), false))?;
         text.push('\n');
         Ok(json(text))
     };

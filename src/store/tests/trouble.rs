@@ -18,7 +18,7 @@ fn until_done(roller: &mut Roller, now_us: i64, keep_from: Option<i64>) -> (Vec<
             Ok(RollupStep::Nothing) => return (steps, errors),
             Ok(step) => steps.push(step),
             Err(error) => {
-                assert!(error.left_aside, "{error}");
+                assert!(error.is_postponed, "{error}");
                 errors.push(error.to_string());
             }
         }
@@ -60,7 +60,7 @@ async fn an_hour_that_cannot_be_read_stops_nothing_else() {
     assert!(left.0 > 0 && left.1 == 0, "the rows of the other hours are gone: {left:?}");
 
     change(&path, "UPDATE attempt SET model_sent = 'llama' WHERE model_sent = CAST(x'ff' AS TEXT)").await;
-    assert_eq!(until_done(&mut roller, NOW_US + HOUR_US / 2, None), (vec![], vec![]), "it is left aside");
+    assert_eq!(until_done(&mut roller, NOW_US + HOUR_US / 2, None), (vec![], vec![]), "it is postponed");
     let (steps, errors) = until_done(&mut roller, NOW_US + HOUR_US, None);
     assert!(errors.is_empty(), "{errors:?}");
     assert!(steps.contains(&RollupStep::Day), "{steps:?}");
@@ -68,7 +68,7 @@ async fn an_hour_that_cannot_be_read_stops_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_panic_is_left_aside_like_an_error() {
+async fn a_panic_is_postponed_like_an_error() {
     let (_directory, path, _store) = written(&world::records(22, 300)).await;
     let mut roller = Roller::new(&path, || false);
     until_done(&mut roller, NOW_US, None);

@@ -1,6 +1,6 @@
 //! Why an upstream did not answer, and what to do about it. Not for sending the request: see `live`.
 
-use crate::cli::plot::clean;
+use crate::cli::text::clean;
 use crate::config::{Keys, Provider};
 use crate::failure::FailureKind;
 

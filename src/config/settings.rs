@@ -1,0 +1,161 @@
+//! The configuration as the rest of the program sees it.
+//!
+//! Not for what the file says: see `raw`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use secrecy::SecretString;
+
+use super::{CancelBilling, Listen, ListenerCertificate, Permit, Price, Provider, RaceSettings, Timeouts};
+use crate::telemetry::LogFormat;
+
+/// One config file. Immutable; a reload makes another one.
+#[derive(Debug)]
+pub struct Config {
+    /// The file it was read from, absolute.
+    pub path: PathBuf,
+    pub server: Server,
+    pub store: StoreConfig,
+    /// `[race]`: the defaults of every model, and the settings of a request that names its upstreams itself.
+    pub race: RaceSettings,
+    /// By name: the providers of the catalogue that the file uses, and those it defines.
+    pub providers: BTreeMap<String, Arc<Provider>>,
+    /// By name, without aliases.
+    pub models: BTreeMap<String, Arc<ModelConfig>>,
+    /// From alias to the name of its model.
+    pub aliases: BTreeMap<String, String>,
+    pub users: Vec<Arc<User>>,
+    /// Lines for start-up and `check` about what is valid but questionable.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// The other files the configuration was read from; it is reloaded when one of them changes.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let tls = self.server.tls.iter().flat_map(|tls| [tls.cert.as_path(), tls.key.as_path()]);
+        let transports =
+            self.providers.values().flat_map(|provider| &provider.dialects).map(|spoken| &spoken.transport);
+        tls.chain(transports.filter_map(|transport| Some(transport.authorities.as_ref()?.path.as_path())))
+    }
+}
+
+/// `[server]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// At least one, each once.
+    pub listen: Vec<Listen>,
+    /// If set, every TCP listener speaks TLS. Socket files never do.
+    pub tls: Option<ListenerCertificate>,
+    /// Proxies in front of the gateway whose `x-forwarded-for` is trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Bytes; a larger request is answered 413.
+    pub body_max: usize,
+    /// Bytes that all bodies and buffers may take together; a request beyond that is answered 503.
+    pub memory: usize,
+    /// Requests served at once; a further one is answered 503.
+    pub max_in_flight: usize,
+    /// Bytes of one event of an answer; an attempt with a larger one fails.
+    pub event_max: usize,
+    /// How long a shutdown waits for running streams.
+    pub drain: Duration,
+    /// Further names by which a gateway without users may be called; `localhost` and IP addresses always work. Lower case.
+    pub hosts: Vec<String>,
+    /// The web pages that may call.
+    pub cors: Cors,
+    /// How a line of the log is written.
+    pub log: LogFormat,
+}
+
+/// `cors = [ … ]`: the origins of web pages whose scripts may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// No web page may call: the default.
+    #[default]
+    None,
+    /// Every web page may call: `["*"]`.
+    Any,
+    /// These origins, as browsers write them: lower case, without a slash at the end.
+    Only(Vec<String>),
+}
+
+/// `[store]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The SQLite file, absolute.
+    pub path: PathBuf,
+    pub retention: Retention,
+}
+
+/// How long rows are kept; hourly and daily figures stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    Forever,
+    /// At least a day.
+    For(Duration),
+}
+
+/// `[models.NAME]`
+#[derive(Debug)]
+pub struct ModelConfig {
+    pub name: String,
+    /// At least one; upstreams of providers that are off are included.
+    pub upstreams: Vec<UpstreamConfig>,
+    pub race: RaceSettings,
+}
+
+/// One provider's name for one model.
+#[derive(Clone, Debug)]
+pub struct UpstreamConfig {
+    pub provider: Arc<Provider>,
+    /// What is sent as `model`.
+    pub model: String,
+    /// The share for the policy `weighted`; 1 by default, never negative.
+    pub weight: f64,
+    pub price: Option<Price>,
+    /// Tokens of prompt and answer that it takes, if configured.
+    pub context: Option<u64>,
+    /// The race's timeouts, with what the upstream sets of its own. `total` is always the race's.
+    pub timeouts: Timeouts,
+}
+
+impl UpstreamConfig {
+    /// `provider/model`
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// The price, and whether the provider bills a cancelled attempt in full.
+    pub fn billing(&self) -> (Option<Price>, bool) {
+        (self.price, self.provider.cancel_billing == CancelBilling::BillsFull)
+    }
+}
+
+/// `[users.NAME]`
+pub struct User {
+    pub name: String,
+    /// SHA-256 of the token; the token itself is not kept.
+    pub token_sha256: [u8; 32],
+    /// May read `/metrics` and `/api`.
+    pub admin: bool,
+    /// The `x-photofinish-*` headers this user may send.
+    pub overrides: Permit,
+    /// The user's own keys by provider, used instead of the shared ones.
+    pub keys: BTreeMap<String, SecretString>,
+}
+
+impl fmt::Debug for User {
+    /// Omits the hash: a weak token could be guessed from it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .field("admin", &self.admin)
+            .field("overrides", &self.overrides)
+            .field("keys", &self.keys.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,32 @@
+//! Answers of `/api`: JSON that is not stored, and errors.
+
+use axum::body::Body;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use serde_json::{Map, Value};
+
+use crate::proxy::Rejection;
+use crate::report::export;
+use crate::report::question::{BadParameter, time};
+
+pub fn refused(bad: BadParameter) -> Rejection {
+    Rejection::parameter(bad.name, &bad.message)
+}
+
+/// The very bytes that the command prints with `--json`.
+pub fn as_printed(objects: &[Map<String, Value>], rolled_until: Option<i64>) -> Result<Response<Body>, Rejection> {
+    let mut bytes = Vec::new();
+    export::write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;
+    let mut response = json(bytes);
+    if let Some(until) = rolled_until.and_then(|until| HeaderValue::try_from(time(until)).ok()) {
+        response.headers_mut().insert("x-photofinish-rolled-until", until);
+    }
+    Ok(response)
+}
+
+pub fn json(body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
