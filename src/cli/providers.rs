@@ -29,7 +29,7 @@ pub struct ProvidersOptions {
 /// Prints the providers. `config` is none without a configuration file.
 ///
 /// # Errors
-/// `out` fails, or [`WrongUse`] for an unknown name.
+/// `out` fails, or `WrongUse` for an unknown name.
 pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl Write) -> anyhow::Result<()> {
     let all = listed(config);
     let shown: Vec<&ListedProvider<'_>> = match &options.name {

@@ -32,7 +32,7 @@ pub const EXAMPLES: &str = include_str!("help/race.txt").trim_ascii_end();
 /// `out`, and where there is no screen, what happens goes to `err`.
 ///
 /// # Errors
-/// [`WrongUse`]; when no upstream answered, with the reasons; when the store cannot be opened or a row not be written; those of `out`.
+/// `WrongUse`; when no upstream answered, with the reasons; when the store cannot be opened or a row not be written; those of `out`.
 pub async fn run(
     config: Config,
     options: &RaceOptions,

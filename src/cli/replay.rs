@@ -31,7 +31,7 @@ pub const EXAMPLES: &str = include_str!("help/replay.txt").trim_ascii_end();
 /// terminal; none where it is piped.
 ///
 /// # Errors
-/// [`WrongUse`](super::outcome::WrongUse) for an unknown model; or when the database cannot be read or `out` not written.
+/// `WrongUse` for an unknown model; or when the database cannot be read or `out` not written.
 pub fn run(
     config: &Config,
     options: &ReplayOptions,

@@ -117,7 +117,7 @@ async fn every_line_fits_the_terminal() {
     for width in [40, 80, 120, 160] {
         let text = shown(&path, "", Some(width)).await;
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
-        assert!(widest <= usize::from(width) && !text.contains('\u{1b}'), "{width}: {text}");
+        assert!(widest <= width && !text.contains('\u{1b}'), "{width}: {text}");
         // No cell is wrapped or cut.
         for cell in ["groq/llama-70b", "cerebras/llama-70b", "40 (100 %)", "> 100 ms", "~100 ms"] {
             assert!(text.contains(cell), "{width}: {text}");
@@ -256,7 +256,7 @@ async fn groups_by_every_dimension() {
     let everything = "--by upstream,model,hour,weekday,input,concurrency,user";
     for width in [40, 80, 120, 160] {
         let text = shown(&path, everything, Some(width)).await;
-        assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
     }
 }
 
