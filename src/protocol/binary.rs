@@ -6,7 +6,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::sse::{EventTooLong, FrameError, SseEvent};
+use super::sse::{EventBuffer, EventTooLong, FrameError, SseEvent};
 
 /// Two lengths and their checksum, in bytes.
 const PRELUDE: usize = 12;
@@ -17,15 +17,9 @@ const TEXT: u8 = 7;
 #[cfg(test)]
 pub(super) mod tests;
 
-/// Cuts a byte stream into frames. Holds at most `max` bytes.
+/// Cuts a byte stream into frames.
 #[derive(Debug)]
-pub struct BinaryScanner {
-    /// Bytes received and not examined yet.
-    chunk: Bytes,
-    /// The beginning of an incomplete frame.
-    carry: BytesMut,
-    max: usize,
-}
+pub struct BinaryScanner(EventBuffer);
 
 /// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +45,12 @@ pub struct BinaryMessage<'a> {
 impl BinaryScanner {
     /// A scanner that fails on a frame of more than `max` bytes.
     pub fn new(max: usize) -> BinaryScanner {
-        BinaryScanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
+        BinaryScanner(EventBuffer::new(max))
     }
 
     /// Adds the next read. All events of the previous read must have been taken with [`BinaryScanner::next_event`].
     pub fn push(&mut self, chunk: Bytes) {
-        if self.chunk.is_empty() {
-            self.chunk = chunk;
-        } else {
-            let mut joined = BytesMut::from(std::mem::take(&mut self.chunk));
-            joined.extend_from_slice(&chunk);
-            self.chunk = joined.freeze();
-        }
+        self.0.push(chunk);
     }
 
     /// The next complete frame, or none until more is pushed. A frame within one read is not copied.
@@ -70,27 +58,29 @@ impl BinaryScanner {
     /// # Errors
     /// If a frame exceeds the bound, or a checksum or a length is wrong. The scanner is then unusable.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, FrameError> {
-        if self.carry.is_empty()
-            && let Some(length) = frame_length(&self.chunk, self.max)?
-            && length <= self.chunk.len()
+        let EventBuffer { chunk, carry, max } = &mut self.0;
+        if carry.is_empty()
+            && let Some(length) = frame_length(chunk, *max)?
+            && length <= chunk.len()
         {
-            return whole(self.chunk.split_to(length)).map(Some);
+            return whole(chunk.split_to(length)).map(Some);
         }
         if !self.carry_to(PRELUDE) {
             return Ok(None);
         }
-        match frame_length(&self.carry, self.max)? {
-            Some(length) if self.carry_to(length) => whole(self.carry.split().freeze()).map(Some),
+        match frame_length(&self.0.carry, self.0.max)? {
+            Some(length) if self.carry_to(length) => whole(self.0.carry.split().freeze()).map(Some),
             _ => Ok(None),
         }
     }
 
     /// Fills `carry` up to `length` bytes. False if there are not enough yet.
     fn carry_to(&mut self, length: usize) -> bool {
-        let missing = length.saturating_sub(self.carry.len()).min(self.chunk.len());
-        self.carry.extend_from_slice(&self.chunk[..missing]);
-        self.chunk.advance(missing);
-        self.carry.len() >= length
+        let EventBuffer { chunk, carry, .. } = &mut self.0;
+        let missing = length.saturating_sub(carry.len()).min(chunk.len());
+        carry.extend_from_slice(&chunk[..missing]);
+        chunk.advance(missing);
+        carry.len() >= length
     }
 }
 

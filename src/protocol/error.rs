@@ -194,68 +194,75 @@ fn of_exception(words: &[String], message: &str) -> Option<FailureKind> {
     }
 }
 
+/// What an error names: the kind, words of its type, code and status, and phrases of its message; all in lower case.
+type KindSigns = (FailureKind, &'static [&'static str], &'static [&'static str]);
+
+/// The first kind that fits counts.
+const KINDS: [KindSigns; 11] = [
+    (
+        FailureKind::ContextLength,
+        &["context_length", "exceed_context", "context_window"],
+        &[
+            "context length",
+            "context window",
+            "context size",
+            "maximum context",
+            "prompt is too long",
+            "too many tokens",
+            "input is too long",
+            "exceeds the maximum number of tokens",
+        ],
+    ),
+    (FailureKind::ContentPolicy, &CONTENT_WORDS, &CONTENT_PHRASES),
+    (FailureKind::RateLimited, &["rate_limit", "too_many_requests", "resource_exhausted", "insufficient_quota"], &[]),
+    (
+        FailureKind::Overloaded,
+        &["overloaded", "unavailable", "capacity", "insufficient_system_resource"],
+        &["overloaded"],
+    ),
+    (
+        FailureKind::Unauthorized,
+        &["invalid_api_key", "api_key_invalid", "authentication", "unauthorized", "unauthenticated"],
+        &[],
+    ),
+    (FailureKind::Forbidden, &["permission", "billing_error"], &[]),
+    // The Responses API's codes for a prompt or an image that it cannot use, such as `image_file_not_found`.
+    (FailureKind::BadRequest, &["invalid_prompt", "image_", "_image"], &[]),
+    (FailureKind::NotFound, &["not_found"], &[]),
+    (
+        FailureKind::BadRequest,
+        &["invalid_request", "bad_request", "badrequest", "tool_use_failed", "invalid_argument"],
+        &[],
+    ),
+    (FailureKind::TooLarge, &["request_too_large"], &[]),
+    (FailureKind::ServerError, &["server_error", "internal", "api_error", "timeout_error"], &[]),
+];
+const CONTENT_WORDS: [&str; 4] = ["content_filter", "content_policy", "responsibleai", "moderation"];
+/// Not "flagged" alone: an account may be flagged too.
+const CONTENT_PHRASES: [&str; 9] = [
+    "content management policy",
+    "content policy",
+    "flagged by moderation",
+    "safety policy",
+    "requires moderation",
+    "input was flagged",
+    "prompt was flagged",
+    "content was flagged",
+    "violates usage guidelines",
+];
+
 /// The kind that the vendor's words name.
 fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     let message = message.to_lowercase();
-    let word = |needles: &[&str]| has_word(words, needles);
-    let says = |needles: &[&str]| needles.iter().any(|needle| message.contains(needle));
-    let context = [
-        "context length",
-        "context window",
-        "context size",
-        "maximum context",
-        "prompt is too long",
-        "too many tokens",
-        "input is too long",
-        "exceeds the maximum number of tokens",
-    ];
-    if word(&["context_length", "exceed_context", "context_window"]) || says(&context) {
-        Some(FailureKind::ContextLength)
-    } else if refuses_content(words, &message) {
-        Some(FailureKind::ContentPolicy)
-    } else if word(&["rate_limit", "too_many_requests", "resource_exhausted", "insufficient_quota"]) {
-        Some(FailureKind::RateLimited)
-    } else if word(&["overloaded", "unavailable", "capacity", "insufficient_system_resource"]) || says(&["overloaded"])
-    {
-        Some(FailureKind::Overloaded)
-    } else if word(&["invalid_api_key", "api_key_invalid", "authentication", "unauthorized", "unauthenticated"]) {
-        Some(FailureKind::Unauthorized)
-    } else if word(&["permission", "billing_error"]) {
-        Some(FailureKind::Forbidden)
-    } else if word(&["invalid_prompt", "image_", "_image"]) {
-        // The Responses API's codes for a prompt or an image that it cannot use, such as `image_file_not_found`.
-        Some(FailureKind::BadRequest)
-    } else if word(&["not_found"]) {
-        Some(FailureKind::NotFound)
-    } else if word(&["invalid_request", "bad_request", "badrequest", "tool_use_failed", "invalid_argument"]) {
-        Some(FailureKind::BadRequest)
-    } else if word(&["request_too_large"]) {
-        Some(FailureKind::TooLarge)
-    } else if word(&["server_error", "internal", "api_error", "timeout_error"]) {
-        Some(FailureKind::ServerError)
-    } else {
-        None
-    }
+    let fits =
+        |(_, named, said): &&KindSigns| has_word(words, named) || said.iter().any(|phrase| message.contains(phrase));
+    KINDS.iter().find(fits).map(|(kind, _, _)| *kind)
 }
 
-/// True if the vendor refuses the prompt itself, whoever sends it.
+/// True if the vendor refuses the prompt itself, not its sender.
 fn refuses_content(words: &[String], message: &str) -> bool {
     let message = message.to_lowercase();
-    let named = ["content_filter", "content_policy", "responsibleai", "moderation"];
-    // Not "flagged" alone: an account may be flagged too.
-    let said = [
-        "content management policy",
-        "content policy",
-        "flagged by moderation",
-        "safety policy",
-        "requires moderation",
-        "input was flagged",
-        "prompt was flagged",
-        "content was flagged",
-        "violates usage guidelines",
-    ];
-    words.iter().any(|word| named.iter().any(|name| word.contains(name)))
-        || said.iter().any(|phrase| message.contains(phrase))
+    has_word(words, &CONTENT_WORDS) || CONTENT_PHRASES.iter().any(|phrase| message.contains(phrase))
 }
 
 /// A plain 4xx is about the request, whatever its other words say.

@@ -77,6 +77,42 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Walks a whole text, see [`Json::object`]. Fails if anything follows the object.
+    pub fn whole(
+        text: &'a str,
+        member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,
+    ) -> Result<(), InvalidJson> {
+        let mut json = Json::new(text);
+        json.object(member)?;
+        if json.peek().is_some() { Err(InvalidJson) } else { Ok(()) }
+    }
+
+    /// Walks an object for one of its members. Skips any other value.
+    pub fn member<T>(
+        &mut self,
+        wanted: &str,
+        mut take: impl FnMut(&mut Json<'a>) -> Result<Option<T>, InvalidJson>,
+    ) -> Result<Option<T>, InvalidJson> {
+        let mut found = None;
+        self.object(|name, json| {
+            if name == wanted {
+                found = take(json)?;
+            } else {
+                json.skip()?;
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Walks the members of all objects of a list. Skips any other value.
+    pub fn objects(
+        &mut self,
+        mut member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,
+    ) -> Result<(), InvalidJson> {
+        self.list(|json| json.object(&mut member))
+    }
+
     /// Takes any value and returns its text.
     pub fn skip(&mut self) -> Result<&'a str, InvalidJson> {
         let first = self.peek();

@@ -4,36 +4,24 @@
 //! A line ends in LF. A CR before it stays: it is white space to JSON. A line within one read is not copied. Not a
 //! validator: the dialect reads the line.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use memchr::memchr;
 
-use super::sse::{EventTooLong, SseEvent};
+use super::sse::{EventBuffer, EventTooLong, SseEvent};
 
-/// Cuts a byte stream into lines. Holds at most `max` bytes.
+/// Cuts a byte stream into lines.
 #[derive(Debug)]
-pub struct LineScanner {
-    /// Bytes received and not examined yet.
-    chunk: Bytes,
-    /// The examined beginning of an incomplete line.
-    carry: BytesMut,
-    max: usize,
-}
+pub struct LineScanner(EventBuffer);
 
 impl LineScanner {
     /// A scanner that fails on a line of more than `max` bytes.
     pub fn new(max: usize) -> LineScanner {
-        LineScanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
+        LineScanner(EventBuffer::new(max))
     }
 
     /// Adds the next read. All events of the previous read must have been taken with [`LineScanner::next_event`].
     pub fn push(&mut self, bytes: Bytes) {
-        if self.chunk.is_empty() {
-            self.chunk = bytes;
-        } else {
-            let mut joined = BytesMut::from(std::mem::take(&mut self.chunk));
-            joined.extend_from_slice(&bytes);
-            self.chunk = joined.freeze();
-        }
+        self.0.push(bytes);
     }
 
     /// The next complete line, or none until more is pushed. A blank line is an event too.
@@ -41,26 +29,13 @@ impl LineScanner {
     /// # Errors
     /// [`EventTooLong`] if a line exceeds the bound. The scanner is then unusable.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
-        if self.chunk.is_empty() {
-            return Ok(None);
-        }
-        let end = memchr(b'\n', &self.chunk).map(|at| at + 1);
-        let len = end.unwrap_or(self.chunk.len());
-        if self.carry.len() + len > self.max {
-            return Err(EventTooLong { max: self.max });
-        }
-        if self.carry.is_empty() && end.is_some() {
-            return Ok(Some(SseEvent { raw: self.chunk.split_to(len) }));
-        }
-        self.carry.extend_from_slice(&self.chunk[..len]);
-        self.chunk.advance(len);
-        Ok(end.map(|_| SseEvent { raw: self.carry.split().freeze() }))
+        let end = memchr(b'\n', &self.0.chunk).map(|at| at + 1);
+        self.0.take(end)
     }
 
     /// The rest after the end of the stream: a last line without its end.
     pub fn finish(&mut self) -> Option<SseEvent> {
-        let raw = self.carry.split().freeze();
-        (!raw.is_empty()).then_some(SseEvent { raw })
+        self.0.finish()
     }
 }
 

@@ -44,6 +44,7 @@ pub mod sse;
 mod surrogates;
 pub mod template;
 pub mod usage;
+mod values;
 mod whole;
 
 pub use dialect::{Dialect, Surface};

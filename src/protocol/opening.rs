@@ -1,17 +1,13 @@
 //! Finds the opening of a conversation: everything up to the first question. Later requests of a conversation begin
 //! with the same bytes. Other conversations hardly do, even with the same system prompt.
 
-use std::fmt;
-use std::ops::ControlFlow;
-
-use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
+use super::json::{InvalidJson, Json};
 use super::request::ApiRequest;
 
 /// Maximum messages that are searched for the first question. Examples may precede it.
 const MESSAGES_MAX: usize = 16;
+/// Maximum nesting of `serde_json`.
+const DEPTH_MAX: u32 = 128;
 
 /// The parts of the prompt up to the end of the first user message. None if there is no such message.
 pub fn opening(request: &ApiRequest) -> Option<[&[u8]; 3]> {
@@ -22,40 +18,19 @@ pub fn opening(request: &ApiRequest) -> Option<[&[u8]; 3]> {
 
 /// The end of the first user message. Reading stops there.
 fn first_question(messages: &[u8]) -> Option<usize> {
-    struct FirstMember<'f, 'de>(&'f mut Option<&'de RawValue>);
-
-    #[derive(Deserialize)]
-    struct OpeningMessage<'a> {
-        #[serde(borrow, default)]
-        role: Option<std::borrow::Cow<'a, str>>,
-    }
-
-    impl<'de> Visitor<'de> for FirstMember<'_, 'de> {
-        type Value = ControlFlow<()>;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a list of messages")
+    let text = std::str::from_utf8(messages).ok()?;
+    let (mut found, mut left) = (None, MESSAGES_MAX);
+    let walked = Json::nested(text, DEPTH_MAX).list(|json| {
+        let message = json.skip()?;
+        let role = Json::nested(message, DEPTH_MAX).member("role", Json::text)?;
+        left -= 1;
+        if role.is_some_and(|role| role == "user") {
+            found = (message.as_ptr() as usize).checked_sub(text.as_ptr() as usize).map(|at| at + message.len());
         }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut messages: A) -> Result<ControlFlow<()>, A::Error> {
-            for _ in 0..MESSAGES_MAX {
-                let Some(message) = messages.next_element::<&'de RawValue>()? else { break };
-                let role =
-                    serde_json::from_str::<OpeningMessage<'_>>(message.get()).ok().and_then(|message| message.role);
-                if role.is_some_and(|role| role == "user") {
-                    *self.0 = Some(message);
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        }
-    }
-
-    let mut first = None;
-    // An error is expected: the rest is not read.
-    let _unread = serde_json::Deserializer::from_slice(messages).deserialize_seq(FirstMember(&mut first));
-    let first = first?.get();
-    Some((first.as_ptr() as usize).checked_sub(messages.as_ptr() as usize)? + first.len())
+        // An error stops the walk.
+        if found.is_some() || left == 0 { Err(InvalidJson) } else { Ok(()) }
+    });
+    walked.err().and(found)
 }
 
 #[cfg(test)]

@@ -6,73 +6,85 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::neutral::{
-    Conversation, ConversationTurn, Effort, Losses, MessagePart, Reasoning, Role, Sampling, Tool, ToolCall,
+    CacheHint, Conversation, ConversationTurn, Effort, Image, Losses, MessagePart, Reasoning, Role, Sampling, Tool,
+    ToolCall,
 };
+use super::values::PutMember;
 
 /// Name and description of a function, for a dialect without strict and free-form tools; the dialect adds the
 /// parameters. None if the tool cannot be offered. `at`: its index.
 pub(super) fn function(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Map<String, Value>> {
     if tool.custom {
-        losses.meaning(format!("tools[{at}]"));
-        return None;
+        return losses.part(format!("tools[{at}]"));
     }
-    if tool.strict == Some(true) {
-        losses.hint("tools.strict");
-    }
-    lose_cache(tool.cache.is_some(), losses);
+    losses.hint_if(tool.strict == Some(true), "tools.strict");
+    lose_cache(tool.cache.as_ref(), losses);
     let mut function = Map::new();
-    function.insert("name".to_owned(), Value::from(tool.name.as_str()));
-    if let Some(description) = &tool.description {
-        function.insert("description".to_owned(), Value::from(description.as_str()));
-    }
+    function.put("name", Some(tool.name.as_str()));
+    function.put("description", tool.description.as_deref());
     Some(function)
 }
 
 /// Losses of a dialect without users, metadata, tiers and verbosity.
 pub(super) fn lose_extras(conversation: &Conversation, losses: &mut Losses) {
-    if conversation.user.is_some() {
-        losses.hint("user");
-    }
-    if conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()) {
-        losses.hint("metadata");
-    }
-    if conversation.service_tier.as_deref().is_some_and(|tier| !matches!(tier, "auto" | "default")) {
-        losses.hint("service_tier");
-    }
-    if conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium") {
-        losses.hint("verbosity");
-    }
+    losses.hint_if(conversation.user.is_some(), "user");
+    lose_metadata(conversation, losses);
+    lose_tier(conversation, losses);
+    lose_verbosity(conversation, losses);
+}
+
+pub(super) fn lose_tier(conversation: &Conversation, losses: &mut Losses) {
+    let tier = conversation.service_tier.as_deref();
+    losses.hint_if(tier.is_some_and(|tier| !matches!(tier, "auto" | "default")), "service_tier");
+}
+
+pub(super) fn lose_metadata(conversation: &Conversation, losses: &mut Losses) {
+    losses.hint_if(conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()), "metadata");
+}
+
+pub(super) fn lose_verbosity(conversation: &Conversation, losses: &mut Losses) {
+    losses.hint_if(conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium"), "verbosity");
 }
 
 /// Losses of a dialect that streams one answer without log probabilities.
 pub(super) fn lose_choices(sampling: &Sampling, losses: &mut Losses) {
     let says_something =
         |value: &Value| !value.is_null() && value.as_object().is_none_or(|members| !members.is_empty());
-    let lost = [
-        ("n", sampling.n.is_some_and(|n| n > 1)),
-        ("logprobs", sampling.logprobs == Some(true)),
-        ("top_logprobs", sampling.top_logprobs.is_some_and(|count| count > 0)),
-        ("logit_bias", sampling.logit_bias.as_ref().is_some_and(says_something)),
-    ];
-    lost.into_iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
+    losses.meaning_if(sampling.n.is_some_and(|n| n > 1), "n");
+    losses.meaning_if(sampling.logprobs == Some(true), "logprobs");
+    losses.meaning_if(sampling.top_logprobs.is_some_and(|count| count > 0), "top_logprobs");
+    losses.meaning_if(sampling.logit_bias.as_ref().is_some_and(says_something), "logit_bias");
 }
 
 /// Losses of a dialect without penalties and seeds.
 pub(super) fn lose_penalties(sampling: &Sampling, losses: &mut Losses) {
     let is_set = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
-    let lost = [
-        ("presence_penalty", is_set(sampling.presence_penalty)),
-        ("frequency_penalty", is_set(sampling.frequency_penalty)),
-        ("seed", sampling.seed.is_some()),
-    ];
-    lost.into_iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
+    losses.meaning_if(is_set(sampling.presence_penalty), "presence_penalty");
+    losses.meaning_if(is_set(sampling.frequency_penalty), "frequency_penalty");
+    losses.meaning_if(sampling.seed.is_some(), "seed");
 }
 
 /// Loss of a hint to cache, if there is one.
-pub(super) fn lose_cache(has_hint: bool, losses: &mut Losses) {
-    if has_hint {
-        losses.hint("cache_control");
+pub(super) fn lose_cache(hint: Option<&CacheHint>, losses: &mut Losses) {
+    losses.hint_if(hint.is_some(), "cache_control");
+}
+
+/// Loss of the detail of an image.
+pub(super) fn lose_detail(image: &Image, losses: &mut Losses) {
+    losses.hint_if(image.detail.as_deref().is_some_and(|detail| detail != "auto"), "image_url.detail");
+}
+
+/// The texts of a system prompt, for a dialect without cache hints.
+pub(super) fn system_texts<'a>(parts: &'a [MessagePart], losses: &mut Losses) -> Vec<&'a str> {
+    let mut texts = Vec::new();
+    for part in parts {
+        lose_cache(part.cache(), losses);
+        match part {
+            MessagePart::Text { text, .. } => texts.push(text.as_str()),
+            _ => losses.meaning("system"),
+        }
     }
+    texts
 }
 
 /// A tool's parameter schema, for a vendor that requires the type `object`.
@@ -111,7 +123,12 @@ pub(super) fn arguments(call: &ToolCall) -> Value {
 /// Reorders turns so that results directly follow their calls: a system turn in between moves behind them.
 pub(super) fn results_first(turns: &[ConversationTurn]) -> Vec<&ConversationTurn> {
     let parts = turns.iter().flat_map(|turn| &turn.parts);
-    let answered: HashSet<&str> = parts.filter_map(result_of).collect();
+    let answered: HashSet<&str> = parts
+        .filter_map(|part| match part {
+            MessagePart::Result(result) => Some(result.call_id.as_str()),
+            _ => None,
+        })
+        .collect();
     let (mut ordered, mut held, mut open) = (Vec::with_capacity(turns.len()), Vec::new(), HashSet::new());
     let mut before = None;
     for turn in turns {
@@ -139,13 +156,6 @@ pub(super) fn results_first(turns: &[ConversationTurn]) -> Vec<&ConversationTurn
     }
     ordered.append(&mut held);
     ordered
-}
-
-fn result_of(part: &MessagePart) -> Option<&str> {
-    match part {
-        MessagePart::Result(result) => Some(&result.call_id),
-        _ => None,
-    }
 }
 
 /// Keywords that OpenAI's strict mode does not accept.
@@ -184,9 +194,7 @@ fn is_closed(schema: &Value) -> bool {
 /// `strict` as OpenAI accepts it for this schema. Reports the loss if the schema does not fit.
 pub(super) fn strict_of(strict: Option<bool>, schema: &Value, losses: &mut Losses) -> Option<bool> {
     let kept = strict.map(|strict| strict && fits_strict(schema));
-    if kept != strict {
-        losses.hint("strict");
-    }
+    losses.hint_if(kept != strict, "strict");
     kept
 }
 
@@ -206,9 +214,7 @@ pub(super) fn openai_user<'a>(conversation: &'a Conversation, losses: &mut Losse
     const CHARACTERS_MAX: usize = 64;
     let user = conversation.user.as_deref()?;
     let fits = user.chars().count() <= CHARACTERS_MAX;
-    if !fits {
-        losses.hint("user");
-    }
+    losses.hint_if(!fits, "user");
     fits.then_some(user)
 }
 
@@ -217,9 +223,7 @@ pub(super) fn openai_tier<'a>(conversation: &'a Conversation, losses: &mut Losse
     const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
     let tier = conversation.service_tier.as_deref()?;
     let is_known = TIERS.contains(&tier);
-    if !is_known {
-        losses.hint("service_tier");
-    }
+    losses.hint_if(!is_known, "service_tier");
     is_known.then_some(tier)
 }
 
@@ -349,7 +353,7 @@ mod tests {
             ..Conversation::default()
         };
         lose_extras(&conversation, &mut losses);
-        lose_cache(false, &mut losses);
+        lose_cache(None, &mut losses);
         assert!(losses.is_empty(), "{losses:?}");
     }
 
@@ -372,7 +376,7 @@ mod tests {
             ..Conversation::default()
         };
         lose_extras(&conversation, &mut losses);
-        lose_cache(true, &mut losses);
+        lose_cache(Some(&CacheHint::default()), &mut losses);
         assert_eq!(losses.of_meaning(), ["n", "logprobs", "top_logprobs", "logit_bias"]);
         let hints: Vec<&str> = losses.names().skip(4).collect();
         assert_eq!(hints, ["user", "metadata", "service_tier", "verbosity", "cache_control"]);

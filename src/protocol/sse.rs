@@ -40,27 +40,22 @@ pub struct Fields<'a> {
     pub name: Option<&'a [u8]>,
 }
 
-/// Cuts a byte stream into events. Holds at most `max` bytes.
+/// The bytes of a stream from which a scanner cuts events. Holds at most `max` bytes of an incomplete event.
 #[derive(Debug)]
-pub struct SseScanner {
+pub(super) struct EventBuffer {
     /// Bytes received and not examined yet.
-    chunk: Bytes,
+    pub chunk: Bytes,
     /// The examined beginning of an incomplete event.
-    carry: BytesMut,
-    /// Bytes of the current line so far.
-    line_len: usize,
-    /// The last byte was a CR that ended a line. An LF after it belongs to the same line end.
-    after_cr: bool,
-    max: usize,
+    pub carry: BytesMut,
+    pub max: usize,
 }
 
-impl SseScanner {
-    /// A scanner that fails on an event of more than `max` bytes.
-    pub fn new(max: usize) -> SseScanner {
-        SseScanner { chunk: Bytes::new(), carry: BytesMut::new(), line_len: 0, after_cr: false, max }
+impl EventBuffer {
+    pub fn new(max: usize) -> EventBuffer {
+        EventBuffer { chunk: Bytes::new(), carry: BytesMut::new(), max }
     }
 
-    /// Adds the next read. All events of the previous read must have been taken with [`SseScanner::next_event`].
+    /// Adds the next read. All events of the previous read must have been taken.
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -71,15 +66,8 @@ impl SseScanner {
         }
     }
 
-    /// The next complete event, or none until more is pushed.
-    ///
-    /// # Errors
-    /// [`EventTooLong`] if an event exceeds the bound. The scanner is then unusable.
-    pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
-        if self.chunk.is_empty() {
-            return Ok(None);
-        }
-        let end = self.find_end();
+    /// Takes the event that ends at `end` in the chunk. Without an end, keeps the chunk as the beginning of the event.
+    pub fn take(&mut self, end: Option<usize>) -> Result<Option<SseEvent>, EventTooLong> {
         let len = end.unwrap_or(self.chunk.len());
         if self.carry.len() + len > self.max {
             return Err(EventTooLong { max: self.max });
@@ -92,15 +80,54 @@ impl SseScanner {
         Ok(end.map(|_| SseEvent { raw: self.carry.split().freeze() }))
     }
 
-    /// The rest after the end of the stream: an event without its blank line. Some servers omit it.
+    /// The rest after the end of the stream.
     pub fn finish(&mut self) -> Option<SseEvent> {
         let raw = self.carry.split().freeze();
         (!raw.is_empty()).then_some(SseEvent { raw })
     }
+}
+
+/// Cuts a byte stream into events.
+#[derive(Debug)]
+pub struct SseScanner {
+    buffer: EventBuffer,
+    /// Bytes of the current line so far.
+    line_len: usize,
+    /// The last byte was a CR that ended a line. An LF after it belongs to the same line end.
+    after_cr: bool,
+}
+
+impl SseScanner {
+    /// A scanner that fails on an event of more than `max` bytes.
+    pub fn new(max: usize) -> SseScanner {
+        SseScanner { buffer: EventBuffer::new(max), line_len: 0, after_cr: false }
+    }
+
+    /// Adds the next read. All events of the previous read must have been taken with [`SseScanner::next_event`].
+    pub fn push(&mut self, chunk: Bytes) {
+        self.buffer.push(chunk);
+    }
+
+    /// The next complete event, or none until more is pushed.
+    ///
+    /// # Errors
+    /// [`EventTooLong`] if an event exceeds the bound. The scanner is then unusable.
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
+        if self.buffer.chunk.is_empty() {
+            return Ok(None);
+        }
+        let end = self.find_end();
+        self.buffer.take(end)
+    }
+
+    /// The rest after the end of the stream: an event without its blank line. Some servers omit it.
+    pub fn finish(&mut self) -> Option<SseEvent> {
+        self.buffer.finish()
+    }
 
     /// Where the current event ends in the chunk, after its blank line.
     fn find_end(&mut self) -> Option<usize> {
-        let bytes = &self.chunk[..];
+        let bytes = &self.buffer.chunk[..];
         let mut position = 0;
         if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
             position = 1;

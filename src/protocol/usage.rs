@@ -3,9 +3,8 @@
 //! A provider may send usage once, in each chunk, or cumulatively: [`Usage::add`] keeps the maximum of each count. The
 //! provider's timings are kept apart from measured ones.
 
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use std::fmt;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// Maximum plausible price of one request, in USD. Other values, and negative ones, are ignored.
 pub const COST_MAX: f64 = 1e6;
@@ -73,43 +72,37 @@ impl Usage {
                 (one, other) => one.or(other),
             }
         }
-        Usage {
-            input_tokens: sum(self.input_tokens, other.input_tokens),
-            cached_input_tokens: sum(self.cached_input_tokens, other.cached_input_tokens),
-            cache_creation_tokens: sum(self.cache_creation_tokens, other.cache_creation_tokens),
-            output_tokens: sum(self.output_tokens, other.output_tokens),
-            reasoning_tokens: sum(self.reasoning_tokens, other.reasoning_tokens),
-            cost_usd: sum(self.cost_usd, other.cost_usd),
-            ..Usage::default()
-        }
+        let cost_usd = sum(self.cost_usd, other.cost_usd);
+        Usage { cost_usd, ..Usage::default() }.with_counts(self, other, sum)
     }
 
     /// The larger of each count, because some vendors send cumulative usage. Price and times are the latest.
     pub fn largest(self, now: Usage) -> Usage {
-        Usage {
-            input_tokens: self.input_tokens.max(now.input_tokens),
-            cached_input_tokens: self.cached_input_tokens.max(now.cached_input_tokens),
-            cache_creation_tokens: self.cache_creation_tokens.max(now.cache_creation_tokens),
-            output_tokens: self.output_tokens.max(now.output_tokens),
-            reasoning_tokens: self.reasoning_tokens.max(now.reasoning_tokens),
-            cost_usd: now.cost_usd.or(self.cost_usd),
-            ..now
-        }
+        Usage { cost_usd: now.cost_usd.or(self.cost_usd), ..now }.with_counts(self, now, Option::max)
     }
 
     /// Fills unknown fields from another source.
     pub fn or(self, other: Usage) -> Usage {
-        Usage {
-            input_tokens: self.input_tokens.or(other.input_tokens),
-            cached_input_tokens: self.cached_input_tokens.or(other.cached_input_tokens),
-            cache_creation_tokens: self.cache_creation_tokens.or(other.cache_creation_tokens),
-            output_tokens: self.output_tokens.or(other.output_tokens),
-            reasoning_tokens: self.reasoning_tokens.or(other.reasoning_tokens),
+        let usage = Usage {
             cost_usd: self.cost_usd.or(other.cost_usd),
             queue_us: self.queue_us.or(other.queue_us),
             prefill_us: self.prefill_us.or(other.prefill_us),
             decode_us: self.decode_us.or(other.decode_us),
             total_us: self.total_us.or(other.total_us),
+            ..Usage::default()
+        };
+        usage.with_counts(self, other, Option::or)
+    }
+
+    /// With each token count combined from two usages.
+    fn with_counts(self, one: Usage, other: Usage, join: fn(Option<i64>, Option<i64>) -> Option<i64>) -> Usage {
+        Usage {
+            input_tokens: join(one.input_tokens, other.input_tokens),
+            cached_input_tokens: join(one.cached_input_tokens, other.cached_input_tokens),
+            cache_creation_tokens: join(one.cache_creation_tokens, other.cache_creation_tokens),
+            output_tokens: join(one.output_tokens, other.output_tokens),
+            reasoning_tokens: join(one.reasoning_tokens, other.reasoning_tokens),
+            ..self
         }
     }
 
@@ -278,56 +271,15 @@ impl Number {
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number, D::Error> {
-        struct Lenient;
-        impl<'de> Visitor<'de> for Lenient {
-            type Value = Number;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a number")
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Number, E> {
-                Ok(Number(value.is_finite().then_some(value)))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Number, E> {
-                Ok(Number(Some(value as f64)))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Number, E> {
-                Ok(Number(Some(value as f64)))
-            }
-
-            fn visit_unit<E>(self) -> Result<Number, E> {
-                Ok(Number(None))
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Number, E> {
-                Ok(Number(None))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Number, E> {
-                Ok(Number(text.parse().ok().filter(|value: &f64| value.is_finite())))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Number, A::Error> {
-                while sequence.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Number(None))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Number, A::Error> {
-                let mut total = Number(None);
-                while let Some(key) = map.next_key::<String>()? {
-                    if key == "total_cost" {
-                        total = map.next_value()?;
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
-                    }
-                }
-                Ok(total)
+        fn number(value: &Value) -> Option<f64> {
+            match value {
+                Value::Number(number) => number.as_f64(),
+                Value::String(text) => text.parse().ok().filter(|value: &f64| value.is_finite()),
+                Value::Object(members) => number(members.get("total_cost")?),
+                Value::Null | Value::Bool(_) | Value::Array(_) => None,
             }
         }
-        deserializer.deserialize_any(Lenient)
+        Value::deserialize(deserializer).map(|value| Number(number(&value)))
     }
 }
 

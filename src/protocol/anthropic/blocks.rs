@@ -15,7 +15,8 @@ use crate::protocol::neutral::{
     CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
     ToolResult,
 };
-use crate::protocol::outgoing::arguments;
+use crate::protocol::outgoing::{arguments, lose_detail};
+use crate::protocol::values::PutMember;
 
 /// Writes the blocks of one request.
 pub(super) struct BlockWriter<'a> {
@@ -32,9 +33,7 @@ struct TurnDraft {
 
 pub(super) fn cache_control(hint: &CacheHint) -> Value {
     let mut value = json!({ "type": "ephemeral" });
-    if let Some(ttl) = &hint.ttl {
-        value["ttl"] = Value::from(ttl.as_str());
-    }
+    value.put("ttl", hint.ttl.as_deref());
     value
 }
 
@@ -88,10 +87,7 @@ impl<'a> BlockWriter<'a> {
             MessagePart::Refusal(text) => text_block(text, None),
             MessagePart::Image(image) => self.image(image),
             MessagePart::Document(document) => self.document(document),
-            MessagePart::Audio(_) => {
-                self.losses.meaning("input_audio");
-                None
-            }
+            MessagePart::Audio(_) => self.losses.part("input_audio"),
             MessagePart::Thinking(thinking) => self.thinking(thinking),
             MessagePart::Call(call) => Some(self.call(call)),
             MessagePart::Result(result) => Some(self.result(result)),
@@ -99,27 +95,18 @@ impl<'a> BlockWriter<'a> {
     }
 
     fn image(&mut self, image: &Image) -> Option<Value> {
-        if image.detail.as_deref().is_some_and(|detail| detail != "auto") {
-            self.losses.hint("image_url.detail");
-        }
+        lose_detail(image, self.losses);
         let source = match &image.source {
             Source::Url(url) if is_https(url) => json!({ "type": "url", "url": url }),
-            Source::Url(_) => {
-                self.losses.meaning("image_url");
-                return None;
-            }
+            Source::Url(_) => return self.losses.part("image_url"),
             Source::Base64 { media_type, data } => {
                 let media_type = if media_type == "image/jpg" { "image/jpeg" } else { media_type };
                 if !["image/jpeg", "image/png", "image/gif", "image/webp"].contains(&media_type) {
-                    self.losses.meaning(format!("image_url:{media_type}"));
-                    return None;
+                    return self.losses.part(format!("image_url:{media_type}"));
                 }
                 json!({ "type": "base64", "media_type": media_type, "data": data })
             }
-            Source::Text(_) | Source::File(_) => {
-                self.losses.meaning("file_id");
-                return None;
-            }
+            Source::Text(_) | Source::File(_) => return self.losses.part("file_id"),
         };
         Some(cached(json!({ "type": "image", "source": source }), image.cache.as_ref()))
     }
@@ -127,10 +114,7 @@ impl<'a> BlockWriter<'a> {
     fn document(&mut self, document: &Document) -> Option<Value> {
         let source = match &document.source {
             Source::Url(url) if is_https(url) => json!({ "type": "url", "url": url }),
-            Source::Url(_) => {
-                self.losses.meaning("file_url");
-                return None;
-            }
+            Source::Url(_) => return self.losses.part("file_url"),
             Source::Text(text) => json!({ "type": "text", "media_type": "text/plain", "data": text }),
             Source::Base64 { media_type, data } if media_type == "application/pdf" => {
                 json!({ "type": "base64", "media_type": media_type, "data": data })
@@ -139,21 +123,13 @@ impl<'a> BlockWriter<'a> {
                 let is_text = media_type.starts_with("text/") || media_type == "application/json";
                 match is_text.then(|| text_of_base64(data)).flatten() {
                     Some(text) => json!({ "type": "text", "media_type": "text/plain", "data": text }),
-                    None => {
-                        self.losses.meaning(format!("file:{media_type}"));
-                        return None;
-                    }
+                    None => return self.losses.part(format!("file:{media_type}")),
                 }
             }
-            Source::File(_) => {
-                self.losses.meaning("file_id");
-                return None;
-            }
+            Source::File(_) => return self.losses.part("file_id"),
         };
         let mut block = json!({ "type": "document", "source": source });
-        if let Some(name) = document.name.as_ref().filter(|name| !name.is_empty()) {
-            block["title"] = Value::from(name.as_str());
-        }
+        block.put("title", document.name.as_deref().filter(|name| !name.is_empty()));
         Some(cached(block, document.cache.as_ref()))
     }
 
@@ -177,12 +153,8 @@ impl<'a> BlockWriter<'a> {
     fn result(&mut self, result: &ToolResult) -> Value {
         let mut block = json!({ "type": "tool_result", "tool_use_id": self.ids.result(&result.call_id) });
         let content = self.blocks(&result.parts);
-        if !content.is_empty() {
-            block["content"] = plain(content);
-        }
-        if result.is_error {
-            block["is_error"] = Value::from(true);
-        }
+        block.put("content", (!content.is_empty()).then(|| plain(content)));
+        block.put("is_error", result.is_error.then_some(true));
         cached(block, result.cache.as_ref())
     }
 }
@@ -191,12 +163,7 @@ impl TurnDraft {
     fn finish(mut self) -> Value {
         // The sort is stable: results keep their order, and so does the rest.
         self.blocks.sort_by_key(|block| block["type"] != "tool_result");
-        let role = match self.role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        json!({ "role": role, "content": plain(self.blocks) })
+        json!({ "role": self.role.as_str(), "content": plain(self.blocks) })
     }
 }
 
@@ -217,9 +184,7 @@ fn text_block(text: &str, cache: Option<&CacheHint>) -> Option<Value> {
 }
 
 fn cached(mut block: Value, cache: Option<&CacheHint>) -> Value {
-    if let Some(hint) = cache {
-        block["cache_control"] = cache_control(hint);
-    }
+    block.put("cache_control", cache.map(cache_control));
     block
 }
 
@@ -263,16 +228,11 @@ fn text_of_base64(data: &str) -> Option<String> {
         .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let bytes = data.bytes().filter(|byte| !byte.is_ascii_whitespace());
-    let standard: Vec<u8> = bytes
-        .map(|byte| {
-            if byte == b'-' {
-                b'+'
-            } else if byte == b'_' {
-                b'/'
-            } else {
-                byte
-            }
-        })
-        .collect();
+    let in_standard = |byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => byte,
+    };
+    let standard: Vec<u8> = bytes.map(in_standard).collect();
     String::from_utf8(GeneralPurpose::new(&alphabet::STANDARD, LENIENT).decode(standard).ok()?).ok()
 }

@@ -35,6 +35,7 @@ pub use writer::AnthropicWriter;
 
 use super::client_error::ErrorShape;
 use super::sse::SseEvent;
+use super::values::PutMember;
 
 /// Whether the official client treats this event as an error. It goes by the event's name.
 pub fn is_error_event(event: &SseEvent) -> bool {
@@ -44,12 +45,8 @@ pub fn is_error_event(event: &SseEvent) -> bool {
 /// An error in the vendor's shape. The status decides its `type`; the gateway's `code` is an extra member.
 pub fn error(error: &ErrorShape<'_>) -> Value {
     let mut shape = json!({ "type": error_type(error.status), "message": error.message, "code": error.code });
-    if let Some(param) = error.param {
-        shape["param"] = Value::from(param);
-    }
-    if let Some(attempts) = error.attempts {
-        shape["attempts"] = attempts.clone();
-    }
+    shape.put("param", error.param);
+    shape.put("attempts", error.attempts.cloned());
     json!({ "type": "error", "error": shape })
 }
 

@@ -46,8 +46,7 @@ struct DeltaText<'a> {
 impl<'a> AnthropicWire<'a> {
     fn read(text: &'a str) -> Result<AnthropicWire<'a>, InvalidJson> {
         let mut wire = AnthropicWire::default();
-        let mut json = Json::new(text);
-        json.object(|name, json| {
+        Json::whole(text, |name, json| {
             match name {
                 "type" => wire.name = json.string_or_skip()?,
                 "delta" => wire.delta = DeltaText::read(json)?,
@@ -59,7 +58,7 @@ impl<'a> AnthropicWire<'a> {
             }
             Ok(())
         })?;
-        if json.peek().is_some() { Err(InvalidJson) } else { Ok(wire) }
+        Ok(wire)
     }
 
     fn message(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {

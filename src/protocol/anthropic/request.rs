@@ -11,7 +11,10 @@ use super::model::{ClaudeModel, Style};
 use crate::protocol::claude::{schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Sampling, Tool, ToolChoice};
-use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, object_schema};
+use crate::protocol::outgoing::{
+    called_names, lose_choices, lose_metadata, lose_penalties, lose_verbosity, object_schema,
+};
+use crate::protocol::values::PutMember;
 
 /// Answer tokens if neither the caller nor the model sets a limit, without thinking.
 const MAX_TOKENS: u64 = 8_192;
@@ -20,31 +23,22 @@ const MAX_TOKENS: u64 = 8_192;
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let model = ClaudeModel::of(&options.model);
     let mut body = Map::new();
-    let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
     let mut blocks = blocks::BlockWriter::new(model, losses);
     let (system, messages) = (blocks.system(&conversation.system), blocks.messages(&conversation.turns));
     let thinking = ThinkingRequest::of(conversation, thinking::is_begun(&messages), model, losses);
-    set("max_tokens", Value::from(thinking.max_tokens(&conversation.sampling, model)));
-    if !system.is_null() {
-        set("system", system);
-    }
-    set("messages", Value::Array(messages));
+    body.put("max_tokens", Some(thinking.max_tokens(&conversation.sampling, model)));
+    body.put("system", (!system.is_null()).then_some(system));
+    body.put("messages", Some(messages));
     let tools = tools(conversation, model, losses);
     if !tools.is_empty() {
-        if let Some(choice) = choice(conversation) {
-            set("tool_choice", choice);
-        }
-        set("tools", Value::Array(tools));
+        body.put("tool_choice", choice(conversation));
+        body.put("tools", Some(tools));
     }
-    if let Some(value) = thinking.value() {
-        set("thinking", value);
-    }
+    body.put("thinking", thinking.value());
     let config = output_config(conversation, &thinking, model, losses);
-    if !config.is_empty() {
-        set("output_config", Value::Object(config));
-    }
-    sampling(&conversation.sampling, &thinking, model, losses, &mut set);
-    accounting(conversation, losses, &mut set);
+    body.put("output_config", (!config.is_empty()).then_some(config));
+    sampling(&conversation.sampling, &thinking, model, &mut body, losses);
+    accounting(conversation, &mut body, losses);
     Value::Object(body)
 }
 
@@ -72,9 +66,7 @@ impl ThinkingRequest {
     fn of(conversation: &Conversation, begun: bool, model: ClaudeModel, losses: &mut Losses) -> ThinkingRequest {
         let Some(asked) = &conversation.reasoning else { return ThinkingRequest::default() };
         if asked.enabled == Some(false) || asked.effort == Some(Effort::None) {
-            if !model.may_not_think {
-                losses.hint("reasoning_effort");
-            }
+            losses.hint_if(!model.may_not_think, "reasoning_effort");
             return ThinkingRequest {
                 mode: if model.may_not_think && model.thinks { Mode::Disabled } else { Mode::Unset },
                 ..ThinkingRequest::default()
@@ -138,9 +130,8 @@ fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -
             losses.meaning(format!("tools[{index}].type"));
             continue;
         }
-        if tool.strict == Some(true) && !model.takes_schemas {
-            losses.hint(format!("tools[{index}].function.strict"));
-        }
+        let lost = tool.strict == Some(true) && !model.takes_schemas;
+        losses.hint_if(lost, &format!("tools[{index}].function.strict"));
         tools.push(one_tool(tool, index, model, losses));
     }
     // A history with calls but without tools is refused. So the called functions are declared, and may not be called.
@@ -154,18 +145,14 @@ fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -
 
 fn one_tool(tool: &Tool, index: usize, model: ClaudeModel, losses: &mut Losses) -> Value {
     let mut value = json!({ "name": tool.name });
-    if let Some(description) = tool.description.as_ref().filter(|text| !text.is_empty()) {
-        value["description"] = Value::from(description.as_str());
-    }
+    value.put("description", tool.description.as_deref().filter(|text| !text.is_empty()));
     let mut schema = object_schema(tool);
     if tool.strict == Some(true) && model.takes_schemas {
         schema = schema::closed(schema, &format!("tools[{index}].function.parameters"), losses);
         value["strict"] = Value::from(true);
     }
     value["input_schema"] = schema;
-    if let Some(cache) = &tool.cache {
-        value["cache_control"] = blocks::cache_control(cache);
-    }
+    value.put("cache_control", tool.cache.as_ref().map(blocks::cache_control));
     value
 }
 
@@ -182,9 +169,7 @@ fn choice(conversation: &Conversation) -> Option<Value> {
         Some(ToolChoice::Required) => json!({ "type": "any" }),
         Some(ToolChoice::Named(name)) => json!({ "type": "tool", "name": name }),
     };
-    if one_at_a_time {
-        choice["disable_parallel_tool_use"] = Value::from(true);
-    }
+    choice.put("disable_parallel_tool_use", one_at_a_time.then_some(true));
     Some(choice)
 }
 
@@ -220,57 +205,41 @@ fn sampling(
     sampling: &Sampling,
     thinking: &ThinkingRequest,
     model: ClaudeModel,
+    body: &mut Map<String, Value>,
     losses: &mut Losses,
-    set: &mut impl FnMut(&str, Value),
 ) {
     let free = !thinking.is_on() && model.style != Style::Adaptive;
     let heated = free && sampling.temperature.is_some_and(|temperature| temperature != 1.0);
     if let Some(temperature) = sampling.temperature.filter(|temperature| *temperature != 1.0) {
-        if !free || !(0.0..=1.0).contains(&temperature) {
-            losses.meaning("temperature");
-        }
-        if free {
-            set("temperature", Value::from(temperature.clamp(0.0, 1.0)));
-        }
+        losses.meaning_if(!free || !(0.0..=1.0).contains(&temperature), "temperature");
+        body.put("temperature", free.then(|| temperature.clamp(0.0, 1.0)));
     }
     if let Some(top_p) = sampling.top_p.filter(|top_p| *top_p != 1.0) {
         // With thinking, the vendor takes only a high `top_p`. Newer models take either `temperature` or `top_p`.
         let alone = !(heated && model.wants_one_of_both);
-        if alone && (free || (model.style != Style::Adaptive && top_p >= 0.95)) {
-            set("top_p", Value::from(top_p));
-        } else {
-            losses.meaning("top_p");
-        }
+        let fits = alone && (free || (model.style != Style::Adaptive && top_p >= 0.95));
+        losses.meaning_if(!fits, "top_p");
+        body.put("top_p", fits.then_some(top_p));
     }
-    if let Some(top_k) = sampling.top_k {
-        if free { set("top_k", Value::from(top_k)) } else { losses.meaning("top_k") }
-    }
+    losses.meaning_if(!free && sampling.top_k.is_some(), "top_k");
+    body.put("top_k", sampling.top_k.filter(|_| free));
     let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();
-    if stop.len() < sampling.stop.len() {
-        losses.meaning("stop");
-    }
-    if !stop.is_empty() {
-        set("stop_sequences", json!(stop));
-    }
+    losses.meaning_if(stop.len() < sampling.stop.len(), "stop");
+    body.put("stop_sequences", (!stop.is_empty()).then_some(stop));
     lose_penalties(sampling, losses);
     lose_choices(sampling, losses);
 }
 
 /// Who asks, and the service tier.
-fn accounting(conversation: &Conversation, losses: &mut Losses, set: &mut impl FnMut(&str, Value)) {
-    if let Some(user) = conversation.user.as_ref().filter(|user| !user.is_empty()) {
-        set("metadata", json!({ "user_id": user }));
-    }
-    if conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()) {
-        losses.hint("metadata");
-    }
+fn accounting(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
+    let user = conversation.user.as_ref().filter(|user| !user.is_empty());
+    body.put("metadata", user.map(|user| json!({ "user_id": user })));
+    lose_metadata(conversation, losses);
     match conversation.service_tier.as_deref() {
         None => {}
-        Some("auto") => set("service_tier", Value::from("auto")),
-        Some("default" | "standard_only") => set("service_tier", Value::from("standard_only")),
+        Some("auto") => body.put("service_tier", Some("auto")),
+        Some("default" | "standard_only") => body.put("service_tier", Some("standard_only")),
         Some(_) => losses.hint("service_tier"),
     }
-    if conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium") {
-        losses.hint("verbosity");
-    }
+    lose_verbosity(conversation, losses);
 }

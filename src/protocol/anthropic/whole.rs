@@ -4,15 +4,11 @@ use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
 use super::writer::emit;
+use crate::protocol::values::answer;
 
 /// The events of a whole answer. None if the body is not a message.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
-    let mut message: Map<String, Value> = serde_json::from_slice(body).ok()?;
-    if message.get("type").is_some_and(|kind| kind != "message")
-        || message.get("error").is_some_and(|error| !error.is_null())
-    {
-        return None;
-    }
+    let mut message = answer(body).filter(|message| message.get("type").is_none_or(|kind| kind == "message"))?;
     let Some(Value::Array(blocks)) = message.insert("content".to_owned(), json!([])) else { return None };
     // The official clients look for final members in the delta.
     let mut delta = Map::new();

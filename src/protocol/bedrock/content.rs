@@ -80,51 +80,20 @@ impl<'a> ContentWriter<'a> {
     }
 
     fn part(&mut self, part: &MessagePart, name: &str, out: &mut Vec<Value>) {
-        let cache = match part {
-            MessagePart::Text { text, cache } => {
-                out.extend(text_block(text));
-                cache
-            }
-            MessagePart::Refusal(text) => {
-                out.extend(text_block(text));
-                &None
-            }
-            MessagePart::Image(image) => {
-                out.extend(self.or_lost(image_block(image), name));
-                &image.cache
-            }
-            MessagePart::Document(document) => {
-                let block = self.document(document);
-                out.extend(self.or_lost(block, name));
-                // A cache point may not follow a document.
-                lose_cache(document.cache.is_some(), self.losses);
-                &None
-            }
-            MessagePart::Audio(_) => {
-                self.losses.meaning(name);
-                &None
-            }
-            MessagePart::Thinking(thinking) => {
-                out.extend(self.thinking(thinking, name));
-                &None
-            }
-            MessagePart::Call(call) => {
-                out.push(self.call(call, name));
-                &call.cache
-            }
-            MessagePart::Result(result) => {
-                out.push(self.result(result, name));
-                &result.cache
-            }
-        };
-        self.cache(cache.as_ref(), out);
-    }
-
-    fn or_lost(&mut self, block: Option<Value>, name: &str) -> Option<Value> {
-        if block.is_none() {
-            self.losses.meaning(name);
+        out.extend(match part {
+            MessagePart::Text { text, .. } | MessagePart::Refusal(text) => text_block(text),
+            MessagePart::Image(image) => image_block(image).or_else(|| self.losses.part(name)),
+            MessagePart::Document(document) => self.document(document).or_else(|| self.losses.part(name)),
+            MessagePart::Audio(_) => self.losses.part(name),
+            MessagePart::Thinking(thinking) => self.thinking(thinking, name),
+            MessagePart::Call(call) => Some(self.call(call, name)),
+            MessagePart::Result(result) => Some(self.result(result, name)),
+        });
+        match part {
+            // A cache point may not follow a document.
+            MessagePart::Document(document) => lose_cache(document.cache.as_ref(), self.losses),
+            _ => self.cache(part.cache(), out),
         }
-        block
     }
 
     /// Only Claude's own signed reasoning is sent back. For other models reasoning is dropped.
@@ -150,9 +119,7 @@ impl<'a> ContentWriter<'a> {
             Ok(arguments) if !call.custom => Value::Object(arguments),
             // Only an object is accepted, so broken arguments are wrapped in one.
             _ => {
-                if call.custom {
-                    self.losses.meaning(name);
-                }
+                self.losses.meaning_if(call.custom, name);
                 json!({ "input": call.arguments })
             }
         };
@@ -163,18 +130,15 @@ impl<'a> ContentWriter<'a> {
         self.has_tools = true;
         let mut content = Vec::new();
         for part in &result.parts {
-            match part {
+            content.extend(match part {
                 MessagePart::Text { text, cache } => {
-                    content.extend(text_block(text));
-                    lose_cache(cache.is_some(), self.losses);
+                    lose_cache(cache.as_ref(), self.losses);
+                    text_block(text)
                 }
-                MessagePart::Image(image) => content.extend(self.or_lost(image_block(image), name)),
-                MessagePart::Document(document) => {
-                    let block = self.document(document);
-                    content.extend(self.or_lost(block, name));
-                }
-                _ => self.losses.meaning(name),
-            }
+                MessagePart::Image(image) => image_block(image).or_else(|| self.losses.part(name)),
+                MessagePart::Document(document) => self.document(document).or_else(|| self.losses.part(name)),
+                _ => self.losses.part(name),
+            });
         }
         let mut block = json!({ "toolUseId": self.ids.result(&result.call_id), "content": content });
         if result.is_error && self.model.takes_status() {

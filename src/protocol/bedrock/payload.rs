@@ -29,8 +29,7 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
 /// apply.
 fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, InvalidJson> {
     let mut chunk = Chunk { choices: u64::from(event != LAST), ..Chunk::default() };
-    let mut json = Json::new(text);
-    json.object(|name, json| {
+    Json::whole(text, |name, json| {
         match (event, name) {
             ("contentBlockStart", "start") => chunk.payload = start(json)?,
             ("contentBlockDelta", "delta") => chunk.payload = delta(json)?,
@@ -44,20 +43,12 @@ fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, InvalidJson> {
         }
         Ok(())
     })?;
-    if json.peek().is_some() { Err(InvalidJson) } else { Ok(chunk) }
+    Ok(chunk)
 }
 
 /// A tool's name is output of the model. Its ids are not.
 fn start(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
-    let mut payload = None;
-    json.object(|name, json| {
-        match name {
-            "toolUse" => payload = string(json, "name", PayloadKind::Tool)?,
-            _ => drop(json.skip()?),
-        }
-        Ok(())
-    })?;
-    Ok(payload)
+    json.member("toolUse", |json| string(json, "name", PayloadKind::Tool))
 }
 
 /// Signatures, encrypted reasoning, citations and results of server tools are not output of the model.
@@ -68,7 +59,7 @@ fn delta(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
             "text" => json.string_or_skip()?.and_then(|text| Payload::of_text(PayloadKind::Text, text)),
             "toolUse" => string(json, "input", PayloadKind::Tool)?,
             "reasoningContent" => string(json, "text", PayloadKind::Reasoning)?,
-            "image" => image(json)?,
+            "image" => json.member("source", |json| string(json, "bytes", PayloadKind::Image))?,
             _ => return json.skip().map(drop),
         }
         .or(payload);
@@ -77,27 +68,7 @@ fn delta(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     Ok(payload)
 }
 
-fn image(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
-    let mut payload = None;
-    json.object(|name, json| {
-        match name {
-            "source" => payload = string(json, "bytes", PayloadKind::Image)?,
-            _ => drop(json.skip()?),
-        }
-        Ok(())
-    })?;
-    Ok(payload)
-}
-
 /// Takes an object and reads one string member.
 fn string(json: &mut Json<'_>, member: &str, kind: PayloadKind) -> Result<Option<Payload>, InvalidJson> {
-    let mut payload = None;
-    json.object(|name, json| {
-        let text = json.string_or_skip()?;
-        if name == member {
-            payload = text.and_then(|text| Payload::of_text(kind, text));
-        }
-        Ok(())
-    })?;
-    Ok(payload)
+    Ok(json.member(member, Json::string_or_skip)?.and_then(|text| Payload::of_text(kind, text)))
 }

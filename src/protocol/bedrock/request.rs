@@ -7,7 +7,8 @@ use super::model::{BedrockModel, Family};
 use crate::protocol::claude::{Claude, schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
-use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, object_schema};
+use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, lose_tier, lose_verbosity, object_schema};
+use crate::protocol::values::PutMember;
 
 /// Limits of `requestMetadata`.
 const METADATA_MAX: usize = 16;
@@ -24,10 +25,8 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
         BedrockRequestWriter { model, body: Map::new(), fields: Map::new(), thinks: false, unsampled: false };
     let tools = tools(conversation, &mut content);
     let begun = thinking::is_begun(&messages);
-    writer.body.insert("messages".to_owned(), Value::from(messages));
-    if !system.is_empty() {
-        writer.body.insert("system".to_owned(), Value::from(system));
-    }
+    writer.body.put("messages", Some(messages));
+    writer.body.put("system", (!system.is_empty()).then_some(system));
     if let Some(reasoning) = &conversation.reasoning {
         writer.reasoning(reasoning, conversation, begun, losses);
     }
@@ -36,9 +35,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     writer.format(conversation.format.as_ref(), losses);
     writer.metadata(conversation.metadata.as_ref(), losses);
     rest(conversation, losses);
-    if !writer.fields.is_empty() {
-        writer.body.insert("additionalModelRequestFields".to_owned(), Value::Object(writer.fields));
-    }
+    writer.body.put("additionalModelRequestFields", (!writer.fields.is_empty()).then_some(writer.fields));
     Value::Object(writer.body)
 }
 
@@ -46,18 +43,11 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
 fn rest(conversation: &Conversation, losses: &mut Losses) {
     lose_penalties(&conversation.sampling, losses);
     lose_choices(&conversation.sampling, losses);
-    if conversation.parallel_tool_calls == Some(false) && !conversation.tools.is_empty() {
-        losses.meaning("parallel_tool_calls");
-    }
-    if conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium") {
-        losses.hint("verbosity");
-    }
-    if conversation.user.is_some() {
-        losses.hint("user");
-    }
-    if conversation.service_tier.as_deref().is_some_and(|tier| !matches!(tier, "auto" | "default")) {
-        losses.hint("service_tier");
-    }
+    let one_at_a_time = conversation.parallel_tool_calls == Some(false) && !conversation.tools.is_empty();
+    losses.meaning_if(one_at_a_time, "parallel_tool_calls");
+    lose_verbosity(conversation, losses);
+    losses.hint_if(conversation.user.is_some(), "user");
+    lose_tier(conversation, losses);
 }
 
 /// The offered tools. A request with calls in its history must declare tools, so if none is offered, those of the
@@ -71,19 +61,15 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
     if !offered && !content.has_tools {
         return Vec::new();
     }
-    if !offered {
-        content.losses.meaning("tool_choice");
-    }
+    content.losses.meaning_if(!offered, "tool_choice");
     let mut specs = Vec::new();
     for (number, tool) in conversation.tools.iter().enumerate() {
         if tool.custom {
             content.losses.meaning(format!("tools[{number}]"));
             continue;
         }
-        if tool.strict == Some(true) && !content.model.takes_schemas {
-            content.losses.hint(format!("tools[{number}].strict"));
-        }
         let strict = tool.strict == Some(true) && content.model.takes_schemas;
+        content.losses.hint_if(tool.strict == Some(true) && !strict, &format!("tools[{number}].strict"));
         let mut schema = object_schema(tool);
         if strict && matches!(content.model.family, Family::Claude(_)) {
             schema = schema::closed(schema, &format!("tools[{number}].function.parameters"), content.losses);
@@ -100,12 +86,8 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
 
 fn spec(tool: &Tool, schema: Value, strict: bool) -> Value {
     let mut spec = json!({ "name": tool.name, "inputSchema": { "json": schema } });
-    if let Some(description) = tool.description.as_deref().filter(|description| !description.is_empty()) {
-        spec["description"] = Value::from(description);
-    }
-    if strict {
-        spec["strict"] = Value::Bool(true);
-    }
+    spec.put("description", tool.description.as_deref().filter(|description| !description.is_empty()));
+    spec.put("strict", strict.then_some(true));
     json!({ "toolSpec": spec })
 }
 
@@ -148,17 +130,12 @@ impl BedrockRequestWriter {
             _ if conversation.tools.is_empty() => None,
             None | Some(ToolChoice::Auto | ToolChoice::None) => None,
             // A thinking Claude cannot be forced either.
-            Some(_) if !self.model.can_be_forced || self.thinks => {
-                losses.meaning("tool_choice");
-                None
-            }
+            Some(_) if !self.model.can_be_forced || self.thinks => losses.part("tool_choice"),
             Some(ToolChoice::Required) => Some(json!({ "any": {} })),
             Some(ToolChoice::Named(name)) => Some(json!({ "tool": { "name": name } })),
         };
-        if let Some(choice) = choice {
-            config["toolChoice"] = choice;
-        }
-        self.body.insert("toolConfig".to_owned(), config);
+        config.put("toolChoice", choice);
+        self.body.put("toolConfig", Some(config));
     }
 
     /// `begun`: the caller wrote the first words of the answer.
@@ -172,7 +149,7 @@ impl BedrockRequestWriter {
                 if !claude.may_not_think {
                     losses.meaning("reasoning");
                 } else if claude.is_adaptive() {
-                    self.fields.insert("thinking".to_owned(), json!({ "type": "disabled" }));
+                    self.fields.put("thinking", Some(json!({ "type": "disabled" })));
                 }
             }
             Family::Claude(claude) if begun || !claude.thinks() => losses.hint("reasoning_effort"),
@@ -182,15 +159,15 @@ impl BedrockRequestWriter {
             Family::Nova(generation) if generation >= 2 => {
                 let level = three_levels(effort(reasoning));
                 let config = json!({ "type": "enabled", "maxReasoningEffort": level });
-                self.fields.insert("reasoningConfig".to_owned(), config);
+                self.fields.put("reasoningConfig", Some(config));
                 self.unsampled = level == "high";
             }
             Family::GptOss if !off => {
-                self.fields.insert("reasoning_effort".to_owned(), Value::from(three_levels(effort(reasoning))));
+                self.fields.put("reasoning_effort", Some(three_levels(effort(reasoning))));
             }
             Family::Qwen if !off => {
                 let level = if effort(reasoning) <= Effort::Low { "low" } else { "high" };
-                self.fields.insert("reasoning_config".to_owned(), Value::from(level));
+                self.fields.put("reasoning_config", Some(level));
             }
             _ => losses.meaning("reasoning"),
         }
@@ -216,16 +193,15 @@ impl BedrockRequestWriter {
                     Effort::Max => "max",
                     other => three_levels(other),
                 };
-                self.fields.insert("output_config".to_owned(), json!({ "effort": effort }));
+                self.fields.put("output_config", Some(json!({ "effort": effort })));
             }
             let mut thinking = json!({ "type": "adaptive" });
-            if let Some(show) = reasoning.show.filter(|_| claude.is_adaptive()) {
-                thinking["display"] = Value::from(if show { "summarized" } else { "omitted" });
-            }
+            let show = reasoning.show.filter(|_| claude.is_adaptive());
+            thinking.put("display", show.map(|show| if show { "summarized" } else { "omitted" }));
             thinking
         };
         self.thinks = true;
-        self.fields.insert("thinking".to_owned(), thinking);
+        self.fields.put("thinking", Some(thinking));
     }
 
     fn sampling(&mut self, sampling: &Sampling, losses: &mut Losses) {
@@ -254,31 +230,20 @@ impl BedrockRequestWriter {
             }
         }
         let mut config = Map::new();
-        let mut add = |name: &str, value: Option<Value>| {
-            value.into_iter().for_each(|value| drop(config.insert(name.to_owned(), value)));
-        };
-        add("maxTokens", max_tokens.map(Value::from));
-        add("temperature", temperature.map(Value::from));
-        add("topP", top_p.map(Value::from));
-        let stop: Vec<&String> = sampling.stop.iter().filter(|stop| !stop.trim().is_empty()).collect();
-        if stop.len() < sampling.stop.len() {
-            losses.hint("stop");
-        }
-        add("stopSequences", (!stop.is_empty()).then(|| json!(stop)));
-        if !config.is_empty() {
-            self.body.insert("inferenceConfig".to_owned(), Value::Object(config));
-        }
-        if !stop.is_empty() {
-            // Asks for the stop sequence that matched. Models without that field ignore this.
-            self.body.insert("additionalModelResponseFieldPaths".to_owned(), json!(["/stop_sequence"]));
-        }
-        match (top_k, self.model.family) {
-            (None, _) => {}
-            (Some(top_k), Family::Claude(_)) => drop(self.fields.insert("top_k".to_owned(), Value::from(top_k))),
-            (Some(top_k), Family::Nova(_)) => {
-                self.fields.insert("inferenceConfig".to_owned(), json!({ "topK": top_k }));
-            }
-            (Some(_), _) => losses.meaning("top_k"),
+        config.put("maxTokens", max_tokens);
+        config.put("temperature", temperature);
+        config.put("topP", top_p);
+        let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();
+        losses.hint_if(stop.len() < sampling.stop.len(), "stop");
+        // Asks for the stop sequence that matched. Models without that field ignore this.
+        let paths = (!stop.is_empty()).then(|| json!(["/stop_sequence"]));
+        config.put("stopSequences", (!stop.is_empty()).then_some(stop));
+        self.body.put("inferenceConfig", (!config.is_empty()).then_some(config));
+        self.body.put("additionalModelResponseFieldPaths", paths);
+        match self.model.family {
+            Family::Claude(_) => self.fields.put("top_k", top_k),
+            Family::Nova(_) => self.fields.put("inferenceConfig", top_k.map(|top_k| json!({ "topK": top_k }))),
+            _ => losses.meaning_if(top_k.is_some(), "top_k"),
         }
     }
 
@@ -292,12 +257,10 @@ impl BedrockRequestWriter {
                 };
                 let mut definition = json!({ "schema": schema });
                 for (member, value) in [("name", name), ("description", description)] {
-                    if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
-                        definition[member] = Value::from(value);
-                    }
+                    definition.put(member, value.as_deref().filter(|value| !value.is_empty()));
                 }
                 let format = json!({ "type": "json_schema", "structure": { "jsonSchema": definition } });
-                self.body.insert("outputConfig".to_owned(), json!({ "textFormat": format }));
+                self.body.put("outputConfig", Some(json!({ "textFormat": format })));
             }
             Some(Format::Json | Format::Schema { .. }) => losses.meaning("response_format"),
         }
@@ -312,15 +275,13 @@ impl BedrockRequestWriter {
         };
         let fits =
             |(name, value): (&String, &Value)| !name.is_empty() && plain(name) && value.as_str().is_some_and(plain);
-        if metadata.len() <= METADATA_MAX && metadata.iter().all(fits) {
-            self.body.insert("requestMetadata".to_owned(), Value::Object(metadata.clone()));
-        } else {
-            losses.hint("metadata");
-        }
+        let fits = metadata.len() <= METADATA_MAX && metadata.iter().all(fits);
+        losses.hint_if(!fits, "metadata");
+        self.body.put("requestMetadata", fits.then(|| metadata.clone()));
     }
 }
 
-/// Removes an option that the model refuses. It is lost, unless `is_default` says that it changes nothing.
+/// Removes an option that the model refuses. It is lost, unless `says_nothing` says that it changes nothing.
 fn refuse<T: Copy>(option: &mut Option<T>, name: &str, says_nothing: impl Fn(T) -> bool, losses: &mut Losses) {
     if option.take().is_some_and(|value| !says_nothing(value)) {
         losses.meaning(name);

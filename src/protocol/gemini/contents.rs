@@ -9,7 +9,8 @@ use crate::protocol::neutral::signature::{SignatureOwner, own};
 use crate::protocol::neutral::{
     Audio, Conversation, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall, ToolResult,
 };
-use crate::protocol::outgoing::{arguments, lose_cache, results_first};
+use crate::protocol::outgoing::{arguments, lose_cache, lose_detail, results_first, system_texts};
+use crate::protocol::values::PutMember;
 
 /// Google's placeholder for the signature of a call that another model made.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -32,17 +33,7 @@ pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, loss
 
 /// The texts of a system prompt.
 pub(super) fn texts(parts: &[MessagePart], losses: &mut Losses) -> Vec<Value> {
-    let mut texts = Vec::new();
-    for part in parts {
-        match part {
-            MessagePart::Text { text, cache } => {
-                lose_cache(cache.is_some(), losses);
-                texts.extend((!text.is_empty()).then(|| json!({ "text": text })));
-            }
-            _ => losses.meaning("system"),
-        }
-    }
-    texts
+    system_texts(parts, losses).into_iter().filter_map(text_part).collect()
 }
 
 struct Contents<'a, 'l> {
@@ -81,39 +72,23 @@ impl GeminiContent {
 
 impl<'a> Contents<'a, '_> {
     fn part(&mut self, part: &'a MessagePart) {
-        match part {
-            MessagePart::Text { text, cache } => {
-                lose_cache(cache.is_some(), self.losses);
-                self.push(text_part(text));
-            }
-            MessagePart::Refusal(text) => self.push(text_part(text)),
-            MessagePart::Image(image) => {
-                let part = self.image(image);
-                self.push(part);
-            }
-            MessagePart::Document(document) => {
-                let part = self.document(document);
-                self.push(part);
-            }
-            MessagePart::Audio(audio) => self.push(Some(sound(audio))),
-            MessagePart::Thinking(thinking) => {
-                let part = self.thinking(thinking);
-                self.push(part);
-            }
-            MessagePart::Call(call) => self.call(call),
-            MessagePart::Result(result) => self.result(result),
-        }
-    }
-
-    fn push(&mut self, part: Option<Value>) {
-        if let (Some(part), Some(content)) = (part, self.all.last_mut()) {
-            content.parts.push(part);
+        lose_cache(part.cache(), self.losses);
+        let written = match part {
+            MessagePart::Text { text, .. } | MessagePart::Refusal(text) => text_part(text),
+            MessagePart::Image(image) => self.image(image),
+            MessagePart::Document(document) => self.document(document),
+            MessagePart::Audio(audio) => Some(sound(audio)),
+            MessagePart::Thinking(thinking) => self.thinking(thinking),
+            MessagePart::Call(call) => return self.call(call),
+            MessagePart::Result(result) => return self.result(result),
+        };
+        if let (Some(written), Some(content)) = (written, self.all.last_mut()) {
+            content.parts.push(written);
         }
     }
 
     fn image(&mut self, image: &Image) -> Option<Value> {
-        lose_cache(image.cache.is_some(), self.losses);
-        hint(image.detail.as_deref().is_some_and(|detail| detail != "auto"), "image_url.detail", self.losses);
+        lose_detail(image, self.losses);
         match &image.source {
             Source::Base64 { media_type, data } => Some(inline(media_type, data)),
             Source::Url(url) => self.file(url, "image_url"),
@@ -123,8 +98,7 @@ impl<'a> Contents<'a, '_> {
     }
 
     fn document(&mut self, document: &Document) -> Option<Value> {
-        lose_cache(document.cache.is_some(), self.losses);
-        hint(document.name.is_some(), "document.title", self.losses);
+        self.losses.hint_if(document.name.is_some(), "document.title");
         match &document.source {
             Source::Base64 { media_type, data } => Some(inline(media_type, data)),
             Source::Text(text) => text_part(text),
@@ -139,14 +113,11 @@ impl<'a> Contents<'a, '_> {
         let public = uri.starts_with("https://") || uri.starts_with("http://");
         let readable = own || (public && self.model.fetches());
         if !readable {
-            self.losses.meaning(name);
-            return None;
+            return self.losses.part(name);
         }
         let mut file = Map::new();
-        if let Some(media_type) = media_type_of(uri) {
-            file.insert("mimeType".to_owned(), Value::from(media_type));
-        }
-        file.insert("fileUri".to_owned(), Value::from(uri));
+        file.put("mimeType", media_type_of(uri));
+        file.put("fileUri", Some(uri));
         Some(json!({ "fileData": file }))
     }
 
@@ -158,41 +129,30 @@ impl<'a> Contents<'a, '_> {
             return None;
         };
         let mut part = json!({ "text": thinking.text, "thoughtSignature": signature });
-        if !thinking.text.is_empty() {
-            part["thought"] = Value::Bool(true);
-        }
+        part.put("thought", (!thinking.text.is_empty()).then_some(true));
         Some(part)
     }
 
     /// Ids are omitted: Vertex AI rejects them.
     fn call(&mut self, call: &'a ToolCall) {
-        lose_cache(call.cache.is_some(), self.losses);
         self.calls.insert(&call.id, (&call.name, self.count));
         self.count += 1;
         let Some(content) = self.all.last_mut() else { return };
         let mut part = json!({ "functionCall": { "name": call.name, "args": arguments(call) } });
         let needed = (self.model.is_strict() && !content.has_call).then_some(NO_SIGNATURE);
-        if let Some(signature) =
-            call.signature.as_deref().and_then(|signature| own(SignatureOwner::Gemini, signature)).or(needed)
-        {
-            part["thoughtSignature"] = Value::from(signature);
-        }
+        let signature = call.signature.as_deref().and_then(|signature| own(SignatureOwner::Gemini, signature));
+        part.put("thoughtSignature", signature.or(needed));
         content.has_call = true;
         content.parts.push(part);
     }
 
     fn result(&mut self, result: &'a ToolResult) {
-        lose_cache(result.cache.is_some(), self.losses);
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for part in &result.parts {
+            lose_cache(part.cache(), self.losses);
             match part {
-                MessagePart::Text { text, cache } => {
-                    lose_cache(cache.is_some(), self.losses);
-                    texts.push(text.as_str());
-                }
-                MessagePart::Document(Document { source: Source::Text(text), cache, .. }) => {
-                    lose_cache(cache.is_some(), self.losses);
-                    texts.push(text);
+                MessagePart::Text { text, .. } | MessagePart::Document(Document { source: Source::Text(text), .. }) => {
+                    texts.push(text.as_str())
                 }
                 MessagePart::Image(image) => media.extend(self.image(image)),
                 MessagePart::Document(document) => media.extend(self.document(document)),
@@ -211,12 +171,6 @@ impl<'a> Contents<'a, '_> {
             // Parts that are not text follow all results.
             content.parts.extend(media);
         }
-    }
-}
-
-fn hint(lost: bool, name: &str, losses: &mut Losses) {
-    if lost {
-        losses.hint(name);
     }
 }
 

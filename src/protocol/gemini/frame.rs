@@ -52,8 +52,7 @@ struct GeminiWire<'a> {
 impl<'a> GeminiWire<'a> {
     fn read(text: &'a str) -> Result<GeminiWire<'a>, InvalidJson> {
         let mut wire = GeminiWire::default();
-        let mut json = Json::new(text);
-        json.object(|name, json| {
+        Json::whole(text, |name, json| {
             match name {
                 "candidates" => json.list(|json| wire.candidate(json))?,
                 // Vertex sends this object without counts until the end. Then it is ignored.
@@ -62,15 +61,12 @@ impl<'a> GeminiWire<'a> {
                     wire.chunk.usage = usage.map(Cow::Borrowed);
                 }
                 "modelVersion" => wire.chunk.model = json.text()?,
-                "promptFeedback" => wire.feedback(json)?,
+                "promptFeedback" => wire.blocked |= json.member("blockReason", Json::some)?.is_some(),
                 "error" => wire.is_error |= says_error(json.skip()?),
                 _ => drop(json.skip()?),
             }
             Ok(())
         })?;
-        if json.peek().is_some() {
-            return Err(InvalidJson);
-        }
         wire.chunk.text = wire.chunk.text.filter(|_| wire.parts == 1);
         wire.chunk.usage_only = wire.chunk.choices == 0 && wire.chunk.usage.is_some();
         Ok(wire)
@@ -124,14 +120,6 @@ impl<'a> GeminiWire<'a> {
         self.chunk.payload = Payload::merge(self.chunk.payload, Some(payload));
         Ok(())
     }
-
-    fn feedback(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
-        json.object(|name, json| {
-            let value = json.skip()?;
-            self.blocked |= name == "blockReason" && value != "null";
-            Ok(())
-        })
-    }
 }
 
 /// Counts the characters of a call's name and arguments.
@@ -165,13 +153,7 @@ fn data(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
 }
 
 fn code(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
-    let mut chars = 0;
-    json.object(|name, json| {
-        let value = json.string_or_skip()?.unwrap_or_default();
-        chars = if name == "code" { characters(value) } else { chars };
-        Ok(())
-    })?;
-    Ok(Payload::of_chars(PayloadKind::Text, chars))
+    Ok(json.member("code", Json::string_or_skip)?.and_then(|code| Payload::of_text(PayloadKind::Text, code)))
 }
 
 /// A name, or its number if a client of Google's wire format asked for numbers.

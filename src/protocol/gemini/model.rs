@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::protocol::neutral::{Effort, Losses, Reasoning};
+use crate::protocol::values::PutMember;
 
 /// Whether requests for two models are written alike.
 pub fn writes_alike(one: &str, other: &str) -> bool {
@@ -69,22 +70,16 @@ impl<'a> GeminiModel<'a> {
             || reasoning.effort == Some(Effort::None)
             || (reasoning.effort.is_none() && reasoning.budget == Some(0));
         if self.is_early() {
-            if !off {
-                losses.hint("reasoning");
-            }
+            losses.hint_if(!off, "reasoning");
             return None;
         }
         let mut config = Map::new();
         let asked = reasoning.enabled.is_some() || reasoning.effort.is_some() || reasoning.budget.is_some();
-        if let Some(show) = reasoning.show.or(asked.then_some(true)).filter(|_| !off) {
-            config.insert("includeThoughts".to_owned(), Value::Bool(show));
-        }
+        config.put("includeThoughts", reasoning.show.or(asked.then_some(true)).filter(|_| !off));
         if self.has_budget() {
-            if let Some(budget) = self.budget(reasoning, off) {
-                config.insert("thinkingBudget".to_owned(), Value::from(budget));
-            }
-        } else if let Some(level) = self.level(reasoning, off) {
-            config.insert("thinkingLevel".to_owned(), Value::from(level));
+            config.put("thinkingBudget", self.budget(reasoning, off));
+        } else {
+            config.put("thinkingLevel", self.level(reasoning, off));
         }
         (!config.is_empty()).then_some(Value::Object(config))
     }

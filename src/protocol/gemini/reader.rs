@@ -11,6 +11,7 @@ use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::outgoing::new_call_id;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
+use crate::protocol::values::{list, text};
 
 /// Maximum candidates that are read. A request asks for one.
 const CANDIDATES_MAX: usize = 64;
@@ -189,13 +190,4 @@ fn generated(index: u32, data: &Value) -> AnswerPiece {
         Some("image") => AnswerPiece::Image { index, media_type, data },
         _ => AnswerPiece::Other("inlineData".to_owned()),
     }
-}
-
-fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(name).and_then(Value::as_array).into_iter().flatten()
-}
-
-/// A string member that is not empty.
-fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
-    value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

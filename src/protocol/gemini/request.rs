@@ -7,6 +7,7 @@ use super::model::GeminiModel;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{function, lose_choices, lose_extras};
+use crate::protocol::values::PutMember;
 
 /// Maximum stop sequences.
 const STOPS_MAX: usize = 5;
@@ -21,15 +22,14 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
         // A system prompt alone is not a valid request.
         contents.push(json!({ "role": "user", "parts": system }));
     } else if !system.is_empty() {
-        body.insert("systemInstruction".to_owned(), json!({ "parts": system }));
+        body.put("systemInstruction", Some(json!({ "parts": system })));
     }
-    body.insert("contents".to_owned(), Value::Array(contents));
+    body.put("contents", Some(contents));
     let tools = tools(conversation, losses);
     if !tools.is_empty() {
-        body.insert("tools".to_owned(), json!([{ "functionDeclarations": &tools }]));
-        if let Some(choice) = conversation.tool_choice.as_ref().and_then(choice) {
-            body.insert("toolConfig".to_owned(), json!({ "functionCallingConfig": choice }));
-        }
+        body.put("tools", Some(json!([{ "functionDeclarations": &tools }])));
+        let choice = conversation.tool_choice.as_ref().and_then(choice);
+        body.put("toolConfig", choice.map(|choice| json!({ "functionCallingConfig": choice })));
     }
     let mut config = sampling(&conversation.sampling, losses);
     if let Some(format) = &conversation.format {
@@ -40,29 +40,22 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
             losses.meaning("response_format");
         }
     }
-    if let Some(thinking) = conversation.reasoning.as_ref().and_then(|reasoning| model.thinking(reasoning, losses)) {
-        config.insert("thinkingConfig".to_owned(), thinking);
-    }
-    if !config.is_empty() {
-        body.insert("generationConfig".to_owned(), Value::Object(config));
-    }
+    let thinking = conversation.reasoning.as_ref().and_then(|reasoning| model.thinking(reasoning, losses));
+    config.put("thinkingConfig", thinking);
+    body.put("generationConfig", (!config.is_empty()).then_some(config));
     lose_extras(conversation, losses);
     Value::Object(body)
 }
 
 fn tools(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
     let may_call = !conversation.tools.is_empty() && conversation.tool_choice != Some(ToolChoice::None);
-    if may_call && conversation.parallel_tool_calls == Some(false) {
-        losses.meaning("parallel_tool_calls");
-    }
+    losses.meaning_if(may_call && conversation.parallel_tool_calls == Some(false), "parallel_tool_calls");
     conversation.tools.iter().enumerate().filter_map(|(at, tool)| declaration(at, tool, losses)).collect()
 }
 
 fn declaration(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Value> {
     let mut function = function(at, tool, losses)?;
-    if let Some(schema) = tool.parameters.as_ref().filter(|schema| takes_something(schema)) {
-        function.insert("parametersJsonSchema".to_owned(), schema.clone());
-    }
+    function.put("parametersJsonSchema", tool.parameters.clone().filter(takes_something));
     Some(Value::Object(function))
 }
 
@@ -93,7 +86,7 @@ fn choice(choice: &ToolChoice) -> Option<Value> {
 
 fn output(format: &Format, config: &mut Map<String, Value>) {
     let (Format::Json | Format::Schema { .. }) = format else { return };
-    config.insert("responseMimeType".to_owned(), Value::from("application/json"));
+    config.put("responseMimeType", Some("application/json"));
     if let Format::Schema { name, description, schema, .. } = format {
         let mut schema = schema.clone();
         if let Value::Object(members) = &mut schema {
@@ -103,7 +96,7 @@ fn output(format: &Format, config: &mut Map<String, Value>) {
                 }
             }
         }
-        config.insert("responseJsonSchema".to_owned(), schema);
+        config.put("responseJsonSchema", Some(schema));
     }
 }
 
@@ -111,24 +104,19 @@ fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {
     let seed = sampling.seed.filter(|seed| i32::try_from(*seed).is_ok());
     let stops: Vec<&str> = sampling.stop.iter().take(STOPS_MAX).map(String::as_str).collect();
     // Models without penalties refuse even zero.
-    let penalty = |penalty: Option<f64>| penalty.filter(|penalty| *penalty != 0.0).map(Value::from);
-    let members = [
-        ("maxOutputTokens", sampling.max_tokens.map(Value::from)),
-        ("temperature", sampling.temperature.map(Value::from)),
-        ("topP", sampling.top_p.map(Value::from)),
-        ("topK", sampling.top_k.filter(|top_k| *top_k > 0).map(Value::from)),
-        ("presencePenalty", penalty(sampling.presence_penalty)),
-        ("frequencyPenalty", penalty(sampling.frequency_penalty)),
-        ("seed", seed.map(Value::from)),
-        ("stopSequences", (!stops.is_empty()).then(|| Value::from(stops))),
-    ];
-    if sampling.seed != seed {
-        losses.meaning("seed");
-    }
-    if sampling.stop.len() > STOPS_MAX {
-        losses.meaning("stop");
-    }
+    let penalty = |penalty: Option<f64>| penalty.filter(|penalty| *penalty != 0.0);
+    let mut config = Map::new();
+    config.put("maxOutputTokens", sampling.max_tokens);
+    config.put("temperature", sampling.temperature);
+    config.put("topP", sampling.top_p);
+    config.put("topK", sampling.top_k.filter(|top_k| *top_k > 0));
+    config.put("presencePenalty", penalty(sampling.presence_penalty));
+    config.put("frequencyPenalty", penalty(sampling.frequency_penalty));
+    config.put("seed", seed);
+    config.put("stopSequences", (!stops.is_empty()).then_some(stops));
+    losses.meaning_if(sampling.seed != seed, "seed");
+    losses.meaning_if(sampling.stop.len() > STOPS_MAX, "stop");
     // `candidateCount` and `logprobs` exist, but not for streams, or the answer could not carry them.
     lose_choices(sampling, losses);
-    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    config
 }

@@ -51,6 +51,15 @@ impl Conversation {
         self.turns.retain(|turn| !turn.parts.is_empty());
         found
     }
+
+    /// Adds the result of a call. Consecutive results are parts of one turn; a user message begins another.
+    pub fn add_result(&mut self, result: ToolResult) {
+        let result = MessagePart::Result(result);
+        match self.turns.last_mut() {
+            Some(turn) if matches!(turn.parts.last(), Some(MessagePart::Result(_))) => turn.parts.push(result),
+            _ => self.turns.push(ConversationTurn { role: Role::User, parts: vec![result] }),
+        }
+    }
 }
 
 /// Options that shape the tokens, as the caller wrote them.
@@ -82,6 +91,17 @@ pub enum Role {
     Assistant,
 }
 
+impl Role {
+    /// The name that most dialects use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        }
+    }
+}
+
 /// Turns of one role may follow each other; a dialect that requires alternation joins them. Tool results are parts of
 /// user turns.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +127,19 @@ pub enum MessagePart {
     Result(ToolResult),
 }
 
+impl MessagePart {
+    pub fn cache(&self) -> Option<&CacheHint> {
+        match self {
+            MessagePart::Text { cache, .. } => cache.as_ref(),
+            MessagePart::Image(image) => image.cache.as_ref(),
+            MessagePart::Document(document) => document.cache.as_ref(),
+            MessagePart::Call(call) => call.cache.as_ref(),
+            MessagePart::Result(result) => result.cache.as_ref(),
+            MessagePart::Audio(_) | MessagePart::Thinking(_) | MessagePart::Refusal(_) => None,
+        }
+    }
+}
+
 /// A hint to cache everything up to here: Anthropic's `ephemeral`, with its `ttl` if given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheHint {
@@ -126,6 +159,24 @@ pub enum Source {
     Text(String),
     /// An id in one vendor's file store. No other vendor can read it.
     File(String),
+}
+
+impl Source {
+    /// The bytes that a data URL (`data:image/png;base64,...`) holds. None for other addresses.
+    pub fn of_data_url(url: &str) -> Option<Source> {
+        let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+        let media_type = head.strip_suffix(";base64")?.split(';').next().unwrap_or_default();
+        Some(Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
+    }
+
+    /// An address of the content, or a data URL. None for plain text and files.
+    pub fn url(&self) -> Option<String> {
+        match self {
+            Source::Url(url) => Some(url.clone()),
+            Source::Base64 { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
+            Source::Text(_) | Source::File(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,26 @@ impl Losses {
         add(&mut self.hints, name.as_ref());
     }
 
+    /// [`Losses::meaning`], if it is lost.
+    pub fn meaning_if(&mut self, lost: bool, name: &str) {
+        if lost {
+            self.meaning(name);
+        }
+    }
+
+    /// [`Losses::hint`], if it is lost.
+    pub fn hint_if(&mut self, lost: bool, name: &str) {
+        if lost {
+            self.hint(name);
+        }
+    }
+
+    /// Records the loss of a part that decides the answer. Returns none, in place of the part.
+    pub fn part<T>(&mut self, name: impl AsRef<str>) -> Option<T> {
+        self.meaning(name);
+        None
+    }
+
     /// Adds other losses.
     pub fn extend(&mut self, other: &Losses) {
         other.meaning.iter().for_each(|name| add(&mut self.meaning, name));

@@ -6,21 +6,17 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use crate::protocol::neutral::{
-    Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
+    Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Source, ToolCall, ToolResult,
 };
-use crate::protocol::outgoing::{arguments, lose_cache, results_first};
+use crate::protocol::outgoing::{arguments, lose_cache, lose_detail, results_first};
+use crate::protocol::values::PutMember;
 
 /// All messages, the system prompt first.
 pub(super) fn messages(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
     let mut writer = Messages { all: Vec::new(), names: HashMap::new(), losses };
     writer.turn("system", &conversation.system);
     for ConversationTurn { role, parts } in results_first(&conversation.turns) {
-        let role = match role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        writer.turn(role, parts);
+        writer.turn(role.as_str(), parts);
     }
     writer.all
 }
@@ -45,10 +41,10 @@ impl<'a> Messages<'a> {
     fn turn(&mut self, role: &str, parts: &'a [MessagePart]) {
         let mut message = OllamaMessage::default();
         for part in parts {
+            lose_cache(part.cache(), self.losses);
             match part {
                 MessagePart::Call(call) => {
                     self.names.insert(&call.id, &call.name);
-                    lose_cache(call.cache.is_some(), self.losses);
                     message.calls.push(tool_call(call));
                 }
                 MessagePart::Result(result) => {
@@ -63,11 +59,7 @@ impl<'a> Messages<'a> {
 
     fn part(&mut self, part: &MessagePart, message: &mut OllamaMessage) {
         match part {
-            MessagePart::Text { text, cache } => {
-                lose_cache(cache.is_some(), self.losses);
-                message.texts.push(text.clone());
-            }
-            MessagePart::Refusal(text) => message.texts.push(text.clone()),
+            MessagePart::Text { text, .. } | MessagePart::Refusal(text) => message.texts.push(text.clone()),
             MessagePart::Thinking(thinking) if thinking.redacted => self.losses.hint("thinking"),
             MessagePart::Thinking(thinking) => message.thinking.push_str(&thinking.text),
             MessagePart::Image(image) => self.image(image, message),
@@ -80,10 +72,7 @@ impl<'a> Messages<'a> {
 
     /// Only images within the request: the server fetches nothing.
     fn image(&mut self, image: &Image, message: &mut OllamaMessage) {
-        lose_cache(image.cache.is_some(), self.losses);
-        if image.detail.as_deref().is_some_and(|detail| detail != "auto") {
-            self.losses.hint("image_url.detail");
-        }
+        lose_detail(image, self.losses);
         match &image.source {
             Source::Base64 { data, .. } => message.images.push(Value::from(data.as_str())),
             Source::Url(_) => self.losses.meaning("image_url"),
@@ -93,12 +82,9 @@ impl<'a> Messages<'a> {
     }
 
     fn document(&mut self, document: &Document, message: &mut OllamaMessage) {
-        lose_cache(document.cache.is_some(), self.losses);
         match &document.source {
             Source::Text(text) => {
-                if document.name.is_some() {
-                    self.losses.hint("document.title");
-                }
+                self.losses.hint_if(document.name.is_some(), "document.title");
                 message.texts.push(text.clone());
             }
             Source::File(_) => self.losses.meaning("file_id"),
@@ -108,21 +94,16 @@ impl<'a> Messages<'a> {
 
     fn result(&mut self, result: &'a ToolResult) {
         let mut message = OllamaMessage::default();
-        result.parts.iter().for_each(|part| self.part(part, &mut message));
-        lose_cache(result.cache.is_some(), self.losses);
-        if result.is_error {
-            self.losses.hint("is_error");
+        for part in &result.parts {
+            lose_cache(part.cache(), self.losses);
+            self.part(part, &mut message);
         }
+        self.losses.hint_if(result.is_error, "is_error");
         let mut written = json!({ "role": "tool", "content": message.texts.join("\n") });
-        if let Some(name) = result.name.as_deref().or_else(|| self.names.get(result.call_id.as_str()).copied()) {
-            written["tool_name"] = Value::from(name);
-        }
-        if !result.call_id.is_empty() {
-            written["tool_call_id"] = Value::from(result.call_id.as_str());
-        }
-        if !message.images.is_empty() {
-            written["images"] = Value::Array(message.images);
-        }
+        let called = || self.names.get(result.call_id.as_str()).copied();
+        written.put("tool_name", result.name.as_deref().or_else(called));
+        written.put("tool_call_id", Some(result.call_id.as_str()).filter(|id| !id.is_empty()));
+        written.put("images", (!message.images.is_empty()).then_some(message.images));
         self.all.push(written);
     }
 
@@ -133,23 +114,15 @@ impl<'a> Messages<'a> {
             return;
         }
         let mut written = json!({ "role": role, "content": texts.join("\n") });
-        if !thinking.is_empty() {
-            written["thinking"] = Value::from(thinking);
-        }
-        if !images.is_empty() {
-            written["images"] = Value::Array(images);
-        }
-        if !calls.is_empty() {
-            written["tool_calls"] = Value::Array(calls);
-        }
+        written.put("thinking", (!thinking.is_empty()).then_some(thinking));
+        written.put("images", (!images.is_empty()).then_some(images));
+        written.put("tool_calls", (!calls.is_empty()).then_some(calls));
         self.all.push(written);
     }
 }
 
 fn tool_call(call: &ToolCall) -> Value {
     let mut written = json!({ "function": { "name": call.name, "arguments": arguments(call) } });
-    if !call.id.is_empty() {
-        written["id"] = Value::from(call.id.as_str());
-    }
+    written.put("id", Some(call.id.as_str()).filter(|id| !id.is_empty()));
     written
 }

@@ -21,6 +21,7 @@ use super::frame::{Chunk, Frame, Payload};
 use super::json::{InvalidJson, Json, characters};
 use super::other_dialect::or_foreign;
 use super::sse::SseEvent;
+use super::values::answer;
 use super::{Dialect, PayloadKind};
 
 /// Reads one line.
@@ -42,10 +43,9 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
 
 /// A server that ignores `stream` sends one line. None if the body is not an answer.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
-    let answer: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).ok()?;
-    let is_error = answer.get("error").is_some_and(|error| !error.is_null());
+    let answer = answer(body)?;
     let is_answer = answer.contains_key("message") || answer.contains_key("response");
-    (is_answer && !is_error).then(|| Bytes::from(format!("{}\n", serde_json::Value::Object(answer))))
+    is_answer.then(|| Bytes::from(format!("{}\n", serde_json::Value::Object(answer))))
 }
 
 /// The JSON text of a line.
@@ -69,8 +69,7 @@ impl<'a> OllamaWire<'a> {
     fn read(text: &'a str) -> Result<OllamaWire<'a>, InvalidJson> {
         let mut wire = OllamaWire::default();
         let mut reason = None;
-        let mut json = Json::new(text);
-        json.object(|name, json| {
+        Json::whole(text, |name, json| {
             match name {
                 "message" => wire.message(json)?,
                 "response" => wire.answer = wire.answer.saturating_add(chars(json)?),
@@ -84,9 +83,6 @@ impl<'a> OllamaWire<'a> {
             }
             Ok(())
         })?;
-        if json.peek().is_some() {
-            return Err(InvalidJson);
-        }
         // Gives no position of its text: every line has a new time stamp, so the template shortcut could not apply.
         wire.chunk.payload = wire.payload();
         wire.chunk.choices = 1;

@@ -7,6 +7,7 @@ use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::outgoing::new_call_id;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
+use crate::protocol::values::{list, text};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl ReadPieces for OllamaReader {
         let message = line.get("message").unwrap_or(&line);
         self.thinking(message, pieces);
         self.text(text(message, "content").or(text(message, "response")), pieces);
-        for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+        for call in list(message, "tool_calls") {
             self.call(call, pieces);
         }
         if line.get("done") == Some(&Value::Bool(true)) {
@@ -93,9 +94,4 @@ impl OllamaReader {
     fn end_block(&mut self) {
         self.block += u32::from(std::mem::take(&mut self.thinking));
     }
-}
-
-/// A string member that is not empty.
-fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
-    value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

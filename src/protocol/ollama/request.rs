@@ -6,28 +6,21 @@ use super::messages::messages;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{function, lose_choices, lose_extras};
+use crate::protocol::values::PutMember;
 
 /// Writes a conversation as a request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
-    body.insert("model".to_owned(), Value::from(options.model.as_str()));
-    body.insert("messages".to_owned(), Value::Array(messages(conversation, losses)));
-    body.insert("stream".to_owned(), Value::Bool(true));
+    body.put("model", Some(options.model.as_str()));
+    body.put("messages", Some(messages(conversation, losses)));
+    body.put("stream", Some(true));
     let tools = tools(conversation, losses);
-    if !tools.is_empty() {
-        body.insert("tools".to_owned(), Value::Array(tools));
-    }
-    if let Some(format) = conversation.format.as_ref().and_then(format) {
-        body.insert("format".to_owned(), format);
-    }
-    if let Some(think) = conversation.reasoning.as_ref().and_then(|reasoning| think(reasoning, &options.model, losses))
-    {
-        body.insert("think".to_owned(), think);
-    }
+    body.put("tools", (!tools.is_empty()).then_some(tools));
+    body.put("format", conversation.format.as_ref().and_then(format));
+    let think = conversation.reasoning.as_ref().and_then(|reasoning| think(reasoning, &options.model, losses));
+    body.put("think", think);
     let sampling = sampling(&conversation.sampling, losses);
-    if !sampling.is_empty() {
-        body.insert("options".to_owned(), Value::Object(sampling));
-    }
+    body.put("options", (!sampling.is_empty()).then_some(sampling));
     lose_extras(conversation, losses);
     Value::Object(body)
 }
@@ -42,16 +35,14 @@ fn tools(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
         Some(ToolChoice::Required | ToolChoice::Named(_)) => losses.meaning("tool_choice"),
         Some(ToolChoice::Auto) | None => {}
     }
-    if conversation.parallel_tool_calls == Some(false) {
-        losses.meaning("parallel_tool_calls");
-    }
+    losses.meaning_if(conversation.parallel_tool_calls == Some(false), "parallel_tool_calls");
     conversation.tools.iter().enumerate().filter_map(|(at, tool)| declaration(at, tool, losses)).collect()
 }
 
 fn declaration(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Value> {
     let mut function = function(at, tool, losses)?;
     let parameters = tool.parameters.clone().unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
-    function.insert("parameters".to_owned(), parameters);
+    function.put("parameters", Some(parameters));
     Some(json!({ "type": "function", "function": function }))
 }
 
@@ -65,9 +56,7 @@ fn format(format: &Format) -> Option<Value> {
 
 /// Only gpt-oss has levels, and it always thinks. For other models thinking is on or off.
 fn think(reasoning: &Reasoning, model: &str, losses: &mut Losses) -> Option<Value> {
-    if reasoning.budget.is_some() {
-        losses.hint("thinking.budget_tokens");
-    }
+    losses.hint_if(reasoning.budget.is_some(), "thinking.budget_tokens");
     let effort = reasoning.effort.or(reasoning.budget.map(Effort::of_budget));
     let off = reasoning.enabled == Some(false) || effort == Some(Effort::None);
     if !model.contains("gpt-oss") {
@@ -84,16 +73,15 @@ fn think(reasoning: &Reasoning, model: &str, losses: &mut Losses) -> Option<Valu
 }
 
 fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {
-    let numbers = [
-        ("num_predict", sampling.max_tokens.map(Value::from)),
-        ("temperature", sampling.temperature.map(Value::from)),
-        ("top_p", sampling.top_p.map(Value::from)),
-        ("top_k", sampling.top_k.map(Value::from)),
-        ("seed", sampling.seed.map(Value::from)),
-        ("presence_penalty", sampling.presence_penalty.map(Value::from)),
-        ("frequency_penalty", sampling.frequency_penalty.map(Value::from)),
-        ("stop", (!sampling.stop.is_empty()).then(|| Value::from(sampling.stop.clone()))),
-    ];
+    let mut options = Map::new();
+    options.put("num_predict", sampling.max_tokens);
+    options.put("temperature", sampling.temperature);
+    options.put("top_p", sampling.top_p);
+    options.put("top_k", sampling.top_k);
+    options.put("seed", sampling.seed);
+    options.put("presence_penalty", sampling.presence_penalty);
+    options.put("frequency_penalty", sampling.frequency_penalty);
+    options.put("stop", (!sampling.stop.is_empty()).then(|| sampling.stop.clone()));
     lose_choices(sampling, losses);
-    numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    options
 }

@@ -176,7 +176,7 @@ impl MessageReader<'_> {
         message.take("name");
         let is_error = message.boolean("is_error")?.unwrap_or(false);
         let parts = self.content(message, Speaker::Tool, None)?;
-        self.result(ToolResult { call_id, name: Some(name), parts, is_error, custom, cache });
+        self.conversation.add_result(ToolResult { call_id, name: Some(name), parts, is_error, custom, cache });
         Ok(())
     }
 
@@ -195,23 +195,9 @@ impl MessageReader<'_> {
             None => Vec::new(),
             Some(content) => parts::read(content, &path, Speaker::Tool, &mut self.conversation.losses)?,
         };
-        self.result(ToolResult { call_id, name: Some(name), parts, is_error: false, custom: false, cache });
+        let name = Some(name);
+        self.conversation.add_result(ToolResult { call_id, name, parts, cache, ..ToolResult::default() });
         Ok(())
-    }
-
-    /// Consecutive results are parts of one turn.
-    fn result(&mut self, result: ToolResult) {
-        match self.conversation.turns.last_mut() {
-            Some(ConversationTurn { role: Role::User, parts })
-                if matches!(parts.last(), Some(MessagePart::Result(_))) =>
-            {
-                parts.push(MessagePart::Result(result));
-            }
-            _ => self
-                .conversation
-                .turns
-                .push(ConversationTurn { role: Role::User, parts: vec![MessagePart::Result(result)] }),
-        }
     }
 
     /// Forgets the calls of the last assistant message.

@@ -43,6 +43,7 @@ use super::event_reader::{read_sse, says_error};
 use super::json::{InvalidJson, Json};
 use super::other_dialect::or_foreign;
 use super::sse::SseEvent;
+use super::values::{PutMember, answer};
 
 /// Reads one event.
 pub fn read(event: &SseEvent) -> Frame<'_> {
@@ -62,10 +63,7 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
 /// Turns a whole chat answer or legacy completion into stream events: one chunk with everything, and `[DONE]`. None if
 /// the body is not a completion.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
-    let mut answer: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
-    if answer.get("error").is_some_and(|error| !error.is_null()) {
-        return None;
-    }
+    let mut answer = answer(body)?;
     let mut is_legacy = false;
     for choice in answer.get_mut("choices")?.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
         let Some(mut message) = choice.shift_remove("message") else {
@@ -89,13 +87,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
 pub fn is_error_event(event: &SseEvent) -> bool {
     let fields = event.fields();
     let text = fields.data.as_deref().and_then(|data| std::str::from_utf8(data).ok()).unwrap_or_default();
-    let mut found = false;
-    let walked = Json::new(text).object(|name, json| {
-        let value = json.skip()?;
-        found |= name == "error" && says_error(value);
-        Ok(())
-    });
-    walked.is_ok() && found
+    matches!(Json::new(text).member("error", Json::some), Ok(Some(error)) if says_error(error))
 }
 
 /// The members of a chunk that matter.
@@ -112,8 +104,7 @@ impl<'a> OpenAiWire<'a> {
     fn read(text: &'a str) -> Result<OpenAiWire<'a>, InvalidJson> {
         let mut wire = OpenAiWire::default();
         let mut usage = None;
-        let mut json = Json::new(text);
-        json.object(|name, json| {
+        Json::whole(text, |name, json| {
             match name {
                 "choices" => json.list(|json| wire.choice(json))?,
                 "model" => wire.chunk.model = json.text()?,
@@ -129,9 +120,6 @@ impl<'a> OpenAiWire<'a> {
             }
             Ok(())
         })?;
-        if json.peek().is_some() {
-            return Err(InvalidJson);
-        }
         wire.chunk.usage_only = wire.choices == 0 && usage.is_some();
         wire.chunk.usage = usage.or(wire.other_usage).map(Cow::Borrowed);
         Ok(wire)
@@ -192,11 +180,8 @@ impl<'a> OpenAiWire<'a> {
 
     /// MiniMax's own object: any status but 0 is an error.
     fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
-        json.object(|name, json| {
-            let value = json.skip()?;
-            self.is_error |= name == "status_code" && value != "0" && value != "null";
-            Ok(())
-        })
+        self.is_error |= json.member("status_code", Json::some)?.is_some_and(|code| code != "0");
+        Ok(())
     }
 }
 
@@ -205,8 +190,6 @@ pub fn error(error: &ErrorShape<'_>) -> Value {
     let mut shape = serde_json::json!({
         "message": error.message, "type": error.kind, "param": error.param, "code": error.code,
     });
-    if let Some(attempts) = error.attempts {
-        shape["attempts"] = attempts.clone();
-    }
+    shape.put("attempts", error.attempts.cloned());
     serde_json::json!({ "error": shape })
 }

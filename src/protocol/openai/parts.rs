@@ -122,13 +122,11 @@ pub(super) fn call_signature(call: &mut ObjectMembers) -> Option<String> {
 
 /// A URL, or the bytes that a data URL holds.
 pub(super) fn source(url: String) -> Source {
-    let split = url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
-    match split.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data))) {
-        Some((media_type, data)) => {
-            let media_type = media_type.split(';').next().unwrap_or_default().to_ascii_lowercase();
-            Source::Base64 { media_type, data: data.to_owned() }
+    match Source::of_data_url(&url) {
+        Some(Source::Base64 { media_type, data }) => {
+            Source::Base64 { media_type: media_type.to_ascii_lowercase(), data }
         }
-        None => Source::Url(url),
+        _ => Source::Url(url),
     }
 }
 

@@ -113,13 +113,10 @@ fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Inva
 /// OpenRouter's list of thoughts: texts and summaries. Signatures and encrypted data are not generated text.
 fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
-    json.list(|json| {
-        json.object(|name, json| {
-            let text = json.string_or_skip()?.filter(|text| matches!(name, "text" | "summary") && !text.is_empty());
-            let payload = text.map(|text| Payload { kind: PayloadKind::Reasoning, chars: characters(text) });
-            all = Payload::merge(all, payload);
-            Ok(())
-        })
+    json.objects(|name, json| {
+        let text = json.string_or_skip()?.filter(|_| matches!(name, "text" | "summary"));
+        all = Payload::merge(all, text.and_then(|text| Payload::of_text(PayloadKind::Reasoning, text)));
+        Ok(())
     })?;
     Ok(all)
 }
@@ -174,16 +171,12 @@ fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
 fn images(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
     json.list(|json| {
-        json.object(|name, json| match name {
-            "image_url" => json.object(|name, json| {
-                let url = json.string_or_skip()?.filter(|url| name == "url" && !url.is_empty());
-                let bytes = url.map(|url| url.split_once(";base64,").map_or(url, |(_, data)| data));
-                let payload = bytes.map(|bytes| Payload { kind: PayloadKind::Image, chars: characters(bytes) });
-                all = Payload::merge(all, payload);
-                Ok(())
-            }),
-            _ => json.skip().map(drop),
-        })
+        let url = json.member("image_url", |json| json.member("url", Json::string_or_skip))?;
+        let bytes =
+            url.filter(|url| !url.is_empty()).map(|url| url.split_once(";base64,").map_or(url, |(_, data)| data));
+        let payload = bytes.map(|bytes| Payload { kind: PayloadKind::Image, chars: characters(bytes) });
+        all = Payload::merge(all, payload);
+        Ok(())
     })?;
     Ok(all)
 }

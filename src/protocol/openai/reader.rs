@@ -7,10 +7,11 @@ use serde_json::Value;
 use super::calls::ChoiceCalls;
 use crate::protocol::json::{InvalidJson, Json};
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
-use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces, Source};
 use crate::protocol::sse::SseEvent;
 use crate::protocol::surrogates::words;
 use crate::protocol::usage::Usage;
+use crate::protocol::values::text;
 
 /// Maximum choices that are read: more than any vendor sends.
 const CHOICES_MAX: usize = 128;
@@ -63,8 +64,7 @@ impl OpenAiReader {
     fn chunk(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let start = pieces.len();
         let (mut id, mut model, mut usage) = (None, None, Usage::default());
-        let mut json = Json::new(text);
-        json.object(|name, json| {
+        Json::whole(text, |name, json| {
             match name {
                 "id" if !self.id_told => id = json.string_or_skip()?.filter(|id| !id.is_empty()),
                 "model" if !self.model_told => model = json.string_or_skip()?.filter(|model| !model.is_empty()),
@@ -72,18 +72,11 @@ impl OpenAiReader {
                 "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
                 "timings" => json.some()?.into_iter().for_each(|text| usage.add_timings(text)),
                 "time_info" | "perf_metrics" => json.some()?.into_iter().for_each(|text| usage.add_time_info(text)),
-                "x_groq" => json.object(|name, json| {
-                    let value = json.some()?;
-                    value.filter(|_| name == "usage").into_iter().for_each(|text| usage.add(text));
-                    Ok(())
-                })?,
+                "x_groq" => json.member("usage", Json::some)?.into_iter().for_each(|text| usage.add(text)),
                 _ => drop(json.skip()?),
             }
             Ok(())
         })?;
-        if json.peek().is_some() {
-            return Err(InvalidJson);
-        }
         if id.is_some() || model.is_some() {
             self.id_told |= id.is_some();
             self.model_told |= model.is_some();
@@ -251,7 +244,7 @@ impl ChoiceReader {
     /// One of OpenRouter's `reasoning_details`.
     fn detail(&mut self, detail: &Value, pieces: &mut Vec<AnswerPiece>) {
         let index = self.index;
-        let text = |name| detail.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+        let text = |name| text(detail, name).map(str::to_owned);
         let same =
             text("id").is_some() && text("id") == self.thoughts.id && self.thoughts.open && !self.thoughts.closed;
         if !same {
@@ -298,12 +291,10 @@ impl ChoiceReader {
     }
 
     fn images(&mut self, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
-        Json::new(raw).list(|json| {
-            json.object(|name, json| {
-                let value = json.skip()?;
-                pieces.extend((name == "image_url").then(|| image_of(self.index, value)));
-                Ok(())
-            })
+        Json::new(raw).objects(|name, json| {
+            let value = json.skip()?;
+            pieces.extend((name == "image_url").then(|| image_of(self.index, value)));
+            Ok(())
         })
     }
 }
@@ -345,12 +336,10 @@ fn words_of_parts(raw: &str) -> Result<String, InvalidJson> {
         return Ok(json.string_or_skip()?.map(words).unwrap_or_default());
     }
     let mut all = String::new();
-    json.list(|json| {
-        json.object(|name, json| {
-            let text = json.string_or_skip()?.filter(|_| name == "text");
-            all.extend(text.map(words));
-            Ok(())
-        })
+    json.objects(|name, json| {
+        let text = json.string_or_skip()?.filter(|_| name == "text");
+        all.extend(text.map(words));
+        Ok(())
     })?;
     Ok(all)
 }
@@ -359,11 +348,9 @@ fn words_of_parts(raw: &str) -> Result<String, InvalidJson> {
 fn image_of(index: u32, raw: &str) -> AnswerPiece {
     let value: Value = serde_json::from_str(raw).unwrap_or_default();
     let url = value.get("url").unwrap_or(&value).as_str().unwrap_or_default();
-    match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
-        Some((media_type, data)) => {
-            AnswerPiece::Image { index, media_type: media_type.to_owned(), data: data.to_owned() }
-        }
-        None => AnswerPiece::Other("images".to_owned()),
+    match Source::of_data_url(url) {
+        Some(Source::Base64 { media_type, data }) => AnswerPiece::Image { index, media_type, data },
+        _ => AnswerPiece::Other("images".to_owned()),
     }
 }
 

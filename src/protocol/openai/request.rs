@@ -9,53 +9,44 @@ use serde_json::{Map, Value, json};
 use super::turns;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
-use crate::protocol::outgoing::{effort_of, lose_cache, openai_tier, openai_user, strict_of};
+use crate::protocol::outgoing::{effort_of, lose_cache, lose_metadata, openai_tier, openai_user, strict_of};
+use crate::protocol::values::PutMember;
 
 /// Maximum stop sequences that OpenAI accepts.
 const STOPS_MAX: usize = 4;
+
 /// Writes a conversation as a chat request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        body.extend(value.map(|value| (name.to_owned(), value)));
-    };
-    set("model", Some(Value::from(options.model.as_str())));
-    set("messages", Some(Value::Array(turns::messages(conversation, options.takes_thoughts, losses))));
+    body.put("model", Some(options.model.as_str()));
+    body.put("messages", Some(turns::messages(conversation, options.takes_thoughts, losses)));
     if !conversation.tools.is_empty() {
-        set("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect()));
-        set("tool_choice", conversation.tool_choice.as_ref().map(|choice| choice_of(choice, &conversation.tools)));
-        set("parallel_tool_calls", conversation.parallel_tool_calls.map(Value::from));
+        body.put("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect::<Value>()));
+        body.put("tool_choice", conversation.tool_choice.as_ref().map(|choice| choice_of(choice, &conversation.tools)));
+        body.put("parallel_tool_calls", conversation.parallel_tool_calls);
     }
-    set("response_format", conversation.format.as_ref().and_then(|format| format_of(format, losses)));
-    set("reasoning_effort", conversation.reasoning.as_ref().and_then(|reasoning| effort(reasoning, options, losses)));
-    set("verbosity", conversation.verbosity.as_deref().map(Value::from));
-    let sampling = taken(&conversation.sampling, options, losses);
-    let limit = if options.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-    for (name, value) in sampling_of(&sampling, limit) {
-        set(name, value);
-    }
-    set("user", openai_user(conversation, losses).map(Value::from));
-    if conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()) {
-        losses.hint("metadata");
-    }
-    set("service_tier", openai_tier(conversation, losses).map(Value::from));
+    body.put("response_format", conversation.format.as_ref().and_then(|format| format_of(format, losses)));
+    let effort = conversation.reasoning.as_ref().and_then(|reasoning| effort(reasoning, options, losses));
+    body.put("reasoning_effort", effort);
+    body.put("verbosity", conversation.verbosity.as_deref());
+    sampling(&conversation.sampling, options, &mut body, losses);
+    body.put("user", openai_user(conversation, losses));
+    lose_metadata(conversation, losses);
+    body.put("service_tier", openai_tier(conversation, losses));
     Value::Object(body)
 }
 
 fn tool_of(tool: &Tool, losses: &mut Losses) -> Value {
-    lose_cache(tool.cache.is_some(), losses);
-    let mut inner = Map::from_iter([("name".to_owned(), Value::from(tool.name.as_str()))]);
-    if let Some(description) = &tool.description {
-        inner.insert("description".to_owned(), Value::from(description.as_str()));
-    }
+    lose_cache(tool.cache.as_ref(), losses);
+    let mut inner = json!({ "name": tool.name });
+    inner.put("description", tool.description.as_deref());
     if tool.custom {
-        inner.extend(tool.format.as_ref().map(|format| ("format".to_owned(), grammar_of(format))));
+        inner.put("format", tool.format.as_ref().map(grammar_of));
         return json!({ "type": "custom", "custom": inner });
     }
-    inner.extend(tool.parameters.as_ref().map(|schema| ("parameters".to_owned(), schema.clone())));
+    inner.put("parameters", tool.parameters.clone());
     // `strict` is useless without parameters.
-    let strict = tool.parameters.as_ref().and_then(|schema| strict_of(tool.strict, schema, losses));
-    inner.extend(strict.map(|strict| ("strict".to_owned(), Value::from(strict))));
+    inner.put("strict", tool.parameters.as_ref().and_then(|schema| strict_of(tool.strict, schema, losses)));
     json!({ "type": "function", "function": inner })
 }
 
@@ -87,10 +78,10 @@ fn format_of(format: &Format, losses: &mut Losses) -> Option<Value> {
         Format::Json => Some(json!({ "type": "json_object" })),
         Format::Schema { name, description, schema, strict } => {
             let name = name.as_deref().unwrap_or("answer");
-            let mut inner = Map::from_iter([("name".to_owned(), Value::from(name))]);
-            inner.extend(description.as_deref().map(|text| ("description".to_owned(), Value::from(text))));
-            inner.insert("schema".to_owned(), schema.clone());
-            inner.extend(strict_of(*strict, schema, losses).map(|strict| ("strict".to_owned(), Value::from(strict))));
+            let mut inner = json!({ "name": name });
+            inner.put("description", description.as_deref());
+            inner.put("schema", Some(schema.clone()));
+            inner.put("strict", strict_of(*strict, schema, losses));
             Some(json!({ "type": "json_schema", "json_schema": inner }))
         }
     }
@@ -98,15 +89,10 @@ fn format_of(format: &Format, losses: &mut Losses) -> Option<Value> {
 
 /// Chat has efforts but no budgets, and no switch for showing thoughts.
 fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Losses) -> Option<Value> {
-    if reasoning.encrypted {
-        losses.hint("reasoning.encrypted_content");
-    }
-    if reasoning.show == Some(false) {
-        losses.hint("reasoning.exclude");
-    }
-    if reasoning.effort.is_none() && reasoning.enabled != Some(false) && reasoning.budget.is_some() {
-        losses.hint("budget_tokens");
-    }
+    losses.hint_if(reasoning.encrypted, "reasoning.encrypted_content");
+    losses.hint_if(reasoning.show == Some(false), "reasoning.exclude");
+    let has_budget = reasoning.effort.is_none() && reasoning.enabled != Some(false) && reasoning.budget.is_some();
+    losses.hint_if(has_budget, "budget_tokens");
     let effort = effort_of(reasoning).or((reasoning.enabled == Some(true)).then_some(Effort::Medium))?;
     // OpenAI's scale ends here.
     let most = if options.max_completion_tokens { Effort::XHigh } else { Effort::Max };
@@ -114,33 +100,22 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
 }
 
 /// OpenAI itself takes no `top_k` and only a few stop sequences.
-fn taken(sampling: &Sampling, options: &TranslationOptions, losses: &mut Losses) -> Sampling {
-    let mut taken = sampling.clone();
-    if options.max_completion_tokens {
-        if taken.top_k.take().is_some() {
-            losses.meaning("top_k");
-        }
-        if taken.stop.len() > STOPS_MAX {
-            losses.meaning("stop");
-            taken.stop.truncate(STOPS_MAX);
-        }
-    }
-    taken
-}
-
-fn sampling_of(sampling: &Sampling, limit: &'static str) -> [(&'static str, Option<Value>); 12] {
-    [
-        (limit, sampling.max_tokens.map(Value::from)),
-        ("temperature", sampling.temperature.map(Value::from)),
-        ("top_p", sampling.top_p.map(Value::from)),
-        ("top_k", sampling.top_k.map(Value::from)),
-        ("presence_penalty", sampling.presence_penalty.map(Value::from)),
-        ("frequency_penalty", sampling.frequency_penalty.map(Value::from)),
-        ("seed", sampling.seed.map(Value::from)),
-        ("n", sampling.n.map(Value::from)),
-        ("stop", (!sampling.stop.is_empty()).then(|| Value::from(sampling.stop.clone()))),
-        ("logprobs", sampling.logprobs.map(Value::from)),
-        ("top_logprobs", sampling.top_logprobs.map(Value::from)),
-        ("logit_bias", sampling.logit_bias.clone()),
-    ]
+fn sampling(sampling: &Sampling, options: &TranslationOptions, body: &mut Map<String, Value>, losses: &mut Losses) {
+    let is_openai = options.max_completion_tokens;
+    let stops_max = if is_openai { STOPS_MAX } else { usize::MAX };
+    losses.meaning_if(is_openai && sampling.top_k.is_some(), "top_k");
+    losses.meaning_if(sampling.stop.len() > stops_max, "stop");
+    let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).take(stops_max).collect();
+    body.put(if is_openai { "max_completion_tokens" } else { "max_tokens" }, sampling.max_tokens);
+    body.put("temperature", sampling.temperature);
+    body.put("top_p", sampling.top_p);
+    body.put("top_k", sampling.top_k.filter(|_| !is_openai));
+    body.put("presence_penalty", sampling.presence_penalty);
+    body.put("frequency_penalty", sampling.frequency_penalty);
+    body.put("seed", sampling.seed);
+    body.put("n", sampling.n);
+    body.put("stop", (!stop.is_empty()).then_some(stop));
+    body.put("logprobs", sampling.logprobs);
+    body.put("top_logprobs", sampling.top_logprobs);
+    body.put("logit_bias", sampling.logit_bias.clone());
 }

@@ -4,12 +4,13 @@
 //! message after them, and the texts of a message into one string (many servers accept nothing else). Thoughts are sent
 //! back only within the running tool loop, as vendors of this dialect want.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::protocol::neutral::{
     Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
-use crate::protocol::outgoing::{lose_cache, results_first};
+use crate::protocol::outgoing::{lose_cache, results_first, system_texts};
+use crate::protocol::values::PutMember;
 
 /// Joins texts.
 const GAP: &str = "\n\n";
@@ -48,15 +49,8 @@ struct TurnsWriter<'a> {
 
 impl TurnsWriter<'_> {
     fn system(&mut self, parts: &[MessagePart]) {
-        let mut texts = Vec::new();
-        for part in parts {
-            match part {
-                MessagePart::Text { text, .. } => texts.push(text.as_str()),
-                _ => self.losses.meaning("system"),
-            }
-            self.note_cache(part);
-        }
-        self.messages.push(json!({ "role": "system", "content": texts.join(GAP) }));
+        let text = system_texts(parts, self.losses).join(GAP);
+        self.messages.push(json!({ "role": "system", "content": text }));
     }
 
     /// Consecutive user turns: results first, because they must follow the calls.
@@ -79,10 +73,8 @@ impl TurnsWriter<'_> {
 
     /// The text of a result. Other parts become attachments.
     fn result(&mut self, result: &ToolResult, attachments: &mut Vec<Value>) -> String {
-        lose_cache(result.cache.is_some(), self.losses);
-        if result.is_error {
-            self.losses.hint("is_error");
-        }
+        lose_cache(result.cache.as_ref(), self.losses);
+        self.losses.hint_if(result.is_error, "is_error");
         let mut texts = Vec::new();
         let before = attachments.len();
         for part in &result.parts {
@@ -106,7 +98,7 @@ impl TurnsWriter<'_> {
 
     /// None for a result, which is a message of its own, and for lost parts.
     fn user_part(&mut self, part: &MessagePart) -> Option<Value> {
-        self.note_cache(part);
+        lose_cache(part.cache(), self.losses);
         match part {
             MessagePart::Text { text, .. } | MessagePart::Refusal(text) => {
                 Some(json!({ "type": "text", "text": text }))
@@ -117,20 +109,17 @@ impl TurnsWriter<'_> {
                 Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
             }
             MessagePart::Result(_) => None,
-            MessagePart::Thinking(_) => self.lost("thinking"),
-            MessagePart::Call(_) => self.lost("tool_calls"),
+            MessagePart::Thinking(_) => self.losses.part("thinking"),
+            MessagePart::Call(_) => self.losses.part("tool_calls"),
         }
     }
 
     fn image(&mut self, image: &Image) -> Option<Value> {
-        let url = match &image.source {
-            Source::Url(url) => url.clone(),
-            Source::Base64 { media_type, data } => format!("data:{media_type};base64,{data}"),
-            Source::File(_) => return self.lost("file_id"),
-            Source::Text(_) => return self.lost("image"),
+        let Some(url) = image.source.url() else {
+            return self.losses.part(if matches!(image.source, Source::File(_)) { "file_id" } else { "image" });
         };
-        let mut inner = Map::from_iter([("url".to_owned(), Value::from(url))]);
-        inner.extend(image.detail.as_deref().map(|detail| ("detail".to_owned(), Value::from(detail))));
+        let mut inner = json!({ "url": url });
+        inner.put("detail", image.detail.as_deref());
         Some(json!({ "type": "image_url", "image_url": inner }))
     }
 
@@ -144,8 +133,8 @@ impl TurnsWriter<'_> {
                 let title = document.name.as_deref().map(|name| format!("{name}{GAP}")).unwrap_or_default();
                 Some(json!({ "type": "text", "text": format!("{title}{text}") }))
             }
-            Source::File(_) => self.lost("file_id"),
-            Source::Url(_) => self.lost("document_url"),
+            Source::File(_) => self.losses.part("file_id"),
+            Source::Url(_) => self.losses.part("document_url"),
         }
     }
 
@@ -153,14 +142,12 @@ impl TurnsWriter<'_> {
     fn assistant(&mut self, turns: &[&ConversationTurn], in_loop: bool) {
         let (mut texts, mut thoughts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for part in turns.iter().flat_map(|turn| &turn.parts) {
-            self.note_cache(part);
+            lose_cache(part.cache(), self.losses);
             match part {
                 // Only OpenAI has a member for refusals.
                 MessagePart::Text { text, .. } | MessagePart::Refusal(text) => texts.push(text.as_str()),
                 MessagePart::Thinking(thinking) => {
-                    if thinking.signature.is_some() {
-                        self.losses.hint("signature");
-                    }
+                    self.losses.hint_if(thinking.signature.is_some(), "signature");
                     if !thinking.text.is_empty() {
                         thoughts.push(thinking.text.as_str());
                     }
@@ -172,46 +159,23 @@ impl TurnsWriter<'_> {
                 MessagePart::Result(_) => self.losses.meaning("tool_result"),
             }
         }
-        let mut message = Map::from_iter([("role".to_owned(), Value::from("assistant"))]);
-        let silent = texts.is_empty() && !calls.is_empty();
-        message.insert("content".to_owned(), if silent { Value::Null } else { Value::from(texts.join(GAP)) });
-        if in_loop && !thoughts.is_empty() && !calls.is_empty() {
-            message.insert("reasoning_content".to_owned(), Value::from(thoughts.join(GAP)));
-        } else if !thoughts.is_empty() {
-            self.losses.hint("thinking");
-        }
-        if !calls.is_empty() {
-            message.insert("tool_calls".to_owned(), Value::Array(calls));
-        }
-        self.messages.push(Value::Object(message));
+        let content = (!texts.is_empty() || calls.is_empty()).then(|| texts.join(GAP));
+        let mut message = json!({ "role": "assistant", "content": content });
+        let takes_thoughts = in_loop && !calls.is_empty();
+        self.losses.hint_if(!takes_thoughts && !thoughts.is_empty(), "thinking");
+        message.put("reasoning_content", (takes_thoughts && !thoughts.is_empty()).then(|| thoughts.join(GAP)));
+        message.put("tool_calls", (!calls.is_empty()).then_some(calls));
+        self.messages.push(message);
     }
 
     fn call(&mut self, call: &ToolCall) -> Value {
-        if call.signature.is_some() {
-            self.losses.hint("thought_signature");
-        }
+        self.losses.hint_if(call.signature.is_some(), "thought_signature");
         if call.custom {
             let custom = json!({ "name": call.name, "input": call.arguments });
             return json!({ "id": call.id, "type": "custom", "custom": custom });
         }
         let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
-    }
-
-    fn lost(&mut self, name: &str) -> Option<Value> {
-        self.losses.meaning(name);
-        None
-    }
-
-    fn note_cache(&mut self, part: &MessagePart) {
-        let cache = match part {
-            MessagePart::Text { cache, .. } => cache,
-            MessagePart::Image(image) => &image.cache,
-            MessagePart::Document(document) => &document.cache,
-            MessagePart::Call(call) => &call.cache,
-            _ => return,
-        };
-        lose_cache(cache.is_some(), self.losses);
     }
 }
 

@@ -100,23 +100,20 @@ fn source(url: &str) -> Option<Source> {
     if web { Some(Source::Url(url.to_owned())) } else { data_url(url) }
 }
 
-/// `data:image/png;base64,...`
 fn data_url(url: &str) -> Option<Source> {
-    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
-    let media_type = head.strip_suffix(";base64")?.split(';').next().filter(|media_type| !media_type.is_empty())?;
-    Some(Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
+    Source::of_data_url(url)
+        .filter(|source| !matches!(source, Source::Base64 { media_type, .. } if media_type.is_empty()))
 }
 
 /// Writes a part of a user message or a tool result. None if the dialect has no such part; that is reported to
 /// `losses`.
 pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
+    lose_cache(part.cache(), losses);
     match part {
-        MessagePart::Text { text, cache } => {
-            lose_cache(cache.is_some(), losses);
+        MessagePart::Text { text, .. } | MessagePart::Refusal(text) => {
             Some(json!({ "type": "input_text", "text": text }))
         }
         MessagePart::Image(image) => {
-            lose_cache(image.cache.is_some(), losses);
             let detail = image.detail.as_deref().unwrap_or("auto");
             let url = url_of(&image.source, losses)?;
             Some(json!({ "type": "input_image", "image_url": url, "detail": detail }))
@@ -125,14 +122,12 @@ pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
         MessagePart::Audio(audio) => Some(json!({
             "type": "input_audio", "input_audio": { "data": audio.data, "format": audio.format },
         })),
-        MessagePart::Refusal(text) => Some(json!({ "type": "input_text", "text": text })),
         // These are items of their own.
         MessagePart::Thinking(_) | MessagePart::Call(_) | MessagePart::Result(_) => None,
     }
 }
 
 fn write_document(document: &Document, losses: &mut Losses) -> Option<Value> {
-    lose_cache(document.cache.is_some(), losses);
     match &document.source {
         Source::Text(text) => {
             let name = document.name.iter().map(|name| format!("{name}\n\n"));
@@ -152,12 +147,5 @@ fn write_document(document: &Document, losses: &mut Losses) -> Option<Value> {
 
 /// A URL of the bytes. None if they are in one vendor's file store.
 fn url_of(source: &Source, losses: &mut Losses) -> Option<String> {
-    match source {
-        Source::Url(url) => Some(url.clone()),
-        Source::Base64 { media_type, data } => Some(format!("data:{media_type};base64,{data}")),
-        Source::Text(_) | Source::File(_) => {
-            losses.meaning("file_id");
-            None
-        }
-    }
+    source.url().or_else(|| losses.part("file_id"))
 }

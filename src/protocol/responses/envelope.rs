@@ -11,6 +11,7 @@ use super::numbered::Numbered;
 use super::{ErrorShape, SseEvent};
 use crate::protocol::neutral::FinishReason;
 use crate::protocol::usage::Usage;
+use crate::protocol::values::PutMember;
 
 /// The constant parts of one answer.
 #[derive(Debug)]
@@ -168,9 +169,7 @@ pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<
 /// `response.failed`, which Codex knows. The vendor sends both too. `response` must be an object.
 pub(super) fn fail(mut response: Value, numbered: &mut Numbered, error: &ErrorShape<'_>, out: &mut BytesMut) {
     let mut said = json!({ "type": error.kind, "code": error.code, "message": error.message, "param": error.param });
-    if let Some(attempts) = error.attempts {
-        said["attempts"] = attempts.clone();
-    }
+    said.put("attempts", error.attempts.cloned());
     let raised = json!({ "code": error.code, "message": error.message, "param": error.param, "error": said });
     numbered.emit("error", raised, out);
     response["status"] = Value::from("failed");

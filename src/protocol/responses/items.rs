@@ -147,12 +147,7 @@ impl ItemReader<'_> {
         let call_id = required(item, path, "call_id")?.to_owned();
         let parts = content::read(&item["output"], &format!("{path}.output"), false)?;
         let name = self.names.get(&call_id).cloned();
-        let result = MessagePart::Result(ToolResult { call_id, name, parts, custom, ..ToolResult::default() });
-        // Consecutive results belong to one turn. A user message begins another.
-        match self.conversation.turns.last_mut() {
-            Some(turn) if matches!(turn.parts.last(), Some(MessagePart::Result(_))) => turn.parts.push(result),
-            _ => self.conversation.turns.push(ConversationTurn { role: Role::User, parts: vec![result] }),
-        }
+        self.conversation.add_result(ToolResult { call_id, name, parts, custom, ..ToolResult::default() });
         Ok(())
     }
 

@@ -101,13 +101,7 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
         match name {
             "model" => facts.model = json.text()?,
             "usage" => facts.usage = json.some()?,
-            "incomplete_details" => json.object(|name, json| {
-                match name {
-                    "reason" => facts.reason = json.text()?,
-                    _ => drop(json.skip()?),
-                }
-                Ok(())
-            })?,
+            "incomplete_details" => facts.reason = json.member("reason", Json::text)?,
             "output" => json.list(|json| {
                 facts.payload = Payload::merge(facts.payload, item(json.skip()?)?);
                 Ok(())
@@ -152,17 +146,15 @@ fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
 /// The text of an item's parts.
 fn content(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
-    json.list(|json| {
-        json.object(|name, json| {
-            let kind = match name {
-                "text" => PayloadKind::Text,
-                "refusal" => PayloadKind::Refusal,
-                _ => return json.skip().map(drop),
-            };
-            let text = json.string_or_skip()?;
-            all = Payload::merge(all, text.and_then(|text| Payload::of_text(kind, text)));
-            Ok(())
-        })
+    json.objects(|name, json| {
+        let kind = match name {
+            "text" => PayloadKind::Text,
+            "refusal" => PayloadKind::Refusal,
+            _ => return json.skip().map(drop),
+        };
+        let text = json.string_or_skip()?;
+        all = Payload::merge(all, text.and_then(|text| Payload::of_text(kind, text)));
+        Ok(())
     })?;
     Ok(all)
 }

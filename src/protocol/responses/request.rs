@@ -9,107 +9,63 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 use crate::protocol::outgoing::{
-    effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of,
+    effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
 };
+use crate::protocol::values::PutMember;
 
 /// The vendor's minimum limit, in tokens.
 const TOKENS_MIN: u64 = 16;
+
 /// Writes a conversation as a request. The vendor stores nothing, because each request is complete.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
-    let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
-    put("model", Value::from(options.model.as_str()));
-    let instructions = texts(&conversation.system, losses);
-    if !instructions.is_empty() {
-        put("instructions", Value::from(instructions));
-    }
-    put("input", Value::Array(input(conversation, losses)));
+    body.put("model", Some(options.model.as_str()));
+    let instructions = system_texts(&conversation.system, losses).join("\n\n");
+    body.put("instructions", (!instructions.is_empty()).then_some(instructions));
+    body.put("input", Some(input(conversation, losses)));
     if !conversation.tools.is_empty() {
-        put("tools", conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect());
+        body.put("tools", Some(conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect::<Value>()));
         // Both are refused without tools.
-        if let Some(choice) = &conversation.tool_choice {
-            put("tool_choice", write_choice(choice, &conversation.tools));
-        }
-        if let Some(parallel) = conversation.parallel_tool_calls {
-            put("parallel_tool_calls", Value::from(parallel));
-        }
+        body.put("tool_choice", conversation.tool_choice.as_ref().map(|it| write_choice(it, &conversation.tools)));
+        body.put("parallel_tool_calls", conversation.parallel_tool_calls);
     }
     let mut text = Map::new();
-    text.extend(
-        conversation
-            .format
-            .as_ref()
-            .and_then(|format| write_format(format, losses))
-            .map(|format| ("format".to_owned(), format)),
-    );
-    text.extend(conversation.verbosity.as_ref().map(|word| ("verbosity".to_owned(), Value::from(word.as_str()))));
-    if !text.is_empty() {
-        put("text", Value::Object(text));
-    }
+    text.put("format", conversation.format.as_ref().and_then(|format| write_format(format, losses)));
+    text.put("verbosity", conversation.verbosity.as_deref());
+    body.put("text", (!text.is_empty()).then_some(text));
     if let Some(reasoning) = &conversation.reasoning {
         let wanted = write_reasoning(reasoning);
-        if !wanted.is_empty() {
-            put("reasoning", Value::Object(wanted));
-        }
-        if thinks(reasoning) {
-            put("include", json!(["reasoning.encrypted_content"]));
-        }
+        body.put("reasoning", (!wanted.is_empty()).then_some(wanted));
+        body.put("include", thinks(reasoning).then(|| json!(["reasoning.encrypted_content"])));
     }
     sampling(conversation, &mut body, losses);
     about(conversation, &mut body, losses);
-    body.insert("store".to_owned(), Value::from(false));
-    body.insert("stream".to_owned(), Value::from(true));
+    body.put("store", Some(false));
+    body.put("stream", Some(true));
     Value::Object(body)
 }
 
 fn sampling(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
     let sampling = &conversation.sampling;
-    if let Some(tokens) = sampling.max_tokens {
-        if tokens < TOKENS_MIN {
-            losses.hint("max_tokens");
-        }
-        body.insert("max_output_tokens".to_owned(), Value::from(tokens.max(TOKENS_MIN)));
-    }
-    for (name, value) in [("temperature", sampling.temperature), ("top_p", sampling.top_p)] {
-        body.extend(value.map(|value| (name.to_owned(), Value::from(value))));
-    }
-    if sampling.top_k.is_some() {
-        losses.meaning("top_k");
-    }
+    losses.hint_if(sampling.max_tokens.is_some_and(|tokens| tokens < TOKENS_MIN), "max_tokens");
+    body.put("max_output_tokens", sampling.max_tokens.map(|tokens| tokens.max(TOKENS_MIN)));
+    body.put("temperature", sampling.temperature);
+    body.put("top_p", sampling.top_p);
+    losses.meaning_if(sampling.top_k.is_some(), "top_k");
     lose_penalties(sampling, losses);
-    if !sampling.stop.is_empty() {
-        losses.meaning("stop");
-    }
+    losses.meaning_if(!sampling.stop.is_empty(), "stop");
     // The vendor supports log probabilities, but a translated answer does not.
     lose_choices(sampling, losses);
 }
 
 /// Writes the end user, the metadata and the service tier.
 fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
-    body.extend(openai_user(conversation, losses).map(|user| ("safety_identifier".to_owned(), Value::from(user))));
-    match &conversation.metadata {
-        Some(metadata) if metadata.len() <= 16 && metadata.values().all(Value::is_string) => {
-            body.insert("metadata".to_owned(), Value::Object(metadata.clone()));
-        }
-        Some(_) => losses.hint("metadata"),
-        None => {}
-    }
-    body.extend(openai_tier(conversation, losses).map(|tier| ("service_tier".to_owned(), Value::from(tier))));
-}
-
-/// The texts of system prompts, joined.
-fn texts(parts: &[MessagePart], losses: &mut Losses) -> String {
-    let mut texts = Vec::new();
-    for part in parts {
-        match part {
-            MessagePart::Text { text, cache } => {
-                lose_cache(cache.is_some(), losses);
-                texts.push(text.as_str());
-            }
-            _ => losses.meaning("system"),
-        }
-    }
-    texts.join("\n\n")
+    body.put("safety_identifier", openai_user(conversation, losses));
+    let fits = |metadata: &&Map<String, Value>| metadata.len() <= 16 && metadata.values().all(Value::is_string);
+    let metadata = conversation.metadata.as_ref().filter(fits);
+    losses.hint_if(metadata.is_none() && conversation.metadata.is_some(), "metadata");
+    body.put("metadata", metadata.cloned());
+    body.put("service_tier", openai_tier(conversation, losses));
 }
 
 fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
@@ -149,40 +105,26 @@ fn flush(role: Role, message: &mut Vec<Value>, items: &mut Vec<Value>) {
     if message.is_empty() {
         return;
     }
-    let role = match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-    };
-    items.push(json!({ "type": "message", "role": role, "content": std::mem::take(message) }));
+    items.push(json!({ "type": "message", "role": role.as_str(), "content": std::mem::take(message) }));
 }
 
 /// A part of an assistant message.
 fn write_output(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     match part {
         MessagePart::Text { text, cache } => {
-            lose_cache(cache.is_some(), losses);
+            lose_cache(cache.as_ref(), losses);
             Some(json!({ "type": "output_text", "text": text, "annotations": [] }))
         }
         MessagePart::Refusal(text) => Some(json!({ "type": "refusal", "refusal": text })),
-        MessagePart::Image(_) => {
-            losses.meaning("image");
-            None
-        }
-        MessagePart::Document(_) => {
-            losses.meaning("document");
-            None
-        }
-        MessagePart::Audio(_) => {
-            losses.meaning("audio");
-            None
-        }
+        MessagePart::Image(_) => losses.part("image"),
+        MessagePart::Document(_) => losses.part("document"),
+        MessagePart::Audio(_) => losses.part("audio"),
         MessagePart::Thinking(_) | MessagePart::Call(_) | MessagePart::Result(_) => None,
     }
 }
 
 fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
-    lose_cache(call.cache.is_some(), losses);
+    lose_cache(call.cache.as_ref(), losses);
     let (id, name) = (&call.id, &call.name);
     if call.custom {
         return json!({ "type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments });
@@ -192,11 +134,9 @@ fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
 }
 
 fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
-    lose_cache(result.cache.is_some(), losses);
+    lose_cache(result.cache.as_ref(), losses);
     // There is no such member. The text says what went wrong.
-    if result.is_error {
-        losses.hint("is_error");
-    }
+    losses.hint_if(result.is_error, "is_error");
     let kind = if result.custom { "custom_tool_call_output" } else { "function_call_output" };
     let output = match result.parts.as_slice() {
         [] => Value::from(""),
@@ -209,29 +149,21 @@ fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
 /// Reasoning that the Responses API made itself. None for other reasoning, which it would refuse.
 fn write_thinking(thinking: &ReasoningPart) -> Option<Value> {
     let encrypted = thinking.signature.as_deref().and_then(|signature| own(SignatureOwner::Responses, signature))?;
-    let summary: Vec<Value> = Some(&thinking.text)
-        .filter(|text| !text.is_empty())
-        .map(|text| json!({ "type": "summary_text", "text": text }))
-        .into_iter()
-        .collect();
-    let mut item = json!({ "type": "reasoning", "summary": summary, "encrypted_content": encrypted });
-    if let Some(id) = thinking.id.as_deref().filter(|id| !id.is_empty()) {
-        item["id"] = Value::from(id);
+    let mut item = json!({ "type": "reasoning", "summary": [], "encrypted_content": encrypted });
+    if !thinking.text.is_empty() {
+        item["summary"] = json!([{ "type": "summary_text", "text": thinking.text }]);
     }
+    item.put("id", thinking.id.as_deref().filter(|id| !id.is_empty()));
     Some(item)
 }
 
 fn write_tool(tool: &Tool, losses: &mut Losses) -> Value {
-    lose_cache(tool.cache.is_some(), losses);
+    lose_cache(tool.cache.as_ref(), losses);
     let kind = if tool.custom { "custom" } else { "function" };
     let mut written = json!({ "type": kind, "name": tool.name });
-    if let Some(description) = &tool.description {
-        written["description"] = Value::from(description.as_str());
-    }
+    written.put("description", tool.description.as_deref());
     if tool.custom {
-        if let Some(format) = &tool.format {
-            written["format"] = write_grammar(format);
-        }
+        written.put("format", tool.format.as_ref().map(write_grammar));
         return written;
     }
     let none = || json!({ "type": "object", "properties": {}, "additionalProperties": false });
@@ -271,12 +203,8 @@ fn write_format(format: &Format, losses: &mut Losses) -> Option<Value> {
         Format::Schema { name, description, schema, strict } => {
             let name = name.as_deref().unwrap_or("response");
             let mut written = json!({ "type": "json_schema", "name": name, "schema": schema });
-            if let Some(description) = description {
-                written["description"] = Value::from(description.as_str());
-            }
-            if let Some(strict) = strict_of(*strict, schema, losses) {
-                written["strict"] = Value::from(strict);
-            }
+            written.put("description", description.as_deref());
+            written.put("strict", strict_of(*strict, schema, losses));
             Some(written)
         }
     }
@@ -285,15 +213,11 @@ fn write_format(format: &Format, losses: &mut Losses) -> Option<Value> {
 fn write_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
     let mut written = Map::new();
     let effort = effort_of(reasoning);
-    if let Some(effort) = effort {
-        // The vendor's scale ends here.
-        let effort = effort.min(Effort::XHigh);
-        written.insert("effort".to_owned(), Value::from(effort.as_str()));
-    }
+    // The vendor's scale ends at XHigh.
+    written.put("effort", effort.map(|effort| effort.min(Effort::XHigh).as_str()));
     let show = reasoning.show.unwrap_or(reasoning.enabled == Some(true));
-    if show && effort != Some(Effort::None) && reasoning.enabled != Some(false) {
-        written.insert("summary".to_owned(), Value::from("auto"));
-    }
+    let thinks = effort != Some(Effort::None) && reasoning.enabled != Some(false);
+    written.put("summary", (show && thinks).then_some("auto"));
     written
 }
 

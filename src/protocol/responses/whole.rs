@@ -1,17 +1,15 @@
 //! Turns a whole Responses answer into stream events, for servers that ignore `stream`.
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::numbered::Numbered;
+use crate::protocol::values::answer;
 
 /// Creation, each item with its text in one delta, and the end with the original response. None if the body is not a
 /// response.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
-    let response: Map<String, Value> = serde_json::from_slice(body).ok()?;
-    if response.get("error").is_some_and(|error| !error.is_null()) {
-        return None;
-    }
+    let response = answer(body)?;
     let output = response.get("output")?.as_array()?.clone();
     let mut events = Events::default();
     let mut created = response.clone();

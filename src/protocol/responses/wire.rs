@@ -26,8 +26,7 @@ impl<'a> ResponsesWire<'a> {
     /// Reads one event. `name` is the value of its `event` line.
     pub fn read(text: &'a str, name: &'a [u8]) -> Result<ResponsesWire<'a>, InvalidJson> {
         let mut wire = ResponsesWire::default();
-        let mut json = Json::new(text);
-        json.object(|name, json| {
+        Json::whole(text, |name, json| {
             match name {
                 "type" => wire.kind = json.string_or_skip()?.unwrap_or_default(),
                 "delta" => wire.delta = json.string_or_skip()?.filter(|delta| !delta.is_empty()),
@@ -47,6 +46,6 @@ impl<'a> ResponsesWire<'a> {
         if wire.kind.is_empty() {
             wire.kind = std::str::from_utf8(name).unwrap_or_default();
         }
-        if json.peek().is_some() { Err(InvalidJson) } else { Ok(wire) }
+        Ok(wire)
     }
 }
