@@ -22,7 +22,7 @@ pub struct CallArguments {
 
 #[derive(Debug)]
 struct ScannedCall {
-    scan: Scan,
+    scan: ArgumentScan,
     /// The function stands for a free-form tool, so text that does not begin as an object is complete.
     takes_text: bool,
 }
@@ -33,7 +33,7 @@ impl CallArguments {
         match piece {
             AnswerPiece::Call { index, call, name, custom: false, .. } => {
                 let takes_text = takes_text(name);
-                self.calls.insert((*index, *call), ScannedCall { scan: Scan::default(), takes_text });
+                self.calls.insert((*index, *call), ScannedCall { scan: ArgumentScan::default(), takes_text });
             }
             AnswerPiece::Arguments { index, call, text } => {
                 self.last = Some((*index, *call));
@@ -91,9 +91,9 @@ impl ScannedCall {
     }
 }
 
-/// The state of scanning one text.
+/// The state of scanning the arguments of one call.
 #[derive(Debug, Default)]
-struct Scan {
+pub struct ArgumentScan {
     state: ScanState,
     depth: u32,
     /// Open brackets, one bit per level, the innermost lowest: 1 for an object.
@@ -150,9 +150,14 @@ enum NumberState {
     Power,
 }
 
-impl Scan {
-    fn add(&mut self, text: &str) {
+impl ArgumentScan {
+    pub fn add(&mut self, text: &str) {
         text.bytes().for_each(|byte| self.step(byte));
+    }
+
+    /// Whether the text so far is one complete object.
+    pub fn is_object(&self) -> bool {
+        self.state == ScanState::End
     }
 
     /// Adds the text between the quotes of a valid JSON string.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::sse::SseEvent;
 use super::surrogates::lenient;
+use super::values::PutMember;
 
 /// Maximum choices of an assembled answer, as OpenAI limits `n`.
 pub const CHOICES_MAX: usize = 128;
@@ -117,20 +118,13 @@ impl<C: AssembledChoice> ByChoice<C> {
 
     pub(super) fn answer(mut self) -> Value {
         let mut answer = Map::new();
-        if let Some(id) = self.members.shift_remove("id") {
-            answer.insert("id".to_owned(), id);
-        }
-        answer.insert("object".to_owned(), Value::from(C::OBJECT));
-        for name in ["created", "model"] {
-            if let Some(value) = self.members.shift_remove(name) {
-                answer.insert(name.to_owned(), value);
-            }
-        }
-        let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index)).collect();
-        answer.insert("choices".to_owned(), Value::Array(choices));
-        if let Some(usage) = self.usage {
-            answer.insert("usage".to_owned(), usage);
-        }
+        answer.put("id", self.members.shift_remove("id"));
+        answer.put("object", Some(C::OBJECT));
+        answer.put("created", self.members.shift_remove("created"));
+        answer.put("model", self.members.shift_remove("model"));
+        let choices: Value = self.choices.into_iter().map(|(index, choice)| choice.finish(index)).collect();
+        answer.put("choices", Some(choices));
+        answer.put("usage", self.usage);
         answer.extend(self.members);
         Value::Object(answer)
     }

@@ -15,7 +15,7 @@ pub const MESSAGES_MAX: usize = 20_000;
 /// Maximum parts of all messages and the system prompt: texts, images, calls and so on.
 pub const PARTS_MAX: usize = 20_000;
 /// Maximum nesting of `serde_json`.
-const DEPTH_MAX: u32 = 128;
+pub(super) const DEPTH_MAX: u32 = 128;
 
 /// Counts the elements of a body without building them. Accepts a body that is not JSON; reading it reports why.
 ///

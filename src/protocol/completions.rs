@@ -8,9 +8,10 @@ use super::client_error::Invalid;
 use super::neutral::{AnswerPiece, FinishReason, WritePieces};
 use super::openai::{ChunkNames, usage_json};
 use super::parameter::{
-    BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, missing,
+    BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, required,
 };
 use super::usage::Usage;
+use super::values::PutMember;
 
 const TYPES: [TypeRule; 5] = [
     (&["prompt"], "one of a string or array", &["a string", "an array"]),
@@ -64,9 +65,7 @@ impl CompletionContinuation {
         let mut chunk = json!({
             "id": id, "object": "text_completion", "created": created, "model": model, "choices": choices,
         });
-        if let Some(usage) = usage {
-            chunk["usage"] = usage;
-        }
+        chunk.put("usage", usage);
         out.put_slice(format!("data: {chunk}\n\n").as_bytes());
     }
 
@@ -108,10 +107,6 @@ impl WritePieces for CompletionContinuation {
     }
 }
 
-fn required<'a>(name: &str, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<&'a str, Invalid> {
-    member(name).filter(|text| text.trim() != "null").ok_or_else(|| missing(name))
-}
-
 /// Assembles a whole text completion.
 pub type CompletionAssembly = ByChoice<Completion>;
 
@@ -121,7 +116,7 @@ pub struct Completion {
     text: String,
     logprobs: Value,
     finish_reason: Value,
-    /// Whatever else there is.
+    /// All other members of the choice.
     rest: Map<String, Value>,
 }
 
@@ -144,13 +139,13 @@ impl AssembledChoice for Completion {
     }
 
     fn finish(self, index: u64) -> Value {
-        let mut choice = Map::new();
-        choice.insert("text".to_owned(), Value::from(self.text));
-        choice.insert("index".to_owned(), Value::from(index));
-        choice.insert("logprobs".to_owned(), self.logprobs);
         // Some providers send no finish reason. The stream was accepted as complete.
         let reason = if self.finish_reason.is_null() { Value::from("stop") } else { self.finish_reason };
-        choice.insert("finish_reason".to_owned(), reason);
+        let mut choice = Map::new();
+        choice.put("text", Some(self.text));
+        choice.put("index", Some(index));
+        choice.put("logprobs", Some(self.logprobs));
+        choice.put("finish_reason", Some(reason));
         choice.extend(self.rest);
         Value::Object(choice)
     }

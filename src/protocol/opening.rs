@@ -1,13 +1,12 @@
 //! Finds the opening of a conversation: everything up to the first question. Later requests of a conversation begin
 //! with the same bytes. Other conversations hardly do, even with the same system prompt.
 
+use super::bounds::DEPTH_MAX;
 use super::json::{InvalidJson, Json};
 use super::request::ApiRequest;
 
 /// Maximum messages that are searched for the first question. Examples may precede it.
 const MESSAGES_MAX: usize = 16;
-/// Maximum nesting of `serde_json`.
-const DEPTH_MAX: u32 = 128;
 
 /// The parts of the prompt up to the end of the first user message. None if there is no such message.
 pub fn opening(request: &ApiRequest) -> Option<[&[u8]; 3]> {

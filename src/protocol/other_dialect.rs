@@ -3,7 +3,7 @@
 
 use super::Dialect;
 use super::frame::{Chunk, Frame};
-use super::json::{InvalidJson, Json};
+use super::json::Json;
 
 /// Event types of a Messages stream.
 const MESSAGES: [&str; 6] = [
@@ -14,24 +14,12 @@ const MESSAGES: [&str; 6] = [
     "message_delta",
     "message_stop",
 ];
+/// Objects of chat and completions.
+const OBJECTS: [&str; 3] = ["chat.completion", "chat.completion.chunk", "text_completion"];
 /// Event types of Cohere's own chat API, which is not supported.
 const COHERE: [&str; 6] =
     ["message-start", "content-start", "content-delta", "content-end", "tool-call-delta", "message-end"];
 const COHERE_NAME: &str = "cohere";
-
-/// Signs of the dialects in a text.
-#[derive(Default)]
-struct DialectMarks {
-    openai: bool,
-    responses: bool,
-    anthropic: bool,
-    gemini: bool,
-    bedrock: bool,
-    cohere: bool,
-    /// Ollama has one of these members together with `done`.
-    says: bool,
-    done: bool,
-}
 
 /// The frame of an event without members of its own dialect: foreign if it has signs of another, else the chunk.
 pub fn or_foreign<'a>(own: Dialect, text: &str, chunk: Chunk<'a>) -> Frame<'a> {
@@ -40,64 +28,41 @@ pub fn or_foreign<'a>(own: Dialect, text: &str, chunk: Chunk<'a>) -> Frame<'a> {
 
 /// The name of another dialect whose signs the object has. None if it also has signs of its own dialect, or of none.
 pub fn name(own: Dialect, text: &str) -> Option<&'static str> {
-    let mut marks = DialectMarks::default();
-    let mut json = Json::new(text);
-    json.object(|name, json| marks.member(name, json)).ok()?;
-    let ollama = marks.says && marks.done;
-    let found = [
-        (marks.openai, Dialect::OpenAi.as_str()),
-        (marks.responses, Dialect::Responses.as_str()),
-        (marks.anthropic, Dialect::Anthropic.as_str()),
-        (marks.gemini, Dialect::Gemini.as_str()),
-        (marks.bedrock, Dialect::Bedrock.as_str()),
-        (ollama, Dialect::Ollama.as_str()),
-        (marks.cohere, COHERE_NAME),
-    ];
-    let mut found = found.into_iter().filter_map(|(is_there, name)| is_there.then_some(name));
-    let first = found.next()?;
-    (first != own.as_str() && found.all(|name| name != own.as_str())).then_some(first)
+    let mut found = Vec::new();
+    // Ollama has one of two members that say something, together with `done`.
+    let (mut says, mut done) = (false, false);
+    let walked = Json::new(text).object(|name, json| {
+        let first = json.peek();
+        let value = json.skip()?;
+        found.extend(sign(name, first, value));
+        says |= matches!((name, first), ("message", Some(b'{')) | ("response", Some(b'"')));
+        done |= name == "done" && matches!(value, "true" | "false");
+        Ok(())
+    });
+    walked.ok()?;
+    found.extend((says && done).then_some(Dialect::Ollama.as_str()));
+    if found.contains(&own.as_str()) {
+        return None;
+    }
+    Dialect::ALL.map(Dialect::as_str).into_iter().chain([COHERE_NAME]).find(|name| found.contains(name))
 }
 
-impl DialectMarks {
-    fn member(&mut self, name: &str, json: &mut Json<'_>) -> Result<(), InvalidJson> {
-        match (name, json.peek()) {
-            ("type", Some(b'"')) => self.kind(json.string_or_skip()?.unwrap_or_default()),
-            ("object", Some(b'"')) => match json.string_or_skip()? {
-                Some("chat.completion" | "chat.completion.chunk" | "text_completion") => self.openai = true,
-                Some("response") => self.responses = true,
-                _ => {}
-            },
-            ("choices", Some(b'[')) => {
-                self.openai = true;
-                json.skip()?;
-            }
-            ("candidates", Some(b'[')) | ("usageMetadata" | "promptFeedback", Some(b'{')) => {
-                self.gemini = true;
-                json.skip()?;
-            }
-            ("output", Some(b'{')) | ("stopReason", Some(b'"')) => {
-                self.bedrock = true;
-                json.skip()?;
-            }
-            ("message", Some(b'{')) | ("response", Some(b'"')) => {
-                self.says = true;
-                json.skip()?;
-            }
-            ("done", _) => self.done = matches!(json.skip()?, "true" | "false"),
-            ("event_type", Some(b'"')) => {
-                self.cohere = true;
-                json.skip()?;
-            }
-            _ => drop(json.skip()?),
-        }
-        Ok(())
-    }
-
-    fn kind(&mut self, kind: &str) {
-        self.responses |= kind.starts_with("response.");
-        self.anthropic |= kind == "message" || MESSAGES.contains(&kind);
-        self.cohere |= COHERE.contains(&kind);
-    }
+/// The dialect that alone has such a member. `first`: the first byte of the value.
+fn sign(name: &str, first: Option<u8>, value: &str) -> Option<&'static str> {
+    let word = value.trim_matches('"');
+    let dialect = match (name, first?) {
+        ("type", b'"') if word.starts_with("response.") => Dialect::Responses,
+        ("type", b'"') if word == "message" || MESSAGES.contains(&word) => Dialect::Anthropic,
+        ("type", b'"') if COHERE.contains(&word) => return Some(COHERE_NAME),
+        ("event_type", b'"') => return Some(COHERE_NAME),
+        ("object", b'"') if OBJECTS.contains(&word) => Dialect::OpenAi,
+        ("object", b'"') if word == "response" => Dialect::Responses,
+        ("choices", b'[') => Dialect::OpenAi,
+        ("candidates", b'[') | ("usageMetadata" | "promptFeedback", b'{') => Dialect::Gemini,
+        ("output", b'{') | ("stopReason", b'"') => Dialect::Bedrock,
+        _ => return None,
+    };
+    Some(dialect.as_str())
 }
 
 #[cfg(test)]

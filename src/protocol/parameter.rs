@@ -28,6 +28,11 @@ pub(super) fn check_types(rules: &[TypeRule], kind_of: &dyn Fn(&str) -> Option<&
     Ok(())
 }
 
+/// The JSON text of a required member.
+pub(super) fn required<'a>(name: &str, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<&'a str, Invalid> {
+    member(name).filter(|text| text.trim() != "null").ok_or_else(|| missing(name))
+}
+
 /// Whether a JSON text is an empty list.
 pub(super) fn is_empty_list(text: &str) -> bool {
     text.trim().strip_prefix('[').is_some_and(|inside| inside.trim_start().starts_with(']'))

@@ -176,19 +176,6 @@ impl SseEvent {
         }
         fields
     }
-
-    /// Whether the event has only comments and blank lines.
-    pub fn is_comment(&self) -> bool {
-        let mut rest = &self.raw[..];
-        while !rest.is_empty() {
-            let (line, after) = split_line(rest);
-            if !line.is_empty() && line[0] != b':' {
-                return false;
-            }
-            rest = after;
-        }
-        true
-    }
 }
 
 /// The first line without its line end, and the rest. Looks at no byte after the line, because an event may have many
@@ -291,15 +278,6 @@ mod tests {
         };
         assert_eq!(error, EventTooLong { max: 1000 });
         assert!(seen <= 1064, "{seen} bytes were held");
-    }
-
-    #[test]
-    fn comments_and_blank_lines_are_told_from_data() {
-        for (raw, comment) in
-            [(": ping\n\n", true), ("\n", true), (":\r\n\r\n", true), ("data: x\n\n", false), ("id: 1\n\n", false)]
-        {
-            assert_eq!(SseEvent { raw: Bytes::from(raw) }.is_comment(), comment, "{raw:?}");
-        }
     }
 
     proptest::proptest! {

@@ -294,7 +294,6 @@ pub fn slow() -> Vec<String> {
             let read = |bytes: &[u8]| {
                 for event in events(framing, bytes, size) {
                     event.fields();
-                    event.is_comment();
                 }
             };
             slow.extend(probe(case, way, &read));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::members::{invalid, some, string};
+use super::members::{invalid, object, some, string};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held};
 use crate::protocol::neutral::{
@@ -198,11 +198,7 @@ fn plain(content: Option<&Value>) -> Option<String> {
 
 fn call(block: &Map<String, Value>, place: &BlockPath) -> Result<ToolCall, Invalid> {
     let inner = format!("{}.tool_use", place.dotted);
-    let arguments = match block.get("input") {
-        None => return Err(invalid(&format!("{inner}.input"), "Field required")),
-        Some(input @ Value::Object(_)) => input.to_string(),
-        Some(_) => return Err(invalid(&format!("{inner}.input"), "Input should be an object")),
-    };
+    let arguments = Value::Object(object(block, "input", &inner)?.clone()).to_string();
     Ok(ToolCall {
         id: string(block, "id", &inner)?.to_owned(),
         name: string(block, "name", &inner)?.to_owned(),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::check::check;
 use super::content;
-use super::members::{invalid, some, string};
+use super::members::{invalid, object, some, string};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice,
@@ -146,11 +146,7 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
     if name.is_empty() {
         return Err(invalid(&format!("{place}.name"), "String should have at least 1 character"));
     }
-    let schema = match tool.get("input_schema") {
-        None => return Err(invalid(&format!("{place}.input_schema"), "Field required")),
-        Some(schema @ Value::Object(_)) => schema.clone(),
-        Some(_) => return Err(invalid(&format!("{place}.input_schema"), "Input should be an object")),
-    };
+    let schema = object(tool, "input_schema", &place)?;
     for (name, value) in tool.iter().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {
             "type" | "name" | "description" | "input_schema" | "strict" | "cache_control" => {}
@@ -165,7 +161,7 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
             .map(|_| string(tool, "description", &place))
             .transpose()?
             .map(str::to_owned),
-        parameters: Some(schema),
+        parameters: Some(Value::Object(schema.clone())),
         strict: tool.get("strict").and_then(Value::as_bool),
         cache: content::cache(tool),
         ..Tool::default()
@@ -248,14 +244,8 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
         return Err(invalid(&format!("{place}.type"), "Input should be 'json_schema'"));
     }
     let name = format.get("name").and_then(Value::as_str).map(str::to_owned);
-    match format.get("schema") {
-        None => Err(invalid(&format!("{place}.schema"), "Field required")),
-        Some(schema @ Value::Object(_)) => {
-            let (description, strict) = (None, Some(true));
-            Ok(Some(Format::Schema { name, description, schema: schema.clone(), strict }))
-        }
-        Some(_) => Err(invalid(&format!("{place}.schema"), "Input should be an object")),
-    }
+    let schema = Value::Object(object(format, "schema", place)?.clone());
+    Ok(Some(Format::Schema { name, description: None, schema, strict: Some(true) }))
 }
 
 /// Which earlier thoughts are kept. Only this vendor reads its own thoughts, so nothing is lost.

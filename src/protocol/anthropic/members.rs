@@ -18,6 +18,19 @@ pub(super) fn string<'a>(from: &'a Map<String, Value>, name: &str, place: &str) 
     }
 }
 
+/// A required object.
+pub(super) fn object<'a>(
+    from: &'a Map<String, Value>,
+    name: &str,
+    place: &str,
+) -> Result<&'a Map<String, Value>, Invalid> {
+    match from.get(name) {
+        None => Err(invalid(&format!("{place}.{name}"), "Field required")),
+        Some(Value::Object(members)) => Ok(members),
+        Some(_) => Err(invalid(&format!("{place}.{name}"), "Input should be an object")),
+    }
+}
+
 /// A complaint about a member, such as `messages.0.content`.
 pub(super) fn invalid(place: &str, complaint: &str) -> Invalid {
     Invalid { message: format!("{place}: {complaint}"), param: Some(place.to_owned()) }

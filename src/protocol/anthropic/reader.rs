@@ -74,7 +74,7 @@ impl AnthropicReader {
             }
             "thinking" => {
                 let block = self.next_thought();
-                push_thinking(block, &mut content, "thinking", pieces);
+                push_thinking(block, &mut content, pieces);
                 self.signature(block, &content, pieces);
                 BlockKind::Thinking(block)
             }
@@ -117,9 +117,7 @@ impl AnthropicReader {
         match (kind.as_str(), block) {
             // Some servers omit the start of a text block.
             ("text_delta", Some(BlockKind::Text) | None) => push_text(&mut delta, pieces),
-            ("thinking_delta", Some(BlockKind::Thinking(block))) => {
-                push_thinking(*block, &mut delta, "thinking", pieces)
-            }
+            ("thinking_delta", Some(BlockKind::Thinking(block))) => push_thinking(*block, &mut delta, pieces),
             ("signature_delta", Some(BlockKind::Thinking(block))) => {
                 let block = *block;
                 self.signature(block, &delta, pieces);
@@ -185,8 +183,8 @@ fn push_text(from: &mut Value, pieces: &mut Vec<AnswerPiece>) {
     }
 }
 
-fn push_thinking(block: u32, from: &mut Value, member: &str, pieces: &mut Vec<AnswerPiece>) {
-    if let Some(text) = take(from, member) {
+fn push_thinking(block: u32, from: &mut Value, pieces: &mut Vec<AnswerPiece>) {
+    if let Some(text) = take(from, "thinking") {
         pieces.push(AnswerPiece::Thinking { index: 0, block, text });
     }
 }

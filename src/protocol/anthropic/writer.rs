@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
+use crate::protocol::arguments::ArgumentScan;
 use crate::protocol::neutral::signature::{SignatureOwner, UNSIGNED, of_call, shown};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::usage::Usage;
+use crate::protocol::values::PutMember;
 
 /// Ids up to this length, in bytes, and counters up to this many digits, are not unique to one call.
 const SHORT_MAX: usize = 5;
@@ -39,7 +41,7 @@ pub struct AnthropicWriter {
 enum OpenBlock {
     Text,
     Thinking { block: u32, signed: bool },
-    Call { call: u32, arguments: JsonDepth },
+    Call { call: u32, arguments: ArgumentScan },
 }
 
 /// A waiting call.
@@ -162,11 +164,8 @@ impl AnthropicWriter {
 
     fn redacted(&mut self, data: &str, out: &mut BytesMut) {
         self.flush(out);
-        self.open_block(
-            OpenBlock::Text,
-            json!({ "type": "redacted_thinking", "data": shown(SignatureOwner::Anthropic, data) }),
-            out,
-        );
+        let content = json!({ "type": "redacted_thinking", "data": shown(SignatureOwner::Anthropic, data) });
+        self.open_block(OpenBlock::Text, content, out);
         self.close(out);
     }
 
@@ -179,7 +178,7 @@ impl AnthropicWriter {
     /// Opens waiting calls in order, as long as each is complete.
     fn open_next(&mut self, out: &mut BytesMut) {
         while !self.waiting.is_empty()
-            && !matches!(&self.open, Some(OpenBlock::Call { arguments, .. }) if !arguments.whole())
+            && !matches!(&self.open, Some(OpenBlock::Call { arguments, .. }) if !arguments.is_object())
         {
             self.open_first(out);
         }
@@ -194,7 +193,7 @@ impl AnthropicWriter {
         }
         let id = self.own_id(id);
         let content = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
-        self.open_block(OpenBlock::Call { call, arguments: JsonDepth::default() }, content, out);
+        self.open_block(OpenBlock::Call { call, arguments: ArgumentScan::default() }, content, out);
         self.more(&arguments, out);
     }
 
@@ -248,9 +247,8 @@ impl AnthropicWriter {
             "cache_read_input_tokens": cached,
             "output_tokens": self.usage.output_tokens.unwrap_or(0),
         });
-        if let Some(thinking) = self.usage.reasoning_tokens {
-            usage["output_tokens_details"] = json!({ "thinking_tokens": thinking });
-        }
+        let thinking = self.usage.reasoning_tokens.map(|thinking| json!({ "thinking_tokens": thinking }));
+        usage.put("output_tokens_details", thinking);
         usage
     }
 
@@ -308,36 +306,5 @@ impl WritePieces for AnthropicWriter {
         let delta = json!({ "stop_reason": reason, "stop_sequence": sequence });
         emit(out, &json!({ "type": "message_delta", "delta": delta, "usage": self.usage_so_far() }));
         emit(out, &json!({ "type": "message_stop" }));
-    }
-}
-
-/// Detects when the JSON text of a call's arguments is complete.
-#[derive(Default)]
-struct JsonDepth {
-    depth: u32,
-    in_string: bool,
-    escaped: bool,
-    begun: bool,
-}
-
-impl JsonDepth {
-    fn add(&mut self, text: &str) {
-        for byte in text.bytes() {
-            match byte {
-                _ if std::mem::take(&mut self.escaped) => {}
-                b'\\' if self.in_string => self.escaped = true,
-                b'"' => self.in_string = !self.in_string,
-                b'{' | b'[' if !self.in_string => {
-                    self.begun = true;
-                    self.depth = self.depth.saturating_add(1);
-                }
-                b'}' | b']' if !self.in_string => self.depth = self.depth.saturating_sub(1),
-                _ => {}
-            }
-        }
-    }
-
-    fn whole(&self) -> bool {
-        self.begun && self.depth == 0 && !self.in_string
     }
 }

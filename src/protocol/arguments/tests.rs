@@ -25,7 +25,7 @@ fn is_broken(pieces: &[AnswerPiece], takes_text: bool) -> bool {
 
 /// Whether a call is complete if its arguments come in pieces of about `size` bytes.
 fn is_whole(text: &str, size: usize) -> bool {
-    let mut scan = Scan::default();
+    let mut scan = ArgumentScan::default();
     let mut rest = text;
     while !rest.is_empty() {
         let (piece, more) = rest.split_at(rest.ceil_char_boundary(size.clamp(1, rest.len())));
@@ -117,7 +117,7 @@ fn arguments_may_come_as_they_stand_between_quotes() {
         (r#"{\"a\":\"\n\"}"#, false),
         (r#"{\"a\":\"\b\"}"#, false),
     ] {
-        let mut scan = Scan::default();
+        let mut scan = ArgumentScan::default();
         scan.add_quoted(inner);
         assert_eq!(scan.state == ScanState::End, whole, "{inner}");
     }
@@ -145,7 +145,7 @@ proptest::proptest! {
     fn what_serde_writes_is_whole_and_no_part_of_it_is(text in "\\PC{0,20}", number: f64, cut in 0usize..1000) {
         let whole = serde_json::json!({ text.clone(): [text, { "n": number }, [], {}, null, true] }).to_string();
         proptest::prop_assert!(is_whole(&whole, 3));
-        let mut quoted = Scan::default();
+        let mut quoted = ArgumentScan::default();
         let text = serde_json::Value::from(whole.as_str()).to_string();
         quoted.add_quoted(&text[1..text.len() - 1]);
         proptest::prop_assert_eq!(quoted.state, ScanState::End);

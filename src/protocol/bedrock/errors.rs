@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::failure::FailureKind;
 use crate::protocol::binary::BinaryMessage;
+use crate::protocol::values::PutMember;
 
 /// The kind of an exception. `name` is in lower case and may have a namespace before it (`com.amazon#`) and an address
 /// after it (`:http://`).
@@ -41,8 +42,6 @@ pub(super) fn data(message: &BinaryMessage<'_>) -> Vec<u8> {
         "type": message.name,
         "message": said.or(message.error).unwrap_or("The provider names no reason."),
     });
-    if let Some(status) = payload.get("originalStatusCode").filter(|status| status.is_u64()) {
-        error["status_code"] = status.clone();
-    }
+    error.put("status_code", payload.get("originalStatusCode").and_then(Value::as_u64));
     json!({ "error": error }).to_string().into_bytes()
 }

@@ -9,6 +9,7 @@ use crate::protocol::binary::{BinaryKind, message};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
+use crate::protocol::values::text;
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -97,21 +98,17 @@ impl BedrockReader {
     fn delta(&mut self, block: u32, kind: &str, delta: &Value) -> Option<AnswerPiece> {
         let index = 0;
         match kind {
-            "text" => filled(delta).map(|text| AnswerPiece::Text { index, text }),
+            "text" => {
+                let text = delta.as_str().filter(|text| !text.is_empty())?.to_owned();
+                Some(AnswerPiece::Text { index, text })
+            }
             "toolUse" => {
                 let call = *self.calls.get(&block)?;
-                filled(delta.get("input")?).map(|text| AnswerPiece::Arguments { index, call, text })
+                owned(delta, "input").map(|text| AnswerPiece::Arguments { index, call, text })
             }
-            "reasoningContent" => {
-                let (kind, value) = delta.as_object()?.iter().next()?;
-                let text = filled(value)?;
-                match kind.as_str() {
-                    "text" => Some(AnswerPiece::Thinking { index, block, text }),
-                    _ => None,
-                }
-            }
+            "reasoningContent" => owned(delta, "text").map(|text| AnswerPiece::Thinking { index, block, text }),
             "image" => {
-                let data = filled(delta.get("source")?.get("bytes")?)?;
+                let data = owned(delta.get("source")?, "bytes")?;
                 let media_type = self.image.clone().unwrap_or_else(|| "image/png".to_owned());
                 Some(AnswerPiece::Image { index, media_type, data })
             }
@@ -139,7 +136,6 @@ fn finish(reason: &str, stop: &Value) -> FinishReason {
     }
 }
 
-/// A string that is not empty.
-fn filled(value: &Value) -> Option<String> {
-    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+fn owned(value: &Value, name: &str) -> Option<String> {
+    text(value, name).map(str::to_owned)
 }

@@ -52,6 +52,14 @@ impl Conversation {
         found
     }
 
+    /// Adds a system message: to the system prompt before the first turn, else as a turn.
+    pub fn add_system(&mut self, parts: Vec<MessagePart>) {
+        match self.turns.as_slice() {
+            [] => self.system.extend(parts),
+            _ => self.turns.push(ConversationTurn { role: Role::System, parts }),
+        }
+    }
+
     /// Adds the result of a call. Consecutive results are parts of one turn; a user message begins another.
     pub fn add_result(&mut self, result: ToolResult) {
         let result = MessagePart::Result(result);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::grown::{Grown, GrownMembers};
 use crate::protocol::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, says};
+use crate::protocol::values::PutMember;
 
 /// Takes in the chunks of one chat stream.
 pub type ChatAssembly = ByChoice<AssembledMessage>;
@@ -44,14 +45,14 @@ impl AssembledChoice for AssembledMessage {
 
     fn finish(self, index: u64) -> Value {
         let mut joined = self.message.into_map();
-        let mut message = Map::new();
         let role = joined.shift_remove("role").filter(|role| role != "").unwrap_or_else(|| Value::from("assistant"));
-        message.insert("role".to_owned(), role);
         // Clients expect `content: null` in an answer that is only a tool call.
         let content = joined.shift_remove("content");
         let has_calls = ["tool_calls", "function_call", "refusal"].iter().any(|name| joined.contains_key(*name));
         let content = content.filter(|content| !(has_calls && content == "")).unwrap_or(Value::Null);
-        message.insert("content".to_owned(), content);
+        let mut message = Map::new();
+        message.put("role", Some(role));
+        message.put("content", Some(content));
         if let Some(Value::Array(calls)) = joined.get_mut("tool_calls") {
             for call in calls.iter_mut().filter_map(Value::as_object_mut) {
                 call.shift_remove("index");
@@ -65,10 +66,10 @@ impl AssembledChoice for AssembledMessage {
         };
         message.extend(joined);
         let mut choice = Map::new();
-        choice.insert("index".to_owned(), Value::from(index));
-        choice.insert("message".to_owned(), Value::Object(message));
-        choice.insert("logprobs".to_owned(), self.logprobs.into_value());
-        choice.insert("finish_reason".to_owned(), reason);
+        choice.put("index", Some(index));
+        choice.put("message", Some(message));
+        choice.put("logprobs", Some(self.logprobs.into_value()));
+        choice.put("finish_reason", Some(reason));
         choice.extend(self.rest);
         Value::Object(choice)
     }

@@ -8,7 +8,7 @@ use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
 use crate::protocol::parameter::{
     ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of,
-    kind_of_text, missing, wrong_type, wrong_value,
+    kind_of_text, missing, required, wrong_type, wrong_value,
 };
 
 /// Members that help the vendor and decide nothing.
@@ -79,8 +79,7 @@ const TYPES: [TypeRule; 9] = [
 /// # Errors
 /// What is wrong, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
-    let messages = member("messages").filter(|text| text.trim() != "null").ok_or_else(|| missing("messages"))?;
-    if is_empty_list(messages) {
+    if is_empty_list(required("messages", member)?) {
         return Err(empty_list("messages"));
     }
     check_types(&TYPES, &|name| member(name).map(kind_of_text))

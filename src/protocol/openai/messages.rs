@@ -56,7 +56,10 @@ impl MessageReader<'_> {
         }
         let cache = message.take("cache_control").map(|value| parts::cache_hint(&value));
         match role.as_str() {
-            "system" | "developer" => self.system(&mut message, cache)?,
+            "system" | "developer" => {
+                let content = self.content(&mut message, Speaker::System, cache)?;
+                self.conversation.add_system(content);
+            }
             "user" => {
                 let content = self.content(&mut message, Speaker::User, cache)?;
                 self.conversation.turns.push(ConversationTurn { role: Role::User, parts: content });
@@ -85,26 +88,10 @@ impl MessageReader<'_> {
         cache: Option<CacheHint>,
     ) -> Result<Vec<MessagePart>, Invalid> {
         let path = message.path_of("content");
-        let content = message.take("content").ok_or_else(|| {
-            let param = path.replacen('[', ".[", 1);
-            Invalid {
-                message: "Invalid value for 'content': expected a string, got null.".to_owned(),
-                param: Some(param),
-            }
-        })?;
+        let content = message.take("content").ok_or_else(|| no_content(path.replacen('[', ".[", 1)))?;
         let mut content = parts::read(content, &path, speaker, &mut self.conversation.losses)?;
         parts::mark(&mut content, cache);
         Ok(content)
-    }
-
-    fn system(&mut self, message: &mut ObjectMembers, cache: Option<CacheHint>) -> Result<(), Invalid> {
-        let content = self.content(message, Speaker::System, cache)?;
-        if self.conversation.turns.is_empty() {
-            self.conversation.system.extend(content);
-        } else {
-            self.conversation.turns.push(ConversationTurn { role: Role::System, parts: content });
-        }
-        Ok(())
     }
 
     fn assistant(&mut self, message: &mut ObjectMembers, at: usize, cache: Option<CacheHint>) -> Result<(), Invalid> {
@@ -122,10 +109,7 @@ impl MessageReader<'_> {
         turn.extend(parts::images_of(message));
         turn.extend(self.calls(message, at)?);
         if turn.is_empty() && empty && !message.has("audio") {
-            return Err(Invalid {
-                message: "Invalid value for 'content': expected a string, got null.".to_owned(),
-                param: Some(format!("messages.[{at}].content")),
-            });
+            return Err(no_content(format!("messages.[{at}].content")));
         }
         parts::mark(&mut turn, cache);
         self.conversation.turns.push(ConversationTurn { role: Role::Assistant, parts: turn });
@@ -220,6 +204,11 @@ impl MessageReader<'_> {
     }
 }
 
+fn no_content(param: String) -> Invalid {
+    let message = "Invalid value for 'content': expected a string, got null.".to_owned();
+    Invalid { message, param: Some(param) }
+}
+
 fn read_call(call: &mut ObjectMembers, losses: &mut Losses) -> Result<ToolCall, Invalid> {
     let id = call.required_string("id")?;
     call.take("index");
@@ -238,9 +227,7 @@ fn read_call(call: &mut ObjectMembers, losses: &mut Losses) -> Result<ToolCall, 
         Some(Value::String(arguments)) => arguments,
         // Some clients send the parsed arguments.
         Some(object @ Value::Object(_)) => object.to_string(),
-        Some(other) => {
-            return Err(wrong_type(&function.path_of(text), "a string", kind_of(&other)));
-        }
+        Some(other) => return Err(wrong_type(&function.path_of(text), "a string", kind_of(&other))),
         None if custom => return Err(missing(&function.path_of(text))),
         None => String::new(),
     };

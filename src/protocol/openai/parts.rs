@@ -8,6 +8,7 @@ use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, MessagePart, ReasoningPart, Source};
 use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
+use crate::protocol::values::text;
 
 /// The speaker of the content.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,11 +101,9 @@ pub(super) fn thinking_of(message: &mut ObjectMembers) -> Vec<MessagePart> {
 /// Images that the assistant made (OpenRouter).
 pub(super) fn images_of(message: &mut ObjectMembers) -> Vec<MessagePart> {
     let Some(Value::Array(images)) = message.take("images") else { return Vec::new() };
-    let urls = images.into_iter().filter_map(|mut image| match image.pointer_mut("/image_url/url")?.take() {
-        Value::String(url) => Some(url),
-        _ => None,
-    });
-    urls.map(|url| MessagePart::Image(Image { source: source(url), detail: None, cache: None })).collect()
+    let urls = images.iter().filter_map(|image| image.pointer("/image_url/url")?.as_str());
+    let image = |url: &str| Image { source: source(url.to_owned()), detail: None, cache: None };
+    urls.map(|url| MessagePart::Image(image(url))).collect()
 }
 
 /// Members, with a JSON pointer into them, where Gemini's OpenAI form and a common gateway put a call's signature.
@@ -199,7 +198,7 @@ fn file(part: &mut ObjectMembers, cache: Option<CacheHint>, losses: &mut Losses)
 
 /// Anthropic's form, so a bare signature is Anthropic's. Mistral's `thinking` is a list of text parts.
 fn thinking_block(block: &Value) -> Option<ReasoningPart> {
-    let text = |name| block.get(name).and_then(Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
+    let text = |name| text(block, name).map(str::to_owned);
     let owner = if block.get("thinking").is_some_and(Value::is_array) {
         SignatureOwner::OpenAi
     } else {
@@ -227,7 +226,7 @@ fn thinking_block(block: &Value) -> Option<ReasoningPart> {
 fn of_details(details: &[Value]) -> Vec<ReasoningPart> {
     let mut thoughts: Vec<ReasoningPart> = Vec::new();
     for detail in details {
-        let text = |name| detail.get(name).and_then(Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
+        let text = |name| text(detail, name).map(str::to_owned);
         let signed = |name| text(name).map(|signature| tag(SignatureOwner::OpenAi, &signature));
         let id = text("id");
         let thought = match detail.get("type").and_then(Value::as_str) {

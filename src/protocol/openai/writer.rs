@@ -4,7 +4,7 @@
 //! that a client that sends its messages back returns them to their vendor. A call's signature is where Gemini's OpenAI
 //! form has it, an image where OpenRouter has it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut, BytesMut};
@@ -15,6 +15,7 @@ use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::openai::ChunkNames;
 use crate::protocol::outgoing::new_call_id;
 use crate::protocol::usage::Usage;
+use crate::protocol::values::PutMember;
 
 /// Writes one stream.
 pub struct OpenAiWriter {
@@ -32,7 +33,7 @@ pub struct OpenAiWriter {
 struct ChoiceWriter {
     index: u32,
     /// Calls by number.
-    calls: HashMap<u32, WrittenCall>,
+    calls: BTreeMap<u32, WrittenCall>,
     /// Texts of reasoning blocks that may still be signed.
     thoughts: Vec<(u32, String)>,
     details: u32,
@@ -91,11 +92,8 @@ impl WritePieces for OpenAiWriter {
                 self.detail(index, json!({ "type": "reasoning.text", "text": text, "signature": signature }), out);
             }
             AnswerPiece::Redacted { index, data, .. } => {
-                self.detail(
-                    index,
-                    json!({ "type": "reasoning.encrypted", "data": shown(SignatureOwner::OpenAi, &data) }),
-                    out,
-                );
+                let data = shown(SignatureOwner::OpenAi, &data);
+                self.detail(index, json!({ "type": "reasoning.encrypted", "data": data }), out);
             }
             AnswerPiece::Call { index, call, id, name, custom, signature } => {
                 self.choice(index, out).calls.insert(call, WrittenCall { custom, has_arguments: false });
@@ -163,12 +161,8 @@ impl OpenAiWriter {
             Some(at) => at,
             None => {
                 self.choices.push(ChoiceWriter { index, ..ChoiceWriter::default() });
-                self.event(
-                    index,
-                    |out| out.put_slice(br#"{"role":"assistant","content":"","refusal":null}"#),
-                    None,
-                    out,
-                );
+                const ROLE: &[u8] = br#"{"role":"assistant","content":"","refusal":null}"#;
+                self.event(index, |out| out.put_slice(ROLE), None, out);
                 self.choices.len() - 1
             }
         };
@@ -183,9 +177,7 @@ impl OpenAiWriter {
         out: &mut BytesMut,
     ) {
         out.put_slice(self.head().as_bytes());
-        out.put_slice(b"{\"index\":");
-        out.put_slice(index.to_string().as_bytes());
-        out.put_slice(b",\"delta\":");
+        out.put_slice(format!("{{\"index\":{index},\"delta\":").as_bytes());
         delta(out);
         out.put_slice(b",\"logprobs\":null,\"finish_reason\":");
         match finish {
@@ -233,16 +225,10 @@ impl OpenAiWriter {
         // Arguments of a call that never began are dropped.
         let Some(begun) = self.choice(index, out).calls.get_mut(&call).filter(|_| !text.is_empty()) else { return };
         begun.has_arguments = true;
-        let (open, name) = match begun.custom {
-            true => (",\"custom\":{\"", "input"),
-            false => (",\"function\":{\"", "arguments"),
-        };
+        let (kind, name) = if begun.custom { ("custom", "input") } else { ("function", "arguments") };
         let delta = |out: &mut BytesMut| {
-            out.put_slice(b"{\"tool_calls\":[{\"index\":");
-            out.put_slice(call.to_string().as_bytes());
-            out.put_slice(open.as_bytes());
-            out.put_slice(name.as_bytes());
-            out.put_slice(b"\":");
+            let head = format!(r#"{{"tool_calls":[{{"index":{call},"{kind}":{{"{name}":"#);
+            out.put_slice(head.as_bytes());
             put_string(text, out);
             out.put_slice(b"}}]}");
         };
@@ -251,10 +237,9 @@ impl OpenAiWriter {
 
     fn audio(&mut self, index: u32, id: Option<String>, data: String, transcript: String, out: &mut BytesMut) {
         let mut audio = serde_json::Map::new();
-        audio.extend(id.map(|id| ("id".to_owned(), Value::from(id))));
-        for (name, text) in [("data", data), ("transcript", transcript)] {
-            audio.extend((!text.is_empty()).then(|| (name.to_owned(), Value::from(text))));
-        }
+        audio.put("id", id);
+        audio.put("data", (!data.is_empty()).then_some(data));
+        audio.put("transcript", (!transcript.is_empty()).then_some(transcript));
         self.delta(index, &json!({ "audio": audio }), out);
     }
 
@@ -265,13 +250,8 @@ impl OpenAiWriter {
         }
         let (refused, called) = (choice.refused, !choice.calls.is_empty());
         // Calls without arguments get an empty object, because clients parse it.
-        let mut bare: Vec<u32> = choice
-            .calls
-            .iter()
-            .filter(|(_, call)| !call.has_arguments && !call.custom)
-            .map(|(call, _)| *call)
-            .collect();
-        bare.sort_unstable();
+        let is_bare = |(_, call): &(&u32, &WrittenCall)| !call.has_arguments && !call.custom;
+        let bare: Vec<u32> = choice.calls.iter().filter(is_bare).map(|(call, _)| *call).collect();
         for call in bare {
             self.arguments(index, call, "{}", out);
         }
@@ -313,9 +293,8 @@ fn call_delta(call: u32, id: String, name: &str, custom: bool, signature: Option
         true => json!({ "index": call, "id": id, "type": "custom", "custom": { "name": name, "input": "" } }),
         false => json!({ "index": call, "id": id, "type": "function", "function": { "name": name, "arguments": "" } }),
     };
-    if let Some(signature) = signature {
-        value["extra_content"] = json!({ "google": { "thought_signature": signature } });
-    }
+    let signature = signature.map(|signature| json!({ "google": { "thought_signature": signature } }));
+    value.put("extra_content", signature);
     json!({ "tool_calls": [value] })
 }
 
@@ -325,15 +304,10 @@ pub(in crate::protocol) fn usage_json(usage: &Usage) -> Value {
     let mut json = json!({
         "prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output),
     });
-    if let Some(cached) = usage.cached_input_tokens {
-        json["prompt_tokens_details"] = json!({ "cached_tokens": cached });
-    }
-    if let Some(reasoning) = usage.reasoning_tokens {
-        json["completion_tokens_details"] = json!({ "reasoning_tokens": reasoning });
-    }
-    if let Some(cost) = usage.cost_usd {
-        json["cost"] = Value::from(cost);
-    }
+    let (cached, reasoning) = (usage.cached_input_tokens, usage.reasoning_tokens);
+    json.put("prompt_tokens_details", cached.map(|cached| json!({ "cached_tokens": cached })));
+    json.put("completion_tokens_details", reasoning.map(|reasoning| json!({ "reasoning_tokens": reasoning })));
+    json.put("cost", usage.cost_usd);
     json
 }
 

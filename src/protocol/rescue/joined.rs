@@ -40,15 +40,15 @@ impl JoinedAnswer {
     /// `include_usage`: a chat client asked for usage.
     pub fn new(delivered: &DeliveredAnswer, way: JoinMethod, include_usage: bool) -> JoinedAnswer {
         let text = match way {
-            JoinMethod::Prefix(shown) => Repeated::blank(delivered.text().get(shown..).unwrap_or_default()),
-            JoinMethod::Replay => Repeated::exact(delivered.text()),
+            JoinMethod::Prefix(shown) => Repeated::new(delivered.text().get(shown..).unwrap_or_default(), true),
+            JoinMethod::Replay => Repeated::new(delivered.text(), false),
         };
         let thoughts = delivered.thoughts();
         JoinedAnswer {
             reader: delivered.surface().dialect().reader(),
             writer: delivered.writer(include_usage),
             pieces: Vec::new(),
-            thoughts: (!thoughts.is_empty()).then(|| Repeated::exact(thoughts)),
+            thoughts: (!thoughts.is_empty()).then(|| Repeated::new(thoughts, false)),
             text,
             before: delivered.usage(),
             usage: Usage::default(),
@@ -138,12 +138,8 @@ struct Repeated {
 }
 
 impl Repeated {
-    fn exact(all: &str) -> Repeated {
-        Repeated { all: all.to_owned(), at: 0, may_lack: false }
-    }
-
-    fn blank(all: &str) -> Repeated {
-        Repeated { all: all.to_owned(), at: 0, may_lack: true }
+    fn new(all: &str, may_lack: bool) -> Repeated {
+        Repeated { all: all.to_owned(), at: 0, may_lack }
     }
 
     fn is_level(&self) -> bool {

@@ -121,14 +121,8 @@ impl ItemReader<'_> {
             Role::System => {
                 let (texts, others): (Vec<MessagePart>, Vec<MessagePart>) =
                     parts.into_iter().partition(|part| matches!(part, MessagePart::Text { .. }));
-                if !others.is_empty() {
-                    self.conversation.losses.meaning(format!("{path}.content"));
-                }
-                if self.conversation.turns.is_empty() {
-                    self.conversation.system.extend(texts);
-                } else {
-                    self.conversation.turns.push(ConversationTurn { role, parts: texts });
-                }
+                self.conversation.losses.meaning_if(!others.is_empty(), &format!("{path}.content"));
+                self.conversation.add_system(texts);
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, ow
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::surrogates::words;
 use crate::protocol::usage::Usage;
+use crate::protocol::values::{list, text};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
@@ -59,16 +60,12 @@ impl ResponsesReader {
                     self.start(&response, pieces);
                 }
             }
-            "response.output_item.added" => {
-                if let Some(item) = value(wire.item) {
-                    let index = self.position(wire.output_index);
-                    self.begin(index, &item, pieces);
-                }
-            }
-            "response.output_item.done" => {
-                if let Some(item) = value(wire.item) {
-                    let index = self.position(wire.output_index);
-                    self.close(index, &item, pieces);
+            kind @ ("response.output_item.added" | "response.output_item.done") => {
+                let Some(item) = value(wire.item) else { return };
+                let index = self.position(wire.output_index);
+                match kind {
+                    "response.output_item.added" => drop(self.begin(index, &item, pieces)),
+                    _ => self.close(index, &item, pieces),
                 }
             }
             "response.output_text.annotation.added" => {
@@ -85,7 +82,7 @@ impl ResponsesReader {
     }
 
     fn start(&mut self, response: &Value, pieces: &mut Vec<AnswerPiece>) {
-        let text = |name: &str| response[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let text = |name: &str| text(response, name).map(str::to_owned);
         let (id, model) = (text("id"), text("model"));
         if !self.started && (id.is_some() || model.is_some()) {
             self.started = true;
@@ -150,8 +147,8 @@ impl ResponsesReader {
                 }
             }
             "message" if !known.said => {
-                for part in item["content"].as_array().into_iter().flatten() {
-                    let text = |name: &str| part[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+                for part in list(item, "content") {
+                    let text = |name: &str| text(part, name).map(str::to_owned);
                     pieces.extend(text("text").map(|text| AnswerPiece::Text { index: 0, text }));
                     pieces.extend(text("refusal").map(|text| AnswerPiece::Refusal { index: 0, text }));
                 }
@@ -163,8 +160,7 @@ impl ResponsesReader {
                     known.said = !text.is_empty();
                     pieces.extend(known.said.then_some(AnswerPiece::Thinking { index: 0, block, text }));
                 }
-                let encrypted = item["encrypted_content"].as_str().filter(|encrypted| !encrypted.is_empty());
-                match held(SignatureOwner::Responses, encrypted.unwrap_or_default()) {
+                match held(SignatureOwner::Responses, text(item, "encrypted_content").unwrap_or_default()) {
                     SignatureUse::Thought(data) if !known.said && own(SignatureOwner::Responses, &data).is_some() => {
                         pieces.push(AnswerPiece::Redacted { index: 0, block, data });
                     }
@@ -178,7 +174,7 @@ impl ResponsesReader {
             }
             "image_generation_call" => {
                 let format = item["output_format"].as_str().unwrap_or("png");
-                if let Some(data) = item["result"].as_str().filter(|data| !data.is_empty()) {
+                if let Some(data) = text(item, "result") {
                     let (media_type, data) = (format!("image/{format}"), data.to_owned());
                     pieces.push(AnswerPiece::Image { index: 0, media_type, data });
                 }
@@ -234,7 +230,7 @@ impl ResponsesReader {
         self.start(response, pieces);
         // Some servers send everything at the end.
         if self.items.is_empty() {
-            for (index, item) in response["output"].as_array().into_iter().flatten().enumerate() {
+            for (index, item) in list(response, "output").enumerate() {
                 let at = self.position(u64::try_from(index).ok());
                 self.close(at, item, pieces);
             }
