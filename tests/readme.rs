@@ -9,8 +9,10 @@ use std::process::Command;
 
 use photofinish::cli::providers::continues;
 use photofinish::config::{Config, Policy, Server, Simulation, catalogue, parse};
+use photofinish::routing::adaptive::DecisionReason;
 
 const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
+const CONFIG: &str = include_str!("../config.toml");
 const BOUNDS: &str = include_str!("../docs/bounds.md");
 const COMMANDS: &str = include_str!("../docs/cli.md");
 const CONFIGURATION: &str = include_str!("../docs/configuration.md");
@@ -90,7 +92,18 @@ fn the_catalogue_is_in_its_page() {
             ]
         })
         .collect();
-    assert_eq!(rows(PROVIDERS, "Catalogue"), entries);
+    let documented = rows(PROVIDERS, "Catalogue");
+    for (place, entry) in entries.iter().enumerate() {
+        let row = format!("| {} |", entry.join(" | "));
+        assert!(
+            documented.get(place) == Some(entry),
+            "row {} of the catalogue in docs/providers.md must be\n{row}",
+            place + 1
+        );
+    }
+    assert_eq!(documented.len(), entries.len(), "docs/providers.md has rows of providers that the catalogue lacks");
+    let count = format!("the catalogue of {} providers", entries.len());
+    assert!(README.contains(&count), "README.md must say \"{count}\"");
     for entry in catalogue::entries() {
         let sources = entry.serves.iter().map(|served| &served.source);
         for source in sources.chain([&entry.cancel_billing.source, &entry.continues.source, &entry.warming.source]) {
@@ -149,7 +162,20 @@ fn commands_options_and_variables_are_in_the_cli_page() {
         assert!(COMMANDS.contains(&format!("| `{variable}` |")), "{variable}");
     }
     for policy in Policy::ALL {
-        assert!(ROUTING.contains(&format!("| `{}` |", policy.as_str())), "{}", policy.as_str());
+        let name = policy.as_str();
+        assert!(
+            ROUTING.contains(&format!("| `{name}` |")),
+            "docs/routing.md has no row `{name}` in its table of policies"
+        );
+        for (page, text) in [("README.md", README), ("docs/configuration.md", CONFIGURATION), ("config.toml", CONFIG)] {
+            assert!(text.contains(name), "{page} does not name the policy `{name}`");
+        }
+    }
+    for reason in DecisionReason::ALL.map(DecisionReason::as_str) {
+        assert!(
+            ROUTING.contains(&format!("| `{reason}` |")),
+            "docs/routing.md has no row `{reason}` in its table of reasons"
+        );
     }
 }
 

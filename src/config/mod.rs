@@ -47,7 +47,7 @@ pub use problem::{ConfigProblem, Problems};
 pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect};
 pub use race::{
     BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
-    RaceSettings, RescuePolicy, SloSettings, Timeouts, UNLEARNED_HEDGE,
+    RaceSettings, RescuePolicy, SloSettings, Timeouts, UNLEARNED_HEDGE, UpstreamOrder,
 };
 pub use raw_user::token_hash;
 pub use schema::schema;

@@ -199,15 +199,43 @@ names! {
     }
 }
 
+/// What decides the order in which a policy asks upstreams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamOrder {
+    /// They start all at once.
+    AllAtOnce,
+    /// `hedge_after`: a quantile orders them by predictions, a duration keeps the listed order.
+    ByDelay,
+    /// Predictions.
+    Learned,
+    /// The configuration.
+    Listed,
+    /// A draw by weight.
+    Drawn,
+}
+
 impl Policy {
+    pub fn order(self) -> UpstreamOrder {
+        match self {
+            Policy::Race => UpstreamOrder::AllAtOnce,
+            Policy::Hedge => UpstreamOrder::ByDelay,
+            Policy::Adaptive | Policy::Rule | Policy::Fastest => UpstreamOrder::Learned,
+            Policy::Fallback => UpstreamOrder::Listed,
+            Policy::Weighted => UpstreamOrder::Drawn,
+        }
+    }
+
     /// It has one attempt after the other in a given order, so it retries an upstream before it asks the next one.
     pub fn asks_in_order(self) -> bool {
-        matches!(self, Policy::Fallback | Policy::Weighted)
+        matches!(self.order(), UpstreamOrder::Listed | UpstreamOrder::Drawn)
     }
 
     /// It starts extra attempts within `budget`.
     pub fn spends_budget(self) -> bool {
-        matches!(self, Policy::Adaptive | Policy::Rule)
+        match self {
+            Policy::Adaptive | Policy::Rule => true,
+            Policy::Race | Policy::Hedge | Policy::Fastest | Policy::Fallback | Policy::Weighted => false,
+        }
     }
 }
 

@@ -101,7 +101,7 @@ impl Requests {
         self.unserved += other.unserved;
     }
 
-    pub fn outcome_reporter(&self, slo: &SloTargets) -> RequestOutcomes {
+    pub fn judged(&self, slo: &SloTargets) -> RequestOutcomes {
         let mut judged = RequestOutcomes { missed: (self.missed + self.unserved) as f64, ..RequestOutcomes::default() };
         for (client_ttft_us, pace) in &self.exact {
             let in_time = slo.ttft_us.is_none_or(|limit| *client_ttft_us <= limit);

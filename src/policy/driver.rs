@@ -9,7 +9,7 @@ use super::candidate::{CandidateState, Observed};
 use super::context_fit::ContextFits;
 use super::reasons::DecisionReasons;
 use crate::clock::micros;
-use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
+use crate::config::{HedgeAfter, Objective, Policy, RaceSettings, UpstreamOrder};
 use crate::history::StartReason;
 use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
 use crate::protocol::error::ContextOverflow;
@@ -169,7 +169,7 @@ impl PolicyDriver {
 
     /// The next candidate after a failure, as an index into `waiting`.
     pub fn next_after_failure(&self, waiting: &[usize], now_us: i64) -> usize {
-        let learns = matches!(self.parts.settings.policy, Policy::Adaptive | Policy::Rule | Policy::Fastest);
+        let learns = self.parts.settings.policy.order() == UpstreamOrder::Learned;
         let suited = self.parts.fits.best_of(waiting);
         let place_of = |candidate: usize| suited.iter().copied().find(|place| waiting[*place] == candidate);
         // Trials come last, whatever is predicted for them.

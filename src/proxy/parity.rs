@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use super::{Gateway, serve};
 use crate::clock::SECOND_US;
+use crate::config::Policy;
 use crate::health::LiveConfig;
 use crate::history::{AttemptOutcome, StartReason};
 use crate::learning::Learning;
@@ -28,7 +29,6 @@ use scenario::{BEGIN_US, Scenario};
 const COMPARED: usize = 8;
 /// A lost trial runs on to its first token. The rehearsal notes its end when it loses, the gateway when it ends.
 const RAN_ON: &str = "ran on";
-const POLICIES: [&str; 7] = ["race", "hedge", "adaptive", "rule", "fastest", "fallback", "weighted"];
 
 /// What was decided in one race. Times are microseconds since the request.
 #[derive(Debug, PartialEq)]
@@ -302,7 +302,7 @@ async fn differences(policy: &str, seed: u64) -> Option<Vec<String>> {
 #[tokio::test(start_paused = true)]
 async fn the_gateway_and_the_rehearsal_take_the_same_decisions() {
     let mut all = Vec::new();
-    for policy in POLICIES {
+    for policy in Policy::ALL.map(Policy::as_str) {
         let (mut compared, mut seed) = (0, 0);
         while compared < COMPARED {
             if let Some(differences) = differences(policy, seed).await {

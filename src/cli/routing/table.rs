@@ -6,6 +6,7 @@ use std::io;
 use crate::cli::text::{
     GREEN, RED, YELLOW, aligned_with_margin, clean, fitted, or_dash, painted, too_wide, write_paragraphs, write_wrapped,
 };
+use crate::config::{Policy, UpstreamOrder};
 use crate::health::routing_status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
 };
@@ -54,11 +55,13 @@ pub(super) fn write(
 /// The lines above the upstreams of a model.
 fn about(model: &ModelReport) -> Vec<String> {
     let alias = model.alias_of.as_ref().map(|of| format!(" (alias of {of})")).unwrap_or_default();
-    let how = match (model.policy.as_str(), model.learns) {
-        (_, true) => "",
-        ("race", _) => "; it starts all at once, so the order decides nothing",
-        ("weighted", _) => "; it draws by weight, so the order decides nothing",
-        _ => "; it goes by the order of the configuration and not by this one",
+    let how = match Policy::from_name(&model.policy).map(Policy::order) {
+        _ if model.learns => "",
+        Some(UpstreamOrder::AllAtOnce) => "; it starts all at once, so the order decides nothing",
+        Some(UpstreamOrder::Drawn) => "; it draws by weight, so the order decides nothing",
+        Some(UpstreamOrder::Listed | UpstreamOrder::ByDelay | UpstreamOrder::Learned) | None => {
+            "; it goes by the order of the configuration and not by this one"
+        }
     };
     let mut lines =
         vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(&model.optimise))];

@@ -9,7 +9,7 @@ use super::listing::{ListedUpstream, RequestedModel};
 use super::ranking::{Obstacles, RankedUpstream, rank};
 use super::report::{BreakerReport, CostUnit, ModelReport, PredictionReport, UpstreamReport};
 use crate::clock::Instant;
-use crate::config::{HedgeAfter, Policy, RaceSettings, UpstreamConfig};
+use crate::config::{HedgeAfter, RaceSettings, UpstreamConfig, UpstreamOrder};
 use crate::health::candidate::{target, wait_for_all};
 use crate::health::state::lock;
 use crate::health::{LiveConfig, UpstreamHealth, why_off};
@@ -179,10 +179,10 @@ impl<'a> StatusView<'a> {
 
 /// Whether the policy uses the order by predictions.
 fn learns(settings: &RaceSettings) -> bool {
-    match settings.policy {
-        Policy::Adaptive | Policy::Rule | Policy::Fastest => true,
-        Policy::Hedge => matches!(settings.hedge_after, HedgeAfter::Quantile(_)),
-        Policy::Race | Policy::Fallback | Policy::Weighted => false,
+    match settings.policy.order() {
+        UpstreamOrder::Learned => true,
+        UpstreamOrder::ByDelay => matches!(settings.hedge_after, HedgeAfter::Quantile(_)),
+        UpstreamOrder::AllAtOnce | UpstreamOrder::Listed | UpstreamOrder::Drawn => false,
     }
 }
 

@@ -108,15 +108,15 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!(summary.client_ttft.count, 8);
     }
     // Met: 1, 2 and 8. Missed: 3 (unanswered, counted once), 6, 7 and 10. Not known: 9. Left: 11.
-    assert_eq!(exact.requests.outcome_reporter(&SLO), RequestOutcomes { met: 3.0, missed: 4.0, unknown: 1.0 });
+    assert_eq!(exact.requests.judged(&SLO), RequestOutcomes { met: 3.0, missed: 4.0, unknown: 1.0 });
     // 50 ms lies within a bucket of the histogram.
     let far = SloTargets { ttft_us: Some(1_500_000), tpot_ms: Some(60.0) };
-    assert_eq!(stored.requests.outcome_reporter(&far), exact.requests.outcome_reporter(&far));
-    let about = stored.requests.outcome_reporter(&SLO);
+    assert_eq!(stored.requests.judged(&far), exact.requests.judged(&far));
+    let about = stored.requests.judged(&SLO);
     assert!(about.met > 1.0 && about.met < 3.0 && about.unknown == 1.0, "{about:?}");
     assert_eq!(about.met + about.missed, 7.0);
     let no_pace = SloTargets { ttft_us: Some(1_500_000), tpot_ms: None };
-    assert_eq!(stored.requests.outcome_reporter(&no_pace), RequestOutcomes { met: 5.0, missed: 3.0, unknown: 0.0 });
+    assert_eq!(stored.requests.judged(&no_pace), RequestOutcomes { met: 5.0, missed: 3.0, unknown: 0.0 });
 }
 
 #[test]
@@ -126,10 +126,7 @@ fn requests_that_nobody_answered_are_left_out_on_demand() {
     with.absorb(&stored, 1.0, true).unwrap();
     let mut without = Summary::default();
     without.absorb(&stored, 1.0, false).unwrap();
-    assert_eq!(
-        (with.requests.outcome_reporter(&SLO).missed, without.requests.outcome_reporter(&SLO).missed),
-        (1.0, 0.0)
-    );
+    assert_eq!((with.requests.judged(&SLO).missed, without.requests.judged(&SLO).missed), (1.0, 0.0));
 }
 
 #[test]

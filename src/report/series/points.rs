@@ -52,7 +52,7 @@ fn points(
         }
         series.without_speed += summary.without_speed();
         if question.metric == Metric::Goodput {
-            series.without_verdict += summary.requests.outcome_reporter(&question.slo()).unknown;
+            series.without_verdict += summary.requests.judged(&question.slo()).unknown;
         }
         points.push(point(question, place, &summary, seconds));
     }
@@ -90,7 +90,7 @@ fn point(question: &SeriesQuestion, place: PointPlace, summary: &Summary, second
             SeriesPoint { value: ns.map(|ns| 1e9 / ns as f64), samples, firm: is_firm(samples as f64, p), ..bare }
         }
         Metric::Goodput => {
-            let judged = summary.requests.outcome_reporter(&question.slo());
+            let judged = summary.requests.judged(&question.slo());
             let requests = judged.met + judged.missed;
             let rate = Some(judged.met / seconds).filter(|rate| requests > 0.0 && rate.is_finite());
             SeriesPoint { value: rate, samples: requests.round() as u64, ..bare }

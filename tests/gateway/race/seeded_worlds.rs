@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use photofinish::config::Policy;
 use serde_json::{Value, json};
 
 use crate::harness::answer::Response;
@@ -17,7 +18,6 @@ use crate::support::{FakeProvider, RawClient, Script};
 
 /// Of each wait that a provider asks for.
 const WAITS_MS: [u64; 3] = [10, 40, 90];
-const POLICIES: [&str; 7] = ["race", "hedge", "adaptive", "rule", "fastest", "fallback", "weighted"];
 
 /// What a provider does, request by request.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ fn temper(random: &mut fastrand::Rng, name: &'static str) -> Temper {
 
 fn rules(random: &mut fastrand::Rng) -> Rules {
     Rules {
-        policy: POLICIES[random.usize(0..POLICIES.len())],
+        policy: Policy::ALL[random.usize(0..Policy::ALL.len())].as_str(),
         max_attempts: random.usize(1..6),
         retries: random.u32(0..3),
         completion: random.bool(),

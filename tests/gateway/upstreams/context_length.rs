@@ -1,5 +1,6 @@
 //! A prompt that is too long for one upstream is sent to those with larger contexts.
 
+use photofinish::config::Policy;
 use serde_json::json;
 
 use crate::harness::answer::{Response, read_response};
@@ -56,7 +57,7 @@ async fn all_upstreams_are_tried_and_if_all_are_too_small_the_refusal_is_the_ans
 
 #[tokio::test]
 async fn an_upstream_with_too_small_a_context_is_asked_last_under_every_policy() {
-    for policy in ["race", "hedge", "adaptive", "rule", "fastest", "fallback", "weighted"] {
+    for policy in Policy::ALL.map(Policy::as_str) {
         let (a, b) = (small().await, says("large").await);
         let gateway = windows(&[(&a, Some(2_000)), (&b, None)]).start().await;
         let body = json!({ "model": "m", "stream": true, "messages": [{ "content": "word ".repeat(3_000) }] });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use photofinish::config::Policy;
 use serde_json::json;
 
 use crate::harness::answer::{advance_clock, error_and_close, read_response, silent, stream_after};
@@ -35,7 +36,7 @@ fn is_open(gateway: &TestGateway) -> bool {
 
 #[tokio::test]
 async fn a_recovered_favourite_is_probed_within_six_seconds_under_every_policy() {
-    for policy in ["race", "fallback", "fastest", "hedge", "weighted", "adaptive", "rule"] {
+    for policy in Policy::ALL.map(Policy::as_str) {
         for outage in [1, 90] {
             let ((a, down), first_may) = (up_and_down().await, Gate::new());
             let held = first_may.clone();
