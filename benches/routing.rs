@@ -35,10 +35,10 @@ fn decisions(criterion: &mut Criterion) {
             candidates: &candidates,
             aim,
             terms,
-            max_running: 3,
+            us_per_cost: 0.0,
+            max_running: 4,
             now: NOW,
             elapsed_us: 0,
-            draw: 1.0,
         };
         let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
         group.bench_function(format!("opening, {name}"), |bencher| {

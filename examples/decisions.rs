@@ -26,8 +26,15 @@ fn main() -> io::Result<()> {
     let mut cost_budget = CostBudget::new(0.1);
     (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.05));
     let (aim, terms) = (Minimise::Ttft, cost_budget.terms());
-    let question =
-        AdaptiveQuestion { candidates: &candidates, aim, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 };
+    let question = AdaptiveQuestion {
+        candidates: &candidates,
+        aim,
+        terms,
+        us_per_cost: 0.0,
+        max_running: 4,
+        now: NOW,
+        elapsed_us: 0,
+    };
     let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
     let late = [AttemptView::waiting(0, 450_000)];
     for _ in 0..count {

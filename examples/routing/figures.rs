@@ -19,6 +19,8 @@ pub struct Run {
     /// By hour of arrival: base and extra cost, and races.
     hours: Vec<Hour>,
     attempts: usize,
+    /// By request: base and extra cost, and the whole bill.
+    costs: Vec<[f64; 3]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +37,8 @@ pub struct Figures {
     pub p50: f64,
     pub p99: f64,
     pub p999: f64,
+    /// The longest.
+    pub most: f64,
     pub whole_mean: f64,
     pub whole_p99: f64,
     /// Over the base cost.
@@ -46,13 +50,15 @@ pub struct Figures {
     pub failed: f64,
     /// Attempts for a request.
     pub attempts: f64,
+    /// The whole bill, in the unit of the tariffs.
+    pub bill: f64,
 }
 
 impl Run {
     pub fn new(requests: usize) -> Run {
         let unknown = || vec![FAILED_MS; requests];
         let (ttft_ms, whole_ms, tpot_ms) = (unknown(), unknown(), unknown());
-        Run { ttft_ms, whole_ms, tpot_ms, failed: 0, hours: Vec::new(), attempts: 0 }
+        Run { ttft_ms, whole_ms, tpot_ms, failed: 0, hours: Vec::new(), attempts: 0, costs: vec![[0.0; 3]; requests] }
     }
 
     pub fn hear(&mut self, outcome: &PlayedRace<'_>) {
@@ -66,6 +72,8 @@ impl Run {
             _ => self.failed += 1,
         }
         self.attempts += outcome.attempts.len();
+        let bill = outcome.attempts.iter().map(|attempt| attempt.cost).sum();
+        self.costs[id] = [outcome.base(), outcome.extra(), bill];
         let hour = usize::try_from(outcome.request.at_us / HOUR_US).unwrap_or(0);
         if self.hours.len() <= hour {
             self.hours.resize(hour + 1, Hour::default());
@@ -88,6 +96,7 @@ impl Run {
             p50: quantile(&ttft, 0.5),
             p99: quantile(&ttft, 0.99),
             p999: quantile(&ttft, 0.999),
+            most: quantile(&ttft, 1.0),
             whole_mean: mean(&whole),
             whole_p99: quantile(&whole, 0.99),
             extra: extra / base.max(f64::MIN_POSITIVE),
@@ -95,16 +104,43 @@ impl Run {
             goodput: SLOS.map(|slo| meets(slo) as f64 / ttft.len().max(1) as f64),
             failed: self.failed as f64 / count,
             attempts: self.attempts as f64 / count,
+            bill: self.bill(),
         }
     }
 
-    /// The hour that came nearest to what a budget allows, `budget · base + 200 · budget · mean cost`: which part of it was
+    pub fn bill(&self) -> f64 {
+        self.costs.iter().map(|[.., bill]| bill).sum()
+    }
+
+    /// The hour that came nearest to what a budget allows, `budget · base + max(200 · budget, 20) · mean cost`: which part of it was
     /// spent. Above 1 the bound is broken.
     pub fn worst_hour(&self, budget: f64) -> f64 {
         let (base, races) = self.hours.iter().fold((0.0, 0.0), |sum, hour| (sum.0 + hour.base, sum.1 + hour.races));
-        let burst = 200.0 * budget * base / f64::max(races, 1.0);
+        let burst = burst(budget) * base / f64::max(races, 1.0);
         self.hours.iter().map(|hour| hour.extra / (budget * hour.base + burst)).fold(0.0, f64::max)
     }
+
+    /// The same for the interval of requests that came nearest to the bound, between any two of three thousand moments.
+    pub fn worst_interval(&self, budget: f64) -> f64 {
+        const MOMENTS: usize = 3_000;
+        let (mut sums, mut base, mut extra) = (vec![(0.0, 0.0)], 0.0, 0.0);
+        let count = self.costs.len().max(1);
+        for costs in self.costs.chunks(count.div_ceil(MOMENTS)) {
+            base += costs.iter().map(|[base, ..]| base).sum::<f64>();
+            extra += costs.iter().map(|[_, extra, _]| extra).sum::<f64>();
+            sums.push((base, extra));
+        }
+        let burst = burst(budget) * base / count as f64;
+        let part = |from: &(f64, f64), to: &(f64, f64)| (to.1 - from.1) / (budget * (to.0 - from.0) + burst);
+        let worst =
+            |(place, from): (usize, &(f64, f64))| sums[place..].iter().map(|to| part(from, to)).fold(0.0, f64::max);
+        sums.iter().enumerate().map(worst).fold(0.0, f64::max)
+    }
+}
+
+/// What the bound allows at once, in mean costs.
+fn burst(budget: f64) -> f64 {
+    f64::max(200.0 * budget, 20.0)
 }
 
 pub fn mean(values: &[f32]) -> f64 {

@@ -3,6 +3,7 @@
 
 mod aims;
 mod baselines;
+mod beginnings;
 mod draws;
 mod figures;
 mod policies;
@@ -84,13 +85,22 @@ fn experiments(out: &mut impl Write, world: &World, options: &Options) -> anyhow
     let rivals = [two, ten.clone(), Policy::product("rule", "policy = \"rule\"\nbudget = 0.1")?, Policy::Ewma];
     let reactions = reaction::reactions(&world.recipe, options.seed, &rivals)?;
     let settings = if let Policy::Product { settings, .. } = &ten { Some(settings) } else { None };
+    let began = beginnings::beginnings(world, options.seed)?;
     let served = settings.map(|settings| restart::restarts(world, settings, options.seed)).unwrap_or_default();
     if options.json {
-        writeln!(out, "{}\n{}\n{}", aims::json(&aims), reaction::json(&reactions), restart::json(&served))?;
+        writeln!(
+            out,
+            "{}\n{}\n{}\n{}",
+            aims::json(&aims),
+            reaction::json(&reactions),
+            restart::json(&served),
+            beginnings::json(&began)
+        )?;
     } else {
         aims::print(out, &aims)?;
         reaction::print(out, &reactions)?;
         restart::print(out, &ten, &served)?;
+        beginnings::print(out, &began)?;
     }
     Ok(())
 }

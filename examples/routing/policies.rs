@@ -14,7 +14,7 @@ use crate::figures::Run;
 use crate::world::{Play, World};
 
 /// Adaptive with these budgets, in per cent.
-pub const BUDGETS: [u32; 5] = [1, 2, 5, 10, 20];
+pub const BUDGETS: [u32; 4] = [2, 5, 10, 30];
 const FIXED_HEDGE: Duration = Duration::from_millis(800);
 /// A provider goes on writing, and billing, this long after a cut.
 const CUT_LAG_US: i64 = 150_000;
@@ -85,7 +85,9 @@ impl Policy {
             Policy::RaceOfTwo(order) => Box::new(Fixed::race(order.clone(), 1)),
             Policy::Oracle => Box::new(Oracle { world, completion: false }),
             Policy::CompletionOracle => Box::new(Oracle { world, completion: true }),
-            Policy::Product { settings, .. } => return Ok(rehearsal(settings, seed)),
+            Policy::Product { settings, .. } => {
+                return Ok(Rehearsal { in_usd: world.recipe.in_usd, ..rehearsal(settings, seed) });
+            }
         };
         Ok(Rehearsal { baseline: Some(baseline), ..rehearsal(&settings("")?, seed) })
     }

@@ -13,6 +13,10 @@ pub struct Recipe {
     pub rate: f64,
     pub traffic: Traffic,
     pub climate: Climate,
+    /// Timeout from an attempt's start to its first token, seconds.
+    pub first_token_s: u64,
+    /// Tariffs are US dollars, so that `second_worth` counts; else only their relations do.
+    pub in_usd: bool,
     pub upstreams: Vec<Upstream>,
 }
 
@@ -49,6 +53,8 @@ pub struct Climate {
     pub decode_sd: f64,
     pub hangs: f64,
     pub errors: f64,
+    /// So many upstreams hang at the same time, twenty minutes of every day.
+    pub outage: usize,
 }
 
 /// One upstream's nature. Times are milliseconds.
@@ -94,7 +100,10 @@ const CLIMATE: Climate = Climate {
     decode_sd: 0.12,
     hangs: 0.000_4,
     errors: 0.002,
+    outage: 0,
 };
+
+const DAY_S: f64 = 86_400.0;
 
 const CHAT: Traffic = Traffic::Chat { prompt: (1_020.0, 0.6), output: (129.0, 0.99) };
 
@@ -144,6 +153,8 @@ pub fn recipes() -> Vec<Recipe> {
         rate: 1.0,
         traffic: CHAT,
         climate: CLIMATE,
+        first_token_s: 20,
+        in_usd: false,
         upstreams: UPSTREAMS[..5].to_vec(),
     };
     let mut recipes = vec![described.clone(), stragglers(&described), correlated(&described)];
@@ -162,8 +173,51 @@ pub fn recipes() -> Vec<Recipe> {
     {
         recipes.push(crowded(&described, name, rate, days));
     }
-    recipes.extend([agents(&described), prices(&described)]);
+    recipes.extend([agents(&described), prices(&described), dear(&described)]);
+    for (name, a_day, days) in [("small-200", 200.0, 30.0), ("small-1000", 1_000.0, 10.0)] {
+        let about = "as described, with few requests";
+        recipes.push(Recipe { name, about, days, rate: a_day / DAY_S, ..described.clone() });
+    }
+    recipes.extend([outage(&described), bimodal(&described), reasoning(&described)]);
     recipes
+}
+
+/// Three of five fail together, among so few requests that each one counts.
+fn outage(described: &Recipe) -> Recipe {
+    let climate = Climate { outage: 3, ..CLIMATE };
+    let about = "three of five hang together for 20 minutes a day; 2,000 requests a day";
+    Recipe { name: "outage", about, days: 5.0, rate: 2_000.0 / DAY_S, climate, ..described.clone() }
+}
+
+/// One attempt in seven meets a machine that has to load the model first.
+fn bimodal(described: &Recipe) -> Recipe {
+    let mut upstreams = described.upstreams.clone();
+    for upstream in &mut upstreams {
+        (upstream.tail, upstream.tail_ms, upstream.tail_exponent) = (0.15, 1_500.0, 8.0);
+    }
+    let about = "one attempt in seven takes 1.5 to 2 s longer";
+    Recipe { name: "bimodal", about, days: 1.0, upstreams, ..described.clone() }
+}
+
+/// First tokens after 6 to 15 seconds.
+fn reasoning(described: &Recipe) -> Recipe {
+    let mut upstreams = described.upstreams.clone();
+    for (upstream, queue_ms) in upstreams.iter_mut().zip([6_000.0, 7_500.0, 9_000.0, 11_000.0, 14_000.0]) {
+        (upstream.queue_ms, upstream.tail_ms) = (queue_ms, 15_000.0);
+    }
+    let about = "first tokens after 6 to 15 s; 0.1 requests/s";
+    Recipe { name: "reasoning", about, rate: 0.1, first_token_s: 120, upstreams, ..described.clone() }
+}
+
+/// Two equally fast upstreams; the listed first costs ten times as much.
+fn dear(described: &Recipe) -> Recipe {
+    let mut upstreams = vec![described.upstreams[1]; 2];
+    for (upstream, (name, usd)) in upstreams.iter_mut().zip([('A', 2e-6), ('B', 2e-7)]) {
+        upstream.name = name;
+        upstream.tariff = Tariff { input: usd, cached: 0.1 * usd, output: 4.0 * usd, billed_on: false };
+    }
+    let about = "two equally fast upstreams; A costs 2 USD per million input tokens, B 0.2 USD";
+    Recipe { name: "dear", about, days: 1.0, in_usd: true, upstreams, ..described.clone() }
 }
 
 /// Size tells nothing, and what is slow is slow by chance alone.

@@ -15,8 +15,11 @@ pub struct Row {
     pub figures: Figures,
     /// Parts of race-all's gain in p99 and p99.9 over the best single upstream.
     pub share: [f64; 2],
+    /// The whole bill over that of the cheapest upstream alone.
+    pub bill: f64,
     /// Of what its budget allows, the hour that spent most.
     pub worst_hour: Option<f64>,
+    pub worst_interval: Option<f64>,
 }
 
 /// Plays every policy whose name contains `only`, and the reference policies.
@@ -30,6 +33,7 @@ pub fn rows(world: &World, seed: u64, only: &[String], progress: &(dyn Fn(&str) 
     let mut order: Vec<usize> = (0..count).collect();
     let mean = |upstream: &usize| crate::figures::mean(&statics[*upstream].ttft_ms);
     order.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
+    let cheapest = statics.iter().map(Run::bill).fold(f64::INFINITY, f64::min);
     let best = statics.swap_remove(order[0]);
     let references =
         [Policy::product("race of all", &format!("policy = \"race\"\nmax_attempts = {count}"))?, Policy::Oracle];
@@ -42,9 +46,12 @@ pub fn rows(world: &World, seed: u64, only: &[String], progress: &(dyn Fn(&str) 
     let (from, to) = (best.figures(oracle), all.figures(oracle));
     let row = |name: String, run: &Run, budget: Option<f64>| {
         let figures = run.figures(oracle);
+        let bill = figures.bill / cheapest;
         let gain = |own: f64, from: f64, to: f64| (from - own) / (from - to).max(f64::MIN_POSITIVE);
         let share = [gain(figures.p99, from.p99, to.p99), gain(figures.p999, from.p999, to.p999)];
-        Row { name, share, worst_hour: budget.map(|budget| run.worst_hour(budget)), figures }
+        let worst_hour = budget.map(|budget| run.worst_hour(budget));
+        let worst_interval = budget.map(|budget| run.worst_interval(budget));
+        Row { name, share, bill, worst_hour, worst_interval, figures }
     };
     let mut rows = vec![row(format!("best single ({})", crate::policies::letter(order[0])), &best, None)];
     let of = |(policy, run): (&Policy, &Run)| row(policy.name(), run, policy.budget());
@@ -83,18 +90,19 @@ pub fn print(out: &mut impl Write, world: &World, seed: u64, rows: &[Row]) -> io
     let slo = SLOS.map(|(ttft, tpot)| format!("{ttft}/{tpot}")).join(" · ");
     writeln!(
         out,
-        "| policy | mean | p50 | p99 | p99.9 | extra | share p99 | p99.9 | slower, p99 | whole mean | whole p99 | {slo} | worst hour |"
+        "| policy | mean | p50 | p99 | p99.9 | most | extra | attempts | bill | share p99 | p99.9 | slower, p99 | whole mean | whole p99 | {slo} | worst hour · interval |"
     )?;
-    writeln!(out, "|{}", " --- |".repeat(13))?;
-    for Row { name, figures: f, share, worst_hour } in rows {
+    writeln!(out, "|{}", " --- |".repeat(16))?;
+    for Row { name, figures: f, share, bill, worst_hour, worst_interval } in rows {
         let goodput = f.goodput.map(|share| format!("{:.1}", 100.0 * share)).join(" · ");
         let [p99, p999] = share.map(|share| 100.0 * share);
-        let worst = worst_hour.map_or(String::new(), |part| format!("{part:.2}"));
+        let worst = worst_hour.zip(*worst_interval);
+        let worst = worst.map_or(String::new(), |(hour, interval)| format!("{hour:.2} · {interval:.2}"));
         let extra = 100.0 * f.extra;
         writeln!(
             out,
-            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | {extra:.1} % | {p99:.1} % | {p999:.1} % | {:.2} | {:.0} | {:.0} | {goodput} % | {worst} |",
-            f.mean, f.p50, f.p99, f.p999, f.slowdown, f.whole_mean, f.whole_p99
+            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {extra:.1} % | {:.2} | {:.2} | {p99:.1} % | {p999:.1} % | {:.2} | {:.0} | {:.0} | {goodput} % | {worst} |",
+            f.mean, f.p50, f.p99, f.p999, f.most, f.attempts, bill, f.slowdown, f.whole_mean, f.whole_p99
         )?;
         if f.failed > 0.0 {
             writeln!(out, "| … of which failed | {:.4} % |", 100.0 * f.failed)?;
@@ -108,9 +116,11 @@ pub fn json(world: &World, seed: u64, rows: &[Row]) -> Value {
         let f = &row.figures;
         json!({
             "policy": row.name, "mean_ms": f.mean, "p50_ms": f.p50, "p99_ms": f.p99, "p999_ms": f.p999,
+            "most_ms": f.most, "bill": row.bill,
             "whole_mean_ms": f.whole_mean, "whole_p99_ms": f.whole_p99, "extra": f.extra, "share_p99": row.share[0],
             "share_p999": row.share[1], "slowdown_p99": f.slowdown, "goodput": f.goodput, "failed": f.failed,
             "attempts": f.attempts, "worst_hour": row.worst_hour,
+            "worst_interval": row.worst_interval,
         })
     };
     let rows: Vec<Value> = rows.iter().map(row).collect();

@@ -7,7 +7,7 @@ use crate::draws::{exponential, normal, stream};
 use crate::recipe::Climate;
 
 /// The weather of one upstream. Seconds count from the beginning of the world.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Weather {
     /// For each second, the logarithm of the factor on the queue and on reading the prompt.
     level: Vec<f32>,

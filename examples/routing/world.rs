@@ -17,11 +17,13 @@ const CACHED_FOR_US: i64 = 300_000_000;
 const TAIL_MAX_MS: f64 = 60_000.0;
 /// Of every upstream's name.
 pub const PROVIDER: &str = "made-up";
-/// Timeout from a start to its first token.
-const FIRST_TOKEN: Duration = Duration::from_secs(20);
+const DAY_US: i64 = 86_400_000_000;
+/// Into the day, and for how long upstreams hang together where the climate has it.
+const OUTAGE_FROM_US: i64 = 50_000_000_000;
+const OUTAGE_FOR_US: i64 = 1_200_000_000;
 
 /// Shared by all policies; nothing in it changes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct World {
     pub recipe: Recipe,
     pub requests: Vec<SimulatedRequest>,
@@ -29,6 +31,8 @@ pub struct World {
     pub upstreams: Vec<SimulatedUpstream>,
     inputs: Vec<Input>,
     seed: u64,
+    /// Its requests and weather come so much later than drawn, microseconds.
+    later_us: i64,
 }
 
 /// One request's input.
@@ -49,16 +53,27 @@ impl World {
         drawn.sort_by_key(|(request, _)| request.at_us);
         drawn.iter_mut().enumerate().for_each(|(id, (request, _))| request.id = id);
         let (requests, inputs) = drawn.into_iter().unzip();
-        let weather = Weather::of_all(&recipe.climate, recipe.upstreams.len(), seconds as usize, seed);
+        let mut weather = Weather::of_all(&recipe.climate, recipe.upstreams.len(), seconds as usize, seed);
+        outages(&mut weather, recipe.climate.outage, recipe.days);
+        let first_token = Duration::from_secs(recipe.first_token_s);
         let upstream = |upstream: &Upstream| SimulatedUpstream {
             name: format!("{PROVIDER}/{}", upstream.name),
             tariff: upstream.tariff,
             domain: upstream.domain,
             weight: 1.0,
-            first_token: FIRST_TOKEN,
+            first_token,
         };
         let upstreams = recipe.upstreams.iter().map(upstream).collect();
-        World { recipe, requests, weather, upstreams, inputs, seed }
+        World { recipe, requests, weather, upstreams, inputs, seed, later_us: 0 }
+    }
+
+    /// The same requests after a pause; each upstream has become another by then.
+    pub fn after_pause(&self, pause_us: i64) -> World {
+        let mut later = self.clone();
+        later.later_us = pause_us;
+        later.requests.iter_mut().for_each(|request| request.at_us += pause_us);
+        later.recipe.upstreams.rotate_left(2);
+        later
     }
 
     /// A request's input as one would read it who knows nothing of its conversation.
@@ -71,6 +86,7 @@ impl World {
         let upstream = &self.recipe.upstreams[dispatch.upstream];
         let climate = &self.recipe.climate;
         let weather = &self.weather[dispatch.upstream];
+        let at_us = dispatch.at_us - self.later_us;
         let draws = &mut stream(self.seed, 1_000 + dispatch.upstream as u64, dispatch.request.id as u64);
         let [hang, error, brown_out, after, stall] = [(); 5].map(|()| draws.f64());
         let (body, tail, pace) = (normal(draws), (draws.f64(), draws.f64()), normal(draws));
@@ -81,20 +97,31 @@ impl World {
                 retry_after_us: Some(2_000_000),
             };
         }
-        match weather.brown_out(dispatch.at_us) {
+        match weather.brown_out(at_us) {
             Some(now) if brown_out < now.share => return if now.hangs { SimulatedFate::Hangs } else { fails },
             _ if hang < climate.hangs => return SimulatedFate::Hangs,
             _ if error < climate.errors => return fails,
             _ => {}
         }
         let crowd = 1.0 + (f64::from(dispatch.in_flight) / upstream.room).powf(1.5);
-        let level = (weather.level(dispatch.at_us) + upstream.sigma * body).exp();
+        let level = (weather.level(at_us) + upstream.sigma * body).exp();
         let busy_ms = upstream.queue_ms + dispatch.prompt.uncached / upstream.prefill;
         let ttft_ms = upstream.network_ms + busy_ms * level * crowd + straggle(upstream, tail);
         let slow = 1.0 + f64::from(dispatch.in_flight) / (2.0 * upstream.room);
         let stalled_ms = if stall < 0.005 { 100.0 * (1.0 + 9.0 * after) / upstream.tpot_ms } else { 0.0 };
-        let tpot_ms = upstream.tpot_ms * (weather.decode(dispatch.at_us) + 0.08 * pace).exp() * slow;
+        let tpot_ms = upstream.tpot_ms * (weather.decode(at_us) + 0.08 * pace).exp() * slow;
         SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms) }
+    }
+}
+
+/// Every day the next `count` upstreams hang together.
+fn outages(weather: &mut [Weather], count: usize, days: f64) {
+    let upstreams = weather.len();
+    for day in 0..days.ceil() as usize {
+        let from_us = day as i64 * DAY_US + OUTAGE_FROM_US;
+        for place in 0..count.min(upstreams) {
+            weather[(day + place) % upstreams].hang(from_us, from_us + OUTAGE_FOR_US);
+        }
     }
 }
 

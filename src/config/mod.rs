@@ -13,7 +13,7 @@ mod kinds;
 mod listen;
 mod load;
 mod lookup;
-mod names;
+pub(crate) mod names;
 mod override_permits;
 mod own_address;
 mod prices;

@@ -3,7 +3,7 @@
 //! Not for names that only the program uses.
 
 /// A choice of the config: its variants, their names, and a line about each.
-pub(super) trait NamedChoice: Copy + 'static {
+pub(crate) trait NamedChoice: Copy + 'static {
     const VARIANTS: &'static [Self];
 
     fn name(self) -> &'static str;
@@ -58,4 +58,4 @@ macro_rules! names {
         }
     };
 }
-pub(super) use names;
+pub(crate) use names;

@@ -37,6 +37,9 @@ keys! {
         optimise: Objective = choice(), or Objective::Ttft;
         /// For `adaptive` and `rule`: what extra attempts may cost, as a share of the cost of single attempts. 0: no extra attempts.
         budget: f64 = RealNumber(RaceSettings::BUDGET), or 0.1;
+        /// For the learning policies: what a second of a client's waiting is worth, in US dollars. A dearer upstream is asked first if it
+        /// saves time worth more than its price. Without prices it has no effect.
+        second_worth: f64 = RealNumber(RaceSettings::SECOND_WORTH), or 0.05;
         /// The targets of `goodput`.
         slo: SloSettings = nested(), or SloSettings::default();
         /// For `completion` and `goodput`: how long a first token may be held back, 0s to 5s.
@@ -72,6 +75,7 @@ keys! {
 
 impl RaceSettings {
     pub const BUDGET: RangeInclusive<f64> = 0.0..=10.0;
+    pub const SECOND_WORTH: RangeInclusive<f64> = 1e-6..=1e3;
     pub const HOLD: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
     /// Most failures are known within two seconds; they keep a status of their own.
     pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=DURATION_MAX;

@@ -43,6 +43,12 @@ impl RaceBudget {
         reserved
     }
 
+    /// Charges an attempt that replaces a failed one; it is never refused.
+    pub fn charge(&self, cost: f64) {
+        lock(&self.cost_budget).charge(cost);
+        lock(&self.sums).reserved += cost;
+    }
+
     /// The attempt of this ordinal ended and cost so much.
     pub fn paid(&self, ordinal: usize, cost: f64) {
         lock(&self.sums).paid.push((ordinal, cost));

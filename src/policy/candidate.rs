@@ -29,6 +29,8 @@ pub struct CandidateState {
     pub trial: bool,
     /// Its latest start. The current in-flight count includes that attempt, so predictions use this instead.
     pub started: Option<SendConditions>,
+    /// The median predicted for it then, microseconds; none if too little was known.
+    pub median_us: Option<i64>,
 }
 
 /// A candidate's shared statistics at one moment.
@@ -48,8 +50,8 @@ impl CandidateState {
         self.tariff.started(self.prompt, answer_tokens)
     }
 
-    pub(super) fn is_unknown(&self) -> bool {
-        self.known.forecast().is_unknown()
+    pub(super) fn is_unknown(&self, now_us: i64) -> bool {
+        self.known.forecast().is_unknown(now_us)
     }
 
     pub(super) fn entry(&self, candidate: usize) -> PlannedStart {
@@ -66,6 +68,7 @@ impl CandidateState {
             forecast: &observed.forecast,
             sent: self.started.unwrap_or_else(|| self.sent()),
             cost: self.cost(answer_tokens),
+            price: self.tariff.whole(self.prompt, answer_tokens),
             domain: self.domain,
             out,
             waiting: observed.waits.as_slice(),

@@ -2,6 +2,8 @@
 //!
 //! Times are microseconds on the clock of [`Learning`]. Candidates are named by their index.
 
+mod extras;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +22,10 @@ use crate::routing::adaptive::{
 use crate::routing::plan::{PlannedStart, RacePlan, Replan, StartRule, plan};
 
 /// Attempts that may wait for a first token at once under `adaptive` and `rule`.
-const RUNNING_MAX: usize = 3;
+const RUNNING_MAX: usize = 4;
+
+/// An attempt that waited this many predicted medians counts as failed.
+const OVERDUE: i64 = 4;
 
 /// Pause before an empty budget is checked again.
 const EMPTY_AGAIN: Duration = Duration::from_millis(500);
@@ -34,8 +39,10 @@ pub struct PolicyDriverParts {
     pub fits: ContextFits,
     /// When the request arrived.
     pub began_us: i64,
-    /// Uniform in 0..1: whether this request may probe, and the first of `weighted`.
-    pub draws: [f64; 2],
+    /// Uniform in 0..1: the first of `weighted`.
+    pub draw: f64,
+    /// The tariffs are in US dollars.
+    pub in_usd: bool,
     /// The gateway is overloaded: only the first attempt starts, others after a failure.
     pub crowded: bool,
 }
@@ -77,6 +84,7 @@ impl PolicyDriver {
         let state = &mut self.parts.candidates[candidate];
         let sent = state.sent();
         state.started = Some(sent);
+        state.median_us = state.known.forecast().known_median_us(sent, learning.now_us());
         ObserverSpec {
             ordinal,
             learning: learning.clone(),
@@ -93,24 +101,27 @@ impl PolicyDriver {
 
     /// The opening: who starts first, in which order, with which delays.
     pub fn plan(&mut self, now_us: i64) -> RacePlan {
-        let PolicyDriverParts { settings, candidates, draws, .. } = &self.parts;
+        let PolicyDriverParts { settings, candidates, draw, .. } = &self.parts;
         let entries: Vec<PlannedStart> =
             candidates.iter().enumerate().map(|(place, state)| state.entry(place)).collect();
         let weights: Vec<f64> = candidates.iter().map(|state| state.weight).collect();
         // Only `hedge` needs the leader.
         let delay = if settings.policy == Policy::Hedge { self.hedge_delay(now_us) } else { Duration::ZERO };
-        let mut listed = plan(settings, entries, &weights, delay, draws[1]);
+        let mut listed = plan(settings, entries, &weights, delay, *draw);
         match settings.policy {
             Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(DecisionReason::Listed),
             Policy::Hedge => self.hedge(&mut listed.entries, now_us),
             Policy::Fastest => {
-                let order = self.unknown_first(self.order(now_us));
-                self.reasons.add(if self.regular() == 1 { DecisionReason::Alone } else { self.why_first(&order) });
+                let order = self.unknown_first(now_us);
+                let why = self.why_first(&order, now_us);
+                self.reasons.add(if self.regular() == 1 { DecisionReason::Alone } else { why });
                 sort(&mut listed.entries, self.regular(), &order);
             }
             Policy::Adaptive | Policy::Rule => self.open(&mut listed, now_us),
         }
         self.parts.fits.put_behind(&mut listed.entries);
+        let trials = listed.entries.iter().filter(|entry| entry.trial);
+        trials.for_each(|trial| self.charge(trial.candidate));
         if self.parts.crowded {
             self.leave_out_extras(&mut listed);
         }
@@ -123,6 +134,10 @@ impl PolicyDriver {
             return Replan::Never;
         }
         let running = &self.carrying(running)[..];
+        if self.is_overdue(running) && !waiting.is_empty() {
+            self.reasons.add(DecisionReason::Overdue);
+            return Replan::Start(waiting[self.next_after_failure(waiting, now_us)]);
+        }
         let by_rule = self.parts.settings.policy == Policy::Rule;
         let (next, why) = self.ask(
             now_us,
@@ -132,6 +147,8 @@ impl PolicyDriver {
                 false => adaptive::next(question, running),
             },
         );
+        let overdue = self.overdue_in_us(running).filter(|_| !waiting.is_empty()).map(duration);
+        let again = |after: Duration| Replan::Again(overdue.map_or(after, |overdue| overdue.min(after)));
         match next {
             NextDecision::Start(candidate)
                 if self.reserve(candidate, running.iter().map(|running| running.candidate)) =>
@@ -140,19 +157,19 @@ impl PolicyDriver {
             }
             NextDecision::Start(_) => {
                 self.reasons.add(DecisionReason::Budget);
-                Replan::Again(EMPTY_AGAIN)
+                again(EMPTY_AGAIN)
             }
             NextDecision::AskAgain { after_us } => {
                 if why == DecisionReason::Budget {
                     self.reasons.add(why);
                 }
-                Replan::Again(duration(after_us.max(1)))
+                again(duration(after_us.max(1)))
             }
             NextDecision::Never => {
                 if matches!(why, DecisionReason::Alone | DecisionReason::Throttled) {
                     self.reasons.add(why);
                 }
-                Replan::Never
+                overdue.map_or(Replan::Never, Replan::Again)
             }
         }
     }
@@ -178,7 +195,12 @@ impl PolicyDriver {
             self.ask(now_us, out, adaptive::order).first().and_then(place_of)
         };
         let listed = suited.first().copied().unwrap_or(0);
-        if learns { best().unwrap_or(listed) } else { listed }
+        let next = if learns { best().unwrap_or(listed) } else { listed };
+        // It is an extra attempt if others run. If not, the charge comes back when the race is settled.
+        if let Some(candidate) = waiting.get(next) {
+            self.charge(*candidate);
+        }
+        next
     }
 
     /// This candidate refused the prompt as too long: candidates with a larger window are next.
@@ -228,23 +250,13 @@ impl PolicyDriver {
         running.iter().position(|attempt| attempt.candidate == hopeless)
     }
 
-    /// Only the first entry starts at once; the others, trials too, wait for a failure.
-    fn leave_out_extras(&self, listed: &mut RacePlan) {
-        for entry in listed.entries.iter_mut().skip(1) {
-            (entry.start, entry.trial) = (StartRule::AfterFailure, false);
-        }
-        listed.max_attempts = self.parts.settings.max_attempts;
-        (listed.ask_after, listed.expected) = (None, None);
-        self.reasons.add(DecisionReason::Crowded);
-    }
-
     /// `hedge`: a configured delay keeps the listed order, a learned one comes with the learned order.
     fn hedge(&self, entries: &mut [PlannedStart], now_us: i64) {
         if let HedgeAfter::After(_) = self.parts.settings.hedge_after {
             self.reasons.add(DecisionReason::Listed);
         } else {
             self.reasons.add(if entries.len() > 1 { DecisionReason::Hedge } else { DecisionReason::Alone });
-            sort(entries, self.regular(), &self.order(now_us));
+            sort(entries, self.regular(), &self.unknown_first(now_us));
         }
         let mut domains: Vec<u32> = Vec::new();
         for (place, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| !entry.trial) {
@@ -283,7 +295,11 @@ impl PolicyDriver {
             self.start_extra(listed, candidate, &mut started);
         }
         listed.expected = hedge;
-        listed.ask_after = hedge_at_us.map(duration).filter(|_| self.regular() > 1);
+        let first = &self.parts.candidates[primary];
+        let median_us = first.known.forecast().known_median_us(first.sent(), now_us);
+        let overdue_us = median_us.filter(|_| self.parts.settings.budget > 0.0).map(|median_us| OVERDUE * median_us);
+        let ask_after_us = hedge_at_us.into_iter().chain(overdue_us).min();
+        listed.ask_after = ask_after_us.map(duration).filter(|_| self.regular() > 1);
     }
 
     /// Starts this candidate at once if the budget allows it.
@@ -294,14 +310,6 @@ impl PolicyDriver {
             entry.start = StartRule::At(Duration::ZERO);
             started.push(candidate);
         }
-    }
-
-    /// Reserves budget for an extra attempt. The winner is not extra, whichever it is, so the cheapest of all stays free.
-    fn reserve(&self, candidate: usize, running: impl Iterator<Item = usize>) -> bool {
-        let answer_tokens = self.parts.race_budget.terms().answer_tokens;
-        let cost = |candidate: usize| self.parts.candidates[candidate].cost(answer_tokens);
-        let least = running.map(cost).reduce(f64::min);
-        least.is_none_or(|least| self.parts.race_budget.reserve(cost(candidate).max(least)))
     }
 
     /// The number of candidates that are not trials.
@@ -325,15 +333,16 @@ impl PolicyDriver {
     }
 
     /// Upstreams with too few samples go first a few times: the prior alone might keep them last for ever.
-    fn unknown_first(&self, order: CandidateOrder) -> CandidateOrder {
+    fn unknown_first(&self, now_us: i64) -> CandidateOrder {
+        let order = self.order(now_us);
         // Without a second attempt a request must not be used for trying.
         let may = self.parts.settings.max_attempts > 1;
-        let unknown = |candidate: &usize| may && self.parts.candidates[*candidate].is_unknown();
+        let unknown = |candidate: &usize| may && self.parts.candidates[*candidate].is_unknown(now_us);
         order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
     }
 
-    fn why_first(&self, order: &CandidateOrder) -> DecisionReason {
-        let unknown = order.first().is_some_and(|first| self.parts.candidates[first].is_unknown());
+    fn why_first(&self, order: &CandidateOrder, now_us: i64) -> DecisionReason {
+        let unknown = order.first().is_some_and(|first| self.parts.candidates[first].is_unknown(now_us));
         if unknown { DecisionReason::Cold } else { DecisionReason::Best }
     }
 
@@ -345,15 +354,15 @@ impl PolicyDriver {
     fn hedge_delay(&self, now_us: i64) -> Duration {
         let hedge_after = self.parts.settings.hedge_after;
         let HedgeAfter::Quantile(quantile) = hedge_after else { return hedge_after.unlearned() };
-        let leader = self.order(now_us).first().and_then(|leader| self.parts.candidates.get(leader));
+        let leader = self.unknown_first(now_us).first().and_then(|leader| self.parts.candidates.get(leader));
         let learned =
-            leader.and_then(|leader| leader.known.forecast().ttft_quantile_us(leader.sent(), quantile, now_us));
+            leader.and_then(|leader| leader.known.forecast().hedge_quantile_us(leader.sent(), quantile, now_us));
         learned.map_or(hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
     }
 
     /// Puts one question to the routing code. `out`: candidates that may not start.
     fn ask<A>(&self, now_us: i64, out: impl Fn(usize) -> bool, answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A) -> A {
-        let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, .. } = &self.parts;
+        let PolicyDriverParts { settings, candidates, race_budget, began_us, in_usd, .. } = &self.parts;
         let terms = race_budget.terms();
         let observed: Vec<Observed> =
             candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(*began_us, now_us)).collect();
@@ -370,7 +379,7 @@ impl PolicyDriver {
             max_running: RUNNING_MAX.min(settings.max_attempts),
             now: now_us,
             elapsed_us: now_us - began_us,
-            draw: draws[0],
+            us_per_cost: adaptive::us_per_cost(settings, *in_usd),
         })
     }
 }

@@ -49,6 +49,7 @@ impl RacePolicy {
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.extra,
                 started: None,
+                median_us: None,
                 known,
             }
         };
@@ -61,7 +62,8 @@ impl RacePolicy {
             )),
             fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
             began_us,
-            draws: [fastrand::f64(), fastrand::f64()],
+            draw: fastrand::f64(),
+            in_usd: candidates.basis.is_money(),
             crowded: candidates.crowded,
         });
         RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len() }

@@ -30,8 +30,10 @@ pub struct Rehearsal<'w> {
     pub learning: Arc<Learning>,
     /// Played instead of the policy of `settings`.
     pub baseline: Option<Box<dyn Baseline + 'w>>,
-    /// Decides what is random: probes, `weighted`, jitter.
+    /// Decides what is random: `weighted`, jitter.
     pub seed: u64,
+    /// The tariffs are in US dollars, so that `second_worth` counts.
+    pub in_usd: bool,
     /// A provider goes on writing, and billing, this long after a cut, microseconds.
     pub cut_lag_us: i64,
 }
@@ -39,7 +41,8 @@ pub struct Rehearsal<'w> {
 impl<'w> Rehearsal<'w> {
     /// The gateway's policy with these settings, with nothing learned.
     pub fn new(settings: RaceSettings, seed: u64) -> Rehearsal<'w> {
-        Rehearsal { settings, learning: Arc::new(Learning::stopped()), baseline: None, seed, cut_lag_us: 0 }
+        let learning = Arc::new(Learning::stopped());
+        Rehearsal { settings, learning, baseline: None, seed, in_usd: false, cut_lag_us: 0 }
     }
 
     /// Runs all requests, which come in the order of their arrival. `heard` gets each race when it is over.
@@ -53,12 +56,12 @@ impl<'w> Rehearsal<'w> {
         let mut requests = requests.into_iter().peekable();
         let begin_us = requests.peek().map_or(0, |first| first.at_us);
         self.learning.set_now_us(begin_us);
-        let Rehearsal { settings, learning, baseline, seed, cut_lag_us } = self;
+        let Rehearsal { settings, learning, baseline, seed, in_usd, cut_lag_us } = self;
         let mut stage = EngineBuffers::new(world, upstreams, learning.clone(), settings, seed);
         (stage.baseline, stage.cut_lag_us) = (baseline, cut_lag_us);
         let stage = Rc::new(RefCell::new(stage));
         let (flights, free, trials) = Default::default();
-        let mut engine = Engine { stage, learning, seed, heard, flights, free, trials, trial: 0 };
+        let mut engine = Engine { stage, learning, seed, in_usd, heard, flights, free, trials, trial: 0 };
         loop {
             let wake_us = engine.stage.borrow().wakes.next_us();
             let is_next = |request: &SimulatedRequest| wake_us.is_none_or(|wake_us| request.at_us < wake_us);
@@ -79,6 +82,7 @@ struct Engine<'w, 'h, W: SimulatedWorld, H> {
     stage: SharedStage<'w, W>,
     learning: Arc<Learning>,
     seed: u64,
+    in_usd: bool,
     heard: &'h mut H,
     /// By slot; None where no race runs.
     flights: Vec<Option<SimulatedRace<'w, W>>>,
@@ -168,6 +172,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 first_token: upstream.first_token,
                 trial: place.trial,
                 started: None,
+                median_us: None,
             }
         };
         let settings = &stage.settings;
@@ -181,7 +186,8 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             race_budget: Arc::new(RaceBudget::new(cost_budget, settings.policy.spends_budget())),
             fits: ContextFits::default(),
             began_us: now_us,
-            draws: [draws.f64(), draws.f64()],
+            draw: draws.f64(),
+            in_usd: self.in_usd,
             crowded: false,
         });
         (driver.plan(now_us), Some(driver))

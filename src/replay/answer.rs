@@ -193,7 +193,7 @@ impl<'a> ReplaySetup<'a> {
         let settings = &plans[plan].settings;
         let seed = self.seed.wrapping_add((draw as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
         let mut world = Imputation::new(self.past, &self.expected, seed);
-        let rehearsal = Rehearsal::new(settings.clone(), seed);
+        let rehearsal = Rehearsal { in_usd: self.past.priced, ..Rehearsal::new(settings.clone(), seed) };
         let requests = self.past.requests.iter().enumerate().map(|(id, asked)| SimulatedRequest {
             id,
             at_us: asked.at_us,

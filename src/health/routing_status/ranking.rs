@@ -8,7 +8,7 @@ use crate::clock::micros;
 use crate::config::{Objective, Policy, RaceSettings};
 use crate::routing::adaptive::{
     AdaptiveQuestion, BudgetSnapshot, CANDIDATES_MAX, CandidateForecast, LatencyForecast, Minimise, SendConditions,
-    order,
+    order, us_per_cost,
 };
 use crate::routing::breaker::BreakerStatus;
 
@@ -22,6 +22,8 @@ pub struct RankedUpstream {
     pub sent: SendConditions,
     /// Cost of an attempt, in the unit of the model's budget.
     pub cost: f64,
+    /// Of a usual answer.
+    pub price: f64,
     /// Upstreams with the same number share machines.
     pub domain: Option<u32>,
     pub obstacles: Obstacles,
@@ -40,7 +42,7 @@ pub struct Obstacles {
 pub fn rank(
     contenders: &[RankedUpstream],
     terms: BudgetSnapshot,
-    settings: &RaceSettings,
+    (settings, in_usd): (&RaceSettings, bool),
     now_us: i64,
 ) -> (Vec<String>, Vec<StatusReason>) {
     let usable =
@@ -53,7 +55,7 @@ pub fn rank(
     if doubtful {
         able = contenders.iter().filter(usable).collect();
     }
-    let compared = RankedFigures { terms, settings, now_us };
+    let compared = RankedFigures { terms, settings, in_usd, now_us };
     let ranked = compared.order(&able);
     let mut order = Vec::new();
     let mut why = Vec::new();
@@ -97,6 +99,8 @@ fn left_out(obstacles: &Obstacles) -> (&'static str, String) {
 struct RankedFigures<'a> {
     terms: BudgetSnapshot,
     settings: &'a RaceSettings,
+    /// Costs are US dollars.
+    in_usd: bool,
     now_us: i64,
 }
 
@@ -106,6 +110,7 @@ impl RankedFigures<'_> {
             forecast: &contender.forecast,
             sent: contender.sent,
             cost: contender.cost,
+            price: contender.price,
             domain: contender.domain,
             out: false,
             waiting: &[],
@@ -115,17 +120,17 @@ impl RankedFigures<'_> {
             candidates: &candidates,
             aim: Minimise::of(self.settings),
             terms: self.terms,
+            us_per_cost: us_per_cost(self.settings, self.in_usd),
             max_running: self.settings.max_attempts,
             now: self.now_us,
             elapsed_us: 0,
-            draw: 1.0,
         };
         order(&question).iter().filter_map(|place| able.get(place).copied()).collect()
     }
 
     fn why(&self, contender: &RankedUpstream, best: &RankedUpstream, alone: bool) -> (&'static str, String) {
         let forecast = &contender.forecast;
-        if forecast.is_unknown() {
+        if forecast.is_unknown(self.now_us) {
             // Only this policy starts unknown upstreams on purpose.
             let cold = self.settings.policy == Policy::Adaptive;
             let then = if cold { ": tried beside the best until more is" } else { "" };

@@ -104,7 +104,8 @@ impl<'a> StatusView<'a> {
         let basis = Basis::of(asked.upstreams.iter());
         let terms = self.terms.get(&(asked.paid_by.clone(), settings.budget.to_bits(), basis.is_money()));
         let terms = terms.copied().unwrap_or_else(|| CostBudget::new(settings.budget).terms());
-        let (order, why) = rank(&self.contenders(asked, &basis, &terms), terms, settings, self.now_us);
+        let (order, why) =
+            rank(&self.contenders(asked, &basis, &terms), terms, (settings, basis.is_money()), self.now_us);
         ModelReport {
             model: asked.name.clone(),
             alias_of: asked.alias_of.clone(),
@@ -132,10 +133,12 @@ impl<'a> StatusView<'a> {
             let name = upstream.name();
             // A domain's number is the index of its first upstream.
             let domain = domains[place].and_then(|domain| domains.iter().position(|other| *other == Some(domain)));
+            let tariff = basis.tariff(upstream.billing());
             RankedUpstream {
                 forecast: self.forecast(&name),
                 sent: SendConditions { uncached_tokens: prompt.uncached, in_flight: self.in_flight(&name) },
-                cost: basis.tariff(upstream.billing()).started(prompt, terms.answer_tokens),
+                cost: tariff.started(prompt, terms.answer_tokens),
+                price: tariff.whole(prompt, terms.answer_tokens),
                 domain: domain.and_then(|domain| u32::try_from(domain).ok()),
                 obstacles: self.obstacles(upstream, &name, asked.settings),
                 name,

@@ -1,15 +1,22 @@
 //! The budget of one model: what extra attempts may still cost, and the price of time that follows.
 //!
-//! A bucket of at most `200 × budget × mean cost`. A race adds `budget × its base cost`, an extra attempt takes its cost. So over any
-//! interval: extra ≤ budget · base + 200 · budget · mean cost. Not for prices: the caller knows the cost of an attempt, in money
-//! or in tokens.
+//! A bucket of `max(200 × budget, 20)` mean costs. A race adds `budget × its base cost`, an extra attempt takes its cost. So over any
+//! interval: extra ≤ budget · base + max(200 · budget, 20) · mean cost. Not for prices: the caller knows the cost of an attempt, in
+//! money or in tokens.
 
 /// Capacity of the bucket in mean costs, times the budget.
 const BURST: f64 = 200.0;
+/// The least capacity in mean costs, at any budget: the longest waits come together, in an outage.
+const BURST_LEAST: f64 = 20.0;
+/// The share of the capacity that hedges leave for what is never refused.
+const KEPT: f64 = 0.25;
 /// Share of the mean cost and of the usual answer that each race replaces.
 const DECAY: f64 = 1.0 / 1000.0;
-/// Step of ln p99 for a request beyond it.
-const STEP_UP: f64 = 0.05;
+/// Step of ln p99 for a request beyond it: the first one, and the least. In between it is the first one over the number of requests.
+const STEP_FIRST: f64 = 2.0;
+const STEP: f64 = 0.05;
+/// The p99 after the first request, in its TTFTs.
+const P99_FIRST: f64 = 3.0;
 /// λ before anything was spent, µs.
 const LAMBDA_US: f64 = 300_000.0;
 /// How far the bucket's level moves ln λ, from full to empty.
@@ -40,8 +47,9 @@ pub struct CostBudget {
     answer_tokens: DecayedMean,
     /// ln λ in µs at the bucket's usual level.
     ln_lambda: f64,
-    /// ln of the client's p99 TTFT in µs.
+    /// ln of the client's p99 TTFT in µs, and the requests that it was learnt from.
     ln_p99: f64,
+    timed: f64,
 }
 
 /// The budget's state and the usual request, as a decision reads them.
@@ -59,6 +67,13 @@ pub struct BudgetSnapshot {
     pub bucket: f64,
     /// Capacity of the bucket.
     pub capacity: f64,
+}
+
+impl BudgetSnapshot {
+    /// What hedges may spend.
+    pub fn spendable(&self) -> f64 {
+        self.bucket - KEPT * self.capacity
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +95,7 @@ impl CostBudget {
             answer_tokens,
             ln_lambda: LAMBDA_US.ln(),
             ln_p99: P99_US.ln(),
+            timed: 0.0,
         }
     }
 
@@ -93,12 +109,18 @@ impl CostBudget {
     pub fn reserve(&mut self, cost: f64) -> bool {
         self.first_cost(cost);
         // Without a budget there is no extra, even for nothing.
-        let holds = self.budget > 0.0 && (cost <= self.bucket || cost <= 0.0);
+        let holds = self.budget > 0.0 && (cost <= self.spendable() || cost <= 0.0);
         if holds {
-            self.bucket -= cost.max(0.0);
-            self.balance -= cost.max(0.0);
+            self.charge(cost);
         }
         holds
+    }
+
+    /// Takes the cost of an attempt that replaces a failed one. It is never refused: what is missing is owed.
+    pub fn charge(&mut self, cost: f64) {
+        self.first_cost(cost);
+        self.bucket -= cost.max(0.0);
+        self.balance -= cost.max(0.0);
     }
 
     /// A race ended: what a single attempt costs, what was reserved for its extras, and what they really cost.
@@ -129,8 +151,13 @@ impl CostBudget {
     /// The client's TTFT, µs, and the tokens of its answer.
     pub fn finished(&mut self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
         if let Some(ttft_us) = client_ttft_us.filter(|ttft_us| *ttft_us > 0) {
-            let beyond = (ttft_us as f64).ln() > self.ln_p99;
-            self.ln_p99 += if beyond { STEP_UP * 0.99 } else { -STEP_UP * 0.01 };
+            let ln_ttft = (ttft_us as f64).ln();
+            self.timed += 1.0;
+            if self.timed == 1.0 {
+                self.ln_p99 = ln_ttft + P99_FIRST.ln();
+            }
+            let step = (STEP_FIRST / self.timed).max(STEP);
+            self.ln_p99 += if ln_ttft > self.ln_p99 { step * 0.99 } else { -step * 0.01 };
         }
         if let Some(tokens) = output_tokens.filter(|tokens| *tokens > 0) {
             self.answer_tokens.add(tokens as f64);
@@ -152,11 +179,16 @@ impl CostBudget {
     /// How full the bucket is, 0..1.
     fn level(&self) -> f64 {
         let capacity = self.capacity();
-        if capacity > 0.0 { (self.bucket / capacity).clamp(0.0, 1.0) } else { LEVEL }
+        if capacity > 0.0 { (self.spendable() / ((1.0 - KEPT) * capacity)).clamp(0.0, 1.0) } else { LEVEL }
+    }
+
+    /// What hedges may spend.
+    fn spendable(&self) -> f64 {
+        self.bucket - KEPT * self.capacity()
     }
 
     fn capacity(&self) -> f64 {
-        BURST * self.budget * self.mean_cost.value
+        if self.budget > 0.0 { (BURST * self.budget).max(BURST_LEAST) * self.mean_cost.value } else { 0.0 }
     }
 
     /// The first cost that is heard of is the mean until there is a better one, and fills the bucket.
@@ -191,7 +223,7 @@ mod tests {
             cost_budget.settle(1.0, spent, spent);
             (base, extra) = (base + 1.0, extra + spent);
         }
-        let most = BUDGET * base + BURST * BUDGET * cost_budget.terms().mean_cost;
+        let most = BUDGET * base + cost_budget.capacity();
         // What was spent before the mean was known cannot be taken back; without a balance it would be 200.
         assert!(extra > 20.0 && extra <= 1.25 * most, "{extra} of {most}");
     }
@@ -203,8 +235,11 @@ mod tests {
         assert!(cost_budget.reserve(2.0));
         let terms = cost_budget.terms();
         assert!((terms.capacity - 40.0).abs() < 1e-9 && (terms.bucket - 38.0).abs() < 1e-9, "{terms:?}");
-        assert!(!cost_budget.reserve(39.0) && cost_budget.reserve(38.0) && !cost_budget.reserve(0.1));
-        cost_budget.settle(2.0, 40.0, 10.0);
+        assert!(
+            !cost_budget.reserve(29.0) && cost_budget.reserve(28.0) && !cost_budget.reserve(0.1),
+            "a quarter is kept"
+        );
+        cost_budget.settle(2.0, 30.0, 10.0);
         assert!(
             (cost_budget.terms().bucket - 30.2).abs() < 0.01,
             "what was not spent comes back, and a tenth of the base"
@@ -226,11 +261,21 @@ mod tests {
     }
 
     #[test]
+    fn what_replaces_a_failed_attempt_is_never_refused_but_owed() {
+        let mut cost_budget = CostBudget::new(0.02);
+        cost_budget.settle(1.0, 0.0, 0.0);
+        (0..30).for_each(|_| cost_budget.charge(1.0));
+        assert!((cost_budget.terms().bucket + 10.0).abs() < 1e-9, "twenty at any budget, and ten that are owed");
+        (0..400).for_each(|_| cost_budget.settle(1.0, 0.0, 0.0));
+        assert!(!cost_budget.reserve(1.0), "no hedge before the debt is paid");
+    }
+
+    #[test]
     fn lambda_rises_as_the_bucket_empties_and_with_time() {
         let mut cost_budget = CostBudget::new(BUDGET);
         cost_budget.settle(1.0, 0.0, 0.0);
         let full = cost_budget.terms().lambda_us;
-        assert!(cost_budget.reserve(19.0));
+        assert!(cost_budget.reserve(14.5));
         let empty = cost_budget.terms().lambda_us;
         assert!(empty > 5.0 * full, "{full} {empty}");
         (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.1));
@@ -273,7 +318,7 @@ mod tests {
             }
             for (begin, from) in sums.iter().enumerate() {
                 for to in &sums[begin..] {
-                    let bound = budget * (to.0 - from.0) + BURST * budget * most_mean;
+                    let bound = budget * (to.0 - from.0) + (BURST * budget).max(BURST_LEAST) * most_mean;
                     prop_assert!(to.1 - from.1 <= bound + 1e-6);
                 }
             }

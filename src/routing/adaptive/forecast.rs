@@ -14,7 +14,9 @@ use super::{OtherWaiting, SendConditions, WAITING_MAX};
 const BLUR: f64 = 0.2;
 /// An upstream is unknown until so much was seen of it, or so often tried.
 const UNKNOWN_SEEN: f64 = 2.5;
-const UNKNOWN_LAUNCHES: u64 = 3;
+const UNKNOWN_LAUNCHES: f64 = 3.0;
+/// What was learnt fades by this time constant while an upstream is unused, µs.
+const FORGOTTEN_US: f64 = 86_400e6;
 
 /// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
 const UNUSUAL: f64 = 0.85;
@@ -34,7 +36,12 @@ pub struct LatencyForecast {
     pub(super) last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
     pub(super) answered_us: i64,
-    pub(super) launches: u64,
+    pub(super) launches: f64,
+}
+
+/// What is left now of what was learnt until `last_us`, 0..1.
+pub(super) fn fresh(last_us: Option<i64>, now: i64) -> f64 {
+    last_us.map_or(1.0, |last_us| (-(now.saturating_sub(last_us).max(0) as f64) / FORGOTTEN_US).exp())
 }
 
 impl LatencyForecast {
@@ -43,6 +50,16 @@ impl LatencyForecast {
     pub fn ttft_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
         let residual = self.shape.quantile(q);
         (residual <= f64::from(self.shape.known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
+    }
+
+    /// The same with the prior's tail where too little was seen of it, for the delay of a hedge; none before a few samples.
+    pub fn hedge_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
+        self.is_seen(now).then(|| (self.ln_ttft(sent, now) + self.shape.quantile(q)).exp())
+    }
+
+    /// The median for an attempt sent now, µs; none before a few samples.
+    pub fn known_median_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
+        self.is_seen(now).then(|| self.median_us(sent, now) as i64)
     }
 
     /// Usual time between two tokens with `in_flight` other attempts there, µs; none without a timed answer.
@@ -70,14 +87,18 @@ impl LatencyForecast {
         self.last_us
     }
 
-    /// Attempts that were ever started.
+    /// Started attempts, at most 1000; they fade while it is unused.
     pub fn launches(&self) -> u64 {
-        self.launches
+        self.launches.round() as u64
     }
 
-    /// Too few samples: the forecast is mostly the prior.
-    pub fn is_unknown(&self) -> bool {
-        self.seen < UNKNOWN_SEEN && self.launches < UNKNOWN_LAUNCHES
+    /// Too few samples, or too long ago: the forecast is mostly the prior.
+    pub fn is_unknown(&self, now: i64) -> bool {
+        !self.is_seen(now) && self.launches * fresh(self.last_us, now) < UNKNOWN_LAUNCHES
+    }
+
+    fn is_seen(&self, now: i64) -> bool {
+        self.seen * fresh(self.last_us, now) >= UNKNOWN_SEEN
     }
 
     /// It fails so often that no hedge goes to it.

@@ -1,5 +1,6 @@
 //! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
+use super::forecast::fresh;
 use super::level::Level;
 use super::load::LoadSlope;
 use super::residuals::{ResidualShape, Residuals};
@@ -22,6 +23,11 @@ const CLAMP: f64 = 2.5;
 /// Kept of the count at each observation.
 const KEPT: f64 = 1.0 - 1.0 / 800.0;
 
+/// More launches than these are not counted.
+const LAUNCHES_MAX: f64 = 1000.0;
+/// A pause that leaves more than this fades nothing: less than an hour.
+const STILL_FRESH: f64 = 0.96;
+
 /// One upstream's state. `now` never goes back; one that does counts as no time passed.
 #[derive(Clone, Debug)]
 pub struct Learner {
@@ -38,7 +44,7 @@ pub struct Learner {
     last_us: Option<i64>,
     /// Start of the latest attempt that had a first token, µs.
     answered_us: i64,
-    launches: u64,
+    launches: f64,
 }
 
 impl Default for Learner {
@@ -63,13 +69,14 @@ impl Learner {
             seen: 0.0,
             last_us: None,
             answered_us: i64::MIN,
-            launches: 0,
+            launches: 0.0,
         }
     }
 
     /// An attempt was started.
     pub fn launched(&mut self, now: i64) {
-        self.launches = self.launches.saturating_add(1);
+        self.fade(fresh(self.last_us, now));
+        self.launches = (self.launches + 1.0).min(LAUNCHES_MAX);
         self.last_us = self.last_us.max(Some(now));
     }
 
@@ -114,6 +121,18 @@ impl Learner {
             answered_us: self.answered_us,
             launches: self.launches,
         }
+    }
+
+    /// The upstream may have become another while it was unused.
+    fn fade(&mut self, left: f64) {
+        if left > STILL_FRESH {
+            return;
+        }
+        self.seen *= left;
+        self.launches *= left;
+        self.size.fade(left);
+        self.residuals.fade(left);
+        self.shape = self.residuals.shape();
     }
 
     /// An early cut carries almost no information: it weighs what share of all would have been there by then, and stands for

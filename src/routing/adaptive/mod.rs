@@ -36,6 +36,7 @@ pub use order::order;
 pub use predict::TPOT_US;
 pub use question::{
     AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise, NextDecision, Opening,
+    us_per_cost,
 };
 pub use reason::DecisionReason;
 

@@ -8,14 +8,13 @@
 use super::grid::{self, GridRow, TIMES, grid};
 use super::predict::{AttemptForecast, SurvivalWeights};
 use super::{
-    AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason, NextDecision,
-    Opening, rule,
+    AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateOrder, DecisionReason, NextDecision, Opening, rule,
 };
 
 /// Primaries that are tried at arrival.
 const PRIMARIES: usize = 2;
-/// Hedges that are tried with each.
-const HEDGES: usize = 3;
+/// Candidates that are tried as the hedge of each.
+const HEDGE_CANDIDATES: usize = 2;
 /// Timers of the first pass, and their distance in points of the grid.
 const TIMERS: usize = 5;
 const APART: usize = 3;
@@ -23,12 +22,9 @@ const APART: usize = 3;
 const EARLIER: usize = 2;
 /// A hedge that gains this share of what the best moment gains is started now.
 const NOW_IS_AS_GOOD: f32 = 0.9;
-/// The share of its predicted time that a candidate of mean cost counts for more, so that of two equal ones the cheaper is
-/// taken.
-const DEARER: f32 = 0.005;
-/// Share of the requests that probe an upstream unused for this long, µs.
-const PROBES: f64 = 0.01;
-const UNUSED_US: i64 = 120_000_000;
+/// The share of its predicted time that a candidate of mean price counts for more, so that the cheaper of two equal ones is taken
+/// although their predictions differ by chance.
+const DEARER: f32 = 0.1;
 /// Asked again no sooner than this, µs, and no sooner than half of what was waited.
 const AGAIN_US: i64 = 100_000;
 /// Asked for the first time no later than this, µs: by then it may hang.
@@ -51,7 +47,7 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
         return rule::open(question);
     }
     let unknown: CandidateOrder =
-        scores.best.iter().filter(|place| question.candidates[*place].forecast.is_unknown()).collect();
+        scores.best.iter().filter(|place| question.candidates[*place].forecast.is_unknown(question.now)).collect();
     if !unknown.is_empty() {
         return cold(question, &scores, &unknown);
     }
@@ -66,7 +62,8 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
         }
     }
     let (primary, _, hedge) = chosen;
-    let hedge = hedge.map(|hedge| hedges.refined(question, &weights, &scores.prospects[primary], hedge));
+    let running = [AttemptView::waiting(primary, 0)];
+    let hedge = hedge.map(|hedge| hedges.refined(question, &weights, &scores.prospects[primary], &running, hedge));
     opening(question, primary, hedge)
 }
 
@@ -90,7 +87,7 @@ pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDe
     let later = NextDecision::AskAgain { after_us: (question.elapsed_us / 2).max(AGAIN_US) };
     let hedges = HedgeOptions::new(question, &scores, &all, running);
     let best = hedges.best(question, &weights, &all, running);
-    match best.map(|best| hedges.refined(question, &weights, &all, best)) {
+    match best.map(|best| hedges.refined(question, &weights, &all, running, best)) {
         Some(hedge) if !affordable(question, hedge.candidate) => (later, DecisionReason::Budget),
         Some(HedgeChoice { candidate, from: None, .. }) => (NextDecision::Start(candidate), DecisionReason::Hedged),
         Some(hedge) => (NextDecision::AskAgain { after_us: hedge.after_us() }, DecisionReason::Hedge),
@@ -138,8 +135,9 @@ impl CandidateScores {
         for (place, candidate) in question.able() {
             let prospect = &mut scores.prospects[place];
             *prospect = AttemptForecast::new(question, candidate, 0);
-            let dearer = DEARER * share_of_mean(question, candidate);
-            scores.value[place] = weights.cost(&prospect.missing) * (1.0 + dearer);
+            let dearer = DEARER * share_of_mean(question, candidate.price);
+            scores.value[place] =
+                weights.cost(&prospect.missing) * (1.0 + dearer) + (candidate.price * question.us_per_cost) as f32;
             order[count] = (scores.value[place], place);
             count += 1;
         }
@@ -155,8 +153,8 @@ struct HedgeOptions {
     candidates: CandidateOrder,
     /// The first timer, a point of the grid.
     first: usize,
-    missing: [GridRow; HEDGES],
-    met: [[GridRow; TIMERS]; HEDGES],
+    missing: [GridRow; HEDGE_CANDIDATES],
+    met: [[GridRow; TIMERS]; HEDGE_CANDIDATES],
 }
 
 impl HedgeOptions {
@@ -168,10 +166,10 @@ impl HedgeOptions {
         running: &[AttemptView],
     ) -> HedgeOptions {
         let median = leader.alive.partition_point(|alive| *alive > 0.5);
-        let candidates: CandidateOrder = beside(question, scores, running).iter().take(HEDGES).collect();
+        let candidates: CandidateOrder = beside(question, scores, running).iter().take(HEDGE_CANDIDATES).collect();
         let first = median.saturating_sub(EARLIER);
-        let mut hedges =
-            HedgeOptions { candidates, first, missing: [[0.0; TIMES]; HEDGES], met: [[[0.0; TIMES]; TIMERS]; HEDGES] };
+        let missing = [[0.0; TIMES]; HEDGE_CANDIDATES];
+        let mut hedges = HedgeOptions { candidates, first, missing, met: [[[0.0; TIMES]; TIMERS]; HEDGE_CANDIDATES] };
         for (hedge, candidate) in candidates.iter().enumerate() {
             hedges.missing[hedge] = scores.prospects[candidate].missing;
             for (timer, met) in hedges.met[hedge].iter_mut().enumerate() {
@@ -199,7 +197,7 @@ impl HedgeOptions {
             if !question.may_join(candidate, running) {
                 continue;
             }
-            let price = price(question, candidate);
+            let price = price(question, candidate, running);
             let gain = grid::dot(&now, &self.missing[hedge].map(|missing| 1.0 - missing)) - price;
             let immediate = HedgeChoice { candidate, from: None, gain };
             at_once = Some(at_once.map_or(immediate, |other| better(other, immediate)));
@@ -220,11 +218,12 @@ impl HedgeOptions {
         question: &AdaptiveQuestion<'_>,
         weights: &SurvivalWeights,
         all: &AttemptForecast,
+        running: &[AttemptView],
         best: HedgeChoice,
     ) -> HedgeChoice {
         let hedge = self.candidates.iter().position(|candidate| candidate == best.candidate);
         let Some((from, hedge)) = best.from.zip(hedge) else { return best };
-        let price = price(question, best.candidate);
+        let price = price(question, best.candidate, running);
         let neighbours = [from.saturating_sub(1), (from + 1).min(TIMES - 1)];
         neighbours.into_iter().fold(best, |best, from| {
             let mut met = [0.0; TIMES];
@@ -240,9 +239,12 @@ fn point(first: usize, timer: usize) -> Option<usize> {
     Some(first + timer * APART).filter(|point| *point < TIMES)
 }
 
-/// The gain that pays for a hedge, µs.
-fn price(question: &AdaptiveQuestion<'_>, candidate: usize) -> f32 {
-    question.terms.lambda_us as f32 * share_of_mean(question, &question.candidates[candidate])
+/// The gain that pays for a hedge, µs: its cost by λ, and what its answer would cost more than that of the cheapest running attempt.
+fn price(question: &AdaptiveQuestion<'_>, candidate: usize, running: &[AttemptView]) -> f32 {
+    let hedge = &question.candidates[candidate];
+    let prices = running.iter().filter_map(|attempt| Some(question.candidates.get(attempt.candidate)?.price));
+    let dearer = (hedge.price - prices.fold(hedge.price, f64::min)) * question.us_per_cost;
+    question.terms.lambda_us as f32 * share_of_mean(question, hedge.cost) + dearer as f32
 }
 
 fn better(one: HedgeChoice, other: HedgeChoice) -> HedgeChoice {
@@ -261,20 +263,15 @@ fn opening(question: &AdaptiveQuestion<'_>, primary: usize, hedge: Option<HedgeC
     if question.max_running < 2 {
         return alone;
     }
-    let also = probe(question, &running).into_iter().collect::<CandidateOrder>();
     let Some(hedge) = hedge else {
         let why = why_alone(question, &running);
-        let hedge_at_us = (why == DecisionReason::Best).then_some(LATEST_US);
-        return Opening { why: if also.is_empty() { why } else { DecisionReason::Probe }, hedge_at_us, also, ..alone };
+        return Opening { why, hedge_at_us: (why == DecisionReason::Best).then_some(LATEST_US), ..alone };
     };
-    let affordable = affordable(question, hedge.candidate);
-    let why = match (affordable, also.is_empty()) {
-        (false, _) => DecisionReason::Budget,
-        (true, false) => DecisionReason::Probe,
-        (true, true) => DecisionReason::Hedge,
-    };
-    let hedge_at_us = Some(if affordable { hedge.after_us() } else { hedge.after_us().max(AGAIN_US) });
-    Opening { primary, also, hedge_at_us, hedge: affordable.then_some(hedge.candidate), why }
+    if !affordable(question, hedge.candidate) {
+        return Opening { why: DecisionReason::Budget, hedge_at_us: Some(hedge.after_us().max(AGAIN_US)), ..alone };
+    }
+    let (hedge_at_us, hedge) = (Some(hedge.after_us()), Some(hedge.candidate));
+    Opening { hedge_at_us, hedge, why: DecisionReason::Hedge, ..alone }
 }
 
 /// Nobody knows some of them yet: they are tried beside the best, as many as may run and the bucket holds; where it holds
@@ -304,7 +301,7 @@ fn cold_beside(
     best: usize,
 ) -> CandidateOrder {
     let mut also = CandidateOrder::default();
-    let mut left = question.terms.bucket;
+    let mut left = question.terms.spendable();
     let running = [AttemptView::waiting(best, 0)];
     for place in beside(question, scores, &running).iter().filter(|place| unknown.contains(*place)) {
         let cost = question.candidates[place].cost;
@@ -316,20 +313,8 @@ fn cold_beside(
     also
 }
 
-/// Now and then a long unused upstream, while the bucket is at least half full.
-fn probe(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Option<usize> {
-    if question.draw >= PROBES || question.terms.bucket < question.terms.capacity / 2.0 {
-        return None;
-    }
-    let unused = |candidate: &CandidateForecast<'_>| {
-        candidate.forecast.last_us().is_none_or(|last| question.now.saturating_sub(last) > UNUSED_US)
-    };
-    let may = question.beside(running).filter(|(place, candidate)| unused(candidate) && affordable(question, *place));
-    may.min_by_key(|(_, candidate)| candidate.forecast.last_us()).map(|(place, _)| place)
-}
-
 fn affordable(question: &AdaptiveQuestion<'_>, place: usize) -> bool {
-    question.candidates[place].cost <= question.terms.bucket.max(0.0)
+    question.candidates[place].cost <= question.terms.spendable().max(0.0)
 }
 
 /// Why there is no hedge.
@@ -345,6 +330,6 @@ fn why_alone(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Decisi
     }
 }
 
-fn share_of_mean(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>) -> f32 {
-    if question.terms.mean_cost > 0.0 { (candidate.cost.max(0.0) / question.terms.mean_cost) as f32 } else { 0.0 }
+fn share_of_mean(question: &AdaptiveQuestion<'_>, cost: f64) -> f32 {
+    if question.terms.mean_cost > 0.0 { (cost.max(0.0) / question.terms.mean_cost) as f32 } else { 0.0 }
 }

@@ -10,7 +10,7 @@ const MISSED: f64 = 10.0;
 /// Weight of the mean next to the target, to separate candidates that both miss or both meet it.
 const MEAN_BESIDE: f32 = 0.05;
 /// The tail: what exceeding each multiple of the tracked p99 weighs, in p99s.
-const TAIL: [(f64, f64); 5] = [(0.9, 6.0), (1.1, 9.0), (1.3, 9.0), (1.7, 6.0), (2.6, 6.0)];
+const TAIL: [(f64, f64); 5] = [(0.9, 3.0), (1.1, 4.5), (1.3, 4.5), (1.7, 3.0), (2.6, 3.0)];
 
 /// Cost of survival at each time, µs; decisions minimise the sum.
 pub struct SurvivalWeights(pub GridRow);

@@ -38,6 +38,11 @@ impl Minimise {
     }
 }
 
+/// What a unit of cost is worth, µs of a client's waiting: by `second_worth` if costs are US dollars, else 0.
+pub fn us_per_cost(settings: &RaceSettings, in_usd: bool) -> f64 {
+    if in_usd { 1e6 / settings.second_worth } else { 0.0 }
+}
+
 /// An upstream that may serve the request.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateForecast<'a> {
@@ -46,6 +51,8 @@ pub struct CandidateForecast<'a> {
     /// Of starting it and cutting it: its prompt, and half a usual answer where a cancelled one is billed on. In money, or in
     /// tokens where no price is known.
     pub cost: f64,
+    /// Of a usual answer to this prompt, in the same unit.
+    pub price: f64,
     /// Candidates of one domain never hedge each other: what slows one slows the other.
     pub domain: Option<u32>,
     /// It cannot start: it runs or failed in this race, or cools down.
@@ -61,13 +68,13 @@ pub struct AdaptiveQuestion<'a> {
     pub candidates: &'a [CandidateForecast<'a>],
     pub aim: Minimise,
     pub terms: BudgetSnapshot,
+    /// See [`us_per_cost`].
+    pub us_per_cost: f64,
     /// Attempts that may wait for their first token at once.
     pub max_running: usize,
     pub now: i64,
     /// Since the request was there, µs.
     pub elapsed_us: i64,
-    /// Drawn evenly from 0..1 for this request: whether it is one to probe with.
-    pub draw: f64,
 }
 
 /// A running attempt of this race.
@@ -94,7 +101,7 @@ impl AttemptView {
 pub struct Opening {
     /// Started at once.
     pub primary: usize,
-    /// Started with the primary, each if the budget allows it: upstreams with too few samples, or a probe.
+    /// Started with the primary, each if the budget allows it: upstreams with too few samples.
     pub also: CandidateOrder,
     /// When to ask [`next`](super::next()), µs from now; none: only after a failure.
     pub hedge_at_us: Option<i64>,

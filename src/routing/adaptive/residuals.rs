@@ -9,7 +9,7 @@ const BINS: usize = 64;
 const LOWEST: f64 = -2.0;
 const BIN: f64 = 0.1;
 /// Kept of everything at each observation.
-const KEPT: f32 = 1.0 - 1.0 / 800.0;
+const KEPT: f64 = 1.0 - 1.0 / 800.0;
 /// At risk in each bin by the prior. It never decays: where hardly anything was seen its hazard is the tail.
 const PRIOR: f32 = 3.0;
 /// The prior: a normal residual of this deviation, with a Pareto tail of this share and exponent.
@@ -51,9 +51,14 @@ impl Residuals {
         Residuals { events: [0.0; BINS], censored: [0.0; BINS] }
     }
 
+    /// Keeps this share of what was seen.
+    pub fn fade(&mut self, left: f64) {
+        self.events.iter_mut().chain(&mut self.censored).for_each(|weight| *weight *= left as f32);
+    }
+
     /// Adds a residual, of an event or of an attempt that was cut there.
     pub fn add(&mut self, residual: f64, event: bool) {
-        self.events.iter_mut().chain(&mut self.censored).for_each(|weight| *weight *= KEPT);
+        self.fade(KEPT);
         let bin = (((residual - LOWEST) / BIN).max(0.0) as usize).min(BINS - 1);
         if event {
             self.events[bin] += 1.0;

@@ -57,6 +57,14 @@ impl Size {
         }
     }
 
+    /// Keeps the line, and this share of the weight behind it, but no less than the prior's.
+    pub fn fade(&mut self, left: f64) {
+        let share = left.max(PRIOR / self.weight).min(1.0);
+        for sum in [&mut self.weight, &mut self.x, &mut self.y, &mut self.xx, &mut self.xy] {
+            *sum *= share;
+        }
+    }
+
     pub fn line(&self) -> SizeLine {
         let spread = self.weight * self.xx - self.x * self.x;
         let slope = if spread > 1e-9 { (self.weight * self.xy - self.x * self.y) / spread } else { SLOPE };

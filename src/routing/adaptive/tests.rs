@@ -31,7 +31,7 @@ fn known(nature: Nature, tpot_us: f64) -> LatencyForecast {
 }
 
 fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
-    CandidateForecast { forecast, sent: sent(), cost: 1.0, domain: None, out: false, waiting: &[] }
+    CandidateForecast { forecast, sent: sent(), cost: 1.0, price: 1.0, domain: None, out: false, waiting: &[] }
 }
 
 fn terms(lambda_us: f64) -> BudgetSnapshot {
@@ -40,7 +40,8 @@ fn terms(lambda_us: f64) -> BudgetSnapshot {
 }
 
 fn question<'a>(candidates: &'a [CandidateForecast<'a>], terms: BudgetSnapshot) -> AdaptiveQuestion<'a> {
-    AdaptiveQuestion { candidates, aim: Minimise::Ttft, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 }
+    let (aim, us_per_cost, max_running) = (Minimise::Ttft, 0.0, 3);
+    AdaptiveQuestion { candidates, aim, terms, us_per_cost, max_running, now: NOW, elapsed_us: 0 }
 }
 
 fn running(candidate: usize, waited_us: i64) -> AttemptView {
@@ -117,7 +118,7 @@ fn an_empty_bucket_and_a_full_race_start_none() {
 #[test]
 fn the_cheaper_of_two_equal_ones_is_first_and_the_better_of_two() {
     let (steady, slow) = (known(STEADY, 2e4), known(SLOW, 2e4));
-    let dear = CandidateForecast { cost: 3.0, ..candidate(&steady) };
+    let dear = CandidateForecast { cost: 3.0, price: 3.0, ..candidate(&steady) };
     assert_eq!(open(&question(&[dear, candidate(&steady)], terms(1e5))).primary, 1);
     assert_eq!(open(&question(&[candidate(&slow), dear], terms(1e5))).primary, 1, "but not if it is slower");
     let out = CandidateForecast { out: true, ..candidate(&steady) };
@@ -150,7 +151,7 @@ fn unknown_ones_are_tried_beside_the_best_as_far_as_the_bucket_holds() {
     let candidates = [candidate(&steady), candidate(&unknown), candidate(&unknown), candidate(&unknown)];
     let opening = open(&question(&candidates, terms(1e5)));
     assert_eq!((opening.primary, opening.also.len(), opening.why), (0, 2, DecisionReason::Cold), "three may run");
-    let opening = open(&question(&candidates, BudgetSnapshot { bucket: 1.5, ..terms(1e5) }));
+    let opening = open(&question(&candidates, BudgetSnapshot { bucket: 6.5, ..terms(1e5) }));
     assert_eq!(opening.also.len(), 1);
     let mut tried = Learner::new();
     (0..3).for_each(|_| tried.launched(NOW));
@@ -160,17 +161,46 @@ fn unknown_ones_are_tried_beside_the_best_as_far_as_the_bucket_holds() {
 }
 
 #[test]
-fn one_that_was_long_unused_is_probed_now_and_then() {
-    let mut learner = Learner::new();
-    (0..9).for_each(|second| learner.launched(NOW - 900 * SECOND + second));
-    let (steady, unused) = (known(STEADY, 2e4), learner.forecast());
-    let candidates = [candidate(&steady), candidate(&unused)];
-    let asked = |draw, bucket| {
-        open(&AdaptiveQuestion { draw, ..question(&candidates, BudgetSnapshot { bucket, ..terms(1e5) }) })
+fn a_dearer_upstream_is_first_only_if_the_time_it_saves_is_worth_its_price() {
+    let (quick, slower) = (known(STEADY, 2e4), known(Nature(450.0, 0.15, 0.0), 2e4));
+    let mut unlike = known(STEADY, 2e4);
+    unlike.variance *= 1.1;
+    let at = |forecast, price| CandidateForecast { price, ..candidate(forecast) };
+    let primary = |candidates: &[CandidateForecast<'_>], us_per_cost| {
+        open(&AdaptiveQuestion { us_per_cost, ..question(candidates, terms(1e5)) }).primary
     };
-    assert!(asked(0.001, 20.0).also.contains(1) && asked(0.001, 20.0).why == DecisionReason::Probe);
-    assert!(asked(0.5, 20.0).also.is_empty(), "seldom");
-    assert!(asked(0.001, 5.0).also.is_empty(), "not out of a bucket that is nearly empty");
+    assert_eq!(
+        primary(&[at(&unlike, 10.0), at(&quick, 1.0)], 0.0),
+        1,
+        "equally quick: the cheap one, without any setting"
+    );
+    let candidates = [at(&quick, 0.012), at(&slower, 0.002)];
+    assert_eq!(primary(&candidates, 1e6 / 1.0), 0, "a second is worth a dollar: 150 ms are worth more than a cent");
+    assert_eq!(primary(&candidates, 1e6 / 0.01), 1, "a second is worth a cent: 150 ms are not");
+}
+
+#[test]
+fn what_was_learnt_fades_with_age_but_the_line_stays() {
+    const DAY: i64 = 86_400 * SECOND;
+    let learnt = known(HEAVY, 2e4);
+    assert!(!learnt.is_unknown(NOW) && !learnt.is_unknown(NOW + DAY), "a night changes little");
+    assert!(learnt.is_unknown(NOW + 7 * DAY), "after a week it is tried again");
+    assert_eq!(learnt.known_median_us(sent(), NOW + 7 * DAY), None, "nor does an attempt count as failed by it");
+    let mut learner = Learner::new();
+    for second in 0..600 {
+        learner.launched(second * SECOND);
+        learner.first_token(sent(), 300_000, second * SECOND);
+    }
+    let before = learner.forecast();
+    learner.launched(7 * DAY);
+    let after = learner.forecast();
+    let [then, now] = [before.median_us(sent(), 7 * DAY), after.median_us(sent(), 7 * DAY)];
+    assert!((0.7..1.4).contains(&(now / then)), "the median is still the best guess: {then} {now}");
+    for second in 0..5 {
+        learner.first_token(sent(), 900_000, 7 * DAY + second * SECOND);
+    }
+    let moved = learner.forecast().median_us(sent(), 7 * DAY + 5 * SECOND);
+    assert!(moved > 600_000.0, "five attempts move what hundreds had taught: {moved}");
 }
 
 #[test]

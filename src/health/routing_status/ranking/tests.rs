@@ -26,6 +26,7 @@ fn contender(name: &str, learner: &Learner) -> RankedUpstream {
         forecast: Arc::new(learner.forecast()),
         sent: SENT,
         cost: 1.0,
+        price: 1.0,
         domain: None,
         obstacles: Obstacles { off: None, cooling: None, breaker: BreakerStatus::Closed },
     }
@@ -36,7 +37,7 @@ fn ranked(contenders: &[RankedUpstream], race: &str) -> (Vec<String>, Vec<(Strin
     let mut cost_budget = CostBudget::new(config.race.budget);
     cost_budget.settle(1.0, 0.0, 0.0);
     cost_budget.finished(Some(300_000), Some(200));
-    let (order, why) = rank(contenders, cost_budget.terms(), &config.race, NOW);
+    let (order, why) = rank(contenders, cost_budget.terms(), (&config.race, false), NOW);
     (order, why.into_iter().map(|reason| (reason.upstream, reason.code, reason.text)).collect())
 }
 
@@ -49,7 +50,7 @@ fn the_quickest_is_first_and_the_others_are_told_by_what_they_are_behind() {
     let mut throttled = Learner::new();
     (0..40).for_each(|_| throttled.first_token(SENT, 900_000, NOW));
     (0..5).for_each(|_| throttled.failed(NOW));
-    let dear = RankedUpstream { cost: 3.0, ..seen("b/m", 200.0, 20.0) };
+    let dear = RankedUpstream { cost: 3.0, price: 3.0, ..seen("b/m", 200.0, 20.0) };
     let contenders = [
         seen("slow/m", 600.0, 20.0),
         contender("bad/m", &throttled),

@@ -18,12 +18,20 @@ fn known(tpot_us: f64) -> LatencyForecast {
 fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> AdaptiveQuestion<'a> {
     let (lambda_us, mean_cost, p99_us, answer_tokens) = (1e5, 1.0, 9e5, 200.0);
     let terms = BudgetSnapshot { lambda_us, mean_cost, p99_us, answer_tokens, bucket: 9.0, capacity: 9.0 };
-    AdaptiveQuestion { candidates, aim, terms, max_running: 3, now: 200 * SECOND, elapsed_us: 250_000, draw: 1.0 }
+    AdaptiveQuestion {
+        candidates,
+        aim,
+        terms,
+        us_per_cost: 0.0,
+        max_running: 3,
+        now: 200 * SECOND,
+        elapsed_us: 250_000,
+    }
 }
 
 fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
     let sent = SendConditions::default();
-    CandidateForecast { forecast, sent, cost: 1.0, domain: None, out: false, waiting: &[] }
+    CandidateForecast { forecast, sent, cost: 1.0, price: 1.0, domain: None, out: false, waiting: &[] }
 }
 
 #[test]
