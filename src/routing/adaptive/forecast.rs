@@ -15,7 +15,8 @@ const BLUR: f64 = 0.2;
 /// An upstream is unknown until so much was seen of it, or so often tried.
 const UNKNOWN_SEEN: f64 = 2.5;
 const UNKNOWN_LAUNCHES: f64 = 3.0;
-/// What was learnt fades by this time constant while an upstream is unused, µs.
+/// What was learnt fades by this time constant once an upstream was unused for as long, µs. Sooner it would fade for those that
+/// are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
 
 /// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
@@ -41,7 +42,7 @@ pub struct LatencyForecast {
 
 /// What is left now of what was learnt until `last_us`, 0..1.
 pub(super) fn fresh(last_us: Option<i64>, now: i64) -> f64 {
-    last_us.map_or(1.0, |last_us| (-(now.saturating_sub(last_us).max(0) as f64) / FORGOTTEN_US).exp())
+    last_us.map_or(1.0, |last_us| (1.0 - now.saturating_sub(last_us) as f64 / FORGOTTEN_US).min(0.0).exp())
 }
 
 impl LatencyForecast {

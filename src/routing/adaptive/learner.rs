@@ -24,9 +24,7 @@ const CLAMP: f64 = 2.5;
 const KEPT: f64 = 1.0 - 1.0 / 800.0;
 
 /// More launches than these are not counted.
-const LAUNCHES_MAX: f64 = 1000.0;
-/// A pause that leaves more than this fades nothing: less than an hour.
-const STILL_FRESH: f64 = 0.96;
+const LAUNCHES_COUNTED: f64 = 1000.0;
 
 /// One upstream's state. `now` never goes back; one that does counts as no time passed.
 #[derive(Clone, Debug)]
@@ -76,7 +74,7 @@ impl Learner {
     /// An attempt was started.
     pub fn launched(&mut self, now: i64) {
         self.fade(fresh(self.last_us, now));
-        self.launches = (self.launches + 1.0).min(LAUNCHES_MAX);
+        self.launches = (self.launches + 1.0).min(LAUNCHES_COUNTED);
         self.last_us = self.last_us.max(Some(now));
     }
 
@@ -125,7 +123,7 @@ impl Learner {
 
     /// The upstream may have become another while it was unused.
     fn fade(&mut self, left: f64) {
-        if left > STILL_FRESH {
+        if left >= 1.0 {
             return;
         }
         self.seen *= left;
