@@ -29,8 +29,8 @@ pub struct CandidateState {
     pub trial: bool,
     /// Its latest start. The current in-flight count includes that attempt, so predictions use this instead.
     pub started: Option<SendConditions>,
-    /// The median predicted for it then, microseconds; none if too little was known.
-    pub median_us: Option<i64>,
+    /// The median predicted for it then and when it counts as failed, microseconds; none if too little was known.
+    pub waits_us: Option<(i64, i64)>,
 }
 
 /// A candidate's shared statistics at one moment.

@@ -24,9 +24,6 @@ use crate::routing::plan::{PlannedStart, RacePlan, Replan, StartRule, plan};
 /// Attempts that may wait for a first token at once under `adaptive` and `rule`.
 const RUNNING_MAX: usize = 4;
 
-/// An attempt that waited this many predicted medians counts as failed.
-const OVERDUE: i64 = 4;
-
 /// Pause before an empty budget is checked again.
 const EMPTY_AGAIN: Duration = Duration::from_millis(500);
 
@@ -84,7 +81,7 @@ impl PolicyDriver {
         let state = &mut self.parts.candidates[candidate];
         let sent = state.sent();
         state.started = Some(sent);
-        state.median_us = state.known.forecast().known_median_us(sent, learning.now_us());
+        state.waits_us = state.known.forecast().waits_us(sent, learning.now_us());
         ObserverSpec {
             ordinal,
             learning: learning.clone(),
@@ -296,8 +293,8 @@ impl PolicyDriver {
         }
         listed.expected = hedge;
         let first = &self.parts.candidates[primary];
-        let median_us = first.known.forecast().known_median_us(first.sent(), now_us);
-        let overdue_us = median_us.filter(|_| self.parts.settings.budget > 0.0).map(|median_us| OVERDUE * median_us);
+        let waits_us = first.known.forecast().waits_us(first.sent(), now_us);
+        let overdue_us = waits_us.filter(|_| self.parts.settings.budget > 0.0).map(|(_, overdue_us)| overdue_us);
         let ask_after_us = hedge_at_us.into_iter().chain(overdue_us).min();
         listed.ask_after = ask_after_us.map(duration).filter(|_| self.regular() > 1);
     }

@@ -49,7 +49,7 @@ impl RacePolicy {
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.extra,
                 started: None,
-                median_us: None,
+                waits_us: None,
                 known,
             }
         };

@@ -172,7 +172,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 first_token: upstream.first_token,
                 trial: place.trial,
                 started: None,
-                median_us: None,
+                waits_us: None,
             }
         };
         let settings = &stage.settings;

@@ -1,6 +1,6 @@
 //! Extra attempts of one race: when a late one counts as failed, and what the budget is charged. Not for choosing candidates.
 
-use super::{OVERDUE, PolicyDriver};
+use super::PolicyDriver;
 use crate::routing::adaptive::{AttemptView, DecisionReason};
 use crate::routing::plan::{RacePlan, StartRule};
 
@@ -21,20 +21,16 @@ impl PolicyDriver {
         self.overdue_in_us(running).is_some_and(|left_us| left_us <= 0)
     }
 
-    /// Until that is so, microseconds: until an attempt has waited four of its predicted medians, and then again whenever the latest
-    /// has waited one. None without a budget, or if too little is known.
+    /// Until that is so, microseconds: until an attempt counts as failed because it waited so long, and then again whenever the latest
+    /// has waited its median. None without a budget, or if too little is known.
     pub(super) fn overdue_in_us(&self, running: &[AttemptView]) -> Option<i64> {
+        let waits_us = |attempt: &AttemptView| self.parts.candidates[attempt.candidate].waits_us;
         let waiting = || running.iter().filter(|attempt| attempt.first_token_us.is_none());
-        let left = |attempt: &AttemptView| Some(OVERDUE * self.median_us(attempt)? - attempt.waited_us);
+        let left = |attempt: &AttemptView| waits_us(attempt).map(|(_, overdue_us)| overdue_us - attempt.waited_us);
         let first_us = waiting().filter_map(left).min().filter(|_| self.parts.settings.budget > 0.0)?;
         let latest = waiting().min_by_key(|attempt| attempt.waited_us)?;
-        let again_us = self.median_us(latest).map_or(0, |median_us| median_us - latest.waited_us);
+        let again_us = waits_us(latest).map_or(0, |(median_us, _)| median_us - latest.waited_us);
         Some(first_us.max(again_us))
-    }
-
-    /// As predicted when it started; none if too little was known.
-    fn median_us(&self, attempt: &AttemptView) -> Option<i64> {
-        self.parts.candidates[attempt.candidate].median_us
     }
 
     /// Reserves budget for an extra attempt. The winner is not extra, whichever it is, so the cheapest of all stays free.

@@ -19,6 +19,11 @@ const UNKNOWN_LAUNCHES: f64 = 3.0;
 /// are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
 
+/// An attempt counts as failed beyond this quantile of its prediction, but between so many of its medians: where many first tokens
+/// are slow, waiting long is no failure, and where an upstream hung, the quantile is far away.
+const OVERDUE_QUANTILE: f64 = 0.99;
+const OVERDUE: (f64, f64) = (4.0, 8.0);
+
 /// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
 const UNUSUAL: f64 = 0.85;
 
@@ -58,9 +63,14 @@ impl LatencyForecast {
         self.is_seen(now).then(|| (self.ln_ttft(sent, now) + self.shape.quantile(q)).exp())
     }
 
-    /// The median for an attempt sent now, µs; none before a few samples.
-    pub fn known_median_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
-        self.is_seen(now).then(|| self.median_us(sent, now) as i64)
+    /// The median for an attempt sent now, µs, and when it counts as failed; none before a few samples.
+    pub fn waits_us(&self, sent: SendConditions, now: i64) -> Option<(i64, i64)> {
+        self.is_seen(now).then(|| {
+            let median_us = self.median_us(sent, now);
+            let late_us = (self.ln_ttft(sent, now) + self.shape.quantile(OVERDUE_QUANTILE)).exp();
+            let (least, most) = OVERDUE;
+            (median_us as i64, late_us.clamp(least * median_us, most * median_us) as i64)
+        })
     }
 
     /// Usual time between two tokens with `in_flight` other attempts there, µs; none without a timed answer.

@@ -185,7 +185,7 @@ fn what_was_learnt_fades_with_age_but_the_line_stays() {
     let learnt = known(HEAVY, 2e4);
     assert!(!learnt.is_unknown(NOW) && !learnt.is_unknown(NOW + DAY), "a night changes little");
     assert!(learnt.is_unknown(NOW + 7 * DAY), "after a week it is tried again");
-    assert_eq!(learnt.known_median_us(sent(), NOW + 7 * DAY), None, "nor does an attempt count as failed by it");
+    assert_eq!(learnt.waits_us(sent(), NOW + 7 * DAY), None, "nor does an attempt count as failed by it");
     let mut learner = Learner::new();
     for second in 0..600 {
         learner.launched(second * SECOND);
