@@ -13,8 +13,8 @@ use super::{
 
 /// Primaries that are tried at arrival.
 const PRIMARIES: usize = 2;
-/// Candidates that are tried as the hedge of each.
-const HEDGE_CANDIDATES: usize = 2;
+/// Candidates that are tried as the hedge of each. At arrival the primary itself is one of them.
+const HEDGE_CANDIDATES: usize = 3;
 /// Timers of the first pass, and their distance in points of the grid.
 const TIMERS: usize = 5;
 const APART: usize = 3;
