@@ -159,7 +159,7 @@ impl ListedProvider<'_> {
         let how = |surface: Surface| {
             let native = surface.dialect().as_str();
             if dialects.iter().any(|[dialect, ..]| dialect == native) {
-                return Some((surface, "as it is".to_owned()));
+                return Some((surface, "unchanged".to_owned()));
             }
             surface.is_translated().then(|| (surface, format!("translated to {first}")))
         };
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(one["facts"]["hang-up"]["source"], entry.cancel_billing.source);
         }
         let gemini = printed("[providers.gemini]\napi_key = \"${UNSET}\"", Some("gemini"), false).unwrap();
-        for expected in ["off: UNSET is not set", "/v1/messages", "translated to gemini", "as it is"] {
+        for expected in ["off: UNSET is not set", "/v1/messages", "translated to gemini", "unchanged"] {
             assert!(gemini.contains(expected), "{gemini}");
         }
     }

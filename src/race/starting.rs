@@ -17,7 +17,7 @@ impl<L: Launch> Race<L> {
         while self.asks_at().is_some_and(|at| at <= now) {
             let free = self.free();
             let replan = self.launch.replan(&self.running, &self.candidates(&free));
-            tracing::debug!(?replan, "the policy was asked what to start beside what runs");
+            tracing::debug!(?replan, "what the policy starts in addition");
             match replan {
                 Replan::Start(candidate) => {
                     match free.iter().find(|place| self.waiting[**place].entry.candidate == candidate) {

@@ -211,9 +211,9 @@ fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
         return "cost: not known; there is no price in the configuration, and no upstream named one".to_owned();
     }
     let beyond = match (losers, extra.usd()) {
-        (0, _) => "nothing, for there was no loser".to_owned(),
-        (_, None) if extra.uncounted() == 0 => "not known, for no loser has a price".to_owned(),
-        (_, None) => "not known, for nobody counted the tokens of a loser".to_owned(),
+        (0, _) => "nothing: there was no loser".to_owned(),
+        (_, None) if extra.uncounted() == 0 => "not known: no loser has a price".to_owned(),
+        (_, None) => "not known: a loser's tokens were not counted".to_owned(),
         _ => cost(extra),
     };
     format!("cost: {} in all; beyond a single attempt: {beyond}", cost(all))

@@ -138,7 +138,7 @@ fn assumed(report: &Report<'_>) -> String {
         "no effect of our own load on TTFT shows in the rows, so none is played".to_owned()
     } else {
         format!(
-            "the effect of our own load on TTFT is played as it was learnt ({}; 1 is four times as slow beside three others)",
+            "the effect of our own load on TTFT is played as learned ({}; 1 means four times as slow next to three others)",
             slopes.join(", ")
         )
     };

@@ -46,7 +46,7 @@ pub(super) fn write(
         writeln!(out)?;
     }
     if routing.models.is_empty() && others.is_empty() {
-        let nothing = "The configuration has no models, and nobody asked for an upstream by its name yet.";
+        let nothing = "The configuration has no models, and no request has named an upstream yet.";
         return write_paragraphs([nothing.to_owned()], width, out);
     }
     write_paragraphs(notes(routing), width, out)
@@ -185,11 +185,11 @@ fn write_blocks(rows: &[RoutingRow], width: usize, colour: bool, out: &mut impl 
 
 fn notes(routing: &RoutingReport) -> Vec<String> {
     let mut notes = vec![
-        "500, 2k, 8k: TTFT predicted for prompts of so many tokens, p50 / p95; –: too little was seen to say.",
+        "500, 2k, 8k: TTFT predicted for prompts of this many tokens, p50 / p95; –: too few samples.",
         "now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).",
         "TPOT: usual time for each token after the first. running: attempts there now. used: so long ago.",
         "seen: observations behind the predictions; old ones and early cancels count less.",
-        "state: off: no key; cools: told to wait; open, on trial: its breaker; throttled: fails often, no hedges to it.",
+        "state: off: no key; cools: cooling down; open, on trial: its breaker; throttled: fails often, no hedges to it.",
         "why: for a prompt of 500 tokens. Those that cannot be asked stand last.",
     ];
     let left_out = format!("Left out: {} more upstreams and models; ask with --model.", routing.left_out);

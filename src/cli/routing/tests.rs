@@ -107,11 +107,11 @@ Of no model, named by callers themselves:
  upstream   500  2k  8k    now  load  TPOT  seen  running  used  state
  sim/other    –   –   –  ×1.00  0.10     –     0        0     –  cools 2 min
 
-500, 2k, 8k: TTFT predicted for prompts of so many tokens, p50 / p95; –: too little was seen to say.
+500, 2k, 8k: TTFT predicted for prompts of this many tokens, p50 / p95; –: too few samples.
 now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).
 TPOT: usual time for each token after the first. running: attempts there now. used: so long ago.
 seen: observations behind the predictions; old ones and early cancels count less.
-state: off: no key; cools: told to wait; open, on trial: its breaker; throttled: fails often, no hedges to it.
+state: off: no key; cools: cooling down; open, on trial: its breaker; throttled: fails often, no hedges to it.
 why: for a prompt of 500 tokens. Those that cannot be asked stand last.
 ";
 

@@ -92,7 +92,7 @@ fn left_out(obstacles: &Obstacles) -> (&'static str, String) {
         (None, None, BreakerStatus::Open(wait)) => {
             ("breaker", format!("it kept failing: not tried for another {wait:.0?}"))
         }
-        (None, None, _) => ("breaker", "it kept failing: the next request tries it beside the others".to_owned()),
+        (None, None, _) => ("breaker", "it kept failing: the next request also tries it".to_owned()),
     }
 }
 
@@ -133,8 +133,8 @@ impl RankedFigures<'_> {
         if forecast.is_unknown(self.now_us) {
             // Only this policy starts unknown upstreams on purpose.
             let cold = self.settings.policy == Policy::Adaptive;
-            let then = if cold { ": tried beside the best until more is" } else { "" };
-            return ("unknown", format!("hardly anything is known of it yet{then}"));
+            let then = if cold { "; it runs next to the best until there are more samples" } else { "" };
+            return ("unknown", format!("too few samples{then}"));
         }
         if alone {
             return ("best", "the only one that can be asked".to_owned());
