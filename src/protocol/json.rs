@@ -78,6 +78,7 @@ impl<'a> Json<'a> {
     }
 
     /// Walks a whole text, see [`Json::object`]. Fails if anything follows the object.
+    #[inline]
     pub fn whole(
         text: &'a str,
         member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,

@@ -56,6 +56,7 @@ impl EventBuffer {
     }
 
     /// Adds the next read. All events of the previous read must have been taken.
+    #[inline]
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -67,6 +68,7 @@ impl EventBuffer {
     }
 
     /// Takes the event that ends at `end` in the chunk. Without an end, keeps the chunk as the beginning of the event.
+    #[inline]
     pub fn take(&mut self, end: Option<usize>) -> Result<Option<SseEvent>, EventTooLong> {
         let len = end.unwrap_or(self.chunk.len());
         if self.carry.len() + len > self.max {

@@ -177,7 +177,9 @@ impl OpenAiWriter {
         out: &mut BytesMut,
     ) {
         out.put_slice(self.head().as_bytes());
-        out.put_slice(format!("{{\"index\":{index},\"delta\":").as_bytes());
+        out.put_slice(b"{\"index\":");
+        out.put_slice(index.to_string().as_bytes());
+        out.put_slice(b",\"delta\":");
         delta(out);
         out.put_slice(b",\"logprobs\":null,\"finish_reason\":");
         match finish {
