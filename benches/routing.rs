@@ -39,6 +39,7 @@ fn decisions(criterion: &mut Criterion) {
             max_running: 4,
             now: NOW,
             elapsed_us: 0,
+            draw: 1.0,
         };
         let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
         group.bench_function(format!("opening, {name}"), |bencher| {

@@ -34,6 +34,7 @@ fn main() -> io::Result<()> {
         max_running: 4,
         now: NOW,
         elapsed_us: 0,
+        draw: 1.0,
     };
     let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
     let late = [AttemptView::waiting(0, 450_000)];

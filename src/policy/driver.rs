@@ -36,8 +36,8 @@ pub struct PolicyDriverParts {
     pub fits: ContextFits,
     /// When the request arrived.
     pub began_us: i64,
-    /// Uniform in 0..1: the first of `weighted`.
-    pub draw: f64,
+    /// Uniform in 0..1: whether this request may probe, and the first of `weighted`.
+    pub draws: [f64; 2],
     /// The tariffs are in US dollars.
     pub in_usd: bool,
     /// The gateway is overloaded: only the first attempt starts, others after a failure.
@@ -98,13 +98,13 @@ impl PolicyDriver {
 
     /// The opening: who starts first, in which order, with which delays.
     pub fn plan(&mut self, now_us: i64) -> RacePlan {
-        let PolicyDriverParts { settings, candidates, draw, .. } = &self.parts;
+        let PolicyDriverParts { settings, candidates, draws, .. } = &self.parts;
         let entries: Vec<PlannedStart> =
             candidates.iter().enumerate().map(|(place, state)| state.entry(place)).collect();
         let weights: Vec<f64> = candidates.iter().map(|state| state.weight).collect();
         // Only `hedge` needs the leader.
         let delay = if settings.policy == Policy::Hedge { self.hedge_delay(now_us) } else { Duration::ZERO };
-        let mut listed = plan(settings, entries, &weights, delay, *draw);
+        let mut listed = plan(settings, entries, &weights, delay, draws[1]);
         match settings.policy {
             Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(DecisionReason::Listed),
             Policy::Hedge => self.hedge(&mut listed.entries, now_us),
@@ -359,7 +359,7 @@ impl PolicyDriver {
 
     /// Puts one question to the routing code. `out`: candidates that may not start.
     fn ask<A>(&self, now_us: i64, out: impl Fn(usize) -> bool, answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A) -> A {
-        let PolicyDriverParts { settings, candidates, race_budget, began_us, in_usd, .. } = &self.parts;
+        let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, in_usd, .. } = &self.parts;
         let terms = race_budget.terms();
         let observed: Vec<Observed> =
             candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(*began_us, now_us)).collect();
@@ -376,6 +376,7 @@ impl PolicyDriver {
             max_running: RUNNING_MAX.min(settings.max_attempts),
             now: now_us,
             elapsed_us: now_us - began_us,
+            draw: draws[0],
             us_per_cost: adaptive::us_per_cost(settings, *in_usd),
         })
     }

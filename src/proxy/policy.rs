@@ -62,7 +62,7 @@ impl RacePolicy {
             )),
             fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
             began_us,
-            draw: fastrand::f64(),
+            draws: [fastrand::f64(), fastrand::f64()],
             in_usd: candidates.basis.is_money(),
             crowded: candidates.crowded,
         });

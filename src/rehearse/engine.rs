@@ -186,7 +186,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             race_budget: Arc::new(RaceBudget::new(cost_budget, settings.policy.spends_budget())),
             fits: ContextFits::default(),
             began_us: now_us,
-            draw: draws.f64(),
+            draws: [draws.f64(), draws.f64()],
             in_usd: self.in_usd,
             crowded: false,
         });

@@ -8,7 +8,8 @@
 use super::grid::{self, GridRow, TIMES, grid};
 use super::predict::{AttemptForecast, SurvivalWeights};
 use super::{
-    AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateOrder, DecisionReason, NextDecision, Opening, rule,
+    AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason, NextDecision,
+    Opening, rule,
 };
 
 /// Primaries that are tried at arrival.
@@ -25,6 +26,9 @@ const NOW_IS_AS_GOOD: f32 = 0.9;
 /// The share of its predicted time that a candidate of mean price counts for more, so that the cheaper of two equal ones is taken
 /// although their predictions differ by chance.
 const DEARER: f32 = 0.1;
+/// Share of the requests that probe an upstream unused for this time, µs.
+const PROBES: f64 = 0.01;
+const UNUSED_US: i64 = 120_000_000;
 /// Asked again no sooner than this, µs, and no sooner than half of what was waited.
 const AGAIN_US: i64 = 100_000;
 /// Asked for the first time no later than this, µs: by then it may hang.
@@ -263,15 +267,18 @@ fn opening(question: &AdaptiveQuestion<'_>, primary: usize, hedge: Option<HedgeC
     if question.max_running < 2 {
         return alone;
     }
+    let also = probe(question, &running).into_iter().collect::<CandidateOrder>();
     let Some(hedge) = hedge else {
         let why = why_alone(question, &running);
-        return Opening { why, hedge_at_us: (why == DecisionReason::Best).then_some(LATEST_US), ..alone };
+        let hedge_at_us = (why == DecisionReason::Best).then_some(LATEST_US);
+        return Opening { why: if also.is_empty() { why } else { DecisionReason::Probe }, hedge_at_us, also, ..alone };
     };
     if !affordable(question, hedge.candidate) {
-        return Opening { why: DecisionReason::Budget, hedge_at_us: Some(hedge.after_us().max(AGAIN_US)), ..alone };
+        let hedge_at_us = Some(hedge.after_us().max(AGAIN_US));
+        return Opening { why: DecisionReason::Budget, hedge_at_us, also, ..alone };
     }
-    let (hedge_at_us, hedge) = (Some(hedge.after_us()), Some(hedge.candidate));
-    Opening { hedge_at_us, hedge, why: DecisionReason::Hedge, ..alone }
+    let why = if also.is_empty() { DecisionReason::Hedge } else { DecisionReason::Probe };
+    Opening { also, hedge_at_us: Some(hedge.after_us()), hedge: Some(hedge.candidate), why, ..alone }
 }
 
 /// Nobody knows some of them yet: they are tried beside the best, as many as may run and the bucket holds; where it holds
@@ -311,6 +318,19 @@ fn cold_beside(
         }
     }
     also
+}
+
+/// From time to time an upstream that was unused for long, while the bucket is at least half full. Without probes an upstream
+/// that became faster is not noticed.
+fn probe(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Option<usize> {
+    if question.draw >= PROBES || question.terms.bucket < question.terms.capacity / 2.0 {
+        return None;
+    }
+    let unused = |candidate: &CandidateForecast<'_>| {
+        candidate.forecast.last_us().is_none_or(|last| question.now.saturating_sub(last) > UNUSED_US)
+    };
+    let may = question.beside(running).filter(|(place, candidate)| unused(candidate) && affordable(question, *place));
+    may.min_by_key(|(_, candidate)| candidate.forecast.last_us()).map(|(place, _)| place)
 }
 
 fn affordable(question: &AdaptiveQuestion<'_>, place: usize) -> bool {

@@ -75,6 +75,8 @@ pub struct AdaptiveQuestion<'a> {
     pub now: i64,
     /// Since the request was there, µs.
     pub elapsed_us: i64,
+    /// Drawn evenly from 0..1 for this request: whether it may probe.
+    pub draw: f64,
 }
 
 /// A running attempt of this race.

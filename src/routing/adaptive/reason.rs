@@ -15,6 +15,8 @@ names! {
         Hedged = "hedged",
         /// Some start at once because they have too few samples.
         Cold = "cold",
+        /// An upstream that was unused for long runs in addition to the best.
+        Probe = "probe",
         /// An attempt waited so long that it counts as failed: the next one starts.
         Overdue = "overdue",
         /// A hedge would pay, but the bucket does not hold it.
