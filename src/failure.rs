@@ -38,7 +38,7 @@ pub enum FailureKind {
     Malformed,
     /// The peer broke HTTP.
     Protocol,
-    /// Not started: its key or upstream is set aside.
+    /// Not started: its key or upstream cools down.
     CoolingDown,
     /// The gateway itself had no descriptor or no memory for it: nobody else's fault.
     GatewayLimit,

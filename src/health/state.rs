@@ -105,7 +105,7 @@ impl UpstreamHealth {
             // It may have been revoked before it expired.
             token.refuse();
         }
-        lock(&self.cooldowns).set_aside(reason, &candidate.target(key), retry_after, Instant::now(), fastrand::f64())
+        lock(&self.cooldowns).cool_down(reason, &candidate.target(key), retry_after, Instant::now(), fastrand::f64())
     }
 
     /// A refusal that may concern this request alone. True once enough other callers met it: see [`Cooldowns::suspect`].
@@ -116,7 +116,7 @@ impl UpstreamHealth {
 
     /// A successful answer said that a rate limit is used up for `wait`.
     pub(super) fn exhausted(&self, target: &CooldownTarget, wait: Duration) {
-        lock(&self.exhausted).set_aside(CooldownReason::Exhausted, target, Some(wait), Instant::now(), 0.0);
+        lock(&self.exhausted).cool_down(CooldownReason::Exhausted, target, Some(wait), Instant::now(), 0.0);
     }
 
     /// How long other upstreams go first, because a rate limit of this one is used up.

@@ -80,7 +80,7 @@ impl SimulatedHealth {
     /// A 429. `jitter`, in 0..1, spreads a back-off.
     pub(super) fn limited(&mut self, upstream: usize, retry_after: Option<Duration>, now: Instant, jitter: f64) {
         let target = self.target(upstream);
-        let wait = self.cooldowns.set_aside(CooldownReason::RateLimited, &target, retry_after, now, jitter);
+        let wait = self.cooldowns.cool_down(CooldownReason::RateLimited, &target, retry_after, now, jitter);
         self.cooling[upstream] = Some((now, now + wait));
     }
 

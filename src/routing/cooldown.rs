@@ -1,7 +1,7 @@
 //! Cool-downs: a key after a 429 or a refusal, an upstream that its provider does not serve.
 //!
-//! A key is known by its short hash. Keys and models that callers bring have a table of their own and evict nothing else. Not for
-//! attempts that the gateway cancelled: they are never held against a provider.
+//! A key is identified by its short hash. Keys and models that callers bring have their own table and evict nothing else. Not for
+//! attempts that the gateway cancelled: they never count against a provider.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -11,78 +11,78 @@ use crate::protocol::Surface;
 
 /// The longest wait that a provider's Retry-After can cause.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-/// The wait after a 429 that names none, doubled with each further one.
+/// The wait after a 429 without Retry-After, doubled with each further one.
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
-/// So long after a back-off has run out, the next one starts small again.
+/// Time after the end of a back-off until the next one starts small again.
 const STRIKES_FOR: Duration = Duration::from_secs(120);
-/// The longest that used-up rate limits are believed: those that refill steadily have room long before their reset.
+/// The longest wait for a used-up rate limit: a limit that refills steadily has room long before its reset.
 pub const EXHAUSTED_MAX: Duration = Duration::from_secs(10);
-/// How long a refused key, or an upstream that is not served, is left alone while others serve: doubled with each further
-/// refusal. A reload of the config forgets it.
+/// Cool-down of a refused key or an upstream that the provider does not serve, while others serve: doubled with each further
+/// refusal. A reload of the configuration ends it.
 const REFUSED_FIRST: Duration = Duration::from_secs(10);
 pub const REFUSED_MAX: Duration = Duration::from_secs(600);
-/// Where nothing else is left, one request in so long is let through to what was refused. As long as breakers wait by default:
-/// what was mended is found as soon, and twelve requests a minute are far below what any provider allows.
+/// If no other upstream is left, one request in this time may try a refused one. As long as breakers wait by default: a repair is
+/// found as soon, and twelve requests a minute are far below any provider's limit.
 pub const ASK_AGAIN_FOR: Duration = Duration::from_secs(5);
-/// Different bodies that a doubtful refusal must have answered, with nothing served between, before it counts.
+/// Different request bodies that must meet a doubtful refusal, with no good answer in between, before it counts.
 const BODIES: usize = 3;
-/// Refusals that are kept of one upstream.
+/// Refusals kept for one upstream.
 const WITNESSES_MAX: usize = 16;
-/// So long after the latest refusal the earlier ones no longer count.
+/// Time after the latest refusal until earlier ones no longer count.
 const SUSPECTED_FOR: Duration = Duration::from_secs(600);
-/// Entries that are kept in each table. Only that of what callers make up can become so large.
+/// Entries of each table. Only the table of keys and models from callers can reach it.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Why something is set aside.
+/// Why a key or upstream cools down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CooldownReason {
-    /// 429: this key for this model, for Retry-After or a growing while. Most providers count each model apart.
+    /// 429: this key for this model, for Retry-After or a growing time. Most providers count each model separately.
     RateLimited,
-    /// A 429 that says that it is the whole account's: this key, whatever the model. Where no key is sent, this upstream.
+    /// A 429 for the whole account: this key for all models. Without a key, this upstream.
     AccountRateLimited,
-    /// 401: this key, for a growing while. Where no key is sent, this upstream.
+    /// 401: this key, for a growing time. Without a key, this upstream.
     KeyRefused,
-    /// 402 or 403: this upstream with this key on this surface, for a growing while.
+    /// 402 or 403: this upstream with this key on this surface, for a growing time.
     Forbidden,
     /// 404 or 501: the same.
     NotFound,
-    /// A good answer whose headers say that nothing is left: this upstream with this key, for a moment.
+    /// A good answer whose headers say that the rate limit is used up: this upstream with this key, for a moment.
     Exhausted,
 }
 
 impl CooldownReason {
-    /// It was refused, and not only told to wait: no wait is known to help.
+    /// A refusal, not a rate limit: waiting may not help.
     pub fn is_refusal(self) -> bool {
         matches!(self, CooldownReason::KeyRefused | CooldownReason::Forbidden | CooldownReason::NotFound)
     }
 }
 
-/// What an attempt would use.
+/// What an attempt uses: key, upstream and surface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CooldownTarget {
     pub provider: String,
     pub model: String,
-    /// What is asked of it: a server may lack one surface and serve the others.
+    /// A server may lack one surface and serve the others.
     pub surface: Surface,
-    /// None where no key is sent.
+    /// None if no key is sent.
     pub key_id: Option<String>,
     /// The key is the caller's own.
     pub own_key: bool,
-    /// No model of the configuration lists it: a caller named it.
+    /// A caller named it; no configured model lists it.
     pub named: bool,
 }
 
-/// Who met a refusal, and with what.
+/// The caller and the request of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalSource {
-    /// Tells callers apart.
+    /// The caller's id.
     pub caller: u64,
     /// A hash of the request's body.
     pub body: u64,
 }
 
-/// How long something is set aside, and why.
+/// Length and reason of a cool-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CooldownPeriod {
     pub wait: Duration,
@@ -97,7 +97,7 @@ enum CooldownScope {
         key_id: String,
         own: bool,
     },
-    /// One model with one key, on whatever surface.
+    /// One model with one key, on all surfaces.
     Model {
         provider: String,
         model: String,
@@ -120,30 +120,30 @@ impl CooldownScope {
 
 #[derive(Clone, Debug)]
 struct CooldownEntry {
-    /// When it was last heard that it must be set aside, or may have to be.
+    /// The latest refusal, certain or doubtful.
     set: Instant,
     until: Instant,
-    /// When a request may be let through although it is set aside.
+    /// When one request may try it during the cool-down.
     ask_again: Instant,
     why: CooldownReason,
-    /// Refusals in a row that named no wait; those that came while it was set aside already count as one.
+    /// Consecutive refusals without a wait; refusals during a cool-down count as one.
     strikes: u32,
-    /// Doubtful refusals, since something was served or it was set aside.
+    /// Doubtful refusals since the latest good answer or cool-down.
     witnesses: Vec<RefusalSource>,
 }
 
-/// Everything that is set aside.
+/// All cool-downs.
 #[derive(Debug, Default)]
 pub struct Cooldowns {
-    /// Shared keys, and upstreams of the configuration with them.
+    /// Shared keys, and configured upstreams with shared keys.
     entries: HashMap<CooldownScope, CooldownEntry>,
-    /// What callers brought or named.
+    /// Keys that callers brought, and upstreams that callers named.
     made_up: HashMap<CooldownScope, CooldownEntry>,
 }
 
 impl Cooldowns {
-    /// Sets `target` aside and returns for how long. `jitter`, in 0..1, spreads a back-off between half and all of it.
-    pub fn set_aside(
+    /// Begins a cool-down and returns its length. `jitter`, in 0..1, spreads a back-off between half and all of it.
+    pub fn cool_down(
         &mut self,
         aside: CooldownReason,
         target: &CooldownTarget,
@@ -162,12 +162,12 @@ impl Cooldowns {
         if now >= entry.until + if aside.is_refusal() { REFUSED_MAX } else { STRIKES_FOR } {
             entry.strikes = 0;
         }
-        // A wait of nothing is no wait: the provider would be asked again at once, and again.
+        // Ignore a wait of zero: it would cause request after request.
         let retry_after = retry_after.filter(|wait| !wait.is_zero());
         let wait = match (aside, retry_after) {
             (CooldownReason::RateLimited | CooldownReason::AccountRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
             (CooldownReason::Exhausted, wait) => wait.unwrap_or_default().min(EXHAUSTED_MAX),
-            // Sent before the first of them was answered: it tells nothing new.
+            // Sent before the first refusal came: not a new one.
             _ if now < entry.until => entry.until - now,
             (CooldownReason::RateLimited | CooldownReason::AccountRateLimited, None) => {
                 entry.strike(BACK_OFF_FIRST, BACK_OFF_MAX).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
@@ -182,8 +182,8 @@ impl Cooldowns {
         wait
     }
 
-    /// A refusal that may be about the request alone. True once it is certain that it is not: several bodies met it, and
-    /// `callers` callers, and nothing was served between.
+    /// A refusal that may concern only the request. True once it is certain that it does not: several bodies and `callers` callers met
+    /// it, with no good answer in between.
     pub fn suspect(
         &mut self,
         target: &CooldownTarget,
@@ -197,7 +197,7 @@ impl Cooldowns {
         }
         entry.set = now;
         let witnesses = &mut entry.witnesses;
-        // One caller takes no more than its share of the places.
+        // One caller takes at most its share of the entries.
         let of_caller = witnesses.iter().filter(|other| other.caller == refusal_source.caller).count();
         if !witnesses.contains(&refusal_source) && of_caller < BODIES && witnesses.len() < WITNESSES_MAX {
             witnesses.push(refusal_source);
@@ -207,13 +207,13 @@ impl Cooldowns {
             && different(|refusal_source| refusal_source.caller) >= callers
     }
 
-    /// True while nothing is known of anybody: then there is no need to make a [`CooldownTarget`].
+    /// Without any entry there is no need to make a [`CooldownTarget`].
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.made_up.is_empty()
     }
 
-    /// A good answer came to what was sent at `dispatched`. What was held against its key and its upstream is forgotten,
-    /// unless it was learnt after that and still holds: the answer is then older news.
+    /// A good answer came to a request sent at `dispatched`. It ends the cool-downs of its key and upstream, except those that began
+    /// after that.
     pub fn clear(&mut self, target: &CooldownTarget, dispatched: Instant, now: Instant) {
         for scope in scopes(target) {
             let table = self.table_mut(&scope);
@@ -223,7 +223,7 @@ impl Cooldowns {
         }
     }
 
-    /// How long `target` is still set aside, and why; none if it is not.
+    /// The rest of the cool-down of `target`; none if there is none.
     pub fn wait(&self, target: &CooldownTarget, now: Instant) -> Option<CooldownPeriod> {
         let table = |scope: &CooldownScope| if scope.is_made_up() { &self.made_up } else { &self.entries };
         let latest = scopes(target).filter_map(|scope| table(&scope).get(&scope)).max_by_key(|entry| entry.until)?;
@@ -231,8 +231,8 @@ impl Cooldowns {
         Some(CooldownPeriod { wait, why: latest.why })
     }
 
-    /// Where nothing else is left: whether a request may ask `target` although it is set aside, for being refused alone. That is
-    /// one request in [`ASK_AGAIN_FOR`], and this one is it.
+    /// If no other upstream is left: whether this request may try `target` during a cool-down after a refusal. One request in
+    /// [`ASK_AGAIN_FOR`] may.
     pub fn let_through(&mut self, target: &CooldownTarget, now: Instant) -> bool {
         let in_force: Vec<CooldownScope> = scopes(target)
             .filter(|scope| self.table_mut(scope).get(scope).is_some_and(|entry| entry.until > now))
@@ -271,7 +271,7 @@ impl Cooldowns {
 }
 
 impl CooldownEntry {
-    /// The wait that is due now; the next is twice as long, up to `max`.
+    /// The wait now; the next is twice as long, up to `max`.
     fn strike(&mut self, first: Duration, max: Duration) -> Duration {
         let wait = first.saturating_mul(1 << self.strikes.min(10)).min(max);
         self.strikes = self.strikes.saturating_add(1);
@@ -279,7 +279,7 @@ impl CooldownEntry {
     }
 }
 
-/// Drops what has long run out when there are many; a full table of running ones drops the earliest.
+/// If there are many entries, drops expired ones; a table full of running ones drops the earliest.
 fn make_room(entries: &mut HashMap<CooldownScope, CooldownEntry>, now: Instant) {
     if entries.len() < ENTRIES_MAX {
         return;
@@ -291,7 +291,7 @@ fn make_room(entries: &mut HashMap<CooldownScope, CooldownEntry>, now: Instant) 
     }
 }
 
-/// Everything that may be held against `target`.
+/// All scopes that may block `target`.
 fn scopes(target: &CooldownTarget) -> impl Iterator<Item = CooldownScope> {
     key_scope(target).into_iter().chain([model_scope(target), CooldownScope::Upstream(target.clone())])
 }

@@ -212,8 +212,8 @@ fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
     }
     let beyond = match (losers, extra.usd()) {
         (0, _) => "nothing: there was no loser".to_owned(),
-        (_, None) if extra.uncounted() == 0 => "not known: no loser has a price".to_owned(),
-        (_, None) => "not known: a loser's tokens were not counted".to_owned(),
+        (_, None) if extra.uncounted() == 0 => "not known (no loser has a price)".to_owned(),
+        (_, None) => "not known (the tokens of a loser were not counted)".to_owned(),
         _ => cost(extra),
     };
     format!("cost: {} in all; beyond a single attempt: {beyond}", cost(all))

@@ -1,4 +1,4 @@
-//! What is set aside, for how long, and what ends it.
+//! What cools down, for how long, and what ends it.
 
 use super::*;
 
@@ -22,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn a_rate_limit_cools_one_key_for_one_model_for_retry_after() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(CooldownReason::RateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
+    cooldowns.cool_down(CooldownReason::RateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
     assert_eq!(wait(&cooldowns, &target("small", "k1"), now), None, "not another model");
     assert_eq!(wait(&cooldowns, &target("big", "k2"), now), None, "not another key");
     let responses = CooldownTarget { surface: Surface::Responses, ..target("big", "k1") };
@@ -34,40 +34,40 @@ fn a_rate_limit_cools_one_key_for_one_model_for_retry_after() {
         "another model forgives nothing"
     );
     assert_eq!(wait(&cooldowns, &target("big", "k1"), now + SECOND * 7), None);
-    let wait = cooldowns.set_aside(CooldownReason::RateLimited, &target("big", "k1"), Some(SECOND * 9_999), now, 0.0);
+    let wait = cooldowns.cool_down(CooldownReason::RateLimited, &target("big", "k1"), Some(SECOND * 9_999), now, 0.0);
     assert_eq!(wait, RETRY_AFTER_MAX);
 }
 
 #[test]
 fn a_rate_limit_of_the_account_cools_its_key_whatever_the_model() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(CooldownReason::AccountRateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
+    cooldowns.cool_down(CooldownReason::AccountRateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
     assert_eq!(wait(&cooldowns, &target("small", "k1"), now), Some(SECOND * 7));
     assert_eq!(wait(&cooldowns, &target("big", "k2"), now), None, "not another key");
 }
 
 #[test]
 fn one_request_in_five_seconds_is_let_through_to_what_was_refused() {
-    for aside in [CooldownReason::KeyRefused, CooldownReason::Forbidden, CooldownReason::NotFound] {
+    for reason in [CooldownReason::KeyRefused, CooldownReason::Forbidden, CooldownReason::NotFound] {
         let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
         let at = |seconds| now + SECOND * seconds;
         let gone = target("gone", "k");
         assert!(!cooldowns.let_through(&gone, now), "nothing is held against it");
-        cooldowns.set_aside(aside, &gone, None, now, 0.0);
-        cooldowns.set_aside(aside, &gone, None, at(10), 0.0);
+        cooldowns.cool_down(reason, &gone, None, now, 0.0);
+        cooldowns.cool_down(reason, &gone, None, at(10), 0.0);
         let mut through = |seconds| cooldowns.let_through(&gone, at(seconds));
-        assert_eq!([10, 14, 15, 15, 19].map(&mut through), [false, false, true, false, false], "{aside:?}");
-        assert_eq!([20, 29].map(&mut through), [true, true], "{aside:?}");
-        cooldowns.set_aside(aside, &gone, None, at(29), 0.0);
-        cooldowns.set_aside(aside, &gone, None, at(30), 0.0);
+        assert_eq!([10, 14, 15, 15, 19].map(&mut through), [false, false, true, false, false], "{reason:?}");
+        assert_eq!([20, 29].map(&mut through), [true, true], "{reason:?}");
+        cooldowns.cool_down(reason, &gone, None, at(29), 0.0);
+        cooldowns.cool_down(reason, &gone, None, at(30), 0.0);
         assert!(!cooldowns.let_through(&gone, at(34)), "it refused again");
-        cooldowns.set_aside(CooldownReason::RateLimited, &gone, Some(SECOND * 60), at(34), 0.0);
+        cooldowns.cool_down(CooldownReason::RateLimited, &gone, Some(SECOND * 60), at(34), 0.0);
         assert!(!cooldowns.let_through(&gone, at(40)), "it was told to wait as well");
     }
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    for aside in [CooldownReason::RateLimited, CooldownReason::AccountRateLimited] {
-        cooldowns.set_aside(aside, &target("busy", "k"), Some(SECOND * 60), now, 0.0);
-        assert!(!cooldowns.let_through(&target("busy", "k"), now + SECOND * 30), "{aside:?}: its Retry-After stands");
+    for reason in [CooldownReason::RateLimited, CooldownReason::AccountRateLimited] {
+        cooldowns.cool_down(reason, &target("busy", "k"), Some(SECOND * 60), now, 0.0);
+        assert!(!cooldowns.let_through(&target("busy", "k"), now + SECOND * 30), "{reason:?}: its Retry-After stands");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
     let mut at = now;
     let waits: Vec<u64> = (0..9)
         .map(|_| {
-            let wait = cooldowns.set_aside(CooldownReason::RateLimited, &target("a", "k"), None, at, 1.0);
+            let wait = cooldowns.cool_down(CooldownReason::RateLimited, &target("a", "k"), None, at, 1.0);
             at += wait;
             wait.as_secs()
         })
@@ -85,14 +85,14 @@ fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     cooldowns.clear(&target("a", "k"), at, at);
     assert_eq!(wait(&cooldowns, &target("a", "k"), at), None);
-    let wait = cooldowns.set_aside(CooldownReason::RateLimited, &target("a", "k"), None, at, 0.0);
+    let wait = cooldowns.cool_down(CooldownReason::RateLimited, &target("a", "k"), None, at, 0.0);
     assert_eq!(wait, SECOND / 2, "from the start again, with the least jitter");
 }
 
 #[test]
 fn rate_limits_that_come_together_are_one_strike() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    let mut limited = |at| cooldowns.set_aside(CooldownReason::RateLimited, &target("a", "k"), None, at, 1.0);
+    let mut limited = |at| cooldowns.cool_down(CooldownReason::RateLimited, &target("a", "k"), None, at, 1.0);
     assert_eq!(limited(now), SECOND);
     assert_eq!((0..7).map(|_| limited(now + SECOND / 4)).max(), Some(SECOND * 3 / 4), "what is left of it");
     assert_eq!(limited(now + SECOND), SECOND * 2, "the second strike");
@@ -103,12 +103,12 @@ fn rate_limits_that_come_together_are_one_strike() {
 fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     let key = target("a", "k");
-    cooldowns.set_aside(CooldownReason::RateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
+    cooldowns.cool_down(CooldownReason::RateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
     cooldowns.clear(&key, now, now + SECOND * 2);
     assert_eq!(wait(&cooldowns, &key, now + SECOND * 2), Some(SECOND * 59), "sent before the 429 was heard");
     cooldowns.clear(&key, now + SECOND * 2, now + SECOND * 3);
     assert_eq!(wait(&cooldowns, &key, now + SECOND * 3), None, "sent after it");
-    cooldowns.set_aside(CooldownReason::KeyRefused, &key, None, now + SECOND, 0.0);
+    cooldowns.cool_down(CooldownReason::KeyRefused, &key, None, now + SECOND, 0.0);
     cooldowns.clear(&key, now, now + SECOND * 2);
     assert!(wait(&cooldowns, &key, now + SECOND * 2).is_some(), "a refused key");
     cooldowns.clear(&key, now, now + SECOND + REFUSED_FIRST);
@@ -116,8 +116,8 @@ fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
 }
 
 #[test]
-fn without_a_key_only_the_upstream_is_set_aside() {
-    for aside in [
+fn without_a_key_only_the_upstream_is_cool_down() {
+    for reason in [
         CooldownReason::RateLimited,
         CooldownReason::AccountRateLimited,
         CooldownReason::KeyRefused,
@@ -125,22 +125,22 @@ fn without_a_key_only_the_upstream_is_set_aside() {
     ] {
         let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
         let keyless = |model| CooldownTarget { key_id: None, ..target(model, "") };
-        cooldowns.set_aside(aside, &keyless("busy"), Some(SECOND), now, 0.0);
-        assert!(wait(&cooldowns, &keyless("busy"), now).is_some(), "{aside:?}");
-        assert_eq!(wait(&cooldowns, &keyless("idle"), now), None, "{aside:?}");
-        assert_eq!(wait(&cooldowns, &target("busy", "k"), now), None, "{aside:?}");
+        cooldowns.cool_down(reason, &keyless("busy"), Some(SECOND), now, 0.0);
+        assert!(wait(&cooldowns, &keyless("busy"), now).is_some(), "{reason:?}");
+        assert_eq!(wait(&cooldowns, &keyless("idle"), now), None, "{reason:?}");
+        assert_eq!(wait(&cooldowns, &target("busy", "k"), now), None, "{reason:?}");
         cooldowns.clear(&keyless("busy"), now + SECOND, now + SECOND);
-        assert!(cooldowns.is_empty(), "{aside:?}");
+        assert!(cooldowns.is_empty(), "{reason:?}");
     }
 }
 
 #[test]
 fn a_refused_upstream_leaves_the_key_s_other_models() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(CooldownReason::NotFound, &target("gone", "k"), None, now, 0.0);
+    cooldowns.cool_down(CooldownReason::NotFound, &target("gone", "k"), None, now, 0.0);
     assert_eq!(wait(&cooldowns, &target("gone", "k"), now), Some(REFUSED_FIRST));
     assert_eq!(wait(&cooldowns, &target("here", "k"), now), None);
-    cooldowns.set_aside(CooldownReason::KeyRefused, &target("gone", "k"), None, now, 0.0);
+    cooldowns.cool_down(CooldownReason::KeyRefused, &target("gone", "k"), None, now, 0.0);
     assert_eq!(wait(&cooldowns, &target("here", "k"), now), Some(REFUSED_FIRST));
 }
 
@@ -148,25 +148,25 @@ fn a_refused_upstream_leaves_the_key_s_other_models() {
 fn what_is_used_up_rests_a_moment_for_this_key_and_model() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     assert_eq!(
-        cooldowns.set_aside(CooldownReason::Exhausted, &target("a", "k"), Some(SECOND * 2), now, 0.0),
+        cooldowns.cool_down(CooldownReason::Exhausted, &target("a", "k"), Some(SECOND * 2), now, 0.0),
         SECOND * 2
     );
     assert_eq!(wait(&cooldowns, &target("a", "k"), now), Some(SECOND * 2));
     assert_eq!((wait(&cooldowns, &target("b", "k"), now), wait(&cooldowns, &target("a", "l"), now)), (None, None));
-    let wait = cooldowns.set_aside(CooldownReason::Exhausted, &target("a", "k"), Some(SECOND * 3_600), now, 0.0);
+    let wait = cooldowns.cool_down(CooldownReason::Exhausted, &target("a", "k"), Some(SECOND * 3_600), now, 0.0);
     assert_eq!(wait, EXHAUSTED_MAX);
 }
 
 #[test]
 fn the_table_is_bounded() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(CooldownReason::KeyRefused, &target("m", "shared"), None, now, 0.0);
+    cooldowns.cool_down(CooldownReason::KeyRefused, &target("m", "shared"), None, now, 0.0);
     // Two entries for each: more than there is room for.
     for key in 0..ENTRIES_MAX / 2 + 300 {
         let brought = CooldownTarget { own_key: true, ..target("m", &key.to_string()) };
-        cooldowns.set_aside(CooldownReason::RateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
+        cooldowns.cool_down(CooldownReason::RateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
         let named = CooldownTarget { named: true, ..target(&key.to_string(), "shared") };
-        cooldowns.set_aside(CooldownReason::NotFound, &named, None, now, 0.0);
+        cooldowns.cool_down(CooldownReason::NotFound, &named, None, now, 0.0);
     }
     assert_eq!(cooldowns.made_up.len(), ENTRIES_MAX);
     assert_eq!(wait(&cooldowns, &target("m", "shared"), now), Some(REFUSED_FIRST), "what callers make up");
@@ -176,7 +176,7 @@ fn the_table_is_bounded() {
 fn a_refusal_is_short_at_first_and_longer_each_time() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     let mut at = now;
-    let mut refused = |at| cooldowns.set_aside(CooldownReason::NotFound, &target("m", "k"), None, at, 0.0).as_secs();
+    let mut refused = |at| cooldowns.cool_down(CooldownReason::NotFound, &target("m", "k"), None, at, 0.0).as_secs();
     let waits: Vec<u64> = (0..8)
         .map(|_| {
             let wait = refused(at);

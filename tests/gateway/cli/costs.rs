@@ -69,7 +69,7 @@ async fn costs_with_one_bound_or_without_a_price() {
     let (setup, fakes) = field().await;
     // Nobody waits for `full` here.
     let opened = setup.run(&["race", "hi", "--model", "free"]).await;
-    assert!(opened.err.contains("cost: ≥ $0.000028 in all; beyond a single attempt: not known, for no loser has"));
+    assert!(opened.err.contains("cost: ≥ $0.000028 in all; beyond a single attempt: not known (no loser has"));
     let expected = json!([0.000028, "at_least", null, null, "unknown", null, null]);
     assert_eq!(told(&setup, "free").await, expected);
     let table = setup.run(&["stats", "--by", "model"]).await.out.replace('\n', " ");
