@@ -153,7 +153,7 @@ def collect(found, gate, lines):
     exchanges = collections.defaultdict(list)
     for line in lines:
         exchanges[line["case"]].append(line)
-    names = ("race_id", "ordinal", "provider", "model_sent", "start_reason", "outcome", "failure", "http_status", "dispatch_us", "first_token_us", "output_tokens", "first_kind")
+    names = ("race_id", "ordinal", "provider", "model_sent", "start_reason", "outcome", "failure", "http_status", "dispatch_us", "first_token_us", "output_tokens", "first_kind", "conn_reused")
     rows = collections.defaultdict(list)
     for row in gate.rows(f"SELECT {', '.join(names)} FROM attempt ORDER BY race_id, ordinal"):
         rows[row[0]].append(dict(zip(names, row)))
@@ -256,8 +256,8 @@ def recorded(case):
             continue
         if case.fault.silent and not case.beside and row["outcome"] == "won":
             continue
-        if case.fault.resent > 1 and row["outcome"] == "failed" and row["failure"] in ("reset", "closed"):
-            continue  # a connection that was kept had died
+        if row["outcome"] == "failed" and row["failure"] in ("reset", "closed") and (case.fault.resent > 1 or row["conn_reused"] and row["http_status"] is None):
+            continue  # a connection that was kept had died, perhaps by the fault of another case: it is asked again over a new one
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         wanted = ("empty",) if case.fault.lost and not case.stream and "empty" in wanted else wanted
         failures = failures if isinstance(failures, tuple) else (failures,)
