@@ -43,7 +43,7 @@ impl Connection {
     /// Sends a request and reads to its first token; gives when the read returned that brought it.
     pub async fn first_token(&mut self, body: &str) -> anyhow::Result<Instant> {
         let request = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: load\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         self.stream.write_all(request.as_bytes()).await?;
