@@ -60,7 +60,7 @@ keys! {
         /// Each timeout covers its own phase.
         timeouts: Timeouts = nested(), or Timeouts::default();
         /// What happens to a request that the dialect of an upstream cannot express.
-        lossy: Lossy = choice(), or Lossy::Refuse;
+        lossy: Lossy = choice(), or Lossy::Prefer;
         /// For clients that stream: when the first keep-alive comment goes out after the request, and the pause between two. At least
         /// 2s, or `off`.
         keepalive: Option<Duration> = KEEPALIVE, or Some(Duration::from_secs(10));
@@ -246,6 +246,9 @@ impl Policy {
 names! {
     /// What happens to a request that the dialect of an upstream cannot express.
     pub enum Lossy {
+        /// The upstream is asked only if none that can express all of the request may be asked now. What cannot be
+        /// expressed is left out; the header x-photofinish-dropped names it.
+        Prefer = "prefer",
         /// It is refused; the error names what would be lost.
         Refuse = "refuse",
         /// What cannot be expressed is left out; the header x-photofinish-dropped names it.

@@ -18,18 +18,25 @@ pub struct CooldownState {
 }
 
 /// A candidate whose keys all cool down.
-pub struct CooledDown {
-    pub candidate: Candidate,
-    pub request_translation: Arc<RequestTranslation>,
-    pub held: CooldownPeriod,
+struct CooledDown {
+    candidate: Candidate,
+    request_translation: Arc<RequestTranslation>,
+    held: CooldownPeriod,
 }
 
-/// Completes the admitted candidates. Returns the names of the others.
-pub fn finish(
+/// Admits those of `offered` that may start. Returns the names of the others.
+pub fn admit(
     health: &UpstreamHealth,
-    cooled_down: Vec<CooledDown>,
+    offered: Vec<(Candidate, Arc<RequestTranslation>)>,
     admission: &mut BreakerAdmission<'_>,
 ) -> Vec<(String, CooldownState)> {
+    let mut cooled_down = Vec::new();
+    for (candidate, request_translation) in offered {
+        match health.held(&candidate) {
+            Some(held) => cooled_down.push(CooledDown { candidate, request_translation, held }),
+            None => admission.add(candidate, request_translation),
+        }
+    }
     let mut cooling = let_through(health, cooled_down, admission);
     cooling.extend(admission.finish().into_iter().map(|(name, wait)| (name, CooldownState { wait, why: None })));
     cooling

@@ -11,9 +11,7 @@ use super::rejection::{self, FailedUpstream, Rejection};
 use crate::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig};
 use crate::failure::Failure;
 pub use crate::health::Candidate;
-use crate::health::{
-    self, BreakerAdmission, CallerId, CooldownState, CooledDown, LiveConfig, ProbePermit, named, why_off,
-};
+use crate::health::{self, BreakerAdmission, CallerId, CooldownState, LiveConfig, ProbePermit, named, why_off};
 use crate::learning::ConversationId;
 use crate::protocol::Surface;
 use crate::protocol::opening::opening;
@@ -41,7 +39,7 @@ pub struct CandidateSet {
     pub probes: Vec<(usize, ProbePermit)>,
     /// The gateway is crowded: only the first attempt starts, others after failures.
     pub crowded: bool,
-    /// Upstreams whose dialect cannot express all of the request.
+    /// Upstreams that are not asked because their dialect cannot express all of the request.
     pub left_out: Vec<String>,
     /// The conversation that the request continues, if a provider has several keys.
     pub conversation: Option<ConversationId>,
@@ -94,7 +92,7 @@ pub fn resolve(
     let may_probe = settings.max_attempts > 1 && !crowded && request.surface != Surface::CountTokens;
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_probe);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
-    let (mut cooled_down, mut off) = (Vec::new(), Vec::new());
+    let (mut whole, mut lossy, mut off) = (Vec::new(), Vec::new(), Vec::new());
     let mut conversation = LazyConversation { gateway, request, known: None };
     for upstream in upstreams {
         let provider = &upstream.provider;
@@ -113,12 +111,15 @@ pub fn resolve(
         let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
         let candidate = Candidate { upstream, name, endpoint, surface, keys, named, extra: false };
-        match gateway.health().held(&candidate) {
-            Some(held) => cooled_down.push(CooledDown { candidate, request_translation, held }),
-            None => admission.add(candidate, request_translation),
-        }
+        let list = if outbound.is_second_choice(&request_translation) { &mut lossy } else { &mut whole };
+        list.push((candidate, request_translation));
     }
-    let cooling = health::finish(gateway.health(), cooled_down, &mut admission);
+    let mut cooling = health::admit(gateway.health(), whole, &mut admission);
+    if admission.candidates.is_empty() {
+        cooling.extend(health::admit(gateway.health(), lossy, &mut admission));
+    } else {
+        outbound.leave_out(lossy.into_iter().map(|(candidate, _)| candidate.name));
+    }
     let BreakerAdmission { candidates, uploads, probes, .. } = admission;
     if candidates.is_empty() {
         let off = outbound.rejection(model, &off);

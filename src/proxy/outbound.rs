@@ -28,7 +28,7 @@ pub struct Outbound<'a> {
     conversation: Option<Result<Conversation, Invalid>>,
     /// The translations so far.
     translated: Vec<(Dialect, TranslationOptions, Arc<RequestTranslation>)>,
-    /// Upstreams that are left out because their dialect cannot express all of it.
+    /// Upstreams that are not asked because their dialect cannot express all of the request.
     left_out: Vec<String>,
     /// Why upstreams cannot serve it: the reason nearest to the request's own fault.
     unserved: Option<CannotServe>,
@@ -77,7 +77,7 @@ impl<'a> Outbound<'a> {
         }
         let request_translation = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
         let Some(request_translation) = request_translation else { return Ok(None) };
-        if self.lossy == Lossy::Drop || request_translation.losses().keeps_meaning() {
+        if self.lossy != Lossy::Refuse || request_translation.losses().keeps_meaning() {
             return Ok(Some(request_translation));
         }
         self.left_out.push(upstream.name());
@@ -87,7 +87,17 @@ impl<'a> Outbound<'a> {
         Ok(None)
     }
 
-    /// Upstreams that are left out because their dialect cannot express all of the request.
+    /// Whether the upstream may be asked only if none that gets the whole request may be.
+    pub fn is_second_choice(&self, request_translation: &RequestTranslation) -> bool {
+        self.lossy == Lossy::Prefer && !request_translation.losses().keeps_meaning()
+    }
+
+    /// Records that these upstreams are not asked because others get the whole request.
+    pub fn leave_out(&mut self, names: impl IntoIterator<Item = String>) {
+        self.left_out.extend(names);
+    }
+
+    /// Upstreams that are not asked because their dialect cannot express all of the request.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }

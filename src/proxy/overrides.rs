@@ -235,7 +235,7 @@ mod tests {
             (SLO, &["ttft=0s", "tpot=0ms", "ttft=1s,tpot=0s"], "0.001ms to 365d"),
             (SLO, &["ttft=1", "tpot=p95", "ttft=nan", "ttft=1s;tpot=50ms"], "a number and a unit"),
             (SLO, &["ttft=1s,ttft=2s"], "twice"),
-            (LOSSY, &["keep", "", "Drop"], "refuse, drop"),
+            (LOSSY, &["keep", "", "Drop"], "prefer, refuse, drop"),
             (HOLD, &["6s", "1h"], "0s to 5s"),
             (HOLD, &["300", "-1s", "NaNs", ""], "a number and a unit"),
         ] {

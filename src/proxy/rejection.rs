@@ -165,7 +165,7 @@ impl Rejection {
     pub fn not_translatable(names: &[String]) -> Rejection {
         let message = format!(
             "no upstream's dialect can express {}: leave it out, name an upstream that speaks this call's own dialect, or \
-             set lossy = \"drop\" to have it left out",
+             set lossy = \"prefer\" to have it left out",
             names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         );
         Rejection::new(code::NOT_TRANSLATABLE, message).on(names.first().cloned().map(Cow::Owned))

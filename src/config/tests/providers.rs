@@ -244,7 +244,7 @@ fn what_is_wrong_with_a_provider_is_said_where_it_is() {
         ("server.hosts = [\"a..b\"]", "bad value"),
         ("server.hosts = [\"gw.internal/\"]", "bad value"),
         ("server.hosts = [7]", "x:1:17:"),
-        ("race.lossy = \"keep\"", "expected one of refuse, drop"),
+        ("race.lossy = \"keep\"", "expected one of prefer, refuse, drop"),
     ] {
         let problems = parse(text, Path::new("x"), &|_| None).unwrap_err().to_string();
         assert!(problems.contains(expected), "{text}\n{problems}\n{expected}");

@@ -135,8 +135,8 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
     match some(tool, "type") {
         None => {}
         Some(Value::String(kind)) if kind == "custom" => {}
-        Some(Value::String(_)) => {
-            losses.meaning(format!("tools[{at}].type"));
+        Some(Value::String(kind)) => {
+            losses.meaning(tool.get("name").and_then(Value::as_str).unwrap_or(kind));
             return Ok(None);
         }
         Some(_) => return Err(invalid(&format!("{place}.type"), "Input should be a valid string")),

@@ -127,7 +127,7 @@ fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -
     let mut tools = Vec::new();
     for (index, tool) in conversation.tools.iter().enumerate() {
         if tool.custom {
-            losses.meaning(format!("tools[{index}].type"));
+            losses.meaning(&tool.name);
             continue;
         }
         let lost = tool.strict == Some(true) && !model.takes_schemas;

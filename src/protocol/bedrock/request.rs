@@ -65,7 +65,7 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
     let mut specs = Vec::new();
     for (number, tool) in conversation.tools.iter().enumerate() {
         if tool.custom {
-            content.losses.meaning(format!("tools[{number}]"));
+            content.losses.meaning(&tool.name);
             continue;
         }
         let strict = tool.strict == Some(true) && content.model.takes_schemas;

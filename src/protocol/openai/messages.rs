@@ -15,6 +15,8 @@ use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
 /// Members that repeat the earlier answer. A request has no place for them.
 const ECHOES: [&str; 4] = ["annotations", "provider_specific_fields", "parsed", "weight"];
+/// The speaker's name. Agent frameworks send it with every message, so it is reported once and not by message.
+const SPEAKER_NAME: &str = "messages.name";
 /// Maximum ids that an error names.
 const IDS_MAX: usize = 8;
 
@@ -76,6 +78,7 @@ impl MessageReader<'_> {
                 Some(_) => self.conversation.losses.hint(message.path_of(name)),
             }
         }
+        self.conversation.losses.hint_if(message.take("name").is_some(), SPEAKER_NAME);
         message.tell_rest(&mut self.conversation.losses);
         Ok(())
     }

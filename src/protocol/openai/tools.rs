@@ -45,8 +45,8 @@ fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Too
     let mut read = match kind.as_str() {
         "function" => function_of(tool.required_object("function")?, losses)?,
         "custom" => custom_of(tool.required_object("custom")?, losses)?,
-        _ => {
-            losses.meaning(tool.path_of("type"));
+        kind => {
+            losses.meaning(kind);
             return Ok(None);
         }
     };

@@ -130,7 +130,7 @@ fn tools(value: &Value, losses: &mut Losses) -> Result<Vec<Tool>, Invalid> {
         let kind = required(tool, &path, "type")?;
         let custom = kind == "custom";
         if !custom && kind != "function" {
-            losses.meaning(format!("{path}.type"));
+            losses.meaning(kind);
             continue;
         }
         let known: &[&str] = if custom {
@@ -172,8 +172,8 @@ fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>,
         Value::Object(_) => match required(value, "tool_choice", "type")? {
             "function" | "custom" => Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned())),
             // A tool that the vendor runs, or a choice among some tools.
-            _ => {
-                losses.meaning("tool_choice.type");
+            kind => {
+                losses.meaning(kind);
                 None
             }
         },

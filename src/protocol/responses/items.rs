@@ -87,7 +87,7 @@ impl ItemReader<'_> {
             "reasoning" => self.reasoning(item, path),
             // Items that the vendor runs or stores itself.
             _ => {
-                self.conversation.losses.meaning(format!("{path}.type"));
+                self.conversation.losses.meaning(kind);
                 Ok(())
             }
         }

@@ -120,10 +120,10 @@ fn meanings() -> Vec<(Surface, Dialect, Value, &'static str)> {
             Messages,
             Dialect::OpenAi,
             json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
-            "tools[0]",
+            "web_search",
         ),
         (Responses, Dialect::OpenAi, json!({"previous_response_id": "resp_1"}), "previous_response_id"),
-        (Responses, Dialect::OpenAi, json!({"tools": [{"type": "web_search"}]}), "tools[0]"),
+        (Responses, Dialect::OpenAi, json!({"tools": [{"type": "web_search"}]}), "web_search"),
         (Responses, Dialect::Anthropic, json!({"x_unknown": true}), "x_unknown"),
     ]
 }
@@ -132,7 +132,7 @@ fn meanings() -> Vec<(Surface, Dialect, Value, &'static str)> {
 async fn an_untranslatable_member_is_refused_by_name() {
     for (surface, dialect, members, name) in meanings() {
         let fake = FakeProvider::start(vec![]).await;
-        let gateway = Pair { surface, dialect }.over(&[&fake]).start().await;
+        let gateway = Pair { surface, dialect }.over(&[&fake]).race("lossy = \"refuse\"").start().await;
         let response = read_response(&mut gateway.post(surface.path(), &with(surface, &members)).await).await;
         assert_eq!(response.status, 400, "{members}: {}", response.body);
         let (kind, message) = surface.error(&response);
@@ -146,11 +146,12 @@ async fn an_untranslatable_member_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn with_lossy_drop_an_untranslatable_member_is_left_out_and_named() {
-    for (surface, dialect, members, name) in meanings() {
+async fn without_a_better_upstream_an_untranslatable_member_is_left_out_and_named() {
+    let settings = ["lossy = \"prefer\"", "lossy = \"drop\""];
+    for ((surface, dialect, members, name), race) in meanings().into_iter().zip(settings.into_iter().cycle()) {
         let pair = Pair { surface, dialect };
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
-        let gateway = pair.over(&[&fake]).race("lossy = \"drop\"").start().await;
+        let gateway = pair.over(&[&fake]).race(race).start().await;
         let response = read_response(&mut gateway.post(surface.path(), &with(surface, &members)).await).await;
         assert_eq!(response.status, 200, "{members}: {}", response.body);
         let dropped = response.header("x-photofinish-dropped");
@@ -168,7 +169,7 @@ async fn a_request_may_set_lossy_in_a_header() {
     let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
     let gateway = pair.over(&[&fake]).start().await;
     let ask = with(Surface::Chat, &json!({"seed": 7}));
-    for (lossy, status) in [("drop", 200), ("refuse", 400), ("DROP", 400), ("", 400)] {
+    for (lossy, status) in [("prefer", 200), ("drop", 200), ("refuse", 400), ("DROP", 400), ("", 400)] {
         let mut client = gateway.request(Surface::Chat.path(), &[("x-photofinish-lossy", lossy)], &ask).await;
         let response = read_response(&mut client).await;
         assert_eq!(response.status, status, "{lossy}: {}", response.body);
@@ -176,7 +177,7 @@ async fn a_request_may_set_lossy_in_a_header() {
         assert!(status == 200 || response.error_code() == code, "{lossy}: {}", response.body);
     }
     gateway.stop().await;
-    assert_eq!(fake.requests().len(), 1);
+    assert_eq!(fake.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -185,6 +186,12 @@ async fn a_member_that_does_not_change_the_answer_is_left_out_and_named() {
     for (surface, dialect, members, name) in [
         (Chat, Dialect::Gemini, json!({"user": "u-1"}), "user"),
         (Chat, Dialect::Anthropic, json!({"prompt_cache_key": "k"}), "prompt_cache_key"),
+        (
+            Chat,
+            Dialect::Anthropic,
+            json!({"messages": [{"role": "user", "content": "x", "name": "ann"}]}),
+            "messages.name",
+        ),
         (Responses, Dialect::Anthropic, json!({"prompt_cache_key": "k"}), "prompt_cache_key"),
         (
             Messages,
@@ -254,6 +261,31 @@ async fn a_request_that_needs_a_native_upstream_is_raced_among_native_ones() {
     let dialects = |race: usize| rows.of(race).iter().map(|row| row["dialect"].clone()).collect::<Vec<_>>();
     assert_eq!(dialects(0), ["openai"]);
     assert_eq!(dialects(1), ["anthropic", "openai"]);
+}
+
+#[tokio::test]
+async fn an_upstream_that_gets_less_is_asked_only_while_no_other_may_be() {
+    let limited = || Script::status(429, &[("retry-after", "60")], r#"{"error":{"message":"slow down"}}"#);
+    let native = FakeProvider::start(vec![Script::stream(&["native"]), limited()]).await;
+    let pair = Pair { surface: Surface::Chat, dialect: Dialect::Anthropic };
+    let other = FakeProvider::answering(move |_| pair.stream(&["other"])).await;
+    let setup = Setup::new().provider("a", &other, "dialect = \"anthropic\"").provider("b", &native, "");
+    let gateway = setup.start().await;
+    let ask = with(Surface::Chat, &json!({"seed": 7}));
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        let response = read_response(&mut gateway.ask(&ask).await).await;
+        let headers = ["x-photofinish-left-out", "x-photofinish-dropped"].map(|name| response.header(name).to_owned());
+        asked.push((response.status, response.upstream().to_owned(), headers));
+    }
+    let of = |status: u16, upstream: &str, left_out: &str, dropped: &str| {
+        (status, upstream.to_owned(), [left_out.to_owned(), dropped.to_owned()])
+    };
+    // The second request finds the native one at its limit. From then on the other one answers.
+    let expected = [of(200, "b/m", "a/m", ""), of(429, "", "", ""), of(200, "a/m", "", "seed")];
+    assert_eq!(asked, expected);
+    assert_eq!((native.requests().len(), other.requests().len()), (2, 1));
+    gateway.stop().await;
 }
 
 #[tokio::test]

@@ -198,7 +198,7 @@ fn the_choice_of_tools_is_told_or_lost() {
     assert_eq!((names(&losses), losses.keeps_meaning()), (vec!["tools"], true));
     let custom =
         Conversation { tools: vec![Tool { custom: true, ..tool("f") }], parallel_tool_calls: Some(false), ..hello() };
-    assert_eq!(ask(CLAUDE, &custom).1.of_meaning(), ["tools[0]", "parallel_tool_calls"]);
+    assert_eq!(ask(CLAUDE, &custom).1.of_meaning(), ["f", "parallel_tool_calls"]);
 }
 
 #[test]

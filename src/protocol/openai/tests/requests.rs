@@ -282,9 +282,9 @@ fn what_has_no_place_is_told() {
         (json!({ "modalities": ["text", "audio"] }), "modalities", true),
         (json!({ "web_search_options": {} }), "web_search_options", true),
         (json!({ "min_p": 0.1 }), "min_p", true),
-        (json!({ "tools": [{ "type": "web_search" }] }), "tools[0].type", true),
+        (json!({ "tools": [{ "type": "web_search" }] }), "web_search", true),
         (json!({ "reasoning": { "odd": 1 } }), "reasoning.odd", true),
-        (json!({ "messages": [{ "role": "user", "content": "x", "name": "Ann" }] }), "messages[0].name", true),
+        (json!({ "messages": [{ "role": "user", "content": "x", "name": "Ann" }] }), "messages.name", false),
         (json!({ "messages": [{ "role": "assistant", "audio": { "id": "a" } }] }), "messages[0].audio", true),
         (
             json!({ "messages": [{ "role": "assistant", "content": "x", "annotations": [{}] }] }),

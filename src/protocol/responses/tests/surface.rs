@@ -168,7 +168,7 @@ fn what_cannot_be_carried_over_is_named() {
         (json!({ "include": ["file_search_call.results"] }), vec![], vec!["include[0]"]),
         (
             json!({ "tools": [{ "type": "function", "name": "f" }, { "type": "web_search" }, { "type": "mcp" }] }),
-            vec!["tools[1].type", "tools[2].type"],
+            vec!["web_search", "mcp"],
             vec![],
         ),
         (
@@ -176,10 +176,10 @@ fn what_cannot_be_carried_over_is_named() {
             vec![],
             vec!["tools[0].defer_loading"],
         ),
-        (json!({ "tool_choice": { "type": "allowed_tools" } }), vec!["tool_choice.type"], vec![]),
+        (json!({ "tool_choice": { "type": "allowed_tools" } }), vec!["allowed_tools"], vec![]),
         (
             json!({ "input": [{ "role": "user", "content": "x" }, { "type": "local_shell_call", "id": "l" }, { "id": "msg_1" }] }),
-            vec!["input[1].type", "input[2].type"],
+            vec!["local_shell_call", "item_reference"],
             vec![],
         ),
         (
