@@ -1,6 +1,10 @@
 //! What the machine grants this process: memory, descriptors and listening sockets. For how they are used see `budget`,
 //! `proxy` and `server`.
 
+mod port_owner;
+
+pub use port_owner::port_owner;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -120,6 +120,8 @@ fn the_error_codes_are_in_the_http_page() {
         let plain = |code: &&str| code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         in_source.extend(quoted.filter(plain).map(|code| format!("`{code}`")));
     }
+    // The only one that clients know by the vendor's name.
+    in_source.insert("`model_not_found`".to_owned());
     let documented: BTreeSet<String> = rows(HTTP, "Error codes").into_iter().map(|row| row[0].clone()).collect();
     assert_eq!(documented, in_source);
 }
@@ -158,7 +160,9 @@ fn commands_options_and_variables_are_in_the_cli_page() {
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command} is not in docs/cli.md");
     }
-    for variable in ["PHOTOFINISH_CONFIG", "PHOTOFINISH_TOKEN", photofinish::telemetry::LOG_VARIABLE] {
+    for variable in
+        ["PHOTOFINISH_CONFIG", "PHOTOFINISH_LISTEN", "PHOTOFINISH_TOKEN", photofinish::telemetry::LOG_VARIABLE]
+    {
         assert!(COMMANDS.contains(&format!("| `{variable}` |")), "{variable}");
     }
     for policy in Policy::ALL {

@@ -14,6 +14,7 @@ mod warm_start;
 pub use local_gateway::LocalGateway;
 pub use reload::ReloadWatch;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use anyhow::Context;
 use crate::clock::Instant;
 use crate::config::{Config, Listen};
 use crate::health::LiveConfig;
+use crate::machine;
 use crate::proxy::Gateway;
 use crate::recorder::{Condition, Recorder, WriterTask};
 use crate::server::{self, Listener};
@@ -231,11 +233,23 @@ async fn bind(listen: &[Listen]) -> anyhow::Result<Vec<Listener>> {
     let mut listeners = Vec::with_capacity(listen.len());
     for listen in listen {
         let bound = Listener::bind(listen).await;
-        listeners.push(bound.map_err(|error| {
-            anyhow::anyhow!("cannot listen on {listen}: {error}; choose another `listen` under [server]")
-        })?);
+        listeners.push(
+            bound
+                .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; {}", way_out(listen, &error)))?,
+        );
     }
     Ok(listeners)
+}
+
+/// Who may have the address, and how to take another.
+fn way_out(listen: &Listen, error: &std::io::Error) -> String {
+    const OTHER: &str = "choose another `listen` under [server]";
+    let Some(address) = listen.address().filter(|_| error.kind() == std::io::ErrorKind::AddrInUse) else {
+        return OTHER.to_owned();
+    };
+    let owner = machine::port_owner(address.port()).unwrap_or_else(|| "another program".to_owned());
+    let free = SocketAddr::new(address.ip(), address.port().checked_add(1).unwrap_or(8080));
+    format!("{owner} has it. End that, or take another address: `photofinish serve --listen {free}`, or {OTHER}")
 }
 
 /// Waits a moment for the store to open. After an error that may pass, the recorder goes on trying in the background.

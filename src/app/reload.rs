@@ -94,7 +94,8 @@ impl Reloading {
     }
 
     async fn replace(&self, path: &Path) -> anyhow::Result<()> {
-        let config = config::load(path)?;
+        let before = self.gateway.live();
+        let config = config::load_listening(path, before.config.given_listen.as_ref())?;
         if let Some(open) = self.bound.iter().find(|listen| !listen.is_local() && config.users.is_empty()) {
             anyhow::bail!(
                 "the gateway listens on {open}, which others can reach, and the new configuration has no [users]: \
@@ -102,7 +103,6 @@ impl Reloading {
             );
         }
         let next = self.simulated.next(&config).await?;
-        let before = self.gateway.live();
         let restart = restart_needed(&before.config, &config);
         let live = LiveConfig::new(config, &next.addresses())?;
         self.tokens.hand_over(&live.config);

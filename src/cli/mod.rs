@@ -56,7 +56,7 @@ enum Command {
     ///
     /// Reloads the configuration on SIGHUP and when the file changes. SIGINT or SIGTERM ends it cleanly: running streams
     /// go on for `drain`, then the rows are flushed; a second signal ends it at once.
-    Serve,
+    Serve(serve::ServeOptions),
     /// Read the configuration and tell what is on, off and wrong.
     ///
     /// The exit code is 2 where the configuration cannot be used, and 1 where the database cannot: the file is another
@@ -169,7 +169,14 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             };
             providers::run(config.as_ref(), &options, &mut io::stdout().lock())?;
         }
-        command => return with_config(command, config::load(&cli.config)?).await,
+        command => {
+            let listen = match &command {
+                Command::Serve(options) => options.listen.as_ref(),
+                _ => None,
+            };
+            let config = config::load_listening(&cli.config, listen)?;
+            return with_config(command, config).await;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -180,7 +187,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
     telemetry::start(if quiet { "error" } else { telemetry::DEFAULT }, config.server.log);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     match command {
-        Command::Serve => {
+        Command::Serve(_) => {
             drop(out);
             serve::run(config).await?;
         }

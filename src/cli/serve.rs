@@ -2,8 +2,20 @@
 
 use crate::app::{App, ReloadWatch};
 use crate::cli::signals::Signals;
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::machine;
+
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ServeOptions {
+    /// Listen here instead of on `listen` in the configuration, such as 127.0.0.1:8081; also the variable PHOTOFINISH_LISTEN.
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
+    pub listen: Option<Listen>,
+}
+
+fn listen_address(text: &str) -> Result<Listen, String> {
+    Listen::parse(text).ok_or_else(|| format!("expected {}", Listen::EXPECTED))
+}
 
 /// Serves until the first signal, then stops cleanly; a second signal cancels what still runs, and only its rows are waited for.
 ///

@@ -13,9 +13,16 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
+/// The variable with an address to listen on instead of `listen` in the file.
+pub(super) const LISTEN_VARIABLE: &str = "PHOTOFINISH_LISTEN";
+
 impl Listen {
+    /// What [`Listen::parse`] takes.
+    pub const EXPECTED: &str =
+        "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:/path/of/a/socket\"";
+
     /// Parses `127.0.0.1:8080` or `unix:/run/photofinish.sock`. None: it is neither, or the path is too long for a socket.
-    pub(super) fn parse(text: &str) -> Option<Listen> {
+    pub fn parse(text: &str) -> Option<Listen> {
         let Some(path) = text.strip_prefix("unix:") else { return text.parse().ok().map(Listen::Tcp) };
         let absolute = std::path::absolute(path).ok()?;
         let is_file = !path.ends_with('/') && SocketFile::from_pathname(&absolute).is_ok();

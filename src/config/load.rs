@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::Config;
 use super::file_modes;
 use super::problem::{LocatedProblem, Problems};
 use super::raw::RawConfig;
 use super::reader::ReaderScope;
 use super::resolve;
+use super::{Config, Listen};
 
 /// Bytes of the largest config file.
 const FILE_MAX: u64 = 1 << 20;
@@ -43,9 +43,18 @@ impl std::error::Error for LoadError {}
 /// # Errors
 /// The file cannot be read, is larger than 1 MiB, or has problems.
 pub fn load(path: &Path) -> Result<Config, LoadError> {
+    load_listening(path, None)
+}
+
+/// The same for a gateway that listens on `listen`, if given, whatever the file and the environment say.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_listening(path: &Path, listen: Option<&Listen>) -> Result<Config, LoadError> {
     let (text, metadata) = read_file(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
-    let read = read(&text, path, &|name| std::env::var(name).ok());
+    let read = read(&text, path, listen, &|name| std::env::var(name).ok());
     let (mut config, holds_secrets) = read.map_err(LoadError::Problems)?;
+    config.given_listen = listen.cloned();
     config.warnings.extend(file_modes::config(&config.path, &metadata).filter(|_| holds_secrets));
     config.warnings.extend(config.server.tls.as_ref().and_then(|tls| file_modes::key(&tls.key)));
     config.warnings.extend(file_modes::database(&config.store.path));
@@ -57,11 +66,16 @@ pub fn load(path: &Path) -> Result<Config, LoadError> {
 /// # Errors
 /// All problems of the text at once; broken TOML syntax alone.
 pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
-    read(text, path, env).map(|(config, _)| config)
+    read(text, path, None, env).map(|(config, _)| config)
 }
 
 /// The config, and whether the text itself contains secrets.
-fn read(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<(Config, bool), Problems> {
+fn read(
+    text: &str,
+    path: &Path,
+    listen: Option<&Listen>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Config, bool), Problems> {
     let file = path.display().to_string();
     let document = match DeTable::parse(text) {
         Ok(document) => document.into_inner(),
@@ -77,7 +91,7 @@ fn read(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result
     };
     let scope = ReaderScope::new(env);
     let raw = RawConfig::read(&scope, document);
-    let mut config = resolve::resolve(&scope, raw, path);
+    let mut config = resolve::resolve(&scope, raw, path, listen);
     let holds_secrets = scope.holds_secrets();
     let (found, warnings) = scope.finish();
     if !found.is_empty() {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::problem::nearest;
-use super::{Config, Keys, ModelConfig, Provider};
+use super::{Config, Keys, ModelConfig, Provider, catalogue};
+use crate::printable::quoted;
 
 impl Config {
     /// The model with this name or alias.
@@ -14,6 +15,24 @@ impl Config {
     /// The models and aliases most like `name`, at most three, the best first.
     pub fn nearest_models(&self, name: &str) -> Vec<String> {
         nearest(name, self.models.keys().chain(self.aliases.keys()).map(String::as_str), 3)
+    }
+
+    /// Why there is no provider of this name, as the end of a sentence, with a way out.
+    pub fn why_no_provider(&self, name: &str) -> String {
+        match catalogue::find(name) {
+            Some(entry) => match entry.key_variable.as_deref().filter(|_| entry.has_address()) {
+                Some(variable) => {
+                    format!("the provider {name} needs a key in {variable}, or a table [providers.{name}]")
+                }
+                None => format!("the provider {name} needs a table [providers.{name}]"),
+            },
+            None => {
+                let known = catalogue::entries().map(|entry| entry.name.as_str());
+                let nearest = nearest(name, self.providers.keys().map(String::as_str).chain(known), 1);
+                let hint = nearest.first().map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
+                format!("there is no provider {} in the configuration{hint}", quoted(name))
+            }
+        }
     }
 
     /// Some caller can use the provider without sending a key: it is on, or a user has a key for it.

@@ -40,7 +40,7 @@ pub mod units;
 
 pub use certificate::ListenerCertificate;
 pub use listen::Listen;
-pub use load::{LoadError, load, parse};
+pub use load::{LoadError, load, load_listening, parse};
 pub use override_permits::{Override, Permit};
 pub use prices::{Price, dearest};
 pub use problem::{ConfigProblem, Problems};

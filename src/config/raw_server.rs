@@ -79,21 +79,18 @@ const MAX_IN_FLIGHT: RangeInclusive<usize> = 1..=1_000_000;
 /// Bytes; less would break ordinary answers, more is no event.
 const EVENT_MAX: RangeInclusive<usize> = (16 << 10)..=(64 << 20);
 
-const LISTEN_EXPECTED: &str =
-    "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:/path/of/a/socket\"";
-
 fn read_listen(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<Located<Listen>>> {
     let typed = server.texts(key, LISTENERS_MAX, "addresses")?;
     let what = server.what(key);
     if typed.is_empty() {
         server
             .scope
-            .report(LocatedProblem::at(server.offset, format!("{what} is an empty list")).expected(LISTEN_EXPECTED));
+            .report(LocatedProblem::at(server.offset, format!("{what} is an empty list")).expected(Listen::EXPECTED));
     }
     let mut listen: Vec<Located<Listen>> = Vec::new();
     for text in typed {
         match Listen::parse(&text.value.value) {
-            None => server.scope.report(server.bad_value(key, &text).expected(LISTEN_EXPECTED)),
+            None => server.scope.report(server.bad_value(key, &text).expected(Listen::EXPECTED)),
             Some(address) if listen.iter().any(|other| other.value.is_same(&address)) => {
                 server.scope.report(LocatedProblem::at(text.offset, format!("{what} has {address} twice")));
             }

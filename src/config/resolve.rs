@@ -8,6 +8,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::catalogue;
+use super::listen::LISTEN_VARIABLE;
 use super::own_address;
 use super::problem::{LocatedProblem, shown};
 use super::raw::{RawConfig, RawModel, RawUpstream};
@@ -31,16 +32,15 @@ const REQUEST_DESCRIPTORS: u64 = 4;
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Valid only if `scope` has no problem afterwards. The warnings are still in `scope`.
-pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> Config {
+///
+/// `listen` replaces the addresses of the file and of the environment.
+pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path, listen: Option<&Listen>) -> Config {
     let server = raw.server;
-    check_listen(scope, &server.listen, !raw.users.is_empty());
+    let listen = resolve_listen(scope, server.listen, listen, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
-    add_catalogue_providers(scope, &mut providers, &raw.models, &env_proxies);
-    let mut listen: Vec<Listen> = server.listen.into_iter().map(|listen| listen.value).collect();
-    if listen.is_empty() {
-        listen.push(Listen::Tcp(LISTEN));
-    }
+    add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
+    add_providers_with_a_key(scope, &mut providers, &env_proxies);
     own_address::check(scope, &listen, &providers, &raw.models);
     let (models, aliases) = resolve_models(scope, raw.models, &providers);
     let users = resolve_users(scope, raw.users, &providers);
@@ -65,6 +65,7 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> C
             cors: server.cors,
             log: server.log,
         },
+        given_listen: None,
         store: StoreConfig { path: absolute(&raw.store.url), retention: raw.store.retention },
         race: raw.race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
@@ -84,14 +85,43 @@ fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Without users, every client that reaches the gateway spends its keys.
-fn check_listen(scope: &ReaderScope<'_>, listen: &[Located<Listen>], has_users: bool) {
-    for listen in listen.iter().filter(|listen| !has_users && !listen.value.is_local()) {
-        let message =
-            format!("\"listen\" in [server] is {}, which others can reach, and there are no [users]", listen.value);
-        let expected = "a table such as [users.alice] with token = \"${ALICE_TOKEN}\", or listen = \"127.0.0.1:8080\"";
+/// Where to listen: what the command line gives, else the variable, else the file, else the default.
+///
+/// Without users, every client that reaches the gateway spends its keys, so it listens on local addresses only.
+fn resolve_listen(
+    scope: &ReaderScope<'_>,
+    listed: Vec<Located<Listen>>,
+    given: Option<&Listen>,
+    has_users: bool,
+) -> Vec<Listen> {
+    const REACHABLE: &str = "which others can reach, and there are no [users]";
+    let expected = "a table such as [users.alice] with token = \"${ALICE_TOKEN}\", or listen = \"127.0.0.1:8080\"";
+    let is_open = |listen: &Listen| !has_users && !listen.is_local();
+    if let Some(listen) = given.cloned().or_else(|| listen_of_environment(scope)) {
+        if is_open(&listen) {
+            let message = format!("--listen or {LISTEN_VARIABLE} is {listen}, {REACHABLE}");
+            scope.report(LocatedProblem::at(0, message).expected(expected));
+        }
+        return vec![listen];
+    }
+    for listen in listed.iter().filter(|listen| is_open(&listen.value)) {
+        let message = format!("\"listen\" in [server] is {}, {REACHABLE}", listen.value);
         scope.report(LocatedProblem::at(listen.offset, message).expected(expected));
     }
+    match listed.is_empty() {
+        true => vec![Listen::Tcp(LISTEN)],
+        false => listed.into_iter().map(|listen| listen.value).collect(),
+    }
+}
+
+fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
+    let text = (scope.env)(LISTEN_VARIABLE).filter(|text| !text.is_empty())?;
+    let listen = Listen::parse(&text);
+    if listen.is_none() {
+        let message = format!("bad value \"{}\" for the variable {LISTEN_VARIABLE}", shown(&text));
+        scope.report(LocatedProblem::at(0, message).expected(Listen::EXPECTED));
+    }
+    listen
 }
 
 /// By name. `None`: the provider is wrong and reported; using it is no further problem.
@@ -102,21 +132,36 @@ fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies:
     raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
-/// Adds the providers of the catalogue that a model uses without a table; their key is in the usual variable.
-fn add_catalogue_providers(
+/// Adds the providers of the catalogue that a model or a user's keys name and that have no table; their key is in the usual
+/// variable.
+fn add_used_providers(
     scope: &ReaderScope<'_>,
     providers: &mut ResolvedNames,
     models: &[RawModel],
+    users: &[RawUser],
     env_proxies: &EnvProxies,
 ) {
-    for upstream in models.iter().flat_map(|model| &model.upstreams) {
-        let name = &upstream.provider;
+    let upstreams = models.iter().flat_map(|model| &model.upstreams);
+    let of_models = upstreams.map(|upstream| (&upstream.provider, upstream.offset));
+    let of_users = users.iter().flat_map(|user| &user.keys).map(|(name, _)| (&name.value, name.offset));
+    for (name, offset) in of_models.chain(of_users) {
         if providers.contains_key(name) {
             continue;
         }
         let Some(entry) = catalogue::find(name) else { continue };
-        let provider = resolve_provider::known(scope, entry, upstream.offset, env_proxies).map(Arc::new);
+        let provider = resolve_provider::known(scope, entry, offset, env_proxies).map(Arc::new);
         providers.insert(name.clone(), provider);
+    }
+}
+
+/// Adds the other providers of the catalogue whose usual variable is set: a request may name them.
+fn add_providers_with_a_key(scope: &ReaderScope<'_>, providers: &mut ResolvedNames, env_proxies: &EnvProxies) {
+    for entry in catalogue::entries() {
+        if !providers.contains_key(&entry.name)
+            && let Some(provider) = resolve_provider::unmentioned(scope, entry, env_proxies)
+        {
+            providers.insert(entry.name.clone(), Some(Arc::new(provider)));
+        }
     }
 }
 
@@ -256,13 +301,10 @@ fn resolve_user_keys(
             (None, _) => {
                 let name = shown(&provider.value);
                 let message = format!("unknown provider \"{name}\" in keys of [users.{}]", shown(user));
-                let problem = LocatedProblem::at(provider.offset, message);
-                scope.report(match catalogue::find(&provider.value) {
-                    Some(_) => problem.expected(format!("a table [providers.{name}], or an upstream that uses it")),
-                    None => problem
-                        .expected("a provider of this file")
-                        .nearest(&provider.value, providers.keys().map(String::as_str)),
-                });
+                let known = catalogue::entries().map(|entry| entry.name.as_str());
+                let problem = LocatedProblem::at(provider.offset, message)
+                    .expected("a provider of this file or of the catalogue");
+                scope.report(problem.nearest(&provider.value, providers.keys().map(String::as_str).chain(known)));
             }
             (Some(Some(listed)), Some(_)) if listed.simulate.is_some() => {
                 let message = format!("keys of [users.{}] has a key for {}", shown(user), listed.name);

@@ -73,7 +73,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     })
 }
 
-/// A provider of the catalogue that a model uses without a table; its key is in the usual variable.
+/// A provider of the catalogue without a table; its key is in the usual variable.
 pub(super) fn known(
     scope: &ReaderScope<'_>,
     entry: &'static CatalogueEntry,
@@ -111,6 +111,26 @@ pub(super) fn known(
         key_sources: entry.key_variable.iter().cloned().collect(),
         simulate: None,
     })
+}
+
+/// A provider of the catalogue that the file does not mention. None: its usual variable holds no usable key, or it needs a table.
+pub(super) fn unmentioned(
+    scope: &ReaderScope<'_>,
+    entry: &'static CatalogueEntry,
+    env_proxies: &EnvProxies,
+) -> Option<Provider> {
+    let variable = entry.key_variable.as_deref()?;
+    if (scope.env)(variable).is_none() || !entry.has_address() {
+        return None;
+    }
+    // The file does not mention the variable, so a bad value is no problem of the file.
+    let apart = ReaderScope::new(scope.env);
+    let provider = known(&apart, entry, 0, env_proxies)?;
+    let (problems, _) = apart.finish();
+    if !problems.is_empty() {
+        scope.warn(format!("{variable} is set and cannot be used as a key: requests cannot name {}", provider.name));
+    }
+    Some(provider).filter(|provider| matches!(provider.keys, Keys::Keys(_)))
 }
 
 /// A simulated provider speaks the simulator's dialect.

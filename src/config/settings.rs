@@ -20,10 +20,12 @@ pub struct Config {
     /// The file it was read from, absolute.
     pub path: PathBuf,
     pub server: Server,
+    /// The address of `serve --listen`: a reload keeps it.
+    pub given_listen: Option<Listen>,
     pub store: StoreConfig,
     /// `[race]`: the defaults of every model, and the settings of a request that names its upstreams itself.
     pub race: RaceSettings,
-    /// By name: the providers of the catalogue that the file uses, and those it defines.
+    /// By name: the providers that the file defines, and those of the catalogue that it uses or whose usual variable has a key.
     pub providers: BTreeMap<String, Arc<Provider>>,
     /// By name, without aliases.
     pub models: BTreeMap<String, Arc<ModelConfig>>,

@@ -113,11 +113,7 @@ pub fn named(
     for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         let (provider, model_name) =
             name.split_once('/').ok_or_else(|| format!("{} is not written as provider/model", quoted(name)))?;
-        let known = live
-            .config
-            .providers
-            .get(provider)
-            .ok_or_else(|| format!("there is no provider {} in the configuration", quoted(provider)))?;
+        let known = live.config.providers.get(provider).ok_or_else(|| live.config.why_no_provider(provider))?;
         if known.is_at(&live.config.server.listen) {
             return Err(format!("the provider {} is at the gateway's own address", quoted(provider)));
         }
@@ -164,6 +160,24 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn a_request_may_name_a_provider_of_the_catalogue_whose_key_is_set() {
+        let env = |name: &str| (name == "GROQ_API_KEY").then(|| "k".to_owned());
+        let live = LiveConfig::new(crate::config::parse("", Path::new("x"), &env).unwrap(), &HashMap::new()).unwrap();
+        let named = |names: &str| named(&live, None, names, &live.config.race).map(|upstreams| upstreams[0].name());
+        assert_eq!(named("groq/llama-3.3-70b"), Ok("groq/llama-3.3-70b".to_owned()));
+        assert!(live.line("groq").is_some());
+        for (name, why) in [
+            ("cerebras/x", "the provider cerebras needs a key in CEREBRAS_API_KEY, or a table [providers.cerebras]"),
+            ("ollama/x", "the provider ollama needs a table [providers.ollama]"),
+            ("azure/x", "the provider azure needs a table [providers.azure]"),
+            ("gorq/x", "there is no provider \"gorq\" in the configuration (did you mean groq?)"),
+            ("nobody/x", "there is no provider \"nobody\" in the configuration"),
+        ] {
+            assert_eq!(named(name), Err(why.to_owned()));
+        }
+    }
 
     #[test]
     fn a_request_that_names_the_gateway_itself_is_refused() {

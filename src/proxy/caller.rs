@@ -101,10 +101,7 @@ fn brought(live: &LiveConfig, headers: &HeaderMap) -> Result<HashMap<String, Has
     for (name, value) in headers {
         let Some(provider) = name.as_str().strip_prefix(KEY_HEADER) else { continue };
         if !live.config.providers.contains_key(provider) {
-            return Err(Rejection::header(
-                name.as_str(),
-                &format!("there is no provider {provider:?} in the configuration"),
-            ));
+            return Err(Rejection::header(name.as_str(), &live.config.why_no_provider(provider)));
         }
         let key = value.to_str().map(str::trim).unwrap_or_default();
         if key.is_empty() || keys.len() == BROUGHT_MAX {

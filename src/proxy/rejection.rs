@@ -216,14 +216,13 @@ impl Rejection {
         Rejection::new(code::INTERNAL, message)
     }
 
-    pub fn not_found(path: &str) -> Rejection {
-        let message = format!(
-            "there is nothing at {}: the gateway serves POST {}, GET /v1/models and, for admins, what GET \
-             /api/openapi.json describes",
-            quoted(path),
-            Surface::ALL.map(Surface::path).join(", ")
-        );
-        Rejection::new(code::NOT_FOUND, message)
+    /// `nearest`: the method and path that the client probably meant.
+    pub fn not_found(path: &str, nearest: Option<&str>) -> Rejection {
+        let hint = match nearest {
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => "OpenAI clients take a base URL that ends in /v1, Anthropic clients one without".to_owned(),
+        };
+        Rejection::new(code::NOT_FOUND, format!("there is nothing at {}: {hint}", quoted(path)))
     }
 
     pub fn method(allow: &'static str) -> Rejection {

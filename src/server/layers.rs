@@ -94,7 +94,9 @@ pub(super) async fn cross_origin(
 
 /// The surface in whose dialect an unknown path is answered.
 pub(super) fn near(path: &str) -> Surface {
-    Surface::ALL.into_iter().find(|surface| path.starts_with(surface.path())).unwrap_or(Surface::Chat)
+    let bare = path.strip_prefix("/v1").unwrap_or(path);
+    let leads_to = |surface: &Surface| surface.path().strip_prefix("/v1").is_some_and(|path| bare.starts_with(path));
+    Surface::ALL.into_iter().find(leads_to).unwrap_or(Surface::Chat)
 }
 
 /// Lets the page read the gateway's own headers, and those of providers about the request and its limits. The names depend

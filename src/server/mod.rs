@@ -11,6 +11,7 @@ mod host_check;
 mod layers;
 mod listener;
 mod metrics;
+mod nearest_path;
 mod routes;
 mod served_paths;
 mod socket;

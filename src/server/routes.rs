@@ -7,7 +7,6 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Router, middleware};
 use http::header::ALLOW;
@@ -17,6 +16,7 @@ use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
 use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin, near};
+use super::nearest_path::nearest_path;
 use super::served_paths::ServedPaths;
 use super::{health, metrics};
 use crate::attempt::InFlightGuard;
@@ -31,10 +31,18 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let cross = Arc::new(CrossOrigin::new(gateway.clone()));
     let site = ServedPaths { gateway, reads };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
+    let mut paths = Vec::new();
     for (path, served) in routes() {
+        // Some clients take a base URL without `/v1`, and append none.
+        if let Some(bare) = path.strip_prefix("/v1") {
+            router = router.route(bare, edge(served.clone(), path, &cross));
+        }
         router = router.route(path, edge(served, path, &cross));
+        paths.push(path);
     }
-    router.fallback_service(edge(any(nothing), "unknown", &cross).with_state(site.clone())).with_state(site)
+    paths.retain(|path| !path.contains('{'));
+    let nothing = any(move |uri: Uri| async move { nothing(uri.path(), &paths) });
+    router.fallback_service(edge(nothing, "unknown", &cross).with_state(site.clone())).with_state(site)
 }
 
 /// What every request to this path passes before its handler, outermost layer first.
@@ -99,7 +107,7 @@ async fn model(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let Ok(Path(id)) = id else { return Rejection::not_found(uri.path()).into_response() };
+    let Ok(Path(id)) = id else { return Rejection::not_found(uri.path(), Some("GET /v1/models")).into_response() };
     proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 
@@ -119,6 +127,6 @@ async fn method(asked: Method, surface: Surface, only: &'static str, all: &'stat
     response
 }
 
-async fn nothing(uri: Uri) -> impl IntoResponse {
-    Rejection::not_found(uri.path()).answer_to(near(uri.path()))
+fn nothing(path: &str, served: &[&'static str]) -> Response<Body> {
+    Rejection::not_found(path, nearest_path(path, served).as_deref()).answer_to(near(path))
 }

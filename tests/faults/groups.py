@@ -152,7 +152,7 @@ def play_face(start, provider, told):
         "no JSON": (b"{", None, 400, "photofinish_invalid_request"), "no object": (b"[]", None, 400, "photofinish_invalid_request"),
         "no model": (b'{"stream": false}', None, 400, "photofinish_invalid_request"),
         "a model that is a number": (b'{"model": 5}', None, 400, "photofinish_invalid_request"),
-        "an unknown model": (b'{"model": "goood"}', None, 404, "photofinish_unknown_model"),
+        "an unknown model": (b'{"model": "goood"}', None, 404, "model_not_found"),
         "a bad header": (b'{"model": "good"}', {"x-photofinish-policy": "fastets"}, 400, "photofinish_bad_header"),
         "a model that is not there": (b'{"model": "bad/404~face"}', None, 502, "photofinish_all_failed"),
     }

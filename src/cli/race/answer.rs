@@ -102,12 +102,8 @@ impl Refusal {
 
     /// Nothing was tried: what was typed cannot be used.
     pub fn is_wrong_use(&self) -> bool {
-        const CODES: [&str; 4] = [
-            "photofinish_bad_header",
-            "photofinish_unknown_model",
-            "photofinish_invalid_request",
-            "photofinish_too_large",
-        ];
+        const CODES: [&str; 4] =
+            ["photofinish_bad_header", "model_not_found", "photofinish_invalid_request", "photofinish_too_large"];
         CODES.contains(&self.code.as_str())
     }
 }

@@ -138,7 +138,8 @@ async fn body(mut response: Response) -> Result<Bytes, Failure> {
 fn refused(at: &GatewayAddress, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
     let error: Value = serde_json::from_slice(body).unwrap_or_default();
     let (code, message) = (error["error"]["code"].as_str(), error["error"]["message"].as_str());
-    let (Some(code), Some(message)) = (code.filter(|code| code.starts_with("photofinish")), message) else {
+    let is_own = |code: &&str| code.starts_with("photofinish") || *code == "model_not_found";
+    let (Some(code), Some(message)) = (code.filter(is_own), message) else {
         bail!("what answers at {} is no photofinish gateway (status {status}): say with --url where it is", at.url);
     };
     match code {
@@ -149,7 +150,7 @@ fn refused(at: &GatewayAddress, status: StatusCode, body: &[u8]) -> anyhow::Resu
             )
         }
         "photofinish_forbidden" => {
-            bail!("the gateway at {} tells this to admins only: give the token of a user with admin = true", at.url)
+            bail!("the gateway at {} shows this to admins only: give the token of a user with admin = true", at.url)
         }
         "photofinish_not_found" => bail!("the gateway at {} is of an older version and has no /api/routing", at.url),
         _ => bail!("{message}"),

@@ -210,7 +210,7 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
         "2:28: unknown provider \"gorq\" in keys of [users.a]",
         "did you mean \"groq\"?",
     ),
-    ("users.a = {token=\"t\",keys={groq=\"k\"}}", "1:28: unknown provider \"groq\"", "a table [providers.groq]"),
+    ("users.a = {token=\"t\",keys={azure=\"k\"}}", "1:28: provider azure has no address", "a table [providers.azure]"),
     // syntax
     ("[race]\naudit = = 1\n[sever]", "2:9: not TOML: ", ""),
     ("race.audit = 1\nrace.audit = 2", "2:6: not TOML: duplicate key", ""),

@@ -81,6 +81,26 @@ fn dialects_are_those_of_the_catalogue_or_those_that_are_named() {
 }
 
 #[test]
+fn a_catalogue_provider_needs_no_table() {
+    let env = |name: &str| match name {
+        "GROQ_API_KEY" => Some("planted".to_owned()),
+        "AZURE_OPENAI_API_KEY" => Some("no address".to_owned()),
+        "OPENAI_API_KEY" => Some("two words".to_owned()),
+        "XAI_API_KEY" | "MISTRAL_API_KEY" => Some(" ".to_owned()),
+        _ => None,
+    };
+    let config = parse("users.a = { token = \"t\", keys = { cerebras = \"own\" } }", Path::new("x"), &env).unwrap();
+    let names: Vec<&str> = config.providers.keys().map(String::as_str).collect();
+    assert_eq!(names, ["cerebras", "groq"], "a user has a key, the variable is set");
+    assert_eq!(keys(&config.providers["groq"]), ["planted"]);
+    assert!(!config.providers["cerebras"].is_on() && config.provider_is_on(&config.providers["cerebras"]));
+    let bad: Vec<&String> = config.warnings.iter().filter(|warning| warning.contains("_KEY")).collect();
+    assert_eq!(bad, ["OPENAI_API_KEY is set and cannot be used as a key: requests cannot name openai"]);
+    let listed = parse("[providers.groq]\napi_key = \"${UNSET}\"", Path::new("x"), &env).unwrap();
+    assert!(!listed.providers["groq"].is_on(), "the table counts, not the variable");
+}
+
+#[test]
 fn the_region_may_be_in_the_usual_variable() {
     let env = |name: &str| (name == "AWS_REGION").then(|| "eu-west-3".to_owned());
     let config = parse("[providers.bedrock]\napi_key = \"k\"", Path::new("x"), &env).unwrap();

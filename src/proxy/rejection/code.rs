@@ -8,7 +8,7 @@ pub struct ErrorCode {
     pub status: StatusCode,
     /// OpenAI's `type`.
     pub kind: &'static str,
-    /// Begins with `photofinish_`.
+    /// Begins with `photofinish_`, except where clients know the vendor's own code.
     pub code: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub const NOT_TRANSLATABLE: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photof
 pub const NO_UPSTREAM: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photofinish_no_upstream");
 pub const ONLY_HTTPS: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photofinish_only_https");
 pub const NOT_FOUND: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_not_found");
-pub const UNKNOWN_MODEL: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_unknown_model");
+pub const UNKNOWN_MODEL: ErrorCode = invalid(StatusCode::NOT_FOUND, "model_not_found");
 pub const UNKNOWN_RACE: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_unknown_race");
 pub const METHOD_NOT_ALLOWED: ErrorCode = invalid(StatusCode::METHOD_NOT_ALLOWED, "photofinish_method_not_allowed");
 pub const BODY_TIMEOUT: ErrorCode = invalid(StatusCode::REQUEST_TIMEOUT, "photofinish_body_timeout");

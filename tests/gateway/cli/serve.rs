@@ -117,8 +117,35 @@ async fn a_busy_port_is_reported() {
     let ran = setup.run(&["serve", "--config", "busy.toml"]).await;
     assert_eq!(ran.code, Some(1));
     let expected = format!("photofinish: cannot listen on {addr}: Address already in use");
-    assert!(ran.err.starts_with(&expected) && ran.err.contains("; choose another `listen`"), "{}", ran.err);
+    let owner = format!("(process {}) has it. End that, or", std::process::id());
+    let other = format!("`photofinish serve --listen 127.0.0.1:{}`", addr.port() + 1);
+    assert!(ran.err.starts_with(&expected) && ran.err.contains(&owner) && ran.err.contains(&other), "{}", ran.err);
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+}
+
+#[tokio::test]
+async fn another_address_may_be_given_at_the_start() {
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let setup = Setup::new("").env("PHOTOFINISH_LISTEN", "127.0.0.2:0");
+    setup.write(
+        "config.toml",
+        format!("server.listen = \"{}\"\nproviders.sim.simulate = {{}}\n", busy.local_addr().unwrap()),
+    );
+    setup.spawn(&["serve"]).logged("listening on http://127.0.0.2:").await;
+    let process = setup.spawn(&["serve", "--listen", "127.0.0.3:0"]);
+    process.logged("listening on http://127.0.0.3:").await;
+    setup.configure("[providers.sim]\nsimulate = {}\n");
+    process.signal("HUP");
+    process.logged("the new configuration is in force").await;
+    assert!(!process.log().contains("`server.listen` takes effect"), "{}", process.log());
+
+    let ran = setup.run(&["serve", "--listen", "8081"]).await;
+    assert!(ran.code == Some(2) && ran.err.contains("expected an IP address and a port"), "{}", ran.err);
+    let ran = setup.run(&["serve", "--listen", "0.0.0.0:0"]).await;
+    assert!(ran.code == Some(2) && ran.err.contains("0.0.0.0:0, which others can reach"), "{}", ran.err);
+    let ran = Setup::new("").env("PHOTOFINISH_LISTEN", "here").run(&["check"]).await;
+    let expected = "bad value \"here\" for the variable PHOTOFINISH_LISTEN; expected an IP address";
+    assert!(ran.code == Some(2) && ran.err.contains(expected), "{}", ran.err);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use crate::harness::answer::{Response, read_response};
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
+use photofinish::protocol::Surface;
 
 const MODEL: &str = "\n[models.llama-fast]\nupstreams = [\"one/m\"]\naliases = [\"swift\"]\n";
 
@@ -53,7 +54,7 @@ async fn an_unknown_model_is_a_404_with_the_nearest_names() {
     let (_fake, served) = one_provider("", "").await;
     let answer = served.ask("lama-fast").await;
     let (status, code, message) = answer.error();
-    assert_eq!((status, code.as_str()), (404, "photofinish_unknown_model"));
+    assert_eq!((status, code.as_str()), (404, "model_not_found"));
     assert!(message.contains("\"lama-fast\"") && message.contains("Did you mean llama-fast"), "{message}");
     assert_eq!(answer.json()["error"]["param"], "model");
     let race = answer.header("x-photofinish-race").to_owned();
@@ -142,16 +143,42 @@ async fn a_wrong_method_and_a_wrong_path_are_errors() {
         let allowed: Vec<&str> = answer.header("allow").split(',').map(str::trim).collect();
         assert!(allowed.contains(&allow) && message.contains(allow), "{method} {path}: {allowed:?} {message}");
     }
-    for path in ["/v1", "/v1/chat/completion", "/v1/audio/speech", "/chat/completions", "/api/stat", "//v1/models"] {
+    for (path, hint) in [
+        ("/v1", "Anthropic clients one without"),
+        ("/v1/audio/speech", "OpenAI clients take a base URL that ends in /v1"),
+        ("/v1/chat/completion", "did you mean POST /v1/chat/completions?"),
+        ("/v1/v1/messages", "did you mean POST /v1/messages?"),
+        ("/api/stat", "did you mean GET /api/stats?"),
+        ("//v1/models", "did you mean GET /v1/models?"),
+    ] {
         let (status, code, message) = served.send("POST", path, &[], "{}").await.error();
         assert_eq!((status, code.as_str()), (404, "photofinish_not_found"), "{path}");
-        assert!(message.contains("/v1/chat/completions"), "{message}");
+        assert!(message.contains(hint), "{message}");
     }
     for path in ["/v1/models/%ff", "/v1/models/", "/v1/models/%00"] {
         assert_eq!(served.get(path, &[]).await.error().0, 404, "{path}");
     }
     let setup = served.stop().await;
     assert!(setup.races().await.is_empty(), "no race began");
+}
+
+#[tokio::test]
+async fn a_base_url_without_the_version_works_too() {
+    let (_fake, served) = one_provider("", "").await;
+    for surface in Surface::ALL {
+        let path = surface.path();
+        let bare = path.strip_prefix("/v1").unwrap();
+        let body = r#"{"model":"nobody"}"#;
+        let (versioned, answer) =
+            (served.send("POST", path, &[], body).await, served.send("POST", bare, &[], body).await);
+        assert_eq!(answer.error(), versioned.error(), "{bare}");
+        assert_eq!(served.get(bare, &[]).await.status, 405, "{bare}");
+    }
+    let answer = served.send("POST", "/chat/completions", &[], asking("llama-fast").to_string()).await;
+    assert_eq!(answer.status, 200);
+    for path in ["/models", "/models/llama-fast"] {
+        assert_eq!(served.get(path, &[]).await.json(), served.get(&format!("/v1{path}"), &[]).await.json());
+    }
 }
 
 #[tokio::test]

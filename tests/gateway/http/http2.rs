@@ -70,7 +70,7 @@ async fn errors_have_the_same_shape() {
     let mut sender = connect(&served, &mut tasks).await;
     for (method, path, sent, status, code) in [
         ("POST", CHAT, "{".to_owned(), 400, "photofinish_invalid_request"),
-        ("POST", CHAT, asking("nobody").to_string(), 404, "photofinish_unknown_model"),
+        ("POST", CHAT, asking("nobody").to_string(), 404, "model_not_found"),
         ("POST", CHAT, " ".repeat(2_000), 413, "photofinish_too_large"),
         ("GET", CHAT, String::new(), 405, "photofinish_method_not_allowed"),
         ("GET", "/nowhere", String::new(), 404, "photofinish_not_found"),

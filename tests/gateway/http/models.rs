@@ -74,7 +74,7 @@ async fn one_model_is_found_under_every_id() {
     }
     for id in ["hidden", "hidden-alias", "nothing-like-it", "on"] {
         let (status, code, _) = served.get(&format!("/v1/models/{id}"), &bob).await.error();
-        assert_eq!((status, code.as_str()), (404, "photofinish_unknown_model"), "{id}");
+        assert_eq!((status, code.as_str()), (404, "model_not_found"), "{id}");
     }
     let own = served.get("/v1/models/hidden", &[("x-api-key", "ann-token")]).await;
     assert_eq!(own.status, 200);

@@ -111,7 +111,7 @@ async fn routing_answers_for_a_model_an_alias_or_named_upstreams() {
     assert!(off["models"][0]["why"][0]["text"].as_str().unwrap().contains("NO_SUCH_KEY"), "{off}");
     assert_eq!(told(&gateway, "?model=gpt").await["models"][0]["alias_of"], "m");
     for (query, status, code) in
-        [("?model=nobody", 404, "photofinish_unknown_model"), ("?sodel=m", 400, "photofinish_bad_parameter")]
+        [("?model=nobody", 404, "model_not_found"), ("?sodel=m", 400, "photofinish_bad_parameter")]
     {
         let mut client = RawClient::connect(gateway.addr()).await;
         client.request("GET", &format!("/api/routing{query}"), &[], "").await;

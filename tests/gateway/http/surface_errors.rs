@@ -82,7 +82,7 @@ async fn every_surface_gives_the_gateway_s_errors_in_its_own_shape() {
             (404, kinds("invalid_request_error", "not_found_error")),
             "{path}"
         );
-        assert!(code == "photofinish_unknown_model" && message.contains("nobody-knows"), "{path}: {message}");
+        assert!(code == "model_not_found" && message.contains("nobody-knows"), "{path}: {message}");
 
         for body in ["{", "", "[1]", "null"] {
             let response = sent(&gateway, "POST", path, body).await;
