@@ -27,6 +27,15 @@ impl ValueKind for TimeSpan {
     type Value = Duration;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Duration> {
+        if !table.is_string(key) {
+            let Located { offset, value } = table.take(key)?;
+            let expected = match &value {
+                DeValue::Integer(number) if number.radix() == 10 => format!("a unit: \"{}s\"", number.as_str()),
+                _ => "a string such as \"20s\"".to_owned(),
+            };
+            table.scope.report(wrong_type(offset, &table.what(key), &value, &expected));
+            return None;
+        }
         let text = table.text(key)?;
         let problem = match parse_duration(&text.value.value) {
             Ok(duration) if self.0.contains(&duration) => return Some(duration),
@@ -119,7 +128,8 @@ impl ValueKind for RealNumber {
             DeValue::Float(float) => (float.as_str().parse::<f64>().ok(), float.as_str()),
             DeValue::Integer(integer) if integer.radix() == 10 => (integer.as_str().parse().ok(), integer.as_str()),
             other => {
-                table.scope.report(wrong_type(offset, &table.what(key), other, "a number"));
+                let expected = format!("a number, {}", between(&self.0, f64::to_string));
+                table.scope.report(wrong_type(offset, &table.what(key), other, &expected));
                 return None;
             }
         };
@@ -209,6 +219,11 @@ impl<T: Clone> ValueKind for ParsedText<T> {
     type Value = T;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<T> {
+        if !table.is_string(key) {
+            let Located { offset, value } = table.take(key)?;
+            table.scope.report(wrong_type(offset, &table.what(key), &value, self.expected));
+            return None;
+        }
         let text = table.text(key)?;
         let parsed = (self.parse)(&text.value.value);
         if parsed.is_none() {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::file_modes;
+use super::hints;
 use super::problem::{LocatedProblem, Problems};
 use super::raw::RawConfig;
 use super::reader::ReaderScope;
@@ -82,11 +83,8 @@ fn read(
         Err(error) => {
             // The message names TOML tokens, never the text. Display would quote the line, which may contain a key.
             let offset = error.span().map_or(0, |span| span.start);
-            return Err(Problems::new(
-                file,
-                text,
-                vec![LocatedProblem::at(offset, format!("not TOML: {}", error.message()))],
-            ));
+            let why = line_at(text, offset).and_then(hints::syntax).unwrap_or_else(|| error.message().to_owned());
+            return Err(Problems::new(file, text, vec![LocatedProblem::at(offset, format!("not TOML: {why}"))]));
         }
     };
     let scope = ReaderScope::new(env);
@@ -99,6 +97,13 @@ fn read(
     }
     config.warnings = warnings;
     Ok((config, holds_secrets))
+}
+
+/// The line that this byte is in.
+fn line_at(text: &str, offset: usize) -> Option<&str> {
+    let (before, after) = text.split_at_checked(offset)?;
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    text[start..].lines().next().filter(|_| !after.is_empty())
 }
 
 fn read_file(path: &Path) -> io::Result<(String, Metadata)> {

@@ -8,6 +8,7 @@
 pub mod catalogue;
 mod certificate;
 mod file_modes;
+mod hints;
 mod keys;
 mod kinds;
 mod listen;
@@ -19,6 +20,7 @@ mod own_address;
 mod prices;
 mod problem;
 mod provider;
+mod provider_warnings;
 mod race;
 mod raw;
 mod raw_credential;
@@ -43,7 +45,7 @@ pub use listen::Listen;
 pub use load::{LoadError, load, load_listening, parse};
 pub use override_permits::{Override, Permit};
 pub use prices::{Price, dearest};
-pub use problem::{ConfigProblem, Problems};
+pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect};
 pub use race::{
     BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,

@@ -98,6 +98,12 @@ impl LocatedProblem {
         self
     }
 
+    /// The name that was surely meant.
+    pub(super) fn meant(mut self, name: &str) -> LocatedProblem {
+        self.nearest = Some(name.to_owned());
+        self
+    }
+
     fn placed(self, text: &str) -> ConfigProblem {
         let before = text.get(..self.offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -112,7 +118,7 @@ impl LocatedProblem {
 }
 
 /// The `valid` names most similar to `name`, best first, at most `limit`.
-pub(super) fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: usize) -> Vec<String> {
+pub fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: usize) -> Vec<String> {
     if name.chars().nth(NAME_MAX).is_some() {
         return Vec::new();
     }

@@ -111,9 +111,14 @@ impl RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let (server, store, race) =
             (section(&mut root, "server"), section(&mut root, "store"), section(&mut root, "race"));
-        let providers = root.named_tables("providers").into_iter().map(RawProvider::read).collect();
-        let models = root.named_tables("models").into_iter().map(|model| RawModel::read(model, &race)).collect();
-        let users = root.named_tables("users").into_iter().map(RawUser::read).collect();
+        let providers = root
+            .named_tables("providers", &["api_key", "base_url", "simulate"])
+            .into_iter()
+            .map(RawProvider::read)
+            .collect();
+        let models =
+            root.named_tables("models", &["upstreams"]).into_iter().map(|model| RawModel::read(model, &race)).collect();
+        let users = root.named_tables("users", &["token", "token_sha256"]).into_iter().map(RawUser::read).collect();
         root.finish();
         RawConfig { server, store, race, providers, models, users }
     }
@@ -191,6 +196,13 @@ const UPSTREAM_EXPECTED: &str = "\"PROVIDER/MODEL\", such as \"groq/llama-3.3-70
 /// Splits at the first slash.
 fn split_upstream(scope: &ReaderScope<'_>, text: Located<ExpandedText>) -> Option<(String, String)> {
     match text.value.value.split_once('/') {
+        Some((provider, model)) if model.contains('*') || provider.contains('*') => {
+            let message = format!("the upstream \"{}\" has a wildcard", super::problem::shown(&text.value.typed));
+            let expected =
+                format!("the name of one model; apps can name any other themselves, as \"{provider}/MODEL\"");
+            scope.report(LocatedProblem::at(text.offset, message).expected(expected));
+            None
+        }
         Some((provider, model)) if !provider.is_empty() && is_name(model) => {
             Some((provider.to_owned(), model.to_owned()))
         }
@@ -266,7 +278,11 @@ const RETENTION: ParsedText<Retention> = ParsedText {
 /// Checks a name that apps send as `model`: several are separated by commas.
 fn check_name(scope: &ReaderScope<'_>, what: &str, name: &Located<String>) -> bool {
     let is_name = is_name(&name.value);
-    if !is_name {
+    if name.value.contains('*') {
+        let message = format!("{what} is a wildcard");
+        let expected = "the name of one model; apps can name any upstream themselves, as \"PROVIDER/MODEL\"";
+        scope.report(LocatedProblem::at(name.offset, message).expected(expected));
+    } else if !is_name {
         let message = format!("{what} is not usable");
         scope
             .report(LocatedProblem::at(name.offset, message).expected("1 to 256 characters without spaces and commas"));

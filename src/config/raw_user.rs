@@ -50,6 +50,9 @@ pub(super) struct RawUser {
     pub(super) keys: Vec<OwnKey>,
 }
 
+/// The token in the documents, as a hash.
+const SAMPLE_TOKEN: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+
 const TOKEN_EXPECTED: &str = "either token = \"${NAME_TOKEN}\" or token_sha256 = \"64 hexadecimal digits\"";
 
 impl RawUser {
@@ -66,6 +69,11 @@ impl RawUser {
                 None
             }
         };
+        if token.as_ref().is_some_and(|token| Some(token.value) == from_hex(SAMPLE_TOKEN)) {
+            table
+                .scope
+                .warn(format!("user {}: the token is the one in the documents, which everyone knows", name.value));
+        }
         let keys = own_keys(&table, &name.value, typed.keys);
         table.finish();
         RawUser { name, token, admin: typed.admin, overrides: typed.overrides, keys }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::hints;
 use super::problem::{LocatedProblem, shown};
 
 /// A value, and the byte offset at which it begins in the file.
@@ -111,14 +112,31 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         self.table(key, format!("{key} of {}", self.name))
     }
 
-    /// The tables under this key, by name; messages call them `[KEY.NAME]`.
-    pub(super) fn named_tables(&mut self, key: &'static str) -> Vec<(Located<String>, TomlTable<'s, 'i>)> {
+    /// The tables under this key, by name; messages call them `[KEY.NAME]`. A table that has one of `marks` inside is one whose name
+    /// has a dot and lacks quotes: it is reported, and read under its whole name.
+    pub(super) fn named_tables(
+        &mut self,
+        key: &'static str,
+        marks: &[&str],
+    ) -> Vec<(Located<String>, TomlTable<'s, 'i>)> {
         let mut tables = Vec::new();
         for (name, value) in self.entries_of(key, format!("[{key}]")) {
             let title = format!("[{key}.{}]", shown(&name.value));
             let what = format!("\"{}\" in [{key}]", shown(&name.value));
-            if let Some(table) = as_table(self.scope, &what, title, value) {
-                tables.push((name, table));
+            let Located { offset, value: DeValue::Table(mut entries) } = value else {
+                self.scope.report(wrong_type(value.offset, &what, &value.value, &format!("a table {title}")));
+                continue;
+            };
+            let parts = split_names(&name, &mut entries, marks);
+            if parts.is_empty() || !entries.is_empty() {
+                tables.push((name, TomlTable::new(self.scope, title, offset, entries)));
+            }
+            for (name, offset, entries) in parts {
+                let typed = shown(&name.value);
+                let quoted = format!("[{key}.\"{typed}\"]");
+                let message = format!("[{key}.{typed}] is a table in a table: a name with a dot needs quotes");
+                self.scope.report(LocatedProblem::at(name.offset, message).expected(&quoted));
+                tables.push((name, TomlTable::new(self.scope, quoted, offset, entries)));
             }
         }
         tables
@@ -189,8 +207,13 @@ impl<'s, 'i> TomlTable<'s, 'i> {
     pub(super) fn finish(self) {
         for key in self.entries.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref())) {
             let message = format!("unknown key \"{}\" in {}", shown(key.get_ref()), self.name);
-            let problem = LocatedProblem::at(key.span().start, message).expected(one_of(&self.known));
-            self.scope.report(problem.nearest(key.get_ref(), self.known.iter().copied()));
+            let problem = LocatedProblem::at(key.span().start, message);
+            let expected = one_of(&self.known);
+            self.scope.report(match (hints::usual_name(key.get_ref(), &self.known), hints::home(key.get_ref())) {
+                (Some(usual), _) => problem.meant(usual),
+                (None, Some(home)) => problem.expected(format!("it under {home}")),
+                (None, None) => problem.expected(expected).nearest(key.get_ref(), self.known.iter().copied()),
+            });
         }
     }
 
@@ -250,6 +273,33 @@ pub(super) fn wrong_type(offset: usize, what: &str, value: &DeValue<'_>, expecte
         DeValue::Table(_) => "a table",
     };
     LocatedProblem::at(offset, format!("{what} is {kind}")).expected(expected)
+}
+
+/// Takes out the tables inside that have one of `marks`, each with the name that was meant and its place.
+fn split_names<'i>(
+    name: &Located<String>,
+    entries: &mut DeTable<'i>,
+    marks: &[&str],
+) -> Vec<(Located<String>, usize, DeTable<'i>)> {
+    let mut found = Vec::new();
+    for (key, mut value) in std::mem::take(entries) {
+        let offset = value.span().start;
+        if let DeValue::Table(inner) = value.get_mut() {
+            let whole = Located { offset: key.span().start, value: format!("{}.{}", name.value, key.get_ref()) };
+            if marks.iter().any(|mark| inner.contains_key(*mark)) {
+                found.push((whole, offset, std::mem::take(inner)));
+                continue;
+            }
+            let parts = split_names(&whole, inner, marks);
+            let was_only_a_part = !parts.is_empty() && inner.is_empty();
+            found.extend(parts);
+            if was_only_a_part {
+                continue;
+            }
+        }
+        entries.insert(key, value);
+    }
+    found
 }
 
 fn at(value: Spanned<DeValue<'_>>) -> Located<DeValue<'_>> {

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::catalogue::{self, CatalogueEntry, ServedDialect};
 use super::problem::{LocatedProblem, shown};
+use super::provider_warnings;
 use super::raw_provider::{RawProvider, base_url_problem};
 use super::reader::{Located, ReaderScope};
 use super::text::{self, Secret};
@@ -37,6 +38,10 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     );
     dialects.iter_mut().for_each(|spoken| spoken.transport = raw.transport.for_url(&spoken.base_url, env_proxies));
     let name = raw.name.value;
+    provider_warnings::of_variables(scope, &name, &raw.keys);
+    if let Some(url) = raw.typed.base_url.as_deref() {
+        provider_warnings::of_path(scope, &name, url, entry, &dialects);
+    }
     if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable.as_deref())) {
         scope.warn(format!(
             "provider {name} has no api_key: only callers with a key of their own can use it; \

@@ -9,6 +9,7 @@ use secrecy::ExposeSecret;
 use super::*;
 
 mod certificates;
+mod first_file;
 mod plans;
 mod problems;
 mod providers;

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 
 use secrecy::SecretString;
 
+use super::hints;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 
@@ -58,6 +59,9 @@ impl TomlTable<'_, '_> {
 
 /// A string in which every variable must be set. `what` names it in messages: `"listen" in [server]`.
 pub(super) fn plain(scope: &ReaderScope<'_>, what: &str, typed: Located<String>) -> Option<Located<ExpandedText>> {
+    if report_variable(scope, what, &typed) {
+        return None;
+    }
     match expand(&typed.value, scope.env) {
         Err(MalformedVariable) => scope.report(malformed(typed.offset, what)),
         Ok(expanded) if !expanded.unset.is_empty() => {
@@ -73,6 +77,9 @@ pub(super) fn plain(scope: &ReaderScope<'_>, what: &str, typed: Located<String>)
 
 /// A key or a token, without the white space around it. Messages name its variables and nothing else.
 pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String>) -> Secret {
+    if report_variable(scope, what, typed) {
+        return Secret::Bad;
+    }
     let Ok(expanded) = expand(&typed.value, scope.env) else {
         scope.report(malformed(typed.offset, what));
         return Secret::Bad;
@@ -111,6 +118,14 @@ pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String
         scope.note_secret();
     }
     Secret::Set(SecretString::from(value))
+}
+
+/// Reports a variable in another notation than `${NAME}`.
+fn report_variable(scope: &ReaderScope<'_>, what: &str, typed: &Located<String>) -> bool {
+    let Some(name) = hints::variable(&typed.value) else { return false };
+    let problem = LocatedProblem::at(typed.offset, format!("{what} looks like a variable"));
+    scope.report(problem.expected(format!("\"${{{name}}}\"")));
+    true
 }
 
 /// Where a secret comes from: the names of its variables, or `file:…` as typed. Empty if the file itself contains it.

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 
 use super::gateway::Gateway;
+use super::overrides::{Overrides, PREFIX};
 use super::rejection::Rejection;
 use crate::config::{User, token_hash};
 use crate::health::{CallerId, LiveConfig};
@@ -15,7 +16,8 @@ use crate::routing::keyring::HashedKey;
 
 /// Keys in one request; more are refused.
 const BROUGHT_MAX: usize = 32;
-const KEY_HEADER: &str = "x-photofinish-key-";
+/// How the name of a header with a key goes on after [`PREFIX`].
+const KEY: &str = "key-";
 
 /// The authenticated client.
 pub struct Caller {
@@ -60,7 +62,7 @@ impl Caller {
     /// Reads the keys in the headers.
     ///
     /// # Errors
-    /// 400 for a key header that names no provider or holds no key.
+    /// 400 for a key header that names no provider or holds no key, and for an unknown `x-photofinish-…` header.
     pub fn new(live: &LiveConfig, user: Option<Arc<User>>, headers: &HeaderMap) -> Result<Caller, Rejection> {
         Ok(Caller { user, brought: brought(live, headers)? })
     }
@@ -99,7 +101,11 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
 fn brought(live: &LiveConfig, headers: &HeaderMap) -> Result<HashMap<String, HashedKey>, Rejection> {
     let mut keys = HashMap::new();
     for (name, value) in headers {
-        let Some(provider) = name.as_str().strip_prefix(KEY_HEADER) else { continue };
+        let Some(own) = name.as_str().strip_prefix(PREFIX) else { continue };
+        let Some(provider) = own.strip_prefix(KEY) else {
+            Overrides::check_name(name.as_str())?;
+            continue;
+        };
         if !live.config.providers.contains_key(provider) {
             return Err(Rejection::header(name.as_str(), &live.config.why_no_provider(provider)));
         }

@@ -7,9 +7,13 @@ use http::HeaderMap;
 
 use super::rejection::Rejection;
 use crate::config::units::{format_duration, parse_duration};
-use crate::config::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Policy, RaceSettings, SloSettings, User};
+use crate::config::{
+    HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Policy, RaceSettings, SloSettings, User, nearest,
+};
 use crate::printable::quoted;
 
+/// How the names of the gateway's own headers begin.
+pub const PREFIX: &str = "x-photofinish-";
 const POLICY: &str = "x-photofinish-policy";
 const UPSTREAMS: &str = "x-photofinish-upstreams";
 const HEDGE_AFTER: &str = "x-photofinish-hedge-after";
@@ -97,6 +101,27 @@ impl Overrides {
             lossy: self.lossy.unwrap_or(settings.lossy),
             ..settings.clone()
         }
+    }
+
+    /// Checks the name of a header that begins with `x-photofinish-` and brings no key.
+    ///
+    /// # Errors
+    /// 400 for an unknown name, with the nearest one.
+    pub fn check_name(name: &str) -> Result<(), Rejection> {
+        let known = HEADERS.iter().map(|(_, known)| *known);
+        if known.clone().any(|known| known == name) {
+            return Ok(());
+        }
+        // The names have their beginning in common.
+        let bare = |name: &'static str| name.trim_start_matches(PREFIX);
+        let near = nearest(name.trim_start_matches(PREFIX), known.clone().map(bare), 1).pop();
+        Err(Rejection::header(
+            name,
+            &match near {
+                Some(near) => format!("there is no such header; did you mean {PREFIX}{near}?"),
+                None => format!("there is no such header; there are {}", known.collect::<Vec<_>>().join(", ")),
+            },
+        ))
     }
 
     /// The name of the header that lists upstreams.
@@ -250,6 +275,24 @@ mod tests {
             twice.append(name, HeaderValue::from_static("2"));
             assert!(read(&twice, None).unwrap_err().message().contains("more than once"), "{name}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_header_is_named_with_the_nearest() {
+        for (typed, expected) in [
+            ("polcy", "did you mean x-photofinish-policy?"),
+            ("upstream", "did you mean x-photofinish-upstreams?"),
+            ("attempts", "did you mean x-photofinish-max-attempts?"),
+            ("hedge", "did you mean x-photofinish-hedge-after?"),
+            ("optimize", "did you mean x-photofinish-optimise?"),
+            ("zzz", "there are x-photofinish-policy, x-photofinish-upstreams, "),
+        ] {
+            let name = format!("{PREFIX}{typed}");
+            let rejection = Overrides::check_name(&name).unwrap_err();
+            assert_eq!((rejection.status().as_u16(), rejection.code()), (400, "photofinish_bad_header"));
+            assert!(rejection.message().contains(&name) && rejection.message().contains(expected), "{rejection:?}");
+        }
+        assert!(HEADERS.iter().all(|(_, name)| Overrides::check_name(name).is_ok()));
     }
 
     #[test]

@@ -80,7 +80,7 @@ async fn only_listed_headers_go_up() {
         ("x-api-key", "ann-token"),
         ("cookie", "session=1"),
         ("x-photofinish-policy", "race"),
-        ("x-photofinish-odd", "1"),
+        ("x-photofinish-max-attempts", "1"),
         ("accept-encoding", "gzip, br"),
         ("user-agent", "some-sdk/1.0"),
         ("connection", "keep-alive, x-hop"),

@@ -101,10 +101,10 @@ mod tests {
             [providers]
             groq.api_key = "${GROQ_API_KEY}"
             openai.api_key = "planted-literal"
-            mistral.api_key = ["${ONE}", "${TWO}"]
+            mistral.api_key = ["${ONE_KEY}", "${TWO_KEY}"]
             own = { base_url = "http://127.0.0.1:9" }
         "#;
-        let env = |name: &str| Some(format!("planted-{name}"));
+        let env = |name: &str| name.ends_with("_KEY").then(|| format!("planted-{name}"));
         let config = parse(text, Path::new("config.toml"), &env).unwrap();
         let failed = |provider: &str, kind: FailureKind, status: i64, said: &str| {
             failed(Some(kind), Some(status), said, &config.providers[provider], "llama")
@@ -112,7 +112,7 @@ mod tests {
         for (provider, words) in [
             ("groq", "401: the key in GROQ_API_KEY is refused: put a valid key there (Invalid API Key)"),
             ("openai", "401: the key in the configuration is refused: put a valid key there (Invalid API Key)"),
-            ("mistral", "401: a key of ONE, TWO is refused: put a valid key there (Invalid API Key)"),
+            ("mistral", "401: a key of ONE_KEY, TWO_KEY is refused: put a valid key there (Invalid API Key)"),
             ("own", "401: it needs a key: set api_key under [providers.own] (Invalid API Key)"),
         ] {
             assert_eq!(failed(provider, FailureKind::Unauthorized, 401, "Invalid API Key"), words);
