@@ -1,7 +1,7 @@
-//! The bound on the memory of all bodies and buffers together: one counter, and leases on it that grow with the data
-//! they stand for and are returned when it is dropped.
+//! The bound on the memory of all bodies and buffers together: one counter, and leases on it. A lease grows with the
+//! data it covers and is returned when that data is dropped.
 //!
-//! It counts and does not allocate: code that buffers leases the bytes first. Data that only flows through is not
+//! It counts and does not allocate: code that buffers leases the bytes first. Data that only passes through is not
 //! counted.
 
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// The least that a lease grows by, in bytes, so that many small reads do not each touch the shared counter.
+/// The smallest growth of a lease, in bytes, so that many small reads do not each touch the shared counter.
 const STEP: usize = 4 << 10;
 
-/// The budget has no room for the bytes that were asked for.
+/// The budget has no room for the requested bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetFull;
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone; all clones share one counter.
 #[derive(Clone, Debug)]
 pub struct Budget {
     inner: Arc<BudgetState>,
@@ -61,7 +61,7 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> Result<(), BudgetFull> {
-        // One step: a refused lease must not refuse others meanwhile.
+        // One atomic step, so that a refused lease never makes other leases fail.
         let grown = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max());
         self.inner.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).map(drop).map_err(|_| BudgetFull)
     }

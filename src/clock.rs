@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use tokio::time::Instant;
 
-/// Lengths in microseconds, the unit of every stored time.
+/// Durations in microseconds, the unit of every stored time.
 pub const SECOND_US: i64 = 1_000_000;
 pub const HOUR_US: i64 = 3_600 * SECOND_US;
 pub const DAY_US: i64 = 24 * HOUR_US;
@@ -21,7 +21,7 @@ pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Microseconds since 1970 in UTC; 0 on a machine whose clock stands before it.
+/// Microseconds since 1970 in UTC; 0 if the clock shows an earlier time.
 pub fn wall_micros() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros)
 }

@@ -1,5 +1,5 @@
-//! Why an attempt did not win by its own fault. A failure is data: what it *means* (try next, stop, cool down) is
-//! decided in `race::verdict`, and turned into an HTTP answer in `proxy::rejection`.
+//! Why an attempt failed by its own fault. A failure is data: `race::verdict` decides what it means (try next, stop,
+//! cool down), and `proxy::rejection` turns it into an HTTP answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
-/// What went wrong, by the names that are stored in the `failure` column.
+/// What went wrong. The names are stored in the `failure` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     Dns,
@@ -32,22 +32,22 @@ pub enum FailureKind {
     ContextLength,
     ContentPolicy,
     TooLarge,
-    /// An error frame in a 200 that names nothing more telling.
+    /// An error frame in a 200 without a more specific error.
     InStreamError,
-    /// Not an answer of its dialect: an endless line, a prelude without end, JSON that is none.
+    /// Not an answer of its dialect: an endless line, a prelude without end, invalid JSON.
     Malformed,
     /// The peer broke HTTP.
     Protocol,
-    /// Not started: its key or upstream cools down.
+    /// Not started: its key or upstream is in a cool-down.
     CoolingDown,
-    /// The gateway itself had no descriptor or no memory for it: nobody else's fault.
+    /// The gateway itself had no descriptor or no memory for it. The provider is not at fault.
     GatewayLimit,
     /// A 200 that finished without generating anything. Stored as outcome `empty`, with no failure.
     Empty,
 }
 
 impl FailureKind {
-    /// Every one, in the order of its declaration.
+    /// All kinds, in the order of declaration.
     pub const ALL: [FailureKind; 23] = [
         FailureKind::Dns,
         FailureKind::Connect,
@@ -74,7 +74,7 @@ impl FailureKind {
         FailureKind::Empty,
     ];
 
-    /// The kind with this stored name; none for one that is not known here.
+    /// The kind with this stored name. None: the name is unknown.
     pub fn from_name(name: &str) -> Option<FailureKind> {
         FailureKind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
@@ -115,7 +115,7 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// Where in its life an attempt failed.
+/// The phase of an attempt in which it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Name look-up, TCP, TLS.
@@ -140,21 +140,21 @@ impl Phase {
     }
 }
 
-/// An answer of a provider that may have to be passed on as it came: an error body, or an empty stream.
+/// A provider's answer that may have to be passed on unchanged: an error body, or an empty stream.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawAnswer {
     pub status: u16,
-    /// As the upstream sent them, without the key; which of them go down to the client is the proxy's to say. Boxed, for a failure is the
-    /// rare side of many results.
+    /// The upstream's headers, without the key. The proxy decides which of them the client receives. Boxed, because a
+    /// failure is the rare side of many results.
     pub headers: Box<HeaderMap>,
-    /// At most the bound that the reader had; cut off beyond it.
+    /// The body, cut off at the reader's limit.
     pub body: Bytes,
-    /// Of a 200: the body is a whole answer in the caller's dialect, and not the events of one.
+    /// For a 200: the body is a whole answer in the caller's dialect, and not its events.
     pub whole: bool,
 }
 
 impl fmt::Debug for RawAnswer {
-    /// The length only: an answer may quote the prompt, and its headers a session.
+    /// Only the length: an answer may quote the prompt, and its headers may contain a session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Answer({}, {} bytes)", self.status, self.body.len())
     }
@@ -165,19 +165,19 @@ impl fmt::Debug for RawAnswer {
 pub struct Failure {
     pub kind: FailureKind,
     pub phase: Phase,
-    /// The HTTP status, where there was one.
+    /// The HTTP status. None: no status was received.
     pub status: Option<u16>,
-    /// Of a refused key, model or account: the provider's words leave no doubt that it is not the request.
+    /// For a refused key, model or account: the provider's message proves that the request is not the cause.
     pub certain: bool,
-    /// Of a rate limit: it is the whole account's, and not only this model's.
+    /// For a rate limit: it applies to the whole account, not only to this model.
     pub whole_account: bool,
-    /// How long the provider asks to be left alone.
+    /// The provider's Retry-After.
     pub retry_after: Option<Duration>,
-    /// For the client's eyes: without secrets, but it may quote the prompt, so it is never logged.
+    /// For the client. It has no secrets, but it may quote the prompt, so it is never logged.
     pub message: String,
     pub answer: Option<RawAnswer>,
-    /// A connection out of the pool died before a byte of an answer came: that says little of the upstream, which may be
-    /// asked again over a new one.
+    /// A pooled connection died before the first byte of an answer. This says little about the upstream, which may be
+    /// asked again over a new connection.
     pub stale: bool,
 }
 

@@ -1,10 +1,10 @@
 //! Photofinish, a racing LLM gateway.
 //!
-//! Each request is fanned out to several providers; the answer is streamed from whichever **first token** wins; the
-//! losers are cancelled; every attempt leaves one row in SQLite. The program is `src/main.rs`, three lines over
+//! Each request is fanned out to several providers. The **first token** wins, and the gateway streams that answer. The
+//! losers are cancelled, and every attempt leaves one row in SQLite. The program is `src/main.rs`, three lines over
 //! [`cli::main`]; this library is its rooms.
 //!
-//! The modules stand in groups, bottom first. A module imports only from groups below its own, never from its own
+//! The modules are listed in groups, bottom first. A module imports only from groups below its own, never from its own
 //! group: `tests/architecture.rs` reads the groups out of this file and checks every `use`.
 
 // 1 primitives

@@ -1,5 +1,5 @@
-//! What the machine grants this process: memory, descriptors and listening sockets. For how they are used see `budget`,
-//! `proxy` and `server`.
+//! The resources that the machine grants this process: memory, descriptors and listening sockets. For their use see
+//! `budget`, `proxy` and `server`.
 
 mod port_owner;
 
@@ -17,24 +17,24 @@ use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// Memory that is assumed where the system does not tell, in bytes.
+/// Assumed memory if the system does not report it, in bytes.
 const MEMORY_UNKNOWN: u64 = 2 << 30;
-/// The highest limit of descriptors that is believed: some systems say "no limit".
+/// A higher limit of descriptors is treated as this one: some systems report "no limit".
 const DESCRIPTORS_MAX: u64 = 1 << 20;
-/// Descriptors that connections to upstreams leave free for the store, name look-ups and further clients: a sixteenth
+/// Descriptors that connections to upstreams leave free for the store, name look-ups and further clients: one sixteenth
 /// of all, within this range.
 const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
 /// How long requests are shed after the latest sign that descriptors run out.
 const SCARCE_FOR: Duration = Duration::from_secs(1);
 /// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`).
-/// The usual 128 overflow in a burst of clients, and each client beyond them waits a second until its system tries
+/// A burst of clients overflows the usual 128, and each client beyond the limit waits a second until its system tries
 /// again.
 pub const BACKLOG: i32 = 4_096;
 
 /// Listens on this address.
 ///
 /// # Errors
-/// The system's.
+/// The error of the system.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -60,11 +60,11 @@ pub fn descriptors() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX)
 }
 
-/// Raises the soft limit of descriptors to the hard one. Shells and service managers keep it low for `select`, which is
-/// not used here. Returns the limit before and after.
+/// Raises the soft limit of descriptors to the hard one. Shells and service managers keep it low for `select`, which
+/// the gateway does not use. Returns the limit before and after.
 ///
 /// # Errors
-/// The system's; the limit is then unchanged.
+/// The error of the system; the limit is then unchanged.
 pub fn raise_descriptors() -> std::io::Result<(u64, u64)> {
     let before = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX);
     let aim = descriptors().max(before);
@@ -75,9 +75,9 @@ pub fn raise_descriptors() -> std::io::Result<(u64, u64)> {
     Ok((before, aim))
 }
 
-/// True for an error that means that the machine, or this process, ran out of a resource: never the peer's fault.
+/// True if the machine or this process has run out of a resource. This is never the peer's fault.
 pub fn is_exhausted(error: &std::io::Error) -> bool {
-    // Not "address not available": a machine without IPv6 says that of `::1`.
+    // Without "address not available": a machine without IPv6 returns that for `::1`.
     let own = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     Errno::from_io_error(error).is_some_and(|errno| own.contains(&errno))
 }
@@ -87,10 +87,10 @@ pub fn no_descriptor() -> std::io::Error {
     Errno::MFILE.into()
 }
 
-/// Tells whether descriptors run out. Cheap to clone; all clones share one state.
+/// Detects that descriptors run out. Cheap to clone; all clones share one state.
 ///
-/// The kernel gives a new descriptor the lowest free number. So a high number means that nearly all below it are taken,
-/// and nothing has to be counted.
+/// The kernel assigns the lowest free number to a new descriptor. So a high number means that nearly all lower ones are
+/// taken, and no count is needed.
 #[derive(Clone, Debug)]
 pub struct Descriptors {
     /// Numbers from here on belong to the reserve.
@@ -107,8 +107,8 @@ impl Descriptors {
         Descriptors { reserve_from: limit.saturating_sub(reserve), began: Instant::now(), scarce_until: Arc::default() }
     }
 
-    /// To be called with the descriptor of each new connection. False if it belongs to the reserve: the connection must
-    /// be closed again.
+    /// Call it with the descriptor of each new connection. False if the descriptor belongs to the reserve: close the
+    /// connection again.
     pub fn opened(&self, descriptor: i32) -> bool {
         let has_room = u64::try_from(descriptor).is_ok_and(|number| number < self.reserve_from);
         if !has_room {
@@ -117,7 +117,7 @@ impl Descriptors {
         has_room
     }
 
-    /// To be called when the system had no descriptor left.
+    /// Call it when the system had no descriptor left.
     pub fn ran_out(&self) {
         let until = self.began.elapsed() + SCARCE_FOR;
         self.scarce_until.store(u64::try_from(until.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Descriptors {
     /// Whether they ran out within the last second.
     pub fn are_scarce(&self) -> bool {
         let until = self.scarce_until.load(Ordering::Relaxed);
-        // The clock is not read where they never did.
+        // Skips the clock if descriptors never ran out.
         until > 0 && self.began.elapsed() < Duration::from_micros(until)
     }
 }
@@ -152,7 +152,7 @@ fn group_files(own: &str) -> Vec<PathBuf> {
             }
             _ => continue,
         };
-        // In a container the root shown is often the group itself.
+        // In a container the visible root is often the group itself.
         let above = Path::new(group.trim_start_matches('/')).ancestors();
         files.extend(above.map(|group| Path::new(root).join(group).join(file)));
     }
@@ -183,7 +183,7 @@ mod tests {
         let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
         let allowed = allowed.and_then(|text| text.trim().parse().ok()).unwrap_or(128_usize);
         let mut connections = Vec::new();
-        // A connection that the queue has no room for would wait for ever.
+        // A connection beyond the queue would wait for ever.
         for _ in 0..allowed.min(400) {
             connections.push(tokio::net::TcpStream::connect(address).await.unwrap());
         }

@@ -1,9 +1,9 @@
 //! Bounds how long a task works on a provider's bytes before other tasks run. A provider can send faster than the
-//! gateway reads. A loop that reads while there is data would then never end, and the other tasks of its thread, timers
-//! and shutdown included, would wait.
+//! gateway reads. A loop that reads as long as there is data would then never end, and the other tasks of its thread
+//! would wait, including timers and shutdown.
 //!
-//! A loop over such bytes counts its work and yields ([`YieldPace`]). Work that cannot be split, such as parsing the JSON of
-//! one large event, goes through [`aside`]. Not for what the gateway itself sends or stores.
+//! A loop over such bytes counts its work and yields ([`YieldPace`]). Work that cannot be split, such as parsing the
+//! JSON of one large event, goes through [`aside`]. Not for data that the gateway itself sends or stores.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,20 +11,20 @@ use std::task::{Context, Poll, ready};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Work between two yields, in bytes. Bytes count when they are read and again with their event, so a turn ends after
-/// 40 to 64 KiB: about 50 µs of reading, or half a millisecond of translating.
+/// Work between two yields, in bytes. Bytes count once when they are read and once with their event, so a turn ends
+/// after 40 to 64 KiB: about 50 µs of reading, or half a millisecond of translating.
 const TURN: usize = 128 << 10;
 /// What an event costs in addition to its bytes, in bytes.
 const EVENT: usize = 256;
-/// Work in one piece on at least this many bytes runs aside: reading them takes about as long as handing over a
-/// thread's tasks.
+/// Unsplittable work on at least this many bytes runs aside. Reading that many takes about as long as moving a thread's
+/// tasks.
 const ASIDE: usize = 64 << 10;
 
-/// Counts the work of one reader and tells when to yield. The count is kept from poll to poll, so a reader that is
-/// polled many times within one poll of its task still gets one turn only.
+/// Counts the work of one reader and decides when to yield. The count is kept between polls, so a reader that is polled
+/// many times within one poll of its task still gets only one turn.
 #[derive(Debug, Default)]
 pub struct YieldPace {
-    /// In bytes, since the last yield.
+    /// Work since the last yield, in bytes.
     worked: usize,
     rests: bool,
 }
@@ -58,16 +58,16 @@ impl YieldPace {
         Poll::Ready(())
     }
 
-    /// Whether the last call yielded: then the pause is the gateway's own, not the provider's.
+    /// Whether the last call yielded. The pause is then the gateway's, not the provider's.
     pub fn rests(&self) -> bool {
         self.rests
     }
 }
 
-/// Runs work on this many bytes that cannot be split. If they are many, the other tasks of this thread move to another
-/// one meanwhile.
+/// Runs work on this many bytes that cannot be split. If there are many bytes, the other tasks of this thread move to
+/// another thread meanwhile.
 pub fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    // A runtime of one thread has no other one.
+    // A single-threaded runtime has no other thread.
     let has_others = || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
     if bytes >= ASIDE && has_others() { tokio::task::block_in_place(work) } else { work() }
 }
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// One worker, and work that waits for another task: it ends only if that task moves to another thread.
+    /// One worker runs work that waits for another task. It ends only if that task moves to another thread.
     #[test]
     fn other_tasks_go_on_beside_work_in_one_piece() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();

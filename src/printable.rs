@@ -1,19 +1,19 @@
-//! Makes text of others safe to show on a terminal or in a log line: names that callers choose, and what providers say.
-//! Characters that control a terminal, change the direction of writing or are invisible become escapes such as
-//! `\u{202e}`.
+//! Makes external text safe to show on a terminal or in a log line: names that callers choose, and messages of
+//! providers. Characters that control a terminal, change the direction of writing or are invisible become escapes such
+//! as `\u{202e}`.
 
 /// Escapes text that is shown on one line.
 pub fn printable(text: &str) -> String {
     escaped(text, is_harmful)
 }
 
-/// The same for text of several lines, such as an answer. Line feeds and tabs stay, and so do the joiners and marks
-/// that some scripts and emoji need.
+/// Escapes text of several lines, such as an answer. Line feeds and tabs stay, and so do the joiners and marks that
+/// some scripts and emoji need.
 pub fn printable_lines(text: &str) -> String {
     escaped(text, |c| is_harmful(c) && !matches!(c, '\n' | '\t' | '\u{200c}'..='\u{200f}' | '\u{e0020}'..='\u{e007f}'))
 }
 
-/// What a client sent, for a message: quoted, and not all of it if it is long.
+/// A client's text, for a message: quoted, and shortened if it is long.
 pub fn quoted(text: &str) -> String {
     format!("{:?}", text.chars().take(200).collect::<String>())
 }

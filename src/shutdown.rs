@@ -1,8 +1,8 @@
-//! The one place where tasks are spawned, and the signal that ends them.
+//! The only place that spawns tasks, and the signal that ends them.
 //!
-//! Phases, in order: *draining* (no new connections; what runs goes on), *cancelled* (what still runs ends itself and
-//! records that), then [`Shutdown::finished`] waits until every task is gone. Not for the recorder's writer: it must
-//! outlive every task that records, and is joined by its owner.
+//! Phases, in order: *draining* (no new connections; running work continues), *cancelled* (running work ends itself and
+//! records that), then [`Shutdown::finished`] waits until every task has ended. Not for the recorder's writer: it must
+//! outlive every task that records, and its owner joins it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::TaskTracker;
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     draining: CancellationToken,
     cancelled: CancellationToken,
-    /// The same, to be looked at without the token's lock.
+    /// The state of the cancel token, readable without its lock.
     is_cancelled: Arc<AtomicBool>,
     tasks: TaskTracker,
 }
@@ -37,8 +37,8 @@ impl Shutdown {
         self.tasks.spawn(task)
     }
 
-    /// Runs what blocks on a thread for such; [`Shutdown::finished`] waits for it too, so it has to end soon after the
-    /// cancel.
+    /// Runs blocking work on a thread for such work. [`Shutdown::finished`] waits for it too, so it must end soon after
+    /// the cancel.
     pub fn run_blocking<F, T>(&self, work: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -52,7 +52,7 @@ impl Shutdown {
         self.draining.cancel();
     }
 
-    /// Everything that still runs is to end now. Implies draining.
+    /// Asks all running work to end now. Implies draining.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Release);
         self.draining.cancel();
@@ -72,7 +72,7 @@ impl Shutdown {
         self.draining.clone().cancelled_owned()
     }
 
-    /// Resolves once everything is to end. Owned, so that a response body can hold it.
+    /// Resolves once all work must end. Owned, so that a response body can hold it.
     pub fn cancelled(&self) -> WaitForCancellationFutureOwned {
         self.cancelled.clone().cancelled_owned()
     }
@@ -89,7 +89,7 @@ impl Shutdown {
     }
 }
 
-/// Runs hyper's own tasks, those of HTTP/2 streams among them.
+/// Runs hyper's own tasks, including those of HTTP/2 streams.
 impl<F> hyper::rt::Executor<F> for Shutdown
 where
     F: Future + Send + 'static,

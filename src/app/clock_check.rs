@@ -1,24 +1,24 @@
-//! Decides whether the wall clock can be trusted when old rows are removed. A clock that has jumped far ahead makes the
-//! whole history look old, and what is removed is gone.
+//! Decides whether the wall clock is reliable enough to remove old rows. A clock that has jumped far ahead makes the
+//! whole history look old, and removed rows cannot be restored.
 
 use std::time::Duration;
 
 use crate::clock::{Instant, micros_between};
 
-/// The wall clock is trusted once it has agreed with the monotonic one for this long.
+/// The wall clock is trusted once it has agreed with the monotonic clock for this long.
 const STEADY_FOR: Duration = Duration::from_secs(86_400);
-/// The wall clock has jumped if it gains or loses more than this against the monotonic one between two checks;
+/// The wall clock has jumped if it gains or loses more than this against the monotonic clock between two checks;
 /// microseconds. Ordinary corrections are smaller. Sleep of the machine counts as a jump, but then the history has rows
-/// of the days before.
+/// from the days before.
 const JUMP_US: i64 = 3_600 * 1_000_000;
-/// It is trusted at once if the history has rows of this many recent days. If the clock is wrong from the start, there
-/// is one at most: today.
+/// The wall clock is trusted at once if the history has rows from this many recent days. If the clock is wrong from the
+/// start, the history has rows from at most one such day: today.
 const DAYS: usize = 3;
 
 /// Compares the two clocks.
 #[derive(Debug, Default)]
 pub(super) struct ClockCheck {
-    /// When the clocks were first compared, or first after a jump.
+    /// When the clocks were first compared, or first compared after a jump.
     since: Option<Instant>,
     last: Option<(i64, Instant)>,
 }
@@ -36,7 +36,7 @@ impl ClockCheck {
     }
 }
 
-/// `days`: of how many days within the last month, by the wall clock, the history has rows.
+/// `days`: the number of days within the last month (by the wall clock) for which the history has rows.
 pub(super) fn is_believed(steady_for: Duration, days: usize) -> bool {
     steady_for >= STEADY_FOR || days >= DAYS
 }
@@ -65,7 +65,8 @@ mod tests {
     fn a_jump_begins_the_day_anew() {
         let minute = Duration::from_secs(60);
         let days_us = |days: i64| days * 86_400 * 1_000_000;
-        // What the wall clock gains on the monotonic one in a minute, and how long it counts as steady after that.
+        // How much the wall clock gains on the monotonic clock per minute, and how long it counts as steady after that
+        // minute.
         for (gains_us, steady_for) in [
             (0, 2 * minute),
             (5_000_000, 2 * minute),

@@ -1,6 +1,6 @@
-//! A gateway without a listener: for requests of its own process, which go the same way as those of clients.
+//! A gateway without a listener. It serves requests of its own process and handles them like client requests.
 //!
-//! It looks at nothing in the background: no roll-ups, no regressions, no reload.
+//! It runs no background checks: no roll-ups, no regressions, no reload.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use crate::recorder::{RaceObserver, Recorder, WriterTask};
 use crate::store::Store;
 use crate::upstream::system_resolver;
 
-/// A gateway that only its owner can ask.
+/// A gateway that only its own process can send requests to.
 pub struct LocalGateway {
     parts: GatewayParts,
-    /// None where nothing is stored.
+    /// None if nothing is stored.
     writer: Option<WriterTask>,
 }
 
 impl LocalGateway {
-    /// Starts the simulated providers of `config` and, if `stored`, opens its store. `race_observer` hears of everything.
+    /// Starts the simulated providers of `config` and, if `stored`, opens its store. `race_observer` receives all race
+    /// events.
     ///
     /// # Errors
-    /// When the store cannot be opened, in words for an operator.
+    /// The store cannot be opened. The text is for an operator.
     pub async fn start(
         config: Config,
         stored: bool,
@@ -36,7 +37,7 @@ impl LocalGateway {
             (Recorder::without_store(), None)
         };
         let parts = GatewayParts::join(config, recorder.watched(race_observer), system_resolver()).await?;
-        // Its requests are about to come, and are done before a token is old.
+        // Its requests start soon and end before a token expires.
         parts.tokens.tried().await;
         parts.tokens.stop();
         Ok(LocalGateway { parts, writer })
@@ -46,12 +47,12 @@ impl LocalGateway {
         &self.parts.gateway
     }
 
-    /// Waits until the losers that run on have ended, at most `limit`.
+    /// Waits until the losers that still run have ended, at most `limit`.
     pub async fn losers_ended(&self, limit: Duration) {
         self.parts.serving.finished(limit).await;
     }
 
-    /// Cancels what still runs and writes the rows. Gives the number of those that could not be written.
+    /// Cancels all running attempts and writes the rows. Returns the number of rows that could not be written.
     pub async fn stop(self) -> usize {
         let LocalGateway { parts, writer } = self;
         parts.serving.cancel();

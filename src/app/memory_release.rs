@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::shutdown::Shutdown;
 
 const EVERY: Duration = Duration::from_secs(5);
-/// In bytes: so large that the allocator gives it a block of its own. Nothing is written to it, so it takes no memory.
+/// In bytes. The allocator gives a request of this size a separate block. Nothing is written to it, so it uses no
+/// memory.
 const BLOCK: usize = 16 << 20;
 
 pub(super) async fn tidy(shutdown: Shutdown) {

@@ -1,4 +1,4 @@
-//! Builds the gateway and joins its parts: the order of the start, of a reload and of the end.
+//! Builds the gateway and connects its parts: the order of start, reload and shutdown.
 
 mod clock_check;
 mod local_gateway;
@@ -36,35 +36,35 @@ use rollup_task::RollupTask;
 use simulated::Simulated;
 use tokens::Tokens;
 
-/// How long the start waits for the store. If that is not enough, it is opened in the background.
+/// How long the start waits for the store. After that the store is opened in the background.
 const OPEN_FOR: Duration = Duration::from_secs(1);
-/// How long what was cancelled may take to end.
+/// How long cancelled tasks may take to end.
 const CANCEL_FOR: Duration = Duration::from_secs(3);
-/// How long the recorder may take to write what is queued.
+/// How long the recorder may take to write queued rows.
 const FLUSH_FOR: Duration = Duration::from_secs(30);
 
-/// After a second signal: how long what was cancelled may take to end, and then its rows. Longer than a client has to
-/// read its last event.
+/// After a second signal: how long cancelled tasks may take to end, and then how long the recorder may take to write.
+/// Longer than a client has to read its last event.
 const HURRY_FOR: Duration = Duration::from_millis(1_250);
 
 /// A running gateway.
 pub struct App {
-    /// Where it listens.
+    /// The addresses it listens on.
     listens: Vec<Listen>,
     gateway: Arc<Gateway>,
     writer: WriterTask,
-    /// Client connections and everything that serves them.
+    /// Client connections and the tasks that serve them.
     serving: Shutdown,
-    /// Connections to upstreams: they must outlive what is served over them.
+    /// Connections to upstreams. They must outlive the requests served over them.
     lines: Shutdown,
     simulated: Simulated,
     tokens: Tokens,
 }
 
-/// What answers requests, with or without a listener.
+/// The parts that answer requests, with or without a listener.
 struct GatewayParts {
     gateway: Arc<Gateway>,
-    /// Everything that serves a request.
+    /// The tasks that serve requests.
     serving: Shutdown,
     /// Connections to upstreams.
     lines: Shutdown,
@@ -84,7 +84,7 @@ impl GatewayParts {
         tokens.keep(&live.config);
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         if gateway.recorder().condition() == Condition::Ok {
-            // Before the first request, so that it is decided as well as the last one before the restart.
+            // Before the first request, so that its decisions are as good as those before the restart.
             warm_start::learn(&gateway).await;
         } else {
             serving.spawn(warm_start::learn_later(gateway.clone()));
@@ -98,21 +98,21 @@ impl GatewayParts {
 pub struct StopReason {
     /// Records that could not be written.
     pub lost: usize,
-    /// Whether it was cut short.
+    /// Whether a second signal cut the shutdown short.
     pub hurried: bool,
 }
 
 impl App {
-    /// Starts everything that `config` asks for; returns once it listens. A store that is locked, or whose disk is full,
-    /// does not keep it from that.
+    /// Starts everything that `config` asks for; returns once it listens. A locked store or a full disk does not stop
+    /// the start.
     ///
     /// # Errors
-    /// When the store can never be opened as configured, or an address cannot be listened on, in words for an operator.
+    /// The store can never be opened as configured, or an address cannot be listened on. The text is for an operator.
     pub async fn start(config: Config) -> anyhow::Result<App> {
         App::start_with(config, system_resolver()).await
     }
 
-    /// The same with another way to look the names of providers up.
+    /// [`App::start`] with a different resolver for providers' names.
     ///
     /// # Errors
     /// As [`App::start`].
@@ -136,7 +136,7 @@ impl App {
         Ok(App { listens, gateway, writer, serving, lines, simulated, tokens })
     }
 
-    /// Where it listens, in the order of the configuration.
+    /// The addresses it listens on, in the order of the configuration.
     pub fn listens(&self) -> &[Listen] {
         &self.listens
     }
@@ -150,19 +150,20 @@ impl App {
         self.serving.spawn(watch.run(self.reloading()));
     }
 
-    /// Reads the config anew. A bad one is reported, and the old one stays in force.
+    /// Reads the config again. An invalid one is reported, and the old one stays in force.
     pub async fn reload(&self) {
         let path = self.gateway.live().config.path.clone();
         self.reloading().reload(&path).await;
     }
 
-    /// Ends it: accepts no new connections, lets streams run to their end for at most `drain`, cancels the rest, and
-    /// flushes the rows. Returns the number of records that could not be written.
+    /// Shuts down: accepts no new connections, lets streams finish for at most `drain`, cancels the rest, and flushes
+    /// the rows. Returns the number of records that could not be written.
     pub async fn stop(self) -> usize {
         self.stop_unless(std::future::pending()).await.lost
     }
 
-    /// As [`App::stop`], but once `hurry` resolves what still runs is cancelled, and its rows have about a second.
+    /// [`App::stop`], but once `hurry` resolves, everything that still runs is cancelled, and the recorder has about a
+    /// second to write its rows.
     pub async fn stop_unless(self, hurry: impl Future<Output = ()>) -> StopReason {
         let began = Instant::now();
         let mut hurry = std::pin::pin!(hurry);
@@ -241,7 +242,7 @@ async fn bind(listen: &[Listen]) -> anyhow::Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-/// Who may have the address, and how to take another.
+/// Which process may use the address, and how to choose another one.
 fn way_out(listen: &Listen, error: &std::io::Error) -> String {
     const OTHER: &str = "choose another `listen` under [server]";
     let Some(address) = listen.address().filter(|_| error.kind() == std::io::ErrorKind::AddrInUse) else {
@@ -252,7 +253,8 @@ fn way_out(listen: &Listen, error: &std::io::Error) -> String {
     format!("{owner} has it. End that, or take another address: `photofinish serve --listen {free}`, or {OTHER}")
 }
 
-/// Waits a moment for the store to open. After an error that may pass, the recorder goes on trying in the background.
+/// Waits a moment for the store to open. After an error that may be temporary, the recorder continues trying in the
+/// background.
 async fn open_store(path: &Path) -> anyhow::Result<Store> {
     match tokio::time::timeout(OPEN_FOR, Store::open(path)).await {
         Ok(Ok(store)) => {

@@ -1,6 +1,6 @@
 //! Checks every few minutes whether an upstream has become worse, and reports it in the log and the metrics.
 //!
-//! What is compared and what counts as worse: `report::regressions`. No decision depends on it.
+//! `report::regressions` defines what is compared and what counts as worse. No decision depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -17,46 +17,46 @@ use crate::report::regressions::{Regression, RegressionsQuestion, ask};
 use crate::shutdown::Shutdown;
 use crate::store::StoreReader;
 
-/// From the end of one look to the next.
+/// From the end of one check to the start of the next.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
-/// A look that takes longer is given up.
+/// A check that takes longer is abandoned.
 const LOOK_FOR: Duration = Duration::from_secs(30);
-/// Findings of one look; more than a history of sane size has.
+/// Maximum findings of one check; far more than a normal history has.
 const FINDINGS_MAX: usize = 1_000;
-/// This many checks in a row must agree: a single one is wrong now and then.
+/// This many checks in a row must agree: a single check is wrong now and then.
 const LOOKS: u8 = 2;
 
-/// What a look has found, or in words why it could not.
+/// The findings of a check, or the reason why it failed.
 type WatchResult = Result<Vec<Regression>, String>;
 
-/// An upstream and its figure.
+/// An upstream and the name of one of its figures.
 type UpstreamFigure = (String, TestedFigure);
 
-/// What looks have told.
+/// The results of the checks so far.
 #[derive(Debug, Default)]
 struct WatchHistory {
     known: BTreeMap<UpstreamFigure, WatchedFigure>,
-    /// The last look failed.
+    /// Whether the last check failed.
     failed: bool,
 }
 
-/// Of one upstream and figure.
+/// The state of one figure of one upstream.
 #[derive(Debug, Default)]
 struct WatchedFigure {
-    /// It counts as a regression.
+    /// Whether it counts as a regression.
     stands: bool,
-    /// Looks in a row that said otherwise.
+    /// Consecutive checks that contradict `stands`.
     against: u8,
 }
 
-/// What a look has changed.
+/// What a check has changed.
 #[derive(Debug, Default, PartialEq)]
 struct RegressionChange {
     begun: Vec<UpstreamFigure>,
     gone: Vec<UpstreamFigure>,
 }
 
-/// Runs until the gateway drains. `path`: of the database.
+/// Runs until the gateway drains. `path`: the database file.
 pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
     let mut looked = WatchHistory::default();
     let told = |found| looked.tell(found, gateway.recorder().metrics());
@@ -86,7 +86,7 @@ async fn look(path: &Path, shutdown: &Shutdown, now: fn() -> i64) -> Option<Watc
     });
     let limit = async {
         tokio::time::sleep(LOOK_FOR).await;
-        // The work ends by it, and so the look.
+        // This ends the work, and with it the check.
         stop.store(true, Relaxed);
         pending().await
     };
@@ -141,7 +141,7 @@ impl WatchHistory {
         metrics.standing(standing.map(|(key, _)| key.clone()).collect());
     }
 
-    /// Takes in what one look has found.
+    /// Applies the findings of one check.
     fn look(&mut self, found: &BTreeSet<UpstreamFigure>) -> RegressionChange {
         for key in found {
             self.known.entry(key.clone()).or_default();

@@ -1,5 +1,5 @@
-//! A new configuration while the gateway runs: on SIGHUP, or when the file has changed or one of the certificates and keys that it
-//! names.
+//! Loads a new configuration while the gateway runs: on SIGHUP, or when the file or one of the certificates and keys
+//! that it names has changed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,31 +15,33 @@ use crate::config::{self, Config, Listen};
 use crate::health::LiveConfig;
 use crate::proxy::Gateway;
 
-/// How often the files are looked at. A look by path, and not a watch on the file, also sees a mounted file that is replaced.
+/// How often the files are checked. A check by path, unlike a watch on the file, also sees that a mounted file is
+/// replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What is watched. Made before the gateway starts: what changes or is signalled while it does is not missed.
+/// The state of the watched files. Created before the gateway starts, so a change or signal during the start is not
+/// missed.
 pub struct ReloadWatch {
     path: PathBuf,
     seen: Option<FileStamp>,
-    /// Certificates and keys, as the latest reload read them.
+    /// Certificates and keys, as of the latest reload.
     read_beside: FileStamps,
-    /// The same, as the latest look saw them. A certificate and its key are not replaced in one step, so a reload waits
-    /// until two looks agree.
+    /// Certificates and keys, as of the latest check. A certificate and its key are not replaced in one step, so a
+    /// reload waits until two checks agree.
     seen_beside: FileStamps,
     hangup: Signal,
 }
 
-/// What tells one state of a file from another.
+/// Modification time and size: identifies a version of a file.
 type FileStamp = (SystemTime, u64);
-/// None: it is not there.
+/// None: the file does not exist.
 type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 impl ReloadWatch {
     /// From now on SIGHUP does not end the process.
     ///
     /// # Errors
-    /// When the signal cannot be listened for.
+    /// The handler for the signal cannot be installed.
     pub fn new(config: &Config) -> std::io::Result<ReloadWatch> {
         let (path, read_beside) = (config.path.clone(), stamps(config));
         let hangup = signal(SignalKind::hangup())?;
@@ -56,7 +58,7 @@ impl ReloadWatch {
                 () = tokio::time::sleep(LOOK_EVERY) => false,
             };
             let now = stamp(&self.path);
-            // A file that is away for a moment is being replaced.
+            // A file that is missing for a moment is being replaced.
             let is_new = now != self.seen && now.is_some();
             let beside = stamps(&reloading.gateway.live().config);
             let has_settled = beside == self.seen_beside && beside.values().all(Option::is_some);
@@ -65,7 +67,7 @@ impl ReloadWatch {
                 self.seen = now;
                 reloading.reload(&self.path).await;
                 self.read_beside = stamps(&reloading.gateway.live().config);
-                // A change during the reload is noticed at the next look.
+                // A change during the reload is noticed at the next check.
                 self.read_beside
                     .iter_mut()
                     .for_each(|(path, stamp)| *stamp = beside.get(path).copied().unwrap_or(*stamp));
@@ -74,13 +76,13 @@ impl ReloadWatch {
     }
 }
 
-/// What a reload changes, and what it cannot change.
+/// The parts that a reload changes, and the state that it cannot change.
 #[derive(Clone)]
 pub(super) struct Reloading {
     pub gateway: Arc<Gateway>,
     pub simulated: Simulated,
     pub tokens: Tokens,
-    /// Where the gateway listens, whatever `listen` says by now.
+    /// The addresses the gateway listens on, whatever `listen` says now.
     pub bound: Vec<Listen>,
 }
 
@@ -120,14 +122,14 @@ impl Reloading {
 fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 4] {
     [
         ("server.listen", before.server.listen != after.server.listen),
-        // Another certificate does not.
+        // A different certificate needs no restart.
         ("server.tls", before.server.tls.is_some() != after.server.tls.is_some()),
         ("server.log", before.server.log != after.server.log),
         ("store.url", before.store.path != after.store.path),
     ]
 }
 
-/// Of the files that a configuration names.
+/// The stamps of all files that a configuration names.
 fn stamps(config: &Config) -> FileStamps {
     config.files().map(|path| (path.to_owned(), stamp(path))).collect()
 }

@@ -1,5 +1,5 @@
-//! Keeps the history small while the gateway runs: every minute, hours that are over are rolled up, and rows that are
-//! older than `retention` are removed, where the clock can be believed. What a step does is the store's business.
+//! Keeps the history small while the gateway runs. Every minute it rolls up completed hours and removes rows older than
+//! `retention`, if the clock can be trusted. `store` implements the steps.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::report::question::time;
 use crate::shutdown::Shutdown;
 use crate::store::{Roller, RollupError, RollupStep};
 
-/// Between two rounds.
+/// Pause between two rounds.
 const EVERY: Duration = Duration::from_secs(60);
-/// After each step, so that the writer gets its turn.
+/// Pause after each step, so that the writer gets its turn.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What was rolled up is logged at most once in this time. What was removed is logged after each round: a shorter
-/// retention may remove much at once.
+/// Minimum time between two log lines about roll-ups. Removals are logged after each round: a shorter retention may
+/// remove many rows at once.
 const TOLD_EVERY: Duration = Duration::from_secs(86_400);
-/// Errors are logged at most once in this time.
+/// Minimum time between two log lines about errors.
 const QUIET: Duration = Duration::from_secs(3_600);
 
 /// The task.
@@ -31,9 +31,9 @@ pub(super) struct RollupTask {
     roller: Option<Roller>,
     path: PathBuf,
     attempts: u64,
-    /// Races whose rows were removed, and that were not logged yet.
+    /// Races whose rows were removed since the last log line.
     races: u64,
-    /// Rows that are older than this are removed, by whole hours; microseconds since 1970, UTC.
+    /// Whole hours of rows older than this are removed; microseconds since 1970, UTC.
     older_than: i64,
     told: Option<Instant>,
     complained: Option<Instant>,
@@ -63,13 +63,13 @@ impl RollupTask {
         }
     }
 
-    /// Until the gateway drains.
+    /// Runs until the gateway drains.
     pub async fn run(mut self) {
         let shutdown = self.shutdown.clone();
         let mut draining = std::pin::pin!(shutdown.draining());
         let mut wait = Duration::ZERO;
         loop {
-            // The step that runs looks at the shutdown itself: it ends, and is undone, before the store is closed.
+            // The running step checks the shutdown itself: it stops and is rolled back before the store is closed.
             tokio::select! {
                 () = &mut draining => return,
                 () = tokio::time::sleep(wait) => {}
@@ -171,7 +171,7 @@ impl RollupTask {
     }
 }
 
-/// Blocks. Nothing is removed while the clock is not trusted.
+/// Blocks. Removes nothing while the clock is not trusted.
 fn step(roller: &mut Roller, now_us: i64, keep_from: Option<i64>, steady_for: Duration) -> RollupResult {
     let Some(wanted) = keep_from else { return (roller.step(now_us, None), false) };
     match roller.days_with_rows(now_us) {

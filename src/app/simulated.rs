@@ -1,4 +1,4 @@
-//! The simulated providers of the config: in this process, over real HTTP on loopback.
+//! The simulated providers of the config. They run in this process and serve real HTTP on loopback.
 
 use std::collections::HashMap;
 use std::mem;
@@ -13,7 +13,7 @@ use crate::machine;
 use crate::shutdown::Shutdown;
 use crate::simulate::Simulator;
 
-/// Those that run, by provider. Cheap to clone; all clones are one.
+/// The running simulators, by provider. Cheap to clone; all clones share one state.
 #[derive(Clone, Default)]
 pub(super) struct Simulated {
     running: Arc<Mutex<HashMap<String, RunningSimulator>>>,
@@ -23,24 +23,24 @@ pub(super) struct Simulated {
 struct RunningSimulator {
     simulation: Simulation,
     simulator: Simulator,
-    /// Its own, for it must serve while the gateway drains.
+    /// A separate shutdown: the simulator must serve while the gateway drains.
     shutdown: Shutdown,
 }
 
-/// The providers of a configuration that is not in force yet; those of the old one still run. Dropped before it is put in
-/// force, it ends what it started. While there is one, there is no other.
+/// The simulators of a configuration that is not in force yet. The old ones still run. If it is dropped before it is
+/// put in force, it stops what it started. At most one exists at a time.
 pub(super) struct PendingSimulators {
     before: OwnedMutexGuard<HashMap<String, RunningSimulator>>,
     after: HashMap<String, RunningSimulator>,
-    /// Those of `after` that `before` does not have.
+    /// The simulators in `after` that are not in `before`.
     started: Vec<Shutdown>,
 }
 
 impl Simulated {
-    /// Starts what `config` has and does not run yet. One that is unchanged runs on.
+    /// Starts the simulators of `config` that do not run yet. Unchanged ones keep running.
     ///
     /// # Errors
-    /// When one cannot listen.
+    /// A simulator cannot listen.
     pub async fn next(&self, config: &Config) -> anyhow::Result<PendingSimulators> {
         let before = Arc::clone(&self.running).lock_owned().await;
         let mut next = PendingSimulators { before, after: HashMap::new(), started: Vec::new() };
@@ -56,7 +56,7 @@ impl Simulated {
         Ok(next)
     }
 
-    /// Ends them all.
+    /// Stops all simulators.
     pub fn stop(&self) {
         if let Ok(running) = self.running.try_lock() {
             running.values().for_each(|running| running.shutdown.cancel());
@@ -65,12 +65,12 @@ impl Simulated {
 }
 
 impl PendingSimulators {
-    /// Where each listens, by provider.
+    /// The address of each simulator, by provider.
     pub fn addresses(&self) -> HashMap<String, String> {
         self.after.iter().map(|(name, running)| (name.clone(), running.simulator.base_url())).collect()
     }
 
-    /// From now on these are the ones that run; what is not among them takes no more connections.
+    /// Makes these the running simulators. All others accept no more connections.
     pub fn put_in_force(mut self) {
         self.started.clear();
         let after = mem::take(&mut self.after);

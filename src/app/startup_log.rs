@@ -1,4 +1,5 @@
-//! What the log says of a configuration: which file, what is on, and why the rest is off. In the words of `photofinish check`.
+//! Logs a summary of a configuration: which file, what is on, and why the rest is off. Uses the same texts as
+//! `photofinish check`.
 
 use crate::config::{Config, Keys};
 

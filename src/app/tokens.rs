@@ -1,7 +1,7 @@
 //! Keeps the tokens of providers fresh: runs their commands and reads their files in the background.
 //!
-//! If a token cannot be read, the gateway tries again, less and less often, and the one before stays in use meanwhile.
-//! What a command prints is never logged, but for the last line of its standard error where no token can be in it.
+//! If a token cannot be read, the gateway retries with growing pauses and keeps the previous token in use. The output
+//! of a command is never logged, except the last line of its standard error if it cannot contain a token.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,19 +18,19 @@ use tokio::task::AbortHandle;
 use crate::config::{Config, CredentialSource, Keys, Token};
 use crate::shutdown::Shutdown;
 
-/// A command that has not printed a token by then is killed.
+/// A command that has not printed a token within this time is killed.
 const COMMAND_FOR: Duration = Duration::from_secs(10);
-/// Bytes of a token, and of what a command complains.
+/// Maximum length of a token and of a command's error output, in bytes.
 const OUTPUT_MAX: u64 = 64 << 10;
-/// Bytes of a complaint that are logged.
+/// Maximum length of an error output in the log, in characters.
 const COMPLAINT_MAX: usize = 200;
-/// After a failure, doubled with each further one.
+/// Pause after a failure. It doubles with each further failure.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
-/// A token is not read more often than this, however often it is refused.
+/// Minimum pause between two reads of a token that upstreams refuse.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// The tokens of the configuration in force. Cheap to clone; all clones are one.
+/// The tokens of the configuration in force. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub(super) struct Tokens {
     shutdown: Shutdown,
@@ -47,7 +47,7 @@ impl Tokens {
         Tokens { shutdown, kept: Arc::default() }
     }
 
-    /// Copies the values that are known to the tokens of a new configuration. To be called before it is in force.
+    /// Copies the known values to the tokens of a new configuration. Call it before that configuration is in force.
     pub fn hand_over(&self, config: &Config) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, token) in tokens(config) {
@@ -57,7 +57,7 @@ impl Tokens {
         }
     }
 
-    /// Keeps the tokens of `config` fresh from now on, and no others.
+    /// From now on keeps exactly the tokens of `config` fresh.
     pub fn keep(&self, config: &Config) {
         self.stop();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +74,7 @@ impl Tokens {
         }
     }
 
-    /// Waits until each was tried once.
+    /// Waits until each token was read once, or its read failed.
     pub async fn tried(&self) {
         let tokens: Vec<Arc<Token>> = {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ async fn keep(provider: String, token: Arc<Token>, shutdown: Shutdown) {
 }
 
 /// # Errors
-/// Why there is none, without a word of what was read.
+/// The reason, without any of the content that was read.
 async fn read(source: &CredentialSource) -> Result<SecretString, String> {
     match source {
         CredentialSource::File(path) => read_file(path).await.map_err(|error| error.to_string()),
@@ -148,7 +148,7 @@ async fn read_file(path: &Path) -> io::Result<SecretString> {
     bounded(tokio::fs::File::open(path).await?).await
 }
 
-/// No shell: words are words.
+/// Does not use a shell: each word is one argument.
 async fn run(words: &[String]) -> Result<SecretString, String> {
     let Some((program, arguments)) = words.split_first() else { return Err("it is empty".to_owned()) };
     let mut command = Command::new(program);
@@ -167,7 +167,7 @@ async fn run(words: &[String]) -> Result<SecretString, String> {
     Err(if complaint.is_empty() { status.to_string() } else { format!("{status}: {complaint}") })
 }
 
-/// The last line of what a command said on standard error. Nothing where a token may be in it.
+/// The last line that a command printed on standard error. Empty if it may contain a token.
 fn complaint(err: &SecretString, out: &SecretString) -> String {
     let printed = out.expose_secret().trim();
     let last = err.expose_secret().lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();

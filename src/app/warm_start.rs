@@ -14,10 +14,11 @@ use crate::race::verdict::slows_hedging;
 use crate::routing::tariff::{Basis, PromptTokens};
 use crate::store::StoreReader;
 
-/// Attempts of each configured upstream that are learnt from: the newest. Older ones would hardly count any more.
+/// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
+/// weight.
 const REMEMBERED_MAX: usize = 4_000;
 
-/// A history that cannot be read is logged, and nothing is learnt from it.
+/// Learns from the history. A history that cannot be read is logged and skipped.
 pub(super) async fn learn(gateway: &Arc<Gateway>) {
     let taught = gateway.clone();
     let learning = gateway.shutdown().run_blocking(move || remember(&taught.live().config, taught.learning()));
@@ -26,7 +27,7 @@ pub(super) async fn learn(gateway: &Arc<Gateway>) {
     }
 }
 
-/// Once the store takes rows, unless the gateway drains before.
+/// Learns once the store accepts rows, unless the gateway drains before.
 pub(super) async fn learn_later(gateway: Arc<Gateway>) {
     tokio::select! {
         () = gateway.recorder().until_stored() => learn(&gateway).await,
@@ -34,7 +35,7 @@ pub(super) async fn learn_later(gateway: Arc<Gateway>) {
     }
 }
 
-/// Blocks: not for a task of the runtime. A history that cannot be read is logged, and nothing is learnt from it.
+/// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
 fn remember(config: &Config, learning: &Learning) {
     let (began, path) = (Instant::now(), &config.store.path);
     if !path.exists() {
@@ -64,7 +65,7 @@ fn remember(config: &Config, learning: &Learning) {
     }
 }
 
-/// At the present prices. None for an upstream that its model no longer lists.
+/// Cost at the current prices. None if the model no longer lists the upstream.
 fn cost(attempt: &RecordedAttempt, recorded: &Recorded, config: &Config) -> Option<f64> {
     let model = config.model(&recorded.model)?;
     let is_it =

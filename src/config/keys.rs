@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::reader::TomlTable;
 
-/// A key's kind of value without regard to defaults.
+/// How the value of a key is read and described, without its default.
 pub(super) trait ValueKind {
     type Value: Clone;
 
@@ -25,11 +25,11 @@ pub(super) trait ValueKind {
     }
 }
 
-/// A key's kind of value over a default.
+/// How a key is read and described, with its default.
 pub(super) trait KeyKind {
     type Value;
 
-    /// What the key says, or `base` if it is absent or wrong.
+    /// The value of the key, or `base` if it is absent or wrong.
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str, base: &Self::Value) -> Self::Value;
 
     fn schema(&self, generator: &mut SchemaGenerator, base: &Self::Value) -> Schema;
@@ -68,16 +68,16 @@ impl<L: ValueKind> KeyKind for WithoutDefault<L> {
 
 /// The keys of one table. `keys!` implements it.
 pub(super) trait TableKeys: Clone + Default + JsonSchema {
-    /// Takes the keys out of the table; `base` has the value of those that are absent or wrong.
+    /// Reads the keys from the table; `base` has the values of absent or wrong keys.
     fn read(table: &mut TomlTable<'_, '_>, base: &Self) -> Self;
 
     /// The schema of each key.
     fn properties(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 }
 
-/// A table under a key, whose own keys keep their defaults if they are absent.
+/// A table under a key. Its absent keys keep their defaults.
 pub(super) struct NestedTable<T> {
-    /// Checks what was read, in the table it was read from.
+    /// Checks the value after it was read from the table.
     check: fn(&TomlTable<'_, '_>, &T),
 }
 
@@ -105,7 +105,7 @@ impl<T: TableKeys> KeyKind for NestedTable<T> {
     }
 }
 
-/// A table under a key, or nothing.
+/// An optional table under a key.
 pub(super) struct OptionalTable<T>(PhantomData<T>);
 
 pub(super) fn inner<T>() -> OptionalTable<T> {
@@ -127,7 +127,7 @@ impl<T: TableKeys> ValueKind for OptionalTable<T> {
     }
 }
 
-/// A key that is read by a function of its own.
+/// A key with a custom reader.
 pub(super) struct OwnValue<T> {
     pub(super) read: fn(&mut TomlTable<'_, '_>, &'static str) -> Option<T>,
     pub(super) schema: fn(&mut SchemaGenerator) -> Schema,
@@ -164,14 +164,14 @@ impl<T: Clone> ValueKind for OwnValue<T> {
     }
 }
 
-/// The schema of a key: that of its value, and its doc comment.
+/// The schema of a key: the schema of its value, and its doc comment.
 pub(super) fn property<K: KeyKind>(generator: &mut SchemaGenerator, about: &str, kind: &K, base: &K::Value) -> Schema {
     let mut schema = kind.schema(generator, base);
     schema.insert("description".to_owned(), joined(about).into());
     schema
 }
 
-/// The lines of a doc comment as one.
+/// Joins the lines of a doc comment.
 pub(super) fn joined(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -183,7 +183,7 @@ pub(super) fn object(properties: Vec<(&'static str, Schema)>) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-/// A string of this form, or one with a variable in it: what that holds is not known before the gateway starts.
+/// A string of this form, or one with a variable in it: its value is unknown before the gateway starts.
 pub(super) fn text(pattern: &str) -> Schema {
     json_schema!({ "type": "string", "pattern": format!("^\\s*({pattern})\\s*$|\\$\\{{") })
 }
@@ -199,7 +199,7 @@ pub(super) fn one_or_more(item: Schema) -> Schema {
     json_schema!({ "anyOf": [item, { "type": "array", "items": item }] })
 }
 
-/// One of some names, each with what it means; or a string with a variable in it.
+/// One of several names, each with its meaning; or a string with a variable in it.
 pub(super) fn names<T: super::names::NamedChoice>() -> Schema {
     let variants = T::VARIANTS.iter().map(|variant| match joined(variant.about()) {
         about if about.is_empty() => json!({ "const": variant.name() }),

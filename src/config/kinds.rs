@@ -1,7 +1,7 @@
-//! The kinds of values that many keys have: durations, sizes, numbers, names. Each reads a value, reports what is wrong with it,
-//! and describes it to editors.
+//! The kinds of values that many keys share: durations, sizes, numbers, names. Each kind reads a value, reports what is
+//! wrong with it, and describes it to editors.
 //!
-//! Not for what one key alone does: see `keys::OwnValue`.
+//! Not for kinds that only one key uses: see `keys::OwnValue`.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -204,13 +204,13 @@ impl<T: NamedChoice> ValueKind for OneName<T> {
     }
 }
 
-/// A string that a function reads.
+/// A string with a custom parser.
 pub(super) struct ParsedText<T> {
     /// None: the text is wrong.
     pub(super) parse: fn(&str) -> Option<T>,
-    /// What would be right, with an example.
+    /// What a right value looks like, with an example.
     pub(super) expected: &'static str,
-    /// A regular expression that all right texts match.
+    /// A regular expression that all valid texts match.
     pub(super) pattern: &'static str,
     pub(super) format: fn(&T) -> String,
 }
@@ -256,7 +256,7 @@ impl ValueKind for PlainText {
     }
 }
 
-/// A string as it is typed: a secret, or where it comes from.
+/// A string without replaced variables: a secret, or its source.
 pub(super) struct TypedText;
 
 impl ValueKind for TypedText {

@@ -1,4 +1,4 @@
-//! The settings of a race: `[race]`, or what a model or a request sets of its own. Their defaults are here too.
+//! The settings of a race: `[race]`, or the overrides of a model or a request. Also their defaults.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use super::problem::LocatedProblem;
 use super::reader::TomlTable;
 use super::units::{DURATION_MAX, format_duration, parse_duration};
 
-/// No plan starts more attempts than this.
+/// Maximum number of attempts that a plan may start.
 pub const MAX_ATTEMPTS: usize = 16;
 
-/// The delay of a hedge by quantile as long as the leader's TTFT is unknown.
+/// The delay of a hedge by quantile while the leader's TTFT is unknown.
 pub const UNLEARNED_HEDGE: Duration = Duration::from_secs(1);
 
-/// Not zero: such a timeout has always passed.
+/// Not zero: such a timeout would expire at once.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
-/// Bytes of one drained loser.
+/// Bytes read from one drained loser.
 const DRAIN_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
-/// Drained losers at once.
+/// Losers drained at the same time.
 const RUNNING_MAX: usize = 10_000;
 const BREAKER_FAILURES: RangeInclusive<u32> = 0..=10_000;
 
 keys! {
-    /// `[race]`, or what a model sets of its own.
+    /// `[race]`, or the overrides of a model.
     #[derive(Clone, Debug, PartialEq)]
     pub struct RaceSettings {
         /// How a request is spread over its upstreams.
@@ -77,7 +77,7 @@ impl RaceSettings {
     pub const BUDGET: RangeInclusive<f64> = 0.0..=10.0;
     pub const SECOND_WORTH: RangeInclusive<f64> = 1e-6..=1e3;
     pub const HOLD: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
-    /// Most failures are known within two seconds; they keep a status of their own.
+    /// Most failures are known within two seconds; they keep their own HTTP status.
     pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=DURATION_MAX;
     pub const RETRIES: RangeInclusive<u32> = 0..=15;
     pub const RETRY_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
@@ -229,12 +229,13 @@ impl Policy {
         }
     }
 
-    /// It has one attempt after the other in a given order, so it retries an upstream before it asks the next one.
+    /// Starts attempts one after the other in a given order. It therefore retries an upstream before it asks the next
+    /// one.
     pub fn asks_in_order(self) -> bool {
         matches!(self.order(), UpstreamOrder::Listed | UpstreamOrder::Drawn)
     }
 
-    /// It starts extra attempts within `budget`.
+    /// Starts extra attempts within `budget`.
     pub fn spends_budget(self) -> bool {
         match self {
             Policy::Adaptive | Policy::Rule => true,
@@ -267,7 +268,8 @@ names! {
 }
 
 names! {
-    /// What happens after a refusal for content: an error, or an answer that was withheld before any of it came.
+    /// What happens after a refusal for content: an error, or an answer that was withheld before any token of it
+    /// arrived.
     pub enum ContentPolicy {
         /// Nothing more is started. What is running may still win.
         Stop = "stop",
@@ -307,7 +309,7 @@ pub enum HedgeAfter {
 }
 
 impl HedgeAfter {
-    /// A smaller quantile would hedge most requests; no history is long enough for a larger one.
+    /// A smaller quantile would hedge most requests. No history is long enough for a larger one.
     pub const PER_CENT: RangeInclusive<f64> = 50.0..=99.9;
 
     pub(super) const KEY: ParsedText<HedgeAfter> = ParsedText {
@@ -317,7 +319,7 @@ impl HedgeAfter {
         format: |hedge_after| hedge_after.text(),
     };
 
-    /// What it looks like, for messages.
+    /// The expected format, for messages.
     pub const EXPECTED: &str = "a duration such as \"250ms\", at most 365d, or a quantile of the leader's time to first \
                                 token, \"p50\" to \"p99.9\", such as \"p95\"";
 
@@ -326,7 +328,7 @@ impl HedgeAfter {
         let Some(percent) = text.trim().strip_prefix('p') else {
             return parse_duration(text).ok().map(HedgeAfter::After);
         };
-        // `f64` accepts more than digits and a point between them.
+        // `f64` also parses signs, exponents and names such as `inf`.
         let plain = percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let whole = percent.starts_with(|c: char| c.is_ascii_digit()) && !percent.ends_with('.');
         let percent = percent.parse::<f64>().ok().filter(|_| plain && whole)?;
@@ -337,12 +339,12 @@ impl HedgeAfter {
     pub fn text(self) -> String {
         match self {
             HedgeAfter::After(delay) => format_duration(delay),
-            // The conversion to per cent is off in the last digit.
+            // The conversion to per cent has a rounding error in the last digit.
             HedgeAfter::Quantile(quantile) => format!("p{}", (quantile * 1e8).round() / 1e6),
         }
     }
 
-    /// The delay as long as the leader's TTFT is unknown.
+    /// The delay while the leader's TTFT is unknown.
     pub fn unlearned(self) -> Duration {
         match self {
             HedgeAfter::After(delay) => delay,

@@ -1,6 +1,7 @@
-//! Which process listens on a TCP port, for the message that a port is taken. Linux only, and only processes of the same user.
+//! Which process listens on a TCP port, for the message that a port is taken. Linux only, and only processes of the
+//! same user.
 //!
-//! Not for anything that must be right: the process may end while it is looked for.
+//! Not for decisions that must be right: the process may end during the search.
 
 use std::fs::{read_dir, read_link, read_to_string};
 use std::path::Path;

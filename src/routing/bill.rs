@@ -1,4 +1,4 @@
-//! The cost of an attempt in its row: exact where its tokens were counted, else between bounds.
+//! The cost of an attempt for its row: exact if the provider counted its tokens, otherwise between bounds.
 //!
 //! Pure. Not for plans, which use the estimate of `tariff`. The reasons for each bound: `docs/measurement.md`.
 
@@ -7,36 +7,36 @@ use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, TokenSource};
 use crate::protocol::{PayloadKind, Surface};
 
-/// No model writes faster; a stream above that was buffered by its provider.
+/// Assumed maximum decode speed. No model is faster: a faster stream was buffered by its provider.
 const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
 
-/// Two tokenizers are taken to differ by no more on one prompt.
+/// Assumed maximum ratio between the counts of two tokenizers for one prompt.
 const TOKENIZERS_DIFFER_BY: f64 = 2.0;
 
-/// By what one attempt is billed.
+/// How one attempt is billed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BillBounds {
     pub price: Option<Price>,
-    /// What a hang-up does to the bill.
+    /// How a cancelled attempt is billed.
     pub cancel_billing: CancelBilling,
-    /// What its upstream counted lately; none where it counted nothing.
+    /// Ratios counted recently by its upstream. None: it counted no prompt.
     pub per_byte: Option<PerByte>,
-    /// What all upstreams counted.
+    /// Ratios counted by all upstreams.
     pub per_byte_elsewhere: Option<PerByte>,
 }
 
-/// Tokens of a prompt for each byte of the request that it came in: the fewest and the most of those that were counted.
+/// Prompt tokens for each byte of the request body: the smallest and largest counted ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerByte {
     pub least: f64,
     pub most: f64,
 }
 
-/// Tokens, between two bounds.
+/// Tokens: lower and upper bound.
 type Range = (f64, f64);
 
 impl PerByte {
-    /// None where there is nothing to divide.
+    /// None if either number is not positive.
     pub fn of(tokens: i64, bytes: i64) -> Option<PerByte> {
         let ratio = tokens as f64 / bytes as f64;
         (tokens > 0 && bytes > 0).then_some(PerByte { least: ratio, most: ratio })
@@ -46,14 +46,15 @@ impl PerByte {
         PerByte { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
 
-    /// For another tokenizer than those that it was learnt of, or where it was learnt of few prompts.
+    /// For a different tokenizer, or for a ratio learnt from few prompts.
     pub fn widened(self) -> PerByte {
         PerByte { least: self.least / TOKENIZERS_DIFFER_BY, most: self.most * TOKENIZERS_DIFFER_BY }
     }
 }
 
 impl BillBounds {
-    /// Writes what is known of the cost once the attempt is over: the provider's own word, else usage at the price.
+    /// Writes the known cost once the attempt is over: the cost that the provider reported, otherwise its usage at the
+    /// price.
     pub fn count(&self, row: &mut AttemptRecord, reported: Option<f64>) {
         (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| counted(row, price))) {
             (Some(cost), _) => (Some(cost), CostBasis::Reported),
@@ -65,8 +66,8 @@ impl BillBounds {
         };
     }
 
-    /// Between which bounds the cost lies. `prompt`: what is known of its length, `answer`: of the longest that it would have
-    /// written.
+    /// The lower and upper bound of the cost in US dollars. `prompt`: the bounds of its length; `answer`: the maximum
+    /// length of its answer; in tokens.
     fn bounds(
         &self,
         price: Price,
@@ -79,7 +80,7 @@ impl BillBounds {
             return (0.0, Some(0.0));
         }
         let (least, most) = match row.input_tokens {
-            // Its provider has counted it, so it is billed.
+            // The provider has counted it, so it bills it.
             Some(input) => {
                 let cost = prompt_cost(row, input, price) / 1e6;
                 (cost, Some(cost))
@@ -105,14 +106,15 @@ impl BillBounds {
         (least, most.map(|most| most.max(least)))
     }
 
-    /// Fills in the bounds of a row that [`BillBounds::count`] has seen, and says by them what it cost where nobody counted it.
+    /// Fills in the bounds of a row that [`BillBounds::count`] has processed. If its cost was not counted, derives the
+    /// cost from the bounds.
     fn settle(&self, row: &mut AttemptRecord, prompt: Option<Range>, answer: Option<f64>, counts: bool) {
         if matches!(row.cost_basis, CostBasis::Reported | CostBasis::Computed) {
             (row.cost_usd_min, row.cost_usd_max) = (row.cost_usd, row.cost_usd);
             return;
         }
         let Some(price) = self.price else { return };
-        // To count a prompt is free wherever it is offered.
+        // Counting a prompt is free at every provider that offers it.
         let (min, max) = if counts { (0.0, Some(0.0)) } else { self.bounds(price, row, prompt, answer) };
         (row.cost_usd_min, row.cost_usd_max) = (Some(min), max);
         (row.cost_usd, row.cost_basis) = match max {
@@ -124,7 +126,7 @@ impl BillBounds {
     }
 }
 
-/// Fills in the bounds of all attempts of a race that is over: what one of them counted bounds the others.
+/// Fills in the bounds of all attempts of a finished race. The counts of one attempt bound the costs of the others.
 pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, BillBounds)]) {
     let rows = || attempts.iter().map(|(row, _)| &**row);
     let answer = answer_tokens(race, rows());
@@ -133,7 +135,7 @@ pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, BillBounds
     let counts = race.api == Surface::CountTokens.as_str();
     for (row, bill) in attempts {
         let per_byte = match (bill.per_byte, counted) {
-            // Prompts of this kind may be new: many bytes of an image, a text that is packed tight.
+            // This prompt may be of a new kind, such as an image with many bytes or compact text.
             (Some(learnt), counted) => Some(counted.map_or(learnt, |counted| learnt.union(counted))),
             (None, counted) => counted.or(bill.per_byte_elsewhere).map(PerByte::widened),
         };
@@ -142,8 +144,8 @@ pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, BillBounds
     }
 }
 
-/// The longest answer that a loser would have written: the winner's own, or what was asked for at most where that is less. None
-/// where neither is known.
+/// The maximum answer of a loser in tokens: the length of the winner's answer or the requested maximum, whichever is
+/// less. None if neither is known.
 fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a AttemptRecord>) -> Option<f64> {
     if race.api == Surface::Embeddings.as_str() {
         return Some(0.0);
@@ -155,29 +157,29 @@ fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a Attem
     [whole, asked].into_iter().flatten().min().map(|tokens| tokens as f64)
 }
 
-/// At the price; none where input or output was not counted.
+/// Cost in US dollars. None if input or output was not counted.
 fn counted(row: &AttemptRecord, price: Price) -> Option<f64> {
     let (input, output) = (row.input_tokens?, row.output_tokens.or(is_embedding(row).then_some(0))?);
     Some((prompt_cost(row, input, price) + generated(output, row) as f64 * price.output) / 1e6)
 }
 
-/// Millionths of a US dollar.
+/// In millionths of a US dollar.
 fn prompt_cost(row: &AttemptRecord, input: i64, price: Price) -> f64 {
     let cached = row.cached_input_tokens.unwrap_or(0).clamp(0, input.max(0));
     (input - cached) as f64 * price.input + cached as f64 * price.cached
 }
 
-/// Its input alone is billed.
+/// Providers bill only its input.
 fn is_embedding(row: &AttemptRecord) -> bool {
     row.first_kind == Some(PayloadKind::Whole.as_str())
 }
 
-/// Some vendors leave reasoning out of the output that they count.
+/// Tokens of the answer, reasoning included. Some vendors leave reasoning out of their output count.
 fn generated(output: i64, row: &AttemptRecord) -> i64 {
     output + row.reasoning_tokens.filter(|reasoning| *reasoning > output).unwrap_or(0)
 }
 
-/// Its provider answered with an error, which nobody bills. Some bill what breaks their policy.
+/// The provider answered with an error, which is not billed. Some providers do bill refusals by their content policy.
 fn was_refused(row: &AttemptRecord) -> bool {
     let by_policy = row.outcome == AttemptOutcome::Refused || row.failure == Some(FailureKind::ContentPolicy.as_str());
     !by_policy && row.http_status.is_some_and(|status| status >= 400)

@@ -1,11 +1,12 @@
-//! Circuit breakers: an upstream that keeps failing by its own fault is left out for a while and then tried by one request at a
-//! time. One state machine per upstream and surface: events and a `now` in, its state out.
+//! Circuit breakers: an upstream that keeps failing by its own fault is skipped for a while and then tried by one
+//! request at a time. One state machine per upstream and surface: input is an event and a `now`, output is the state.
 //!
-//! A trial in addition to another upstream risks no client, so there is one every `open`, and a recovered upstream is found within
-//! that time. A trial in the place of another delays its client, so its wait doubles up to `open_max`.
+//! A trial in addition to another upstream adds no risk for a client. One starts every `open`, so a recovered upstream
+//! is found within that time. A trial in place of another upstream delays its client, so its wait doubles up to
+//! `open_max`.
 //!
-//! A failure that a request may have caused opens the breaker for its caller only, until another caller meets one too. Not for keys
-//! or 429s, which are in `cooldown`; which failures count is decided in `race::verdict`.
+//! A failure that a request may have caused opens the breaker only for its caller, until another caller meets a failure
+//! too. Not for keys or 429s, which are in `cooldown`; `race::verdict` decides which failures count.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -14,9 +15,9 @@ use crate::clock::Instant;
 use crate::config::BreakerSettings as Settings;
 use crate::protocol::Surface;
 
-/// Upstreams of one surface, named by callers, with a breaker that is not as new. Beyond it closed ones are forgotten first.
+/// Maximum breakers per surface for upstreams that callers named. Beyond it, closed breakers are forgotten first.
 const NAMED_MAX: usize = 1_000;
-/// What a client is told to wait where only the trial of another request is in the way.
+/// Shortest wait for a client. It applies when only the trial of another request blocks the upstream.
 const SOON: Duration = Duration::from_secs(1);
 
 /// How an upstream may be used.
@@ -24,25 +25,25 @@ const SOON: Duration = Duration::from_secs(1);
 pub enum BreakerStatus {
     /// Use it as usual.
     Closed,
-    /// Do not use it for this long.
+    /// Skip it for this long.
     Open(Duration),
-    /// Its time is over: for a trial.
+    /// Its wait is over: it may be tried.
     Due,
 }
 
 impl BreakerStatus {
-    /// How long a client is to wait for it.
+    /// How long a client must wait for it.
     pub fn wait(self) -> Duration {
         if let BreakerStatus::Open(wait) = self { wait } else { SOON }
     }
 }
 
-/// Where a trial would run.
+/// The role of a trial in its race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeScope {
-    /// In addition to another upstream, whose answer does not wait for it.
+    /// In addition to another upstream, whose answer does not wait for the trial.
     Beside,
-    /// In its own place of the list: others wait for it to fail.
+    /// At its normal place in the list: the next upstream starts only after it fails.
     InPlace,
 }
 
@@ -52,55 +53,56 @@ pub struct BreakerScope<'a> {
     /// `provider/model`
     pub upstream: &'a str,
     pub surface: Surface,
-    /// No model of the configuration lists it: a caller named it.
+    /// No configured model lists it: a caller named it.
     pub named: bool,
 }
 
-/// All breakers. One that is not in here is closed, and nothing is held against it.
+/// All breakers. An upstream without an entry is closed and has no failures.
 #[derive(Debug, Default)]
 pub struct Breakers {
-    /// Keyed by surface and by whether callers named the upstream; then by upstream.
+    /// The key is the surface and whether callers named the upstream; the inner key is the upstream.
     breakers: HashMap<(Surface, bool), HashMap<String, CircuitBreaker>>,
 }
 
 #[derive(Debug, Default)]
 struct CircuitBreaker {
-    /// Failures before the first token, since there was one.
+    /// Consecutive failures before the first token. A first token resets it.
     failed: u32,
-    /// Answers that broke off after their first token, since one ended well.
+    /// Consecutive answers that broke off after their first token. A complete answer resets it.
     broke: u32,
     met_by: FailureSource,
     open: Option<OpenBreaker>,
 }
 
-/// Whose requests met the failures that are counted.
+/// The callers whose requests met the counted failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FailureSource {
     #[default]
     Nobody,
     One(u64),
-    /// Several callers; or it was a failure that no request can cause.
+    /// Several callers, or a failure that no request can cause.
     Everybody,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OpenBreaker {
-    /// It opened then, or the latest trial that failed was sent then.
+    /// When it opened, or when the latest failed trial was sent.
     since: Instant,
-    /// How long it is left out of its own place.
+    /// How long it is skipped at its normal place in the list.
     lasts: Duration,
-    /// When the latest trial was begun, while it is under way.
+    /// Start of the latest trial. None: no trial is running.
     trial: Option<Instant>,
-    /// Open for this caller only.
+    /// Open only for this caller. None: open for all.
     only: Option<u64>,
-    /// Whose request may have made the latest trial fail.
+    /// The caller whose request may have made the latest trial fail.
     tried_by: Option<u64>,
-    /// When that caller's latest trial was sent, if it failed too: that is held against nobody else.
+    /// When the latest trial of `tried_by` was sent, if it failed after an earlier failed one. It delays no other
+    /// caller.
     again: Option<Instant>,
 }
 
 impl Breakers {
-    /// Its state for `caller`; none: for every caller.
+    /// The state for `caller`. None: the state for all callers.
     pub fn standing(
         &self,
         asked: BreakerScope<'_>,
@@ -117,8 +119,8 @@ impl Breakers {
         if now < due { BreakerStatus::Open((due - now).max(SOON)) } else { BreakerStatus::Due }
     }
 
-    /// Begins a trial of an open one, also before its time. None if one was begun within `open`: a later one is begun beside it,
-    /// for an upstream that hung may be well again.
+    /// Begins a trial of an open breaker, also before its wait is over. None if a trial began less than `open` ago.
+    /// After that a second trial may start while the first one still runs: an upstream that hung may have recovered.
     pub fn begin_trial(&mut self, asked: BreakerScope<'_>, settings: &Settings, now: Instant) -> Option<Instant> {
         let open = self.get_mut(asked)?.open.as_mut()?;
         if open.trial.is_some_and(|begun| now < begun + settings.open) {
@@ -128,7 +130,7 @@ impl Breakers {
         open.trial
     }
 
-    /// The trial that was begun then is over, whatever came of it.
+    /// Ends the trial that began at `begun`, whatever its result.
     pub fn end_trial(&mut self, asked: BreakerScope<'_>, begun: Instant) {
         let open = self.get_mut(asked).and_then(|breaker| breaker.open.as_mut());
         if let Some(open) = open.filter(|open| open.trial == Some(begun)) {
@@ -136,8 +138,9 @@ impl Breakers {
         }
     }
 
-    /// A failure of what was sent at `sent`; `broke`: after its first token. `caller`: whose request may have caused it; none
-    /// where that cannot be, or where there is but one caller. If it opens the breaker: for how long.
+    /// Records a failure of an attempt sent at `sent`; `broke`: it failed after its first token. `caller`: the caller
+    /// whose request may have caused it. None: no request can cause it, or there is only one caller. Returns how long
+    /// the breaker is open, if this failure opens it.
     pub fn failed(
         &mut self,
         asked: BreakerScope<'_>,
@@ -156,7 +159,7 @@ impl Breakers {
         }
         let breaker = breakers.entry(asked.upstream.to_owned()).or_default();
         if let Some(open) = &mut breaker.open {
-            // What was sent before it opened tells nothing new.
+            // An attempt sent before the breaker opened gives no new information.
             if sent < open.since {
                 return None;
             }
@@ -184,7 +187,8 @@ impl Breakers {
         Some(settings.open)
     }
 
-    /// The first token of what was sent at `sent`. True if it closes the breaker; what was sent before it opened does not.
+    /// Records the first token of an attempt sent at `sent`. True if it closes the breaker. An attempt sent before the
+    /// breaker opened does not close it.
     pub fn first_token(&mut self, asked: BreakerScope<'_>, sent: Instant) -> bool {
         let Some(breaker) = self.get_mut(asked) else { return false };
         if breaker.open.is_some_and(|open| sent < open.since) {
@@ -198,7 +202,7 @@ impl Breakers {
         closes
     }
 
-    /// An answer came to a good end.
+    /// Records an answer that ended well.
     pub fn ended_well(&mut self, asked: BreakerScope<'_>) {
         if let Some(breaker) = self.get_mut(asked).filter(|breaker| breaker.open.is_none()) {
             breaker.broke = 0;
@@ -208,14 +212,14 @@ impl Breakers {
         }
     }
 
-    /// The upstreams of those that are open for everybody, trials or not.
+    /// The upstreams whose breaker is open for all callers, with or without a trial.
     pub fn open(&self) -> BTreeSet<String> {
         let is_open = |breaker: &CircuitBreaker| breaker.open.is_some_and(|open| open.only.is_none());
         let all = self.breakers.values().flatten();
         all.filter(|(_, breaker)| is_open(breaker)).map(|(upstream, _)| upstream.clone()).collect()
     }
 
-    /// Forgets all others.
+    /// Forgets all breakers for which `remains` is false.
     pub fn retain(&mut self, remains: impl Fn(BreakerScope<'_>) -> bool) {
         for ((surface, named), breakers) in &mut self.breakers {
             breakers.retain(|upstream, _| remains(BreakerScope { upstream, surface: *surface, named: *named }));
@@ -236,7 +240,7 @@ impl Breakers {
     }
 }
 
-/// Drops what is closed when there are many; if all are open, the one whose time is over first.
+/// If there are too many breakers, drops the closed ones. If all are open, drops the one that is due first.
 fn make_room(breakers: &mut HashMap<String, CircuitBreaker>, upstream: &str) {
     if breakers.len() < NAMED_MAX || breakers.contains_key(upstream) {
         return;
@@ -260,18 +264,19 @@ impl OpenBreaker {
         let since = self.since.max(again.unwrap_or(self.since));
         let (lasts, trial_for) = match trying {
             ProbeScope::Beside => (settings.open, settings.open),
-            // A trial that hangs keeps others from waiting for one too.
+            // While a trial hangs, no other request waits for a trial.
             ProbeScope::InPlace => (self.lasts, settings.open_max),
         };
         let tried = self.trial.map_or(since, |begun| begun + trial_for);
         tried.max(since + lasts)
     }
 
-    /// One that was sent at `sent`. From then on, and not from its failure, so that a trial that takes long delays no other.
+    /// Records the failure of a trial sent at `sent`. The next wait starts at `sent`, not at the failure, so that a
+    /// slow trial delays no other one.
     fn trial_failed(&mut self, settings: &Settings, caller: Option<u64>, sent: Instant) {
         self.trial = self.trial.filter(|begun| *begun > sent);
         if self.only.is_none() && caller.is_some() && self.tried_by == caller {
-            // One caller alone keeps it open for nobody else.
+            // Repeated failures of a single caller do not keep it open for others.
             self.again = Some(sent);
             return;
         }

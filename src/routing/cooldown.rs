@@ -22,8 +22,8 @@ pub const EXHAUSTED_MAX: Duration = Duration::from_secs(10);
 /// refusal. A reload of the configuration ends it.
 const REFUSED_FIRST: Duration = Duration::from_secs(10);
 pub const REFUSED_MAX: Duration = Duration::from_secs(600);
-/// If no other upstream is left, one request in this time may try a refused one. As long as breakers wait by default: a repair is
-/// found as soon, and twelve requests a minute are far below any provider's limit.
+/// If no other upstream is left, one request in this time may try a refused one. Equal to the breakers' default wait: a
+/// repair is found as soon, and twelve requests a minute are far below any provider's limit.
 pub const ASK_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// Different request bodies that must meet a doubtful refusal, with no good answer in between, before it counts.
 const BODIES: usize = 3;
@@ -167,7 +167,7 @@ impl Cooldowns {
         let wait = match (aside, retry_after) {
             (CooldownReason::RateLimited | CooldownReason::AccountRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
             (CooldownReason::Exhausted, wait) => wait.unwrap_or_default().min(EXHAUSTED_MAX),
-            // Sent before the first refusal came: not a new one.
+            // The request was sent before the first refusal arrived, so this refusal is not new.
             _ if now < entry.until => entry.until - now,
             (CooldownReason::RateLimited | CooldownReason::AccountRateLimited, None) => {
                 entry.strike(BACK_OFF_FIRST, BACK_OFF_MAX).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)

@@ -1,5 +1,5 @@
-//! Which key an attempt uses: one brought with the request, else the caller's own, else the provider's in turn. Not for resting
-//! keys, which is `cooldown`'s.
+//! Which key an attempt uses: one brought with the request, else the caller's own, else the provider's in turn. Not for
+//! cool-downs of keys: see `cooldown`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::config::{Keys, Provider, Token};
 #[derive(Clone)]
 pub struct HashedKey {
     known: Arc<KnownKeys>,
-    /// It is the caller's own (brought, or the user's), not one that the gateway shares.
+    /// The caller's own key (brought with the request, or the user's), not one that the gateway shares.
     pub own: bool,
 }
 
@@ -37,7 +37,7 @@ impl HashedKey {
         &self.known.id
     }
 
-    /// The value of the header that carries it.
+    /// The value of the header that carries the key.
     pub fn expose(&self) -> &str {
         self.known.secret.expose_secret()
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for HashedKey {
     }
 }
 
-/// The shared keys of a provider: those of the file, or a token that changes.
+/// The shared keys of a provider: keys from the file, or a token that changes.
 #[derive(Debug)]
 pub enum SharedKeys {
     Fixed(KeyOrder),
@@ -68,7 +68,7 @@ impl SharedKeys {
         }
     }
 
-    /// The present keys.
+    /// The current keys.
     pub fn ring(&self) -> Cow<'_, KeyOrder> {
         match self {
             SharedKeys::Fixed(ring) => Cow::Borrowed(ring),
@@ -83,16 +83,16 @@ impl SharedKeys {
 /// The keys that an attempt at a provider may use, in the order of trying.
 #[derive(Clone, Debug)]
 pub enum KeyOrder {
-    /// The provider asks for none.
+    /// The provider needs no key.
     NoneNeeded,
     /// At least one.
     Keys(Vec<HashedKey>),
-    /// It is off, and this caller has no key for it.
+    /// The provider is off, and this caller has no key for it.
     Off,
 }
 
 impl KeyOrder {
-    /// The keys for one request: the caller's `own` alone, else these, beginning with the one whose `turn` it is.
+    /// The keys for one request: only the caller's `own` if there is one, otherwise these, rotated by `turn`.
     pub fn for_request(&self, own: Option<HashedKey>, turn: usize) -> KeyOrder {
         if let Some(key) = own {
             return KeyOrder::Keys(vec![key]);
@@ -107,7 +107,7 @@ impl KeyOrder {
         ring
     }
 
-    /// The keys to try, empty where none is asked for; none where it is off.
+    /// The keys to try, empty if none is needed. None: the provider is off.
     pub fn into_keys(self) -> Option<Vec<HashedKey>> {
         match self {
             KeyOrder::Off => None,
@@ -117,24 +117,24 @@ impl KeyOrder {
     }
 }
 
-/// Identifies a key in rows and logs without telling it.
+/// Identifies a key in rows and logs without revealing it.
 pub fn key_id(key: &SecretString) -> String {
     let hash = digest(&SHA256, key.expose_secret().as_bytes());
     hash.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Takes `key` out of what a provider said: some vendors quote the key that they refuse.
+/// Removes `key` from a provider's bytes: some vendors quote the key that they refuse.
 pub fn scrub(bytes: Bytes, key: Option<&HashedKey>) -> Bytes {
     key.and_then(|key| without_key(&bytes, key)).map_or(bytes, Bytes::from)
 }
 
-/// The same for a text.
+/// Removes `key` from a text.
 pub fn scrubbed(text: &str, key: Option<&HashedKey>) -> String {
     let clean = key.and_then(|key| without_key(text.as_bytes(), key));
     clean.map_or_else(|| text.to_owned(), |clean| String::from_utf8_lossy(&clean).into_owned())
 }
 
-/// The same for the values of headers.
+/// Removes `key` from the values of headers.
 pub fn scrub_headers(headers: &mut HeaderMap, key: Option<&HashedKey>) {
     let Some(key) = key else { return };
     for value in headers.values_mut() {
@@ -147,8 +147,8 @@ pub fn scrub_headers(headers: &mut HeaderMap, key: Option<&HashedKey>) {
 /// Shorter parts of a key may be ordinary words.
 const PART_LEAST: usize = 16;
 
-/// Without the key, and without each of its parts: an AWS key is `ID:SECRET:TOKEN`, and only the parts go out. None if it
-/// has neither.
+/// Removes the key and each of its parts: an AWS key is `ID:SECRET:TOKEN`, and only the parts are sent. None if the
+/// bytes contain neither.
 fn without_key(bytes: &[u8], key: &HashedKey) -> Option<Vec<u8>> {
     let key = key.expose();
     let parts = key.split(':').filter(|part| part.len() >= PART_LEAST && *part != key);

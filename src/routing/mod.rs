@@ -1,6 +1,6 @@
-//! Forecasts, prices, breakers and plans: pure code, values and a `now` in, values out.
+//! Forecasts, prices, breakers and plans. Pure code: input is values and a `now`, output is values.
 //!
-//! Not for choosing by a policy, which is `policy`'s, nor for running a race: `race` executes the [`plan::RacePlan`].
+//! Not for choosing by a policy, which is in `policy`. Not for running a race: `race` executes the [`plan::RacePlan`].
 
 pub mod adaptive;
 pub mod bill;

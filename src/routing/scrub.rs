@@ -1,13 +1,14 @@
-//! Removes a key from a provider's text, plain and escaped: `\u0073` and `\/` of JSON, also of JSON within JSON, and `%73` of URLs.
-//! Linear in the text. Not for other encodings such as base64: a caller who leaks a key to its own owner gains nothing.
+//! Removes a key from a provider's text, plain and escaped: `\u0073` and `\/` of JSON, also of JSON within JSON, and
+//! `%73` of URLs. Linear in the text. Not for other encodings such as base64: a caller who reveals a key to its own
+//! owner gains nothing.
 
-/// What stands in the key's place.
+/// The replacement for the key.
 const INSTEAD: &[u8] = b"***";
 
-/// Shorter keys are placeholders for servers that ask for none (`x`, `none`, `EMPTY`): they stand in ordinary words.
+/// Shorter keys are placeholders for servers that need none (`x`, `none`, `EMPTY`). They also occur in ordinary words.
 const SECRET_LEAST: usize = 6;
 
-/// The text without `key`; none if it does not have it.
+/// The text without `key`. None if the text does not contain it.
 pub fn without(text: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     if key.len() < SECRET_LEAST {
         return None;
@@ -32,7 +33,7 @@ fn cut(text: &[u8], places: &mut dyn Iterator<Item = (usize, usize)>) -> Vec<u8>
     kept
 }
 
-/// Whether a byte of the key is escaped anywhere: what providers escape in good answers is none.
+/// Whether any byte of the key may be escaped. Providers escape other characters in good answers.
 fn may_escape(text: &[u8], key: &[u8]) -> bool {
     let mut from = 0;
     while let Some(at) = memchr::memchr2(b'\\', b'%', &text[from..]) {
@@ -45,11 +46,11 @@ fn may_escape(text: &[u8], key: &[u8]) -> bool {
     false
 }
 
-/// Where it stands, escaped or not: the search of Knuth, Morris and Pratt over the unescaped bytes.
+/// The places of the key, escaped or not: the Knuth–Morris–Pratt search over the unescaped bytes.
 fn find_escaped(text: &[u8], key: &[u8]) -> Vec<(usize, usize)> {
     let borders = borders(key);
     let (mut places, mut matched, mut at) = (Vec::new(), 0, 0);
-    // Where the latest bytes began, as many as the key has.
+    // Where each of the latest bytes began; as many entries as the key has bytes.
     let mut begins = vec![0; key.len()];
     let mut read = 0;
     while at < text.len() {
@@ -71,7 +72,7 @@ fn find_escaped(text: &[u8], key: &[u8]) -> Vec<(usize, usize)> {
     places
 }
 
-/// For each beginning of the key the length of its longest proper beginning that is also its end.
+/// For each prefix of the key, the length of its longest proper prefix that is also its suffix.
 fn borders(key: &[u8]) -> Vec<usize> {
     let mut borders = vec![0; key.len()];
     let mut matched = 0;
@@ -87,7 +88,7 @@ fn borders(key: &[u8]) -> Vec<usize> {
     borders
 }
 
-/// The first byte that a text stands for, and how long it is written.
+/// The first unescaped byte of a text, and the length of its written form.
 fn unescape(text: &[u8]) -> (u8, usize) {
     match text[0] {
         b'%' => match hex(text.get(1..3)) {
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_work_is_linear() {
-        // Each would take minutes if anything were looked at once for every byte before it.
+        // Each would take minutes if the search looked ahead again at every byte.
         for part in [r"\", r"\u0073", "%73", "sk-p", r"\u00", "s"] {
             let text = part.repeat((4 << 20) / part.len());
             assert_eq!(without(text.as_bytes(), b"sk-p/1"), None, "{part}");

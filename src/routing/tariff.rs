@@ -22,7 +22,7 @@ pub struct PromptTokens {
     pub cached: f64,
 }
 
-/// The unit in which a model's attempts are counted.
+/// The unit of cost for a model's attempts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
     /// Highest price of each kind of token. None: no upstream has a price, so tokens are counted.
@@ -30,7 +30,7 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Of all upstreams of a model, also of those that are not asked this time: what its budget is counted in must not change
+    /// Uses all upstreams of a model, also those that this request does not ask: the unit of its budget must not change
     /// from request to request.
     pub fn of<'u>(upstreams: impl Iterator<Item = &'u UpstreamConfig>) -> Basis {
         Basis { dearest: dearest(upstreams.filter_map(|upstream| upstream.price)) }
@@ -40,8 +40,8 @@ impl Basis {
         self.dearest.is_some()
     }
 
-    /// For an upstream, by its price and whether it bills a cancelled attempt to its end. One without a price counts as the
-    /// dearest of the others: to take it for free would send all to it.
+    /// The tariff of an upstream, from its price and whether it bills a cancelled attempt to its end. One without a
+    /// price counts as the most expensive of the others. If it counted as free, it would get all requests.
     pub fn tariff(&self, (price, billed_on): (Option<Price>, bool)) -> Tariff {
         match price.or(self.dearest) {
             Some(Price { input, cached, output }) => {
@@ -59,8 +59,8 @@ pub fn tariffs(upstreams: &[(Option<Price>, bool)]) -> Vec<Tariff> {
 }
 
 impl Tariff {
-    /// Of starting an attempt and cutting it: its prompt, and where a cut saves nothing half a usual answer, for it may as
-    /// well win.
+    /// Cost of an attempt that is started and then cancelled: its prompt. If a cancel saves nothing, half a usual
+    /// answer in addition, because the attempt may win.
     pub fn started(&self, prompt: PromptTokens, answer_tokens: f64) -> f64 {
         self.whole(prompt, if self.billed_on { answer_tokens / 2.0 } else { 0.0 })
     }

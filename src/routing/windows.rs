@@ -1,20 +1,20 @@
-//! The context window of each upstream, from the configuration or from refusals. Only for the order of upstreams; it leaves no
-//! upstream out.
+//! The context window of each upstream, from the configuration or from refusals. Used only for the order of upstreams;
+//! it excludes no upstream.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// Upstreams of which it is remembered.
+/// Maximum number of upstreams with a learnt window.
 const REMEMBERED_MAX: usize = 10_000;
-/// How long that is believed: a server may be started anew with more room.
+/// How long a learnt window is used: a server may be restarted with a larger one.
 const BELIEVED_FOR: Duration = Duration::from_secs(3_600);
-/// Bytes of a prompt for each of its tokens, where there are many: prose has 4 to 5. No text that is read by people has more,
-/// so that a prompt has at least so many tokens.
+/// Assumed maximum of prompt bytes per token in a long prompt. Prose has 4 to 5, and no human-readable text has more
+/// than 6. It gives a lower bound for the tokens of a prompt.
 const BYTES_PER_TOKEN: usize = 6;
 
-/// What was learnt of all upstreams, by name.
+/// Learnt windows of all upstreams, by name.
 #[derive(Debug, Default)]
 pub struct ContextWindows {
     learnt: HashMap<String, LearntWindow>,
@@ -29,9 +29,9 @@ struct LearntWindow {
 /// What is known of one upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextWindow {
-    /// It takes so many.
+    /// The size of the window in tokens. None: unknown.
     pub tokens: Option<u64>,
-    /// It refused a prompt of so many bytes.
+    /// The length in bytes of a prompt that it refused. None: unknown.
     pub refused_bytes: Option<usize>,
 }
 
@@ -39,7 +39,7 @@ pub struct ContextWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLength {
     pub bytes: usize,
-    /// It has images or files in it, so its bytes tell nothing of its tokens.
+    /// The prompt has images or files, so its bytes say nothing about its tokens.
     pub has_media: bool,
 }
 
@@ -51,7 +51,7 @@ impl PromptLength {
 }
 
 impl ContextWindow {
-    /// Whether a prompt is surely too long, or as long as one that was refused.
+    /// Whether a prompt is surely too long, or as long as a refused one.
     pub fn is_too_small_for(self, length: PromptLength) -> bool {
         let refused = self.refused_bytes.is_some_and(|bytes| !length.has_media && length.bytes >= bytes);
         refused || self.tokens.is_some_and(|tokens| length.tokens_at_least() > tokens)
@@ -59,13 +59,13 @@ impl ContextWindow {
 }
 
 impl ContextWindows {
-    /// True while nothing was learnt: then nothing is to be asked.
+    /// True while nothing was learnt, so no look-up is needed.
     pub fn is_empty(&self) -> bool {
         self.learnt.is_empty()
     }
 
-    /// An upstream refused a prompt as too long. `tokens`: what it takes, if it said so; `bytes`: the prompt's own length, if it
-    /// was that.
+    /// An upstream refused a prompt as too long. `tokens`: the window that it reported; `bytes`: the length of the
+    /// prompt. None: unknown.
     pub fn refused(&mut self, upstream: &str, tokens: Option<u64>, bytes: Option<usize>, now: Instant) {
         if tokens.is_none() && bytes.is_none() {
             return;
@@ -82,7 +82,7 @@ impl ContextWindows {
         self.learnt.insert(upstream.to_owned(), LearntWindow { at: now, window });
     }
 
-    /// An upstream took a prompt: none that is shorter was refused for its length alone.
+    /// An upstream accepted a prompt, so a refusal of a shorter one had another cause.
     pub fn took(&mut self, upstream: &str, length: PromptLength) {
         let Some(LearntWindow { window, .. }) = self.learnt.get_mut(upstream) else { return };
         if length.has_media || !window.is_too_small_for(length) {
@@ -95,7 +95,7 @@ impl ContextWindows {
         }
     }
 
-    /// What is known of this upstream. The configuration goes before what was learnt.
+    /// The window of this upstream. The configuration has priority over learnt values.
     pub fn of(&self, upstream: &str, configured: Option<u64>, now: Instant) -> ContextWindow {
         let learnt = self.learnt(upstream, now);
         match configured {

@@ -1,10 +1,10 @@
-//! The places of client connections: how many there are, who holds them, and whose connection is closed when a newcomer
-//! finds none.
+//! The slots of client connections: their number, their holders, and which connection is closed when a new connection
+//! finds no free slot.
 //!
-//! A connection that nobody works on costs its holder nothing, so one host could take every place for as long as it likes.
-//! So no place is kept for such: when places run short, the address that holds most of them loses its longest idle ones. What
-//! is at work is never cut for a newcomer. The last places are a reserve, in which no work is begun: health checks and
-//! admins get in there while everything else is at work.
+//! An idle connection costs its client nothing, so one host could take every slot for as long as it likes. So idle
+//! connections have no right to a slot: when slots run short, the address with the most connections loses its longest
+//! idle ones. A connection with a running request is never closed for a new one. The last slots are a reserve, in which
+//! no long request may start: health checks and admins still get in while all other slots are busy.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,21 +17,21 @@ use tokio::sync::Notify;
 
 use crate::clock::Instant;
 
-/// Connections that are closed at once, so that a flood of newcomers does not search all of them each time.
+/// Connections closed per search, so that a burst of new connections does not search all of them each time.
 const CLOSED_AT_ONCE: usize = 64;
-/// After a search that found nothing to close, the next one waits so long.
+/// Pause after a search that found nothing to close.
 const SEARCH_AGAIN: Duration = Duration::from_millis(100);
-/// A newcomer waits so long for a connection that is being closed: far longer than that takes.
+/// The maximum wait of a new connection for one that is being closed. Closing is far faster.
 const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
-/// All places of all listeners.
+/// All slots of all listeners.
 pub(super) struct Places {
-    /// Those for work.
+    /// Number of slots for requests of any length.
     ordinary: usize,
-    /// Those beyond.
+    /// Number of further slots, for short requests only.
     reserve: usize,
     held: Mutex<HeldPlaces>,
-    /// Told when a connection has left.
+    /// Notified when a connection has ended.
     left: Notify,
 }
 
@@ -39,41 +39,41 @@ pub(super) struct Places {
 struct HeldPlaces {
     next: u64,
     connections: HashMap<u64, PlaceEntry>,
-    /// By address: see [`network`].
+    /// Connections per address: see [`network`].
     by_peer: HashMap<IpAddr, usize>,
-    /// Ordinary ones that are not being closed.
+    /// Connections in ordinary slots that are not being closed.
     ordinary: usize,
-    /// No search before.
+    /// Time of the next search. None: at once.
     search_at: Option<Instant>,
 }
 
 struct PlaceEntry {
     peer: IpAddr,
     in_reserve: bool,
-    /// It was told to close.
+    /// It was asked to close.
     leaving: bool,
     connection: Arc<ConnectionPlace>,
 }
 
-/// One connection, as its place knows it.
+/// The activity of one connection.
 pub(super) struct ConnectionPlace {
     since: Instant,
-    /// Requests that are being answered.
+    /// Number of running requests.
     working: AtomicUsize,
-    /// Milliseconds after `since` at which the last of them ended.
+    /// Milliseconds after `since` at which the last request ended.
     idle_at: AtomicU64,
     in_reserve: AtomicBool,
     close: Notify,
 }
 
-/// One place. It is free again when this is dropped.
+/// One slot. Dropping it frees the slot.
 pub(super) struct ConnectionSlot {
     places: Arc<Places>,
     id: u64,
     pub connection: Arc<ConnectionPlace>,
 }
 
-/// One request that is being answered. Not `Clone`: it counts once.
+/// One running request. Not `Clone`: it counts once.
 pub(super) struct RequestInProgress(Arc<ConnectionPlace>);
 
 impl Places {
@@ -81,7 +81,7 @@ impl Places {
         Arc::new(Places { ordinary, reserve, held: Mutex::default(), left: Notify::new() })
     }
 
-    /// A place for a connection from this address. None where each one is at work, the reserve too.
+    /// A slot for a connection from this address. None if all slots are busy, including the reserve.
     pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         loop {
             let left = self.left.notified();
@@ -92,12 +92,12 @@ impl Places {
         }
     }
 
-    /// Has connections closed that nobody works on. Gives their number.
+    /// Closes idle connections. Returns how many.
     pub(super) fn make_room(&self) -> usize {
         self.lock().close_idle(false)
     }
 
-    /// None where all places are taken; then some are given up.
+    /// None if all slots are taken; some connections are then asked to close.
     fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let mut held = self.lock();
         let full = held.ordinary >= self.ordinary;
@@ -135,7 +135,7 @@ impl HeldPlaces {
         (id, connection)
     }
 
-    /// Counts one connection less for this address.
+    /// Removes one connection of this address from the count.
     fn leaves(&mut self, peer: IpAddr) {
         if let Some(count) = self.by_peer.get_mut(&peer) {
             *count -= 1;
@@ -145,8 +145,8 @@ impl HeldPlaces {
         }
     }
 
-    /// Those that are idle, of the address that holds most first, and of these the longest idle first. In the reserve also
-    /// those that are not: all of it is brief.
+    /// Closes idle connections: first those of the address with the most connections, and of these the longest idle
+    /// ones. In the reserve it also closes busy ones: their requests are short.
     fn close_idle(&mut self, in_reserve: bool) -> usize {
         let now = Instant::now();
         if !in_reserve && self.search_at.is_some_and(|at| now < at) {
@@ -179,8 +179,8 @@ impl HeldPlaces {
 }
 
 impl ConnectionSlot {
-    /// Whether a request that takes long may be begun. In the reserve only once there are ordinary places again; then this
-    /// is one of them.
+    /// Whether a long request may start. A connection in the reserve may start one only if an ordinary slot is free; it
+    /// then moves to that slot.
     pub(super) fn may_work(&self) -> bool {
         if !self.connection.in_reserve.load(Ordering::Relaxed) {
             return true;
@@ -199,7 +199,7 @@ impl ConnectionSlot {
         true
     }
 
-    /// Counts the connection, which is a proxy's, for this client from now on.
+    /// Counts the connection of a proxy for this client from now on.
     pub(super) fn is_for(&self, client: IpAddr) {
         let client = network(client);
         let mut held = self.places.lock();
@@ -209,13 +209,13 @@ impl ConnectionSlot {
         *held.by_peer.entry(client).or_default() += 1;
     }
 
-    /// Resolves when the connection has to be closed to make room.
+    /// Resolves when the connection must close to make room.
     pub(super) async fn given_up(&self) {
         loop {
             self.connection.close.notified().await;
             let mut held = self.places.lock();
             let Some(entry) = held.connections.get_mut(&self.id) else { return };
-            // A request may have come just now.
+            // A request may have started in the meantime.
             if entry.in_reserve || self.connection.is_idle() {
                 return;
             }
@@ -247,7 +247,7 @@ impl ConnectionPlace {
         self.working.load(Ordering::Relaxed) == 0
     }
 
-    /// Since when nobody works on it, where nobody does.
+    /// When it became idle. None: it is busy.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.is_idle().then(|| self.since + Duration::from_millis(self.idle_at.load(Ordering::Relaxed)))
     }
@@ -262,7 +262,7 @@ impl Drop for RequestInProgress {
     }
 }
 
-/// What one host has at its disposal: an IPv4 address, or 64 bits of an IPv6 address.
+/// The addresses that one host can use: an IPv4 address, or a /64 network of IPv6.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
@@ -299,7 +299,7 @@ mod tests {
             many.push(entered(&places, 2).await);
         }
         let busy = many[0].connection.begin();
-        // Idle only since now.
+        // This one becomes idle only now.
         drop(many[1].connection.begin());
         let newcomer = entered(&places, 3).await;
         let mut given_up = Vec::new();
@@ -321,7 +321,7 @@ mod tests {
         let reserved = [entered(&places, 1).await, entered(&places, 2).await];
         assert!(a.may_work() && reserved.iter().all(|place| !place.may_work()));
         let _request = reserved[0].connection.begin();
-        // The next one takes the place of one in the reserve, whatever that does, as soon as it has left.
+        // A new connection replaces one in the reserve, even a busy one, as soon as that one has ended.
         assert!(places.enter(peer(3)).await.is_none());
         assert!(is_given_up(&reserved[0]).await && !is_given_up(&a).await);
         drop(reserved);
@@ -353,7 +353,7 @@ mod tests {
         let mut held = Vec::new();
         for number in 0..200 {
             held.push(entered(&places, 1).await);
-            // The first is one client's, all others another's.
+            // The first connection is one client's, all others are another's.
             held[number].is_for(peer(if number == 0 { 2 } else { 3 }));
         }
         let _newcomer = entered(&places, 4).await;

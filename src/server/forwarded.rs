@@ -1,6 +1,6 @@
 //! The client's address behind a trusted proxy, from `x-forwarded-for`.
 //!
-//! No other header is read: a proxy sets one of them and passes the others on as the client wrote them. Pure.
+//! No other header is read: a proxy sets one of them and passes the others on unchanged from the client. Pure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,11 +9,11 @@ use ipnet::IpNet;
 
 const HEADER: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The client's address: that of `peer`, unless `peer` is a trusted proxy. None: a trusted proxy sent an entry that is no
-/// address.
+/// The client's address: the address of `peer`, unless `peer` is a trusted proxy. None: a trusted proxy sent an invalid
+/// entry.
 ///
 /// Each proxy appends the address of its own peer. So the list is read from its end, and the first address that is not
-/// trusted is the client's. Anybody may have written what stands before it.
+/// trusted is the client's. Any client may have written the entries before it.
 pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
     let mut client = peer.to_canonical();

@@ -1,5 +1,6 @@
-//! `/healthz`: alive. `/readyz`: there is an upstream to ask, and no row of the history is lost; a store that only delays its
-//! rows takes no traffic away. Everybody may ask both, so names and counts are for admins.
+//! `/healthz`: the process is alive. `/readyz`: an upstream is available, and no row of the history is lost; a store
+//! that only delays its rows does not make the gateway unready. Both need no token, so names and counts are only for
+//! admins.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Whom the gateway answers at all, by what a request says of the way it came: its `Host`, and the web page that sent it.
+//! Which requests the gateway answers at all, by their origin: the `Host` header, and the web page that sent the
+//! request.
 //!
-//! A gateway without users trusts whoever reaches it on loopback. Any web page does, through its visitor's browser: it can
-//! send a request that it may not read, or have its own name resolve to 127.0.0.1 and read that too. Browsers tell both, and no
-//! page can change what they tell. Not for tokens: those are `proxy`'s.
+//! A gateway without users trusts every client that reaches it on loopback. Any web page can reach it through its
+//! visitor's browser: it can send a request whose answer it may not read, or make its own name resolve to 127.0.0.1 and
+//! read the answer too. Browsers report both in headers that no page can change. Not for tokens: see `proxy`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,16 +13,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
 use crate::config::{Config, Cors};
 use crate::proxy::Rejection;
 
-/// How the page that sent a request stands to the gateway, as its browser sees it.
+/// The relation between the page that sent a request and the gateway, as its browser reports it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What a host's name may hold (RFC 3986, reg-name) beside letters and digits.
+/// Characters allowed in a host name (RFC 3986, reg-name) in addition to letters and digits.
 const NAME_MARKS: &[u8] = b"-._~%!$&'()*+,;=";
-/// Bytes of a host's name, as DNS has it.
+/// Maximum bytes of a host name, as in DNS.
 const NAME_MAX: usize = 255;
 
 /// # Errors
-/// 400 without one valid `Host`; 421 where there are no users and the host is a name that is not listed; 403 for a page of
-/// another origin that is not listed.
+/// 400 without exactly one valid `Host`; 421 if there are no users and the host is a name that is not listed; 403 for a
+/// page of another origin that is not listed.
 pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<(), Rejection> {
     let host = host(request)?;
     if config.users.is_empty()
@@ -39,7 +40,7 @@ pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<(), Reje
     }
 }
 
-/// The host that is asked for. None only in HTTP/1.0, which has none: no browser speaks it.
+/// The requested host. None only in HTTP/1.0, which may omit it: no browser uses HTTP/1.0.
 fn host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, Rejection> {
     const EXPECTED: &str = "expected one host, with or without a port, such as localhost:8080";
     let bad = |why: &str| Rejection::header("host", &format!("{why}: {EXPECTED}"));
@@ -56,7 +57,7 @@ fn host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, Rejection> {
         (Some(target), Some(header)) if !target.is_same(&header, uri.scheme_str().unwrap_or("http")) => {
             Err(bad("it is not the host of the request's target"))
         }
-        // HTTP/2 has the host in its target alone.
+        // HTTP/2 has the host only in its target.
         (Some(target), None) if request.version() == Version::HTTP_2 => Ok(Some(target)),
         (_, Some(header)) => Ok(Some(header)),
         (target, None) if request.version() < Version::HTTP_11 => Ok(target),
@@ -64,7 +65,7 @@ fn host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, Rejection> {
     }
 }
 
-/// Whether a page of another origin sent it. Programs send neither header.
+/// Whether a page of another origin sent it. Programs other than browsers send neither header.
 fn is_foreign(headers: &HeaderMap, host: Option<&Host<'_>>) -> bool {
     let is_own = |origin: &HeaderValue| {
         let Some((scheme, authority)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
@@ -74,12 +75,12 @@ fn is_foreign(headers: &HeaderMap, host: Option<&Host<'_>>) -> bool {
     };
     let mut origins = headers.get_all(ORIGIN).iter();
     let other_origin = origins.next().is_some_and(|origin| !is_own(origin)) || origins.next().is_some();
-    // "same-site" is another port or another subdomain: another page, whoever made it.
+    // "same-site" is another port or another subdomain, so another page, possibly with another author.
     let other_site = headers.get_all(FETCH_SITE).iter().any(|site| site != "same-origin" && site != "none");
     other_origin || other_site
 }
 
-/// Whether pages of this origin may call.
+/// Whether pages of this origin may send requests.
 pub(super) fn names(cors: &Cors, origin: &HeaderValue) -> bool {
     match cors {
         Cors::None => false,
@@ -90,10 +91,10 @@ pub(super) fn names(cors: &Cors, origin: &HeaderValue) -> bool {
     }
 }
 
-/// A host with or without a port, as URLs and `Host` have it.
+/// A host with or without a port, in the syntax of URLs and `Host`.
 #[derive(Debug)]
 struct Host<'r> {
-    /// Without the brackets of an IPv6 address and without a dot at the end.
+    /// Without the brackets of an IPv6 address and without a trailing dot.
     name: &'r str,
     port: Option<u16>,
 }
@@ -121,7 +122,7 @@ impl<'r> Host<'r> {
         Some(Host { name, port })
     }
 
-    /// Whether no page can have made it its own name: an address, `localhost`, or what is listed.
+    /// Whether no page can have this host as its own name: an address, `localhost`, or a listed name.
     fn is_known(&self, listed: &[String]) -> bool {
         self.name.parse::<Ipv4Addr>().is_ok()
             || self.name.contains(':')
@@ -129,7 +130,7 @@ impl<'r> Host<'r> {
             || listed.iter().any(|listed| listed.eq_ignore_ascii_case(self.name))
     }
 
-    /// The same name and port; one that is not said is the usual one of `scheme`.
+    /// Whether name and port are equal. A missing port is the default port of `scheme`.
     fn is_same(&self, other: &Host<'_>, scheme: &str) -> bool {
         let usual = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
         self.name.eq_ignore_ascii_case(other.name) && self.port.unwrap_or(usual) == other.port.unwrap_or(usual)
@@ -145,7 +146,7 @@ mod tests {
 
     const USER: &str = "[users.a]\ntoken = \"t\"\n";
 
-    /// 200 where it comes in.
+    /// 200 if the request is accepted.
     fn status(config: &str, version: Version, target: &str, headers: &[(&'static str, &str)]) -> u16 {
         let config = parse(config, Path::new("x"), &|_| None).unwrap();
         let mut request = Request::get(target).version(version).body(()).unwrap();

@@ -1,6 +1,6 @@
 //! The layers of [`edge`](super::routes::edge): cross-origin requests, panics and admission.
 //!
-//! Not for what a single handler checks, such as tokens.
+//! Not for checks of a single handler, such as tokens.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -32,7 +32,7 @@ pub(super) struct CrossOrigin {
     pub gateway: Arc<Gateway>,
     /// For `cors = ["*"]`.
     any: CorsLayer,
-    /// For a list of origins. It reads the list of the live configuration.
+    /// For a list of origins. It uses the list of the current configuration.
     listed: CorsLayer,
 }
 
@@ -42,7 +42,7 @@ impl CrossOrigin {
         let is_listed = move |origin: &HeaderValue| host_check::names(&live.live().config.server.cors, origin);
         let base = CorsLayer::new()
             .allow_methods([Method::GET, Method::HEAD, Method::POST])
-            // A "*" would leave out `authorization`.
+            // A "*" would not include `authorization`.
             .allow_headers(AllowHeaders::mirror_request())
             // Browsers ask for it when a page of the internet calls a server in the local network.
             .allow_private_network(true)
@@ -52,14 +52,15 @@ impl CrossOrigin {
         let listed = base
             .clone()
             .allow_origin(AllowOrigin::predicate(move |origin, _| allowed(origin)))
-            // There are no cookies, but a page that fetches with `credentials: "include"` could not read the answer without it.
+            // The gateway sets no cookies, but without this a page that fetches with `credentials: "include"` could not
+            // read the answer.
             .allow_credentials(AllowCredentials::predicate(move |origin, _| is_listed(origin)));
         CrossOrigin { gateway, any: base.allow_origin(tower_http::cors::Any), listed }
     }
 }
 
-/// Refuses a request with a wrong `Host` or from a page that is not listed, and serves the others with CORS headers by the
-/// live configuration.
+/// Refuses a request with a wrong `Host` or from a page that is not listed. Serves the others, with CORS headers from
+/// the current configuration.
 pub(super) async fn cross_origin(
     State(cross): State<Arc<CrossOrigin>>,
     request: Request<Body>,
@@ -78,7 +79,8 @@ pub(super) async fn cross_origin(
     let headers = request.headers();
     let (is_options, is_from_page) = (request.method() == Method::OPTIONS, headers.contains_key(ORIGIN));
     let is_preflight = is_options && is_from_page && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    // The layer takes every OPTIONS for a preflight request, but clients also ask with it which methods a path serves.
+    // The layer treats every OPTIONS request as a preflight request, but clients also use OPTIONS to ask which methods
+    // a path serves.
     let Some(cors) = cors.filter(|_| is_preflight || !is_options) else { return next.run(request).await };
     let mut response = match cors.layer(next).oneshot(request).await {
         Ok(response) => response,
@@ -92,15 +94,15 @@ pub(super) async fn cross_origin(
     response
 }
 
-/// The surface in whose dialect an unknown path is answered.
+/// The surface whose dialect is used for the error of an unknown path.
 pub(super) fn near(path: &str) -> Surface {
     let bare = path.strip_prefix("/v1").unwrap_or(path);
     let leads_to = |surface: &Surface| surface.path().strip_prefix("/v1").is_some_and(|path| bare.starts_with(path));
     Surface::ALL.into_iter().find(leads_to).unwrap_or(Surface::Chat)
 }
 
-/// Lets the page read the gateway's own headers, and those of providers about the request and its limits. The names depend
-/// on the provider, so the layer cannot list them.
+/// Lets the page read the gateway's own headers, and those of providers about the request and its limits. Their names
+/// depend on the provider, so the layer cannot list them.
 fn expose(headers: &mut HeaderMap) {
     let is_exposed = |name: &str| {
         ["x-", "openai-", "anthropic-"].iter().any(|start| name.starts_with(start))
@@ -114,9 +116,9 @@ fn expose(headers: &mut HeaderMap) {
     }
 }
 
-/// Turns a panic of the handler into a 500 in the dialect of `surface`. The panic hook has logged where it was.
+/// Turns a panic of the handler into a 500 in the dialect of `surface`. The panic hook has logged the place.
 ///
-/// Our own, because `CatchPanic` of tower-http boxes every response body, which costs a call per frame.
+/// `CatchPanic` of tower-http is not used: it boxes every response body, which costs a call per frame.
 pub(super) async fn catch_panics<F>(handling: F, surface: Surface) -> Result<Response<Body>, Infallible>
 where
     F: Future<Output = Result<Response<Body>, Infallible>>,
@@ -124,8 +126,8 @@ where
     AssertUnwindSafe(handling).catch_unwind().await.unwrap_or_else(|_| Ok(Rejection::internal().answer_to(surface)))
 }
 
-/// Admits a request to a surface, or answers that there is no room. The permit goes along with the request: see
-/// [`proxy::admit`]. `ConcurrencyLimit` of tower would give it back with the head of the answer, before a stream begins.
+/// Admits a request to a surface, or answers that there is no room. The permit travels with the request: see
+/// [`proxy::admit`]. `ConcurrencyLimit` of tower would release it with the head of the answer, before a stream begins.
 #[derive(Clone)]
 pub(super) struct Admission<S> {
     gateway: Arc<Gateway>,
@@ -152,7 +154,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // Only `POST` begins a race; the answers to other methods cost nothing.
+        // Only `POST` starts a race; the answers to other methods cost almost nothing.
         if request.method() != Method::POST {
             return Either::Left(self.inner.call(request));
         }

@@ -16,9 +16,9 @@ use crate::machine;
 
 /// The mode of a socket file: owner and group may connect.
 const MODE: u32 = 0o660;
-/// How long a listener on an existing socket file has to take a connection; beyond it, its queue is full.
+/// How long a listener on an existing socket file has to accept a connection. After that its queue counts as full.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
-/// The address that clients of a socket file count as.
+/// The client address of connections over a socket file.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// One listener. It is closed when dropped.
@@ -34,7 +34,7 @@ enum ListenerKind {
 
 impl Listener {
     /// # Errors
-    /// When it cannot be listened on, for example because another process does.
+    /// The address cannot be listened on, for example because another process does.
     pub async fn bind(listen: &Listen) -> io::Result<Listener> {
         match listen {
             Listen::Tcp(address) => {
@@ -49,12 +49,12 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the actual port.
+    /// The address it listens on, with the actual port.
     pub fn at(&self) -> &Listen {
         &self.at
     }
 
-    /// Whether it speaks TLS where a certificate is configured.
+    /// Whether it speaks TLS if a certificate is configured.
     pub(super) fn is_for_tls(&self) -> bool {
         matches!(self.kind, ListenerKind::Tcp(_))
     }
@@ -68,8 +68,8 @@ impl Listener {
     }
 }
 
-/// Stream sockets of all families take the same calls to read, write and wait, so the rest of the server knows one type
-/// alone. Options that only TCP has (no delay, keep-alive) fail on it, and are not needed.
+/// Stream sockets of all families use the same calls to read, write and wait, so the rest of the server uses a single
+/// type. Options that only TCP has (no delay, keep-alive) fail on it and are not needed.
 fn as_tcp(stream: UnixStream) -> io::Result<TcpStream> {
     TcpStream::from_std(std::net::TcpStream::from(OwnedFd::from(stream.into_std()?)))
 }
@@ -82,7 +82,7 @@ struct SocketFile {
 }
 
 impl Drop for SocketFile {
-    /// Leaves a file of another process alone that replaced it.
+    /// Does not remove a file that belongs to another process by now.
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id) {
             let _ = fs::remove_file(&self.path);
@@ -103,7 +103,7 @@ fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Removes a socket file without a listener: its gateway was killed.
+/// Removes a socket file without a listener. It remains when a gateway is killed.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -156,7 +156,7 @@ mod tests {
         let listener = Listener::bind(&listen).await.unwrap();
         let error = Listener::bind(&listen).await.map(drop).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
-        // Another's that has taken its place stays.
+        // A file of another process in the same place remains.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "kept").unwrap();
         drop(listener);

@@ -1,4 +1,4 @@
-//! `/metrics`: Prometheus' text, for admins. What is counted where is `metrics`' and the recorder's business.
+//! `/metrics`: the text format of Prometheus, for admins. `metrics` and the recorder decide what is counted.
 
 use std::sync::Arc;
 

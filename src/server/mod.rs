@@ -1,7 +1,8 @@
-//! The listener: connections in, requests routed to `proxy`, a bound on everything, and a clean end.
+//! The server: accepts connections, routes requests to `proxy`, bounds everything, and shuts down cleanly.
 //!
-//! HTTP/1.1 and HTTP/2 on one port: by ALPN where it speaks TLS, by prior knowledge otherwise. A connection is watched while its request is served: when the
-//! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
+//! HTTP/1.1 and HTTP/2 share one port: ALPN selects the version with TLS, prior knowledge without. The server watches a
+//! connection while its request is served. When the client leaves or stops reading, the future or body of the request
+//! is dropped, and with it all upstream work.
 
 mod api;
 mod connection_slots;
@@ -51,25 +52,26 @@ use connection_slots::{ConnectionSlot, Places};
 use stream::{Streams, WatchedBody};
 use tls::Handshake;
 
-/// Client connections at once. When they run short, idle ones are closed.
+/// Maximum client connections. When they run short, idle ones are closed.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// Of these, places for health checks and admins: see `connection_slots`.
+/// The part of them that is reserved for health checks and admins: see `connection_slots`.
 const RESERVE_MAX: usize = 256;
-/// A client must have sent its request's head by then.
+/// The maximum time for a client to send the head of its request.
 const HEAD_FOR: Duration = Duration::from_secs(30);
-/// An HTTP/2 connection without a request is asked to close after this time; one of HTTP/1.1 waits [`HEAD_FOR`] for its next head.
+/// After this time, an HTTP/2 connection without a request is asked to close. A connection of HTTP/1.1 waits
+/// [`HEAD_FOR`] for its next head.
 const IDLE_FOR: Duration = Duration::from_secs(60);
 /// Concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_024;
-/// Bytes of a head over HTTP/1.1, and of an answer that its client does not read.
+/// Maximum bytes of a head over HTTP/1.1, and of an answer that its client does not read.
 const BUFFER_MAX: usize = 64 * 1024;
-/// The same of each answer on an HTTP/2 connection, so that [`STREAMS_MAX`] of them hold 16 MiB together.
+/// Maximum unread bytes of each answer on an HTTP/2 connection, so that [`STREAMS_MAX`] answers hold 16 MiB together.
 const STREAM_BUFFER_MAX: usize = 16 * 1024;
-/// After the cancel of a shutdown, a client has so long to take the event that tells it.
+/// How long a client has to read the final event after a shutdown cancels its stream.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Between two tries to accept when the system has no more descriptors.
+/// Pause before the next accept when the system has no descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Between two warnings that connections are turned away.
+/// Minimum time between two warnings about refused connections.
 const WARN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Accepts connections on all listeners until draining begins. Each connection is a task of the gateway's `Shutdown`.
@@ -88,15 +90,15 @@ pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>) {
     join_all(listeners.into_iter().map(|listener| accept(listener, shared.clone()))).await;
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Clone)]
 struct ServerState {
     places: Arc<Places>,
     router: Router,
-    /// The certificate at the start. Without one there is no TLS, whatever a reload brings.
+    /// The certificate at the start. Without one there is no TLS, even if a reload adds one.
     tls: Option<Arc<ServerConfig>>,
     shutdown: Shutdown,
-    /// The configuration in force.
+    /// Returns the configuration in force.
     live: Arc<dyn Fn() -> Arc<LiveConfig> + Send + Sync>,
 }
 
@@ -108,8 +110,8 @@ impl ServerState {
         Some(live.config.server.tls.as_ref().map_or(first, |tls| &tls.server).clone())
     }
 
-    /// The answer to a request that is not served: work on a connection of the reserve, or, without users, a request that a
-    /// trusted proxy passes on from another machine.
+    /// The answer to a refused request: a long request on a connection of the reserve, or, without users, a request
+    /// that a trusted proxy passes on from another machine.
     fn refusal<B>(&self, place: &ConnectionSlot, peer: IpAddr, request: &Request<B>) -> Option<Response<Body>> {
         let refuse = |rejection: Rejection| Some(rejection.answer_to(layers::near(request.uri().path())));
         if request.method() == Method::POST && !place.may_work() {
@@ -148,7 +150,7 @@ async fn accept(listener: Listener, shared: ServerState) {
             },
             Err(error) => {
                 turned_away.warn(&error);
-                // An idle connection may free its descriptor.
+                // Closing an idle connection frees its descriptor.
                 shared.places.make_room();
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
@@ -156,10 +158,10 @@ async fn accept(listener: Listener, shared: ServerState) {
     }
 }
 
-/// Connections that could not be served; the log has one line for many.
+/// Counts connections that could not be served, so that one log line reports many.
 #[derive(Default)]
 struct ShedConnections {
-    /// Since the last warning.
+    /// Count since the last warning.
     times: u64,
     warned: Option<Instant>,
 }
@@ -171,7 +173,7 @@ impl ShedConnections {
         }
     }
 
-    /// How many there were since the last warning, when it is time for another.
+    /// Counts one more. Returns the count since the last warning if it is time for another.
     fn count(&mut self) -> Option<u64> {
         self.times += 1;
         let is_time = self.warned.is_none_or(|warned| warned.elapsed() >= WARN_AGAIN);
@@ -212,7 +214,7 @@ fn builder(shutdown: &Shutdown) -> Builder<Streams> {
     builder
 }
 
-/// Serves until `client_left`, or until the connection ends by itself, says nothing, gives up its place, or has to end.
+/// Serves until `client_left`, or until the connection ends by itself, stays silent, gives up its slot, or must end.
 async fn serve_connection<S>(
     stream: S,
     client_left: impl Future<Output = ()>,
@@ -241,7 +243,8 @@ async fn serve_connection<S>(
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut client_left = std::pin::pin!(client_left);
     let mut given_up = std::pin::pin!(place.given_up());
-    // hyper waits for the bytes that tell the version, for what opens HTTP/2, and for further requests on it, without a bound.
+    // hyper has no time limit for the bytes that identify the version, for the HTTP/2 preface, and for further requests
+    // on HTTP/2.
     let mut look = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
     let mut draining = std::pin::pin!(shared.shutdown.draining());
     let cancelled = async {
@@ -252,9 +255,9 @@ async fn serve_connection<S>(
     let mut told = false;
     loop {
         tokio::select! {
-            // What was asked before the client left may be answered by now.
+            // A request that arrived before the client left may already have its answer.
             biased;
-            // An error here is a client that left or spoke no HTTP: nothing to do about it.
+            // An error here means that the client left or did not speak HTTP. No action is needed.
             _ = connection.as_mut() => return,
             () = &mut client_left => return,
             () = &mut look => {
@@ -275,7 +278,7 @@ async fn serve_connection<S>(
             }
             () = &mut given_up => {
                 connection.as_mut().graceful_shutdown();
-                // Once, so that the client hears of it.
+                // One poll, so that the client is notified.
                 let _ = connection.as_mut().now_or_never();
                 return;
             }

@@ -1,11 +1,12 @@
-//! The path that a client probably meant when it asks for one that is not served. Not for the answer: see `Rejection::not_found`.
+//! The path that a client probably meant when it requests an unknown one. Not for the answer: see
+//! `Rejection::not_found`.
 
 use crate::protocol::Surface;
 
-/// From this similarity on a path counts as misspelt; 1 is the same path.
+/// The minimum similarity at which a path counts as misspelt; 1 is the same path.
 const MISSPELT: f64 = 0.7;
 
-/// The served path that `path` ends with, misspells or begins, with its method: `POST /v1/messages`.
+/// The served path that `path` ends with, misspells or begins with, including its method: `POST /v1/messages`.
 pub(super) fn nearest_path(path: &str, served: &[&'static str]) -> Option<String> {
     let asked = path.trim_end_matches('/');
     let served = || served.iter().copied();
@@ -18,7 +19,7 @@ pub(super) fn nearest_path(path: &str, served: &[&'static str]) -> Option<String
 }
 
 fn most_similar(asked: &str, served: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    // A longer path cannot be similar enough, and comparing it would cost.
+    // A longer path cannot be similar enough, and comparing it takes time.
     let comparable = served.filter(|served| asked.len() <= 2 * served.len());
     let scored = comparable.map(|served| (strsim::normalized_levenshtein(asked, bare(served)), served));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;

@@ -1,4 +1,4 @@
-//! What the handlers of all paths share. Not for the paths: see `routes`.
+//! State and helpers that the handlers of all paths share. Not for the paths: see `routes`.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! The client's socket, as hyper reads and writes it, and what hyper does not say about it.
+//! The client's socket, as hyper reads and writes it, and the events that hyper does not report.
 //!
-//! hyper learns that a client left only by reading, and it does not read while bytes of a next request lie in its
-//! buffer, nor while it cannot write. [`ClientPresence::left`] hears it from the system instead. A client that takes nothing fails
-//! its writes after [`TAKE_FOR`].
+//! hyper detects that a client left only by reading. It does not read while its buffer holds bytes of a next request,
+//! nor while it cannot write. [`ClientPresence::left`] gets this from the system instead. If a client stops reading,
+//! its writes fail after [`TAKE_FOR`].
 
 use std::future::Future;
 use std::io;
@@ -17,18 +17,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-/// A client that takes nothing for so long, while something waits for it, is gone.
+/// A client that reads nothing for this long while data waits for it counts as gone.
 pub(super) const TAKE_FOR: Duration = Duration::from_secs(300);
-/// A connection with nothing on it is probed after so long, …
+/// A connection without traffic is probed after this time, …
 const PROBE_AFTER: Duration = Duration::from_secs(60);
-/// … and then again and again, until the system gives up (on Linux after nine without an answer).
+/// … and then at this interval, until the system gives up (on Linux after nine probes without an answer).
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// What a client sent before it left is read by then, or never.
+/// How long hyper has to read the bytes that a client sent before it left. After that it will not read them.
 const READ_REST_FOR: Duration = Duration::from_millis(100);
 
 /// The two views of one socket. Options that only TCP has fail for a socket file, which does not need them.
 pub(super) fn share(stream: TcpStream) -> (Socket, ClientPresence) {
-    // Without it small events wait for the client's delayed acknowledgement. An error is a client that left already.
+    // Without it, small events wait for the client's delayed acknowledgement. An error means that the client has left.
     let _ = stream.set_nodelay(true);
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
@@ -36,32 +36,33 @@ pub(super) fn share(stream: TcpStream) -> (Socket, ClientPresence) {
     (Socket { shared: Arc::clone(&shared), untaken: None }, ClientPresence(shared))
 }
 
-/// What hyper reads and writes.
+/// The view for hyper: reads and writes.
 pub(super) struct Socket {
     shared: Arc<SocketState>,
-    /// Runs while a write waits.
+    /// The timer of a waiting write. None: no write waits.
     untaken: Option<Pin<Box<Sleep>>>,
 }
 
-/// Knows whether the client is still there.
+/// Detects whether the client is still connected.
 pub(super) struct ClientPresence(Arc<SocketState>);
 
 struct SocketState {
     stream: TcpStream,
-    /// Reads that gave something, wrapping.
+    /// Number of reads that returned something; wraps.
     reads: AtomicUsize,
 }
 
 impl ClientPresence {
-    /// The client's first byte, without reading it. None: the client left.
+    /// The client's first byte, without consuming it. None: the client left.
     pub(super) async fn first_byte(&self) -> Option<u8> {
         let mut first = [0];
         let peeked = self.0.stream.peek(&mut first).await;
         matches!(peeked, Ok(1)).then_some(first[0])
     }
 
-    /// Resolves when the client sends no more, and hyper does not read what it sent before. As everywhere in hyper, half
-    /// a close is a close. Behind more than the system's receive buffer holds nothing can be heard; the next write then tells.
+    /// Resolves when the client has closed its sending side and hyper does not read the rest. A half-closed connection
+    /// counts as closed, as everywhere in hyper. If the client sent more than the receive buffer holds, the close is
+    /// not visible; the next write detects it.
     pub(super) async fn left(&self) {
         self.sends_no_more().await;
         loop {
@@ -77,7 +78,8 @@ impl ClientPresence {
         }
     }
 
-    /// Of urgent data, which nobody sends, tokio is not told: this interest wakes at the end alone, and not at every byte.
+    /// Waits for the end of the client's data. The interest is urgent data, which clients do not send, so the task
+    /// wakes only at the end and not for every byte.
     #[cfg(target_os = "linux")]
     async fn sends_no_more(&self) {
         while !self.0.stream.ready(tokio::io::Interest::PRIORITY).await.is_ok_and(|ready| ready.is_read_closed()) {
@@ -85,7 +87,7 @@ impl ClientPresence {
         }
     }
 
-    /// Elsewhere there is no such interest, and what hyper notices has to do.
+    /// Other systems have no such interest. There, hyper must detect the end.
     #[cfg(not(target_os = "linux"))]
     async fn sends_no_more(&self) {
         std::future::pending().await
@@ -98,7 +100,7 @@ impl Socket {
         SockRef::from(&self.shared.stream).keepalive().is_ok_and(|on| on)
     }
 
-    /// Tries until the system has no room, and then for [`TAKE_FOR`].
+    /// Sends until the system's buffer is full, and then waits at most [`TAKE_FOR`].
     fn poll_send(
         &mut self,
         context: &mut Context<'_>,

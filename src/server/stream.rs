@@ -1,8 +1,9 @@
-//! Ends an HTTP/2 stream whose client keeps its window shut: it holds a provider's answer, and the socket never tells.
+//! Ends an HTTP/2 stream whose client keeps its window closed. Such a stream holds a provider's answer, and the socket
+//! shows no sign of it.
 //!
-//! hyper runs each stream as a task of its own and does not poll the body while the window is shut. So body and task
-//! meet in a task-local: the body notes when it handed over, the task looks at that. Not for HTTP/1.1, where such a client
-//! stops the socket.
+//! hyper runs each stream in a separate task and does not poll the body while the window is closed. So body and task
+//! share a task-local: the body stores when it handed over a frame, and the task checks that time. Not for HTTP/1.1,
+//! where such a client blocks the socket.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,11 +21,11 @@ use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
 tokio::task_local! {
-    /// Since when a frame waits to be taken; none while the provider is waited for.
+    /// When the current frame began to wait. None: the stream waits for the provider.
     static UNTAKEN: Cell<Option<Instant>>;
 }
 
-/// Runs hyper's tasks of streams.
+/// The executor for hyper's stream tasks.
 #[derive(Clone)]
 pub(super) struct Streams(pub(super) Shutdown);
 
@@ -45,7 +46,7 @@ where
     }
 }
 
-/// Resolves when a frame was not taken for [`TAKE_FOR`]. The timer is moved only when it fires.
+/// Resolves when a frame has waited for [`TAKE_FOR`]. The timer is moved only when it fires.
 async fn untaken() {
     let mut due = Instant::now() + TAKE_FOR;
     loop {
@@ -58,14 +59,14 @@ async fn untaken() {
     }
 }
 
-/// A body that notes when it handed over a frame, and that its connection is at work.
+/// A body that stores when it handed over a frame, and that marks its connection as busy.
 pub(super) struct WatchedBody {
     body: Body,
     _work: Option<RequestInProgress>,
 }
 
 impl WatchedBody {
-    /// An answer that is whole is no more work: whether its client takes it is up to the client.
+    /// A complete answer does not keep the connection busy: how fast it is read depends only on the client.
     pub(super) fn new(body: Body, work: RequestInProgress) -> WatchedBody {
         let is_whole = http_body::Body::size_hint(&body).exact().is_some();
         WatchedBody { body, _work: (!is_whole).then_some(work) }
@@ -81,7 +82,7 @@ impl http_body::Body for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        // An error here is HTTP/1.1.
+        // An error here means HTTP/1.1.
         let _ = UNTAKEN.try_with(|untaken| untaken.set(matches!(frame, Poll::Ready(Some(_))).then(Instant::now)));
         frame
     }

@@ -1,4 +1,4 @@
-//! Connections that say nothing, and clients that take nothing, on a stopped clock.
+//! Silent connections, and clients that do not read, on a stopped clock.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,10 +24,11 @@ use super::*;
 use crate::clock::Instant;
 use crate::config::{Listen, parse};
 
-/// Bytes between client and server.
+/// Buffer between client and server, in bytes.
 const PIPE: usize = 64 * 1024;
 
-/// `/endless` answers without end, `/slow` after an hour, `/whole` with more than fits on the way. The token tells that an endless answer was dropped.
+/// `/endless` answers without end, `/slow` after an hour, `/whole` with more than the buffers hold. The token reports
+/// that an endless answer was dropped.
 fn router() -> (Router, CancellationToken) {
     let dropped = CancellationToken::new();
     let token = dropped.clone();
@@ -48,7 +49,7 @@ fn router() -> (Router, CancellationToken) {
     (router.route("/", get(async || "here").post(async || "here")), dropped)
 }
 
-/// The only place of a listener.
+/// The only slot of a listener.
 async fn place() -> ConnectionSlot {
     Places::new(1, 0).enter(Ipv4Addr::LOCALHOST.into()).await.unwrap()
 }
@@ -113,7 +114,7 @@ async fn an_http2_stream_that_is_not_read_is_ended_and_its_connection_kept() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_http2_connection_is_told_to_go() {
     let (client, serving, shutdown) = served(router().0).await;
-    // The client answers every ping, as one would that wants to stay.
+    // The client answers every ping, like one that wants to stay connected.
     let (mut sender, connection) = http2::handshake(shutdown.clone(), TokioIo::new(client)).await.unwrap();
     let connection = shutdown.spawn(connection);
     let mut ask = async |path: &str| {
@@ -121,7 +122,7 @@ async fn an_idle_http2_connection_is_told_to_go() {
         sender.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
     };
     let began = Instant::now();
-    // A request that takes an hour is no idle time, and each one begins it anew.
+    // A request that takes an hour is not idle time, and each request restarts the idle time.
     assert_eq!(ask("/slow").await, "late");
     tokio::time::sleep(IDLE_FOR - Duration::from_secs(1)).await;
     assert_eq!(ask("/").await, "here");
@@ -157,7 +158,7 @@ async fn an_http1_connection_waits_for_its_next_head_no_longer_than_for_the_firs
     }
 }
 
-/// A listener with so many places.
+/// A listener with this many slots.
 async fn listening(places: Arc<Places>) -> (SocketAddr, Shutdown) {
     let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
     let (address, shared) = (listener.at().address().unwrap(), shared(router().0, places));
@@ -166,14 +167,14 @@ async fn listening(places: Arc<Places>) -> (SocketAddr, Shutdown) {
     (address, shutdown)
 }
 
-/// A connection on which this was asked.
+/// A connection with this request sent.
 async fn asked(address: SocketAddr, request: &str) -> TcpStream {
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(format!("{request} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes()).await.unwrap();
     client
 }
 
-/// What comes until this does.
+/// Reads until `end` arrives.
 async fn heard(client: &mut TcpStream, end: &str) -> String {
     let mut heard = Vec::new();
     while !heard.ends_with(end.as_bytes()) {
@@ -190,7 +191,7 @@ async fn a_full_shared_closes_what_is_idle_and_never_what_is_at_work() {
     let (address, _shutdown) = listening(Places::new(3, 1)).await;
     let mut working = asked(address, "GET /endless").await;
     assert!(heard(&mut working, "xxxx").await.contains("200 OK"));
-    // One that was answered, one that says nothing, and so on: there is always a place for another.
+    // An answered connection, a silent one, and so on: there is always a slot for another.
     for round in 0..50 {
         let mut idle = asked(address, "GET /").await;
         assert!(heard(&mut idle, "here").await.contains("200 OK"), "round {round}");
@@ -242,7 +243,7 @@ async fn where_all_is_at_work_the_reserve_answers_and_begins_nothing() {
     for client in &mut working {
         assert_eq!(heard(client, "xxxx").await, "xxxx");
     }
-    // Once there is room again, one in the reserve is like any other.
+    // Once there is room again, a connection in the reserve is served like any other.
     let mut waiting = asked(address, "GET /").await;
     heard(&mut waiting, "here").await;
     drop(working);
@@ -270,7 +271,7 @@ async fn a_client_that_takes_nothing_loses_its_connection() {
     let serving = shared.shutdown.clone().spawn(connection(stream, HERE, place().await, None, shared));
     client.write_all(b"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     client.read_u8().await.unwrap();
-    // From here on nothing but the clock moves.
+    // From here on time passes only when the clock is advanced.
     tokio::time::pause();
     let began = Instant::now();
     serving.await.unwrap();
@@ -287,7 +288,7 @@ async fn a_dead_client_is_found_by_probes() {
     assert!(socket.is_probed());
 }
 
-/// A certificate that nobody knows.
+/// A certificate that no client trusts.
 fn certificate() -> Arc<ServerConfig> {
     let key = rcgen::KeyPair::generate().unwrap();
     let names = vec!["gateway.test".to_owned()];
@@ -298,7 +299,7 @@ fn certificate() -> Arc<ServerConfig> {
     Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key.into()).unwrap())
 }
 
-/// What a client may send of a handshake: nothing, the head of a record, part of it.
+/// What a client may send of a handshake: nothing, the head of a record, a part of it.
 const BEGINNINGS: [&[u8]; 3] = [b"", &[22, 3, 1], &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]];
 
 #[tokio::test]

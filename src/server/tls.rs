@@ -1,7 +1,7 @@
-//! The TLS handshake of a client's connection. It runs in the connection's own task, within a time limit.
+//! The TLS handshake of a client's connection. It runs in the connection's task, within a time limit.
 //!
-//! A connection counts as idle during its handshake: when places run short, it is closed like one. A client that speaks
-//! plain HTTP gets an answer that says so.
+//! A connection counts as idle during its handshake: when slots run short, it may be closed. A client that speaks plain
+//! HTTP gets an answer that says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use super::socket::{ClientPresence, Socket};
 use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;
 
-/// A client must have ended its handshake by then.
+/// The maximum time for a handshake.
 pub(super) const HANDSHAKE_FOR: Duration = Duration::from_secs(10);
 /// The first byte of a TLS connection: the type of a handshake record.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The end of a handshake.
+/// The result of a handshake.
 pub(super) enum Handshake {
     Tls(Box<TlsStream<Socket>>),
-    /// The client does not speak TLS. Nothing of what it sent has been read.
+    /// The client does not speak TLS. None of its bytes were consumed.
     Plain(Socket),
-    /// The client left, took too long or broke TLS; or its place was given up, or the gateway stops.
+    /// The client left, took too long or broke TLS; or the connection gave up its slot, or the gateway stops.
     Ended,
 }
 
-/// Waits for the client's first byte, and for the handshake.
+/// Waits for the client's first byte, then for the handshake.
 pub(super) async fn shake_hands(
     socket: Socket,
     client: &ClientPresence,
@@ -62,7 +62,7 @@ pub(super) async fn shake_hands(
     }
 }
 
-/// Answers every request that this address speaks HTTPS only.
+/// Answers every request with an error: this address speaks only HTTPS.
 pub(super) fn only_https() -> Router {
     Router::new().fallback(async |uri: Uri| -> Response<Body> {
         let mut response = Rejection::only_https().answer_to(near(uri.path()));

@@ -1,4 +1,4 @@
-//! When a finding is told, and where.
+//! When a finding is reported, and where.
 
 use std::io;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ const NOW: i64 = 1_767_931_200_000_000;
 
 #[test]
 fn two_looks_in_a_row_decide() {
-    // What looks found, and what is told after each.
+    // What the checks found, and what is reported after each.
     for (looks, told) in [
         ("x", "."),
         ("xx", ".+"),
@@ -34,7 +34,7 @@ fn two_looks_in_a_row_decide() {
         let said: String = looks
             .chars()
             .map(|look| {
-                // The other one comes and goes and is never told.
+                // The other finding comes and goes and is never reported.
                 let found = if look == 'x' { [key.clone()] } else { [other.clone()] };
                 let change = looked.look(&found.into());
                 match (change.begun.contains(&key), change.gone.contains(&key)) {
@@ -58,7 +58,7 @@ fn nothing_is_kept_of_what_is_gone() {
     assert!(looked.known.is_empty());
 }
 
-/// What was logged.
+/// The log output.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -73,7 +73,7 @@ impl io::Write for Lines {
 }
 
 impl Lines {
-    /// Since the last time.
+    /// Takes the output since the last call.
     fn take(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
     }
@@ -111,7 +111,7 @@ fn the_log_and_the_metrics_are_told_once() {
     looked.tell(Ok(vec![regression()]), &metrics);
     looked.tell(Ok(Vec::new()), &metrics);
     assert_eq!((lines.take().as_str(), gauge().as_str()), ("", "1"));
-    // A look that fails tells nothing about upstreams, and is told once.
+    // A failed check reports nothing about upstreams. The failure is reported once.
     looked.tell(Err("locked".into()), &metrics);
     looked.tell(Err("locked".into()), &metrics);
     assert_eq!((lines.take().lines().count(), gauge().as_str()), (1, "1"));
@@ -123,7 +123,7 @@ fn the_log_and_the_metrics_are_told_once() {
     assert!(page.contains("photofinish_regressions_total{upstream=\"other\",figure=\"tpot\"} 1"), "{page}");
 }
 
-/// Fifty attempts that went well on the day before, and fifty that failed in the last hour.
+/// Fifty successful attempts on the day before, and fifty failures in the last hour.
 async fn failing(path: &Path) {
     let store = Store::open(path).await.unwrap();
     let race = |n: i64, failed: bool| {
@@ -148,7 +148,7 @@ async fn a_look_at_the_file() {
     let found = look(&path, &shutdown, || NOW).await.unwrap().unwrap();
     let words: Vec<String> = found.iter().map(Regression::words).collect();
     assert_eq!(words, ["failures 0.0 % → 100.0 % (+100.0 points)"]);
-    // Draining while it looks: nobody waits for what it finds.
+    // The gateway drains during a check: its findings are not used.
     shutdown.drain();
     assert!(look(&path, &shutdown, || NOW).await.is_none());
     assert!(shutdown.finished(Duration::from_secs(10)).await);

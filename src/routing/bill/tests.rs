@@ -1,4 +1,4 @@
-//! Costs and bounds as tables: which row, billed how, gives which.
+//! Costs and bounds as tables: a row, how it is billed, and the result.
 
 use super::*;
 use crate::history::sample;
@@ -22,7 +22,7 @@ fn row(change: impl FnOnce(&mut AttemptRecord)) -> AttemptRecord {
     row
 }
 
-/// Cut 0.1 s after its dispatch, with its headers read.
+/// Cancelled 0.1 s after its dispatch, after its headers arrived.
 fn cut(change: impl FnOnce(&mut AttemptRecord)) -> AttemptRecord {
     let mut row = sample::lost(0, 100_000);
     (row.connect_us, row.headers_us, row.cancel_us) = (Some(10), Some(50_000), Some(100_000));
@@ -43,7 +43,7 @@ fn told(row: &AttemptRecord) -> Told {
     (round(row.cost_usd), row.cost_basis, round(row.cost_usd_min), round(row.cost_usd_max))
 }
 
-/// What the last of these rows says once the race is over.
+/// The cost columns of the last row once the race is over.
 fn settled(race: &RaceRecord, rows: Vec<(AttemptRecord, BillBounds)>) -> Told {
     let mut rows = rows;
     rows.iter_mut().for_each(|(row, bill)| bill.count(row, None));
@@ -77,7 +77,8 @@ fn a_cost_is_computed_only_from_what_was_counted() {
 
 #[test]
 fn a_cut_loser_lies_between_bounds() {
-    // The prompt: 2,000 to 4,000 tokens, so 0.0005 USD, all of it cached, to 0.004. The winner wrote 100 tokens: 0.001.
+    // The prompt has 2,000 to 4,000 tokens: from 0.0005 USD (all of it cached) to 0.004. The winner wrote 100 tokens:
+    // 0.001.
     let of = |bill: BillBounds, change: fn(&mut AttemptRecord)| {
         let winner = row(|row| row.input_tokens = Some(3_000));
         settled(&race(), vec![(winner, STOPS), (cut(change), bill)])
@@ -90,7 +91,7 @@ fn a_cut_loser_lies_between_bounds() {
     let no_headers: fn(&mut AttemptRecord) = |row| row.headers_us = None;
     assert_eq!(of(bills_full, no_headers), (Some(0.0005), AtLeast, Some(0.0005), Some(0.005)), "it is billed anyway");
     assert_eq!(of(stops, no_headers), (Some(0.005), AtMost, Some(0.0), Some(0.005)), "it may have been in a queue");
-    // At 5,000 tokens/s, 10 of them.
+    // At most 10 tokens at 5,000 tokens/s.
     let soon: fn(&mut AttemptRecord) = |row| row.cancel_us = Some(2_000);
     assert_eq!(of(stops, soon), (Some(0.0005), AtLeast, Some(0.0005), Some(0.0041)));
     assert_eq!(of(bills_full, soon).3, Some(0.005), "it writes on");
@@ -129,7 +130,7 @@ fn the_length_of_a_prompt_is_what_was_learnt_and_what_others_counted() {
         let winner = row(|row| (row.input_tokens, row.tok_src) = (counted, TokenSource::Usage));
         let loser = BillBounds { per_byte, ..bill(CancelBilling::BillsFull) };
         let told = settled(&race(), vec![(winner, STOPS), (cut(|_| {}), loser)]);
-        // Without the answer's 0.001 USD.
+        // Subtracts the 0.001 USD of the answer.
         (told.2, told.3.map(|usd| ((usd - 0.001) * 1e9).round() / 1e9))
     };
     let learnt = Some(PerByte { least: 0.2, most: 0.4 });
@@ -156,7 +157,7 @@ fn what_was_not_cut_has_its_own_bounds() {
     let uncounted = |row: &mut AttemptRecord| {
         (row.input_tokens, row.output_tokens, row.tok_src) = (None, None, TokenSource::None);
     };
-    // It was answered, so its prompt is billed; at most 1,000 tokens were asked for.
+    // The upstream answered, so the prompt is billed. The request asked for at most 1,000 tokens.
     assert_eq!(
         settled(&race(), vec![(row(uncounted), bill(CancelBilling::Unknown))]),
         (Some(0.0005), AtLeast, Some(0.0005), Some(0.014))

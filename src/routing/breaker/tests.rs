@@ -1,4 +1,4 @@
-//! What happens to a breaker, and where it stands then.
+//! Events of a breaker, and its state after each.
 
 use super::BreakerStatus::{Closed, Due};
 use super::ProbeScope::{Beside, InPlace};
@@ -37,11 +37,11 @@ enum Event {
     TimePasses,
     TrialBegins,
     NoTrialBegins,
-    /// Of the one begun then.
+    /// The trial that began at this time.
     TrialEnds(u64),
 }
 
-/// Where it stands after each event, at the time of the event.
+/// Checks the state after each event, at the time of the event.
 fn run(failures: u32, table: &[(u64, Event, BreakerStatus)]) {
     run_for(Beside, failures, table);
 }
@@ -107,7 +107,7 @@ fn beside_others_there_is_a_trial_every_five_seconds_however_long_it_fails() {
     for time in (5..100).step_by(5) {
         table.push((time, TimePasses, Due));
         table.push((time, TrialBegins, open(5)));
-        // However long the trial takes to fail.
+        // The next trial does not depend on how long this one takes to fail.
         table.push((time + 3, Failed { sent: time }, open(2)));
     }
     table.push((100, TrialBegins, open(5)));
@@ -141,7 +141,7 @@ fn a_trial_that_hangs_keeps_the_next_away_for_a_while() {
             (9, NoTrialBegins, open(next - 4)),
             (5 + next, TimePasses, Due),
             (5 + next, TrialBegins, open(next)),
-            // The first of the two; then the second.
+            // The first of the two fails; then the second.
             (6 + next, Failed { sent: 5 }, open(next - 1)),
             (7 + next, FirstToken { sent: 5 + next }, Closed),
         ];
@@ -200,7 +200,8 @@ fn no_failures_turn_it_off() {
     assert_eq!(breakers.standing(UP, &settings(1), None, Beside, now), Closed);
 }
 
-/// Failures in a row, three of which open it: whose request each met. Then for whom it is open.
+/// Failures in a row, three of which open the breaker: whose request met each failure, and for whom the breaker is open
+/// then.
 #[test]
 fn one_caller_opens_it_for_itself_alone() {
     let (ann, bob) = (Some(1), Some(2));
@@ -232,7 +233,8 @@ fn one_caller_s_trials_keep_it_open_for_nobody() {
     for caller in [1, 2] {
         breakers.failed(UP, &settings(2), false, Some(caller), now, now);
     }
-    // Each trial is begun as soon as anybody may, and fails: who asked, and who may try it next, at once or later.
+    // Each trial begins as soon as any caller may begin one, and fails. Per trial: its caller, and when each caller may
+    // try next.
     for (caller, others) in [(1, open(5)), (1, Due), (1, Due), (2, open(5)), (1, open(5)), (1, Due)] {
         now += seconds(60);
         breakers.begin_trial(UP, &settings(2), now).unwrap();

@@ -161,7 +161,7 @@ fn what_is_used_up_rests_a_moment_for_this_key_and_model() {
 fn the_table_is_bounded() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     cooldowns.cool_down(CooldownReason::KeyRefused, &target("m", "shared"), None, now, 0.0);
-    // Two entries for each: more than there is room for.
+    // Two entries for each key: more than the table has room for.
     for key in 0..ENTRIES_MAX / 2 + 300 {
         let brought = CooldownTarget { own_key: true, ..target("m", &key.to_string()) };
         cooldowns.cool_down(CooldownReason::RateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
@@ -191,7 +191,7 @@ fn a_refusal_is_short_at_first_and_longer_each_time() {
 
 #[test]
 fn a_doubtful_refusal_counts_once_several_bodies_and_callers_met_it() {
-    // Callers there are, who met it with which body, and whether it counts then.
+    // The number of callers, the caller and body of each refusal, and whether the refusal counts then.
     type Row = (usize, &'static [(u64, u64)], bool);
     let table: &[Row] = &[
         (2, &[(1, 1), (2, 1)], false),

@@ -1,4 +1,4 @@
-//! Answers of `/api`: JSON that is not stored, and errors.
+//! Answers of `/api`: JSON that caches must not store, and errors.
 
 use axum::body::Body;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -13,7 +13,7 @@ pub fn refused(bad: BadParameter) -> Rejection {
     Rejection::parameter(bad.name, &bad.message)
 }
 
-/// The very bytes that the command prints with `--json`.
+/// Exactly the bytes that the command prints with `--json`.
 pub fn as_printed(objects: &[Map<String, Value>], rolled_until: Option<i64>) -> Result<Response<Body>, Rejection> {
     let mut bytes = Vec::new();
     export::write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;

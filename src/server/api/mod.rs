@@ -1,4 +1,4 @@
-//! `/api`: the history over HTTP, for admins. The questions of the commands as the parameters of a URL, and their answers as
+//! `/api`: the history over HTTP, for admins. The URL parameters are the options of the commands, and the answers are
 //! JSON; `openapi` describes both.
 //!
 //! Reads URLs, waits for answers and reports errors. Not for the questions and figures: see `report`.
@@ -76,7 +76,7 @@ pub async fn races(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-/// The id may be anything that a client can write, so also what is no text.
+/// The id comes from the client and may be invalid text.
 pub async fn race(
     State(site): State<ServedPaths>,
     id: Result<Path<String>, PathRejection>,
@@ -99,7 +99,7 @@ pub async fn race(
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-/// Made at the first request.
+/// Built at the first request.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
 
 pub async fn document(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {

@@ -1,8 +1,8 @@
-//! The OpenAPI document of the gateway: `openapi.json` with the parts that follow from declarations filled in. A test compares
-//! its paths with the router.
+//! The OpenAPI document of the gateway: `openapi.json`, completed with the parts that follow from declarations. A test
+//! compares its paths with the router.
 //!
-//! In the file, an answer that is a text is an error; an operation without `default` has the one of the edge. Not for parameters
-//! and schemas themselves: see `schema`.
+//! In the file, an answer that is a string is an error. An operation without `default` gets the default answer of
+//! `server::routes::edge`. Not for parameters and schemas: see `schema`.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ use crate::history::{AttemptRecord, RaceRecord};
 use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, POINT, REGRESSION, of_columns};
 use crate::report::{races, report_question as stats, series, timeline};
 
-/// How every path can refuse a request before it is read.
+/// The refusals that every path can send before it reads the request.
 const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 503 while the gateway has no \
                        room: each with a code that begins with photofinish_";
 

@@ -1,5 +1,5 @@
-//! The query of a URL, read as a question. Stricter than browsers are: what is no text is refused and not mended, since the
-//! answer to a question that nobody asked looks like any other.
+//! Reads the query of a URL as a question. Stricter than browsers: invalid text is refused and not repaired, because
+//! the answer to a wrong question looks like any other answer.
 
 use clap::Args;
 use http::Uri;
@@ -9,7 +9,7 @@ use crate::clock::wall_micros;
 use crate::proxy::Rejection;
 use crate::report::question::{BadParameter, from_pairs};
 
-/// Reads the query as a question, and tells what time it is.
+/// Reads the query as a question, and returns it with the current time.
 pub(super) fn question<Q: Args>(uri: &Uri, problem: fn(&Q, i64) -> Option<String>) -> Result<(Q, i64), Rejection> {
     let pairs = pairs(uri.query().unwrap_or_default()).map_err(refused)?;
     let question = from_pairs::<Q>(&pairs).map_err(refused)?;
@@ -37,7 +37,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, BadParameter> {
     pairs.collect()
 }
 
-/// None where it is not percent-encoded, or not UTF-8.
+/// None if it is not percent-encoded or not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -51,7 +51,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Of a hexadecimal number.
+/// The value of a hexadecimal digit.
 fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }

@@ -1,4 +1,4 @@
-//! Reads the history on threads that may block, a few at a time, and only as long as the client waits.
+//! Reads the history on blocking threads, a few reads at a time, and only as long as the client waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;
 use crate::store::{OpenError, ReadError, StoreReader};
 
-/// Questions that are answered at once.
+/// Maximum number of concurrent reads.
 const READS_MAX: usize = 4;
-/// A question waits so long for one of them to be done.
+/// The maximum wait for a free read.
 const WAIT_FOR: Duration = Duration::from_secs(5);
 
-/// Answers questions to one database. Cheap to clone; all clones are one.
+/// Answers questions to one database. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug)]
 pub struct DatabaseReads {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub struct DatabaseReads {
     shutdown: Shutdown,
 }
 
-/// Stops what is read when it is dropped: with the request of a client that left, or at a shutdown.
+/// Stops a read when it is dropped: with the request of a client that left, or at a shutdown.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -41,7 +41,7 @@ impl DatabaseReads {
     /// Opens the database and reads an answer.
     ///
     /// # Errors
-    /// 500 or 503: too many read, the gateway is shut down, or the history cannot be read.
+    /// 500 or 503: too many reads are running, the gateway shuts down, or the history cannot be read.
     pub async fn read<T, F>(&self, read: F) -> Result<T, Rejection>
     where
         F: FnOnce(&StoreReader) -> Result<T, Rejection> + Send + 'static,
@@ -72,7 +72,7 @@ fn unopened(error: &OpenError) -> Rejection {
     Rejection::history(error.to_string(), passes)
 }
 
-/// What cannot be read, in words for an operator.
+/// The error of a failed read, for an operator.
 pub(super) fn unread(error: ReadError) -> Rejection {
     Rejection::history(error.to_string(), !matches!(error, ReadError::Failed { .. }))
 }

@@ -10,7 +10,7 @@ use super::query::question;
 use crate::proxy::{self, Rejection};
 use crate::server::served_paths::ServedPaths;
 
-/// The parameters.
+/// The parameters of the query.
 #[derive(Args, Clone, Debug)]
 pub struct RoutingQuestion {
     /// Only this model: a name, an alias, or upstreams as PROVIDER/MODEL, separated by commas.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::report::fields::{FieldKind, MemberField};
 
-/// The arguments of a question, as parameters of a query.
+/// The arguments of a question as query parameters.
 pub(super) fn parameters<Q: Args>() -> Vec<Value> {
     let command = Q::augment_args(Command::new("query").disable_help_flag(true));
     command.get_arguments().filter_map(parameter).collect()
@@ -63,7 +63,7 @@ fn member(field: &MemberField) -> Value {
 
 fn parameter(argument: &Arg) -> Option<Value> {
     let name = argument.get_long()?;
-    // Options have dashes; parameters have none.
+    // Options have dashes; parameters do not.
     let about = argument.get_help().map(ToString::to_string).unwrap_or_default();
     let about = about.replace("since --since", "`since`").replace(" --", " ");
     let mut one = kind(argument);

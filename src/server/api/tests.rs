@@ -1,4 +1,4 @@
-//! The document against the router, the questions and real answers; and how reads are bounded.
+//! Compares the document with the router, the questions and real answers. Also checks the bounds of reads.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::report::question::from_pairs;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Store};
 
-/// One race with every column filled in, one with every one left out that may be, each with such attempts.
+/// One race with every column filled in, and one with every optional column empty. Both have such attempts.
 async fn stored() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
@@ -40,7 +40,7 @@ fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// As much of JSON Schema as the document uses. Every member must be described.
+/// Implements the part of JSON Schema that the document uses. Every member must be described.
 fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     let schema = resolve(document, schema);
     if let Some(choices) = schema["oneOf"].as_array() {
@@ -224,7 +224,7 @@ fn how_routing_stands_is_as_the_document_says() {
             "why": [{ "upstream": "a/m", "code": "best", "text": "the best for ttft" }],
         }],
     });
-    // Read and written again, it is what the gateway writes.
+    // The report survives being read and written again.
     let read: crate::health::routing_status::RoutingReport = serde_json::from_value(told.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), told);
     assert_fits(&document, answer_of(&document, "/api/routing"), &told, "routing");
