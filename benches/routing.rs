@@ -14,7 +14,7 @@ use photofinish::routing::adaptive::{
 };
 use upstreams::{NOW, UPSTREAMS, candidate, learner};
 
-/// Decisions whose times are sorted.
+/// Number of timed decisions, for quantiles.
 const TIMED: usize = 50_000;
 
 fn decisions(criterion: &mut Criterion) {
@@ -74,7 +74,7 @@ fn learning(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One after the other, so that the slow ones are seen, which a mean hides.
+/// Times each call separately, so that slow ones are visible: a mean hides them.
 fn spread(name: &str, mut decide: impl FnMut()) {
     let mut times: Vec<Duration> = (0..TIMED)
         .map(|_| {

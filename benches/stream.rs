@@ -1,4 +1,5 @@
-//! The cost of the gateway's own work: an event of a stream, a request's body, a plan. Not for sockets: see `examples/load`.
+//! The cost of the gateway's own work: an event of a stream, a request's body, a plan. Not for sockets: see
+//! `examples/load`.
 
 #![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
 

@@ -19,7 +19,7 @@ use photofinish::protocol::{Dialect, Surface};
 const TOKENS: usize = 400;
 const EVENT_MAX: usize = 1 << 20;
 
-/// Anthropic's events: what a stream begins with, and one of its text.
+/// Anthropic's events: the beginning of a stream, and one text event.
 const MESSAGES_START: [&str; 2] = [
     concat!(
         "event: message_start\n",

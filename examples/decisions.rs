@@ -1,8 +1,7 @@
-//! Decides a number of times over five upstreams and does nothing else: for counting instructions and allocations with
-//! valgrind.
+//! Makes decisions over five upstreams and does nothing else: for counting instructions and allocations with valgrind.
 //!
-//! `decisions COUNT open|next`: how many, at a request's arrival or at a timer. Two runs with different counts are
-//! subtracted, so that the start of the process does not count (`docs/benchmarks.md`).
+//! `decisions COUNT open|next`: the number of decisions, at a request's arrival or at a timer. Subtract two runs with
+//! different counts, so that the start of the process does not count (`docs/benchmarks.md`).
 
 #[path = "../benches/upstreams/mod.rs"]
 mod upstreams;

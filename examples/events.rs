@@ -1,9 +1,10 @@
 //! Reads a number of stream events and does nothing else: for counting instructions and allocations with valgrind.
 //!
-//! `events COUNT event|16k scan|read|follow|translate`: how many events, one or many to a read; cut only, each read whole, or
-//! as a stream is followed: read whole unless it is like the one before; or followed and translated, here to chat itself, so
-//! that reading pieces and writing them is what is counted. Two runs with
-//! different counts are subtracted, so that the start of the process does not count (`docs/benchmarks.md`).
+//! `events COUNT event|16k scan|read|follow|translate`: the number of events; one event or 16 KiB per read; and the
+//! work. `scan` only splits. `read` parses each event in full. `follow` works as for a stream: it parses an event in
+//! full unless it is like the previous one. `translate` follows and translates, here to chat itself, so that only
+//! reading and writing of the parts count. Subtract two runs with different counts, so that the start of the process
+//! does not count (`docs/benchmarks.md`).
 
 #[path = "../benches/sample/mod.rs"]
 mod sample;

@@ -1,9 +1,9 @@
-//! Takes every row to the store: through the sheet of its race, a bounded queue, and a writer task that writes batches.
+//! Sends every row to the store: through the sheet of its race, a bounded queue, and a writer task that writes batches.
 //!
-//! Recording never waits. The rows of a race wait on its sheet until the last one is there and stay together from then
-//! on, so no transaction has only part of a race. A store that is locked, damaged or gone delays only the writer, which
-//! puts the rows into a file in the same directory and moves them back later. A full queue drops rows and counts them.
-//! The recorder has its own tasks: it must outlive everything that records. Not for SQL: that is `store`.
+//! Recording never waits. The rows of a race stay on its sheet until the last one arrives and stay together from then
+//! on, so no transaction has only part of a race. If the store is locked, damaged or missing, only the writer is
+//! delayed: it puts the rows into a file in the same directory and moves them back later. A full queue drops rows and
+//! counts them. The recorder has its own tasks: it must outlive all code that records. Not for SQL: see `store`.
 
 mod log_throttle;
 mod race_observer;
@@ -31,7 +31,7 @@ use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 use state::StoreState;
 use writer::WriterState;
 
-/// How long the last rows may take to be written to the file beside the database, once the store was given up.
+/// How long the recorder may take to write the last rows to the spill file, after it has given up the store.
 const SPILL_FOR: Duration = Duration::from_secs(2);
 
 /// Accepts rows. Cheap to clone; all clones feed one queue.
@@ -39,14 +39,14 @@ const SPILL_FOR: Duration = Duration::from_secs(2);
 pub struct Recorder {
     /// None: nothing is stored.
     queue: Option<RowQueue>,
-    /// Where the rows of one race wait for each other. None: each row is sent alone.
+    /// Collects the rows of one race. None: each row is sent alone.
     sheet: Option<Arc<RaceSheet>>,
     metrics: Arc<Metrics>,
     state: Arc<StoreState>,
     race_observer: Option<Arc<dyn RaceObserver>>,
 }
 
-/// The writer task; finished after everything that records.
+/// The writer task. Finish it after all code that records.
 pub struct WriterTask {
     tasks: Shutdown,
     task: JoinHandle<()>,
@@ -72,19 +72,21 @@ impl Recorder {
         Recorder { queue: None, sheet: None, metrics: Arc::default(), state, race_observer: None }
     }
 
-    /// The same recorder with a race observer. Earlier clones have none.
+    /// A clone with a race observer. Earlier clones have none.
     pub fn watched(self, race_observer: Arc<dyn RaceObserver>) -> Recorder {
         Recorder { race_observer: Some(race_observer), ..self }
     }
 
-    /// For one race: what this recorder and its clones record is written together, once the last one is dropped.
+    /// A clone for one race: the rows that it and its clones record are written together, once the last clone is
+    /// dropped.
     pub fn for_race(&self) -> Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
         let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
         Recorder { sheet, ..self.clone() }
     }
 
-    /// The bill of the attempt with this ordinal, before its row comes. The race as a whole bounds the cost.
+    /// Sets the bill of the attempt with this ordinal before its row arrives. The whole race is needed to bound the
+    /// cost.
     pub fn bill(&self, ordinal: i64, bill: BillBounds) {
         if let Some(sheet) = &self.sheet {
             sheet.bill(ordinal, bill);

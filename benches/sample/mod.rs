@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// What every chunk begins with.
+/// The beginning of every chunk.
 macro_rules! head {
     () => {
         concat!(
@@ -40,14 +40,14 @@ pub const USAGE: &str = concat!(
 );
 pub const DONE: &str = "data: [DONE]\n\n";
 
-/// One whole stream of `tokens` text events, an element for each event.
+/// One whole stream of `tokens` text events, one element per event.
 pub fn stream(tokens: usize) -> Vec<Bytes> {
     let text = std::iter::repeat_n(TEXT, tokens);
     let tail = [TOOL, FINISH, USAGE, DONE];
     std::iter::once(ROLE).chain(text).chain(tail).map(|event| Bytes::from_static(event.as_bytes())).collect()
 }
 
-/// The same bytes, cut anew into reads of `size`.
+/// The same bytes, split into reads of `size` bytes.
 pub fn reads(events: &[Bytes], size: usize) -> Vec<Bytes> {
     let mut joined = BytesMut::new();
     events.iter().for_each(|event| joined.extend_from_slice(event));

@@ -1,4 +1,4 @@
-//! Five upstreams that are well known, as decisions over them are measured.
+//! Five upstreams with much recorded data, for benchmarks of decisions.
 
 use photofinish::routing::adaptive::{CandidateForecast, LatencyForecast, Learner, SendConditions};
 
@@ -6,7 +6,7 @@ pub const SECOND: i64 = 1_000_000;
 pub const NOW: i64 = 1_000 * SECOND;
 pub const UPSTREAMS: u64 = 5;
 
-/// A thousand attempts were seen of it.
+/// A learner with a thousand observed attempts.
 pub fn learner(upstream: u64) -> Learner {
     let mut learner = Learner::new();
     let mut draws = fastrand::Rng::with_seed(upstream);

@@ -1,8 +1,9 @@
-//! Fuzzes with stable Rust what `fuzz/` fuzzes with cargo-fuzz: mutates small good inputs, by a seed, and stops at the first that
-//! panics or takes longer than its length allows.
+//! Fuzzes the targets of `fuzz/` with stable Rust instead of cargo-fuzz. It mutates small valid inputs from a seed, and
+//! stops at the first input that panics or takes longer than its length allows.
 //!
-//! `cargo run --release --example fuzz -- [--seconds N] [--seed N] [--input FILE] [target…]`: ten seconds, a seed of the clock and
-//! all targets unless said. A failing input is written to a file and named; `--input` runs that file, with one target, once more.
+//! `cargo run --release --example fuzz -- [--seconds N] [--seed N] [--input FILE] [target…]`: by default ten seconds, a
+//! seed from the clock and all targets. A failing input is written to a file, whose name is printed; `--input` runs
+//! that file once more, with one target.
 
 #[path = "../../fuzz/src/targets.rs"]
 mod targets;
@@ -17,16 +18,16 @@ use cpu_time::ThreadTime;
 use fastrand::Rng;
 use targets::Target;
 
-/// Bytes of an input that is made.
+/// Maximum bytes of a generated input.
 const INPUT_MAX: usize = 64 << 10;
-/// What an input may take: a quadratic reader takes seconds for the longest.
+/// Maximum time for an input: a quadratic reader takes seconds for the longest.
 const FOR_ANY: Duration = Duration::from_millis(50);
 const FOR_A_BYTE: Duration = Duration::from_micros(10);
-/// An input that took too long is run so often, and the least counts.
+/// Number of repeated runs for an input that took too long; the shortest counts.
 const ROUNDS: usize = 5;
-/// Inputs of a target that are kept to be mutated further.
+/// Inputs kept per target for further mutation.
 const KEPT: usize = 64;
-/// One target's turn.
+/// Time per turn of one target.
 const TURN: Duration = Duration::from_millis(200);
 
 struct Asked {
@@ -95,11 +96,11 @@ fn asked() -> Result<Asked, String> {
 
 fn seeds(target: &Target) -> Vec<Vec<u8>> {
     let plain = target.seeds.iter().map(|seed| seed.as_bytes().to_vec());
-    // A whole answer stands for its frames; these are mutated too.
+    // A whole answer is also a seed for its frames, which are mutated too.
     plain.clone().chain(plain.map(|seed| targets::binary(&seed).to_vec())).collect()
 }
 
-/// What is wrong with how a target takes an input.
+/// What is wrong with the result of a target for an input. None: nothing.
 fn wrong(target: &Target, input: &[u8]) -> Option<String> {
     let allowed = FOR_ANY + FOR_A_BYTE * u32::try_from(input.len()).unwrap_or(u32::MAX);
     let mut least = Duration::MAX;
@@ -127,7 +128,7 @@ fn failed(target: &Target, input: &[u8], wrong: &str, seed: u64) -> io::Result<E
     Ok(ExitCode::FAILURE)
 }
 
-/// Keeps some of what was made, so that changes add up; good inputs stay in front.
+/// Keeps some generated inputs, so that changes accumulate; the valid inputs stay in front.
 fn keep(pool: &mut Vec<Vec<u8>>, input: Vec<u8>, rng: &mut Rng) {
     if pool.len() < KEPT {
         pool.push(input);
@@ -137,7 +138,7 @@ fn keep(pool: &mut Vec<Vec<u8>>, input: Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Letters and words that mean something to one of the formats.
+/// Characters and words that have a meaning in one of the formats.
 const WORDS: &[&str] = &[
     "\n",
     "\r",
@@ -198,7 +199,7 @@ fn mutate(input: &mut Vec<u8>, pool: &[Vec<u8>], rng: &mut Rng) {
             input.splice(to..to, part);
         }
         6 => {
-            // The same again and again, which is where quadratic readers show.
+            // Repeats a part: this reveals quadratic readers.
             let part = input[at..end].repeat(rng.usize(1..256));
             input.splice(at..at, part);
         }
@@ -208,7 +209,7 @@ fn mutate(input: &mut Vec<u8>, pool: &[Vec<u8>], rng: &mut Rng) {
             input.truncate(at);
             input.extend_from_slice(&other[from..]);
         }
-        // A number becomes another.
+        // Replaces a number.
         _ => {
             if let Some(digit) = input.iter_mut().skip(at).find(|byte| byte.is_ascii_digit()) {
                 *digit = rng.u8(b'0'..=b'9');

@@ -1,5 +1,5 @@
-//! How quick the history is: makes one of any size, rolls it up, asks it, and writes to it while it is asked. How to read
-//! the figures: `docs/benchmarks.md`.
+//! Measures the speed of the history: creates one of any size, rolls it up, queries it, and writes to it during
+//! queries. How to read the figures: `docs/benchmarks.md`.
 
 mod world;
 
@@ -15,28 +15,28 @@ use photofinish::report::stats::{self, Stats};
 use photofinish::store::{Record, Roller, RollupStep, Store, StoreReader};
 use world::{FIELD, World};
 
-/// No run may take longer.
+/// Maximum time of a run.
 const RUN_MAX: Duration = Duration::from_secs(1_800);
-/// Records in one transaction, as the recorder has it.
+/// Records in one transaction, as in the recorder.
 const BATCH: usize = 1_000;
 
 /// Measure the history on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "history")]
 struct Options {
-    /// Where the database goes, or is already: one that is there is not made again. Without it, a temporary directory.
+    /// Path of the database. An existing one is reused. Without it, a temporary directory.
     #[arg(long)]
     path: Option<PathBuf>,
     /// Attempts in the history.
     #[arg(long, default_value_t = 10_000_000)]
     attempts: usize,
-    /// Days that they are spread over.
+    /// Days covered by the attempts.
     #[arg(long, default_value_t = 30)]
     days: i64,
-    /// How often each question is asked.
+    /// How often each question is repeated.
     #[arg(long, default_value_t = 15)]
     times: usize,
-    /// For how long the writer is measured; it adds to the newest hour. 0: not at all.
+    /// Seconds for which the writer is measured; it adds to the newest hour. 0: not at all.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 }
@@ -123,7 +123,7 @@ fn ask(path: &Path, times: usize, out: &mut impl Write) -> anyhow::Result<()> {
         let mut answer = None;
         for _ in 0..times {
             let began = Instant::now();
-            // As the command does, with a connection of its own.
+            // Uses a separate connection, as the command does.
             answer = Some(asked(path, pairs)?);
             took.push(began.elapsed());
         }
@@ -152,7 +152,7 @@ fn asked(path: &Path, pairs: &[(&str, &str)]) -> anyhow::Result<Stats> {
     Ok(stats::ask(&StoreReader::open(path)?, &question, now_us())?)
 }
 
-/// Of all quantiles of TTFT and tok/s, the largest relative difference.
+/// The largest relative difference among all quantiles of TTFT and tok/s.
 fn furthest(exact: &Stats, rolled: &Stats) -> f64 {
     let mut most: f64 = 0.0;
     for (exact, rolled) in exact.groups.iter().zip(&rolled.groups) {
@@ -165,7 +165,7 @@ fn furthest(exact: &Stats, rolled: &Stats) -> f64 {
     most
 }
 
-/// Throughput of the writer while the history is asked over and over, then how long small batches take.
+/// Throughput of the writer during repeated queries, then the time of small batches.
 async fn write(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let store = Store::open(path).await?;
     let mut world = World::new(now_us(), 1_000.0);

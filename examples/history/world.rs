@@ -1,5 +1,5 @@
-//! A history that never was: races of three among twelve upstreams, with times of known shape, hours of more and of less
-//! traffic, audits and failures. Seeded.
+//! An invented history: races of three among twelve upstreams, with times of known distribution, busy and quiet hours,
+//! audits and failures. Seeded.
 
 use photofinish::history::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,
@@ -19,7 +19,7 @@ pub struct World {
     draws: fastrand::Rng,
     /// When the next race begins; microseconds since 1970, UTC.
     at_us: f64,
-    /// Between races, on average.
+    /// Mean time between races, in microseconds.
     every_us: f64,
 }
 
@@ -28,7 +28,7 @@ impl World {
         World { draws: fastrand::Rng::with_seed(7), at_us: from_us as f64, every_us }
     }
 
-    /// The rows of the next race.
+    /// Adds the rows of the next race.
     pub fn race(&mut self, batch: &mut Vec<Record>) {
         let at_us = self.at_us as i64;
         // Twice as busy at noon as at midnight.
@@ -132,7 +132,7 @@ impl World {
         attempt.eof_us = Some(40_000);
     }
 
-    /// Lognormal, each provider with a median and a spread of its own, and longer for longer prompts.
+    /// Log-normal, each provider with its own median and spread, and longer for longer prompts.
     fn ttft_us(&mut self, provider: usize, input_tokens: i64) -> i64 {
         let median = 180_000.0 + 40_000.0 * provider as f64 + 6.0 * input_tokens as f64;
         (median * ((0.7 - 0.05 * provider as f64) * self.normal()).exp()).max(1_000.0) as i64
@@ -145,7 +145,7 @@ impl World {
         format!("{:08x}-{:04x}-7{random_a:03x}-8{high:03x}-{low:012x}", ms >> 16, ms & 0xffff)
     }
 
-    /// Smaller numbers more often.
+    /// Smaller numbers are more frequent.
     fn skewed(&mut self, below: usize) -> usize {
         (self.draws.f64() * self.draws.f64() * below as f64) as usize
     }

@@ -1,4 +1,5 @@
-//! Recorded times beside the stamps of the server that wrote the tokens: how far TTFT and tokens per second are off.
+//! Compares recorded times with the timestamps of the server that wrote the tokens: the errors of TTFT and tokens per
+//! second.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use crate::figures::{Sample, Table};
 use crate::gateway::{Gateway, Won};
 use crate::upstreams::Upstreams;
 
-/// Streams that each worker runs first, unmeasured: they open the connections.
+/// Unmeasured streams of each worker at the beginning: they open the connections.
 const WARM_UP: u32 = 1;
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -23,13 +24,13 @@ pub struct Options {
     /// Streams to measure.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=3_500))]
     streams: u32,
-    /// Streams at once.
+    /// Concurrent streams.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=250))]
     concurrent: u32,
     /// Tokens of an answer.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(16..=10_000))]
     tokens: u32,
-    /// Tokens a second of an answer.
+    /// Tokens per second of an answer.
     #[arg(long, default_value_t = 50.0)]
     rate: f64,
     /// TTFT of the upstream, in milliseconds.
@@ -71,7 +72,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Streams one after the other over one connection.
+/// Runs streams one after the other over one connection.
 async fn work(
     gateway: SocketAddr,
     number: u32,
@@ -96,7 +97,7 @@ async fn work(
     Ok(seen)
 }
 
-/// Joins the rows with what the upstream stamped.
+/// Joins the rows with the upstream's timestamps.
 fn report(
     table: &mut Table,
     upstreams: &Upstreams,

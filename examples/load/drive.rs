@@ -1,4 +1,5 @@
-//! An open loop: every request is sent when it is due, however long those before it take, and its time counts from then.
+//! An open loop: every request is sent at its scheduled time, whatever the earlier ones take, and its time counts from
+//! then.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,16 +16,16 @@ use crate::schedule::Planned;
 /// A request as its client saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// After the beginning of the run.
+    /// Scheduled time after the beginning of the run.
     pub due: Duration,
-    /// From when it was due to its first token; none if it failed.
+    /// From the scheduled time to its first token. None: it failed.
     pub ttft: Option<Duration>,
 }
 
-/// Connections that wait for their next request; the one that waited longest is taken first, so that none gets old.
+/// Idle connections. The one that waited longest is used first, so that none becomes stale.
 type Idle = Arc<Mutex<VecDeque<Connection>>>;
 
-/// Sends them all and waits for the last answer. The span holds the beginnings of all their races.
+/// Sends all requests and waits for the last answer. The span covers the beginnings of all their races.
 pub async fn drive(
     shutdown: Shutdown,
     gateway: SocketAddr,

@@ -1,4 +1,4 @@
-//! Quantiles and the table that is printed.
+//! Quantiles and the printed table.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -21,14 +21,14 @@ impl Sample {
         self.line_in("ms")
     }
 
-    /// The same for figures in another unit.
+    /// The same columns for figures in another unit.
     pub fn line_in(self, unit: &str) -> String {
         let n = self.0.len();
         let [p50, p90, p99, max] = self.quantiles();
         format!("p50 {p50:.3}  p90 {p90:.3}  p99 {p99:.3}  max {max:.3} {unit}  (n {n})")
     }
 
-    /// p50, p90, p99 and the largest; not a number where there is none.
+    /// p50, p90, p99 and the largest; NaN without values.
     pub fn quantiles(mut self) -> [f64; 4] {
         self.0.sort_unstable_by(f64::total_cmp);
         [0.5, 0.9, 0.99, 1.0].map(|q| {
@@ -48,7 +48,7 @@ impl Table {
     }
 
     /// # Errors
-    /// When standard output is closed.
+    /// Standard output is closed.
     pub fn print(&self, title: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The gateway, the very program that ships, in a process of its own; what that process uses, and the rows that it leaves.
+//! The released gateway program in a separate process, the resources of that process, and the rows that it writes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,10 +13,10 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 
-/// The kernel's unit of CPU time in /proc, 100 a second on every Linux.
+/// The unit of CPU time in /proc: 100 per second on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What it logs before the address.
+/// The text before the address in its log.
 const LISTENING: &str = "listening on http://";
 
 /// A running gateway; killed when dropped before [`Gateway::stop`].
@@ -24,33 +24,33 @@ pub struct Gateway {
     child: Child,
     pub addr: SocketAddr,
     database: PathBuf,
-    /// Where its files are, unless somebody else keeps them.
+    /// The directory of its files. None: the caller owns it.
     own_dir: Option<TempDir>,
-    /// Held open: it logs on.
+    /// Kept open, because the gateway continues to log.
     _log: BufReader<ChildStderr>,
 }
 
-/// What the database holds.
+/// The content of the database.
 pub struct Rows {
     pub races: i64,
-    /// As the race rows count them.
+    /// The sum over the race rows.
     pub started: i64,
     pub attempts: i64,
-    /// The gateway's own view of its share of the client's TTFT, in milliseconds: p50 and p99.
+    /// The gateway's measure of its share of the client's TTFT, in milliseconds: p50 and p99.
     pub overhead_ms: [Option<f64>; 2],
-    /// By race: its winner.
+    /// The winner of each race, by race id.
     pub won: HashMap<String, Won>,
 }
 
-/// What is recorded of a winner.
+/// The recorded figures of a winner.
 pub struct Won {
     pub ttft: Duration,
-    /// Tokens a second, where the row has enough for it.
+    /// Tokens per second. None: the row has too little data.
     pub tok_s: Option<f64>,
 }
 
 impl Gateway {
-    /// Starts one with a model `load` that races these upstreams.
+    /// Starts a gateway with a model `load` that races these upstreams.
     pub fn start(base_urls: &[String]) -> anyhow::Result<Gateway> {
         let dir = tempfile::tempdir()?;
         let mut gateway = Gateway::start_in(dir.path(), &config(base_urls))?;
@@ -58,8 +58,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Starts one with its files in this directory; a database that is there already is gone on with. The configuration
-    /// says all but where it listens and writes.
+    /// Starts a gateway with its files in this directory; an existing database is continued. The configuration has
+    /// everything except the listen address and the paths.
     pub fn start_in(dir: &Path, config: &str) -> anyhow::Result<Gateway> {
         let program = program()?;
         let (path, database) = (dir.join("config.toml"), dir.join("load.db"));
@@ -90,12 +90,12 @@ impl Gateway {
         self.child.id()
     }
 
-    /// What it writes to.
+    /// The path of its database.
     pub fn database(&self) -> &Path {
         &self.database
     }
 
-    /// Ends it cleanly.
+    /// Ends it with a clean shutdown.
     pub fn end(&mut self) -> anyhow::Result<()> {
         let told = Command::new("kill").arg(self.child.id().to_string()).status()?;
         ensure!(told.success(), "the gateway is gone");
@@ -104,7 +104,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Ends it cleanly and reads what it has written.
+    /// Ends it with a clean shutdown and reads its rows.
     pub async fn stop(mut self) -> anyhow::Result<Rows> {
         self.end()?;
         let options = SqliteConnectOptions::new().filename(&self.database).read_only(true);
@@ -133,7 +133,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Both fail when it has ended already.
+        // Both calls fail if it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -153,13 +153,13 @@ pub fn own_cpu() -> anyhow::Result<Duration> {
 
 fn cpu_of(pid: &str) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in brackets may hold anything; user and system time are the 12th and 13th field behind it.
+    // The name in brackets may contain any character; user and system time are the 12th and 13th field after it.
     let (_, rest) = stat.rsplit_once(')').context("no process name")?;
     let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<u32>).sum::<Result<u32, _>>()?;
     Ok(TICK * ticks)
 }
 
-/// Built beside this example, in the same profile.
+/// The path of the program, built in the same profile as this example.
 fn program() -> anyhow::Result<PathBuf> {
     let example = std::env::current_exe()?;
     let target = example.parent().and_then(Path::parent).context("no target directory")?;

@@ -1,4 +1,4 @@
-//! What the rows say of a span of time: attempts, cost, who was asked first, and why.
+//! Figures from the rows of a time span: attempts, cost, the first upstream of each race, and the reason.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,12 +6,13 @@ use std::path::Path;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
-/// A price of every upstream, USD per million tokens: then the extra cost is what extra attempts cost, and not who was chosen.
+/// The price of every upstream, USD per million tokens. With equal prices, the extra cost shows the extra attempts and
+/// not the choice of upstreams.
 pub const INPUT_PRICE: f64 = 0.6;
 pub const OUTPUT_PRICE: f64 = 2.4;
 
-/// One row for each race. The winner's own count of the prompt stands for all: a loser is cut before it tells, and its
-/// prompt is charged whole.
+/// One row for each race. The winner's count of the prompt is used for all attempts: a loser is cut before it reports a
+/// count, and its prompt is billed in full.
 const ASK: &str = "SELECT race.started_at, race.attempts, coalesce(race.why, '') AS why, \
      coalesce(won.input_tokens, race.input_tokens_estimate) AS prompt, coalesce(won.output_tokens, 0) AS answer, \
      coalesce(opened.provider, '') AS opened \
@@ -27,23 +28,23 @@ pub struct Span {
     pub until_us: i64,
 }
 
-/// What the races of a span came to.
+/// The totals over the races of a span.
 #[derive(Default)]
 pub struct Ledger {
     pub races: i64,
     pub attempts: i64,
-    /// What one attempt for each would have cost: its prompt and its answer.
+    /// The cost of one attempt per race: its prompt and its answer.
     single: f64,
-    /// The prompts of all attempts beyond the one that served. A loser is cut at the winner's first token at the latest,
-    /// before its own: it has generated nothing.
+    /// The prompts of all attempts except the one that served. A loser is cut at the latest at the winner's first
+    /// token, before its own: it has generated nothing.
     extra: f64,
-    /// When a race began and who was asked first, in order.
+    /// When each race began and its first upstream, in order.
     pub opened: Vec<(i64, String)>,
-    /// How many races for each list of reasons.
+    /// Number of races for each list of reasons.
     pub why: BTreeMap<String, u64>,
 }
 
-/// As [`ASK`] lists them: began at, attempts, why, tokens of the prompt, tokens of the answer, who was asked first.
+/// The columns of [`ASK`]: start, attempts, why, prompt tokens, answer tokens, first upstream.
 type Row = (i64, i64, String, i64, i64, String);
 
 impl Ledger {
@@ -69,7 +70,7 @@ impl Ledger {
         self.attempts as f64 / self.races as f64
     }
 
-    /// In % of what single attempts would have cost.
+    /// In % of the cost of single attempts.
     pub fn extra_percent(&self) -> f64 {
         self.extra / self.single * 100.0
     }

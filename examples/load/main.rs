@@ -1,8 +1,9 @@
-//! Drives the gateway over real loopback HTTP and prints what it cost, and how well it
-//! measures: `race`, `streams`, `proxy` or `clock`; and compares the `policies`.
+//! Drives the gateway over real loopback HTTP. `race`, `streams`, `proxy` and `clock` print its cost and the accuracy
+//! of its measurements; `policies` compares the policies.
 //!
-//! This process holds the simulated upstreams and the clients, so that both stamp times with one clock; the gateway is
-//! `photofinish serve`, a process of its own, so that its memory and CPU time are its own. How to read the figures: `docs/benchmarks.md`.
+//! This process runs the simulated upstreams and the clients, so that both use one clock; the gateway is `photofinish
+//! serve` in a separate process, so that its memory and CPU time are measured separately. How to read the figures:
+//! `docs/benchmarks.md`.
 
 mod client;
 mod clock;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
-/// No run may take longer.
+/// Maximum time of a run.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// Measure the gateway on this machine.
@@ -36,15 +37,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What a race adds to the first token, and how soon the losers are stopped.
+    /// The time that a race adds to the first token, and how soon the losers are stopped.
     Race(race::Options),
     /// Memory and CPU time of many slow streams at once.
     Streams(streams::Options),
-    /// Throughput with one upstream, beside the same load without a gateway.
+    /// Throughput with one upstream, compared with the same load without a gateway.
     Proxy(proxy::Options),
-    /// How far the recorded TTFT and tokens per second are from the upstream's own stamps.
+    /// The error of the recorded TTFT and tokens per second against the upstream's own timestamps.
     Clock(clock::Options),
-    /// Policies side by side before five upstreams with tails, whose favourite hangs for a quarter of the run.
+    /// Compares policies over five upstreams with tails, whose favourite hangs for a quarter of the run.
     Policies(policies::Options),
 }
 

@@ -1,4 +1,4 @@
-//! What one policy came to, as lines of the tables.
+//! The results of one policy, as lines of the tables.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::drive::Seen;
 use crate::figures::Sample;
 use crate::ledger::{Ledger, Span};
 
-/// A request is late when it takes so many times as long as the median before the hang.
+/// A request is late if it takes this many times the median before the hang.
 const LATE_TIMES: f64 = 3.0;
-/// The favourite is left when so many requests in a row do not begin with it.
+/// The favourite counts as left after this many consecutive requests that do not begin with it.
 const LEFT: usize = 10;
 
-/// When the favourite hangs: after the beginning of the run, and by the wall clock.
+/// When the favourite hangs: relative to the beginning of the run, and by the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Hang {
     pub from: Duration,
@@ -42,7 +42,7 @@ pub fn in_all(seen: &[Seen], ledger: &Ledger) -> String {
 pub const IN_THE_HANG: &str =
     "requests  failed      p50      p90      p99      max ms   late (before)     asked it first   left after";
 
-/// Those that came while the favourite hung.
+/// Requests that arrived while the favourite hung.
 pub fn in_the_hang(seen: &[Seen], ledger: &Ledger, hang: &Hang, favourite: &str, all_at_once: bool) -> String {
     let before: Vec<&Seen> = seen.iter().filter(|seen| seen.due < hang.from).collect();
     let during: Vec<&Seen> = seen.iter().filter(|seen| hang.holds(seen)).collect();

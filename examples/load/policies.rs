@@ -1,9 +1,9 @@
-//! Policies side by side: each has a gateway of its own with an empty history, all are asked the very same requests at the
-//! same times before the same five simulated providers, and in the middle the favourite hangs: it takes requests and never
+//! Compares policies. Each has a separate gateway with an empty history. All receive the same requests at the same
+//! times, and use the same five simulated providers. In the middle the favourite hangs: it takes requests and never
 //! answers. What a provider draws for a request depends on the request and not on the policy.
 //!
-//! At the end the gateway of `adaptive` is started
-//! again on its own history and asked what it was asked just before, and so is one that knows nothing.
+//! At the end the gateway of `adaptive` is restarted on its own history and receives the same requests again, and so
+//! does a gateway without a history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,17 +24,17 @@ use crate::outcome::{self, Hang};
 use crate::schedule::{Planned, poisson};
 use crate::upstreams::Upstreams;
 
-/// Name, median TTFT in milliseconds, share of the tail. The first is the favourite, and stands first in the configuration:
-/// the best that `fallback` can be told.
+/// Name, median TTFT in milliseconds, share of the tail. The first is the favourite and comes first in the
+/// configuration: the best possible order for `fallback`.
 const PROVIDERS: [(&str, u64, f64); 5] =
     [("a", 270, 0.02), ("b", 330, 0.03), ("c", 390, 0.01), ("d", 480, 0.02), ("e", 660, 0.008)];
 const JITTER: f64 = 0.25;
-/// Tokens a second of an answer.
+/// Tokens per second of an answer.
 const SPEED: f64 = 100.0;
-/// How long a first token is awaited, in milliseconds; by default it would be almost as long as the hang.
+/// The timeout for a first token, in milliseconds; the default would be almost as long as the hang.
 const FIRST_TOKEN: u64 = 10_000;
 
-/// As they are called, and as they are configured.
+/// Name and configuration of each policy.
 const POLICIES: [(&str, &str); 7] = [
     ("race", "policy = \"race\""),
     ("fallback", "policy = \"fallback\""),
@@ -44,35 +44,35 @@ const POLICIES: [(&str, &str); 7] = [
     ("adaptive 2 %", "policy = \"adaptive\"\nbudget = 0.02"),
     ("adaptive 10 %", "policy = \"adaptive\"\nbudget = 0.1"),
 ];
-/// Of them, the one that is started again.
+/// The policy of the restarted gateway.
 const RESTARTED: (&str, &str) = POLICIES[6];
 
-/// Requests of a round of the restart.
+/// Requests in one round of the restart.
 const ROUND: usize = 100;
-/// Seeds of the requests of the restart begin here, beyond those of the run.
+/// The first seed of the requests of the restart, above those of the run.
 const ROUNDS_FROM: u32 = 1_000_000;
 
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Length of the run; the favourite hangs for its fourth and fifth eighth.
+    /// Length of the run in seconds; the favourite hangs during its fourth and fifth eighth.
     #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u64).range(8..=360))]
     seconds: u64,
-    /// Requests a second for each policy, in the mean.
+    /// Mean requests per second for each policy.
     #[arg(long, default_value_t = 15.0)]
     rate: f64,
-    /// By how much all providers are faster, and a first token is awaited shorter, than by default.
+    /// Factor by which all providers are faster, and the first-token timeout shorter, than by default.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=20))]
     faster: u64,
     /// Tokens of an answer.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     tokens: u32,
-    /// Seed of the requests and of what the providers draw.
+    /// Seed of the requests and of the providers' draws.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     seed: u64,
-    /// How often the restart is tried, with a hundred requests before and after each.
+    /// Number of restarts, with a hundred requests before and after each.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=10))]
     restarts: u32,
-    /// A new directory for the databases, to look into them; by default they are removed at the end.
+    /// A new directory for the databases; by default they are removed at the end.
     #[arg(long, value_name = "PATH")]
     keep: Option<PathBuf>,
 }
@@ -85,7 +85,7 @@ struct Entered {
     span: Span,
 }
 
-/// A hundred requests at a time, of one kind.
+/// Groups of a hundred requests of one kind.
 #[derive(Default)]
 struct Hundreds {
     seen: Vec<Seen>,
@@ -127,7 +127,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The run itself.
+/// Runs all policies over the same requests.
 async fn side_by_side(options: &Options, root: &Path, upstreams: &Upstreams) -> anyhow::Result<(Vec<Entered>, Hang)> {
     let length = Duration::from_secs(options.seconds);
     let requests: Arc<[Planned]> = poisson(options.seed, 0, options.rate, length).into();
@@ -163,7 +163,8 @@ async fn hang_in_the_middle(upstreams: &Upstreams, length: Duration) -> anyhow::
     Ok(Hang { from, until, span: Span { from_us, until_us: wall_micros() } })
 }
 
-/// Asks a hundred requests before the gateway is stopped, the same after it is started again, and of one without a history.
+/// Sends a hundred requests before the gateway is stopped, the same to it after its restart, and to a gateway without a
+/// history.
 async fn restarts(
     options: &Options,
     root: &Path,
@@ -184,7 +185,7 @@ async fn restarts(
         let (asked_after, asked_fresh) = tokio::try_join!(ask(entry.gateway.addr), ask(knows_nothing.addr))?;
         knows_nothing.end()?;
         fresh.add(asked_fresh, knows_nothing.database()).await?;
-        // The rows are all there when it was ended.
+        // After its end, all rows are written.
         entry.gateway.end()?;
         before.add(asked_before, entry.gateway.database()).await?;
         after.add(asked_after, entry.gateway.database()).await?;
@@ -207,7 +208,7 @@ impl Hundreds {
 
 fn round_of(options: &Options, round: u32) -> Arc<[Planned]> {
     let (seed, first) = (options.seed + 1 + u64::from(round), ROUNDS_FROM * (round + 1));
-    // Twice as long as they take in the mean: there are always a hundred.
+    // Twice the mean duration: enough for a hundred requests in every case.
     let length = Duration::from_secs_f64(2.0 * ROUND as f64 / options.rate);
     poisson(seed, first, options.rate, length).into_iter().take(ROUND).collect()
 }
@@ -230,7 +231,7 @@ fn simulations(options: &Options) -> impl Iterator<Item = Simulation> {
     })
 }
 
-/// As it comes, but: all five may be started, and a first token is not awaited for so long.
+/// The default configuration, except that all five may be started, and that the first-token timeout is shorter.
 fn config(options: &Options, settings: &str, upstreams: &Upstreams) -> String {
     let (most, first_token) = (PROVIDERS.len(), FIRST_TOKEN / options.faster);
     let mut config = format!("[race]\n{settings}\nmax_attempts = {most}\ntimeouts.first_token = \"{first_token}ms\"\n");

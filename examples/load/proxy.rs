@@ -1,4 +1,4 @@
-//! One upstream that sends as fast as it is read, with the gateway between and without: what a relayed token costs.
+//! One upstream that sends as fast as it is read, with and without the gateway in between: the cost of a relayed token.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::upstreams::Upstreams;
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Options {
-    /// Requests, each way.
+    /// Requests for each of the two cases.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     requests: u32,
-    /// Requests at once.
+    /// Concurrent requests.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     concurrent: u32,
     /// Tokens of an answer.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     tokens: u32,
-    /// Tokens a second of an answer; by default all at once.
+    /// Tokens per second of an answer; by default all at once.
     #[arg(long, default_value_t = 1e9)]
     rate: f64,
-    /// Seconds to wait before the load, for a profiler to be attached to the gateway.
+    /// Seconds to wait before the load, to attach a profiler to the gateway.
     #[arg(long, default_value_t = 0)]
     wait: u64,
 }
@@ -69,7 +69,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives how many tokens came.
+/// Returns the number of received tokens.
 async fn drive(shutdown: &Shutdown, addr: SocketAddr, options: Options) -> anyhow::Result<u64> {
     let (taken, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let workers: Vec<_> = (0..options.concurrent)

@@ -1,5 +1,5 @@
-//! Races: what the gateway adds to the first token, and how soon the losers' servers see that they lost. The same races
-//! run by the client itself, without a gateway, show what of it is the machine's.
+//! Races: the time that the gateway adds to the first token, and how soon the losers' servers notice that they lost.
+//! The client also runs the same races itself, without a gateway, which shows the share of the machine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::figures::{Sample, Table};
 use crate::gateway::Gateway;
 use crate::upstreams::Upstreams;
 
-/// Races that each worker runs first, unmeasured.
+/// Unmeasured races of each worker at the beginning.
 const WARM_UP: usize = 2;
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -26,13 +26,13 @@ pub struct Options {
     /// Races to measure.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=3_500))]
     races: u32,
-    /// Races at once.
+    /// Concurrent races.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=250))]
     concurrent: u32,
     /// Tokens of an answer.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     tokens: u32,
-    /// Tokens a second of an answer.
+    /// Tokens per second of an answer.
     #[arg(long, default_value_t = 100.0)]
     rate: f64,
     /// TTFT of the fastest of three upstreams, in milliseconds; the others take two and three times as long.
@@ -84,12 +84,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connections that a worker keeps, by upstream.
+/// The connections of a worker, by upstream.
 type Kept = Vec<Option<Connection>>;
 type Running = futures_util::future::BoxFuture<'static, anyhow::Result<(Kept, Duration)>>;
 
-/// Runs the races over as many workers. They start one after the other over the time of one race, so that they do not
-/// all ask in the same instant.
+/// Runs the races with this many workers. Their starts are spread over the time of one race, so that they do not all
+/// send at the same instant.
 async fn drive(
     upstreams: &Upstreams,
     options: Options,
@@ -123,7 +123,7 @@ async fn drive(
     Ok(seen)
 }
 
-/// One race by the gateway.
+/// One race through the gateway.
 async fn raced(
     mut kept: Kept,
     gateway: std::net::SocketAddr,
@@ -173,7 +173,7 @@ async fn raced_directly(
     Ok((kept, first_token - sent))
 }
 
-/// Joins what the clients saw with what the upstreams stamped.
+/// Joins the results of the clients with the timestamps of the upstreams.
 async fn report(table: &mut Table, name: &str, upstreams: &Upstreams, seen: Vec<Seen>) -> anyhow::Result<()> {
     upstreams.quiet().await?;
     let mut by_user: HashMap<String, Vec<FinishedRequest>> = HashMap::new();

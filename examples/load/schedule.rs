@@ -1,24 +1,24 @@
-//! When requests come and what they ask, drawn once from a seed: every policy gets the very same ones.
+//! When requests arrive and what they contain, drawn once from a seed: every policy gets the same requests.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Tokens of the prompt in the middle, and how far they spread (standard deviation of the logarithm).
+/// Median prompt in tokens; `PROMPT_SPREAD` is the standard deviation of its logarithm.
 const PROMPT: f64 = 250.0;
 const PROMPT_SPREAD: f64 = 0.6;
-/// A prompt that is longer than a block of a cache would be known the next time.
+/// A prompt longer than a block of a cache would be cached the next time.
 const PROMPT_MAX: f64 = 900.0;
-/// The simulated provider counts a token every four bytes.
+/// The simulated provider counts one token per four bytes.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// One request to come.
+/// One scheduled request.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {
-    /// After the beginning of the run.
+    /// Time after the beginning of the run.
     pub due: Duration,
-    /// Tells the simulated providers what to draw for it: the same for every policy.
+    /// The seed for the simulated providers' draws: the same for every policy.
     pub seed: u32,
     prompt_tokens: usize,
 }
@@ -37,7 +37,7 @@ pub fn poisson(seed: u64, first: u32, rate: f64, length: Duration) -> Vec<Planne
 }
 
 impl Planned {
-    /// A chat request for an answer of so many tokens.
+    /// A chat request for an answer of this many tokens.
     pub fn body(&self, answer_tokens: u32) -> String {
         let seed = self.seed;
         let prompt = "word".repeat(self.prompt_tokens * BYTES_PER_TOKEN / 4);

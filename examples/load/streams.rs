@@ -1,4 +1,4 @@
-//! Many slow streams at once: memory of a stream, CPU time of a token.
+//! Many slow streams at once: memory per stream, CPU time per token.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +14,16 @@ use crate::upstreams::Upstreams;
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Options {
-    /// Streams at once.
+    /// Concurrent streams.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     streams: u32,
-    /// Tokens a second of each.
+    /// Tokens per second of each stream.
     #[arg(long, default_value_t = 20.0)]
     rate: f64,
-    /// Tokens of each.
+    /// Tokens of each stream.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     tokens: u32,
-    /// Upstreams that race for each.
+    /// Upstreams that race for each stream.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=4))]
     upstreams: u32,
     /// Milliseconds over which the streams start.
@@ -50,7 +50,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         })
         .collect();
 
-    // The plateau: from when all run until the first ends.
+    // The plateau: from the start of the last stream to the end of the first.
     let length = Duration::from_secs_f64(f64::from(options.tokens) / options.rate);
     let margin = Duration::from_millis(500);
     tokio::time::sleep(ramp + margin).await;

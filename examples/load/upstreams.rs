@@ -9,17 +9,17 @@ use photofinish::shutdown::Shutdown;
 use photofinish::simulate::{FinishedRequest, Simulator};
 use tokio::net::TcpListener;
 
-/// How long the upstreams may take to see that their clients are gone.
+/// How long the upstreams may take to notice that their clients have left.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// They run until the process ends.
+/// The upstreams run until the process ends.
 pub struct Upstreams {
     simulators: Vec<Simulator>,
     pub shutdown: Shutdown,
 }
 
 impl Upstreams {
-    /// One for each TTFT, without jitter.
+    /// Starts one upstream for each TTFT, without jitter.
     pub async fn start(ttfts: &[Duration], tokens_per_second: f64) -> anyhow::Result<Upstreams> {
         let exact = |ttft: &Duration| Simulation {
             ttft: *ttft,
@@ -31,7 +31,7 @@ impl Upstreams {
         Upstreams::start_as(ttfts.iter().map(exact)).await
     }
 
-    /// As they are described.
+    /// Starts these simulations.
     pub async fn start_as(simulations: impl Iterator<Item = Simulation>) -> anyhow::Result<Upstreams> {
         let shutdown = Shutdown::new();
         let mut simulators = Vec::new();
@@ -46,7 +46,7 @@ impl Upstreams {
         self.simulators.iter().map(Simulator::base_url).collect()
     }
 
-    /// Those that are favourites stand first.
+    /// The first upstream. Favourites are listed first.
     pub fn first(&self) -> Option<&Simulator> {
         self.simulators.first()
     }
@@ -55,7 +55,7 @@ impl Upstreams {
         self.simulators.iter().map(Simulator::addr).collect()
     }
 
-    /// Waits until no request runs any more.
+    /// Waits until no request is running.
     pub async fn quiet(&self) -> anyhow::Result<()> {
         for simulator in &self.simulators {
             let quiet = simulator.counts_are(|counts| counts.running == 0);
@@ -64,7 +64,7 @@ impl Upstreams {
         Ok(())
     }
 
-    /// What has ended, at most 4096 requests of each upstream.
+    /// The ended requests, at most 4096 of each upstream.
     pub fn ended(&self) -> impl Iterator<Item = FinishedRequest> {
         self.simulators.iter().flat_map(Simulator::ended)
     }

@@ -1,5 +1,5 @@
-//! Other aims than the first token: the time to the whole answer, and goodput; each beside race-all and the best that was
-//! possible.
+//! Objectives other than the first token: the time to the whole answer, and goodput; each compared with race-all and
+//! the best possible result.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use crate::figures::{Figures, SLOS};
 use crate::policies::{Policy, play, play_all};
 use crate::world::World;
 
-/// What an aim came to: its name, the policy's, and the figures.
+/// A result: the name of the objective, the name of the policy, and the figures.
 pub type Line = (String, String, Figures);
 
-/// Budgets that are tried, in per cent.
+/// Tested budgets, in per cent.
 const BUDGETS: [u32; 2] = [2, 10];
 
 pub fn lines(world: &World, seed: u64, progress: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Vec<Line>> {
@@ -37,7 +37,7 @@ pub fn lines(world: &World, seed: u64, progress: &(dyn Fn(&str) + Sync)) -> anyh
     Ok(lines)
 }
 
-/// Clients that do not stream: all of it is waited for.
+/// Clients that do not stream: they wait for the whole answer.
 fn waiting_for_all(world: &World, seed: u64) -> anyhow::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for policy in [Policy::CompletionOracle, adaptive(2, "optimise = \"completion\"")?] {

@@ -1,4 +1,4 @@
-//! The policies that the product's are compared with: what routers do today, and an oracle.
+//! The policies that the product's are compared with: those of today's routers, and an oracle.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Baseline for Fixed {
     }
 }
 
-/// The first at once, the second after `hedge` if there is one, the others after a failure.
+/// The first at once, the second after `hedge` if it is set, the others after a failure.
 fn hedged(place: usize, hedge: Option<Duration>) -> StartRule {
     match (place, hedge) {
         (0, _) => NOW,
@@ -51,17 +51,17 @@ fn hedged(place: usize, hedge: Option<Duration>) -> StartRule {
     }
 }
 
-/// The smallest moving average of the time to first token, as routers do today. An upstream that was not used for long is
-/// forgotten, and so tried again.
+/// Picks the smallest moving average of the time to first token, as routers do today. An upstream that was not used for
+/// a long time is forgotten, and so tried again.
 pub struct Ewma {
     seen: Vec<Average>,
-    /// Hedge at the 95th percentile of the leader's newest times.
+    /// Whether it hedges at the 95th percentile of the leader's newest times.
     hedges: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Average {
-    /// Milliseconds; 0: not known.
+    /// Milliseconds; 0: unknown.
     ttft_ms: f64,
     last_us: i64,
     newest: Vec<f64>,
@@ -116,7 +116,8 @@ impl Baseline for Ewma {
     }
 }
 
-/// The power of two choices: of two random upstreams the one with the smaller peak-sensitive average times its load.
+/// The power of two choices: of two random upstreams, picks the one with the smaller product of load and peak-sensitive
+/// average.
 pub struct TwoChoices {
     /// Milliseconds, and the time of the last sample.
     seen: Vec<(f64, i64)>,
@@ -155,7 +156,7 @@ impl Baseline for TwoChoices {
     }
 }
 
-/// Knows the draws: the best upstream for each request, by the first token or by the whole answer.
+/// Reads the draws: picks the best upstream for each request, by the first token or by the whole answer.
 pub struct Oracle<'w> {
     pub world: &'w World,
     pub completion: bool,

@@ -1,5 +1,5 @@
-//! The first requests of a gateway that knows nothing, and of one that comes back after a pause in which its upstreams changed
-//! places.
+//! The first requests of a gateway without learned state, and of one that returns after a pause in which its upstreams
+//! changed places.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::figures::{mean, quantile, sorted};
 use crate::policies::{Policy, play};
 use crate::world::World;
 
-/// Moments of a beginning, so that chance evens out.
+/// Number of beginnings; averages out chance.
 const PLACES: usize = 40;
-/// Requests that are looked at after each.
+/// Requests examined after each beginning.
 const FIRST: usize = 60;
 /// Requests before the pause.
 const BEFORE: usize = 3_000;

@@ -1,8 +1,8 @@
-//! Random numbers that depend only on a seed and on what they are drawn for.
+//! Random numbers that depend only on a seed and on their purpose.
 
 use std::f64::consts::TAU;
 
-/// A stream of draws of its own for each purpose.
+/// A separate stream of draws for each purpose.
 pub fn stream(seed: u64, purpose: u64, number: u64) -> fastrand::Rng {
     let mut mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ purpose.rotate_left(32) ^ number;
     for _ in 0..2 {
@@ -13,12 +13,12 @@ pub fn stream(seed: u64, purpose: u64, number: u64) -> fastrand::Rng {
     fastrand::Rng::with_seed(mixed)
 }
 
-/// Of the standard normal distribution.
+/// One draw of the standard normal distribution.
 pub fn normal(draws: &mut fastrand::Rng) -> f64 {
     (-2.0 * (1.0 - draws.f64()).ln()).sqrt() * (TAU * draws.f64()).cos()
 }
 
-/// Time until the next of events that come on average every `mean`.
+/// Time until the next event, with mean `mean`.
 pub fn exponential(draws: &mut fastrand::Rng, mean: f64) -> f64 {
     -mean * (1.0 - draws.f64()).ln()
 }

@@ -1,25 +1,25 @@
-//! What is kept of a run, and the figures that are made of it.
+//! The data kept of a run, and the figures computed from it.
 
 use photofinish::clock::HOUR_US;
 use photofinish::rehearse::PlayedRace;
 
-/// TTFT and time between tokens that a client wants, in milliseconds.
+/// Target TTFT and time between tokens, in milliseconds.
 pub const SLOS: [(f32, f32); 3] = [(500.0, 25.0), (800.0, 15.0), (400.0, 18.0)];
-/// The time that a failed request counts as.
+/// The TTFT of a failed request, in milliseconds.
 const FAILED_MS: f32 = 60_000.0;
 
-/// All that is remembered of one policy's run through a world.
+/// The data of one policy's run through a world.
 #[derive(Debug)]
 pub struct Run {
-    /// By request, milliseconds.
+    /// TTFT of each request, in milliseconds.
     pub ttft_ms: Vec<f32>,
     pub whole_ms: Vec<f32>,
     pub tpot_ms: Vec<f32>,
     pub failed: usize,
-    /// By hour of arrival: base and extra cost, and races.
+    /// Per hour of arrival: base and extra cost, and races.
     hours: Vec<Hour>,
     attempts: usize,
-    /// By request: base and extra cost, and the whole bill.
+    /// Per request: base and extra cost, and the whole bill.
     costs: Vec<[f64; 3]>,
 }
 
@@ -37,18 +37,18 @@ pub struct Figures {
     pub p50: f64,
     pub p99: f64,
     pub p999: f64,
-    /// The longest.
+    /// The maximum.
     pub most: f64,
     pub whole_mean: f64,
     pub whole_p99: f64,
-    /// Over the base cost.
+    /// Extra cost divided by base cost.
     pub extra: f64,
-    /// P99 of the TTFT over the oracle's for the same request.
+    /// 99th percentile of the ratio of the TTFT to the oracle's TTFT for the same request.
     pub slowdown: f64,
     /// Share of the requests that meet each pair of limits.
     pub goodput: [f64; 3],
     pub failed: f64,
-    /// Attempts for a request.
+    /// Attempts per request.
     pub attempts: f64,
     /// The whole bill, in the unit of the tariffs.
     pub bill: f64,
@@ -82,7 +82,7 @@ impl Run {
         *hour = Hour { base: hour.base + outcome.base(), extra: hour.extra + outcome.extra(), races: hour.races + 1.0 };
     }
 
-    /// Without the first tenth, in which everybody learns.
+    /// Without the first tenth, in which every policy learns.
     pub fn figures(&self, oracle: &Run) -> Figures {
         let from = self.ttft_ms.len() / 10;
         let [ttft, whole] = [&self.ttft_ms, &self.whole_ms].map(|times| sorted(&times[from..]));
@@ -112,15 +112,15 @@ impl Run {
         self.costs.iter().map(|[.., bill]| bill).sum()
     }
 
-    /// The hour that came nearest to what a budget allows, `budget · base + max(200 · budget, 20) · mean cost`: which part of it was
-    /// spent. Above 1 the bound is broken.
+    /// The hour with the largest spent part of its allowed budget, `budget · base + max(200 · budget, 20) · mean cost`.
+    /// Above 1 the bound is violated.
     pub fn worst_hour(&self, budget: f64) -> f64 {
         let (base, races) = self.hours.iter().fold((0.0, 0.0), |sum, hour| (sum.0 + hour.base, sum.1 + hour.races));
         let burst = burst(budget) * base / f64::max(races, 1.0);
         self.hours.iter().map(|hour| hour.extra / (budget * hour.base + burst)).fold(0.0, f64::max)
     }
 
-    /// The same for the interval of requests that came nearest to the bound, between any two of three thousand moments.
+    /// The same for intervals of requests, between any two of three thousand moments.
     pub fn worst_interval(&self, budget: f64) -> f64 {
         const MOMENTS: usize = 3_000;
         let (mut sums, mut base, mut extra) = (vec![(0.0, 0.0)], 0.0, 0.0);
@@ -138,7 +138,7 @@ impl Run {
     }
 }
 
-/// What the bound allows at once, in mean costs.
+/// The immediate allowance of the bound, in mean costs.
 fn burst(budget: f64) -> f64 {
     f64::max(200.0 * budget, 20.0)
 }
@@ -147,7 +147,7 @@ pub fn mean(values: &[f32]) -> f64 {
     values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Of sorted values.
+/// The quantile of sorted values.
 pub fn quantile(sorted: &[f32], q: f64) -> f64 {
     let place = (sorted.len() as f64 * q) as usize;
     sorted.get(place.min(sorted.len().saturating_sub(1))).map_or(0.0, |value| f64::from(*value))

@@ -1,5 +1,5 @@
-//! Days of simulated traffic through the gateway's race and policies, every policy with the same draws. How to read
-//! the table: `docs/benchmarks.md`.
+//! Days of simulated traffic through the gateway's race and policies, every policy with the same draws. How to read the
+//! table: `docs/benchmarks.md`.
 
 mod aims;
 mod baselines;
@@ -23,14 +23,15 @@ use crate::policies::Policy;
 use crate::recipe::{Recipe, recipes};
 use crate::world::World;
 
-/// Play days of traffic against made-up upstreams under every policy, and compare.
+/// Simulate days of traffic against made-up upstreams under every policy, and compare the policies.
 ///
-/// One seed is one world: its requests, its weather, and one draw for each request and upstream, the same for every policy.
-/// The same seed prints the same figures on any machine. Worlds that were not used for tuning have seeds from 100 on.
+/// One seed is one world: its requests, its weather, and one draw for each request and upstream, the same for every
+/// policy. The same seed prints the same figures on any machine. Worlds that were not used for tuning have seeds from
+/// 100 on.
 #[derive(Debug, Parser)]
 #[command(name = "routing", after_help = after_help())]
 struct Options {
-    /// Which world, or "all".
+    /// The name of the world, or "all".
     #[arg(long, default_value = "described")]
     world: String,
     #[arg(long, default_value_t = 1)]
@@ -41,11 +42,11 @@ struct Options {
     /// Only policies whose name contains this, and the reference policies; may be given several times.
     #[arg(long)]
     policy: Vec<String>,
-    /// Tables alone, without the experiments beside them (other aims, a favourite that gets worse, a restart), which are made
-    /// in the described world.
+    /// Only the tables, without the further experiments (other objectives, a favourite that gets worse, a restart),
+    /// which use the described world.
     #[arg(long)]
     table: bool,
-    /// One JSON object a table instead of tables.
+    /// Print each table as one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +79,7 @@ fn main() -> anyhow::Result<()> {
     checked
 }
 
-/// What the table does not show.
+/// The experiments that the table does not cover.
 fn experiments(out: &mut impl Write, world: &World, options: &Options) -> anyhow::Result<()> {
     let aims = aims::lines(world, options.seed, &progress("aims"))?;
     let [two, ten] = [Policy::adaptive(2)?, Policy::adaptive(10)?];
@@ -105,7 +106,7 @@ fn experiments(out: &mut impl Write, world: &World, options: &Options) -> anyhow
     Ok(())
 }
 
-/// Says on a terminal what is done.
+/// Shows the progress on a terminal.
 fn progress(world: &'static str) -> impl Fn(&str) + Sync {
     let on_terminal = std::io::stderr().is_terminal();
     move |name| {

@@ -1,4 +1,4 @@
-//! The policies by name, and one run of one of them through a world.
+//! The policies by name, and the run of one policy through a world.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,27 +13,27 @@ use crate::baselines::{Ewma, Fixed, Oracle, TwoChoices};
 use crate::figures::Run;
 use crate::world::{Play, World};
 
-/// Adaptive with these budgets, in per cent.
+/// The tested budgets of `adaptive`, in per cent.
 pub const BUDGETS: [u32; 4] = [2, 5, 10, 30];
 const FIXED_HEDGE: Duration = Duration::from_millis(800);
-/// A provider goes on writing, and billing, this long after a cut.
+/// How long a provider continues to generate, and bill, after a cut; microseconds.
 const CUT_LAG_US: i64 = 150_000;
 
-/// How to decide.
+/// A policy to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
-    /// This upstream first, always.
+    /// Always starts with this upstream.
     Static(usize),
     Ewma,
     PeakEwma,
     /// The best static order, the second 800 ms after the first.
     FixedHedge(Vec<usize>),
     EwmaHedge,
-    /// The first two of an order.
+    /// Races the first two of an order.
     RaceOfTwo(Vec<usize>),
     Oracle,
     CompletionOracle,
-    /// The product's, by the lines of its config under `[race]`.
+    /// A policy of the product, by its config lines under `[race]`.
     Product {
         name: String,
         settings: Box<RaceSettings>,
@@ -41,7 +41,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// One of the product's.
+    /// Makes a policy of the product.
     pub fn product(name: &str, lines: &str) -> anyhow::Result<Policy> {
         let settings = settings(lines)?;
         Ok(Policy::Product { name: name.to_owned(), settings: Box::new(settings) })
@@ -66,7 +66,7 @@ impl Policy {
         }
     }
 
-    /// What it may spend, where there is a bound.
+    /// The budget. None: unbounded.
     pub fn budget(&self) -> Option<f64> {
         match self {
             Policy::Product { settings, .. } if settings.policy.spends_budget() => Some(settings.budget),
@@ -97,12 +97,12 @@ impl Policy {
     }
 }
 
-/// A run of one of the product's policies, with nothing learned.
+/// A rehearsal with a policy of the product, without learned state.
 pub fn rehearsal<'w>(settings: &RaceSettings, seed: u64) -> Rehearsal<'w> {
     Rehearsal { cut_lag_us: CUT_LAG_US, ..Rehearsal::new(settings.clone(), seed) }
 }
 
-/// The settings that these lines of `[race]` make.
+/// Parses these lines of `[race]`.
 fn settings(lines: &str) -> anyhow::Result<RaceSettings> {
     let config = parse(&format!("[race]\n{lines}"), Path::new("routing"), &|_| None);
     Ok(config.map_err(|problems| anyhow::anyhow!("{problems}"))?.race)
@@ -112,7 +112,7 @@ pub fn letter(upstream: usize) -> char {
     char::from(b'A' + u8::try_from(upstream).unwrap_or(25))
 }
 
-/// One policy through these requests of a world. `also` hears every race.
+/// Runs one policy through these requests of a world. `also` receives every race.
 pub fn play(
     world: &World,
     rehearsal: Rehearsal<'_>,
@@ -128,7 +128,8 @@ pub fn play(
     kept
 }
 
-/// All of them, on as many threads as the machine has processors, in the order of the list. `progress` hears each name.
+/// Runs all policies, with one thread per processor; results are in the order of the list. `progress` receives each
+/// name.
 pub fn play_all(
     world: &World,
     policies: &[Policy],

@@ -1,4 +1,5 @@
-//! How soon a favourite is left that slows down or hangs, at one request a second, and how many requests are late by it.
+//! How soon a policy leaves a favourite that slows down or hangs, at one request per second, and how many requests are
+//! late because of it.
 
 use std::io::{self, Write};
 
@@ -11,31 +12,31 @@ use crate::policies::{Policy, play};
 use crate::recipe::{Climate, Recipe};
 use crate::world::World;
 
-/// The favourite is known well by then.
+/// When the favourite gets worse. By then its statistics are stable.
 const HAPPENS_US: i64 = HOUR_US;
 /// The favourite is the upstream with the most first attempts in this time before.
 const LATELY_US: i64 = 60 * SECOND_US;
-/// Worlds in which it happens, so that chance evens out.
+/// Number of worlds; averages out chance.
 const PLACES: u64 = 10;
 const LASTS_US: i64 = 10 * 60 * SECOND_US;
 /// A request is late beyond this multiple of the fastest upstream's time.
 const LATE: f32 = 3.0;
 
-/// What one policy did when its favourite got worse.
+/// The result of one policy after its favourite got worse.
 pub struct Reaction {
     pub policy: String,
     /// "x5" or "hangs".
     pub what: &'static str,
-    /// By world: late requests of the ten minutes whose first attempt went to the favourite.
+    /// Per world: late requests within ten minutes whose first attempt went to the favourite.
     pub late: Vec<usize>,
-    /// By world: requests of that time that were sent to it first, late or not.
+    /// Per world: all requests within that time whose first attempt went to the favourite.
     pub sent: Vec<usize>,
-    /// Requests in the ten minutes, in all worlds.
+    /// Requests within the ten minutes, in all worlds.
     pub of: usize,
 }
 
-/// Plays each policy in each world three times: undisturbed, to learn its favourite, then with that one slow, then with it
-/// hanging.
+/// Runs each policy in each world three times: undisturbed, to find its favourite, then with a slow favourite, then
+/// with a hanging one.
 pub fn reactions(recipe: &Recipe, seed: u64, policies: &[Policy]) -> anyhow::Result<Vec<Reaction>> {
     let mut found = Vec::new();
     for policy in policies {
@@ -80,7 +81,7 @@ pub fn json(reactions: &[Reaction]) -> Value {
     json!({ "reactions": reactions.iter().map(one).collect::<Vec<_>>() })
 }
 
-/// An hour and a half without degradations or outages, so that what happens is what is looked at.
+/// An hour and a half without degradations or outages, so that only the tested change happens.
 fn quiet(recipe: &Recipe, seed: u64) -> World {
     let never = 1e9;
     let climate = Climate {
@@ -93,7 +94,7 @@ fn quiet(recipe: &Recipe, seed: u64) -> World {
     World::new(Recipe { days: 0.05, rate: 1.0, climate, ..recipe.clone() }, seed)
 }
 
-/// For each request its time and its first upstream; and the run.
+/// Time and first upstream of each request; and the run.
 fn heard(world: &World, policy: &Policy, seed: u64) -> anyhow::Result<(Vec<(i64, usize)>, Run)> {
     let mut firsts = Vec::new();
     let mut hear = |race: &PlayedRace<'_>| {

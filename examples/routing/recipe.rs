@@ -1,4 +1,4 @@
-//! The worlds, in numbers: which upstreams, which traffic, which weather. Not how any of it is drawn.
+//! The worlds, in numbers: upstreams, traffic, weather. Not for the draws.
 
 use photofinish::routing::tariff::Tariff;
 
@@ -15,35 +15,35 @@ pub struct Recipe {
     pub climate: Climate,
     /// Timeout from an attempt's start to its first token, seconds.
     pub first_token_s: u64,
-    /// Tariffs are US dollars, so that `second_worth` counts; else only their relations do.
+    /// Tariffs are US dollars, so that `second_worth` counts. False: only their ratios matter.
     pub in_usd: bool,
     pub upstreams: Vec<Upstream>,
 }
 
-/// What the clients send.
+/// The requests of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Traffic {
     /// Lengths as in a trace of chats: log-normal prompts (median, sd of the logarithm) and answers.
     Chat { prompt: (f64, f64), output: (f64, f64) },
-    /// Conversations that grow turn by turn; who has read the last turn need not read it again.
+    /// Conversations that grow turn by turn. An upstream that has read the last turn has it cached.
     Agents,
 }
 
-/// What all upstreams of a world suffer.
+/// Disturbances of all upstreams of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Climate {
-    /// Of the wave of the day, on the logarithm.
+    /// Amplitude of the daily wave, on the logarithm.
     pub diurnal: f64,
-    /// Of the drift, on the logarithm, and how fast it forgets.
+    /// Standard deviation of the drift, on the logarithm; `level_tau_s` is its time constant.
     pub level_sd: f64,
     pub level_tau_s: f64,
     /// Share of the drift's variance that all upstreams have in common.
     pub correlation: f64,
-    /// All upstreams at once, slower by a factor.
+    /// All upstreams slow down together by a factor.
     pub surge_every_h: f64,
     pub surge_for_s: f64,
     pub surge: f64,
-    /// One upstream, slower by a factor.
+    /// One upstream slows down by a factor.
     pub degraded_every_h: f64,
     pub degraded_for_s: f64,
     pub degraded: f64,
@@ -53,28 +53,28 @@ pub struct Climate {
     pub decode_sd: f64,
     pub hangs: f64,
     pub errors: f64,
-    /// So many upstreams hang at the same time, twenty minutes of every day.
+    /// Number of upstreams that hang at the same time, twenty minutes of every day.
     pub outage: usize,
 }
 
-/// One upstream's nature. Times are milliseconds.
+/// The properties of one upstream. Times are milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Upstream {
     pub name: char,
     pub network_ms: f64,
     pub queue_ms: f64,
-    /// Tokens that it reads in a millisecond.
+    /// Prompt tokens read per millisecond.
     pub prefill: f64,
-    /// Of the logarithm of one attempt's time.
+    /// Standard deviation of the logarithm of one attempt's time.
     pub sigma: f64,
-    /// Share of attempts with something added, its smallest length and its exponent.
+    /// Share of attempts with an added delay, its minimum and its exponent.
     pub tail: f64,
     pub tail_ms: f64,
     pub tail_exponent: f64,
     pub tpot_ms: f64,
-    /// Number of running attempts that makes it twice as slow as alone.
+    /// Number of running attempts that doubles its time.
     pub room: f64,
-    /// More at once are answered 429.
+    /// Attempts beyond this number get a 429.
     pub limit: u32,
     pub tariff: Tariff,
     /// Upstreams with the same number run on the same machines.
@@ -83,7 +83,7 @@ pub struct Upstream {
 
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, billed_on: false };
 
-/// Of the table in the design of the policy.
+/// The climate of the described world.
 const CLIMATE: Climate = Climate {
     diurnal: 0.25,
     level_sd: 0.18,
@@ -182,14 +182,14 @@ pub fn recipes() -> Vec<Recipe> {
     recipes
 }
 
-/// Three of five fail together, among so few requests that each one counts.
+/// Three of five fail together, with so few requests that each one counts.
 fn outage(described: &Recipe) -> Recipe {
     let climate = Climate { outage: 3, ..CLIMATE };
     let about = "three of five hang together for 20 minutes a day; 2,000 requests a day";
     Recipe { name: "outage", about, days: 5.0, rate: 2_000.0 / DAY_S, climate, ..described.clone() }
 }
 
-/// One attempt in seven meets a machine that has to load the model first.
+/// One attempt in seven meets a machine that must load the model first.
 fn bimodal(described: &Recipe) -> Recipe {
     let mut upstreams = described.upstreams.clone();
     for upstream in &mut upstreams {
@@ -209,7 +209,7 @@ fn reasoning(described: &Recipe) -> Recipe {
     Recipe { name: "reasoning", about, rate: 0.1, first_token_s: 120, upstreams, ..described.clone() }
 }
 
-/// Two equally fast upstreams; the listed first costs ten times as much.
+/// Two equally fast upstreams; the first in the list costs ten times as much.
 fn dear(described: &Recipe) -> Recipe {
     let mut upstreams = vec![described.upstreams[1]; 2];
     for (upstream, (name, usd)) in upstreams.iter_mut().zip([('A', 2e-6), ('B', 2e-7)]) {
@@ -220,7 +220,7 @@ fn dear(described: &Recipe) -> Recipe {
     Recipe { name: "dear", about, days: 1.0, in_usd: true, upstreams, ..described.clone() }
 }
 
-/// Size tells nothing, and what is slow is slow by chance alone.
+/// The size of a prompt does not matter, and slowness is only chance.
 fn stragglers(described: &Recipe) -> Recipe {
     let mut upstreams = described.upstreams.clone();
     for upstream in &mut upstreams {
@@ -232,14 +232,14 @@ fn stragglers(described: &Recipe) -> Recipe {
     Recipe { name: "stragglers", about, days: 1.0, traffic, climate, upstreams, ..described.clone() }
 }
 
-/// What slows one slows them all.
+/// A slowdown affects all upstreams.
 fn correlated(described: &Recipe) -> Recipe {
     let climate = Climate { correlation: 0.8, level_sd: 0.3, surge_every_h: 4.0, surge: 2.5, ..CLIMATE };
     let about = "four fifths of the drift are shared, and surges hit all at once every four hours";
     Recipe { name: "correlated", about, days: 1.0, climate, ..described.clone() }
 }
 
-/// Upstreams that slow down under our own load, and refuse beyond a limit.
+/// Upstreams that slow down under the gateway's own load, and refuse beyond a limit.
 fn crowded(described: &Recipe, name: &'static str, rate: f64, days: f64) -> Recipe {
     let mut upstreams = described.upstreams.clone();
     for upstream in &mut upstreams {
@@ -254,7 +254,7 @@ fn agents(described: &Recipe) -> Recipe {
     Recipe { name: "agents", about, days: 1.0, traffic: Traffic::Agents, ..described.clone() }
 }
 
-/// From a third to thrice the price, two bill on after a cut, two stand in one machine park.
+/// Prices from a third to three times; two upstreams bill on after a cut, two share a machine park.
 fn prices(described: &Recipe) -> Recipe {
     let mut upstreams = described.upstreams.clone();
     let factors = [1.0, 0.4, 3.0, 1.0, 0.33];

@@ -1,5 +1,5 @@
-//! The first requests after a restart: by a state that ran on, by one that was read back from the recorded rows, and by one
-//! that knows nothing.
+//! The first requests after a restart: with the state before, with state read from the recorded rows, and without
+//! state.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::figures::{mean, quantile, sorted};
 use crate::policies::{Policy, letter, play, rehearsal};
 use crate::world::{PROVIDER, World};
 
-/// Moments of a restart, so that chance evens out.
+/// Number of restarts; averages out chance.
 const PLACES: usize = 20;
-/// Requests that are looked at after each.
+/// Requests examined after each restart.
 const FIRST: usize = 100;
 /// Requests whose rows are replayed.
 const REPLAYED: usize = 20_000;
 
-/// What a state served: its name, mean and p99 of the TTFT in milliseconds.
+/// The result of a state: its name, mean and p99 of the TTFT in milliseconds.
 pub type Served = (&'static str, f64, f64);
 
-/// All three over the same stretches of a world's requests.
+/// Compares the three states over the same parts of a world's requests.
 pub fn restarts(world: &World, settings: &RaceSettings, seed: u64) -> Vec<Served> {
     let mut times: [Vec<f32>; 3] = Default::default();
     let count = world.requests.len();
@@ -58,7 +58,7 @@ pub fn restarts(world: &World, settings: &RaceSettings, seed: u64) -> Vec<Served
     names.into_iter().zip(times).map(of).collect()
 }
 
-/// What a gateway knows after reading these rows at its start.
+/// The state of a gateway that read these rows at its start.
 fn learned(settings: &RaceSettings, rows: &[Recorded], now_us: i64) -> Learning {
     let learning = Learning::stopped();
     learning.set_now_us(now_us);

@@ -1,4 +1,4 @@
-//! The table of a world: all policies side by side.
+//! The table of a world: all policies.
 
 use std::io::{self, Write};
 
@@ -13,19 +13,19 @@ use crate::world::World;
 pub struct Row {
     pub name: String,
     pub figures: Figures,
-    /// Parts of race-all's gain in p99 and p99.9 over the best single upstream.
+    /// Share of race-all's gain in p99 and p99.9 over the best single upstream.
     pub share: [f64; 2],
-    /// The whole bill over that of the cheapest upstream alone.
+    /// The bill divided by that of the cheapest single upstream.
     pub bill: f64,
-    /// Of what its budget allows, the hour that spent most.
+    /// The largest share of its budget that it spent in one hour.
     pub worst_hour: Option<f64>,
     pub worst_interval: Option<f64>,
 }
 
-/// Plays every policy whose name contains `only`, and the reference policies.
+/// Runs every policy whose name contains `only`, and the reference policies.
 ///
 /// # Errors
-/// When a policy has spent more than its budget allows in some hour.
+/// A policy has spent more than its budget allows in some hour.
 pub fn rows(world: &World, seed: u64, only: &[String], progress: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Vec<Row>> {
     let count = world.upstreams.len();
     let singles: Vec<Policy> = (0..count).map(Policy::Static).collect();
@@ -60,7 +60,7 @@ pub fn rows(world: &World, seed: u64, only: &[String], progress: &(dyn Fn(&str) 
 }
 
 /// # Errors
-/// When a policy has spent more than its budget allows in some hour.
+/// A policy has spent more than its budget allows in some hour.
 pub fn check(rows: &[Row]) -> anyhow::Result<()> {
     for row in rows {
         let part = row.worst_hour.unwrap_or(0.0);
@@ -69,7 +69,7 @@ pub fn check(rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything between the best single upstream and the race of all. `order`: the upstreams, the best first.
+/// The policies between the best single upstream and the race of all. `order`: the upstreams, best first.
 fn middle(order: &[usize]) -> anyhow::Result<Vec<Policy>> {
     let order = || order.to_vec();
     let mut policies = vec![Policy::Ewma, Policy::PeakEwma, Policy::FixedHedge(order()), Policy::EwmaHedge];

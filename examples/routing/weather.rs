@@ -1,5 +1,5 @@
-//! How the upstreams fare over time, the same for every request of one second: waves of the day, slow drift, a factor that
-//! all share, degradations and brown-outs.
+//! The speed of the upstreams over time, the same for every request of one second: daily waves, slow drift, a shared
+//! factor, degradations and brown-outs.
 
 use std::f64::consts::TAU;
 
@@ -16,7 +16,7 @@ pub struct Weather {
     brown_outs: Vec<BrownOut>,
 }
 
-/// While it lasts, this share of the attempts fails, or hangs.
+/// A period in which this share of the attempts fails or hangs.
 #[derive(Clone, Copy, Debug)]
 pub struct BrownOut {
     from: usize,
@@ -29,7 +29,7 @@ const DAY_S: f64 = 86_400.0;
 const HOUR_S: f64 = 3_600.0;
 
 impl Weather {
-    /// Of all upstreams of a world together, for they share a part of it.
+    /// The weather of all upstreams of a world. They share a part of it.
     pub fn of_all(climate: &Climate, upstreams: usize, seconds: usize, seed: u64) -> Vec<Weather> {
         let common = drift(&mut stream(seed, 10, 0), seconds, climate.level_tau_s, 1.0);
         let mut surges = vec![0.0; seconds];
@@ -91,13 +91,13 @@ impl Weather {
         self.brown_outs.iter().copied().find(|brown_out| (brown_out.from..brown_out.to).contains(&now))
     }
 
-    /// Slower by this factor in that time, in addition to everything else.
+    /// Slows the upstream down by this factor in that time, in addition to everything else.
     pub fn slow_down(&mut self, from_us: i64, to_us: i64, factor: f64) {
         let to = second(to_us).min(self.level.len());
         self.level[second(from_us).min(to)..to].iter_mut().for_each(|level| *level += factor.ln() as f32);
     }
 
-    /// Nothing comes out of it in that time.
+    /// The upstream sends nothing in that time.
     pub fn hang(&mut self, from_us: i64, to_us: i64) {
         self.brown_outs.insert(0, BrownOut { from: second(from_us), to: second(to_us), share: 1.0, hangs: true });
     }
@@ -120,7 +120,7 @@ fn drift(draws: &mut fastrand::Rng, seconds: usize, tau_s: f64, sd: f64) -> Vec<
     values
 }
 
-/// Random stretches of time, by their mean distance and length in seconds.
+/// Random periods, by their mean distance and length in seconds.
 fn spells(draws: &mut fastrand::Rng, seconds: usize, every_s: f64, for_s: f64) -> Vec<(usize, usize)> {
     let mut spells = Vec::new();
     let mut at = exponential(draws, every_s);

@@ -1,5 +1,5 @@
-//! A world with all its draws: which request arrives when, and what each upstream does with it. One draw per request and upstream, so
-//! that every policy meets the same. Not for the parameters, which are in `recipe`.
+//! A world with all its draws: when each request arrives, and what each upstream does with it. One draw per request and
+//! upstream, so that every policy meets the same conditions. Not for the parameters, which are in `recipe`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,14 +15,14 @@ const SECOND_US: f64 = 1e6;
 /// An upstream keeps a prompt in its cache for this long.
 const CACHED_FOR_US: i64 = 300_000_000;
 const TAIL_MAX_MS: f64 = 60_000.0;
-/// Of every upstream's name.
+/// The provider in every upstream's name.
 pub const PROVIDER: &str = "made-up";
 const DAY_US: i64 = 86_400_000_000;
-/// Into the day, and for how long upstreams hang together where the climate has it.
+/// When the daily outage begins, if the climate has one; microseconds after the start of the day.
 const OUTAGE_FROM_US: i64 = 50_000_000_000;
 const OUTAGE_FOR_US: i64 = 1_200_000_000;
 
-/// Shared by all policies; nothing in it changes.
+/// Shared by all policies; immutable.
 #[derive(Clone, Debug)]
 pub struct World {
     pub recipe: Recipe,
@@ -31,7 +31,7 @@ pub struct World {
     pub upstreams: Vec<SimulatedUpstream>,
     inputs: Vec<Input>,
     seed: u64,
-    /// Its requests and weather come so much later than drawn, microseconds.
+    /// Delay of its requests and weather against the draws, microseconds.
     later_us: i64,
 }
 
@@ -39,7 +39,7 @@ pub struct World {
 #[derive(Clone, Copy, Debug)]
 struct Input {
     tokens: f64,
-    /// The conversation that it goes on with, and how much of it was there before.
+    /// The conversation that it continues, and the share of it that existed before.
     conversation: Option<(usize, f64)>,
 }
 
@@ -67,7 +67,7 @@ impl World {
         World { recipe, requests, weather, upstreams, inputs, seed, later_us: 0 }
     }
 
-    /// The same requests after a pause; each upstream has become another by then.
+    /// The same requests after a pause; each upstream has changed by then.
     pub fn after_pause(&self, pause_us: i64) -> World {
         let mut later = self.clone();
         later.later_us = pause_us;
@@ -76,12 +76,12 @@ impl World {
         later
     }
 
-    /// A request's input as one would read it who knows nothing of its conversation.
+    /// A request's input for an upstream without its conversation.
     pub fn prompt(&self, id: usize) -> PromptTokens {
         PromptTokens { uncached: self.inputs[id].tokens, cached: 0.0 }
     }
 
-    /// What would become of it. Pure: an oracle may ask.
+    /// The result of this dispatch. Pure: an oracle may call it.
     pub fn fate(&self, dispatch: &Dispatch) -> SimulatedFate {
         let upstream = &self.recipe.upstreams[dispatch.upstream];
         let climate = &self.recipe.climate;
@@ -133,11 +133,11 @@ fn straggle(upstream: &Upstream, (whether, how_much): (f64, f64)) -> f64 {
     (upstream.tail_ms * (1.0 - how_much).powf(-1.0 / upstream.tail_exponent)).min(TAIL_MAX_MS)
 }
 
-/// One run through a world: what the upstreams remember depends on whom the policy asked.
+/// One run through a world: the caches of the upstreams depend on the choices of the policy.
 #[derive(Debug)]
 pub struct Play<'w> {
     pub world: &'w World,
-    /// By conversation and upstream: tokens that it has read, and when.
+    /// By conversation and upstream: the tokens that it has read, and when.
     cached: HashMap<(usize, usize), (f64, i64)>,
 }
 
@@ -212,7 +212,7 @@ fn agents(recipe: &Recipe, seconds: f64, seed: u64) -> Vec<(SimulatedRequest, In
     drawn
 }
 
-/// By chance; over a whole day or more, twice to three times as many at noon as at midnight.
+/// Random arrivals; over a whole day or more, two to three times as many at noon as at midnight.
 fn arrivals(draws: &mut fastrand::Rng, rate: f64, seconds: f64) -> Vec<i64> {
     const DAY_S: f64 = 86_400.0;
     let wave = if seconds < DAY_S { 0.0 } else { 0.4 };

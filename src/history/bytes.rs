@@ -2,7 +2,7 @@
 //!
 //! Not for values that SQL must read.
 
-/// The bytes end too early or do not encode such numbers.
+/// The bytes end too early or are not such an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a rolled-up summary is damaged")]
 pub struct ShortBytes;

@@ -6,7 +6,7 @@
 const INPUTS: [(i64, &str); 5] =
     [(500, "0-500"), (2_000, "500-2k"), (8_000, "2k-8k"), (32_000, "8k-32k"), (i64::MAX, "32k+")];
 
-/// Most attempts of the class, and the name.
+/// Upper limit in attempts, inclusive, and the name.
 const CONCURRENCIES: [(i64, &str); 8] =
     [(1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (16, "9-16"), (32, "17-32"), (64, "33-64"), (i64::MAX, "65+")];
 

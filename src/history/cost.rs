@@ -14,7 +14,7 @@ subset! {
     /// What one attempt cost, in US dollars. Rows of older versions have no bounds.
     #[derive(Copy, PartialEq)]
     pub Cost of AttemptRecord {
-        /// What `cost_basis` says.
+        /// The amount that `cost_basis` qualifies.
         cost_usd: Option<f64>,
         cost_basis: CostBasis,
         /// None: its upstream has no price.
@@ -47,7 +47,7 @@ impl Cost {
 pub struct CostSum {
     /// Picodollars: whole numbers, so that the order of adding does not matter.
     min_pico_usd: i128,
-    /// Of attempts with an upper bound.
+    /// Upper bounds of all attempts that have one.
     max_pico_usd: i128,
     /// Attempts by basis, in the order of [`CostBasis::ALL`].
     attempts: [u64; CostBasis::ALL.len()],
@@ -124,7 +124,7 @@ impl CostSum {
         (self.unpriced + self.open == 0).then(|| dollars(self.max_pico_usd))
     }
 
-    /// What [`CostSum::usd`] is.
+    /// How exact [`CostSum::usd`] is.
     pub fn basis(&self) -> CostBasis {
         match self.max_usd() {
             Some(_) if self.min_pico_usd == self.max_pico_usd => {

@@ -71,15 +71,15 @@ pub struct AttemptFacts<'a> {
     pub ttft: Option<Observation>,
     /// Microseconds for each token after the first.
     pub tpot_us: Option<f64>,
-    /// One token, or all of them in one event.
+    /// The answer was one token, or all tokens came in one event.
     pub at_once: bool,
     pub output_tokens: Option<i64>,
     pub cost: Cost,
-    /// None while the row of the race is not written.
+    /// None while the row of the race is not yet written.
     pub request: Option<RequestFacts<'a>>,
 }
 
-/// A race without a row counts as running for so long after its start; later, its row is lost. Microseconds.
+/// A race without a row counts as running for this long after its start; after that its row is lost. Microseconds.
 const RUNNING_US: i64 = 3_600_000_000;
 
 /// Passes the facts of each attempt of one race to `each`. `request`: none while its row is not written.
@@ -89,8 +89,8 @@ pub fn of_race<'a>(
     attempts: &'a [MeasuredAttempt],
     mut each: impl FnMut(&AttemptFacts<'a>),
 ) {
-    // A loser lost to the first token after its dispatch among the others. (A whole answer whose winner dies is raced for
-    // anew.)
+    // A loser lost to the earliest first token after its dispatch among the others. (If the winner of a whole answer
+    // fails, its request is raced again.)
     let finished = attempts.iter().filter(|attempt| !attempt.row.outcome.is_loss());
     let tokens_us: Vec<i64> = finished.filter_map(MeasuredAttempt::token_us).collect();
     for (place, attempt) in attempts.iter().enumerate() {
@@ -116,7 +116,7 @@ impl MeasuredAttempt {
         (&self.row.provider, &self.row.model_sent)
     }
 
-    /// `lost_us`: when it lost, if it did; microseconds since its dispatch.
+    /// `lost_us`: microseconds from its dispatch to its loss. None: it did not lose.
     fn facts<'a>(&'a self, lost_us: Option<i64>, request: Option<&'a RequestRow>) -> AttemptFacts<'a> {
         let row = &self.row;
         let audit = lost_us.zip(row.p_audit).filter(|_| row.audited);
@@ -142,7 +142,7 @@ impl MeasuredAttempt {
 }
 
 impl RequestRow {
-    /// `ordinal`: of the attempt that the facts are for, if there is one.
+    /// `ordinal`: the attempt that the facts are for. None: for no attempt.
     pub fn facts(&self, ordinal: Option<i64>) -> RequestFacts<'_> {
         RequestFacts {
             model: &self.model,
@@ -173,7 +173,7 @@ pub struct RequestFacts<'a> {
     pub outcome: RaceOutcome,
     /// First payload byte handed to the client; microseconds since the request was read.
     pub client_ttft_us: Option<i64>,
-    /// Whether this attempt served it; none if no attempt did.
+    /// Whether this attempt served it. None: no attempt did.
     pub served: Option<bool>,
 }
 

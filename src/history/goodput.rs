@@ -4,7 +4,7 @@
 
 use crate::clock::{DAY_US, HOUR_US, SECOND_US};
 
-/// The targets of a request. A target that is not set does not matter.
+/// The targets of a request. None: no target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SloTargets {
     /// Longest client TTFT; microseconds.
@@ -48,7 +48,7 @@ impl HoursWindow {
         HoursWindow { hours }
     }
 
-    /// Its seconds in that hour and on that weekday; none: any.
+    /// Its seconds in that hour and on that weekday. None: any hour or weekday.
     pub fn seconds(&self, hour: Option<i64>, weekday: Option<i64>) -> f64 {
         let wanted = |wanted: Option<i64>, at: usize| wanted.is_none_or(|wanted| wanted == at as i64);
         let days = self.hours.iter().enumerate().filter(|(day, _)| wanted(weekday, *day));

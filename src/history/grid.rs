@@ -14,7 +14,7 @@ const VALUE_MAX: i64 = (1 << 42) - 1;
 /// Weights are stored in steps of 1/16.
 const WEIGHT_STEPS: f64 = 16.0;
 
-/// The bucket of a value; negative values are in bucket 0.
+/// The bucket of a value. Negative values are in bucket 0.
 pub fn bucket(value: i64) -> usize {
     let value = value.clamp(0, VALUE_MAX);
     if value < PER_OCTAVE {

@@ -4,7 +4,7 @@
 
 use super::record::AttemptRecord;
 
-/// Pairs of columns that contradict each other; empty for a sound row. No values, because they go to the log.
+/// Pairs of columns that contradict each other; empty for a valid row. Without values, because the pairs are logged.
 pub fn violations(attempt: &AttemptRecord) -> Vec<(&'static str, &'static str)> {
     let mut found = disorder(&[
         ("connect_us", attempt.connect_us),
@@ -27,7 +27,7 @@ pub fn violations(attempt: &AttemptRecord) -> Vec<(&'static str, &'static str)> 
     found
 }
 
-/// Each known time must not be before the known time in front of it.
+/// Each known time must not be before the previous known time.
 fn disorder(times: &[(&'static str, Option<i64>)]) -> Vec<(&'static str, &'static str)> {
     let known: Vec<(&'static str, i64)> = times.iter().filter_map(|(name, time)| Some((*name, (*time)?))).collect();
     known.windows(2).filter(|pair| pair[0].1 > pair[1].1).map(|pair| (pair[0].0, pair[1].0)).collect()

@@ -1,6 +1,6 @@
 //! The two records of a finished race, and the estimates made from them.
 //!
-//! Pure. Not for SQL (`store`) and not for tasks (`recorder`).
+//! Pure. Not for SQL (`store`) or tasks (`recorder`).
 
 mod bytes;
 pub mod class;

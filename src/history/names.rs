@@ -1,6 +1,6 @@
 //! Values that a column stores by name, such as how an attempt ended.
 //!
-//! Not for failures: `failure` names those.
+//! Not for failures: `failure` names them.
 
 use super::table::{CellValue, FromCell, SqlType, ToCell, cell};
 
@@ -19,7 +19,7 @@ macro_rules! stored_names {
                 match self { $($name::$variant => $text),+ }
             }
 
-            /// The value of a stored name; none for an unknown name.
+            /// The value with this stored name. None: the name is unknown.
             pub fn from_name(name: &str) -> Option<$name> {
                 match name { $($text => Some($name::$variant),)+ _ => None }
             }
@@ -27,7 +27,7 @@ macro_rules! stored_names {
 
         cell! { $name: Text, |value| value.as_str(); }
     };
-    // Read back: an unknown name, such as a newer version's, becomes this variant.
+    // When read back, an unknown name (for example from a newer version) becomes this variant.
     ($name:ident or $unknown:ident) => {
         impl Default for $name {
             fn default() -> $name {
@@ -62,7 +62,7 @@ stored_names! {
     AttemptOutcome {
         /// It served the client to its end.
         Won = "won",
-        /// Cancelled for another.
+        /// Cancelled because another attempt won.
         Lost = "lost",
         /// A loser that was read to its end.
         Drained = "drained",
@@ -70,7 +70,7 @@ stored_names! {
         Failed = "failed",
         /// Failed after its first token.
         FailedMid = "failed_mid",
-        /// Finished well without a payload.
+        /// Finished without error and without payload.
         Empty = "empty",
         /// A content policy refused the request.
         Refused = "refused",
@@ -78,7 +78,7 @@ stored_names! {
         Timeout = "timeout",
         ClientGone = "client_gone",
         Shutdown = "shutdown",
-        /// Given up by the gateway because descriptors or memory ran out: it says nothing about its upstream.
+        /// Ended by the gateway because descriptors or memory ran out. It says nothing about its upstream.
         Shed = "shed",
     }
 }
@@ -101,7 +101,7 @@ stored_names! {
 stored_names! { TokenSource or None }
 
 stored_names! {
-    /// How far `cost_usd` can be trusted.
+    /// How exact `cost_usd` is.
     CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
 }
 stored_names! { CostBasis or Unknown }

@@ -1,9 +1,9 @@
 //! The two tables, column by column: one [`RaceRecord`] for each client request, one [`AttemptRecord`] for each started
-//! attempt. Each column is declared here and nowhere else; what is made from a declaration is in `table`.
+//! attempt. Each column is declared only here; `table` derives everything else from the declaration.
 //!
-//! Raw facts only: TTFT, TPOT and tok/s are views over them. A new column goes to the end of its table, with a migration.
-//! The comments are the text of `docs/measurement.md`; `PHOTOFINISH_BLESS=1 cargo test --lib every_column_is_explained`
-//! writes them there.
+//! Raw facts only: TTFT, TPOT and tok/s are views over them. A new column goes to the end of its table, with a
+//! migration. The comments are the text of `docs/measurement.md`; `PHOTOFINISH_BLESS=1 cargo test --lib
+//! every_column_is_explained` writes them there.
 
 use super::names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
 use super::table::table;

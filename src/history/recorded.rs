@@ -1,6 +1,6 @@
 //! Recorded requests with their attempts in the order of starting, for learning at start-up and for replay.
 //!
-//! Not for figures: `facts` makes those without keeping the rows.
+//! Not for figures: `facts` makes them without keeping the rows.
 
 use super::names::{AttemptOutcome, RaceOutcome};
 use crate::failure::FailureKind;
@@ -33,22 +33,22 @@ pub struct RecordedAttempt {
     pub ordinal: i64,
     pub provider: String,
     pub model_sent: String,
-    /// After the request was read.
+    /// Microseconds after the request was read.
     pub dispatch_us: i64,
     /// Other attempts at this upstream at dispatch.
     pub in_flight: i64,
-    /// The TTFT, or how long no token had come; none where it failed.
+    /// The TTFT, or how long no token had come. None: it failed.
     pub ttft_obs_us: Option<i64>,
     /// Whether the first token was seen.
     pub seen: bool,
     pub outcome: AttemptOutcome,
     pub failure: Option<FailureKind>,
-    /// Per token after the first.
+    /// Time per token after the first, in microseconds.
     pub tpot_us: Option<f64>,
     pub input_tokens: Option<i64>,
     pub cached_input_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
-    /// None unless it is exact.
+    /// Exact cost in US dollars. None: it is not known exactly.
     pub cost_usd: Option<f64>,
     /// Its end: the end of the body, the cancel, or its last known event.
     pub ended_us: i64,

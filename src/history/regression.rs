@@ -24,16 +24,17 @@ pub enum TestedFigure {
     Failures,
 }
 
-/// What is worth being told. A finding must pass all that concern it.
+/// The smallest differences worth reporting. A finding must pass all that apply to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// TTFT and TPOT: later by at least this share of the earlier value.
+    /// TTFT and TPOT: the increase, as a share of the earlier value.
     pub effect: f64,
-    /// Share of failed attempts: higher by at least this much, 0 to 1.
+    /// The increase of the share of failed attempts, 0 to 1.
     pub failures: f64,
     /// Accepted chance of any false report, over all upstreams and figures; 0 to 1.
     pub significance: f64,
-    /// On each side. TTFT: expected events if nothing had changed, in equal weights. TPOT and failures: attempts.
+    /// Minimum on each side. TTFT: expected events if nothing had changed, in equal weights. TPOT and failures:
+    /// attempts.
     pub events_min: usize,
 }
 
@@ -62,10 +63,10 @@ pub enum Finding {
     },
 }
 
-/// What of one upstream is worse now. `upstreams`: how many are compared at this occasion; the more, the stronger each
-/// finding must be. Improvements are not reported; with `before` and `now` exchanged they are.
+/// The figures of one upstream that are worse now. `upstreams`: the number of upstreams compared together; the more,
+/// the stronger each finding must be. Improvements are not reported. To find them, exchange `before` and `now`.
 pub fn compare(strata: &[RegressionStratum<'_>], thresholds: &Thresholds, upstreams: usize) -> Vec<Finding> {
-    // Bonferroni: an upper bound for the chance of an error, however the tests depend on each other.
+    // Bonferroni: an upper bound for the chance of an error, whether or not the tests depend on each other.
     let correct = |p_value: f64| (p_value * TestedFigure::ALL.len() as f64 * upstreams.max(1) as f64).min(1.0);
     let findings = [
         ttft(strata, thresholds, &correct),

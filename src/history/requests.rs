@@ -1,6 +1,6 @@
-//! Requests judged against targets, kept so that any target can be applied later.
+//! Client requests, stored so that any target can be applied later.
 //!
-//! Not for the targets themselves: those are in `goodput`.
+//! Not for the targets themselves: see `goodput`.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use super::goodput::SloTargets;
 use super::grid;
 use super::names::RaceOutcome;
 
-/// Four fine buckets are one bucket here: targets are found within 9 %. Within a bucket, requests are assumed to be
-/// spread evenly.
+/// Four fine buckets form one bucket here, so targets are exact to 9 %. Within a bucket, requests are assumed to be
+/// evenly spread.
 const COARSER: u32 = 2;
-/// Instead of a bucket: the time per token is not known.
+/// Stored instead of a bucket: the time per token is unknown.
 const UNKNOWN: u16 = 0;
-/// Instead of a bucket: there was no time between tokens.
+/// Stored instead of a bucket: there was no time between tokens.
 const AT_ONCE: u16 = 1;
 /// The first real bucket.
 const FIRST: u16 = 2;
@@ -30,28 +30,28 @@ pub enum RequestSpeed {
     Unknown,
 }
 
-/// Requests that a group answered, and requests that it tried and no upstream answered.
+/// Requests that a group answered, and requests that the group tried and no upstream answered.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// Answered well: client TTFT in microseconds, and pace.
+    /// Requests answered well: client TTFT in microseconds, and speed.
     exact: Vec<(i64, RequestSpeed)>,
     /// The same by bucket.
     grid: HashMap<(u16, u16), u64>,
-    /// Answered, but not to a good end.
+    /// Requests answered, but not to a good end.
     missed: u64,
-    /// Unanswered, each once.
+    /// Unanswered requests, each counted once.
     unserved: u64,
     /// The last race counted in `unserved`, so that several attempts count once.
     last_unserved: Option<u64>,
 }
 
-/// The verdicts on requests.
+/// How many requests met the targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RequestOutcomes {
-    /// Fractions appear where a target is within a bucket.
+    /// Not a whole number if a target lies within a bucket.
     pub met: f64,
     pub missed: f64,
-    /// In time and finished, but of unknown pace: counts neither way.
+    /// In time and finished, but of unknown speed: neither met nor missed.
     pub unknown: f64,
 }
 
@@ -89,7 +89,7 @@ impl Requests {
         self.last_unserved = None;
     }
 
-    /// An unserved request without an attempt.
+    /// Counts an unserved request without an attempt.
     pub fn add_unserved(&mut self) {
         self.unserved += 1;
     }
@@ -150,7 +150,7 @@ impl Requests {
 }
 
 impl RequestOutcomes {
-    /// `kept`: share within the pace, where it is known.
+    /// `kept`: the share that met the target per token. None: the speed is unknown.
     fn count(&mut self, requests: f64, in_time: f64, kept: Option<f64>) {
         let met = requests * in_time * kept.unwrap_or(0.0);
         self.met += met;

@@ -1,6 +1,7 @@
-//! For tests: sound rows of each kind, two of them with every column set or empty, and the plain quantile.
+//! For tests: valid rows of each kind, one with every column set and one with every optional column empty, and the
+//! plain quantile.
 //!
-//! Not for random histories: `store::tests::world` makes those.
+//! Not for random histories: see `store::tests::world`.
 
 use super::names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
 use super::record::{AttemptRecord, DEFINITION_VERSION, RaceRecord};
@@ -14,7 +15,7 @@ pub fn race_id(n: i64) -> String {
     format!("{:08x}-{:04x}-7000-8000-000000000000", ms >> 16, ms & 0xffff)
 }
 
-/// A streamed race of three that went well; `groq/llama-70b` won it.
+/// A streamed race of three attempts without errors; `groq/llama-70b` won it.
 pub fn race(n: i64) -> RaceRecord {
     RaceRecord {
         race_id: race_id(n),

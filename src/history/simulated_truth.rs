@@ -1,15 +1,15 @@
-//! The truth tests: worlds with known times, seen only as races show them. `docs/measurement.md` has their results as
-//! tables.
+//! Tests against a known truth: worlds with known times, observed only through races. `docs/measurement.md` has their
+//! results as tables.
 //!
 //! Not for speed: `examples/history` measures that.
 
 use super::sample::quantile;
 use super::survival::{AuditedLoser, Estimate, Observation, Survival};
 
-/// Name, true median in milliseconds, spread (of the logarithm). Times are lognormal.
+/// Name, true median in milliseconds, standard deviation of the logarithm. Times are log-normal.
 const WORLD: [(&str, f64, f64); 5] =
     [("a", 300.0, 0.9), ("b", 330.0, 0.8), ("c", 370.0, 0.7), ("d", 420.0, 0.6), ("e", 480.0, 0.5)];
-/// Enough races for a hundred in which all three are late, which a 90th percentile needs.
+/// Enough races for a hundred in which all three are late; a 90th percentile needs that.
 const RACES: usize = 300_000;
 /// The standard normal distribution's quantile at 0.9.
 const Z90: f64 = 1.281_551_6;
@@ -19,7 +19,7 @@ struct UpstreamEstimate {
     name: &'static str,
     rows: usize,
     events: usize,
-    /// For the median and the 90th percentile, in milliseconds.
+    /// Estimates of the median and the 90th percentile, in milliseconds.
     figures: [ToldEstimate; 2],
 }
 
@@ -27,7 +27,7 @@ struct UpstreamEstimate {
 struct ToldEstimate {
     truth: f64,
     winners: f64,
-    /// Kaplan–Meier over all, with audits as ordinary rows.
+    /// Kaplan–Meier over all attempts, with audits as ordinary rows.
     unweighted: f64,
     estimated: f64,
 }
@@ -39,7 +39,7 @@ fn estimates_find_the_truth_where_winners_alone_do_not() {
     hold(&seen, &table, |figure| figure.winners, 8);
 }
 
-/// Slow moments are slow for all: half of the variance of each time belongs to the race.
+/// Slow moments are slow for all upstreams: the race contributes half of the variance of each time.
 #[test]
 fn audits_find_the_truth_where_slowness_is_shared() {
     let seen = watch(11, 0.5, 0.05);
@@ -48,7 +48,8 @@ fn audits_find_the_truth_where_slowness_is_shared() {
     hold(&seen, &table, |figure| figure.unweighted, 5);
 }
 
-/// Every estimate is close, at least `least` of the `other` ones are far off, and the documentation says the same.
+/// Checks that every estimate is close, that at least `least` of the `other` estimates are far off, and that the
+/// documentation has the same numbers.
 fn hold(seen: &[UpstreamEstimate], table: &[String], other: fn(&ToldEstimate) -> f64, least: usize) {
     let mut misled = 0;
     for upstream in seen.iter().filter(|upstream| upstream.events >= 100) {
@@ -65,9 +66,9 @@ fn hold(seen: &[UpstreamEstimate], table: &[String], other: fn(&ToldEstimate) ->
     }
 }
 
-/// Runs the races, three of the five at a time. An attempt that does not win is cut when the winner's first token
-/// comes, or watched to its end with probability `audit`. `shared`: the part of the variance that all attempts of a
-/// race have in common.
+/// Runs the races, three of the five upstreams at a time. An attempt that does not win is cut when the winner's first
+/// token comes, or observed to its end with probability `audit`. `shared`: the part of the variance that all attempts
+/// of a race have in common.
 fn watch(seed: u64, shared: f64, audit: f64) -> Vec<UpstreamEstimate> {
     let mut draws = fastrand::Rng::with_seed(seed);
     let mut all: [Vec<Observation>; 5] = Default::default();

@@ -1,7 +1,7 @@
-//! The speed of decoding: the same definition as the SQL view `attempt_speed`, for rows in memory and for scans that are too
-//! large for the view.
+//! The speed of decoding: the same definition as the SQL view `attempt_speed`, for rows in memory and for scans that
+//! are too large for the view.
 //!
-//! A test of `store` compares the two.
+//! A test of `store` compares both.
 
 use super::names::TokenSource;
 use super::record::AttemptRecord;
@@ -40,8 +40,8 @@ impl Decoding {
         (took > 0 && tokens >= 2.0 && tokens - first >= 1.0).then(|| took as f64 / (tokens - first))
     }
 
-    /// The provider's own count. Reasoning tokens are part of the output tokens, unless there are more of them: such a
-    /// provider counts them apart, and they are added.
+    /// The provider's own count. Reasoning tokens are part of the output tokens. If there are more of them, the
+    /// provider counts them separately, and they are added.
     pub fn tokens_out(&self) -> Option<i64> {
         if !matches!(self.tok_src, TokenSource::Usage | TokenSource::Partial) {
             return None;

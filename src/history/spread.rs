@@ -10,9 +10,9 @@ use super::survival::{Observation, Survival, SurvivalPoint, effective};
 /// Times to first token, censored ones included.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// First tokens that were seen.
+    /// First tokens that were observed.
     pub seen: u64,
-    /// No first token was seen, and the attempt had not failed.
+    /// Attempts without an observed first token that had not failed.
     pub censored: u64,
     exact: Vec<SurvivalPoint>,
     events: GridHistogram,
@@ -57,7 +57,7 @@ impl Times {
         let mut points = self.exact.clone();
         let at = |bucket| SurvivalPoint { time_us: grid::middle(bucket), ..SurvivalPoint::default() };
         points.extend(self.events.buckets().map(|(bucket, events)| SurvivalPoint { events, ..at(bucket) }));
-        // Within a bucket, half of the censored leave before the first tokens come.
+        // Within a bucket, half of the censored attempts leave before the first tokens come.
         let half =
             |bucket, weight: f64| SurvivalPoint { leave_before: weight / 2.0, leave_after: weight / 2.0, ..at(bucket) };
         points.extend(self.left.buckets().map(|(bucket, weight)| half(bucket, weight)));
@@ -74,17 +74,17 @@ impl Times {
         self.seen + self.censored
     }
 
-    /// Number of events of equal weight with the same information; never more than were seen.
+    /// Number of events of equal weight with the same information; at most the number of observed events.
     pub fn effective(&self) -> f64 {
         effective(self.event_weight, self.event_weight_squared).min(self.seen as f64)
     }
 
-    /// The points on the grid with squared weights, estimated. The single weights of a bucket are not kept: all audited
-    /// losers are assumed to weigh the same, and to have a first token as often as they are among those who wait for
-    /// one. All weights must have been 1 except by audits.
+    /// The points on the grid with squared weights, estimated. The single weights of a bucket are not kept. The
+    /// estimate assumes that all audited losers have the same weight, and get a first token as often as the others
+    /// still waiting. All weights must have been 1 except through audits.
     pub fn coarse_squares(&self) -> Vec<SurvivalPoint> {
         let heavy = self.audited_weight();
-        // How many entered with a weight above 1, and the ratio of weight² − 1 to weight − 1.
+        // The number of observations with a weight above 1, and the ratio of weight² − 1 to weight − 1.
         let (entries, to_squares) = if heavy > 1.0 { (1.0 / (heavy - 1.0), heavy + 1.0) } else { (0.0, 1.0) };
         let columns = [&self.events, &self.left, &self.entered];
         let (mut plain, mut audited) = (self.count() as f64, 0.0);
@@ -94,7 +94,7 @@ impl Times {
             if events == 0.0 && left == 0.0 && entered == 0.0 {
                 continue;
             }
-            // As in `points`, half leaves before the events, half after them.
+            // As in `points`, half leave before the events and half after them.
             let enter = entered / 2.0 * entries;
             let half = |(plain, audited): (f64, f64)| ((plain - left / 2.0 - enter).max(0.0), audited + enter * heavy);
             (plain, audited) = half((plain, audited));
@@ -110,7 +110,7 @@ impl Times {
                 leave_after: leave,
             });
         }
-        // Each began with weight 1, whatever the estimate.
+        // Each observation began with weight 1, whatever the estimate.
         let rest = self.count() as f64 - points.iter().map(SurvivalPoint::watched).sum::<f64>();
         if let Some(last) = points.last_mut() {
             last.leave_after += rest;
@@ -156,7 +156,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// As [`Times::add`].
+    /// Adds one value: see [`Times::add`].
     pub fn add(&mut self, value: i64, weight: f64, coarse: bool) {
         self.weigh(1, weight);
         if coarse {

@@ -1,17 +1,17 @@
 //! Quantiles of censored times: the Kaplan–Meier estimate.
 //!
-//! A loser that was cancelled after 247 ms says "later than 247 ms". Leaving such attempts out, or counting them as 247
-//! ms, makes frequent losers look fast (`docs/decisions/0008-kaplan-meier.md`). The estimate counts them for as long as
-//! they were watched.
+//! A loser that was cancelled after 247 ms means "later than 247 ms". Leaving such attempts out, or counting them as
+//! 247 ms, makes frequent losers look fast (`docs/decisions/0008-kaplan-meier.md`). The estimate counts them for as
+//! long as they were observed.
 //!
-//! The estimate assumes that a cancel says nothing about the remaining time. Audits make that unnecessary: a loser
-//! picked with probability p to run on represents 1/p losers from the moment of its loss, and the losers that were cut
-//! represent none. Not for times without censoring: `spread` has plain quantiles.
+//! The estimate assumes that a cancel carries no information about the remaining time. Audits make that assumption
+//! unnecessary: a loser picked with probability p to run on represents 1/p losers from the moment of its loss, and the
+//! losers that were cut represent none. Not for times without censoring: `spread` has plain quantiles.
 
-/// A product of many factors misses a round share by a few units in the last place.
+/// A product of many factors differs from a round share by a few units in the last place.
 const ROUNDING: f64 = 1e-9;
 
-/// Two times this close count as one: the width of a bucket.
+/// Two times with at most this ratio count as one: the width of a bucket.
 const SAME: f64 = 1.016;
 
 /// The TTFT of one attempt, as far as it is known.
@@ -20,7 +20,7 @@ pub struct Observation {
     /// The TTFT (an event), or how long no token came (censored); microseconds.
     pub time_us: i64,
     pub event: bool,
-    /// Set for an audited loser.
+    /// None: not an audited loser.
     pub audit: Option<AuditedLoser>,
 }
 
@@ -33,8 +33,8 @@ pub struct AuditedLoser {
     pub probability: f64,
 }
 
-/// Weights at one time: first some leave censored, then come the events, then others leave. A negative weight enters
-/// observation.
+/// Weights at one time: some attempts leave censored, then the events happen, then others leave. A negative weight
+/// enters observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SurvivalPoint {
     /// Microseconds.
@@ -49,17 +49,17 @@ pub struct SurvivalPoint {
 pub enum Estimate {
     /// Microseconds.
     Reached(i64),
-    /// Too many were cut off before: the quantile is later than the longest observation.
+    /// Too many were cut before: the quantile is later than the longest observation.
     NotReached { over_us: i64 },
 }
 
 /// The estimated distribution of a time.
 #[derive(Clone, Debug)]
 pub struct Survival {
-    /// The share that is still waiting after each time with an event. Falls from step to step.
+    /// The share that is still waiting after each time with an event. Decreasing.
     steps: Vec<(i64, f64)>,
-    /// For a mixture: the same, if the rest of each stratum ended right after it was last watched. The truth is between
-    /// the two.
+    /// For a mixture: the steps if the rest of each stratum had ended right after its last observation. The truth is
+    /// between the two.
     earliest: Option<Vec<(i64, f64)>>,
     longest_us: i64,
     empty: bool,
@@ -96,7 +96,7 @@ impl Observation {
 }
 
 impl SurvivalPoint {
-    /// Weight watched from the beginning: all that leaves or ends, less what entered later.
+    /// Weight observed from the beginning: all that leaves or ends, less what entered later.
     pub fn watched(&self) -> f64 {
         self.leave_before + self.events + self.leave_after
     }
@@ -153,7 +153,7 @@ impl Survival {
         Survival { steps: curve(falls), earliest, longest_us, empty: strata.is_empty() }
     }
 
-    /// The earliest time by which a share of at least `p` (0 to 1) has ended; none without observations.
+    /// The earliest time by which a share of at least `p` (0 to 1) has ended. None without observations.
     pub fn quantile(&self, p: f64) -> Option<Estimate> {
         if self.empty {
             return None;
@@ -185,7 +185,7 @@ fn curve(mut falls: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
 }
 
 impl Estimate {
-    /// Microseconds; none if it was not reached.
+    /// Microseconds. None: the quantile was not reached.
     pub fn reached(self) -> Option<i64> {
         match self {
             Estimate::Reached(us) => Some(us),
@@ -194,8 +194,8 @@ impl Estimate {
     }
 }
 
-/// Whether this many samples (of an estimate: effective events) are enough to print a quantile without a mark:
-/// 10/(1−p), for the lower tail 10/p.
+/// Whether a quantile may be printed without a mark: at least 10/(1−p) samples (for an estimate: effective events), or
+/// 10/p for the lower tail.
 pub fn is_firm(samples: f64, p: f64) -> bool {
     samples * p.min(1.0 - p) >= 10.0 - 1e-6
 }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn an_audited_loser_stands_for_those_that_were_cut() {
-        // Four lose at 2. One was picked with p = 1/4, stands for all four from then on, and ends at 9.
+        // Four lose at 2. One was picked with p = 1/4, represents all four from then on, and ends at 9.
         let cut = Observation { time_us: 2, event: false, audit: None };
         let audited =
             Observation { time_us: 9, event: true, audit: Some(AuditedLoser { lost_us: 2, probability: 0.25 }) };
@@ -286,19 +286,19 @@ mod tests {
         assert_eq!(mixed.quantile(0.8), Some(Estimate::Reached(100)));
         assert_eq!(mixed.quantile(0.9), Some(Estimate::NotReached { over_us: 100 }));
         assert_eq!(Survival::mixed(&[]).quantile(0.5), None);
-        // All of the first were cut at 100: they may have ended at 101, so nothing is known beyond.
+        // All of the first group were cut at 100. They may have ended at 101, so nothing is known beyond.
         let cut = observed(&[(100, false), (100, false)]);
         let late = observed(&[(1_000, true), (1_099, true)]);
         let mixed = Survival::mixed(&[(1.0, cut), (1.0, late)]);
         assert_eq!(mixed.quantile(0.25), Some(Estimate::NotReached { over_us: 100 }));
-        // One of a thousand that was cut early moves nothing but the far end.
+        // One early cut among a thousand attempts affects only the far end.
         let many: Vec<(i64, bool)> = (1..=1_000).map(|time| (1_000 + time, true)).collect();
         let mixed = Survival::mixed(&[(1_000.0, observed(&many)), (1.0, observed(&[(5, false)]))]);
         assert_eq!(mixed.quantile(0.5), Some(Estimate::Reached(1_501)));
         assert_eq!(mixed.quantile(1.0), Some(Estimate::NotReached { over_us: 2_000 }));
     }
 
-    /// The example of `docs/measurement.md`: winners alone reverse the ranking.
+    /// The example of `docs/measurement.md`: with winners only, the ranking is reversed.
     #[test]
     fn races_do_not_hide_the_truth() {
         const TRUE_MEDIANS_MS: [f64; 3] = [300.0, 403.0, 552.0];

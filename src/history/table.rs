@@ -1,7 +1,7 @@
-//! How a table is declared: `table!` makes one list of columns into a struct, the insert statement, the names in JSON
-//! and CSV, the OpenAPI schema and the table of `docs/measurement.md`. `subset!` reads some columns back by name.
+//! How a table is declared. From one list of columns, `table!` makes the struct, the insert statement, the names in
+//! JSON and CSV, the OpenAPI schema and the table of `docs/measurement.md`. `subset!` reads some columns back by name.
 //!
-//! Not for SQL: `store` turns a [`CellValue`] into what its drivers want. The schema itself is in `migrations/`; a test
+//! Not for SQL: `store` converts a [`CellValue`] for its drivers. The schema itself is in `migrations/`; a test
 //! compares it with the declarations, which are in `record`.
 
 use crate::failure::FailureKind;
@@ -10,14 +10,14 @@ use crate::failure::FailureKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: &'static str,
-    /// The field's documentation, on one line.
+    /// The field's documentation, joined into one line.
     pub about: &'static str,
     pub sql_type: SqlType,
     pub nullable: bool,
 }
 
 impl Column {
-    /// The unit of a number, which its name says; empty for a count and for what is not a number.
+    /// The unit of a number, derived from its name. Empty for counts and non-numbers.
     pub fn unit(&self) -> &'static str {
         let named = |parts: &[&str]| parts.iter().any(|part| self.name.split('_').any(|word| word == *part));
         match self.name {
@@ -52,14 +52,14 @@ pub enum CellValue<'a> {
 /// A record that is a row of a table.
 pub trait Table {
     const NAME: &'static str;
-    /// In the order of the table.
+    /// All columns, in the order of the table.
     const COLUMNS: &'static [Column];
 
     /// One value for each column, in the same order.
     fn cells(&self) -> impl Iterator<Item = CellValue<'_>>;
 }
 
-/// Some columns of a table.
+/// A struct with some columns of a table.
 pub trait Subset {
     type Record: Table;
     const NAMES: &'static [&'static str];
@@ -67,10 +67,10 @@ pub trait Subset {
     /// Takes the next cell for each column, in the order of [`Subset::NAMES`]. Strings keep their memory.
     ///
     /// # Errors
-    /// When `next` fails.
+    /// The error of `next`.
     fn fill<'c, E>(&mut self, next: impl FnMut() -> Result<CellValue<'c>, E>) -> Result<(), E>;
 
-    /// The same columns of a record in memory.
+    /// Copies these columns from a record in memory.
     fn of(record: &Self::Record) -> Self;
 }
 
@@ -82,13 +82,13 @@ pub trait ToCell {
     fn to_cell(&self) -> CellValue<'_>;
 }
 
-/// A type that is read back.
+/// A type that can be read from a cell.
 pub trait FromCell: ToCell + Default {
-    /// The tables are strict, so a cell has its column's type. Text that names no known value gives the default.
+    /// The tables are strict, so a cell has its column's type. An unknown name gives the default.
     fn fill(&mut self, cell: CellValue<'_>);
 }
 
-/// Declares a table: the record, with `= value` where a new one is not all zero, and its columns.
+/// Declares a table: the record and its columns. `= value` sets a default that is not all zero.
 macro_rules! table {
     (@new) => { ::std::default::Default::default() };
     (@new $value:expr) => { $value };
@@ -123,7 +123,7 @@ macro_rules! table {
     };
 }
 
-/// Declares a struct of some columns of a table. A name that the table lacks, or another type, does not compile.
+/// Declares a struct of some columns of a table. An unknown name or a wrong type does not compile.
 macro_rules! subset {
     ($(#[$meta:meta])* $vis:vis $name:ident of $record:ident {
         $($(#[doc = $about:literal])* $column:ident: $type:ty,)+

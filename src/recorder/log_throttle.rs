@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::clock::micros_between;
 
-/// Shortest time between two lines of one complaint.
+/// Shortest time between two lines of one log message.
 pub(super) const QUIET: Duration = Duration::from_secs(5);
 
 /// Lets one log line through, then none for a while. Atomic, because requests run in parallel.

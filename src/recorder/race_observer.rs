@@ -1,23 +1,24 @@
-//! The interface for watching running races, such as a command that draws one.
+//! The interface for observing running races, for example to draw one.
 //!
-//! Not for figures: those come from the rows.
+//! Not for figures: they come from the rows.
 
 use crate::history::AttemptRecord;
 use crate::store::Record;
 
 /// Receives the events of races as they happen. It is called within a request, so it must not wait.
 pub trait RaceObserver: Send + Sync {
-    /// An attempt made a step, `at_us` microseconds after its dispatch. Of `attempt`, only what is known by then is
-    /// set, without the times of events in the body.
+    /// An attempt made a step, `at_us` microseconds after its dispatch. `attempt` has only the values known at that
+    /// step, without the times of events in the body.
     fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64);
 
     /// The client's response is bound to the attempt with this ordinal.
     fn committed(&self, race_id: &str, ordinal: i64);
 
-    /// A row is there: its attempt, or its race, is over. The bounds of an attempt's cost come with its race.
+    /// A row is complete: its attempt, or its race, is over. The bounds of an attempt's cost are set when its race
+    /// ends.
     fn recorded(&self, record: &Record);
 
-    /// A race is over: all its rows, as they are written.
+    /// A race is over. `rows`: all its rows, as they will be written.
     fn settled(&self, rows: &[Record]);
 }
 

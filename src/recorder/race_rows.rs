@@ -1,6 +1,6 @@
-//! Keeps the rows of one race together until all are there, then queues them.
+//! Keeps the rows of one race together until all have arrived, then queues them.
 //!
-//! Not for writing: that is `writing`.
+//! Not for writing: see `writer`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::store::Record;
 /// Records that may wait in memory; about 50 MB at most.
 pub(super) const QUEUE_MAX: usize = 65_536;
 
-/// Shared by everything of one race that records. Whoever drops it last sends it: by then nothing can come any more.
+/// Shared by all code that records rows of one race. The last drop sends the rows: no further row can arrive then.
 pub(super) struct RaceSheet {
     kept: Mutex<RowsToSend>,
     /// None: nothing is stored.
@@ -60,7 +60,7 @@ impl Drop for RaceSheet {
     }
 }
 
-/// Bounds of each attempt's cost, known once all attempts are over.
+/// Fills in the bounds of each attempt's cost. They are known once all attempts are over.
 fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
     let (mut race, mut attempts) = (None, Vec::with_capacity(bills.len()));
     for row in rows {
@@ -78,7 +78,7 @@ fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
     }
 }
 
-/// The queue of the writer, for rows that belong together. Bounded by rows.
+/// The queue of the writer, for groups of rows. Its bound counts rows.
 #[derive(Clone)]
 pub(super) struct RowQueue {
     pub sender: mpsc::Sender<Vec<Record>>,
@@ -89,7 +89,7 @@ impl RowQueue {
     /// Never waits.
     pub(super) fn send(&self, rows: Vec<Record>) {
         let count = rows.len();
-        // Counted before they are sent, so that the writer never subtracts more than was added.
+        // Counted before sending, so that the writer never subtracts more than was added.
         let before = self.state.add(count);
         if before + count <= QUEUE_MAX && self.sender.try_send(rows).is_ok() {
             return;

@@ -13,7 +13,7 @@ use super::log_throttle::LogThrottle;
 pub enum Condition {
     /// The last batch was written; also before the first one.
     Ok,
-    /// It takes no rows now. They are kept and written later.
+    /// The store takes no rows now. They are kept and written later.
     Delayed,
     /// Rows are being lost.
     Failing,
@@ -70,29 +70,29 @@ impl StoreState {
         self.dropped.load(Relaxed)
     }
 
-    /// Rows will be queued. Returns the number before.
+    /// Counts rows that will be queued. Returns the number before.
     pub fn add(&self, rows: usize) -> usize {
         usize::try_from(self.queued.fetch_add(rows as i64, Relaxed)).unwrap_or(0)
     }
 
-    /// Rows were written from memory to the database.
+    /// Counts rows written from memory to the database.
     pub fn keep(&self, rows: usize) {
         self.written.fetch_add(rows as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
     }
 
-    /// Rows were written from memory to the spill file.
+    /// Counts rows written from memory to the spill file.
     pub fn spill(&self, rows: usize) {
         self.spilled.fetch_add(rows as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
     }
 
-    /// An earlier run left this many rows in the spill file.
+    /// Sets the number of rows that an earlier run left in the spill file.
     pub fn found(&self, rows: u64) {
         self.spilled.store(rows, Relaxed);
     }
 
-    /// Rows were moved from the spill file to the database. `more`: more are left.
+    /// Counts rows moved from the spill file to the database. `more`: more rows are left.
     pub fn bring_back(&self, rows: u64, more: bool) {
         self.written.fetch_add(rows, Relaxed);
         let left = self.spilled.load(Relaxed).saturating_sub(rows);

@@ -94,7 +94,7 @@ async fn rows_beyond_the_queue_wait_in_a_file_and_come_back_once() {
     let (_directory, path, recorder, writer) = started().await;
     let mut other = other_connection(&path).await;
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
-    // More than there is room for in memory, three rows a race.
+    // More rows than memory has room for, three rows per race.
     let races = QUEUE_MAX as i64 / 2;
     for n in 0..races {
         let of_race = recorder.for_race();
@@ -133,7 +133,7 @@ async fn what_a_locked_database_did_not_take_at_the_end_is_there_after_the_next_
         assert_eq!(std::fs::metadata(spill(&path)).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
-    // Still locked: the next one begins all the same.
+    // The database is still locked; the next recorder starts anyway.
     let (recorder, writer) = Recorder::start(Store::unopened(&path));
     assert_eq!(recorder.condition(), Condition::Delayed);
     recorder.race(sample::race(3), None);
@@ -181,7 +181,7 @@ async fn a_race_is_written_once_its_last_attempt_has_ended() {
     of_race.attempt(sample::won(0), None, 1_000);
     of_race.race(sample::race(0), None);
     drop(of_race);
-    // Behind it in the queue, and so written after it, if it were there.
+    // This row comes after the other in the queue, so it would be written later.
     recorder.race(sample::race(1), None);
     until_all_written(&recorder, 1).await;
     assert_eq!((rows(&path, "race").await, rows(&path, "attempt").await), (1, 0));
@@ -227,7 +227,7 @@ async fn a_database_that_is_written_over_is_noticed_and_its_rows_are_kept() {
         use std::io::Write as _;
         let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all(&noise).unwrap();
-        // Never closed: that would drop the locks that SQLite holds on the file.
+        // Never closed: closing would drop the locks that SQLite holds on the file.
         std::mem::forget(file);
     }
     for n in 1..10 {
@@ -238,7 +238,7 @@ async fn a_database_that_is_written_over_is_noticed_and_its_rows_are_kept() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!((recorder.dropped(), recorder.written()), (0, 1));
-    // The operator moves it away: a new one is made, and has them.
+    // The operator moves it away. A new file is created and gets the rows.
     std::fs::rename(&path, path.with_file_name("noise.db")).unwrap();
     until_all_written(&recorder, 10).await;
     assert_eq!(writer.finish(LONG).await, 0);
@@ -251,7 +251,7 @@ async fn a_database_that_is_written_over_is_noticed_and_its_rows_are_kept() {
 #[tokio::test]
 async fn a_full_queue_counts_what_it_drops() {
     let (_directory, path, recorder, writer) = started().await;
-    // On this one thread the writer does not run before the first await.
+    // On this single thread the writer does not run before the first await.
     for n in 0..QUEUE_MAX as i64 + 7 {
         recorder.race(sample::bare_race(n), None);
     }

@@ -1,7 +1,7 @@
-//! The writer task: writes batches from the queue to the store. While the store takes none, it writes them to the spill
-//! file, and moves them back later.
+//! The writer task: writes batches from the queue to the store. While the store accepts none, it writes them to the
+//! spill file, and moves them back later.
 //!
-//! Not for SQL: that is `store`.
+//! Not for SQL: see `store`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,11 +22,11 @@ const BATCH_MAX: usize = 1_000;
 /// How long the first record of a batch waits for more. Limits what a crash may lose.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// Between tries while the store takes no batch; doubles from the first to the last.
+/// Time between two tries while the store accepts no batch. It doubles, starting at `RETRY_FIRST`.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
 
-/// Between two log lines while the store takes no rows.
+/// Time between two log lines while the store accepts no rows.
 const REMIND_EVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct WriterState {
@@ -35,11 +35,11 @@ pub(super) struct WriterState {
     receiver: mpsc::Receiver<Vec<Record>>,
     batch: Vec<Record>,
     state: Arc<StoreState>,
-    /// None while the store takes rows.
+    /// None while the store accepts rows.
     trouble: Option<Trouble>,
     /// When rows are moved back next, if there are any.
     back_at: Instant,
-    /// Limits the log lines about the spill file: it takes no rows, or gives none back.
+    /// Limits the log lines about the spill file: it accepts no rows, or cannot be read.
     stuck: LogThrottle,
 }
 
@@ -65,7 +65,7 @@ impl WriterState {
         writing
     }
 
-    /// Runs until every recorder is gone, or the writer is being finished, and the queue is empty.
+    /// Runs until every recorder was dropped, or the writer is being finished, and the queue is empty.
     pub(super) async fn run(mut self, tasks: Shutdown) {
         self.find_spill().await;
         while self.next_batch(&tasks).await {
@@ -135,8 +135,8 @@ impl WriterState {
         any
     }
 
-    /// Returns once the batch is in the store or in the spill file, or never can be. An empty batch tests whether the
-    /// store takes rows again.
+    /// Returns once the batch is in the store or in the spill file, or can never be written. An empty batch tests
+    /// whether the store accepts rows again.
     async fn keep(&mut self, tasks: &Shutdown) {
         loop {
             if self.is_due() && !tasks.is_cancelled() {
@@ -282,7 +282,7 @@ impl Trouble {
     }
 }
 
-/// Never, without a time.
+/// Never resolves if there is no time.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

@@ -1,5 +1,5 @@
-//! The cells of one hour or day while they are made: a summary for each combination of upstream, model and user, and
-//! within it one for each class.
+//! Builds the cells of one hour or day: a summary for each combination of upstream, model and user, and within it one
+//! for each class.
 //!
 //! Not for storing them (`publish`) or reading them (`cells`).
 
@@ -16,13 +16,13 @@ use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::summary::Summary;
 use crate::history::{AttemptOutcome, ShortBytes};
 
-/// Cells of one hour or day; further combinations share a cell for each provider.
+/// Maximum cells of one hour or day. Further combinations share one cell per provider.
 const CELLS_MAX: usize = 10_000;
 
 /// `model_sent` of such a shared cell.
 const THE_REST: &str = "(others)";
 
-/// What a cell is about.
+/// The key of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CellKey {
     /// Both empty: requests that no attempt served.
@@ -76,7 +76,7 @@ impl Bundle {
     }
 }
 
-/// The cells of a day, merged from those of its hours one at a time: all of them at once may take gigabytes.
+/// The cells of a day, merged from the cells of its hours one at a time: all of them together may take gigabytes.
 pub(super) struct DayCells(BTreeMap<CellKey, Vec<i64>>);
 
 impl DayCells {
@@ -92,8 +92,8 @@ impl DayCells {
         Ok(DayCells(cells))
     }
 
-    /// Merges the next cell. A cell of an hour that was rolled up again meanwhile is missing; publishing the day
-    /// notices that rows came.
+    /// Merges the next cell. If an hour was rolled up again in the meantime, its cell is missing. Publishing the day
+    /// then detects that rows arrived.
     pub fn next_cell(&mut self, connection: &Connection) -> rusqlite::Result<Option<Packed>> {
         let Some((key, hours)) = self.0.pop_first() else { return Ok(None) };
         let mut classes: BTreeMap<Class, CellSummary> = BTreeMap::new();
@@ -119,7 +119,8 @@ fn bounded<T: Default>(cells: &mut BTreeMap<CellKey, T>, key: CellKey) -> &mut T
 }
 
 impl CellKey {
-    /// Clients choose the names of models, so the number of keys has a limit: further ones are kept by provider only.
+    /// The key of the shared cell. Clients choose the names of models, so the number of keys is limited: further ones
+    /// are kept by provider only.
     fn of_the_rest(self) -> CellKey {
         let model_sent = if self.provider.is_empty() { String::new() } else { THE_REST.to_owned() };
         CellKey { provider: self.provider, model_sent, model: None, user: None }
@@ -232,7 +233,7 @@ impl Gather for Bundle {
     }
 }
 
-/// The keys of the cells of a day's hours, without their blobs: these are read one by one.
+/// The keys of the cells of a day's hours, without their blobs, which are read one by one.
 pub(super) const OF_DAY: &str =
     "SELECT rowid, provider, model_sent, model, user FROM rollup WHERE hours = 1 AND start >= ?1 AND start <= ?2";
 

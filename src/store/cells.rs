@@ -1,6 +1,6 @@
 //! Reads rolled-up hours and days.
 //!
-//! Not for choosing them: that is `plan`.
+//! Not for choosing them: see `plan`.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
@@ -11,12 +11,12 @@ use super::times::HOUR_US;
 use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};
 
-/// One range of the index, from one start to another.
+/// Reads one range of the index, from one start to another.
 pub(super) const TOTALS: &str = "\
     SELECT start, provider, model_sent, model, user, attempts, total FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
 
-/// The same by class.
+/// Reads the cells by class.
 pub(super) const PARTS: &str = "\
     SELECT start, provider, model_sent, model, user, attempts, parts FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";

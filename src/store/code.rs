@@ -1,6 +1,6 @@
-//! The result codes of SQLite that decide something here. <https://www.sqlite.org/rescode.html>
+//! The result codes of SQLite that the store depends on. <https://www.sqlite.org/rescode.html>
 //!
-//! Not for explaining errors: that is `open`.
+//! Not for explaining errors: see `open`.
 
 pub(super) const BUSY: i64 = 5;
 pub(super) const LOCKED: i64 = 6;

@@ -1,6 +1,6 @@
-//! The declared columns for the two SQLite drivers and for JSON: binds, reads and shows a cell.
+//! The declared columns for the two SQLite drivers and for JSON: binds, reads and displays a cell.
 //!
-//! Not for the list of columns: that is `history::record`.
+//! Not for the list of columns: see `history::record`.
 
 use rusqlite::types::ValueRef;
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ pub(super) fn bind<T: Table>(record: &T, arguments: &mut SqliteArguments) -> Res
     })
 }
 
-/// A record as the database would give it back.
+/// A record as the database would return it.
 pub(super) fn object<T: Table>(record: &T) -> Map<String, Value> {
     T::COLUMNS.iter().zip(record.cells()).map(|(column, cell)| (column.name.to_owned(), json(cell))).collect()
 }
@@ -54,7 +54,7 @@ pub(super) fn cell<'r>(row: &'r rusqlite::Row<'_>, at: usize) -> rusqlite::Resul
     })
 }
 
-/// A row whose columns were selected by [`select`], read from the first on.
+/// A row whose columns were selected by [`select`], read from the first column on.
 pub(super) struct RowReader<'r> {
     row: &'r rusqlite::Row<'r>,
     next: usize,

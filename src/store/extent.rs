@@ -11,7 +11,7 @@ use super::times::{HOUR_US, first_race_id};
 /// Rows that are counted one by one.
 const COUNTED_MAX: i64 = 100_000;
 
-/// What there is.
+/// The size and content of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Size of the database file in bytes.
@@ -21,7 +21,7 @@ pub struct Extent {
     /// Free space within the file, for new rows; bytes.
     pub free_bytes: u64,
     pub attempts: u64,
-    /// True if there are more: not all rows without a roll-up were counted.
+    /// True if there are more rows: not all rows without a roll-up were counted.
     pub more: bool,
     /// Start of the first race, to the hour if it is rolled up; microseconds since 1970, UTC.
     pub since: Option<i64>,
@@ -31,7 +31,7 @@ pub struct Extent {
 
 impl StoreReader {
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn extent(&self) -> Result<Extent, ReadError> {
         let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let mut log = self.path().as_os_str().to_owned();

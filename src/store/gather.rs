@@ -1,4 +1,4 @@
-//! What a question to the history reads, and how it collects what it reads.
+//! The selection of rows for a question to the history, and the interface that collects them.
 //!
 //! Not for reading: see `reader`.
 
@@ -6,14 +6,14 @@ use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};
 use crate::history::facts::{AttemptFacts, RequestFacts};
 
-/// Which rows are wanted; all that is set must hold.
+/// The selected attempts: all conditions that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptFilter {
     /// Races that began at this time or later; microseconds since 1970, UTC.
     pub since: Option<i64>,
     /// Races that began before this time; microseconds since 1970, UTC.
     pub until: Option<i64>,
-    /// The model that was asked for.
+    /// The model that the client requested.
     pub model: Option<String>,
     pub provider: Option<String>,
     /// The caller's name under `[users]`.
@@ -21,7 +21,7 @@ pub struct AttemptFilter {
 }
 
 impl AttemptFilter {
-    /// None: not known.
+    /// None: the value is unknown.
     pub(super) fn wants_request(&self, model: Option<&str>, user: Option<&str>) -> bool {
         self.model.as_deref().is_none_or(|wanted| model == Some(wanted))
             && self.user.as_deref().is_none_or(|wanted| user == Some(wanted))
@@ -32,7 +32,7 @@ impl AttemptFilter {
     }
 }
 
-/// Collects the answer of a question. Each thread has its own; they are merged at the end.
+/// Collects the answer to a question. Each thread has its own collector; they are merged at the end.
 pub trait Gather: Send {
     /// The attempts of a race follow each other.
     fn attempt(&mut self, facts: &AttemptFacts<'_>);
@@ -44,7 +44,7 @@ pub trait Gather: Send {
     /// A rolled-up cell.
     ///
     /// # Errors
-    /// When the summary is damaged.
+    /// The summary is damaged.
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes>;
 
     fn merge(&mut self, other: Self);
@@ -57,13 +57,13 @@ pub struct RollupCell<'a> {
     pub start_us: i64,
     /// Length in microseconds.
     pub span_us: i64,
-    /// None: the requests that no attempt served, each once; the summary has only these then.
+    /// None: requests that no attempt served, each counted once. The summary then has only these.
     pub upstream: Option<(&'a str, &'a str)>,
     pub model: Option<&'a str>,
     pub user: Option<&'a str>,
     /// None if the question needs no classes.
     pub class: Option<Class>,
-    /// Attempts; without an upstream, requests without an attempt.
+    /// Number of attempts. Without an upstream: number of requests without an attempt.
     pub count: u64,
     /// Encoded by [`crate::history::summary::Summary::encode`].
     pub summary: &'a [u8],
@@ -87,7 +87,7 @@ pub struct Selection {
     pub classes: bool,
     /// Cells of hours are needed, not of days.
     pub hourly: bool,
-    /// Only rows, however many there are.
+    /// Read only rows, whatever their number.
     pub exact: bool,
 }
 

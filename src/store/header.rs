@@ -1,7 +1,7 @@
-//! Checks whether the database file was overwritten. SQLite does not read cached pages again, so rows would go to a
-//! file that no process can open again.
+//! Detects that the database file was overwritten. SQLite does not read cached pages again, so rows would go to a file
+//! that no process can open again.
 //!
-//! Not for a replaced file: `Store` notices a new inode.
+//! Not for a replaced file: `Store` detects a new inode.
 
 use std::fs::Metadata;
 use std::io::SeekFrom;

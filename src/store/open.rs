@@ -1,6 +1,6 @@
 //! Opens the database file: checks its owner and version, and explains to the operator why it cannot be used.
 //!
-//! Changes nothing in a file before it is known to be ours. Not for reading or writing rows.
+//! Changes nothing in a file before it is known to belong to the gateway. Not for reading or writing rows.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether it may pass by itself or after the operator acts elsewhere; else the configuration is wrong.
+    /// Whether it may pass by itself or after the operator acts elsewhere. False: the configuration is wrong.
     pub fn may_pass(&self) -> bool {
         matches!(self, OpenError::Locked { .. } | OpenError::Disk { .. })
     }
@@ -80,7 +80,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// "PHOT"; the first migration sets it.
 const APPLICATION_ID: i64 = 0x5048_4F54;
 
-/// Changes nothing.
+/// Read-only flags.
 const READING: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX).union(OpenFlags::SQLITE_OPEN_URI);
 
@@ -130,7 +130,7 @@ async fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConne
     Ok(connection)
 }
 
-/// Opens for reading; the file must exist, be ours, and have the current schema.
+/// Opens for reading. The file must exist, belong to the gateway, and have the current schema.
 pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => OpenError::Absent { path: path.into() },
@@ -221,7 +221,7 @@ fn explain_read(path: &Path, error: &rusqlite::Error) -> OpenError {
     for_reading(explain_sqlite(path, error))
 }
 
-/// A reader needs no advice about creating directories or writing.
+/// Removes advice about creating directories or writing, which a reader does not need.
 fn for_reading(error: OpenError) -> OpenError {
     match error {
         OpenError::Unusable { path, reason } => OpenError::Unreadable { path, reason },

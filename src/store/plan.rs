@@ -1,4 +1,4 @@
-//! Decides what to read for a question: which stretches of time as rows, and which as rolled-up hours and days.
+//! Decides what to read for a question: which periods as rows, and which as rolled-up hours and days.
 //!
 //! Not for reading them (`scan`, `cells`).
 
@@ -9,10 +9,10 @@ use rusqlite::Connection;
 use super::gather::Selection;
 use super::times::{DAY_US, HOUR_US, start_of};
 
-/// This much is always read as rows, and so is exact: the newest hour.
+/// The newest part of the history that is always read as rows, and so is exact; microseconds.
 const NEWEST_US: i64 = HOUR_US;
 
-/// Pieces of the newest stretch.
+/// Number of pieces for the newest period.
 const NEWEST_PIECES: i64 = 16;
 
 /// Attempts assumed for an hour when no hour is rolled up yet.
@@ -33,22 +33,22 @@ pub(super) const OLDEST: &str = "\
 /// The first rolled-up hour.
 pub(super) const OLDEST_HOUR: &str = "SELECT min(start) FROM rollup_span WHERE hours = 1 AND state > 0";
 
-/// A stretch that is read as rows; microseconds since 1970, UTC.
+/// A period that is read as rows; microseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowStretch {
     pub from_us: i64,
     pub until_us: i64,
 }
 
-/// What to read.
+/// What to read for one question.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadPlan {
-    /// Oldest first; none contains more than one rolled-up hour.
+    /// Oldest first. No piece contains more than one rolled-up hour.
     pub pieces: Vec<RowStretch>,
-    /// Starts of the days and of the hours that are read as cells.
+    /// Starts of the days that are read as cells; `hours` has those of hours.
     pub days: Vec<i64>,
     pub hours: Vec<i64>,
-    /// As far as it is known.
+    /// Expected number of rows, as far as known.
     pub rows_expected: u64,
     /// The end of the newest cell.
     pub rolled_until: Option<i64>,
@@ -182,7 +182,7 @@ fn cut_newest(pieces: &mut Vec<RowStretch>, hours: &BTreeMap<i64, RolledHour>, n
     (of_hour as f64 * length_us as f64 / HOUR_US as f64) as u64
 }
 
-/// The stretches between the cells, cut at hours with rows so that several threads can share them.
+/// The periods between the cells, cut at hours with rows so that several threads can share them.
 fn rows_between(
     cells: &BTreeMap<i64, RolledHour>,
     rows: &BTreeMap<i64, RolledHour>,

@@ -1,7 +1,7 @@
 //! Writes the cells of an hour or day in small transactions. Readers ignore the cells until the last transaction
 //! publishes them. Cells of an abandoned run are removed first.
 //!
-//! Not for making the cells: that is `bundle`.
+//! Not for building the cells: see `bundle`.
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
@@ -28,7 +28,7 @@ pub(super) struct RollupSpan {
 #[derive(Debug)]
 pub(super) enum PublishOutcome {
     Published,
-    /// Rows came since they were read: the roll-up must be repeated.
+    /// Rows arrived since they were read: the roll-up must be repeated.
     Outdated,
     /// Another process rolls up the same span.
     Shared,
@@ -56,7 +56,7 @@ impl RollupSpan {
         }
         let (mut written, mut attempts) = (0, 0_u64);
         loop {
-            // The cells are made before the transaction, so that the writer waits less.
+            // The cells are built before the transaction, so that the writer waits less.
             let cells = some_cells(connection, &mut next)?;
             let Some(transaction) = self.begin(connection, batches)? else { return Ok(PublishOutcome::Outdated) };
             let found: usize = transaction.query_row(COUNT, params![self.hours, self.start], |row| row.get(0))?;
@@ -90,7 +90,7 @@ impl RollupSpan {
         }
     }
 
-    /// None: rows came, or another process was quicker.
+    /// None: rows arrived, or another process was faster.
     fn begin(self, connection: &mut Connection, batches: i64) -> rusqlite::Result<Option<Transaction<'_>>> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let unchanged = self.batches(&transaction)? == Some(batches);

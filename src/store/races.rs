@@ -1,6 +1,6 @@
 //! Reads rows as they are stored: pages of races, and one race with its attempts. Figures come from the views.
 //!
-//! Not for groups or quantiles: `reader` gathers those.
+//! Not for groups or quantiles: see `reader`.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use crate::history::{RaceOutcome, RaceRecord};
 /// A row by column name, in the order of the columns. Values as they are stored.
 pub type ExportRow = Map<String, Value>;
 
-/// Which races are wanted; all that is set must hold.
+/// The selected races: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct RaceFilter {
     /// Their time, model and user; with an attempt at this provider.
@@ -71,7 +71,7 @@ impl StoreReader {
     /// Newest first.
     ///
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn races(&self, filter: &RaceFilter) -> Result<Vec<ExportRow>, ReadError> {
         let races = &filter.races;
         let until = races.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
@@ -94,7 +94,7 @@ impl StoreReader {
     /// The race and its attempts, as far as they are written.
     ///
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn race(&self, race_id: &str) -> Result<(Option<ExportRow>, Vec<ExportRow>), ReadError> {
         self.ask(|connection| {
             // Both come from one snapshot.
@@ -107,7 +107,7 @@ impl StoreReader {
     /// Passes every row of a table whose race matches the filter to `each`, oldest first, until it breaks.
     ///
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn rows<T: Table>(
         &self,
         filter: &AttemptFilter,

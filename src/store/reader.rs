@@ -1,5 +1,5 @@
-//! Reads the history for commands and pages, on read-only connections with a time limit. Blocks: not for a task of the
-//! runtime.
+//! Reads the history for commands and pages, on read-only connections with a time limit. Blocks: do not call it from an
+//! async task.
 //!
 //! Not for a request's path or for routing, which keeps its statistics in memory. Reads with `rusqlite`, because `sqlx`
 //! sends each row to another thread: `docs/decisions/0004-rusqlite-for-reads.md`.
@@ -57,7 +57,7 @@ pub struct StoreReader {
 
 impl StoreReader {
     /// # Errors
-    /// For an operator, when the file is missing, of another program or of another version.
+    /// The file is missing, or belongs to another program or another version. The text is for an operator.
     pub fn open(path: &Path) -> Result<StoreReader, OpenError> {
         let connection = open::readable(path)?;
         Ok(StoreReader {
@@ -83,7 +83,7 @@ impl StoreReader {
     /// Reads the selection, with several threads if it is large.
     ///
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn gather<G: Gather>(
         &self,
         selection: &Selection,
@@ -100,7 +100,7 @@ impl StoreReader {
     /// Start of the first known race, to the hour if it is rolled up; microseconds since 1970, UTC.
     ///
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn oldest(&self) -> Result<Option<i64>, ReadError> {
         self.ask(plan::oldest)
     }

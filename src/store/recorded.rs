@@ -1,6 +1,6 @@
 //! Reads whole requests with their attempts, oldest first, for learning at start-up and for replay.
 //!
-//! Not for figures: `scan` reads those columns only.
+//! Not for figures: `scan` reads only their columns.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ use crate::history::table::subset;
 use crate::history::{AttemptRecord, RaceOutcome, RaceRecord};
 
 subset! {
-    /// Columns of a race that a recorded request is made of.
+    /// The columns of a race that a recorded request needs.
     RecordedRow of RaceRecord {
         race_id: String,
         model: String,
@@ -70,24 +70,24 @@ const NEWEST_OF: &str = "\
         (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
     WHERE ttft_obs_us IS NOT NULL AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
 
-/// Attempts that are searched for the wanted upstreams, about half a second. A start waits for it, and a rarely used
-/// upstream would make it read the whole history.
+/// Maximum attempts searched for the selected upstreams, about half a second. A start waits for the search, and without
+/// the limit a rarely used upstream would make it read the whole history.
 const LOOKED_AT_MAX: i64 = 200_000;
 
 /// The id of the race before `?1` with `?2` newer races between them.
 const OLDEST_OF_NEWEST: &str = "\
     SELECT race_id FROM race WHERE race_id < ?1 ORDER BY race_id DESC LIMIT 1 OFFSET ?2";
 
-/// Which requests are wanted; all that is set must hold.
+/// The selected requests: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedFilter {
     /// Begun at this time or later; microseconds since 1970, UTC.
     pub since: Option<i64>,
     /// Begun before this time; microseconds since 1970, UTC.
     pub until: Option<i64>,
-    /// The model that was asked for.
+    /// The model that the client requested.
     pub model: Option<String>,
-    /// The newest requests of the window that are considered, of any model.
+    /// Maximum number of requests in the window, newest first, of any model.
     pub newest: usize,
 }
 
@@ -95,7 +95,7 @@ impl StoreReader {
     /// Passes each request with at least one attempt to `each`, oldest first.
     ///
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn recorded(&self, filter: &RecordedFilter, mut each: impl FnMut(Recorded)) -> Result<(), ReadError> {
         let until = filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
         let behind = filter.newest.saturating_sub(1);
@@ -113,7 +113,7 @@ impl StoreReader {
     /// its newest attempts with a time, at most `newest`.
     ///
     /// # Errors
-    /// When it takes too long, or the file cannot be read.
+    /// It takes too long, or the file cannot be read.
     pub fn recorded_of(
         &self,
         upstreams: &[String],

@@ -1,7 +1,7 @@
 //! Rolls up finished hours and days, and removes rows older than the retention. Each step is a few small transactions,
-//! so the writer of the history waits for one of them at most.
+//! so the writer of the history waits for at most one of them.
 //!
-//! Every writer notes its hours in `rollup_span`, so an hour with late rows is rolled up again. No connection is open
+//! Every writer marks its hours in `rollup_span`, so an hour with late rows is rolled up again. No connection is open
 //! between two steps: the file may be moved or replaced. Failed work is postponed, so that one damaged page does not
 //! stop the rest. Not for the format of a cell (`bundle`) or for writing one (`publish`).
 
@@ -23,13 +23,13 @@ use super::scan;
 use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::clock::micros;
 
-/// Races of an hour have this long to end before the hour is rolled up for the first time.
+/// How long races of an hour have to end before the hour is rolled up for the first time.
 const SETTLE_FOR: Duration = Duration::from_secs(300);
 
 /// Failed work is postponed for this long.
 const POSTPONED_FOR: Duration = Duration::from_secs(3_600);
 
-/// Postponed hours and days; at this number no other is tried.
+/// Maximum number of postponed hours and days. At this number no other is tried.
 const POSTPONED_MAX: usize = 1_000;
 
 /// Races whose rows are removed in one transaction.
@@ -70,18 +70,18 @@ impl RollupError {
     }
 }
 
-/// Rolls up one file. Several rollers of one file are harmless and useless.
+/// Rolls up one file. Several rollers on one file do no harm, but bring no benefit.
 pub struct Roller {
     path: PathBuf,
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The file of the last step.
     file: Option<FileId>,
     /// All hours with rows before this time are in `rollup_span`; microseconds since 1970, UTC. The first version wrote
-    /// rows without noting hours.
+    /// rows without marking hours.
     known_until: i64,
     /// Failed work and the time of the failure; microseconds since 1970, UTC.
     postponed: BTreeMap<RollupWork, i64>,
-    /// Removal and roll-up take turns: a nearly full disk has no room for all roll-ups first.
+    /// Removal and roll-up alternate: a nearly full disk has no room for all roll-ups first.
     removal_is_next: bool,
 }
 
@@ -105,7 +105,7 @@ enum RollupFailure {
 }
 
 impl RollupFailure {
-    /// It concerns the whole file, or ends by itself soon.
+    /// Whether the work concerns the whole file, or ends by itself soon.
     fn is_of_the_file(&self) -> bool {
         let RollupFailure::Database(error) = self else { return false };
         let code = error.sqlite_error_code();
@@ -114,17 +114,17 @@ impl RollupFailure {
 }
 
 impl Roller {
-    /// `stop`: whether to give up the running step; asked while it runs.
+    /// `stop`: whether to abandon the running step; polled while it runs.
     pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
         let (postponed, stop) = (BTreeMap::new(), Arc::new(stop));
         Roller { path: path.into(), stop, file: None, known_until: 0, postponed, removal_is_next: false }
     }
 
-    /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; both in turns when
-    /// both are due. Times are microseconds since 1970, UTC. Blocks.
+    /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; alternates if both
+    /// are due. Times are microseconds since 1970, UTC. Blocks.
     ///
     /// # Errors
-    /// When the file cannot be read or written. No reader sees half a roll-up, and the step may be repeated. Unless the
+    /// The file cannot be read or written. No reader sees half a roll-up, and the step may be repeated. Unless the
     /// whole file fails, the failed work is postponed.
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         let connected = self.connect();
@@ -148,7 +148,7 @@ impl Roller {
     /// Days with rows, present or removed, in the month before `now_us`.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub fn days_with_rows(&mut self, now_us: i64) -> Result<usize, RollupError> {
         let failed = |reason: String| RollupError::new(&self.path, reason);
         let connection = open::roller(&self.path).map_err(|error| failed(error.to_string()))?;
@@ -184,7 +184,7 @@ impl Roller {
         now_us: i64,
         run: impl FnOnce() -> Result<T, RollupFailure>,
     ) -> Result<T, RollupError> {
-        // After a panic nothing of the connection is used: closing it rolls its transaction back.
+        // After a panic the connection is not used again: closing it rolls its transaction back.
         let failure = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(failure)) => failure,
@@ -342,7 +342,7 @@ fn due(
 /// The hour of the first row at or after `from_us`.
 fn next_hour(connection: &Connection, from_us: i64) -> rusqlite::Result<Option<i64>> {
     let id: Option<String> = connection.query_row(FIRST, [first_race_id(from_us)], |row| row.get(0))?;
-    // An id of another form has no time.
+    // An id of another form contains no time.
     Ok(id.map(|id| began_at(&id)).filter(|began_at| *began_at >= from_us).map(|began_at| start_of(began_at, HOUR_US)))
 }
 
@@ -362,11 +362,11 @@ const FOUND: &str = "INSERT INTO rollup_span (hours, start) VALUES (1, ?1) ON CO
 
 pub(super) const REMOVING: &str = "UPDATE rollup_span SET state = 2 WHERE hours = 1 AND start = ?1";
 
-/// The first race that stays.
+/// The first race to keep.
 pub(super) const RACE_TO_STAY: &str =
     "SELECT race_id FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id LIMIT 1 OFFSET ?3";
 
-/// The same for attempts: some have no race.
+/// The first attempt to keep: some attempts have no race.
 pub(super) const ATTEMPT_TO_STAY: &str = "\
     SELECT race_id FROM attempt WHERE race_id >= ?1 AND race_id < ?2 \
     GROUP BY race_id ORDER BY race_id LIMIT 1 OFFSET ?3";

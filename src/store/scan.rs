@@ -1,7 +1,7 @@
-//! Scans a stretch of time: passes the facts of each attempt to a `Gather`, race by race.
+//! Scans a period: passes the facts of each attempt to a `Gather`, race by race.
 //!
-//! Two scans in the order of the primary keys, joined here: a join in SQL would look up the race of each attempt anew. TPOT
-//! is computed in Rust, by the definition of the view `attempt_speed`.
+//! It joins two scans in the order of the primary keys. A join in SQL would look up the race for each attempt. TPOT is
+//! computed in Rust, by the definition of the view `attempt_speed`.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use crate::history::cost::Cost;
 use crate::history::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
 use crate::history::speed::Decoding;
 
-/// By `race_id`: searches the primary key, so nothing before or after the stretch is read.
+/// By `race_id`: searches the primary key, so it reads nothing before or after the period.
 pub(super) static ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     let columns = [select::<AttemptRow>(), select::<Cost>(), select::<Decoding>()].join(", ");
     format!("SELECT {columns} FROM attempt WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id")
@@ -26,8 +26,8 @@ pub(super) static RACES: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {columns} FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id")
 });
 
-/// Passes to `gather` every attempt of races that began from `from_us` on and before `until_us`, and every request without
-/// one. `first_race`: races are numbered from here.
+/// Passes to `gather` every attempt of races that began from `from_us` on and before `until_us`, and every request
+/// without an attempt. `first_race`: the number of the first race.
 pub(super) fn scan(
     connection: &Connection,
     (from_us, until_us): (i64, i64),
@@ -58,7 +58,7 @@ pub(super) fn scan(
     Ok(())
 }
 
-/// False behind the last race.
+/// False after the last race.
 fn next_race(rows: &mut Rows<'_>, race: &mut RequestRow) -> rusqlite::Result<bool> {
     let Some(row) = rows.next()? else { return Ok(false) };
     RowReader::new(row).fill(race)?;
@@ -90,7 +90,7 @@ struct Attempts<'r> {
     rows: Rows<'r>,
     coming: Option<MeasuredAttempt>,
     of_race: Vec<MeasuredAttempt>,
-    /// Used before: their strings have memory.
+    /// Used entries: their strings keep their memory for reuse.
     spare: Vec<MeasuredAttempt>,
 }
 
@@ -123,7 +123,7 @@ impl<'r> Attempts<'r> {
     }
 }
 
-/// Most attempts lose before their first token: the columns that are null then are not read.
+/// Most attempts lose before their first token: the columns that are null in that case are not read.
 pub(super) fn fill_decoding(attempt: &mut MeasuredAttempt, cells: &mut RowReader<'_>) -> rusqlite::Result<()> {
     if attempt.row.outcome == AttemptOutcome::Lost && attempt.row.ttft_event != Some(1) {
         attempt.decoding = Decoding::default();

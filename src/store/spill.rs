@@ -1,7 +1,7 @@
-//! Keeps rows that the database cannot take now in a second database in the same directory, with the same tables and
+//! Keeps rows that the database cannot accept now in a second database in the same directory, with the same tables and
 //! the same writer. Later they are moved back once, in the order of their races, and the file is removed.
 //!
-//! It helps while the database is locked, damaged or gone. Not for a full disk: this file cannot grow then either.
+//! It helps while the database is locked, damaged or missing. Not for a full disk: this file cannot grow then either.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use super::{OpenError, Opened, Store};
 use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, RaceRecord};
 
-/// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once that is
+/// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
 /// full.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -35,7 +35,7 @@ pub struct SpillProgress {
 }
 
 impl Spill {
-    /// For the database at this path. Opens and creates nothing yet.
+    /// For the database at this path. Does not open or create the file yet.
     pub fn of(database: &Path) -> Spill {
         let mut path = database.as_os_str().to_owned();
         path.push(".spill");
@@ -49,7 +49,7 @@ impl Spill {
     /// Rows left by an earlier run.
     ///
     /// # Errors
-    /// When the file exists and cannot be read. It is not changed.
+    /// The file exists and cannot be read. It is not changed.
     pub async fn rows(&self) -> Result<u64, WriteError> {
         if !tokio::fs::try_exists(self.path()).await.unwrap_or(true) {
             return Ok(0);
@@ -69,7 +69,7 @@ impl Spill {
     /// Moves some rows into the database. Removes the file once it is empty.
     ///
     /// # Errors
-    /// When either file cannot be read or written. Rows that were copied but not removed are not copied twice.
+    /// Either file cannot be read or written. Rows that were copied but not removed are not copied twice.
     pub async fn move_some(&self, into: &Store) -> Result<SpillProgress, WriteError> {
         let mut slot = self.store.slot.lock().await;
         let mut opened = self.store.still_there(&mut slot).await?;
@@ -123,7 +123,7 @@ impl Spill {
 }
 
 impl Store {
-    /// Copies the rows of all races before `until` from the database at `path`. `ids`: of these races.
+    /// Copies the rows of all races before `until` from the database at `path`. `ids`: the ids of these races.
     async fn copy_from(&self, path: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
         let mut slot = self.slot.lock().await;
         loop {

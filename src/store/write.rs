@@ -127,8 +127,8 @@ impl Record {
     }
 }
 
-/// Notes the hours and days of these races, also unfinished ones: if the clock of another process is ahead, or this one
-/// was set back, they may be rolled up already.
+/// Marks the hours and days of these races, also unfinished ones: if the clock of another process is ahead, or this
+/// clock was set back, they may be rolled up already.
 pub(super) async fn came<'i>(
     connection: &mut SqliteConnection,
     race_ids: impl Iterator<Item = &'i str>,
@@ -176,7 +176,7 @@ fn may_pass(error: &sqlx::Error) -> bool {
 }
 
 /// Marks an hour or a day as having new rows, so that it is rolled up, or rolled up again. An hour whose old rows are
-/// being removed (state 2) stays as it is: its new rows are late by the whole retention, too late to count.
+/// being removed (state 2) is not marked: its new rows are late by the whole retention, so they do not count.
 pub(super) const CAME: &str = "\
     INSERT INTO rollup_span (hours, start, batches) VALUES (?1, ?2, 1) \
     ON CONFLICT (hours, start) DO UPDATE SET batches = batches + 1, state = CASE state WHEN 2 THEN 2 ELSE 0 END";

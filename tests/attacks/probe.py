@@ -1,4 +1,5 @@
-"""Asks `/healthz` and a good model while an attack runs, from an address and in a process of its own, and notes the worst wait.
+"""Requests `/healthz` and a good model while an attack runs, from a separate address and process, and records the
+longest wait.
 
 It prints one line of JSON when its standard input ends.
 """
@@ -10,18 +11,18 @@ import sys
 import threading
 import time
 
-# Another address than the attackers': what one host is allowed must not be taken from this one.
+# A different address than the attackers': the limits for one host must not affect another.
 SOURCE = ("127.0.0.9", 0)
 BODY = json.dumps({"model": "good", "messages": [{"role": "user", "content": "probe"}]})
 
 
 class Line:
-    """One question, asked again and again."""
+    """One request, repeated."""
 
     def __init__(self, method, path, body, pause):
         self.method, self.path, self.body, self.pause = method, path, body, pause
         self.waits, self.bad = [], []
-        self.begun = None  # of the one that is under way
+        self.begun = None  # of the running request
 
     def run(self, port, over):
         while not over.is_set():
@@ -55,7 +56,7 @@ def main(port):
     for line in lines.values():
         threading.Thread(target=line.run, args=(port, over), daemon=True).start()
     sys.stdin.read()
-    # What waits by now is counted with what it has waited so far.
+    # A running request counts with its wait so far.
     told = {name: line.told() for name, line in lines.items()}
     over.set()
     print(json.dumps(told), flush=True)

@@ -1,6 +1,7 @@
-"""The bad providers, and the few good ones they are raced against: what each does, and what its client must see.
+"""The bad providers, and the few good ones that race against them: what each does, and what its client must see.
 
-Used by `run provider-kinds` (each alone, and beside a good one), by other attacks that need one of them, and by `soak`.
+Used by `run provider-kinds` (each alone, and together with a good one), by other attacks that need one of them, and
+by `soak`.
 """
 
 import asyncio
@@ -17,17 +18,17 @@ class Kind:
     name: str
     what: str
     play: typing.Callable
-    # What a client that asks this provider alone must see: an answer, a clean error, or "any" of them. "empty": one that
-    # finished without a token may be passed on as what it is.
+    # What a client must see that uses only this provider: an answer, a clean error, or "any" of them. "empty": an
+    # answer without a token may be passed on.
     alone: str = "error"
-    # Whether a token comes before the harm: then it may win a race, and a stream may break.
+    # Whether a token comes before the failure. It may then win a race, and a stream may break.
     token: bool = False
-    # http: a path of the shared listener; tcp, tls: a listener below HTTP; h2: one that speaks HTTP/2 over TLS.
+    # http: a path of the shared listener; tcp, tls: a listener below HTTP; h2: a listener for HTTP/2 over TLS.
     level: str = "http"
-    # Megabytes are sent: rare in the soak.
+    # It sends megabytes: rare in the soak.
     big: bool = False
     reads_body: bool = True
-    # It tells that it has not worked on the request, which may then be sent again within the same attempt.
+    # It reports that it did not process the request. The same attempt may then send the request again.
     unworked: bool = False
     good: bool = False
 
@@ -43,11 +44,11 @@ def kind(name, what, **options):
 
 
 def without_row(seen, rows):
-    """Kinds that saw more requests than there are rows, each with both numbers."""
+    """Kinds that received more requests than there are rows, each with both numbers."""
     return {name: (count, rows.get(name, 0)) for name, count in seen.items() if count > rows.get(name, 0) and not (name in KINDS and KINDS[name].unworked)}
 
 
-# --- What answers are made of -----------------------------------------------------------------------------------------
+# --- Parts of answers -----------------------------------------------------------------------------------------------
 
 def chunk(delta, finish=None, **members):
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
@@ -103,13 +104,13 @@ def said(name, what, *parts, **options):
 
 
 def streamed(name, what, *parts, **options):
-    """A kind that answers with this whole event stream, and keeps the connection."""
+    """A kind that answers with this whole event stream, and keeps the connection open."""
     async def play(x):
         await stream(x, *parts)
     kind(name, what, **options)(play)
 
 
-# --- Good ones --------------------------------------------------------------------------------------------------------
+# --- Good providers -------------------------------------------------------------------------------------------------
 
 @kind("good", "a plain answer, at once", alone="answer", good=True)
 async def good(x):
@@ -330,7 +331,7 @@ async def huge_error(x):
     await x.send(error("500 Internal Server Error", "m" * 10_000_000))
 
 
-# --- What must be linear ----------------------------------------------------------------------------------------------
+# --- Work that must be linear ---------------------------------------------------------------------------------------
 
 DATA_LINES = b"data:y\n" * 690_000 + b"\n"
 COMMENT_LINES = b":\r" * 2_000_000 + b"\r"
@@ -377,7 +378,7 @@ async def many_choices(x):
     await stream(x, ROLE, MANY_CHOICES, FINISH, DONE)
 
 
-# --- Words ------------------------------------------------------------------------------------------------------------
+# --- Error messages -------------------------------------------------------------------------------------------------
 
 def refused(name, what, status, message, headers="", **members):
     async def play(x):
@@ -427,7 +428,7 @@ async def key_in_page(x):
 
 
 def picky(fault):
-    """Refuses what one caller asks, and answers everybody else."""
+    """Refuses one kind of request, and answers all others."""
     @kind(f"picky-{fault}", f"{fault} for the user mallory, an answer for everybody else", alone="answer", good=True)
     async def play(x):
         await KINDS[fault if x.asked().get("user") == "mallory" else "good"].play(x)
@@ -442,7 +443,7 @@ async def picky_embeddings(x):
     await KINDS["not-implemented" if x.path.endswith("/embeddings") else "good"].play(x)
 
 
-# --- Other dialects: enough to be translated for ---
+# --- Other dialects: enough for a translation ---
 
 DIALECTS = {"anthropic": "anthropic", "gemini": "gemini", "bedrock": "bedrock", "ollama": "ollama", "responses": "responses"}
 for foreign in DIALECTS:

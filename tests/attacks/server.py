@@ -1,8 +1,8 @@
-"""The scripted provider: a process of its own that plays the kinds of `providers.py`, and counts what it was asked.
+"""The scripted provider: a separate process that plays the kinds of `providers.py`, and counts their requests.
 
-The first part of a path names the kind: `/stall/v1/chat/completions` is played by `stall`. Kinds below HTTP have a
-listener of their own, and so have those that speak HTTP/2, over TLS. It prints its ports as one line of JSON and then obeys
-one word a line: `counts` prints the requests that each kind has seen. It ends when its standard input does.
+The first part of a path names the kind: `/stall/v1/chat/completions` is played by `stall`. Kinds below HTTP have
+separate listeners, and so have kinds with HTTP/2 over TLS. It prints its ports as one line of JSON and then reads
+one command per line: `counts` prints the number of requests of each kind. It exits when its standard input ends.
 """
 
 import collections
@@ -25,7 +25,7 @@ class Counts:
 
 
 async def http1(reader, writer, counts, kind=None):
-    """By the path's kind, or always by this one."""
+    """Plays the path's kind, or always this kind."""
     number, only = 0, kind
     try:
         while True:

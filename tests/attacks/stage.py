@@ -1,6 +1,6 @@
-"""What an attack is played on: the scripted provider, a gateway of its own with a probe beside it, and what they measured.
+"""The environment of an attack: the scripted provider, a separate gateway with a probe, and their measurements.
 
-Everything listens on loopback at a free port, writes into a temporary folder, and is ended by its own process id.
+All processes listen on loopback at a free port, write into a temporary folder, and are ended by process id.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from harness.gateway import Gateway, certificate
 HERE = pathlib.Path(__file__).resolve().parent
 KEY = "sk-attacked-{}-0123456789abcdef"
 
-# The worst that anybody may wait for `/healthz` during an attack. The code's own bound is far lower; this one is for a
-# shared machine, where the attacker, the provider and the gateway share two cores.
+# The maximum wait for `/healthz` during an attack. The gateway's own bound is far lower; this one is for a shared
+# machine, where the attacker, the provider and the gateway share two cores.
 HEALTHZ_MAX_MS = 2_000
 EXIT_MAX_S = 10.0
 DRAIN_S = 2
@@ -65,7 +65,8 @@ def quoted(value):
 
 
 class Config:
-    """A config of scripted providers. `model(name, kinds…)` races them; a kind in it becomes a provider of its name."""
+    """A config of scripted providers. `model(name, kinds…)` races them; each kind becomes a provider of the same name.
+    """
 
     def __init__(self, scripted, server="", store="", race="", breaker='{ failures = 0 }', extra=""):
         self.scripted, self.server, self.store, self.race, self.breaker, self.extra = scripted, server, store, race, breaker, extra
@@ -94,7 +95,7 @@ class Config:
 
 
 class Probe:
-    """Asks `/healthz` and the good model in a process of its own."""
+    """Requests `/healthz` and the good model from a separate process."""
 
     def __init__(self, port):
         self.process = subprocess.Popen([sys.executable, str(HERE / "probe.py"), str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -111,7 +112,7 @@ class Probe:
 
 
 class Skipped(Exception):
-    """An attack that this machine cannot play, and why."""
+    """This machine cannot run the attack, for the given reason."""
 
 
 class Stage:
@@ -141,9 +142,10 @@ class Stage:
     @contextlib.contextmanager
     def gateway(self, config=None, *, probe=True, healthz_max=HEALTHZ_MAX_MS, good_fails=False, rows=True, exact=True, exit_max=EXIT_MAX_S,
                 name="gateway", **options):
-        """A gateway with the probe beside it; measured, ended and looked through when the block is left.
+        """A gateway with a probe; measured, stopped and checked at the end of the block.
 
-        `good_fails`: the attack may take the good model away. `rows`: the database is looked at. `exact`: every exchange has its row.
+        `good_fails`: the attack may make the good model fail. `rows`: check the database. `exact`: every exchange
+        has its row.
         """
         before, old = self.scripted.counts()["seen"], 0
         with contextlib.suppress(sqlite3.Error, OSError):
@@ -209,7 +211,8 @@ class Stage:
             self.must(word not in log, f"in the log: {next((line for line in log.splitlines() if word in line), '')[:200]}")
 
     def look_at_rows(self, gate, before, exact):
-        """Every exchange has a row; every race has as many rows as it says that it had attempts; the file is sound."""
+        """Checks that every exchange has a row, that every race has as many attempt rows as it states, and that the
+        file is valid."""
         try:
             check = gate.rows("PRAGMA integrity_check")[0][0]
             rows = dict(gate.rows("SELECT provider, count(*) FROM attempt GROUP BY provider"))

@@ -1,4 +1,5 @@
-"""A client over a raw socket that notes when everything came, and takes nothing for granted: chunks, lengths, trailers, events."""
+"""A client over a raw socket that records when each byte arrived and checks everything: chunks, lengths, trailers,
+events."""
 
 import asyncio
 import dataclasses
@@ -8,7 +9,7 @@ import time
 from speech import QUESTION
 
 MESSAGES = [{"role": "user", "content": QUESTION}]
-# The path, and the members of a plain request.
+# The path of each surface, and the members of a plain request.
 SURFACES = {
     "chat": ("/v1/chat/completions", {"messages": MESSAGES}),
     "completions": ("/v1/completions", {"prompt": QUESTION}),
@@ -21,20 +22,20 @@ BODY_MAX = 32 << 20
 
 @dataclasses.dataclass
 class Seen:
-    """What a client saw. Times are seconds of the machine's monotonic clock."""
+    """What a client received. Times are seconds of the machine's monotonic clock."""
 
     status: int = 0
     headers: dict = dataclasses.field(default_factory=dict)
     trailers: dict = dataclasses.field(default_factory=dict)
     body: bytes = b""
-    marks: list = dataclasses.field(default_factory=list)  # (bytes of the body by then, time)
-    cut: str = ""  # why the body is not whole
+    marks: list = dataclasses.field(default_factory=list)  # (bytes of the body so far, time)
+    cut: str = ""  # why the body is incomplete
     begun: float = 0.0
     head_at: float = 0.0
     end_at: float = 0.0
 
     def at(self, offset):
-        """When the body had got beyond this byte."""
+        """When the body had grown beyond this byte."""
         return next((when for size, when in self.marks if size > offset), self.end_at)
 
     @property

@@ -1,7 +1,7 @@
-"""The faults: what a provider does, and what must then be seen by the client, by the provider and in the rows.
+"""The faults: what a provider does, and what the client, the provider and the rows must then show.
 
-The provider's process plays them, `run` judges by them. A name that ends in `-once` misbehaves the first time that a case is sent there and
-answers well from then on.
+The provider's process plays them, `run` checks the results. A name that ends in `-once` fails for the first request
+of a case and answers well from then on.
 """
 
 import asyncio
@@ -25,38 +25,39 @@ class Fault:
     name: str
     what: str
     play: typing.Callable
-    # What a client sees that has nobody else to ask: a status, "whole", "broken" (a stream that says that it broke off), "empty".
-    # Of two, the second is for a client that does not stream.
+    # What a client sees without another upstream: a status, "whole", "broken" (a stream that reports that it broke
+    # off), "empty". Of two values, the second is for a client that does not stream.
     alone: object
-    # The attempt's row beside a healthy upstream: outcome, failure, status (None: not looked at).
+    # The attempt's row next to a healthy upstream: outcome, failure, status (None: not checked).
     row: tuple
     surfaces: tuple = ALL
-    # Harm that comes after a token: a streaming client has had a part of the answer.
+    # The failure comes after a token: a streaming client has received a part of the answer.
     mid: bool = False
-    # The stream has its end all the same, or what was delivered cannot be continued: `rescue` changes nothing for a streaming client.
+    # The stream still gets its end, or the delivered part cannot be continued: `rescue` changes nothing for a streaming
+    # client.
     lost: bool = False
-    # The provider's answer can be used as it is, so nobody else need be asked.
+    # The provider's answer is usable, so no other upstream is needed.
     usable: bool = False
-    # The first exchange fails and the next is good.
+    # The first exchange fails and the next one is good.
     once: bool = False
-    # Nothing comes for so long that a time-out decides, or a policy that hedges.
+    # The provider is silent until a time-out or a hedging policy decides.
     silent: bool = False
-    # Nothing else is asked, and this status goes to the client, beside healthy upstreams too.
+    # No other upstream is tried, and the client gets this status, even if there are healthy upstreams.
     stops: bool = False
-    # How it is reached: http, a listener of its own (h2, tls, raw), or an address where nobody is (dns, closed).
+    # How it is reached: http, a separate listener (h2, tls, raw), or an address without a listener (dns, closed).
     level: str = "http"
-    # Requests that the provider may see without `retries`: those that it has not worked on may be sent again, and so may one over a
-    # connection that was kept and died.
+    # Requests that the provider may receive without `retries`. A request that it did not process may be sent again, and
+    # so may one over a pooled connection that died.
     resent: int = 1
-    # Requests that it sees may be none: the connection fails before.
+    # The provider may receive no request: the connection fails before.
     unseen: bool = False
-    # A request that makes it show.
+    # Request members that trigger it.
     members: dict = dataclasses.field(default_factory=dict)
-    # The row must have the count of tokens.
+    # The row must have the token counts.
     tokens: bool = False
-    # Text may differ from the usual.
+    # Whether the text is the usual one.
     text: bool = True
-    # Who is asked next.
+    # The upstream that is tried next.
     healthy: str = "good"
 
 
@@ -93,12 +94,12 @@ def chunk(text):
 
 LAST = b"0\r\n\r\n"
 STREAM = head(200, EVENTS + "transfer-encoding: chunked\r\n\r\n")
-# Between tokens, so that a cut is after those before it and not together with them.
+# Pause between tokens, so that a cut comes after the tokens before it and not together with them.
 PACE_S = 0.002
 
 
 async def stream(x, *parts, end=True):
-    """The head, then the parts; several tokens in a list go out one by one."""
+    """The head, then the parts; several tokens in a list are sent one by one."""
     await x.send(STREAM)
     await body(x, *parts, end=end)
 
@@ -115,7 +116,7 @@ async def body(x, *parts, end=True):
 
 
 async def good(x, say, words=None):
-    """The usual answer, or the rest of it where a beginning came with the request."""
+    """The usual answer, or the rest of it if the request contains a beginning."""
     given = say.prefix()
     if given is not None and not (given and TEXT.startswith(given)):
         given = None
@@ -128,7 +129,7 @@ async def good(x, say, words=None):
 
 
 def tokens(say, count):
-    """So many words, behind those that came with the request."""
+    """This many words, after those in the request."""
     given = len((say.prefix() or "").split())
     return say.begin(), say.words(pieces(given, given + count))
 
@@ -258,7 +259,7 @@ async def endless_headers(x, say):
     x.close()
 
 
-# --- An answer that is none -------------------------------------------------------------------------------------------
+# --- An invalid answer ----------------------------------------------------------------------------------------------
 
 @fault("wrong-type", "200 with a page of HTML", alone=502, row=("failed", "malformed", 200))
 async def wrong_type(x, say):
@@ -285,7 +286,7 @@ async def empty(x, say):
     await stream(x, say.begin(), say.finish(), say.done())
 
 
-# A client that streams has had it by then.
+# A streaming client has already received it.
 NOTHING = {"alone": "empty", "row": (("won", "empty"), None, 200), "mid": True, "text": False, "lost": True}
 
 
@@ -451,7 +452,7 @@ async def h2_good(c, stream_id, say):
 
 
 def h2(name, what, resent=1, **options):
-    """`play(connection, stream, dialect, attempt)`: over HTTP/2 and TLS."""
+    """`play(connection, stream, dialect, attempt)` runs over HTTP/2 and TLS."""
     return fault(name, what, level="h2", surfaces=CHAT, resent=resent, **options)
 
 
@@ -495,9 +496,9 @@ async def h2_reset_mid(c, stream_id, say, attempt):
     await c.reset(stream_id, 2)
 
 
-# --- Healthy ones, which are asked beside those -----------------------------------------------------------------------
+# --- Healthy ones, used together with the faults --------------------------------------------------------------------
 
-# After the harm of the others, so that these win first where all are asked at once.
+# Later than the failures, so that the healthy ones do not win too early when all start at once.
 LATER_S = 0.25
 
 

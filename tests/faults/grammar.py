@@ -1,7 +1,8 @@
-"""Reads a client's answer by the rules of its surface, strictly: what it came to, its text, and every rule that it breaks.
+"""Checks a client's answer strictly by the rules of its surface. Returns its kind, its text, and every violated rule.
 
-An answer is `whole`, `empty` (finished with nothing in it), `error` (a status that says so, with the surface's object), `broken` (a stream
-that begins well and ends in an error event), or `cut` (it ends without a word, which is never right).
+An answer is `whole`, `empty` (finished without content), `error` (an error status with the surface's object),
+`broken` (a stream that begins well and ends in an error event), or `cut` (it ends without an end event or error,
+which is never right).
 """
 
 import dataclasses
@@ -55,7 +56,7 @@ def judge(surface, streaming, seen):
             judged.problems.append(f"not an answer of {surface}: {type(why).__name__}: {why}")
     if seen.status == 200 and judged.kind != "cut":
         judged.must("x-photofinish-race" in seen.headers, "no x-photofinish-race")
-        # A head that was sent before there was a winner names none: a comment and a trailer do.
+        # A head that was sent before there was a winner names no upstream: a comment and a trailer do.
         early = "x-photofinish-upstream" in seen.headers.get("trailer", "")
         judged.must("x-request-id" in seen.headers or surface == "messages" and "request-id" in seen.headers, "no x-request-id")
         judged.must("x-photofinish-attempts" in seen.headers, "no x-photofinish-attempts")
@@ -86,7 +87,7 @@ def error(surface, seen, judged):
 
 
 def events(body, judged):
-    """(name, data, byte) of each event; comments are noted."""
+    """(name, data, byte) of each event; comments are stored in `judged`."""
     at, name, data, begun = 0, None, [], 0
     try:
         body.decode()
@@ -129,7 +130,7 @@ def note(judged, at):
 
 
 def conclude(judged, ended, payload):
-    """What a stream came to that did not end in an error."""
+    """The kind of a stream that did not end in an error."""
     if judged.kind:
         return
     judged.kind = "cut" if not ended or judged.finish is None else "whole" if payload else "empty"
@@ -138,7 +139,7 @@ def conclude(judged, ended, payload):
 
 
 def chat(found, judged):
-    """Chat, and completions, whose chunks hold `text`."""
+    """Chat, and completions, whose chunks have `text`."""
     ids, done, calls, payload = set(), 0, {}, False
     for name, data, at in found:
         judged.must(not done, "an event behind [DONE]")
@@ -226,10 +227,10 @@ def responses(found, judged):
         value = decoded(data, judged)
         kind = value.get("type", "")
         judged.must(name == kind, f"event {name!r} holds {kind!r}")
-        # Of a failure `error` may tell first, and `response.failed` then ends it.
+        # A failure may first send `error`, and `response.failed` then ends the stream.
         judged.must(not ended and (not judged.kind or kind == "response.failed" and not failed), f"{kind} behind the end")
         failed = kind == "response.failed"
-        # What was held back when it broke has had its number.
+        # The events that were held back at the break have used up their numbers.
         skips = kind == "error" and (value.get("sequence_number") or 0) > number
         judged.must(value.get("sequence_number") == number + 1 or skips, f"sequence_number {value.get('sequence_number')} behind {number} ({kind})")
         number = value.get("sequence_number", number + 1)

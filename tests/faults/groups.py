@@ -1,4 +1,5 @@
-"""What is played apart from the matrix: the sixteen scenarios, a provider that flaps, under each policy, and how soon the next one answers."""
+"""The groups outside the matrix: the sixteen scenarios, a provider that flaps under each policy, and how fast the next
+upstream answers."""
 
 import asyncio
 import json
@@ -12,16 +13,16 @@ from faults import FAULTS, STREAMED
 from matrix import POLICIES, Case, collect, config, play
 from speech import TEXT
 
-# Faults that show at once, before a token.
+# Faults that fail at once, before a token.
 PROMPT = ("429", "500", "503", "400", "401", "404", "context", "reset", "error-frame", "error-in-200", "wrong-type", "empty", "noise", "foreign", "refused-port")
-# From the failure to the client's first token, where a healthy candidate answers at once.
+# Maximum time from the failure to the client's first token if a healthy candidate answers at once.
 AFTER_MAX_MS = 10.0
-# How long nobody says a token, where clients are to be kept alive.
+# Seconds without any token, during which clients get keep-alives.
 SILENT_S = 5
 
 
 class Log:
-    """What the provider saw so far, for several that look at it."""
+    """The provider's log so far, for several readers."""
 
     def __init__(self, provider):
         self.provider, self.lines = provider, []
@@ -32,7 +33,8 @@ class Log:
 
 
 def play_scenarios(start, provider, here, profile, only, told):
-    """`start(name, config text, variables)` gives a running gateway. Results by id; the long one runs beside the others."""
+    """`start(name, config text, variables)` returns a running gateway. Returns results by id; the long scenario runs in
+    parallel with the others."""
     provider.set(**scenarios.TIMES[profile])
     found = [one for one in scenarios.SCENARIOS if not only or one.id in only]
     with start("failover", (here / "failover.toml").read_text(), {"LISTEN": "127.0.0.1:0", "WALL": f"http://127.0.0.1:{provider.ports['http']}"}) as gate:
@@ -54,7 +56,7 @@ def play_scenarios(start, provider, here, profile, only, told):
 
 
 def play_flap(start, provider, profile, told):
-    """A favourite that is well, down for a minute and then well: what was seen by policy."""
+    """A preferred upstream that is healthy, down for a minute and then healthy; returns the results by policy."""
     outage, warm = scenarios.TIMES[profile]["outage"], 6 if profile == "full" else 3
     opens = scenarios.OPENS[profile]
     lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", f'breaker = {{ failures = 5, open = "{opens:g}s", open_max = "60s" }}',
@@ -97,7 +99,8 @@ def play_flap(start, provider, profile, told):
 
 
 def play_alive(start, provider, told):
-    """Signs of life on every surface while nobody has a token, and what follows them: an answer, or the failure of all. Problems."""
+    """Keep-alives on every surface while no upstream sends a token, and what follows them: an answer, or the failure of
+    all. Returns problems."""
     provider.set(slow=SILENT_S)
     lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", "breaker = { failures = 0 }", 'keepalive = "2s"', 'policy = "fallback"',
              f'timeouts = {{ first_token = "{SILENT_S + 4}s", total = "{SILENT_S + 2}s" }}', ""]
@@ -123,7 +126,7 @@ def play_alive(start, provider, told):
 
 
 def alive(case):
-    """What is wrong with a case that waited for long."""
+    """What is wrong with a case that waited for a long time."""
     judged, seen = case.judged, case.seen
     wrong = list(judged.problems)
     wanted = "whole" if case.fault.name == "slow" else "broken" if case.stream else "error"
@@ -135,7 +138,7 @@ def alive(case):
     if not 1.8 <= waited <= 3.5:
         wrong.append(f"the head came after {waited:.1f} s, `keepalive` is 2 s")
     signs = seen.body.count(b"event: ping") if case.of == "messages" else len(judged.comments)
-    # Those of the gateway: at 2 and at 4 s; the provider's own come every 0.5 s and may pass.
+    # The gateway's keep-alives come at 2 and at 4 s. Those of the provider come every 0.5 s and may be passed on.
     if signs < 2:
         wrong.append(f"{signs} signs of life in {seen.end_at - seen.begun:.1f} s")
     if judged.kind == "broken" and not str(judged.message):
@@ -144,7 +147,8 @@ def alive(case):
 
 
 def play_face(start, provider, told):
-    """What clients send wrong, on every surface: each gets the right status, and an error in the shape of its surface. Problems."""
+    """Invalid requests on every surface: each gets the right status, and an error in the shape of its surface. Returns
+    problems."""
     provider.set()
     lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[providers.bad]",
              f"base_url = {json.dumps(provider.url('http', ''))}", 'dialect = ["openai", "responses", "anthropic"]', "", "[models.good]", 'upstreams = ["bad/good~face"]', ""]
@@ -192,7 +196,8 @@ def play_face(start, provider, told):
 
 
 def play_after(start, provider, times, told):
-    """One request after another to each fault that shows at once, with a healthy upstream behind it: milliseconds by fault."""
+    """Sends requests one after another to each fault that fails at once, with a healthy upstream as fallback;
+    milliseconds by fault."""
     provider.set()
     found = [Case(f"d{fault}-{at}", FAULTS[fault], "chat", True, "fallback", True, False) for at in range(times) for fault in PROMPT]
 
@@ -209,7 +214,7 @@ def play_after(start, provider, times, told):
             continue
         ended = [line["ended"] for line in case.exchanges if line["kind"] == case.fault.name and line["ended"]]
         first = case.seen.at(case.judged.first)
-        # The provider notes the end of what it sends a moment after it is there.
+        # The provider records the end of its answer a moment after it was sent.
         waits[case.fault.name].append(max(first - (ended[-1] if ended else case.seen.begun), 0.0) * 1000)
     every = [wait for found in waits.values() for wait in found]
     told(f"first token after a failure: median {statistics.median(every):.1f} ms of {len(every)}, worst {max(every):.1f} ms")

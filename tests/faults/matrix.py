@@ -1,4 +1,5 @@
-"""Every fault on every surface under every policy, streaming and not, alone and beside a healthy upstream: what must be seen, and what was."""
+"""Every fault on every surface under every policy, streaming and not, alone and next to a healthy upstream: expected
+and actual results."""
 
 import asyncio
 import collections
@@ -15,11 +16,12 @@ from speech import TEXT, USAGE_OUT
 
 SERIAL, BESIDE = ("fallback", "fastest", "weighted"), ("race", "hedge", "adaptive")
 POLICIES = SERIAL + BESIDE
-# Requests at once. More would measure the machine.
+# Concurrent requests. More would measure the machine.
 AT_ONCE = 24
-# Of the config: how long a provider may be silent before its first token, and behind it; and how long a request may take before one.
+# Timeouts of the config, in seconds: silence before the first token, silence after it, and the whole request; and the
+# delay of a slow answer.
 FIRST_TOKEN_S, IDLE_S, TOTAL_S, SLOW_S = 2.0, 2.0, 8.0, 4.0
-# What a time-out may be late by, on a machine that others use.
+# Allowed delay of a time-out on a shared machine, in seconds.
 LATE_S = 4.0
 
 
@@ -89,7 +91,7 @@ class Case:
 
 
 def cases(quick, only, tls, onward):
-    """The product of all dimensions; `quick` has each fault on each surface, and all policies on chat."""
+    """The product of all dimensions. `quick` has each fault on each surface, and all policies only on chat."""
     out = []
 
     def add(*parts):
@@ -129,17 +131,17 @@ def config(found, provider, onward):
     return "\n".join(lines)
 
 
-# Of `[race]`, for the second pass.
+# Keys of `[race]` for the second pass.
 ONWARD = ["retries = 2", "max_attempts = 6", 'rescue = "continue"', 'content_policy = "continue"']
 
 
 async def play(found, port, progress):
-    """Asks every case, so many at once, the slow ones first."""
+    """Requests all cases, slow ones first, with limited concurrency."""
     gate, alone = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(1)
 
     async def one(case):
-        # A silent one waits and takes nothing: beside those that work, not before them. Those over HTTP/2 share a connection that is broken
-        # on purpose: one at a time.
+        # Silent cases only wait, so they run in addition to the limit. HTTP/2 cases share a connection that is broken
+        # on purpose, so they run one at a time.
         async with contextlib.nullcontext() if case.fault.silent else alone if case.fault.level == "h2" else gate:
             case.seen = await caller.call(port, case.of, case.id, case.stream, **case.fault.members)
         progress()
@@ -148,7 +150,7 @@ async def play(found, port, progress):
 
 
 def collect(found, gate, lines):
-    """Joins what the client, the provider and the rows say of each case."""
+    """Joins what the client, the provider and the rows report about each case."""
     gate.settle()
     exchanges = collections.defaultdict(list)
     for line in lines:
@@ -164,22 +166,22 @@ def collect(found, gate, lines):
         case.judged = grammar.judge(case.of, case.stream, case.seen)
 
 
-# --- What must be seen ------------------------------------------------------------------------------------------------
+# --- Expected results -----------------------------------------------------------------------------------------------
 
 def expected(case):
-    """The kinds of answer that are right, each with its status or None."""
+    """The allowed kinds of answer, each with its status or None."""
     fault = case.fault
     alone = fault.alone if not isinstance(fault.alone, tuple) else fault.alone[0 if case.stream else 1]
     own = [("error", alone)] if isinstance(alone, int) else [(alone, 200)]
     if case.onward and fault.once:
         return [("whole", 200)]
     if not case.beside:
-        # Where the one connection that was kept dies, the request goes over a new one.
+        # If the only pooled connection dies, the request is sent over a new one.
         return own + [("whole", 200)] * (fault.once and fault.resent > 1)
     if fault.usable:
         return [("whole", 200)]
     if fault.stops and not case.onward:
-        # One that was running beside it may still win.
+        # An attempt that ran in parallel may still win.
         return own + [("whole", 200)] * (case.policy in BESIDE)
     if fault.mid and case.stream and (not case.onward or fault.lost):
         return own + [("whole", 200)] * (case.policy in BESIDE)
@@ -187,7 +189,7 @@ def expected(case):
 
 
 def check(case):
-    """Fills in what is wrong with the case."""
+    """Fills in the problems of the case."""
     judged, seen, fault = case.judged, case.seen, case.fault
     for problem in judged.problems:
         case.must(False, f"the client: {problem}")
@@ -218,11 +220,12 @@ def check(case):
 
 
 def exchanged(case):
-    """What the provider saw."""
+    """Checks what the provider received."""
     fault = case.fault
     bad = [line for line in case.exchanges if line["kind"] == fault.name]
     healthy = [line for line in case.exchanges if line["kind"] != fault.name]
-    # Going on: two retries, and to go on with what it began, when nobody else does, as many attempts again as a race may start.
+    # With `onward`: two retries. To continue a broken answer without another upstream: up to six more attempts, the
+    # maximum of a race.
     most = fault.resent + (2 if case.onward else 0) + (6 if case.onward and fault.mid else 0)
     case.must(len(bad) <= most, f"the failing provider was asked {len(bad)} times, at most {most} were right")
     if case.policy in SERIAL or not case.beside:
@@ -235,7 +238,7 @@ def exchanged(case):
 
 
 def recorded(case):
-    """What the rows say."""
+    """Checks the rows."""
     if not case.must(case.race, "no row of the race"):
         return
     _, outcome, attempts, winner, _ = case.race
@@ -257,7 +260,7 @@ def recorded(case):
         if case.fault.silent and not case.beside and row["outcome"] == "won":
             continue
         if row["outcome"] == "failed" and row["failure"] in ("reset", "closed") and (case.fault.resent > 1 or row["conn_reused"] and row["http_status"] is None):
-            continue  # a connection that was kept had died, perhaps by the fault of another case: it is asked again over a new one
+            continue  # a pooled connection had died, perhaps through another case: the request was sent again over a new one
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         wanted = ("empty",) if case.fault.lost and not case.stream and "empty" in wanted else wanted
         failures = failures if isinstance(failures, tuple) else (failures,)
@@ -266,7 +269,7 @@ def recorded(case):
 
 
 def timed(case):
-    """How long the client waited from the failure to its first token."""
+    """Measures the time from the failure to the client's first token."""
     if not (case.beside and case.policy in SERIAL and case.judged.kind == "whole" and case.stream) or case.fault.usable or case.onward:
         return
     first = case.seen.at(case.judged.first or 0)

@@ -1,8 +1,9 @@
-"""The scripted provider: a process of its own that plays the faults and writes down what it saw.
+"""The scripted provider: a separate process that plays the faults and logs what it received.
 
-A model's name says what is played and for whom: `cut~c17` is the fault `cut` for the case `c17`; the scenarios have names of their own.
-It prints its ports as one line of JSON. Then it obeys one line at a time: `log` prints what it saw since the last time, `set {…}` changes times
-and sets every case back to its first attempt. It ends when its standard input does. No prompt is written down.
+The model's name selects the fault and the case: `cut~c17` is the fault `cut` for the case `c17`; the scenarios have
+names of their own. It prints its ports as one line of JSON. Then it reads one command per line: `log` prints the log
+since the last call, `set {…}` changes times and resets every case to its first attempt. It exits when its standard
+input ends. It logs no prompt.
 """
 
 import collections
@@ -22,7 +23,7 @@ from harness.exchange import GONE, Exchange  # noqa: E402
 
 
 class Book:
-    """What was seen, and how often each case was."""
+    """The log, and the number of requests per case."""
 
     def __init__(self):
         self.lines, self.attempts = [], collections.Counter()
@@ -107,7 +108,7 @@ def over_http2(book):
 
 
 def closed_port():
-    """A port without a listener; the socket is kept, so that the port stays closed."""
+    """A port without a listener. The socket is kept, so that no other process can use the port."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     return sock

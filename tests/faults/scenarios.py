@@ -1,8 +1,8 @@
-"""The sixteen scenarios of a public failover suite (failoverbench/failoverbench), played anew: the same model names, the same faults, and what
-that suite demands of each.
+"""The sixteen scenarios of a public failover suite (failoverbench/failoverbench): the same model names, the same
+faults, and the requirements of that suite.
 
-`failover.toml` is the configuration that solves them; it can be put before that suite's own provider as it is. Every fault is chosen by the
-name of the model, and every healthy answer is the same sixty words. `flap` is played under each policy too.
+`failover.toml` is the configuration for them; it also works unchanged with that suite's own provider. The name of
+the model selects the fault, and every healthy answer is the same sixty words. `flap` also runs under each policy.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ import faults
 import grammar
 from speech import TEXT, pieces
 
-# Seconds. `full` has the times of the published suite, `quick` those of its fast profile.
+# Seconds. `full` has the times of the published suite, `quick` the times of its fast profile.
 TIMES = {"full": {"retry_after": 2, "slow_first": 20, "stall": 30, "no_answer": 120, "outage": 60, "pace": 0.015},
          "quick": {"retry_after": 2, "slow_first": 3, "stall": 4, "no_answer": 15, "outage": 6, "pace": 0.005}}
-# Of the breaker, where a favourite is down under each policy.
+# `open` of the breaker in seconds, for an outage of the preferred upstream under each policy.
 OPENS = {"full": 5.0, "quick": 1.0}
 FALLBACK, PICKY = "fb-ok", "fb-ok-noprefill"
 
 
-# --- What the provider plays ------------------------------------------------------------------------------------------
+# --- Behaviour of the provider ---------------------------------------------------------------------------------------
 
 async def paced(x, say, words, ending):
     for word in say.words(words):
@@ -34,7 +34,7 @@ async def paced(x, say, words, ending):
 
 
 async def answer(x, say, cut=None, stall=None, slow=False, broken=None, done=True):
-    """The usual answer at a pace, or the rest of it behind a prefix."""
+    """The usual answer at a pace, or the rest of it after a prefix."""
     given = say.prefix() or ""
     words = pieces(len(given.split()) if TEXT.startswith(given) else 0)
     if not say.asked.get("stream"):
@@ -88,7 +88,7 @@ async def no_answer(x, say):
 
 
 async def flap(x, say):
-    """Well for a while (not at all in S15), down for a minute, then well."""
+    """Healthy for a while (not at all in S15), down for a minute, then healthy."""
     at = time.monotonic() - x.times["begun"] - x.times.get("warm", 0)
     x.line["healthy"], x.line["healed"] = not 0 <= at < x.times["outage"], at >= x.times["outage"]
     await (answer(x, say) if x.line["healthy"] else overloaded(x, say))
@@ -124,13 +124,13 @@ PLAYS = {
 }
 
 
-# --- What must be seen ------------------------------------------------------------------------------------------------
+# --- Expected results ------------------------------------------------------------------------------------------------
 
 @dataclasses.dataclass
 class Result:
-    """One scenario's outcome: the answers, and what the provider saw of the first upstream."""
+    """One scenario's results: the answers, and what the first upstream received."""
 
-    answers: list  # of (seconds since the beginning, Seen, Judged)
+    answers: list  # (seconds since the beginning, Seen, Judged) of each answer
     first: list
     begun: float
     outage: float
@@ -289,7 +289,7 @@ def s16(result):
 
 
 async def play(one, port, provider_log, profile):
-    """Asks, and takes what the provider saw meanwhile. `provider_log(models)` waits for nothing."""
+    """Runs a scenario and collects the provider's log. `provider_log(models)` does not wait."""
     count, pause = one.sequence[profile] if one.sequence else (1, 0)
     begun, answers = time.monotonic(), []
     for at in range(count):

@@ -1,11 +1,12 @@
-"""What answers are made of, in each dialect that a provider speaks: events of a stream, whole answers and errors.
+"""The parts of answers in each dialect that a provider speaks: events of a stream, whole answers and errors.
 
-A stream is `begin`, `words` or `call`, `finish` and `done`; a fault leaves something out, or puts something between.
+A stream is `begin`, `words` or `call`, `finish` and `done`; a fault leaves out a part or inserts something between
+parts.
 """
 
 import json
 
-# Every healthy answer is these sixty words, so a shortened one cannot pass for whole, and another upstream can go on with it.
+# Every healthy answer is these sixty words. A shortened one cannot look complete, and another upstream can continue it.
 TEXT = (
     "A race is run by several horses and won by the first that shows its nose at the line. "
     "Whoever falls on the way is left behind without a word, for the others run on. "
@@ -78,7 +79,7 @@ class Chat:
         return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
     def prefix(self):
-        """What the request wants to be continued, or None."""
+        """The beginning that the request wants continued, or None."""
         last = (self.asked.get("messages") or [{}])[-1]
         content = last.get("content")
         if last.get("role") != "assistant":
@@ -102,7 +103,7 @@ class Completions(Chat):
                 "choices": [{"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}]}
 
     def prefix(self):
-        """The prompt with more behind it."""
+        """The prompt and a beginning."""
         prompt = self.asked.get("prompt")
         return prompt[len(QUESTION):] if isinstance(prompt, str) and len(prompt) > len(QUESTION) else None
 
@@ -274,7 +275,7 @@ class Responses(Chat):
         return '"reasoning"' in json.dumps(self.asked.get("input"))
 
 
-# By the path behind `/v1`.
+# Keys are paths after `/v1`.
 DIALECTS = {"/chat/completions": Chat, "/completions": Completions, "/embeddings": Embeddings, "/messages": Messages, "/responses": Responses}
 
 

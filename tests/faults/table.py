@@ -1,4 +1,4 @@
-"""The table of a run, as Markdown: `docs/faults.md` is written by `run --table`."""
+"""The table of a run, as Markdown: `run --table` writes `docs/faults.md`."""
 
 import collections
 import datetime
@@ -41,7 +41,7 @@ def shown(case):
 
 
 def most_common(values):
-    """The values, the most frequent first, with "or" between."""
+    """The values, the most frequent first, joined with "or"."""
     return " or ".join(value for value, _ in collections.Counter(values).most_common(3)) or "–"
 
 
@@ -61,7 +61,8 @@ def asked(found):
 
 
 def by_fault(found, column, last_cell):
-    """One line for each fault: what clients saw, how often it was asked, and a last cell of the cases beside a healthy upstream."""
+    """One line for each fault: what clients saw, the number of requests, and a last cell with the cases next to a
+    healthy upstream."""
     lines = [f"| fault | what the provider does | alone: stream | whole | beside a healthy one: stream | whole | asked | {column} |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name, fault in FAULTS.items():
         mine = [case for case in found if case.fault.name == name]

@@ -1,4 +1,5 @@
-"""A client's side: whole questions over `http.client`, and raw sockets for what no client would send."""
+"""The client side: complete requests over `http.client`, and raw sockets for requests that a real client would not
+send."""
 
 import http.client
 import json
@@ -27,13 +28,13 @@ class Answer:
 
     @property
     def broken(self):
-        """A stream that says that it broke off."""
+        """A stream that reports that it broke off."""
         marks = ["photofinish_stream_broken", '"type":"error"', "event: error", 'data: {"error"', '"type":"response.failed"']
         return self.status == 200 and any(mark in self.text for mark in marks)
 
     @property
     def is_error(self):
-        """An error as clients know it: a status that says so with an object, or an error event in a stream."""
+        """An error that clients can recognise: an error status with an object, or an error event in a stream."""
         if self.cut:
             return False
         if 400 <= self.status < 600:
@@ -45,14 +46,14 @@ class Answer:
 
     @property
     def is_answer(self):
-        """A finished answer with something in it."""
+        """A finished answer with content."""
         return self.status == 200 and not self.cut and not self.broken and len(self.body) > 100 and (
             "[DONE]" in self.text or "message_stop" in self.text or "response.completed" in self.text or "response.incomplete" in self.text
             or self.text.startswith("{") and self.text.rstrip().endswith("}"))
 
     @property
     def is_empty(self):
-        """Finished, with nothing in it."""
+        """A finished answer without content."""
         return self.status == 200 and not self.cut and len(self.body) > 0
 
     def __str__(self):
@@ -73,7 +74,7 @@ def fetch(port, method, path, body=None, headers=None, timeout=20, source=None):
         try:
             connection.request(method, path, body, headers or {})
         except (BrokenPipeError, ConnectionResetError):
-            pass  # answered before all was read
+            pass  # the answer came before all was read
         answer = connection.getresponse()
         status, told = answer.status, {name.lower(): value for name, value in answer.getheaders()}
         try:
@@ -108,7 +109,7 @@ def connect(port, data=b"", receive=None, timeout=5, source=None):
 
 
 def raw(port, data, timeout=5):
-    """What comes back to these bytes until the other side closes or says nothing more."""
+    """Everything received after sending these bytes, until the other side closes or is silent."""
     out = b""
     try:
         with connect(port, data, timeout=timeout) as sock:
@@ -125,7 +126,7 @@ def statuses(data):
 
 
 def hang_up(sock):
-    """A reset: what a client that is killed sends."""
+    """Closes with a reset, like a killed client."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     except OSError:

@@ -1,4 +1,4 @@
-"""One request over HTTP/1.1 as a scripted provider reads and answers it, byte by byte where that is the point."""
+"""One HTTP/1.1 request as a scripted provider reads and answers it, byte by byte where needed."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import ssl
 import struct
 
 BODY_MAX = 64 << 20
-# The gateway has left, or this process is about to end.
+# The gateway has left, or this process is about to exit.
 GONE = (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError, asyncio.CancelledError)
 
 
@@ -21,7 +21,7 @@ class Exchange:
         self.keep = True
 
     async def read_head(self):
-        """False where the client has left."""
+        """False if the client has left."""
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -64,7 +64,7 @@ class Exchange:
             await asyncio.sleep(pause)
 
     async def linger(self, seconds):
-        """Until the client leaves, at most so long."""
+        """Waits until the client leaves, at most this long."""
         try:
             await asyncio.wait_for(self.reader.read(1), seconds)
         except asyncio.TimeoutError:
@@ -74,7 +74,7 @@ class Exchange:
         self.keep = False
 
     def reset(self):
-        """A reset instead of an end."""
+        """Closes with a reset instead of an end."""
         self.keep = False
         reset(self.writer)
 

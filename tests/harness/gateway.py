@@ -1,6 +1,6 @@
-"""A gateway of the program under test, and the certificate of its providers.
+"""A gateway of the tested program, and the certificate of its providers.
 
-It listens on loopback at a free port, writes into a folder of its own, and is ended by its own process id.
+It listens on loopback at a free port, writes into a separate folder, and is ended by its process id.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ TICK = 100  # per second, of /proc/PID/stat
 
 
 def certificate(folder):
-    """A self-signed certificate for localhost with its key, in one file; none where there is no `openssl`."""
+    """A self-signed certificate for localhost with its key, in one file. None if there is no `openssl`."""
     path, key, asked = folder / "localhost.pem", folder / "key.pem", folder / "openssl.cnf"
-    # It is no authority, or it could not stand for a server itself.
+    # It is not a CA certificate, because a server could not use that for itself.
     asked.write_text("[req]\ndistinguished_name = name\nx509_extensions = as\nprompt = no\n[name]\nCN = localhost\n"
                      "[as]\nbasicConstraints = critical,CA:FALSE\nsubjectAltName = DNS:localhost\n")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
@@ -36,7 +36,7 @@ def certificate(folder):
 
 
 class Gateway:
-    """The gateway under attack. `wrap` is a command before its own, `limits` are those of its process."""
+    """The tested gateway. `wrap` is a command prefix, `limits` are the limits of its process."""
 
     def __init__(self, binary, folder, config, scripted, database="history.db", wrap=(), limits=None, env=None, wait=20):
         self.binary, self.folder, self.scripted, self.database = binary, folder, scripted, database
@@ -73,7 +73,7 @@ class Gateway:
     def alive(self):
         return self.process.poll() is None
 
-    # --- What the kernel says of it ---
+    # --- Figures of the kernel ---
 
     def memory(self, name="VmRSS"):
         """In MB."""
@@ -92,7 +92,8 @@ class Gateway:
             return 0.0
 
     def descriptors(self):
-        """All but connections to providers: those that are idle are kept for the next request, within bounds of their own."""
+        """All descriptors except connections to providers: idle ones are kept for the next request, within separate
+        bounds."""
         towards = {f"{port:04X}" for port in self.scripted.ports.values()}
         pooled = set()
         for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -108,7 +109,7 @@ class Gateway:
     def threads(self):
         return len(list(pathlib.Path(f"/proc/{self.pid}/task").iterdir()))
 
-    # --- What it says of itself ---
+    # --- Figures of the gateway ---
 
     def ready(self):
         return json.loads(client.fetch(self.port, "GET", "/readyz").body or b"{}")
@@ -144,7 +145,7 @@ class Gateway:
         return done.returncode, done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
 
     def stop(self, seconds=40):
-        """SIGTERM: exit code and seconds; the code is None where it had to be killed."""
+        """Sends SIGTERM; returns the exit code and seconds. The code is None if it had to be killed."""
         begun = time.monotonic()
         if self.alive():
             self.process.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
-"""As much of HTTP/2 as attacks need: frames, a client's opening, and a server that counts requests.
+"""The part of HTTP/2 that the attacks need: frames, a client's preface, and a server that counts requests.
 
-Headers are written as literals without an index, and never decoded: whoever needs a path has a listener of their own.
+Headers are written as literals without an index, and never decoded: a kind that needs a path has a separate
+listener.
 """
 
 import asyncio
@@ -59,8 +60,8 @@ def request(stream, authority, path="/healthz", method="GET", extra=(), body=Non
 class Serving:
     """A connection of the scripted provider. A kind's `play` gets it with the stream of each request.
 
-    `count` is called once for each whole request. No provider works on half of one, and the gateway may send it again: a GOAWAY
-    that overtakes a request's body ends the request in hyper before its body leaves.
+    `count` is called once for each complete request. A provider does not process an incomplete request, and the
+    gateway may send it again: a GOAWAY that arrives before a request's body was sent ends the request in hyper.
     """
 
     def __init__(self, reader, writer, count):
@@ -134,7 +135,7 @@ class Serving:
             pass
 
     async def body(self, stream):
-        """The request's, when it is whole."""
+        """The complete body of a request."""
         while stream not in self.whole:
             self.more.clear()
             await self.more.wait()
@@ -144,7 +145,7 @@ class Serving:
         await self.send(frame(RST_STREAM, 0, stream, struct.pack(">I", code)))
 
     async def goaway(self, last, code=0):
-        """Tells the last stream that is worked on, and closes."""
+        """Announces the last processed stream, and closes."""
         await self.send(frame(GOAWAY, 0, 0, struct.pack(">II", last, code)))
         self.writer.close()
 
@@ -153,7 +154,7 @@ class Serving:
         await self.send(frame(HEADERS, flags, stream, block([(":status", str(status)), *headers])))
 
     async def data(self, stream, data, end=False):
-        """As far as the windows reach, waiting for more; False where the stream has ended."""
+        """Sends as the windows allow, and waits for more. False if the stream has ended."""
         data = data if isinstance(data, bytes) else data.encode()
         while data:
             if stream in self.ended:

@@ -1,17 +1,17 @@
-"""The same done many times at once."""
+"""Repeats a call, many at once."""
 
 import concurrent.futures
 import time
 
 
 def at_once(count, play, workers=None):
-    """What `play(number)` gives for each number; in `workers` threads, as many as there are calls by default."""
+    """The results of `play(number)` for each number. `workers`: number of threads, by default one per call."""
     with concurrent.futures.ThreadPoolExecutor(workers or count) as pool:
         return list(pool.map(play, range(count)))
 
 
 def timed(play):
-    """Seconds, and what it gave."""
+    """Seconds, and the result."""
     begun = time.monotonic()
     result = play()
     return time.monotonic() - begun, result

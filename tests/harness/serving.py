@@ -1,4 +1,5 @@
-"""What the scripted providers of `attacks` and `faults` share: listeners on free ports, TLS, commands on standard input."""
+"""Shared parts of the scripted providers of `attacks` and `faults`: listeners on free ports, TLS, commands on standard
+input."""
 
 import asyncio
 import json
@@ -9,7 +10,7 @@ import sys
 
 
 def tls(certificate, *protocols):
-    """The context of a TLS server with this certificate that offers these protocols by ALPN."""
+    """The context of a TLS server with this certificate and these ALPN protocols."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     context.set_alpn_protocols(list(protocols))
@@ -37,8 +38,8 @@ async def commands(ports):
 
 
 def run(main):
-    """Runs the provider with as many descriptors as the machine allows."""
-    # asyncio warns of every byte that is sent to a gateway that has left.
+    """Runs the provider with the maximum number of descriptors."""
+    # asyncio logs a warning for every write to a gateway that has left.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,23 +1,23 @@
 //! How much later first tokens come now: a quantile of the Kaplan–Meier curves of both sides.
 //!
-//! It gives the size of a difference. Not for deciding whether there is one: that is the log-rank test. Strata are
-//! pooled, with those of `before` weighted to the sizes of now; otherwise more large inputs would look like a slower
-//! upstream.
+//! It gives the size of a difference. Not for deciding whether there is a difference: the log-rank test does that.
+//! Strata are pooled, and those of `before` are weighted to the current sizes; otherwise more large inputs would look
+//! like a slower upstream.
 
 use super::log_rank::{EventTime, WatchedSide, moments};
 use super::strata::RegressionStratum;
 
-/// A curve ends where fewer equal weights are at risk: a single attempt moves it too far.
+/// A curve ends where fewer equal weights are at risk: a single attempt would move it too far.
 const AT_RISK_MIN: f64 = 10.0;
-/// Below this share a few early events decide.
+/// Below this share, a few early events decide the result.
 const SHARE_MIN: f64 = 0.1;
-/// Sums and products of many factors miss round shares by a few units in the last place.
+/// Sums and products of many factors differ from round shares by a few units in the last place.
 const ROUNDING: f64 = 1e-9;
 
-/// One quantile of TTFT, estimated by Kaplan–Meier on both sides. `before` is weighted to the strata of now.
+/// One quantile of TTFT, estimated by Kaplan–Meier on both sides. `before` is weighted to the current strata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
-    /// Which quantile, 0 to 1.
+    /// The share of the quantile, 0 to 1.
     pub share: f64,
     /// Microseconds.
     pub before_us: i64,
@@ -26,14 +26,14 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// How many times later.
+    /// The quantile now divided by the one before.
     pub fn ratio(&self) -> f64 {
         self.now_us as f64 / self.before_us.max(1) as f64
     }
 }
 
-/// Of the median and of the 90th percentile, as far as both sides reach them. Where they do not reach the median, the
-/// largest percentile that they do reach stands for it, unless that is small.
+/// The shifts of the median and of the 90th percentile, as far as both sides reach them. If they do not reach the
+/// median, the largest percentile that they do reach replaces it, unless that is small.
 pub fn shifts(strata: &[RegressionStratum<'_>]) -> Vec<Shift> {
     let sizes = strata.iter().map(|stratum| (stratum, stratum.before.watched(), stratum.now.watched()));
     let shared = sizes.filter(|(_, before, now)| *before > 0.0 && *now > 0.0);
@@ -70,7 +70,7 @@ mod tests {
     use super::super::strata::Sample;
     use super::*;
 
-    /// `count` first tokens, evenly from `from_us` to `until_us`; none after `cut_us` is seen.
+    /// `count` first tokens, evenly spread from `from_us` to `until_us`; tokens after `cut_us` are not seen.
     fn even(count: i64, from_us: i64, until_us: i64, cut_us: i64) -> Vec<SurvivalPoint> {
         let times = (1..=count).map(|i| from_us + (until_us - from_us) * i / count);
         let point = |time_us: i64| match time_us <= cut_us {
@@ -92,7 +92,7 @@ mod tests {
         let shift = shifts(&[stratum(&small, &small_now), stratum(&large, &large_now)])[0];
         assert_eq!(shift.share, 0.5);
         assert!((shift.ratio() - 1.5).abs() < 0.01, "{shift:?}");
-        // 250 of the 500 small ones count as 150, as many as there are among 400 now.
+        // The median of now: 250 of 500 have ended, all 100 small ones and 150 of the 400 large ones.
         assert!((shift.now_us - 8_250).abs() <= 15, "{shift:?}");
     }
 

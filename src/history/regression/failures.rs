@@ -1,16 +1,16 @@
 //! Tests whether a larger share of attempts fails now, given the failures of each stratum: exact (Fisher) if few
 //! failures are expected on a side, otherwise Mantel–Haenszel with continuity correction.
 //!
-//! Not for first tokens or speed: `log_rank` and `rank_sum` test those.
+//! Not for first tokens or speed: `log_rank` and `rank_sum` test them.
 
 use super::normal;
 use super::strata::RegressionStratum;
 
-/// From this variance of the failures now on, the normal distribution is used: its skewness is then at most 1/50, which
-/// makes a p-value at four standard deviations too small by a fifth at most. Below it, the distributions to multiply
-/// have at most a thousand values.
+/// From this variance of the failures now, the test uses the normal distribution. Its skewness is then at most 1/50, so
+/// a p-value at four standard deviations is at most a fifth too small. Below it, the multiplied distributions have at
+/// most a thousand values.
 const NORMAL_FROM: f64 = 2_500.0;
-/// Chances below this, relative to the most likely value, are ignored; no p-value is below it.
+/// Chances below this, relative to the most likely value, are ignored. It is also the smallest p-value.
 const NEGLIGIBLE: f64 = 1e-20;
 
 /// The strata with attempts on both sides.
@@ -43,7 +43,7 @@ impl Failures {
         Failures(tables.filter(|table| table.attempts_before > 0 && table.attempts_now > 0).collect())
     }
 
-    /// Shares of failed attempts before and now, 0 to 1; `before` is weighted to the strata of now. None without
+    /// Shares of failed attempts before and now, 0 to 1; `before` is weighted to the current strata. None without
     /// attempts.
     pub fn shares(&self) -> Option<(f64, f64)> {
         let attempts = self.sum(|table| table.attempts_now) as f64;
@@ -52,7 +52,7 @@ impl Failures {
         (attempts > 0.0).then(|| (expected / attempts, self.sum(|table| table.failed_now) as f64 / attempts))
     }
 
-    /// Attempts of the smaller side.
+    /// Attempts on the smaller side.
     pub fn attempts_min(&self) -> u64 {
         self.sum(|table| table.attempts_before).min(self.sum(|table| table.attempts_now))
     }
@@ -161,13 +161,14 @@ mod tests {
     fn the_tea_of_fisher() {
         let test = failures(&[[4, 1, 4, 3]]);
         assert!((test.exact() - 17.0 / 70.0).abs() < 1e-12, "{}", test.exact());
-        // Two such ladies, who have 6 right or more, out of 1, 16, 36, 16 and 1 ways each.
+        // Two such ladies, with 6 or more right, from 1, 16, 36, 16 and 1 ways each.
         let both = failures(&[[4, 1, 4, 3], [4, 1, 4, 3]]);
         assert!((both.exact() - (256.0 + 2.0 * 36.0 + 2.0 * 16.0 + 1.0) / 4_900.0).abs() < 1e-12, "{}", both.exact());
     }
 
-    /// Admission to Berkeley by department (Bickel, Hammel and O'Connell, Science 187, 1975): together men seem favoured,
-    /// within the departments they are not: the statistic of Mantel and Haenszel is 1.4269, corrected for continuity.
+    /// Admission to Berkeley by department (Bickel, Hammel and O'Connell, Science 187, 1975): over all departments men
+    /// seem favoured, within the departments they are not. The statistic of Mantel and Haenszel is 1.4269, corrected
+    /// for continuity.
     #[test]
     fn the_admissions_of_berkeley() {
         let test = failures(&[
@@ -197,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Of 30 attempts, each failing with the chance of the many before: P(X ≥ 4) = 0.0029 for 2 %.
+    /// 30 attempts, each failing with the failure rate of the many attempts before: P(X ≥ 4) = 0.0029 for 2 %.
     #[test]
     fn few_attempts_against_many_are_exact() {
         let test = failures(&[[1_000_000, 20_000, 30, 4]]);

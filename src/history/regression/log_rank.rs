@@ -1,8 +1,8 @@
 //! The log-rank test: do first tokens come later now at equal waiting times? A cancelled attempt counts for as long as
-//! it was watched, so it does not matter who was cut early. Stratified and weighted.
+//! it was observed, so early cancels do not bias the test. Stratified and weighted.
 //!
-//! Mantel 1966; Peto and Peto 1972; variance with weights: see [`LogRank::add`]. Not for the size of a difference: that
-//! is `curve`.
+//! Mantel 1966; Peto and Peto 1972; variance with weights: see [`LogRank::add`]. Not for the size of a difference: see
+//! `curve`.
 
 use super::super::survival::SurvivalPoint;
 use super::strata::{RegressionStratum, Sample};
@@ -10,7 +10,7 @@ use super::strata::{RegressionStratum, Sample};
 /// One side at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WatchedSide {
-    /// Weight of the attempts without a first token yet.
+    /// Weight of the attempts that have no first token yet.
     pub at_risk: f64,
     /// Sum of their squared weights.
     pub squares: f64,
@@ -28,14 +28,14 @@ pub struct EventTime {
 /// Sums over the strata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogRank {
-    /// Events now.
+    /// Observed events on the side of now.
     pub observed: f64,
     /// Expected events now and before if the sides did not differ.
     pub expected: f64,
     pub expected_before: f64,
     /// Variance of `observed` if the sides did not differ.
     pub variance: f64,
-    /// The same with every weight 1.
+    /// The variance if every weight were 1.
     plain_variance: f64,
     /// The two sums of the Mantel–Haenszel ratio.
     ratio_now: f64,
@@ -70,7 +70,7 @@ pub fn moments<'a>(strata: impl Iterator<Item = (&'a RegressionStratum<'a>, f64)
         let mut events = [0.0; 4];
         group.iter().for_each(|(column, point)| events[*column] += point.events);
         if events[0] > 0.0 || events[2] > 0.0 {
-            // Sums of weights miss zero by a few units in the last place.
+            // Sums of weights differ from zero by a few units in the last place.
             let side = |first: usize| WatchedSide {
                 at_risk: at_risk[first].max(events[first]).max(0.0),
                 squares: at_risk[first + 1].max(events[first + 1]).max(0.0),
@@ -84,7 +84,7 @@ pub fn moments<'a>(strata: impl Iterator<Item = (&'a RegressionStratum<'a>, f64)
 }
 
 impl Sample<'_> {
-    /// Weight watched from the beginning.
+    /// Weight observed from the beginning.
     pub fn watched(&self) -> f64 {
         self.ttft.iter().map(SurvivalPoint::watched).sum()
     }
@@ -98,7 +98,7 @@ impl WatchedSide {
 }
 
 impl LogRank {
-    /// In standard deviations; below zero, fewer first tokens came now than expected: they are later.
+    /// In standard deviations. Below zero, fewer first tokens came now than expected: they are later.
     pub fn z(&self) -> f64 {
         if self.variance > 0.0 { (self.observed - self.expected) / self.variance.sqrt() } else { 0.0 }
     }
@@ -108,8 +108,8 @@ impl LogRank {
         if self.ratio_now == self.ratio_before { 1.0 } else { self.ratio_now / self.ratio_before }
     }
 
-    /// Expected events of the smaller side, in equal weights: decides whether the normal distribution can be trusted.
-    /// Not the observed events: an upstream that hardly ever wins any more has none.
+    /// Expected events of the smaller side, in equal weights: decides whether the normal distribution is accurate
+    /// enough. Observed events would not do: an upstream that hardly ever wins any more has none.
     pub fn effective_events(&self) -> f64 {
         if self.variance <= 0.0 {
             return 0.0;
@@ -117,9 +117,9 @@ impl LogRank {
         self.expected.min(self.expected_before) * self.plain_variance / self.variance
     }
 
-    /// A weight is settled before the time at which it counts (audits are drawn at the cut). So observed − expected is
-    /// a martingale if the sides do not differ, and its variance is the sum over those at risk of (weight × distance
-    /// from the mean)² × hazard. With weights of one this is the hypergeometric variance, ties included.
+    /// A weight is fixed before the time at which it counts (audits are drawn at the cut). So observed − expected is a
+    /// martingale if the sides do not differ, and its variance is the sum over the attempts at risk of (weight ×
+    /// distance from the mean)² × hazard. With weights of one this is the hypergeometric variance, ties included.
     fn add(&mut self, moment: &EventTime) {
         let EventTime { before, now, .. } = moment;
         if before.at_risk <= 0.0 || now.at_risk <= 0.0 {
@@ -176,8 +176,8 @@ mod tests {
         assert!((test.effective_events() - test.expected_before).abs() < 1e-9);
     }
 
-    /// Before: ends at 1 and 3. Now: one ends at 2, another enters after 1 with weight 2 and ends at 3. At 1 one of three
-    /// is of now's; at 2, three of four; at 3, two of three.
+    /// Before: ends at 1 and 3. Now: one ends at 2, another enters after 1 with weight 2 and ends at 3. The share of
+    /// now at risk is one of three at 1, three of four at 2, two of three at 3.
     #[test]
     fn who_enters_late_is_at_risk_from_then_on() {
         let late = |factor: f64| {

@@ -1,19 +1,19 @@
-//! The rank-sum test (Wilcoxon, Mann and Whitney) for counted values, summed over strata (van Elteren 1960): are values
-//! of now more often above values of before than below them?
+//! The rank-sum test (Wilcoxon, Mann and Whitney) for counted values, summed over strata (van Elteren 1960): are
+//! current values more often above earlier values than below them?
 //!
-//! Not for censored times: those need `log_rank`.
+//! Not for censored times: they need `log_rank`.
 
 use super::strata::RegressionStratum;
 
 /// Sums over the strata with values on both sides.
 #[derive(Clone, Debug, Default)]
 pub struct RankSum {
-    /// Pairs won by now, less the expected number, and the variance; weighted by stratum.
+    /// Pairs won by the side of now, less the expected number, and the variance; weighted by stratum.
     excess: f64,
     variance: f64,
     samples_before: u64,
     samples_now: u64,
-    /// (value, weight); `before` is weighted to the strata of now.
+    /// (value, weight); `before` is weighted to the current strata.
     before: Vec<(f64, f64)>,
     now: Vec<(f64, f64)>,
 }
@@ -39,17 +39,17 @@ pub fn rank_sum(strata: &[RegressionStratum<'_>]) -> RankSum {
 }
 
 impl RankSum {
-    /// In standard deviations; above zero, values are larger now.
+    /// In standard deviations. Above zero, values are larger now.
     pub fn z(&self) -> f64 {
         if self.variance > 0.0 { self.excess / self.variance.sqrt() } else { 0.0 }
     }
 
-    /// Values of the smaller side.
+    /// Number of values on the smaller side.
     pub fn samples_min(&self) -> u64 {
         self.samples_before.min(self.samples_now)
     }
 
-    /// Medians before and now; none without values.
+    /// Medians before and now. None without values.
     pub fn medians(mut self) -> Option<(f64, f64)> {
         Some((median(&mut self.before)?, median(&mut self.now)?))
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn strata_are_compared_within() {
-        // Each stratum is as before; only their shares have changed.
+        // Each stratum is unchanged; only their shares have changed.
         let (quick, slow) = ([(1.0, 10), (2.0, 10)], [(8.0, 10), (9.0, 10)]);
         let (few, many) = (quick.map(|(value, _)| (value, 2)), slow.map(|(value, _)| (value, 100)));
         let test = rank_sum(&[stratum(&quick, &few), stratum(&slow, &many), stratum(&[], &[(99.0, 1_000)])]);

@@ -1,31 +1,31 @@
-//! Comparisons of simulated upstreams, of which the truth is known: quiet without a change, also where the others
-//! changed; and a change is found.
+//! Comparisons of simulated upstreams with known truth. They report nothing without a change, also if other upstreams
+//! changed, and they find a change.
 
 use super::*;
 use crate::history::survival::SurvivalPoint;
 use log_rank::log_rank;
 
-/// One upstream in races against a rival, as the history shows it. Times are lognormal.
+/// One upstream in races against a rival, as the history shows it. Times are log-normal.
 #[derive(Clone, Copy)]
 struct World {
     attempts: usize,
     median_us: f64,
-    /// Of the logarithm.
+    /// Standard deviation of the logarithm.
     spread: f64,
-    /// What the rival's first token, and so the cut, takes.
+    /// The rival's time to its first token, when the upstream is cut.
     rival_us: f64,
-    /// How much of the spread is common to both, 0 to 1.
+    /// The common part of the variance of both, 0 to 1.
     common: f64,
     /// The share of losers that run on to their first token.
     audit: f64,
 }
 
-/// What races show of a world.
+/// The observations from races of one world.
 #[derive(Default)]
 struct Seen {
     points: Vec<SurvivalPoint>,
     squares: Vec<SurvivalPoint>,
-    /// Times that won.
+    /// Times of won races.
     won: Vec<(f64, u64)>,
 }
 
@@ -80,7 +80,7 @@ fn regressions(before: &Seen, now: &Seen) -> Vec<Finding> {
     compare(&[RegressionStratum { before: before.sample(), now: now.sample() }], &Thresholds::default(), 1)
 }
 
-/// What those find who look at the winners' times alone.
+/// The findings if only the winners' times were compared.
 fn winners_only(before: &Seen, now: &Seen) -> Vec<Finding> {
     let before = Sample { tpot: &before.won, ..Sample::default() };
     let now = Sample { tpot: &now.won, ..Sample::default() };
@@ -121,7 +121,7 @@ fn strata<'a>(before: [Sample<'a>; 2], now: [Sample<'a>; 2]) -> [RegressionStrat
     [RegressionStratum { before: before[0], now: now[0] }, RegressionStratum { before: before[1], now: now[1] }]
 }
 
-/// Of a thousand comparisons without a change: those with a finding, by these thresholds.
+/// The number of findings in a thousand comparisons without a change, with these thresholds.
 #[test]
 fn quiet_when_nothing_has_changed() {
     let strict = Thresholds::default();
@@ -143,9 +143,9 @@ fn quiet_when_nothing_has_changed() {
         censored += now.0[0].ttft.censored() / 1_000.0;
     }
     assert!(censored > 0.65, "{censored}");
-    // Promised is at most one in a thousand.
+    // The promise is at most one in a thousand.
     assert!(alarms <= 1, "{alarms}");
-    // And here one in twenty, improvements and all three figures together: about 8 regressions of each.
+    // Here it is one in twenty, for improvements and all three figures together: about 8 regressions of each figure.
     assert!(lax_alarms.iter().sum::<i32>() <= 50 && lax_alarms.iter().all(|alarms| *alarms <= 16), "{lax_alarms:?}");
     // Without correction the test keeps its level of 50 in 1,000, within three standard deviations.
     assert!((30..=70).contains(&rejected), "{rejected}");
@@ -194,7 +194,8 @@ fn a_rival_that_changes_is_no_regression() {
     assert_eq!(misled, 20, "winners alone look slower when the rival is slower");
 }
 
-/// Where slow moments are slow for both, a cut does tell something about the time that was left. Audits mend it.
+/// If slow moments are slow for both upstreams, a cut does carry information about the remaining time. Audits correct
+/// this.
 #[test]
 fn audits_keep_the_comparison_honest_under_correlated_slowness() {
     let mut draws = fastrand::Rng::with_seed(5);

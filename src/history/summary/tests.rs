@@ -1,4 +1,4 @@
-//! Summaries against what they are made of.
+//! Compares summaries with the rows they are made from.
 
 use super::super::cost::Cost;
 use super::super::facts::RequestFacts;
@@ -107,7 +107,7 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3));
         assert_eq!(summary.client_ttft.count, 8);
     }
-    // Met: 1, 2 and 8. Missed: 3 (unanswered, counted once), 6, 7 and 10. Not known: 9. Left: 11.
+    // Met: 1, 2 and 8. Missed: 3 (unanswered, counted once), 6, 7 and 10. Unknown: 9. Left: 11.
     assert_eq!(exact.requests.judged(&SLO), RequestOutcomes { met: 3.0, missed: 4.0, unknown: 1.0 });
     // 50 ms lies within a bucket of the histogram.
     let far = SloTargets { ttft_us: Some(1_500_000), tpot_ms: Some(60.0) };
@@ -138,7 +138,7 @@ fn what_is_no_summary_is_refused() {
     assert!(Summary::default().absorb(&[3, 0], 1.0, true).is_err());
 }
 
-/// As the edition before bounds stored it: one amount for each sum of costs, and the attempts by basis.
+/// The layout before bounds existed: one amount for each sum of costs, and the attempts by basis.
 fn encoded_without_bounds(summary: &Summary, costs: [(i128, [u64; 5]); 2]) -> Vec<u8> {
     let mut bytes = Vec::new();
     put(&mut bytes, LAYOUT_WITHOUT_BOUNDS);

@@ -1,4 +1,4 @@
-//! `docs/measurement.md` has every column as it is declared, and the queries of `docs/sql.md` run.
+//! `docs/measurement.md` lists every column as it is declared, and the queries of `docs/sql.md` run.
 
 use super::*;
 use crate::clock::wall_micros;
@@ -8,7 +8,7 @@ use crate::history::table::{Column, Table as _};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/measurement.md");
 const SQL: &str = include_str!("../../../docs/sql.md");
 
-/// Set to write the declarations of `race` and `attempt` into the page.
+/// If set, the test writes the declarations of `race` and `attempt` into the page.
 const BLESS: &str = "PHOTOFINISH_BLESS";
 
 /// The page with the table of these columns under its heading.

@@ -24,7 +24,7 @@ use crate::clock::wall_micros;
 use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::{AttemptRecord, RaceRecord, ShortBytes};
 
-/// A database as the version with only the first `migrations` made it.
+/// A database as created by the version with only the first `migrations`.
 async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
@@ -35,7 +35,7 @@ async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-/// Copies the rows of the columns that both databases have.
+/// Copies the columns that both databases have, for all rows.
 async fn copy_rows(from: &Path, into: &Path) {
     let mut connection = plain(into).await;
     sqlx::query("ATTACH ? AS source").bind(from.to_str().unwrap()).execute(&mut connection).await.unwrap();
@@ -50,7 +50,7 @@ async fn copy_rows(from: &Path, into: &Path) {
     }
 }
 
-/// A new database in a directory that goes with the first value.
+/// A new database in a directory that is removed when the first value is dropped.
 async fn new_store() -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
@@ -58,12 +58,12 @@ async fn new_store() -> (TempDir, PathBuf, Store) {
     (directory, path, store)
 }
 
-/// As another program would open it.
+/// Opens it as another program would.
 async fn plain(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
 }
 
-/// How many attempts, and how many requests without one, the filter lets through.
+/// Counts the attempts, and the requests without an attempt, that match the filter.
 #[derive(Default)]
 struct Counted {
     attempts: u64,

@@ -184,7 +184,7 @@ async fn a_database_that_may_only_be_read_is_read() {
     set_mode(directory.path(), 0o755);
 }
 
-/// Whether permissions bind this user.
+/// Whether file permissions apply to this user.
 #[cfg(unix)]
 fn is_bound(directory: &Path) -> bool {
     std::fs::write(directory.join("probe"), "").is_err()
@@ -195,7 +195,7 @@ fn is_bound(directory: &Path) -> bool {
 async fn a_reader_is_told_what_it_lacks() {
     let (directory, path, store) = new_store().await;
     store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
-    // A copy made while a gateway wrote, on a read-only medium.
+    // A copy that was made while a gateway wrote, on a read-only medium.
     let copies = tempfile::tempdir().unwrap();
     let copy = copies.path().join("history.db");
     for end in ["", "-wal"] {

@@ -1,11 +1,11 @@
-//! Pages of races and single ones: filters, order, and how they are found.
+//! Pages of races and single races: filters, order, and query plans.
 
 use super::*;
 use crate::history::facts::{self, MeasuredAttempt, RequestRow};
 use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, RaceOutcome, sample};
 
-/// Races 0 to 9: `groq` is tried in all, `cerebras` in the even ones; 3 was rejected, and 5 is bob's.
+/// Races 0 to 9: all have an attempt at `groq`, and the even ones also at `cerebras`; 3 was rejected, and 5 is bob's.
 async fn ten_races() -> (TempDir, StoreReader) {
     let (directory, path, store) = new_store().await;
     let mut batch = Vec::new();
@@ -86,7 +86,7 @@ async fn a_row_is_told_as_it_is_read_back() {
     }
 }
 
-/// The facts of each attempt, in words.
+/// The facts of each attempt, as text.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -139,7 +139,7 @@ async fn the_facts_of_rows_at_hand_are_those_of_the_database() {
     assert!(made[1].contains("lost_us") && made[2].contains("again: true"), "{made:#?}");
 }
 
-/// Newest first by the primary key alone: no scan, and nothing is sorted.
+/// Newest first, using only the primary key: no scan and no sort.
 #[tokio::test]
 async fn pages_and_races_are_searched_by_the_primary_key() {
     let (_directory, path, store) = new_store().await;

@@ -1,4 +1,4 @@
-//! Requests read back whole.
+//! Reads whole requests back.
 
 use super::*;
 use crate::failure::FailureKind;
@@ -52,7 +52,7 @@ async fn of_each_upstream_its_newest_come_whatever_else_was_recorded() {
     let mut batch = Vec::new();
     for n in 0..60 {
         let attempts = match n {
-            // Two upstreams at first; then others by the dozen, and one of the two once more, without a time.
+            // First two upstreams; then many others, and one of the two once more, without a time.
             0..4 => vec![sample::lost(n, 99_000), sample::won(n)],
             30 => vec![sample::failed(n)],
             _ => vec![AttemptRecord { model_sent: format!("junk-{n}"), ..sample::won(n) }],

@@ -1,4 +1,4 @@
-//! Rows that go when they are old, and what may come between: a kill, a writer, another file, the first edition.
+//! Removal of old rows, and what may interrupt it: a kill, a writer, another file, the first version of the schema.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -35,7 +35,7 @@ async fn rows_before(path: &Path, at_us: i64) -> (i64, i64) {
 #[tokio::test]
 async fn old_rows_go_and_their_figures_stay() {
     let mut records = world::records(7, RACES);
-    // Many in one hour, most of them without an attempt.
+    // Many races in one hour, most of them without an attempt.
     records.extend((0..450).map(|n| {
         let at_us = START_US + 8 * HOUR_US + n as i64 * 2_000;
         race(RaceRecord { race_id: world::id(90_000 + n, at_us), started_at: at_us, ..sample::bare_race(0) })
@@ -64,7 +64,7 @@ async fn old_rows_go_and_their_figures_stay() {
     let default = StoreReader::open(&path).unwrap();
     assert_eq!(counts(&ask(&default, "by=upstream")), before[0]);
     assert_eq!(ask(&default, "by=upstream").rolled_until, Some(whole_hour), "the rest is exact");
-    // Too late by the whole retention: not counted, and not kept.
+    // Late by the whole retention: neither counted nor kept.
     let mut late = sample::won(0);
     late.race_id = world::id(1, START_US + 8 * HOUR_US);
     write_now(&path, vec![attempt(late)]);
@@ -90,7 +90,7 @@ async fn nothing_goes_that_is_not_rolled_up() {
         }
     }
     assert!(rolled > 50 && removed > 200, "{rolled} {removed}");
-    // The last hour is not over for long enough.
+    // The last hour has not been over for long enough.
     let kept = rows_before(&path, NOW_US).await;
     assert_eq!(rows_before(&path, START_US + DAYS * DAY_US).await, (0, 0));
     assert!(kept.1 > 0);

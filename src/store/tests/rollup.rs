@@ -1,4 +1,4 @@
-//! What is rolled up against the rows that it was made of: the same figures, whenever the rows came.
+//! Compares roll-ups with the rows they are made of: the figures are equal, whenever the rows arrived.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::store::times::{DAY_US, HOUR_US};
 
 pub const RACES: usize = 1_500;
 
-/// Steps until there is nothing more to do, each by a roller of its own, as after a kill; all that they did.
+/// Runs steps until no work is left, each with a new roller, as after a kill. Returns all steps.
 pub fn roll(path: &Path, keep_from: Option<i64>) -> Vec<RollupStep> {
     let mut steps = Vec::new();
     loop {
@@ -35,7 +35,7 @@ pub async fn written(records: &[Record]) -> (TempDir, PathBuf, Store) {
     (directory, path, store)
 }
 
-/// Out of cells as far as there are any.
+/// Reads from cells as far as they exist.
 pub fn of_cells(path: &Path) -> StoreReader {
     StoreReader::open(path).unwrap().with_exact_max(0)
 }
@@ -43,13 +43,13 @@ pub fn of_cells(path: &Path) -> StoreReader {
 pub fn ask(reader: &StoreReader, query: &str) -> Stats {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let pairs: Vec<_> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    // A limit within a bucket is met by a share of it: none is here.
+    // A limit within a bucket would be met by a share of the bucket. This limit avoids that.
     let pairs = [pairs, vec![("slo".to_owned(), "ttft=1d".to_owned())]].concat();
     let question: StatsQuestion = from_pairs(&pairs).unwrap();
     stats::ask(reader, &question, NOW_US).unwrap()
 }
 
-/// Everything that is counted.
+/// All counts.
 pub fn counts(stats: &Stats) -> Vec<String> {
     let group = |figures: &GroupFigures| {
         let GroupFigures { keys, attempts, wins, failures, failure_kinds, empty, censored, .. } = figures;
@@ -105,7 +105,7 @@ async fn counts_and_costs_are_those_of_the_rows() {
     let (rows, cells) = (StoreReader::open(&path).unwrap(), of_cells(&path));
     for (turn, window) in windows().iter().enumerate() {
         for (group, by) in GROUPS.iter().enumerate() {
-            // In turn, so that each filter meets each window and each grouping.
+            // Rotates the filters, so that each filter meets each window and each grouping.
             let filter = FILTERS[(turn + group) % FILTERS.len()];
             let query = format!("by={by}&{filter}&{window}");
             let (exact, rolled) = (ask(&rows, &query), ask(&cells, &query));
@@ -118,7 +118,7 @@ async fn counts_and_costs_are_those_of_the_rows() {
     assert_eq!(counts(&ask(&cells, strata)), counts(&ask(&rows, strata)));
 }
 
-/// One group of everything.
+/// One group with everything.
 #[derive(Default)]
 struct Whole(Summary);
 
@@ -217,7 +217,7 @@ async fn rows_that_come_late_are_found() {
     assert_eq!(roll(&path, None), []);
 }
 
-/// Writes to the file from a thread of its own: the caller may be within a step.
+/// Writes to the file from a separate thread: the caller may be within a step.
 pub fn write_now(path: &Path, batch: Vec<Record>) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -264,7 +264,7 @@ async fn a_damaged_summary_is_an_error_that_says_so() {
     }
 }
 
-/// No statement reads a whole table, or sorts.
+/// No statement scans a whole table or sorts.
 #[tokio::test]
 async fn every_statement_searches() {
     let (_directory, path, _store) = written(&world::records(13, 500)).await;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::history::sample;
 
-/// A race of three rows each.
+/// Races with three rows each.
 fn races(of: std::ops::Range<i64>) -> Vec<Record> {
     of.flat_map(|n| [race(sample::race(n)), attempt(sample::won(n)), attempt(sample::lost(n, 5))]).collect()
 }
@@ -48,7 +48,7 @@ async fn rows_that_are_in_both_files_come_back_once() {
     let (_directory, path, store) = new_store().await;
     let spill = Spill::of(&path);
     spill.append(&races(0..10)).await.unwrap();
-    // As after a crash between the copy and the removal.
+    // The state after a crash between the copy and the removal.
     store.write(&races(0..4)).await.unwrap();
     assert_eq!(spill.move_some(&store).await.unwrap(), SpillProgress { rows: 30, more: false });
     assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 20);

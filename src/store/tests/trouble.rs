@@ -1,5 +1,5 @@
-//! Roll-ups that go wrong: what cannot be read, what is broken off between two transactions, rows that come while a day is
-//! made, and another process at the same work.
+//! Failing roll-ups: unreadable cells, an interruption between two transactions, rows that arrive while a day is rolled
+//! up, and another process with the same work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use super::*;
 use crate::history::sample;
 use crate::store::times::{DAY_US, HOUR_US};
 
-/// Steps until there is nothing more to do, and what went wrong.
+/// Runs steps until no work is left. Returns the steps and the errors.
 fn until_done(roller: &mut Roller, now_us: i64, keep_from: Option<i64>) -> (Vec<RollupStep>, Vec<String>) {
     let (mut steps, mut errors) = (Vec::new(), Vec::new());
     loop {
@@ -72,7 +72,7 @@ async fn a_panic_is_postponed_like_an_error() {
     let (_directory, path, _store) = written(&world::records(22, 300)).await;
     let mut roller = Roller::new(&path, || false);
     until_done(&mut roller, NOW_US, None);
-    // Two summaries of which each alone has as many attempts as can be counted: their sum overflows.
+    // Each of the two summaries has the largest possible count of attempts, so their sum overflows.
     let most = "01ffffffffffffffffff01";
     let parts = format!("0000000100000000000000{:02x}000000{most}", most.len() / 2);
     let sql = format!("UPDATE rollup SET parts = x'{parts}' WHERE hours = 1 AND start < {}", START_US + DAY_US);
@@ -83,7 +83,7 @@ async fn a_panic_is_postponed_like_an_error() {
     assert!(errors.len() == 1 && errors[0].contains("the day that began 1767312000 s after 1970"), "{errors:?}");
 }
 
-/// Each with a cell of its own.
+/// Each with a separate cell.
 fn of_many(count: usize) -> Vec<Record> {
     let of = |n: usize| {
         let mut won = sample::won(0);
@@ -119,7 +119,7 @@ async fn cells_that_are_not_all_written_are_not_read_and_written_anew() {
 #[tokio::test]
 async fn two_at_the_same_work_leave_one_result() {
     let (_directory, path, _store) = written(&of_many(1_000)).await;
-    // As if another had begun anew between two transactions.
+    // As if another process had started again between two transactions.
     change(
         &path,
         "CREATE TRIGGER other AFTER INSERT ON rollup WHEN (SELECT count(*) FROM rollup) = 350 \
@@ -151,7 +151,7 @@ async fn a_row_that_comes_while_its_day_is_made_is_counted_once() {
     });
     let query = "by=model,upstream";
     while roller.step(NOW_US, None).unwrap() != RollupStep::Nothing {
-        // What came is in rows alone, or in cells alone.
+        // The late rows are counted once, with rows or with cells.
         assert_eq!(counts(&ask(&of_cells(&path), query)), counts(&ask(&StoreReader::open(&path).unwrap(), query)));
     }
     assert!(came.load(Relaxed), "the day was too small");
@@ -163,7 +163,7 @@ async fn a_row_that_comes_while_its_day_is_made_is_counted_once() {
 async fn a_day_is_not_made_while_one_of_its_hours_is_to_be() {
     let (_directory, path, _store) = written(&world::records(24, 300)).await;
     roll(&path, None);
-    // The hour has late rows, and they cannot be read.
+    // The hour has late rows that cannot be read.
     change(
         &path,
         "UPDATE attempt SET model_sent = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT min(race_id) FROM attempt); \

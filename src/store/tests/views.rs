@@ -23,7 +23,7 @@ async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&m
         both.is_none_or(|(sql, rust)| (sql - rust).abs() < 1e-9) && row.0.is_some() == in_rust.is_some(),
         "{row:?} {in_rust:?}"
     );
-    // Rounded to a millionth: the sums are of floating point.
+    // Rounded to a millionth: the sums use floating point.
     [row.0, row.1, row.2].map(|value| value.map(|value| (value * 1e6).round() / 1e6))
 }
 
@@ -33,25 +33,25 @@ const E2E: f64 = 19.52381; // 41 tokens in 2.1 s
 async fn the_speed_of_decoding() {
     // 41 tokens, one of them (4 of 164 characters) first: 40 in 2 s.
     assert_eq!(speed(|_| {}, |_| {}).await, [Some(50.0), Some(20.0), Some(E2E)]);
-    // The first event held 10 of 41 tokens: 31 in 2 s.
+    // The first event had 10 of 41 tokens: 31 in 2 s.
     assert_eq!(speed(|_| {}, |attempt| attempt.chars_first = 40).await, [Some(64.516129), Some(15.5), Some(E2E)]);
-    // Less than a token's share is one token; so is an unknown share.
+    // A share of less than one token counts as one token, and so does an unknown share.
     assert_eq!(speed(|_| {}, |attempt| attempt.chars_first = 1).await[1], Some(20.0));
     assert_eq!(speed(|_| {}, |attempt| attempt.chars_total = 0).await[1], Some(20.0));
 }
 
 #[tokio::test]
 async fn reasoning_in_the_count_and_in_the_stream() {
-    // Streamed: among the 41, as the provider counts.
+    // Streamed reasoning: part of the 41, by the provider's count.
     let streamed = |attempt: &mut AttemptRecord| (attempt.reasoning_tokens, attempt.reasoning_events) = (Some(5), 3);
     assert_eq!(speed(|_| {}, streamed).await, [Some(50.0), Some(20.0), Some(E2E)]);
-    // Hidden: 41 − 21 = 20 tokens, less 1, from the first answer at 200 ms to 2,100 ms.
+    // Hidden reasoning: 41 − 21 = 20 tokens, less 1, from the first answer at 200 ms to 2,100 ms.
     let hidden = |attempt: &mut AttemptRecord| {
         (attempt.reasoning_tokens, attempt.first_answer_us) = (Some(21), Some(200_000));
         (attempt.chars_total, attempt.chars_first) = (80, 4);
     };
     assert_eq!(speed(|_| {}, hidden).await, [Some(100.0), Some(10.0), Some(E2E)]);
-    // More than the output: not among it. Streamed, 41 + 60 = 101 tokens; hidden, the 41 alone.
+    // More reasoning than output: not part of it. Streamed: 41 + 60 = 101 tokens; hidden: only the 41.
     let apart = |attempt: &mut AttemptRecord| {
         (attempt.reasoning_tokens, attempt.reasoning_events, attempt.chars_first) = (Some(60), 60, 1);
     };
@@ -60,7 +60,7 @@ async fn reasoning_in_the_count_and_in_the_stream() {
         (attempt.reasoning_tokens, attempt.first_answer_us) = (Some(60), attempt.first_token_us);
     };
     assert_eq!(speed(|_| {}, apart_and_hidden).await, [Some(50.0), Some(20.0), Some(48.095238)]);
-    // Nothing but hidden reasoning.
+    // Only hidden reasoning.
     let only = |attempt: &mut AttemptRecord| attempt.reasoning_tokens = Some(41);
     assert_eq!(speed(|_| {}, only).await[..2], [None, None]);
 }
@@ -156,11 +156,11 @@ async fn the_hourly_figures() {
     let sql = "SELECT ttft_samples, ttft_seen_p50_ms, ttft_seen_p95_ms, tok_s_samples, tok_s_p50, tok_s_p5
                FROM upstream_hourly";
     let figures: Vec<(i64, f64, f64, i64, f64, f64)> = sqlx::query_as(sql).fetch_all(&mut other).await.unwrap();
-    // 1 to 16 ms a token, so 1000/16 to 1000 tok/s: of 16 the 8th from below is 1000/9, the 1st 1000/16.
+    // 1 to 16 ms a token, so 1000/16 to 1000 tok/s: of 16 values the 8th from below is 1000/9, the 1st 1000/16.
     assert_eq!(figures, [(20, 100.0, 190.0, 16, 1_000.0 / 9.0, 62.5)]);
 }
 
-/// No step of the plan reads a whole table of ours.
+/// No step of the query plan scans a whole table of the gateway.
 #[tokio::test]
 async fn since_reads_only_its_time() {
     let (_directory, path, store) = new_store().await;
@@ -232,7 +232,7 @@ async fn costs_lie_between_bounds_in_rows_of_every_edition() {
         of(Unknown, None, None, None),
         of(Unknown, None, Some(0.0), None),
     ];
-    // Each one as the loser of a race, and all of them in one race.
+    // Each attempt as the loser of a separate race, and all of them in one race.
     let mut races: Vec<Vec<Cost>> = costs.iter().map(|cost| vec![*cost]).collect();
     races.extend([costs.to_vec(), Vec::new()]);
     let (_directory, path, store) = new_store().await;

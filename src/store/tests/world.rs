@@ -1,4 +1,4 @@
-//! A seeded history with a bit of everything that a row can be, for tests that compare rows with what is rolled up of them.
+//! A seeded history with rows of every kind, for tests that compare rows with their roll-ups.
 
 use fastrand::Rng;
 
@@ -20,11 +20,11 @@ const UPSTREAMS: [(&str, &str, f64); 5] = [
     ("my-vllm", "qwen", 300.0),
 ];
 
-/// Every record of so many races, in the order of their ids.
+/// Every record of `races` races, in the order of their ids.
 pub fn records(seed: u64, races: usize) -> Vec<Record> {
     let mut draws = Rng::with_seed(seed);
     let length = NOW_US - START_US;
-    // Nobody is up from 2 to 5.
+    // No requests from 2 to 5 o'clock.
     let awake = |at: &i64| !(2 * HOUR_US..5 * HOUR_US).contains(&(at % DAY_US));
     let mut starts: Vec<i64> = std::iter::repeat_with(|| draws.i64(0..length)).filter(awake).take(races).collect();
     starts.sort_unstable();
@@ -77,14 +77,14 @@ fn of_race(draws: &mut Rng, n: usize, at_us: i64) -> Vec<Record> {
         }
     }
     let mut records: Vec<Record> = runs.into_iter().map(attempt).collect();
-    // Some rows of races never came.
+    // Some rows of races are missing.
     if draws.f64() > 0.02 {
         records.push(race(of_race));
     }
     records
 }
 
-/// As if it had won, or failed.
+/// An attempt that ran to its end: won or failed.
 fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
     let (provider, model_sent, median_ms) = draws.choice(UPSTREAMS).unwrap_or_default();
     let spread = (0..6).map(|_| draws.f64()).sum::<f64>() - 3.0;
@@ -108,7 +108,7 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
         payload_events: tokens,
         burst: Some(draws.f64() < 0.05),
         tok_src: if draws.f64() < 0.9 { TokenSource::Usage } else { TokenSource::Chars },
-        // Sums of these are exact, in any order.
+        // Sums of these numbers are exact in any order.
         cost_usd: (draws.f64() < 0.9).then(|| draws.f64().mul_add(64.0, 1.0).floor() / 1_024.0),
         cost_basis: CostBasis::Computed,
         in_flight_upstream: draws.i64(0..80),

@@ -1,4 +1,4 @@
-//! Batches: every column, once each, in one transaction, into the file that is at the path.
+//! Batches: every column is written once, in one transaction, into the file at the path.
 
 use proptest::prelude::*;
 use sqlx::{Column as _, Row as _, TypeInfo as _, ValueRef as _};
@@ -50,7 +50,7 @@ async fn every_column_makes_the_round_trip() {
     assert_eq!(read, (won.first_token_us, won.cost_usd, won.provider));
 }
 
-/// The samples fill every column, and leave out every column that may be null.
+/// The samples fill every column, and leave every optional column empty once.
 #[test]
 fn the_samples_have_every_column_with_and_without_a_value() {
     fn is_null<T: Table>(record: &T) -> Vec<(&'static str, bool)> {
@@ -117,7 +117,7 @@ async fn a_disk_that_is_full_is_worth_another_try() {
     }
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
     assert!(store.write(&batch).await.unwrap_err().retry);
-    // The next connection has no such limit: room was made.
+    // The next connection has no limit, as if room had been made.
     store.write(&batch).await.unwrap();
     let mut other = plain(&path).await;
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM attempt").fetch_one(&mut other).await.unwrap();

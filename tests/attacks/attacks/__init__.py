@@ -1,4 +1,4 @@
-"""The attacks, one function each, by what they are aimed at. Importing this finds them all."""
+"""The attacks, one function each, grouped by target. Importing this module registers them all."""
 
 import dataclasses
 import typing
@@ -9,7 +9,7 @@ class Attack:
     name: str
     what: str
     play: typing.Callable
-    # Whether `--quick` plays it too.
+    # Whether `--quick` runs it too.
     quick: bool
 
 
@@ -17,7 +17,7 @@ ATTACKS: dict[str, Attack] = {}
 
 
 def attack(name, what, quick=False):
-    """Registers `play(stage)`. It says what must hold with `stage.must`, and what was seen with `stage.note`."""
+    """Registers `play(stage)`. It checks with `stage.must` and reports with `stage.note`."""
     def add(play):
         ATTACKS[name] = Attack(name, what, play, quick)
         return play

@@ -1,4 +1,4 @@
-"""Providers against the gateway: answers that cost more to read than to send, that stall, lie, or quote a key."""
+"""Providers against the gateway: answers that cost more to read than to send, that stall, are wrong, or quote a key."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from stage import KEY
 
 
 def two_at_once(stage, kinds, streams, total, **options):
-    """Each kind asked twice at once, with the probe beside it; seconds by kind."""
+    """Requests each kind twice at the same time while the probe runs; returns seconds by kind."""
     config = stage.config()
     config.total = f"{total}s"
     for kind in kinds:
@@ -62,7 +62,7 @@ def alone(stage, gate, kind):
         seconds, answer = timed(lambda: gate.ask(f"alone-{kind.name}", stream=stream, timeout=25))
         expected = {"answer": answer.is_answer, "error": answer.is_error, "any": clean(answer),
                     "empty": answer.is_empty or clean(answer)}[kind.alone]
-        # A token may have been on its way before the harm; what follows must say so.
+        # A token may have been sent before the failure; the answer must show the failure.
         stage.must(expected or kind.token and clean(answer), f"{kind.name} alone, {'streamed' if stream else 'whole'}: {answer}")
         stage.must(seconds <= 12, f"{kind.name} alone: {seconds:.1f} s, although total = 10s")
         stage.must(KEY[:12] not in answer.text + str(answer.headers), f"{kind.name}: the key went to the client: {answer.headers} {answer}")
@@ -72,7 +72,8 @@ def alone(stage, gate, kind):
 def beside(stage, gate, kind):
     for stream in [True, False]:
         answer = gate.ask(f"race-{kind.name}", stream=stream, timeout=25)
-        # One that has sent a token may have won: a stream keeps its winner. A whole answer outlives it.
+        # A kind that has sent a token may have won: a stream keeps its winner. A whole answer can still come from
+        # another upstream.
         stage.must(answer.is_good or (stream and kind.token or kind.alone in ("answer", "any")) and clean(answer),
                    f"{kind.name} beside a good one, {'streamed' if stream else 'whole'}: {answer}")
         stage.must(KEY[:12] not in answer.text + str(answer.headers), f"{kind.name}: the key went to the client: {answer.headers}")
@@ -118,7 +119,7 @@ def h2_stalled(stage):
         for number in range(12):
             stalled.append(client.connect(gate.port, client.request("long"), receive=4096))
             try:
-                stalled[-1].recv(500)  # its winner is streaming; from now on nobody reads
+                stalled[-1].recv(500)  # its winner streams; from now on no bytes are read
             except OSError:
                 stage.must(False, f"client {number + 1} has nothing after 5 s")
                 break
@@ -151,7 +152,7 @@ def cold_burst(stage):
     config = stage.config().model("cold", "h2-good")
     with stage.gateway(config) as gate:
         before = stage.scripted.counts()["connections"].get("h2-good", 0)
-        # All of them are there before the first connection to the provider is.
+        # All clients connect before the first connection to the provider exists.
         data, socks = client.request("cold"), [client.connect(gate.port, timeout=15) for _ in range(150)]
         for sock in socks:
             sock.sendall(data)
@@ -163,7 +164,7 @@ def cold_burst(stage):
 
 
 def whole(sock):
-    """What comes until the stream is done."""
+    """Reads until the stream is done."""
     out = b""
     try:
         while b"[DONE]" not in out and (part := sock.recv(65_536)):
@@ -175,7 +176,7 @@ def whole(sock):
 
 
 def schema_body(model, size):
-    """A request whose tool has a schema of that many bytes."""
+    """A request with a tool whose schema has this many bytes."""
     one = {"type": "object", "properties": {"a": {"type": "string", "enum": ["x", "y"]}, "b": {"type": ["integer", "null"], "minimum": 1}}}
     text = json.dumps(one)
     properties = ",".join(f'"p{number}":{text}' for number in range(size // (len(text) + 10)))

@@ -1,4 +1,4 @@
-"""One caller against the others: failures of his own, invented names, and web pages in his browser."""
+"""One caller against the others: failures that it causes, invented names, and web pages in its browser."""
 
 import http.client
 import json
@@ -7,7 +7,7 @@ from attacks import attack
 from harness import client
 from harness.many import at_once
 
-# What one caller does wrong, and what others ask of the same upstream meanwhile.
+# The faults that one caller causes while others use the same upstream.
 FAULTS = {"credit": 402, "no-response": 404, "image-url": 403}
 
 
@@ -57,7 +57,7 @@ def invented_names(stage):
 
 
 def known(gate):
-    """Samples by upstream, and the budget by model, of what is configured."""
+    """Samples by upstream and the budget by model, of configured names only."""
     standing = json.loads(client.fetch(gate.port, "GET", "/api/routing").body)
     samples = {line["upstream"]: round(line["samples"], 1) for line in standing["upstreams"]
                if line["upstream"] in ("good/m", "later/m", "slow/m", "early-hints/m")}
@@ -73,7 +73,7 @@ def merged(counts):
 
 
 def keep_asking(port, asked):
-    """Over one connection; how often each status came."""
+    """Sends the requests over one connection; returns the count of each status."""
     connection, counts = http.client.HTTPConnection("127.0.0.1", port, timeout=20), {}
     for model, headers in asked:
         try:
@@ -106,7 +106,7 @@ def web_pages(stage):
         for headers in [{"Host": f"localhost:{port}"}, {"Host": f"127.0.0.1:{port}"}, {"Host": f"[::1]:{port}"}, {"Sec-Fetch-Site": "same-origin"}]:
             answer = client.fetch(port, "GET", "/v1/models", None, headers)
             stage.must(answer.status == 200, f"GET /v1/models with {headers}: {answer.status}")
-        # The probe asks the good model meanwhile; no race of the page's is among the rows.
+        # The probe uses the good model in the meantime; no race of the page is among the rows.
         gate.settle()
         evil = gate.rows("SELECT count(*) FROM race WHERE model = 'evil'")[0][0]
         stage.must(not evil, f"{evil} requests of a foreign page were raced")

@@ -1,4 +1,4 @@
-"""Clients against the listener: floods, connections that do nothing, bodies that do not come, heads that are no heads."""
+"""Clients against the listener: floods, idle connections, missing bodies, invalid heads."""
 
 import collections
 import contextlib
@@ -14,12 +14,12 @@ from harness.many import at_once, timed, until
 
 
 def opened(port, data, source=None):
-    """A connection of HTTP/2 that has sent its opening and this."""
+    """An HTTP/2 connection that has sent its preface and this data."""
     return client.connect(port, http2.PREFACE + http2.settings() + data, source=source, timeout=3)
 
 
 def pour(sock, data, most, seconds):
-    """Sends it again and again, whole; how many bytes went before the other side closed."""
+    """Sends the data repeatedly; returns the number of bytes before the other side closed."""
     sent, end = 0, time.monotonic() + seconds
     sock.setblocking(False)
     while sent < most and time.monotonic() < end:
@@ -40,7 +40,7 @@ def pour(sock, data, most, seconds):
 
 
 def resets(first, count):
-    """Requests of which each is cancelled at once."""
+    """Requests, each of which is cancelled at once."""
     return b"".join(http2.request(first + 2 * number, "127.0.0.1") + http2.frame(http2.RST_STREAM, 0, first + 2 * number, b"\0\0\0\x08")
                     for number in range(count))
 
@@ -113,7 +113,7 @@ def gate_answers(port):
 
 
 def idle(port, count, end):
-    """So many connections that have opened HTTP/2, until the other side takes no more."""
+    """Opens up to `count` HTTP/2 connections, until the other side accepts no more."""
     socks = []
     while len(socks) < count and time.monotonic() < end:
         try:
@@ -125,7 +125,7 @@ def idle(port, count, end):
 
 
 def linger_acknowledging(socks, seconds):
-    """Answers PINGs and SETTINGS; how many connections the other side ended."""
+    """Answers PINGs and SETTINGS; returns the number of connections that the other side closed."""
     with selectors.DefaultSelector() as selector:
         for sock in socks:
             selector.register(sock, selectors.EVENT_READ)
@@ -171,7 +171,7 @@ def heads(stage):
     with stage.gateway() as gate:
         for name, (data, expected) in HEADS.items():
             got = client.statuses(client.raw(gate.port, data, timeout=2))
-            # A reset before the answer is read is a refusal, too, where more was sent than is read.
+            # A reset before the answer is read is a refusal too, if more was sent than the gateway reads.
             stage.must(got == [expected] or not got and len(data) > 60_000, f"{name}: {got}, where {expected} is right")
         for name, data in SMUGGLING.items():
             got = client.raw(gate.port, data, timeout=2)
@@ -257,8 +257,8 @@ def leaving(stage):
         stage.must(until(10, lambda: gate.ready().get("races_running", 0) <= 2), f"{gate.ready().get('races_running')} races run on")
 
 
-# Clients inside; those that come when all of them have their first token; and what each of those inside is sent: 200 events
-# within four seconds.
+# Admitted clients, and clients that arrive once all admitted ones have their first token. `CROWD_ANSWER`: each admitted
+# client gets 200 events within four seconds.
 CROWD_INSIDE, CROWD_OUTSIDE = 1_000, 8_000
 CROWD_ANSWER = ["--ttft", "200ms", "--jitter", "0", "--tokens", "200", "--tokens-per-second", "50"]
 
@@ -268,9 +268,9 @@ def crowd(stage):
     with simulated(stage, CROWD_ANSWER) as port:
         extra = f'[providers.simulated]\nbase_url = "http://127.0.0.1:{port}/v1"\n[models.crowd]\nupstreams = ["simulated/m"]'
         config = stage.config(server={"max_in_flight": CROWD_INSIDE}, extra=extra)
-        config.connect = "5s"  # a machine that is busy is not the point
+        config.connect = "5s"  # a slow machine is not the point
         with stage.gateway(config, good_fails=True) as gate:
-            crowd_of(gate.port, "crowd", CROWD_INSIDE)  # connections are made, and the processes' memory is touched
+            crowd_of(gate.port, "crowd", CROWD_INSIDE)  # opens the connections and touches the processes' memory
             alone = crowd_of(gate.port, "crowd", CROWD_INSIDE)
             ends = crowd_of(gate.port, "crowd", CROWD_INSIDE, CROWD_OUTSIDE)
     inside, outside = [end for end in ends if not end.later], [end for end in ends if end.later]
@@ -284,7 +284,7 @@ def crowd(stage):
 
 @contextlib.contextmanager
 def simulated(stage, options):
-    """A simulated provider in a process of its own, for no script is as quick as the gateway: its port."""
+    """Runs a simulated provider in a separate process, because no script is as fast as the gateway; yields its port."""
     command = [str(stage.binary), "simulate", "--listen", "127.0.0.1:0", *options]
     stage.folder.mkdir(parents=True, exist_ok=True)
     said = stage.folder / "simulated.log"
@@ -312,7 +312,7 @@ def times(ends):
 
 
 class End:
-    """One request of a crowd; times in seconds since it was sent."""
+    """One request of a crowd; times are seconds since it was sent."""
 
     def __init__(self, sock, later):
         self.sock, self.later, self.data, self.status = sock, later, b"", 0
@@ -333,8 +333,8 @@ class End:
 
 
 def crowd_of(port, model, count, later=0, early=False):
-    """Opens all connections, then sends `count` requests at once, and once these have begun to be answered, `later` more. `early`: each
-    request goes as soon as its connection is open."""
+    """Opens all connections, then sends `count` requests at once, and `later` more when the first answers have begun.
+    `early`: each request is sent as soon as its connection is open."""
     data, ends = client.request(model), []
     socks = [client.connect(port, data if early else b"", timeout=10) for _ in range(count + later)]
     with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""The machine's limits: descriptors, memory, and a name server that says nothing."""
+"""The machine's limits: descriptors, memory, and a name server that does not answer."""
 
 import collections
 import contextlib
@@ -17,7 +17,7 @@ from harness.many import at_once, timed
 @attack("descriptors", "600 clients at once under ulimit -n 256", quick=True)
 def descriptors(stage):
     config = stage.config(breaker='{ failures = 5, open = "30s", open_max = "60s" }').model("slow", "slow")
-    config.connect = "5s"  # a machine that is busy is not the point
+    config.connect = "5s"  # a slow machine is not the point
     with stage.gateway(config, limits={resource.RLIMIT_NOFILE: 256}, good_fails=True, healthz_max=5_000) as gate:
         counts = collections.Counter(end.status for end in crowd_of(gate.port, "slow", 600, early=True))
         time.sleep(1)
@@ -60,7 +60,7 @@ def bodies(stage):
         answers = at_once(10, lambda _: timed(lambda: gate.ask("foreign", body=text, timeout=90)))
         peak = gate.memory("VmHWM")
         gate.settle()
-        time.sleep(10)  # the gateway looks for free memory every 5 s
+        time.sleep(10)  # the gateway checks its free memory every 5 s
         after = gate.memory()
         counts = {}
         for _, answer in answers:

@@ -1,4 +1,4 @@
-"""The history: a disk that is full, a database that is locked, gone or noise, a clock that is wrong, a process that is killed."""
+"""The history: a full disk, a locked, missing or corrupt database, a wrong clock, a killed process."""
 
 import contextlib
 import os
@@ -17,18 +17,19 @@ FILL = 'head -c 16m /dev/zero > store/fill 2>/dev/null; '
 
 
 def tmpfs(before=""):
-    """A command before the gateway's that gives it a tmpfs of 3 MB at `store`."""
+    """A command prefix that gives the gateway a tmpfs of 3 MB at `store`."""
     script = f'mkdir -p store && mount -t tmpfs -o size=3m none store || exit 9; {before}exec "$@"'
     return ["unshare", "-m", "sh", "-c", script, "sh"]
 
 
 def inside(gate, name):
-    """A file in the gateway's own view of the disk."""
+    """A file as the gateway sees it, in its mount namespace."""
     return pathlib.Path(f"/proc/{gate.pid}/root{gate.folder}/store/{name}")
 
 
 def count_inside(gate):
-    """Races in the database that only the gateway sees: SQLite would look for it on our own disk, so a copy is read."""
+    """The number of races in a database that only the gateway sees. SQLite would look for it on the host's disk, so a
+    copy is read."""
     with tempfile.TemporaryDirectory(prefix="attacks-") as folder:
         for suffix in ["", "-wal"]:
             with contextlib.suppress(FileNotFoundError):
@@ -98,7 +99,7 @@ def store_full(stage):
 
 @contextlib.contextmanager
 def locked(path):
-    """Nobody else writes, and where the journal is no write-ahead log nobody reads."""
+    """Blocks all other writers and, without a write-ahead log, all readers."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as database:
         database.execute("BEGIN EXCLUSIVE")
         yield
