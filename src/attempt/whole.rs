@@ -11,7 +11,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::pace::aside;
 use crate::protocol::Surface;
 use crate::protocol::assemble::{Assemble, Whole};
-use crate::protocol::sse::SseScanner;
+use crate::protocol::framing::Framing;
 
 /// Bytes of a stream that is assembled.
 const ANSWER_MAX: usize = 64 << 20;
@@ -19,6 +19,7 @@ const ANSWER_MAX: usize = 64 << 20;
 /// Assembles a whole answer.
 pub struct Assembler {
     assembly: Box<dyn Assemble>,
+    framing: Framing,
     /// Bytes so far.
     size: usize,
     /// Memory for the parts and for the whole.
@@ -30,11 +31,12 @@ pub struct Assembler {
 impl Assembler {
     /// Begins with the prelude, which it takes. `lease` grows with the answer.
     pub fn new(ready: &mut ReadyAttempt, lease: Lease) -> Assembler {
-        let mut assembly = ready.stream.surface().assembly();
+        let surface = ready.stream.surface();
+        let (mut assembly, framing) = (surface.assembly(), surface.framing());
         let prelude = std::mem::take(&mut ready.prelude);
         let size = prelude.len();
-        let taken = add_all(&mut *assembly, prelude);
-        Assembler { assembly, size, lease, taken }
+        let taken = add_all(&mut *assembly, framing, prelude);
+        Assembler { assembly, framing, size, lease, taken }
     }
 
     /// Reads on, and returns the answer as JSON at its end. The stream has then won. Do not poll again.
@@ -60,7 +62,7 @@ impl Assembler {
                 ItemKind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
                 ItemKind::Malformed | ItemKind::Heartbeat => {}
                 ItemKind::Other | ItemKind::Payload | ItemKind::UsageOnly | ItemKind::Done => {
-                    self.taken &= add_all(&mut *self.assembly, item.raw);
+                    self.taken &= add_all(&mut *self.assembly, self.framing, item.raw);
                 }
             }
             has_ended = matches!(item.kind, ItemKind::Done);
@@ -76,7 +78,7 @@ impl Assembler {
             return Poll::Ready(Err(stream.ended_too_early()));
         }
         if !has_ended {
-            add_all(&mut *self.assembly, stream.ending());
+            add_all(&mut *self.assembly, self.framing, stream.ending());
         }
         Poll::Ready(match aside(self.size, || self.assembly.finish()) {
             None => Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read")),
@@ -92,15 +94,15 @@ impl Assembler {
 /// The JSON answer of an empty stream.
 pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
     let mut assembly = surface.assembly();
-    add_all(&mut *assembly, events);
+    add_all(&mut *assembly, surface.framing(), events);
     assembly.finish().map(|whole| whole.body).unwrap_or_default()
 }
 
 /// False if an event could not be read.
-fn add_all(assembly: &mut dyn Assemble, events: Bytes) -> bool {
+fn add_all(assembly: &mut dyn Assemble, framing: Framing, events: Bytes) -> bool {
     // It builds a tree, which takes longer than reading in place.
     aside(events.len().saturating_mul(4), || {
-        let mut scanner = SseScanner::new(usize::MAX);
+        let mut scanner = framing.decoder(usize::MAX);
         scanner.push(events);
         let mut taken = true;
         while let Ok(Some(event)) = scanner.next_event() {

@@ -9,7 +9,9 @@ use crate::printable::quoted;
 impl Config {
     /// The model with this name or alias.
     pub fn model(&self, name: &str) -> Option<&Arc<ModelConfig>> {
-        self.models.get(name).or_else(|| self.models.get(self.aliases.get(name)?))
+        let named = |name: &str| self.models.get(name).or_else(|| self.models.get(self.aliases.get(name)?));
+        // Ollama's clients add this tag to a name without one.
+        named(name).or_else(|| named(name.strip_suffix(":latest")?))
     }
 
     /// The models and aliases most like `name`, at most three, the best first.

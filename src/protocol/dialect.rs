@@ -12,6 +12,12 @@ pub enum Surface {
     Responses,
     Messages,
     CountTokens,
+    /// Ollama's `/api/chat`.
+    OllamaChat,
+    /// Ollama's `/api/generate`.
+    OllamaGenerate,
+    /// Ollama's `/api/embed`.
+    OllamaEmbed,
 }
 
 /// An API that a provider speaks.
@@ -24,7 +30,7 @@ pub enum Dialect {
     Gemini,
     /// Bedrock's ConverseStream.
     Bedrock,
-    /// Ollama's own `/api/chat`.
+    /// Ollama's own API.
     Ollama,
 }
 
@@ -40,13 +46,16 @@ pub struct TranslationOptions {
 }
 
 impl Surface {
-    pub const ALL: [Surface; 6] = [
+    pub const ALL: [Surface; 9] = [
         Surface::Chat,
         Surface::Completions,
         Surface::Embeddings,
         Surface::Responses,
         Surface::Messages,
         Surface::CountTokens,
+        Surface::OllamaChat,
+        Surface::OllamaGenerate,
+        Surface::OllamaEmbed,
     ];
 
     /// The stored name, in `race.api`.
@@ -58,6 +67,9 @@ impl Surface {
             Surface::Responses => "responses",
             Surface::Messages => "messages",
             Surface::CountTokens => "count_tokens",
+            Surface::OllamaChat => "ollama_chat",
+            Surface::OllamaGenerate => "ollama_generate",
+            Surface::OllamaEmbed => "ollama_embed",
         }
     }
 
@@ -70,6 +82,9 @@ impl Surface {
             Surface::Responses => "/v1/responses",
             Surface::Messages => "/v1/messages",
             Surface::CountTokens => "/v1/messages/count_tokens",
+            Surface::OllamaChat => "/api/chat",
+            Surface::OllamaGenerate => "/api/generate",
+            Surface::OllamaEmbed => "/api/embed",
         }
     }
 
@@ -79,17 +94,36 @@ impl Surface {
             Surface::Chat | Surface::Completions | Surface::Embeddings => Dialect::OpenAi,
             Surface::Responses => Dialect::Responses,
             Surface::Messages | Surface::CountTokens => Dialect::Anthropic,
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => Dialect::Ollama,
         }
     }
 
     /// Whether upstreams of another dialect can serve it.
     pub fn is_translated(self) -> bool {
-        matches!(self, Surface::Chat | Surface::Responses | Surface::Messages)
+        matches!(
+            self,
+            Surface::Chat | Surface::Responses | Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate
+        )
+    }
+
+    /// Whether a request that does not say so is streamed.
+    pub fn streams_by_default(self) -> bool {
+        matches!(self, Surface::OllamaChat | Surface::OllamaGenerate)
+    }
+
+    /// Whether the answer is vectors.
+    pub fn embeds(self) -> bool {
+        matches!(self, Surface::Embeddings | Surface::OllamaEmbed)
+    }
+
+    /// How its own streams are cut into events. An answer that is never streamed is one server-sent event in here.
+    pub fn framing(self) -> Framing {
+        if self.streams() { self.dialect().framing() } else { Framing::Sse }
     }
 
     /// Whether its answers may be streamed.
     pub fn streams(self) -> bool {
-        !matches!(self, Surface::Embeddings | Surface::CountTokens)
+        !self.embeds() && self != Surface::CountTokens
     }
 
     /// The surface's name for reasoning of earlier turns.
@@ -98,6 +132,7 @@ impl Surface {
             Surface::Messages | Surface::CountTokens => "thinking",
             Surface::Responses => "reasoning",
             Surface::Chat | Surface::Completions | Surface::Embeddings => "reasoning_details",
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => "messages.thinking",
         }
     }
 
@@ -107,6 +142,13 @@ impl Surface {
             // The vendor's own event.
             Surface::Messages | Surface::CountTokens => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
             Surface::Chat | Surface::Completions | Surface::Responses | Surface::Embeddings => b": keep-alive\n\n",
+            // Lines of JSON have no comments, so it is an answer without text.
+            Surface::OllamaChat | Surface::OllamaEmbed => {
+                b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n"
+            }
+            Surface::OllamaGenerate => {
+                b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"response\":\"\",\"done\":false}\n"
+            }
         }
     }
 
@@ -115,6 +157,7 @@ impl Surface {
         match self {
             Surface::Chat | Surface::Completions => b"data: [DONE]\n\n",
             Surface::Responses | Surface::Embeddings | Surface::CountTokens => b"",
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => b"",
             Surface::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
         }
     }
@@ -126,7 +169,8 @@ impl Dialect {
         match self {
             Dialect::Responses => Surface::Responses,
             Dialect::Anthropic => Surface::Messages,
-            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => Surface::Chat,
+            Dialect::Ollama => Surface::OllamaChat,
+            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Surface::Chat,
         }
     }
 

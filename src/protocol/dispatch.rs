@@ -13,6 +13,7 @@ use super::dialect::{Dialect, Surface, TranslationOptions};
 use super::frame::Frame;
 use super::neutral::signature::RemovedReasoning;
 use super::neutral::{Conversation, Losses, ReadPieces, WritePieces};
+use super::ollama::{OllamaForm, OllamaWriter};
 use super::sse::SseEvent;
 use super::{anthropic, bedrock, bounds, completions, gemini, ollama, openai, other_dialect, responses, whole};
 
@@ -27,6 +28,8 @@ impl Surface {
             Surface::Chat | Surface::Completions | Surface::Embeddings => openai::conversation(body),
             Surface::Responses => responses::conversation(body),
             Surface::Messages | Surface::CountTokens => anthropic::conversation(body),
+            Surface::OllamaChat | Surface::OllamaEmbed => ollama::chat(body),
+            Surface::OllamaGenerate => ollama::generate(body),
         };
         read.map_err(|invalid| bounds::unreadable(self, body).unwrap_or(invalid))
     }
@@ -39,6 +42,8 @@ impl Surface {
             Surface::Responses => responses::without_reasoning(body, taken),
             Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
             Surface::Completions | Surface::Embeddings => None,
+            // Its reasoning has no signatures.
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => None,
         }
     }
 
@@ -55,6 +60,9 @@ impl Surface {
             Surface::Responses => responses::check(member),
             Surface::Messages => anthropic::check(member, true),
             Surface::CountTokens => anthropic::check(member, false),
+            Surface::OllamaChat => ollama::check_chat(member),
+            Surface::OllamaGenerate => ollama::check_generate(member),
+            Surface::OllamaEmbed => completions::check_embeddings(member),
         }
     }
 
@@ -67,6 +75,8 @@ impl Surface {
             }
             Surface::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
             Surface::Messages | Surface::CountTokens => Box::new(anthropic::AnthropicWriter::new(model)),
+            Surface::OllamaChat | Surface::OllamaEmbed => Box::new(OllamaWriter::new(OllamaForm::Chat, model)),
+            Surface::OllamaGenerate => Box::new(OllamaWriter::new(OllamaForm::Generate, model)),
         }
     }
 
@@ -77,7 +87,10 @@ impl Surface {
             Surface::Completions => Box::new(completions::CompletionAssembly::default()),
             Surface::Responses => Box::new(responses::ResponseAssembly::default()),
             Surface::Messages => Box::new(anthropic::MessageAssembly::default()),
-            Surface::Embeddings | Surface::CountTokens => Box::new(whole::WholeAssembly::default()),
+            Surface::OllamaChat | Surface::OllamaGenerate => Box::new(ollama::OllamaAssembly::default()),
+            Surface::Embeddings | Surface::CountTokens | Surface::OllamaEmbed => {
+                Box::new(whole::WholeAssembly::default())
+            }
         }
     }
 
@@ -85,6 +98,7 @@ impl Surface {
     pub fn error(self, error: &ErrorShape<'_>) -> Value {
         match self.dialect() {
             Dialect::Anthropic => anthropic::error(error),
+            Dialect::Ollama => ollama::error(error),
             _ => openai::error(error),
         }
     }
@@ -99,6 +113,9 @@ impl Surface {
             Surface::Messages | Surface::CountTokens => {
                 Bytes::from(format!("event: error\ndata: {}\n\n", anthropic::error(error)))
             }
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => {
+                Bytes::from(format!("{}\n", ollama::error(error)))
+            }
         }
     }
 
@@ -110,6 +127,7 @@ impl Surface {
         match self.dialect() {
             Dialect::OpenAi if error.is_object() => return Bytes::from(format!("data: {said}\n\n")),
             Dialect::Anthropic if error.is_object() => return Bytes::from(format!("event: error\ndata: {said}\n\n")),
+            Dialect::Ollama if error.is_string() => return Bytes::from(format!("{said}\n")),
             _ => {}
         }
         let member = |name: &str| error[name].as_str();
@@ -129,6 +147,7 @@ impl Surface {
         match self.dialect() {
             Dialect::Anthropic => anthropic::is_error_event(event),
             Dialect::Responses => responses::is_error_event(event),
+            Dialect::Ollama => ollama::is_error_line(event),
             _ => openai::is_error_event(event),
         }
     }
@@ -215,6 +234,8 @@ impl Dialect {
             (Dialect::Anthropic, _) => "/messages".into(),
             (Dialect::Gemini, _) => gemini::path(model).into(),
             (Dialect::Bedrock, _) => bedrock::path(model).into(),
+            (Dialect::Ollama, Surface::OllamaGenerate) => "/api/generate".into(),
+            (Dialect::Ollama, Surface::OllamaEmbed) => "/api/embed".into(),
             (Dialect::Ollama, _) => "/api/chat".into(),
         }
     }

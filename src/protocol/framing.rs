@@ -35,6 +35,15 @@ impl Framing {
         }
     }
 
+    /// The media type of a stream.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Framing::Sse => "text/event-stream; charset=utf-8",
+            Framing::Lines => "application/x-ndjson",
+            Framing::Binary => "application/vnd.amazon.eventstream",
+        }
+    }
+
     /// The value of the `accept` header.
     pub fn accept(self) -> &'static str {
         match self {

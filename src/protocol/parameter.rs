@@ -34,7 +34,7 @@ pub(super) fn required<'a>(name: &str, member: &dyn Fn(&str) -> Option<&'a str>)
 }
 
 /// Whether a JSON text is an empty list.
-pub(super) fn is_empty_list(text: &str) -> bool {
+pub fn is_empty_list(text: &str) -> bool {
     text.trim().strip_prefix('[').is_some_and(|inside| inside.trim_start().starts_with(']'))
 }
 

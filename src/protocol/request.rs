@@ -155,7 +155,7 @@ impl ApiRequest {
             prompt: [0..0, 0..0, 0..0],
             body: Bytes::new(),
             model: String::new(),
-            stream: false,
+            stream: surface.streams_by_default(),
             include_usage: false,
             n_choices: None,
             max_tokens: None,
@@ -180,13 +180,17 @@ impl ApiRequest {
     fn take(&mut self, name: &str, value: &RawValue) -> Result<(), InvalidRequest> {
         match name {
             "model" => self.model = string(value)?,
-            "stream" if self.surface.streams() => self.stream = boolean(value)?,
+            "stream" if self.surface.streams() => self.stream = boolean(value)?.unwrap_or(self.stream),
             "stream_options" if SetMembers::StreamOptions.is_of(self.surface) => {
                 self.include_usage = include_usage(value)?
             }
             "n" => self.n_choices = serde_json::from_str(value.get()).ok(),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
                 self.max_tokens = serde_json::from_str(value.get()).ok().or(self.max_tokens);
+            }
+            "options" if self.surface.dialect() == Dialect::Ollama => {
+                let options: OllamaOptions = serde_json::from_str(value.get()).unwrap_or_default();
+                self.max_tokens = options.num_predict.filter(|tokens| *tokens > 0);
             }
             "tools" | "functions" => self.has_tools = value.get().len() > 2 && value.get() != "null",
             _ => {}
@@ -289,6 +293,9 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
         Surface::Embeddings => ["", "", "input"],
         Surface::Responses => ["tools", "instructions", "input"],
         Surface::Messages | Surface::CountTokens => ["tools", "system", "messages"],
+        Surface::OllamaChat => ["tools", "", "messages"],
+        Surface::OllamaGenerate => ["", "system", "prompt"],
+        Surface::OllamaEmbed => ["", "", "input"],
     };
     names.iter().position(|part| *part == name && !name.is_empty())
 }
@@ -356,10 +363,15 @@ fn string(value: &RawValue) -> Result<String, InvalidRequest> {
     serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
 }
 
-fn boolean(value: &RawValue) -> Result<bool, InvalidRequest> {
-    let value: Option<bool> = serde_json::from_str(value.get())
-        .map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })?;
-    Ok(value.unwrap_or(false))
+/// None for null.
+fn boolean(value: &RawValue) -> Result<Option<bool>, InvalidRequest> {
+    serde_json::from_str(value.get())
+        .map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })
+}
+
+#[derive(Default, Deserialize)]
+struct OllamaOptions {
+    num_predict: Option<i64>,
 }
 
 #[derive(Deserialize)]

@@ -116,7 +116,8 @@ impl RequestTranslation {
         let body = match dialect {
             Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body),
             Dialect::OpenAi => spliced(Surface::Chat, body)?,
-            Dialect::Responses | Dialect::Ollama => spliced(Surface::Responses, body)?,
+            Dialect::Responses => spliced(Surface::Responses, body)?,
+            Dialect::Ollama => spliced(Surface::OllamaChat, body)?,
             Dialect::Anthropic => spliced(Surface::Messages, body)?,
         };
         losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
@@ -252,18 +253,37 @@ const OF_RESPONSES: [(&str, &str); 16] = [
     ("document.title", "filename"),
 ];
 
+/// Ollama's names for them.
+const OF_OLLAMA: [(&str, &str); 14] = [
+    ("stop", "options.stop"),
+    ("seed", "options.seed"),
+    ("temperature", "options.temperature"),
+    ("top_p", "options.top_p"),
+    ("top_k", "options.top_k"),
+    ("max_tokens", "options.num_predict"),
+    ("max_completion_tokens", "options.num_predict"),
+    ("presence_penalty", "options.presence_penalty"),
+    ("frequency_penalty", "options.frequency_penalty"),
+    ("response_format", "format"),
+    ("reasoning", "think"),
+    ("reasoning_effort", "think"),
+    ("thinking", "messages.thinking"),
+    ("reasoning_content", "messages.thinking"),
+];
+
 /// The caller's name for a lost member.
 fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &'a str {
     let table: &[(&str, &'static str)] = match surface {
         Surface::Messages => &OF_MESSAGES,
         Surface::Responses if name == "user" && !asked.contains_key("user") => return "safety_identifier",
         Surface::Responses => &OF_RESPONSES,
+        Surface::OllamaChat | Surface::OllamaGenerate => &OF_OLLAMA,
         _ => &[],
     };
     table.iter().find(|(chat, _)| *chat == name).map_or(name, |(_, own)| own)
 }
 
-/// The surface decides which members are set. Ollama's are the same as Responses': model and stream.
+/// The surface decides which members are set.
 fn spliced(surface: Surface, body: Bytes) -> Result<UpstreamBody, Invalid> {
     match ApiRequest::written(surface, body) {
         Ok(request) => Ok(UpstreamBody::Spliced(Arc::new(request))),

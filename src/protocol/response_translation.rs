@@ -55,7 +55,7 @@ impl ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
         let translation = request_translation.is_translated().then(|| AnswerTranslation {
             customs: match surface {
-                Surface::Messages => Customs::for_functions(),
+                Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate => Customs::for_functions(),
                 _ => Customs::new(request_translation.customs().clone()),
             },
             reader: dialect.reader(),
@@ -77,12 +77,12 @@ impl ResponseTranslation {
     }
 
     pub fn framing(&self) -> Framing {
-        self.dialect.framing()
+        if self.surface.streams() { self.dialect.framing() } else { Framing::Sse }
     }
 
     /// Holds at most `max` bytes.
     pub fn decoder(&self, max: usize) -> FrameDecoder {
-        self.dialect.framing().decoder(max)
+        self.framing().decoder(max)
     }
 
     /// Classifies one event of the upstream.

@@ -20,8 +20,6 @@ use crate::race::Race;
 use crate::race::verdict::{NextStep, is_the_requests_fault, next};
 use crate::relay::without_usage;
 
-const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
-
 /// The answer if no attempt won: an upstream's own, if the client should see it.
 ///
 /// # Errors
@@ -111,20 +109,17 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
     answered.max_by_key(|(_, failure)| rank(failure)).copied()
 }
 
-/// A provider's own error or empty answer: its status, type and bytes, and its name.
+/// A provider's own error or empty answer: its status and bytes, and its name. An error keeps its type.
 fn as_it_came(answer: &RawAnswer, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
-    let real_type = answer.headers.get(CONTENT_TYPE).cloned();
+    let json = Some(HeaderValue::from_static("application/json"));
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
-        (false, _) => (answer.body.clone(), real_type),
-        (true, false) if answer.whole => (answer.body.clone(), Some(HeaderValue::from_static("application/json"))),
-        (true, false) => {
-            (assemble_events(request.surface, answer.body.clone()), Some(HeaderValue::from_static("application/json")))
-        }
+        (false, _) => (answer.body.clone(), answer.headers.get(CONTENT_TYPE).cloned()),
+        (true, false) if answer.whole => (answer.body.clone(), json),
+        (true, false) => (assemble_events(request.surface, answer.body.clone()), json),
         // An answer that was not streamed became a stream.
         (true, true) => {
-            let stream_type = real_type.filter(|value| !value.as_bytes().starts_with(b"application/json"));
-            let body = empty_stream(&answer.body, request);
-            (body, stream_type.or(Some(HeaderValue::from_static(EVENT_STREAM))))
+            let stream_type = HeaderValue::from_static(request.surface.framing().content_type());
+            (empty_stream(&answer.body, request), Some(stream_type))
         }
     };
     let mut response = Response::new(body);
@@ -256,15 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_has_its_own_type_unless_it_was_no_stream() {
+    fn an_empty_answer_has_the_type_of_its_surface() {
         let streaming = request(r#"{"model":"m","stream":true,"messages":[{}]}"#);
-        for (real, expected) in
-            [("text/html", "text/html"), ("text/event-stream", "text/event-stream"), ("application/json", EVENT_STREAM)]
-        {
+        for real in ["text/html", "text/event-stream", "application/json"] {
             let headers = Box::new(HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(real))]));
             let answer = RawAnswer { status: 200, headers, body: Bytes::new(), whole: false };
             let response = as_it_came(&answer, "a/m", &streaming);
-            assert_eq!(response.headers()[CONTENT_TYPE], expected);
+            assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream; charset=utf-8");
             let whole = as_it_came(&answer, "a/m", &request(r#"{"model":"m","messages":[{}]}"#));
             assert_eq!(whole.headers()[CONTENT_TYPE], "application/json");
         }

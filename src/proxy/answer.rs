@@ -9,8 +9,8 @@ use super::candidate_set::CandidateSet;
 use super::race_guard::RaceGuard;
 use crate::attempt::ReadyAttempt;
 use crate::clock::{Instant, micros_between};
-use crate::protocol::Dialect;
 use crate::protocol::headers::is_about_rate_limits;
+use crate::protocol::{Dialect, Surface};
 use crate::routing::keyring::{HashedKey, scrub_headers};
 
 /// The winner's headers about the race.
@@ -66,14 +66,14 @@ pub fn head(ready: &ReadyAttempt, about_race: HeaderMap) -> Response<()> {
     *response.status_mut() = ready.status;
     let headers = response.headers_mut();
     *headers = passed_on(&ready.headers, ready.stream.key());
-    event_stream(headers);
+    event_stream(headers, ready.stream.surface());
     headers.extend(about_race);
     response
 }
 
 /// The headers of every streamed answer.
-pub fn event_stream(headers: &mut HeaderMap) {
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+pub fn event_stream(headers: &mut HeaderMap, surface: Surface) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(surface.framing().content_type()));
     // Proxies must not buffer tokens.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

@@ -19,10 +19,11 @@ use super::rejection::Rejection;
 use super::running::{Racing, ServedAnswer};
 use crate::clock::Instant;
 use crate::protocol::Surface;
+use crate::protocol::framing::Framing;
 use crate::relay::RESCUED;
 
-/// Headers that need a winner. An early answer sends them as a comment before the first event, and again as trailers if the
-/// client takes trailers.
+/// Headers that need a winner. An early answer sends them as a comment before the first event, if its format has comments, and
+/// again as trailers if the client takes trailers.
 const LATE_HEADERS: [&str; 5] = [
     "x-photofinish-upstream",
     "x-photofinish-ttft-ms",
@@ -59,7 +60,7 @@ impl EarlyBody {
     /// With its early head. `rescues`: another upstream may continue the answer, and a trailer names it then.
     pub fn into_response(self, rescues: bool) -> Response<Body> {
         let mut head = Response::new(());
-        answer::event_stream(head.headers_mut());
+        answer::event_stream(head.headers_mut(), self.surface);
         if let EarlyStage::Racing(_, guard) = &self.stage {
             answer::name_race(head.headers_mut(), guard);
         }
@@ -79,7 +80,7 @@ impl EarlyBody {
                     .iter()
                     .filter_map(|name| Some((HeaderName::from_static(name), head.headers().get(*name)?.clone())))
                     .collect();
-                let comment = comment(&late);
+                let comment = if self.surface.framing() == Framing::Sse { comment(&late) } else { Bytes::new() };
                 self.stage = EarlyStage::Relaying(stream.into_body(guard), late);
                 comment
             }

@@ -15,6 +15,7 @@ mod gateway;
 mod launcher;
 mod load;
 mod models;
+mod ollama;
 mod outbound;
 mod overrides;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use body::limited;
 pub use caller::{admin, is_admin};
 pub use gateway::{Gateway, Totals};
 pub use models::{list, one};
+pub use ollama::{show, tags, version};
 pub use rejection::Rejection;
 
 use std::sync::Arc;
@@ -151,6 +153,9 @@ async fn prepare(
         }
         candidates => candidates?,
     };
+    if let Some(answer) = ollama::loaded(&request) {
+        return Ok(PreparedRequest::Answered(answer));
+    }
     if crowded || is_crowded() {
         candidates.leave_out_extras();
     }

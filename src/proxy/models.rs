@@ -1,6 +1,8 @@
 //! `GET /v1/models` and `/v1/models/{id}`: the models that this caller may use, and their aliases, in the shape of the client's
 //! vendor. Not for the status of upstreams: see `health::routing_status`.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
@@ -16,19 +18,13 @@ use crate::config::ModelConfig;
 /// # Errors
 /// 401 without a valid token.
 pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-    let live = gateway.live();
-    let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
-    let config = &live.config;
-    let models = config.models.values().filter(|model| usable(&caller, model)).map(|model| model.name.as_str());
-    let aliases =
-        config.aliases.iter().filter(|(_, name)| config.models.get(*name).is_some_and(|model| usable(&caller, model)));
-    let ids: Vec<&str> = models.chain(aliases.map(|(alias, _)| alias.as_str())).collect();
+    let ids = usable_ids(gateway, headers)?;
     if asks_anthropic(headers) {
         let data: Vec<Value> = ids.iter().map(|id| anthropic_entry(id)).collect();
         let list = json!({ "data": data, "has_more": false, "first_id": ids.first(), "last_id": ids.last() });
         return Ok(json_response(&list));
     }
-    let data: Vec<Value> = ids.into_iter().map(entry).collect();
+    let data: Vec<Value> = ids.iter().map(|id| entry(id)).collect();
     Ok(json_response(&json!({ "object": "list", "data": data })))
 }
 
@@ -37,12 +33,33 @@ pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Re
 /// # Errors
 /// 401 without a valid token, 404 for a model that is unknown or off for the caller.
 pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
+    usable_model(gateway, headers, id)?;
+    Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id) }))
+}
+
+/// The names of the caller's models, and their aliases.
+///
+/// # Errors
+/// 401 without a valid token.
+pub(super) fn usable_ids(gateway: &Gateway, headers: &HeaderMap) -> Result<Vec<String>, Rejection> {
+    let live = gateway.live();
+    let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
+    let config = &live.config;
+    let models = config.models.values().filter(|model| usable(&caller, model)).map(|model| &model.name);
+    let aliases =
+        config.aliases.iter().filter(|(_, name)| config.models.get(*name).is_some_and(|model| usable(&caller, model)));
+    Ok(models.chain(aliases.map(|(alias, _)| alias)).cloned().collect())
+}
+
+/// The model with this name or alias.
+///
+/// # Errors
+/// 401 without a valid token, 404 for a model that is unknown or off for the caller.
+pub(super) fn usable_model(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Arc<ModelConfig>, Rejection> {
     let live = gateway.live();
     let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
     match live.config.model(id) {
-        Some(model) if usable(&caller, model) => {
-            Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id) }))
-        }
+        Some(model) if usable(&caller, model) => Ok(model.clone()),
         Some(_) => Err(Rejection::model_off(id)),
         None => Err(Rejection::unknown_model(id, &live.config.nearest_models(id), "it is no alias")),
     }
@@ -70,7 +87,7 @@ fn anthropic_entry(id: &str) -> Value {
     json!({ "type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z" })
 }
 
-fn json_response(value: &Value) -> Response<Body> {
+pub(super) fn json_response(value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

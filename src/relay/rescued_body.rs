@@ -18,6 +18,7 @@ use super::broken_off;
 use crate::attempt::{Attempt, EventStream, ItemKind, ReadyAttempt};
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::protocol::framing::Framing;
 use crate::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
 use crate::race::CutReason;
 
@@ -298,6 +299,10 @@ impl<W: RelayObserver> RescuedBody<W> {
         joining.rest.watch.rescued(joining.candidate, joining.ordinal);
         if let Ok(value) = HeaderValue::from_str(&joining.upstream) {
             self.trailers.get_or_insert_default().insert(HeaderName::from_static(RESCUED), value);
+        }
+        // Lines of JSON have no comments.
+        if self.delivered.surface().framing() != Framing::Sse {
+            return bytes;
         }
         let mut marked = BytesMut::new();
         marked.put_slice(format!(": photofinish rescued by {}\n\n", joining.upstream).as_bytes());

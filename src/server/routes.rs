@@ -77,6 +77,9 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/races/{race_id}", only_get(get(api::race))),
         ("/api/routing", only_get(get(api::routing))),
         ("/api/openapi.json", only_get(get(api::document))),
+        ("/api/tags", only_get(get(tags))),
+        ("/api/version", only_get(get(async || proxy::version()))),
+        ("/api/show", post(show).fallback(|asked: Method| method(asked, Surface::OllamaChat, "POST", "POST, OPTIONS"))),
         ("/healthz", only_get(get(health::alive))),
         ("/health", only_get(get(health::alive))),
         ("/readyz", only_get(get(health::ready))),
@@ -98,6 +101,14 @@ fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {
 
 async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
     proxy::list(&gateway, &headers).unwrap_or_else(|rejection| rejection.into_response())
+}
+
+async fn tags(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
+    proxy::tags(&gateway, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
+}
+
+async fn show(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
+    proxy::show(&gateway, request).await.unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
 }
 
 /// The id may be any bytes, so also invalid UTF-8.

@@ -18,7 +18,7 @@ const DIALECTS: [(&str, &str, Option<&str>); 6] = [
     ("openai-responses", "responses", Some("responses")),
     ("gemini", "gemini", None),
     ("bedrock-eventstream", "bedrock", None),
-    ("ollama-ndjson", "ollama", None),
+    ("ollama-ndjson", "ollama", Some("ollama")),
     ("legacy-completions", "openai", Some("completions")),
 ];
 
@@ -52,7 +52,11 @@ impl Recording {
 
     /// Surfaces on which it can be asked for.
     fn surfaces(&self) -> Vec<&'static str> {
-        if self.protocol == "legacy-completions" { vec!["completions"] } else { vec!["chat", "messages", "responses"] }
+        if self.protocol == "legacy-completions" {
+            vec!["completions"]
+        } else {
+            vec!["chat", "messages", "responses", "ollama"]
+        }
     }
 
     /// The stream contains an error.
@@ -213,6 +217,10 @@ struct Answer {
 }
 
 impl Asked<'_> {
+    fn content_type(&self) -> &'static str {
+        if self.surface == "ollama" { "application/x-ndjson" } else { "text/event-stream" }
+    }
+
     /// What its answers are called for the SDKs: what came as it was recorded is as old as its recording.
     fn name(&self) -> String {
         let native = if self.recording.own_surface == Some(self.surface) { "native-" } else { "" };
@@ -222,10 +230,13 @@ impl Asked<'_> {
     async fn send(&self, size: usize, end: usize, stream: bool) -> Answer {
         let model = format!("of-{}/r-{}-{size}-{end}", self.recording.dialect, self.number);
         let (path, mut body) = match self.surface {
-            "chat" => ("chat/completions", json!({"messages": [{"role": "user", "content": "Hello"}]})),
-            "messages" => ("messages", json!({"max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]})),
-            "responses" => ("responses", json!({"input": "Hello"})),
-            _ => ("completions", json!({"prompt": "Hello"})),
+            "chat" => ("/v1/chat/completions", json!({"messages": [{"role": "user", "content": "Hello"}]})),
+            "messages" => {
+                ("/v1/messages", json!({"max_tokens": 64, "messages": [{"role": "user", "content": "Hello"}]}))
+            }
+            "responses" => ("/v1/responses", json!({"input": "Hello"})),
+            "ollama" => ("/api/chat", json!({"messages": [{"role": "user", "content": "Hello"}]})),
+            _ => ("/v1/completions", json!({"prompt": "Hello"})),
         };
         body["model"] = json!(model);
         body["stream"] = json!(stream);
@@ -236,7 +247,7 @@ impl Asked<'_> {
         let key_header = format!("x-photofinish-key-of-{}", self.recording.dialect);
         let key = format!("sk-{}", uuid::Uuid::now_v7());
         let mut client = RawClient::connect(self.app.listens()[0].address().unwrap()).await;
-        client.request("POST", &format!("/v1/{path}"), &[(&key_header, &key)], body.to_string()).await;
+        client.request("POST", path, &[(&key_header, &key)], body.to_string()).await;
         let head = client.head().await;
         let header = |name: &str| head.header(name).unwrap_or_default().to_owned();
         let (race_id, content_type) = (header("x-photofinish-race"), header("content-type"));
@@ -265,7 +276,7 @@ impl Asked<'_> {
         for size in [end, 7] {
             let answer = self.send(size, end, true).await;
             let body = String::from_utf8_lossy(&answer.body).into_owned();
-            if answer.status != 200 || !answer.content_type.starts_with("text/event-stream") {
+            if answer.status != 200 || !answer.content_type.starts_with(self.content_type()) {
                 wrong.push(format!("{} {} {body:.300}", answer.status, answer.content_type));
                 continue;
             }
@@ -318,6 +329,7 @@ impl Asked<'_> {
                 plain::of_responses(values()),
                 values().any(|event| event["type"] == "response.completed" || event["type"] == "response.incomplete"),
             ),
+            "ollama" => (plain::said("ollama-ndjson", body), text.contains(r#""done":true"#)),
             _ => (plain::of_chat(values()), text.ends_with("data: [DONE]\n\n")),
         };
         let got = in_common_words(got);
@@ -367,6 +379,8 @@ impl Asked<'_> {
             let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
             let is_told = if self.surface == "messages" && self.recording.own_surface != Some("messages") {
                 body["type"] == "error" && body["error"]["message"].is_string() && body["error"]["type"].is_string()
+            } else if self.surface == "ollama" && self.recording.own_surface != Some("ollama") {
+                body["error"].is_string()
             } else {
                 body["error"].is_object() || body["detail"].is_string() || body["detail"].is_object()
             };

@@ -1,4 +1,4 @@
-//! Server-sent events of whole bodies or of pieces: a plain reading of the specification, to compare other readers with.
+//! Server-sent events and lines of JSON, of whole bodies or of pieces: a plain reading of the specification, to compare other readers with.
 
 /// The data of every event of a whole body.
 pub fn sse_events(body: &[u8]) -> Vec<String> {
@@ -23,6 +23,9 @@ impl SseReader {
             let line = line.trim_end_matches(['\n', '\r']);
             if let Some(data) = line.strip_prefix("data:") {
                 self.data.push(data.strip_prefix(' ').unwrap_or(data).to_owned());
+            } else if line.starts_with('{') {
+                // A line of JSON, as Ollama streams them.
+                events.push(line.to_owned());
             } else if line.is_empty() && !self.data.is_empty() {
                 events.push(std::mem::take(&mut self.data).join("\n"));
             }

@@ -1,10 +1,14 @@
-//! The `ollama` dialect: Ollama's own `/api/chat`, lines of JSON.
+//! The `ollama` dialect: Ollama's own `/api/chat` and `/api/generate`, lines of JSON; and their surfaces.
 //!
-//! Only for upstreams: no app calls the gateway in it. Also reads lines of `/api/generate`.
+//! Other dialects' requests are written for `/api/chat`.
 
+mod assemble;
+mod conversation;
 mod messages;
 mod reader;
 mod request;
+mod turns;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -12,16 +16,21 @@ mod tests;
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 
+pub use assemble::OllamaAssembly;
+pub use conversation::{chat, check_chat, check_generate, generate};
 pub use reader::OllamaReader;
 pub use request::request;
+pub use writer::{OllamaForm, OllamaWriter};
 
+use super::client_error::ErrorShape;
 use super::event_reader::{read_json, says_error};
 use super::frame::{Chunk, Frame, Payload};
 use super::json::{InvalidJson, Json, characters};
 use super::other_dialect::or_foreign;
 use super::sse::SseEvent;
-use super::values::answer;
+use super::values::{PutMember, answer};
 use super::{Dialect, PayloadKind};
 
 /// Reads one line.
@@ -45,7 +54,20 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let answer = answer(body)?;
     let is_answer = answer.contains_key("message") || answer.contains_key("response");
-    is_answer.then(|| Bytes::from(format!("{}\n", serde_json::Value::Object(answer))))
+    is_answer.then(|| Bytes::from(format!("{}\n", Value::Object(answer))))
+}
+
+/// Whether a client treats this line as an error.
+pub fn is_error_line(event: &SseEvent) -> bool {
+    let text = std::str::from_utf8(data(event)).unwrap_or_default();
+    matches!(Json::new(text).member("error", Json::some), Ok(Some(error)) if says_error(error))
+}
+
+/// An error in the vendor's shape: a text. The other members are the gateway's own.
+pub fn error(error: &ErrorShape<'_>) -> Value {
+    let mut shape = json!({ "error": error.message, "type": error.kind, "code": error.code });
+    shape.put("attempts", error.attempts.cloned());
+    shape
 }
 
 /// The JSON text of a line.
@@ -85,6 +107,7 @@ impl<'a> OllamaWire<'a> {
         })?;
         // Gives no position of its text: every line has a new time stamp, so the template shortcut could not apply.
         wire.chunk.payload = wire.payload();
+        wire.chunk.calls = wire.tool > 0;
         wire.chunk.choices = 1;
         if wire.done {
             wire.chunk.finished = 1;

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::members::ObjectMembers;
 use super::{messages, tools};
 use crate::protocol::client_error::Invalid;
+use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
 use crate::protocol::parameter::{
     ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of,

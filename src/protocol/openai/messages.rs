@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::members::ObjectMembers;
 use super::parts::{self, Speaker};
 use crate::protocol::client_error::Invalid;
+use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{
     CacheHint, Conversation, ConversationTurn, Losses, MessagePart, Role, ToolCall, ToolResult,
 };

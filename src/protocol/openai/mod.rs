@@ -8,7 +8,6 @@ mod calls;
 mod conversation;
 mod foreign;
 mod grown;
-mod members;
 mod messages;
 mod names;
 mod parts;

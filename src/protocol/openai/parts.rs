@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::members::{ObjectMembers, objects};
 use crate::protocol::client_error::Invalid;
+use crate::protocol::members::{ObjectMembers, objects};
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, MessagePart, ReasoningPart, Source};
 use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::members::ObjectMembers;
 use super::parts::cache_hint;
 use crate::protocol::client_error::Invalid;
+use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
 use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
 

@@ -6,7 +6,6 @@ use super::wire_position::WirePosition;
 use crate::protocol::client_error::ErrorShape;
 use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
-use crate::protocol::sse::SseScanner;
 use crate::protocol::usage::Usage;
 
 /// Maximum bytes of stored text, and of stored reasoning: more than the longest answers (128,000 tokens) have. A longer
@@ -49,7 +48,7 @@ impl DeliveredAnswer {
 
     /// Adds whole events that the client gets.
     pub fn add(&mut self, events: &Bytes) {
-        let mut scanner = SseScanner::new(usize::MAX);
+        let mut scanner = self.surface.framing().decoder(usize::MAX);
         scanner.push(events.clone());
         while let Ok(Some(event)) = scanner.next_event() {
             self.place.see(&event, self.text.len());
@@ -100,7 +99,7 @@ impl DeliveredAnswer {
         if self.text.is_empty() { &self.thoughts } else { "" }
     }
 
-    pub(super) fn surface(&self) -> Surface {
+    pub fn surface(&self) -> Surface {
         self.surface
     }
 

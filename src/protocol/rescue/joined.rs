@@ -4,8 +4,8 @@
 use bytes::{Bytes, BytesMut};
 
 use super::delivered::DeliveredAnswer;
+use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
-use crate::protocol::sse::SseScanner;
 use crate::protocol::usage::Usage;
 
 /// How the other upstream was asked.
@@ -23,6 +23,7 @@ pub struct Diverged;
 
 /// The answer being joined.
 pub struct JoinedAnswer {
+    surface: Surface,
     reader: Box<dyn ReadPieces>,
     writer: Box<dyn WritePieces>,
     /// Reused for each event.
@@ -45,6 +46,7 @@ impl JoinedAnswer {
         };
         let thoughts = delivered.thoughts();
         JoinedAnswer {
+            surface: delivered.surface(),
             reader: delivered.surface().dialect().reader(),
             writer: delivered.writer(include_usage),
             pieces: Vec::new(),
@@ -60,7 +62,7 @@ impl JoinedAnswer {
     /// # Errors
     /// If the answer differs from the delivered text.
     pub fn add(&mut self, events: &Bytes, out: &mut BytesMut) -> Result<(), Diverged> {
-        let mut scanner = SseScanner::new(usize::MAX);
+        let mut scanner = self.surface.framing().decoder(usize::MAX);
         scanner.push(events.clone());
         let mut pieces = std::mem::take(&mut self.pieces);
         while let Ok(Some(event)) = scanner.next_event() {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::protocol::client_error::ErrorShape;
 use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::WritePieces;
+use crate::protocol::ollama::{OllamaForm, OllamaWriter};
 use crate::protocol::openai::ChunkNames;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::{anthropic, completions, openai, responses};
@@ -21,6 +22,8 @@ pub(super) enum WirePosition {
     Completions(Option<ChunkNames>),
     Messages(MessageBlocks),
     Responses(Box<Items>),
+    /// Every line is complete. The model's name, from the first line.
+    Ollama(OllamaForm, Option<String>),
 }
 
 /// The blocks of a message.
@@ -59,6 +62,12 @@ struct OpenItem {
 }
 
 #[derive(Deserialize)]
+struct OllamaLine {
+    #[serde(default)]
+    model: String,
+}
+
+#[derive(Deserialize)]
 struct BlockWire {
     #[serde(rename = "type", default)]
     kind: String,
@@ -84,11 +93,19 @@ impl WirePosition {
             Surface::Completions => WirePosition::Completions(None),
             Surface::Messages | Surface::CountTokens => WirePosition::Messages(MessageBlocks::default()),
             Surface::Responses => WirePosition::Responses(Box::default()),
+            Surface::OllamaChat | Surface::OllamaEmbed => WirePosition::Ollama(OllamaForm::Chat, None),
+            Surface::OllamaGenerate => WirePosition::Ollama(OllamaForm::Generate, None),
         }
     }
 
     /// Reads the next event. `said`: bytes of text before it.
     pub fn see(&mut self, event: &SseEvent, said: usize) {
+        if let WirePosition::Ollama(_, model) = self {
+            if model.is_none() {
+                *model = serde_json::from_slice(&event.raw).ok().map(|OllamaLine { model }| model);
+            }
+            return;
+        }
         let Some(data) = event.fields().data else { return };
         match self {
             WirePosition::Chat(names @ None) | WirePosition::Completions(names @ None) => {
@@ -98,7 +115,7 @@ impl WirePosition {
             WirePosition::Messages(blocks) if event.fields().name != Some(b"content_block_delta") => {
                 serde_json::from_slice(&data).into_iter().for_each(|wire| blocks.see(wire));
             }
-            WirePosition::Messages(_) => {}
+            WirePosition::Messages(_) | WirePosition::Ollama(..) => {}
             WirePosition::Responses(items) => {
                 serde_json::from_slice(&data).into_iter().for_each(|wire| items.see(wire, said));
             }
@@ -109,6 +126,7 @@ impl WirePosition {
     pub fn is_known(&self) -> bool {
         match self {
             WirePosition::Chat(names) | WirePosition::Completions(names) => names.is_some(),
+            WirePosition::Ollama(_, model) => model.is_some(),
             WirePosition::Messages(blocks) => blocks.started && blocks.open != Some(false),
             WirePosition::Responses(items) => {
                 let open = items.open.as_ref();
@@ -130,6 +148,9 @@ impl WirePosition {
                 Box::new(anthropic::AnthropicWriter::behind(blocks.next, blocks.open.is_some()))
             }
             WirePosition::Responses(items) => Box::new(items.writer(text)),
+            WirePosition::Ollama(form, model) => {
+                Box::new(OllamaWriter::new(*form, model.as_deref().unwrap_or_default()))
+            }
         }
     }
 

@@ -94,7 +94,8 @@ def wrong_rows(races, attempts, dialects, surface):
     raced = [race for race in races if race["api"] == surface and race["outcome"] == "ok"]
     if not raced:
         wrong.append(f"no {surface} race was won")
-    if raced and not any(race["attempts"] > 1 for race in raced):
+    # Of several dialects one alone may express all that this client sends.
+    if raced and len(dialects) == 1 and not any(race["attempts"] > 1 for race in raced):
         wrong.append(f"no {surface} race had two attempts")
     return wrong
 

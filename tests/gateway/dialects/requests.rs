@@ -58,10 +58,12 @@ async fn a_whole_answer_is_the_surface_s_and_the_row_knows_its_usage(pair: Pair)
         Surface::Chat => (&answer["object"], "stop"),
         Surface::Responses => (&answer["object"], "completed"),
         Surface::Messages => (&answer["type"], "end_turn"),
+        Surface::Ollama => (&answer["message"]["role"], "stop"),
     };
     assert_eq!(pair.surface.whole_finish(&answer), finish, "{answer}");
-    assert!(["chat.completion", "response", "message"].contains(&kind.as_str().unwrap()), "{answer}");
-    assert!(answer["id"].as_str().is_some_and(|id| !id.is_empty()), "{answer}");
+    assert!(["chat.completion", "response", "message", "assistant"].contains(&kind.as_str().unwrap()), "{answer}");
+    let id = if pair.surface == Surface::Ollama { "model" } else { "id" };
+    assert!(answer[id].as_str().is_some_and(|id| !id.is_empty()), "{answer}");
     pair.surface.assert_complete(&read_response(&mut pair.streaming(&gateway).await).await);
     let rows = gateway.stop().await;
     let cached = pair.dialect.cached_tokens();
@@ -86,7 +88,7 @@ async fn a_long_answer_says_that_it_was_cut(pair: Pair) {
     let gateway = pair.over(&[&fake]).start().await;
     let answer = read_response(&mut pair.whole(&gateway).await).await.json();
     let finish = match pair.surface {
-        Surface::Chat => "length",
+        Surface::Chat | Surface::Ollama => "length",
         Surface::Responses => "incomplete",
         Surface::Messages => "max_tokens",
     };

@@ -34,6 +34,12 @@ macro_rules! rules {
             chat_over_ollama: Chat, Ollama;
             responses_over_ollama: Responses, Ollama;
             messages_over_ollama: Messages, Ollama;
+            ollama: Ollama, Ollama;
+            ollama_over_chat: Ollama, OpenAi;
+            ollama_over_responses: Ollama, Responses;
+            ollama_over_anthropic: Ollama, Anthropic;
+            ollama_over_gemini: Ollama, Gemini;
+            ollama_over_bedrock: Ollama, Bedrock;
         }
     )* };
     (natively: $($rule:ident),* $(,)?) => { $(
@@ -41,6 +47,7 @@ macro_rules! rules {
             chat: Chat, OpenAi;
             responses: Responses, Responses;
             messages: Messages, Anthropic;
+            ollama: Ollama, Ollama;
         }
     )* };
     (over_chat: $($rule:ident),* $(,)?) => { $(

@@ -60,6 +60,18 @@ pub fn conversation(surface: Surface) -> Value {
             ],
             "tools": [{"name": "f", "description": "d", "input_schema": schema}], "tool_choice": {"type": "tool", "name": "f"},
         }),
+        Surface::Ollama => json!({
+            "model": "m", "stream": false, "keep_alive": "5m", "think": true, "format": schema,
+            "options": {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "num_predict": 2_000, "stop": ["a"], "seed": 7, "num_ctx": 4_096},
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": "look", "images": ["iVBORaGk="]},
+                {"role": "assistant", "content": "", "thinking": "hm",
+                    "tool_calls": [{"function": {"name": "f", "arguments": {"x": "1"}}}]},
+                {"role": "tool", "tool_name": "f", "content": "done"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": schema}}],
+        }),
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Surface {
     Chat,
     Responses,
     Messages,
+    /// Ollama's `/api/chat`.
+    Ollama,
 }
 
 /// One event of a stream.
@@ -21,13 +23,14 @@ struct Event {
 }
 
 impl Surface {
-    pub const ALL: [Surface; 3] = [Surface::Chat, Surface::Responses, Surface::Messages];
+    pub const ALL: [Surface; 4] = [Surface::Chat, Surface::Responses, Surface::Messages, Surface::Ollama];
 
     pub fn path(self) -> &'static str {
         match self {
             Surface::Chat => "/v1/chat/completions",
             Surface::Responses => "/v1/responses",
             Surface::Messages => "/v1/messages",
+            Surface::Ollama => "/api/chat",
         }
     }
 
@@ -37,20 +40,24 @@ impl Surface {
             Surface::Chat => Dialect::OpenAi,
             Surface::Responses => Dialect::Responses,
             Surface::Messages => Dialect::Anthropic,
+            Surface::Ollama => Dialect::Ollama,
         }
     }
 
     /// A request that every dialect can express.
     pub fn body(self, model: &str, stream: bool) -> Value {
         let mut body = match self {
-            Surface::Chat => json!({"model": model, "messages": [{"role": "user", "content": "hello"}]}),
+            Surface::Chat | Surface::Ollama => {
+                json!({"model": model, "messages": [{"role": "user", "content": "hello"}]})
+            }
             Surface::Responses => json!({"model": model, "input": "hello"}),
             Surface::Messages => {
                 json!({"model": model, "max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]})
             }
         };
-        if stream {
-            body["stream"] = json!(true);
+        // Ollama streams unless told otherwise.
+        if stream || self == Surface::Ollama {
+            body["stream"] = json!(stream);
         }
         body
     }
@@ -62,6 +69,7 @@ impl Surface {
             Surface::Chat => &event["choices"][0]["delta"]["content"],
             Surface::Responses if event["type"] == "response.output_text.delta" => &event["delta"],
             Surface::Messages if event["type"] == "content_block_delta" => &event["delta"]["text"],
+            Surface::Ollama => &event["message"]["content"],
             Surface::Responses | Surface::Messages => &Value::Null,
         };
         text.as_str().unwrap_or_default().to_owned()
@@ -85,6 +93,7 @@ impl Surface {
                 let blocks = answer["content"].as_array().into_iter().flatten();
                 blocks.filter_map(|block| block["text"].as_str()).collect()
             }
+            Surface::Ollama => answer["message"]["content"].as_str().unwrap_or_default().to_owned(),
         }
     }
 
@@ -94,6 +103,7 @@ impl Surface {
             Surface::Chat => &answer["choices"][0]["finish_reason"],
             Surface::Responses => &answer["status"],
             Surface::Messages => &answer["stop_reason"],
+            Surface::Ollama => &answer["done_reason"],
         };
         reason.as_str().unwrap_or_default()
     }
@@ -106,25 +116,39 @@ impl Surface {
             Surface::Responses => (count("input_tokens"), count("output_tokens")),
             // Cached tokens have members of their own.
             Surface::Messages => (count("input_tokens") + count("cache_read_input_tokens"), count("output_tokens")),
+            Surface::Ollama => {
+                let count = |name: &str| answer[name].as_u64().unwrap_or_default();
+                (count("prompt_eval_count"), count("eval_count"))
+            }
         }
     }
 
     /// Checks that the official client can read the stream to its end without an error.
     pub fn assert_complete(self, response: &Response) {
         assert!(
-            response.status == 200 && response.header("content-type").starts_with("text/event-stream"),
+            response.status == 200 && response.header("content-type").starts_with(self.dialect().content_type()),
             "{response:#?}"
         );
+        if self == Surface::Ollama {
+            return ollama(response);
+        }
         let events = events(&response.body);
         match self {
             Surface::Chat => chat(&events, response),
             Surface::Responses => responses(&events, response),
             Surface::Messages => messages(&events, response),
+            Surface::Ollama => {}
         }
     }
 
     /// The stream breaks off with an error event, and has no normal end. What it says.
     pub fn assert_broken(self, response: &Response) -> String {
+        if self == Surface::Ollama {
+            let lines = lines(response);
+            assert!(lines.iter().all(|line| line["done"] != true), "{}", response.body);
+            let said = lines.last().and_then(|line| line["error"].as_str()).filter(|said| !said.is_empty());
+            return said.unwrap_or_else(|| panic!("{}", response.body)).to_owned();
+        }
         let events = events(&response.body);
         let ends = ["[DONE]", "message_stop", "response.completed", "response.incomplete"];
         let is_end = |event: &&Event| ends.contains(&event.data["type"].as_str().unwrap_or_default());
@@ -142,13 +166,22 @@ impl Surface {
                 assert!(last.data["error"]["type"].is_string(), "{}", response.body);
                 &last.data["error"]["message"]
             }
+            Surface::Ollama => &Value::Null,
         };
         message.as_str().filter(|message| !message.is_empty()).unwrap_or_else(|| panic!("{}", response.body)).to_owned()
+    }
+
+    /// Where an error has its `code` and `attempts`.
+    pub fn error_members(self, answer: &Value) -> &Value {
+        if self == Surface::Ollama { answer } else { &answer["error"] }
     }
 
     /// The answer is an error in the surface's shape: its `type`, and its message.
     pub fn error(self, response: &Response) -> (String, String) {
         let answer = response.json();
+        if let (Surface::Ollama, Some(said)) = (self, answer["error"].as_str()) {
+            return (answer["type"].as_str().unwrap_or_default().to_owned(), said.to_owned());
+        }
         if self == Surface::Messages {
             assert_eq!(answer["type"], "error", "{}", response.body);
         }
@@ -156,6 +189,10 @@ impl Surface {
             |name: &str| answer["error"][name].as_str().unwrap_or_else(|| panic!("{}", response.body)).to_owned();
         (text("type"), text("message"))
     }
+}
+
+fn lines(response: &Response) -> Vec<Value> {
+    response.events().iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// With their names. Comments are left out, and `[DONE]` is a text.
@@ -168,6 +205,14 @@ fn events(body: &str) -> Vec<Event> {
         events.push(Event { name: field("event:").unwrap_or_default().to_owned(), data });
     }
     events
+}
+
+fn ollama(response: &Response) {
+    let (body, lines) = (&response.body, lines(response));
+    let (last, others) = lines.split_last().expect("lines");
+    assert!(last["done"] == true && last["done_reason"].is_string(), "{body}");
+    assert!(others.iter().all(|line| line["done"] == false && line["message"]["role"] == "assistant"), "{body}");
+    assert!(lines.iter().all(|line| line["error"].is_null()), "{body}");
 }
 
 fn chat(events: &[Event], response: &Response) {

@@ -14,6 +14,7 @@ mod listeners;
 mod metrics;
 mod models;
 mod native_surfaces;
+mod ollama;
 mod overload;
 mod override_permissions;
 mod routing;

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::harness::answer::{advance_clock_until, ending, error_and_close, read_response, silent};
 use crate::harness::gateway::{Rows, assert_row};
 use crate::harness::matrix::{Pair, rules};
-use crate::support::{FakeProvider, Gate, Script};
+use crate::support::{Dialect, FakeProvider, Gate, Script};
 
 rules! { everywhere:
     r01_headers_do_not_win,
@@ -71,13 +71,19 @@ async fn r03_an_empty_stream_does_not_win(pair: Pair) {
 }
 
 async fn r03_when_all_are_empty_the_first_is_passed_on(pair: Pair) {
-    let first = || pair.open().comment("first").role().finish("length").done().end();
+    let first = || {
+        let open = pair.open();
+        // Lines of JSON have no comments.
+        let open = if pair.dialect == Dialect::Ollama { open } else { open.comment("first") };
+        open.role().finish("length").done().end()
+    };
     let second = || pair.open().role().finish("stop").done().end();
     let a = FakeProvider::start(vec![first(), first()]).await;
     let b = FakeProvider::start(vec![second(), second()]).await;
     let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
     let response = read_response(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((response.status, response.header("content-type")), (200, "text/event-stream"));
+    assert_eq!(response.status, 200);
+    assert!(response.header("content-type").starts_with(pair.dialect.content_type()), "{response:#?}");
     assert_eq!(response.body.as_bytes(), first().body(), "as it came");
     let response = read_response(&mut pair.whole(&gateway).await).await;
     assert_eq!((response.status, response.header("content-type")), (200, "application/json"));

@@ -47,7 +47,13 @@ fn assert_well_formed(surface: Surface, response: &Response) {
     if response.body == "data: [DONE]\n\n" {
         return;
     }
-    let ends = ["data: [DONE]", "event: message_stop", "event: response.completed", "event: response.incomplete"];
+    let ends = [
+        "data: [DONE]",
+        "event: message_stop",
+        "event: response.completed",
+        "event: response.incomplete",
+        "\"done\":true",
+    ];
     if ends.iter().any(|end| response.body.contains(end)) {
         surface.assert_complete(response);
     } else {

@@ -2,3 +2,4 @@
 
 mod request;
 mod stream;
+mod surface;

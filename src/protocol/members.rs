@@ -8,7 +8,7 @@ use crate::protocol::neutral::Losses;
 use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 
 /// An object of a request.
-pub(super) struct ObjectMembers {
+pub(in crate::protocol) struct ObjectMembers {
     /// `messages[0].content[1]`; empty for the request itself.
     path: String,
     map: Map<String, Value>,
@@ -17,7 +17,7 @@ pub(super) struct ObjectMembers {
 impl ObjectMembers {
     /// # Errors
     /// If it is not an object.
-    pub(super) fn new(value: Value, path: String) -> Result<ObjectMembers, Invalid> {
+    pub(in crate::protocol) fn new(value: Value, path: String) -> Result<ObjectMembers, Invalid> {
         match value {
             Value::Object(map) => Ok(ObjectMembers { path, map }),
             other => Err(wrong_type(&path, "an object", kind_of(&other))),
@@ -25,28 +25,28 @@ impl ObjectMembers {
     }
 
     /// The path of a member.
-    pub(super) fn path_of(&self, name: &str) -> String {
+    pub(in crate::protocol) fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
     /// Whether the member exists and is not null.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in crate::protocol) fn has(&self, name: &str) -> bool {
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// Takes a member out. Null counts as absent.
-    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+    pub(in crate::protocol) fn take(&mut self, name: &str) -> Option<Value> {
         self.map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
     }
 
     /// Puts a member back.
-    pub(super) fn put(&mut self, name: &str, value: Value) {
+    pub(in crate::protocol) fn put(&mut self, name: &str, value: Value) {
         self.map.insert(name.to_owned(), value);
     }
 
     /// # Errors
     /// If it is neither a string nor null.
-    pub(super) fn string(&mut self, name: &str) -> Result<Option<String>, Invalid> {
+    pub(in crate::protocol) fn string(&mut self, name: &str) -> Result<Option<String>, Invalid> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -56,13 +56,13 @@ impl ObjectMembers {
 
     /// # Errors
     /// If it is absent, or not a string.
-    pub(super) fn required_string(&mut self, name: &str) -> Result<String, Invalid> {
+    pub(in crate::protocol) fn required_string(&mut self, name: &str) -> Result<String, Invalid> {
         self.string(name)?.ok_or_else(|| missing(&self.path_of(name)))
     }
 
     /// # Errors
     /// If it is not one of `supported`.
-    pub(super) fn one_of(&mut self, name: &str, supported: &[&str]) -> Result<Option<String>, Invalid> {
+    pub(in crate::protocol) fn one_of(&mut self, name: &str, supported: &[&str]) -> Result<Option<String>, Invalid> {
         match self.string(name)? {
             Some(value) if !supported.contains(&value.as_str()) => {
                 Err(wrong_value(&self.path_of(name), &value, supported))
@@ -73,7 +73,7 @@ impl ObjectMembers {
 
     /// # Errors
     /// If it is neither a boolean nor null.
-    pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Invalid> {
+    pub(in crate::protocol) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Invalid> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(value)),
@@ -83,7 +83,7 @@ impl ObjectMembers {
 
     /// # Errors
     /// If it is neither a whole number nor null.
-    pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, Invalid> {
+    pub(in crate::protocol) fn integer(&mut self, name: &str) -> Result<Option<i64>, Invalid> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let whole = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
         match value.as_i64().or(whole.map(|number| number as i64)) {
@@ -96,7 +96,7 @@ impl ObjectMembers {
     ///
     /// # Errors
     /// If it is not a whole number, or below `min`.
-    pub(super) fn count(&mut self, name: &str, min: u64) -> Result<Option<u64>, Invalid> {
+    pub(in crate::protocol) fn count(&mut self, name: &str, min: u64) -> Result<Option<u64>, Invalid> {
         let Some(number) = self.integer(name)? else { return Ok(None) };
         match u64::try_from(number).ok().filter(|number| *number >= min) {
             Some(number) => Ok(Some(number)),
@@ -112,7 +112,7 @@ impl ObjectMembers {
 
     /// # Errors
     /// If it is not a number, or outside `min` and `max`.
-    pub(super) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Invalid> {
+    pub(in crate::protocol) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Invalid> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let path = self.path_of(name);
         let Some(number) = value.as_f64() else { return Err(wrong_type(&path, "a decimal number", kind_of(&value))) };
@@ -129,13 +129,13 @@ impl ObjectMembers {
 
     /// # Errors
     /// If it is neither an object nor null.
-    pub(super) fn object(&mut self, name: &str) -> Result<Option<ObjectMembers>, Invalid> {
+    pub(in crate::protocol) fn object(&mut self, name: &str) -> Result<Option<ObjectMembers>, Invalid> {
         self.take(name).map(|value| ObjectMembers::new(value, self.path_of(name))).transpose()
     }
 
     /// # Errors
     /// If it is absent, or not an object.
-    pub(super) fn required_object(&mut self, name: &str) -> Result<ObjectMembers, Invalid> {
+    pub(in crate::protocol) fn required_object(&mut self, name: &str) -> Result<ObjectMembers, Invalid> {
         self.object(name)?.ok_or_else(|| missing(&self.path_of(name)))
     }
 
@@ -143,7 +143,7 @@ impl ObjectMembers {
     ///
     /// # Errors
     /// If it is neither a list nor null, or an item is not an object.
-    pub(super) fn objects(&mut self, name: &str) -> Result<Vec<ObjectMembers>, Invalid> {
+    pub(in crate::protocol) fn objects(&mut self, name: &str) -> Result<Vec<ObjectMembers>, Invalid> {
         let path = self.path_of(name);
         match self.take(name) {
             None => Ok(Vec::new()),
@@ -152,7 +152,7 @@ impl ObjectMembers {
     }
 
     /// Reports the rest as lost. Nulls do not count.
-    pub(super) fn tell_rest(self, losses: &mut Losses) {
+    pub(in crate::protocol) fn tell_rest(self, losses: &mut Losses) {
         for (name, value) in &self.map {
             if !value.is_null() {
                 losses.meaning(self.path_of(name));
@@ -161,7 +161,7 @@ impl ObjectMembers {
     }
 
     /// The rest, as an object.
-    pub(super) fn into_rest(self) -> Map<String, Value> {
+    pub(in crate::protocol) fn into_rest(self) -> Map<String, Value> {
         self.map.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 }
@@ -170,7 +170,7 @@ impl ObjectMembers {
 ///
 /// # Errors
 /// If it is not a list, or an item is not an object.
-pub(super) fn objects(value: Value, path: &str) -> Result<Vec<ObjectMembers>, Invalid> {
+pub(in crate::protocol) fn objects(value: Value, path: &str) -> Result<Vec<ObjectMembers>, Invalid> {
     match value {
         Value::Array(items) => {
             let numbered = items.into_iter().enumerate();

@@ -1,0 +1,69 @@
+//! Assembles a whole answer of `/api/chat` or `/api/generate` from its lines, as the vendor gives it with
+//! `"stream": false`.
+
+use serde_json::{Map, Value};
+
+use super::data;
+use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
+use crate::protocol::sse::SseEvent;
+use crate::protocol::surrogates::lenient;
+
+/// The lines so far.
+#[derive(Debug, Default)]
+pub struct OllamaAssembly {
+    /// Top-level members. Texts and lists grow; of others the last value counts.
+    line: Map<String, Value>,
+    /// Items of lists in it.
+    items: usize,
+}
+
+impl Assemble for OllamaAssembly {
+    fn add(&mut self, event: &SseEvent) -> bool {
+        let data = data(event);
+        if data.is_empty() {
+            return true;
+        }
+        let Some(Value::Object(line)) = lenient(data) else { return false };
+        for (name, value) in line {
+            match (name.as_str(), value) {
+                ("message", Value::Object(message)) => {
+                    let whole = self.line.entry(name).or_insert_with(|| Value::Object(Map::new()));
+                    if let Value::Object(whole) = whole {
+                        message.into_iter().for_each(|(name, value)| grow(whole, &mut self.items, name, value));
+                    }
+                }
+                (_, value) => grow(&mut self.line, &mut self.items, name, value),
+            }
+        }
+        self.items <= ITEMS_MAX
+    }
+
+    fn finish(&mut self) -> Option<Whole> {
+        let answer = Value::Object(std::mem::take(&mut self.line));
+        let message = &answer["message"];
+        let has = |name: &str| message[name].as_array().is_some_and(|items| !items.is_empty());
+        let says_something = says(&message["content"])
+            || says(&answer["response"])
+            || has("tool_calls")
+            || has("images")
+            || answer["image"].is_string();
+        Some(Whole::new(&answer, !says_something))
+    }
+}
+
+/// Members whose texts continue from line to line.
+const TEXTS: [&str; 3] = ["content", "thinking", "response"];
+
+fn grow(whole: &mut Map<String, Value>, items: &mut usize, name: String, value: Value) {
+    match (whole.get_mut(&name), value) {
+        (Some(Value::String(before)), Value::String(more)) if TEXTS.contains(&name.as_str()) => before.push_str(&more),
+        (Some(Value::Array(before)), Value::Array(more)) => {
+            *items += more.len();
+            before.extend(more);
+        }
+        (_, value) => {
+            *items += value.as_array().map_or(0, Vec::len);
+            whole.insert(name, value);
+        }
+    }
+}
