@@ -13,10 +13,13 @@ use std::sync::Once;
 
 use tracing::Span;
 use tracing::field::Empty;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::field::MakeExt as _;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{self, JsonFields};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry, fmt, registry};
 
 use limit::LimitedStderr;
 
@@ -24,38 +27,43 @@ use limit::LimitedStderr;
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 
 /// What is logged if the variable is not set.
-pub const DEFAULT: &str = "info";
+pub const DEFAULT: LevelFilter = LevelFilter::INFO;
 
 /// These libraries log single frames and statements, which may contain secrets. So their level is fixed, unless the variable
 /// names a part of one, such as `h2::codec=debug`.
-const QUIET: [&str; 4] = ["h2=warn", "hyper=warn", "rustls=warn", "sqlx=warn"];
+const QUIET: [(&str, LevelFilter); 4] = [
+    ("h2", LevelFilter::WARN),
+    ("hyper", LevelFilter::WARN),
+    ("rustls", LevelFilter::WARN),
+    ("sqlx", LevelFilter::WARN),
+];
 
 /// Starts the log; `default` is what is logged if the variable is not set. Later calls do nothing, so that tests may start
 /// several gateways in one process.
-pub fn start(default: &str, format: LogFormat) {
-    let (mut filter, wrong) = match std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) {
-        None => (EnvFilter::new(default), false),
-        Some(value) => match value.to_str().and_then(|value| EnvFilter::try_new(value).ok()) {
+pub fn start(default: LevelFilter, format: LogFormat) {
+    let (filter, wrong) = match std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) {
+        None => (Targets::new().with_default(default), false),
+        Some(value) => match value.to_str().and_then(|value| value.parse::<Targets>().ok()) {
             Some(filter) => (filter, false),
-            None => (EnvFilter::new(DEFAULT), true),
+            None => (Targets::new().with_default(DEFAULT), true),
         },
     };
-    for quiet in QUIET.iter().filter_map(|quiet| quiet.parse().ok()) {
-        filter = filter.add_directive(quiet);
-    }
+    let filter = filter.with_targets(QUIET);
     // At debug level and below, every line is wanted.
-    let bounded = filter.max_level_hint().is_none_or(|level| level <= LevelFilter::INFO);
+    let bounded = Layer::<Registry>::max_level_hint(&filter).is_none_or(|level| level <= LevelFilter::INFO);
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(io::stderr);
+    let log = fmt::layer().with_ansi(colour).with_writer(io::stderr);
     // A second start fails because the subscriber of the first one is in place, and stays.
     let _ = match format {
-        LogFormat::Text => log
-            .event_format(LimitedStderr::new(bounded, format, format::format().with_target(false)))
-            .fmt_fields(format::debug_fn(fields::write).delimited(" "))
-            .try_init(),
+        LogFormat::Text => {
+            let text = LimitedStderr::new(bounded, format, format::format().with_target(false));
+            let fields = format::debug_fn(fields::write).delimited(" ");
+            registry().with(filter).with(log.event_format(text).fmt_fields(fields)).try_init()
+        }
         LogFormat::Json => {
             let json = format::format().json().flatten_event(true).with_current_span(false).with_target(false);
-            log.event_format(LimitedStderr::new(bounded, format, json)).fmt_fields(JsonFields::new()).try_init()
+            let json = LimitedStderr::new(bounded, format, json);
+            registry().with(filter).with(log.event_format(json).fmt_fields(JsonFields::new())).try_init()
         }
     };
     log_panics();

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
 
 use crate::clock::wall_micros;
 use crate::config::{self, Config, LoadError};
@@ -184,7 +185,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     // Lines of the log would break the picture, which shows failures itself.
     let quiet = matches!(command, Command::Race(_) | Command::Check(check::CheckOptions { live: true, .. }));
-    telemetry::start(if quiet { "error" } else { telemetry::DEFAULT }, config.server.log);
+    telemetry::start(if quiet { LevelFilter::ERROR } else { telemetry::DEFAULT }, config.server.log);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     match command {
         Command::Serve(_) => {
