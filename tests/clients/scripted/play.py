@@ -18,8 +18,9 @@ ARGUMENTS = {
     "note": [{"input": "it is sunny\nin \"Paris\""}],
 }
 ANSWER = {"city": "Paris", "celsius": 21}
-# Some clients ask for their schema by a tool of this name.
-SCHEMA_TOOL = "json"
+# Some clients request structured output by a tool of one of these names, and smolagents any answer by the last one.
+SCHEMA_TOOLS = {"json", "final_result", "City"}
+ANSWER_TOOL = "final_answer"
 
 
 @dataclasses.dataclass
@@ -50,8 +51,11 @@ def answer(asked):
         is_custom = tool in asked.custom
         pieces += [Piece("call", given["input"] if is_custom else json.dumps(given), tool, is_custom) for given in ARGUMENTS[tool]]
         finish = "tools"
-    elif SCHEMA_TOOL in asked.tools:
-        pieces.append(Piece("call", json.dumps(ANSWER), SCHEMA_TOOL))
+    elif schema_tool := next((name for name in asked.tools if name in SCHEMA_TOOLS), None):
+        pieces.append(Piece("call", json.dumps(ANSWER), schema_tool))
+        finish = "tools"
+    elif ANSWER_TOOL in asked.tools:
+        pieces.append(Piece("call", json.dumps({"answer": asked.digest()}), ANSWER_TOOL))
         finish = "tools"
     elif "count to" in asked.last:
         pieces += [Piece("text", f"{number} ") for number in range(2000)]
