@@ -1,5 +1,5 @@
-//! The architecture as a test: layers, circles, what only one room may do, names, lengths, and a first line that says what a
-//! file is for. It reads the sources as text. Not for behaviour: that is what all other tests are for.
+//! Tests of the architecture: layers, circles, operations that only one room may perform, names, lengths, and a first
+//! line that states the purpose of a file. It reads the sources as text. Not for behaviour: all other tests cover that.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helper fails by panicking")]
 
@@ -160,7 +160,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What is under `src`, without tests: neither `#[cfg(test)]` items nor the files that only such a `mod` names.
+/// The code under `src`, without tests: neither `#[cfg(test)]` items nor the files that only such a `mod` names.
 fn product_code() -> Vec<Source> {
     let mut all = sources(&["src"]);
     let mut test_modules = BTreeSet::new();

@@ -1,13 +1,13 @@
-//! Checks that the cost of every reader, writer and assembler is linear in its input, not quadratic: each gets n, 2n and 4n of
-//! every structure that a provider, a client or an operator can repeat.
+//! Checks that the cost of every reader, writer and assembler is linear in its input, not quadratic: each gets n, 2n
+//! and 4n of every structure that a provider, a client or an operator can repeat.
 //!
-//! To add a structure, add a line to the list of its wire format in `growth/streams.rs` or `growth/requests.rs`: a name, the
-//! largest number, and a function that writes an input with that number. To add a reader, call it from a target of
-//! `fuzz/src/targets.rs`.
+//! To add a structure, add a line to the list of its wire format in `growth/streams.rs` or `growth/requests.rs`: a
+//! name, the largest number, and a function that writes an input with that number. To add a reader, call it from a
+//! target of `fuzz/src/targets.rs`.
 //!
-//! It measures the processor time of this thread, so other load does not count. From n to 4n linear is a factor of 4 and quadratic
-//! one of 16. A factor above [`LIMIT`] is measured again; the least times of all rounds count, and only a factor that stays above
-//! fails.
+//! It measures the processor time of this thread, so other load does not count. From n to 4n, linear cost grows by a
+//! factor of 4, quadratic cost by 16. A factor above [`LIMIT`] is measured again. The minimum times of all rounds
+//! count, so a test fails only if the factor stays above the limit.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
 
@@ -23,21 +23,22 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 
-/// Four times the input may take at most this many times as long.
+/// Maximum factor between the times of n and 4n.
 const LIMIT: f64 = 8.0;
 /// Rounds before a structure fails.
 const ROUNDS: usize = 8;
-/// The least time that n must take: below it the clock and the caches decide.
+/// The minimum time for n: below it the clock and the caches dominate.
 const ENOUGH: Duration = Duration::from_millis(2);
-/// Where n begins.
+/// The first n.
 const FIRST: usize = 64;
 
 /// A structure that repeats.
 pub struct Case {
     pub name: &'static str,
-    /// The greatest 4n: a bound of the reader would end the growth, and so hide how fast it is below the bound.
+    /// The largest 4n. A larger input would reach a bound of the reader, which ends the growth and hides the cost below
+    /// the bound.
     pub most: usize,
-    /// An input with this many.
+    /// An input with this many repetitions.
     pub input: fn(usize) -> String,
 }
 
@@ -76,7 +77,7 @@ fn none(slow: Vec<String>) {
     assert!(slow.is_empty(), "these cost more than their length:\n{}", slow.join("\n"));
 }
 
-/// Measures one structure in one way of reading it. Gives a message if the time grows too fast.
+/// Measures one structure with one reader. Returns a message if the time grows too fast.
 pub fn probe(case: &Case, way: &str, run: &dyn Fn(&[u8])) -> Option<String> {
     let prepared = |n: usize| (case.input)(n).into_bytes();
     let ratio = grows_of(case.most, &|n| time_of(&prepared(n), run))?;
@@ -97,7 +98,7 @@ fn grows(most: usize, work: &dyn Fn(usize)) -> Option<f64> {
     })
 }
 
-/// The time of 4n over that of n, if that is above the limit.
+/// The time of 4n divided by that of n, if above the limit.
 fn grows_of(most: usize, time: &dyn Fn(usize) -> Duration) -> Option<f64> {
     let mut n = FIRST.min(most / 4);
     while time(n) < ENOUGH && n * 8 <= most {
@@ -109,7 +110,7 @@ fn grows_of(most: usize, time: &dyn Fn(usize) -> Duration) -> Option<f64> {
         for (least, n) in least.iter_mut().zip([n, 2 * n, 4 * n]) {
             *least = (*least).min(time(n));
         }
-        // A bound may cut off the growth in either half, so both are looked at.
+        // A bound may end the growth in either half, so both are checked.
         let [one, two, four] = least.map(|time| time.as_secs_f64().max(1e-9));
         ratio = (four / one).max((four / two).powi(2));
         if four / one <= LIMIT && (four / two).powi(2) <= LIMIT * 1.5 {

@@ -1,4 +1,4 @@
-//! Checks the names in the README and in `docs/` against the program: configurations, keys, defaults, headers, error
+//! Compares the names in the README and in `docs/` with the program: configurations, keys, defaults, headers, error
 //! codes, options, the catalogue, bounds and links. Not for their prose, nor for the outputs pasted into them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's helper fails by panicking")]
@@ -36,7 +36,7 @@ fn every_config_of_the_documents_is_valid() {
 #[test]
 fn the_defaults_are_those_of_the_program() {
     let (documented, default) = (config(&every_key()), config(""));
-    // These two follow from the machine.
+    // These two depend on the machine.
     let Server { memory, max_in_flight, .. } = default.server;
     assert_eq!(Server { memory, max_in_flight, ..documented.server }, default.server);
     assert_eq!(documented.store, default.store);
@@ -116,7 +116,7 @@ fn the_catalogue_is_in_its_page() {
 fn the_error_codes_are_in_the_http_page() {
     let mut in_source = BTreeSet::new();
     for (_, text) in source() {
-        // One code has the name that clients know.
+        // One code has a name that clients know.
         let is_code = |part: &&str| part.starts_with("photofinish_") || *part == "model_not_found";
         let quoted = text.split('"').filter(is_code);
         let plain = |code: &&str| code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
@@ -332,7 +332,7 @@ fn pages() -> Vec<Page> {
     pages
 }
 
-/// The anchor of a heading, as GitHub and mdbook make it.
+/// The anchor of a heading, as GitHub and mdbook generate it.
 fn heading(line: &str) -> Option<String> {
     let text = line.strip_prefix('#')?.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -344,7 +344,7 @@ fn every_key() -> String {
     blocks(CONFIGURATION, "toml").into_iter().find(|block| block.starts_with("[server]")).unwrap()
 }
 
-/// What the reader proposes in place of `zzz`.
+/// The keys that the reader proposes instead of `zzz`.
 fn known_keys(text: &str) -> Vec<String> {
     let problems = parse(text, Path::new("x"), &|_| None).map(drop).unwrap_err();
     let problem = problems.list.iter().find(|problem| problem.message.contains("zzz")).unwrap();
@@ -358,7 +358,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     page.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("\n```").next()).map(str::to_owned).collect()
 }
 
-/// What is before the `=` in a line of TOML, without its comment.
+/// The part before the `=` in a line of TOML, without its comment.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split(" #").next().unwrap_or_default();
     let before = code.split('=').filter_map(|part| part.trim().rsplit([' ', ',', '{']).next());

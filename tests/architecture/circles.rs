@@ -1,12 +1,12 @@
 //! Import circles between the files of one room. Not for imports between rooms: see `layers`.
 //!
-//! The rule: a file *uses* another file if its code names something that the other file defines. Re-exports are
-//! followed to the file that defines the name, and a `pub use` alone is not a use, so that a `mod.rs` that only declares
-//! and re-exports its children belongs to no circle. Uses must not form a circle, and this includes a parent and its
-//! child: what both need belongs into a third file. In practice: vocabulary (types, constants, errors) uses nothing, the
-//! parts use the vocabulary, and the file that dispatches to the parts uses both; never the other way.
+//! The rule: a file *uses* another file if its code names an item that the other file defines. Re-exports are followed
+//! to the file that defines the name, and a `pub use` alone is not a use, so that a `mod.rs` that only declares and
+//! re-exports its children belongs to no circle. Uses must not form a circle, and this includes a parent and its child:
+//! shared items belong in a third file. In practice: vocabulary (types, constants, errors) uses nothing, the parts use
+//! the vocabulary, and the file that dispatches to the parts uses both; never the other way.
 //!
-//! Method calls name no file, so that an `impl` block in a child file is no use of it by the parent.
+//! Method calls name no file, so an `impl` block in a child file does not make the parent use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct Circle {
     pub uses: Vec<String>,
 }
 
-/// What a file imports: the name it has in the file, the full path, and whether it is only passed on.
+/// An import: its name in the file, the full path, and whether it is only re-exported.
 struct Import {
     line: usize,
     name: String,
@@ -102,7 +102,7 @@ impl<'a> Module<'a> {
             } else if token.word().is_some() && first_of_path && begins(&tokens[at + 1..], ": :") {
                 at = module.spell(at, inline);
             } else {
-                // Names of modules, fields and methods are no use of what an import brings.
+                // A module, field or method with this name is not a use of the import.
                 let after = at > 0 && (tokens[at - 1].is("mod") || tokens[at - 1].is("."));
                 module.words.extend(token.word().filter(|_| !after));
                 at += 1;
@@ -228,7 +228,7 @@ impl<'a> Room<'a> {
         found.into_iter().filter(|(used, _)| *used != user).map(say).collect()
     }
 
-    /// The files that a path leads to: one, or for `*` all that define a name which `user` says.
+    /// The files that a path leads to: one, or for `*` all files that define a name in `user`.
     fn every(&self, path: &[String], user: &Module<'_>) -> Vec<&'a str> {
         const HOPS: usize = 8;
         match path.split_last() {

@@ -1,5 +1,5 @@
-//! Layers without a cycle: the groups that `lib.rs` lists, and what each module imports, by `crate::` or by enough
-//! `super::`. Not for imports inside one module: those are its own affair.
+//! Layers without a cycle: the groups that `lib.rs` lists, and the imports of each module, by `crate::` or by enough
+//! `super::`. Not for imports inside one module: each module may organise these freely.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ pub fn imports(tokens: &[Token], depth: usize) -> Vec<Import> {
     found
 }
 
-/// What is wrong with these imports of a module.
+/// The problems in these imports of a module.
 pub fn violations(groups: &Groups, module: &str, imports: &[Import]) -> Vec<String> {
     let Some(own) = groups.get(module) else {
         return vec![format!("1: module {module} stands in no group of src/lib.rs")];

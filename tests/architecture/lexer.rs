@@ -1,5 +1,5 @@
-//! Rust source as tokens with their lines: just enough to tell code from comments and strings, and product code from
-//! test code. Not a parser: it does not know what an expression is.
+//! Rust source as tokens with their lines: just enough to separate code from comments and strings, and product code
+//! from test code. Not a parser: it does not recognise expressions.
 
 /// One token and the line it begins on, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn begins(tokens: &[Token], wanted: &str) -> bool {
     wanted.split(' ').all(|part| tokens.next().is_some_and(|token| token.is(part)))
 }
 
-/// All tokens of a source file; comments are gone.
+/// All tokens of a source file, without comments.
 pub fn tokens(source: &str) -> Vec<Token> {
     let characters = source.chars().collect();
     let mut lexer = Lexer { characters, at: 0, line: 1 };
@@ -144,7 +144,8 @@ impl Lexer {
         text
     }
 
-    /// `'a'` is text, `'a` a lifetime; a lifetime's name is a word with its tick, so that no rule takes it for a path.
+    /// `'a'` is text, `'a` a lifetime; a lifetime's name is a word with its tick, so that rules do not read it as a
+    /// path.
     fn character_or_lifetime(&mut self) -> Kind {
         let escaped = self.peek(1) == Some('\\');
         if escaped || self.peek(2) == Some('\'') {
@@ -216,7 +217,7 @@ fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
     at
 }
 
-/// One past the bracket that closes the one at `open`, whichever kind; the end of the file if none does.
+/// One past the bracket of any kind that closes the one at `open`; the end of the file if none does.
 pub fn end_of_brackets(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {

@@ -1,15 +1,15 @@
-//! What only one room may do, what no code may do, and how long things may be: each a check of one file's tokens.
-//! Knows nothing of directories; `architecture.rs` says which rule holds where.
+//! Operations that only one room may perform, operations that are forbidden everywhere, and maximum lengths. Each rule
+//! checks one file's tokens. Not for directories: `architecture.rs` decides which rule applies where.
 
 use crate::lexer::{Kind, Token, begins, end_of_brackets};
 
-/// Something that only some modules may do.
+/// An operation that only some modules may perform.
 pub struct Rule {
-    /// Ends the sentence "FILE:LINE: …".
+    /// The end of the sentence "FILE:LINE: …".
     pub message: &'static str,
-    /// The modules at the top of the crate that may.
+    /// The modules at the top of the crate that may perform it.
     pub rooms: &'static [&'static str],
-    /// Looks at the beginning of these tokens.
+    /// Whether these tokens begin with the operation.
     pub found: fn(&[Token]) -> bool,
 }
 
@@ -53,7 +53,7 @@ pub const IN_TESTS: &[Rule] = &[
     Rule { message: "no sleep in a test: wait for the event, or stop the clock", rooms: &["support"], found: is_sleep },
 ];
 
-/// What is wrong by these rules, as "LINE: message"; `room` is the module at the top of the crate.
+/// The violations of these rules, as "LINE: message"; `room` is the module at the top of the crate.
 pub fn broken(rules: &[Rule], room: &str, tokens: &[Token]) -> Vec<String> {
     let mut problems = Vec::new();
     for rule in rules.iter().filter(|rule| !rule.rooms.contains(&room)) {
@@ -78,13 +78,13 @@ pub fn long_functions(tokens: &[Token], limit: usize) -> Vec<String> {
     problems
 }
 
-/// What reads a provider's bytes and does not itself say when it is the others' turn.
+/// Functions that read a provider's bytes and do not yield themselves.
 const READS: [&str; 3] = ["poll_chunk", "poll_frame", "next_event"];
-/// What gives other tasks a turn, or runs apart from them.
+/// Functions that yield to other tasks, or run apart from them.
 const TURNS: [&str; 2] = ["poll_proceed", "aside"];
 
-/// Loops that read a provider's bytes, in functions that never give other tasks a turn, as "LINE: message". What calls such a
-/// function in a loop of its own is given turns by it.
+/// Loops that read a provider's bytes, in functions that never yield, as "LINE: message". A loop that calls a function
+/// which yields needs no further yield.
 pub fn loops_without_a_turn(tokens: &[Token]) -> Vec<String> {
     let mut problems = Vec::new();
     for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is("fn")) {
@@ -105,7 +105,7 @@ pub fn loops_without_a_turn(tokens: &[Token]) -> Vec<String> {
     problems
 }
 
-/// One past the brace that ends the body of the function at `at`; none for a function without a body.
+/// One past the brace that ends the body of the function at `at`. None for a function without a body.
 fn end_of_function(tokens: &[Token], mut at: usize) -> Option<usize> {
     loop {
         match tokens.get(at)?.kind {
@@ -145,7 +145,7 @@ fn is_connect(at: &[Token]) -> bool {
     begins(at, "TcpStream : : connect") || begins(at, "hyper : : client")
 }
 
-/// Names of members that occur in providers' JSON and nowhere in the gateway's own.
+/// Names of members that occur only in providers' JSON, never in the gateway's own.
 fn is_provider_json(at: &[Token]) -> bool {
     const MEMBERS: [&str; 6] =
         ["choices", "delta", "tool_calls", "reasoning_content", "prompt_tokens", "completion_tokens"];
@@ -157,7 +157,7 @@ fn is_unbounded(at: &[Token]) -> bool {
     at[0].is("unbounded_channel") || at[0].is("unbounded")
 }
 
-/// `bind("127.0.0.1:80")`, `connect(("localhost", 80))` and the like, but for port 0.
+/// `bind("127.0.0.1:80")`, `connect(("localhost", 80))` and the like, except with port 0.
 fn is_fixed_port(at: &[Token]) -> bool {
     if !(begins(at, "bind (") || begins(at, "connect (")) {
         return false;
@@ -170,7 +170,7 @@ fn is_fixed_port(at: &[Token]) -> bool {
     begins(&at[2..], "(") && matches!(last, Some(Kind::Number(port)) if is_port(port))
 }
 
-/// An address of this machine with a port in it, in any text.
+/// A local address with a port, in any text.
 fn is_local(at: &[Token]) -> bool {
     const HOSTS: [&str; 4] = ["127.0.0.1:", "localhost:", "[::1]:", "0.0.0.0:"];
     let port_follows =

@@ -1,5 +1,5 @@
-//! The types that a file defines, so that a name has one meaning in the whole crate. Not for associated types, which belong to
-//! their trait. `scripts/counts` counts by the same rule.
+//! The types that a file defines, so that a name has one meaning in the whole crate. Not for associated types, which
+//! belong to their trait. `scripts/counts` counts by the same rule.
 
 use crate::lexer::{Kind, Token, end_of_brackets};
 
@@ -22,7 +22,7 @@ pub fn defined(tokens: &[Token]) -> Vec<(usize, String)> {
             Kind::Mark('{') => braces.push(std::mem::take(&mut opens_members)),
             Kind::Mark('}') => drop(braces.pop()),
             Kind::Mark(';') => opens_members = false,
-            // Inside these is no item; `[u8; 2]` would end one.
+            // These contain no items; `[u8; 2]` would end one.
             Kind::Mark('(' | '[') if opens_members => at = end_of_brackets(tokens, at) - 1,
             _ => {}
         }

@@ -1,6 +1,7 @@
 """Drives the gateway with the OpenAI Python SDK over three llama-servers, and checks every answer and every row.
 
-Run by hand; README.md beside it says how. Not for timing: the machine, the servers and a debug build share two cores.
+Run by hand; see README.md in this directory. Not for timing: the machine, the servers and a debug build share two
+cores.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def gateway(binary, folder):
 
 
 class Run:
-    """What the requests gave, by race."""
+    """The results of the requests, by race."""
 
     def __init__(self, client):
         self.client = client
@@ -137,7 +138,7 @@ async def requests(url, count, concurrency):
 
 
 def fetch(url, token, body=None):
-    """The text of an answer, and its headers; by hand, for what the SDK hides."""
+    """The text of an answer, and its headers; without the SDK, which hides some parts."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
@@ -145,7 +146,7 @@ def fetch(url, token, body=None):
 
 
 def busy(name):
-    """How many of a llama-server's slots are at work."""
+    """The number of busy slots of a llama-server."""
     port, key = SERVERS[name]
     slots, _ = fetch(f"http://127.0.0.1:{port}/slots", key)
     return sum(slot["is_processing"] for slot in json.loads(slots))
@@ -159,7 +160,7 @@ def connections(name):
 
 
 def until_closed():
-    """Idle ones there are none: llama-server closes after every stream."""
+    """Waits for the connections to close. None stays idle: llama-server closes them after every stream."""
     began = time.monotonic()
     while open_ones := {name: count for name in SERVERS if (count := connections(name))}:
         assert time.monotonic() - began < 5, f"connections that stay open: {open_ones}"
@@ -205,7 +206,7 @@ def audits(url):
 
 
 def same_bytes(url):
-    """What llama-server streams by itself, and what comes through the gateway."""
+    """Compares llama-server's own stream with the one through the gateway."""
     port, key = SERVERS["long"]
     request = {"model": "tiny", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 12,
                "temperature": 0, "seed": 1, "timings_per_token": True, "return_progress": True,
@@ -225,7 +226,7 @@ def same_bytes(url):
 
 
 def errors(url):
-    """Two answers that the SDK must raise as the right class; one of them is a race that was rejected."""
+    """Two answers that the SDK must raise as the right class; one of them is a rejected race."""
     def raised(kind, token, model):
         client = openai.OpenAI(base_url=url + "/v1", api_key=token, max_retries=0)
         try:
@@ -240,7 +241,7 @@ def errors(url):
 
 
 def rows(folder, log, run, extra, audited):
-    """Races, attempts and the promises about them."""
+    """Checks the invariants of races and attempts."""
     database = sqlite3.connect(folder / "history.db")
     database.row_factory = sqlite3.Row
     all_of = lambda query: [dict(row) for row in database.execute(query)]
@@ -249,7 +250,7 @@ def rows(folder, log, run, extra, audited):
     assert len(races) == len(run.races) + len(extra) + 1, f"{len(races)} races"
     assert set(run.races) | set(extra) <= set(races)
     assert len(attempts) == sum(race["attempts"] for race in races.values())
-    # A short answer may have been sent whole before the client left.
+    # A short answer may have been sent completely before the client left.
     broken = {race for race in run.races if races[race]["outcome"] != "ok"}
     assert broken <= run.aborted and all(races[race]["outcome"] == "client_gone" for race in broken), broken
     won = {}

@@ -1,5 +1,6 @@
-//! The gateway over real sockets, one binary. `race`, `relay`, `upstreams`, `connections`, `dialects`, `http`, `store` and `cli` are
-//! what is tested; `harness` is what the tests share. Not for single functions: unit tests are next to the code.
+//! The gateway over real sockets, one binary. `race`, `relay`, `upstreams`, `connections`, `dialects`, `http`, `store`
+//! and `cli` are the tested areas; `harness` has the shared helpers. Not for single functions: unit tests are next to
+//! the code.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 

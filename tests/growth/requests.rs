@@ -6,13 +6,13 @@ use photofinish::protocol::limits;
 use crate::targets::{configuration, request};
 use crate::{Case, case, probe};
 
-/// As many as a translated request may have of messages, parts and tools.
+/// Maximum messages, parts and tools of a translated request.
 const BOUND: usize = 20_000;
 const MANY: usize = 1 << 18;
-/// How deeply a schema may be nested.
+/// Maximum nesting of a schema.
 const DEPTH: usize = 120;
 
-/// The messages or the input, and the tools, of a request of any surface; a surface ignores what it does not know.
+/// Messages or input, and tools, of a request of any surface; a surface ignores unknown members.
 const OF_EVERY_SURFACE: &[Case] = &[
     case("messages", BOUND, |n| body(&list(n, |_| user("\"a\"")), "")),
     case("messages of both in turns", BOUND / 2, |n| {
@@ -143,7 +143,7 @@ const HEADERS: &[Case] = &[case("rate limits", 20_000, |n| {
     each(n, |at| format!("x-ratelimit-remaining-k{at}: 0\nx-ratelimit-reset-k{at}: 1s\n"))
 })];
 
-/// Everything that grows too fast.
+/// All structures with too much growth.
 pub fn slow() -> Vec<String> {
     let mut slow = Vec::new();
     for (surface, own) in [(Surface::Chat, CHAT), (Surface::Responses, RESPONSES), (Surface::Messages, MESSAGES)] {
@@ -193,7 +193,7 @@ fn text() -> String {
     r#"{"type":"text","text":"a"}"#.to_owned()
 }
 
-/// Each surface reads one of them, and reports the other as lost or as wrong.
+/// Each surface reads one of them, and reports the other as lost or wrong.
 fn image() -> String {
     r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}"#.to_owned()
 }

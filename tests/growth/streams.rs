@@ -6,12 +6,12 @@ use photofinish::protocol::{Dialect, Surface};
 use crate::targets::{TRANSLATED, binary, errors, events, stream};
 use crate::{Case, case, probe};
 
-/// As many as one answer may have of calls, blocks and items, and of choices.
+/// Maximum calls, blocks, items and choices of one answer.
 const ITEMS: usize = 4_096;
 const CHOICES: usize = 128;
 const MANY: usize = 1 << 20;
 
-/// Lines and events, whatever is in them.
+/// Lines and events with any content.
 const LINES: &[Case] = &[
     case("data lines", MANY, |n| "data:y\n".repeat(n) + "\n"),
     case("data lines that end in CR", MANY, |n| "data:y\r".repeat(n) + "\n"),
@@ -228,7 +228,7 @@ const GEMINI: &[Case] = &[
     }),
 ];
 
-/// Whole answers, which are turned into frames.
+/// Whole answers, converted into frames.
 const CONVERSE: &[Case] = &[
     case("texts", MANY, |n| converse(&list(n, |_| r#"{"text":"a"}"#.to_owned()))),
     case("calls", ITEMS, |n| {
@@ -257,7 +257,7 @@ const OLLAMA: &[Case] = &[
     case("letters without an end", MANY, |n| "x".repeat(n)),
 ];
 
-/// Answers that come as a whole.
+/// Answers that are not streamed.
 const WHOLE: &[Case] = &[
     case("calls", ITEMS, |n| {
         format!(r#"{{"choices":[{{"index":0,"message":{{"tool_calls":{}}},"finish_reason":"stop"}}]}}"#, list(n, call))
@@ -282,7 +282,7 @@ const WHOLE: &[Case] = &[
     }),
 ];
 
-/// Everything that grows too fast.
+/// All structures with too much growth.
 pub fn slow() -> Vec<String> {
     let mut slow = Vec::new();
     for case in LINES {

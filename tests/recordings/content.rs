@@ -1,25 +1,25 @@
-//! The content of a recording's events, counted plainly: payload, kinds, characters, and the provider's own times.
-//! A second opinion on the gateway's reader, so it shares no code with it.
+//! The content of a recording's events, computed by simple code: payload, kinds, characters, and the provider's own
+//! times. An independent check of the gateway's reader, so it shares no code with it.
 
 use serde_json::{Value, json};
 
 use super::recording::{Event, Recording, choices};
 
-/// Fewer tokens are never a burst; so few events with payload always are one.
+/// With fewer tokens an answer is never a burst. With fewer payload events than this it always is one.
 const BURST_TOKENS: i64 = 16;
 const BURST_EVENTS: usize = 2;
-/// Bytes that a loopback socket hands over in one read.
+/// Maximum bytes that a loopback socket returns in one read.
 const ONE_READ: usize = 4_000;
 
 /// The payload of one event.
 struct Payload {
     chars: usize,
-    /// Nothing but reasoning.
+    /// The payload is only reasoning.
     reasoning: bool,
 }
 
 impl Recording {
-    /// The columns that the content decides; `size`: bytes of each piece that it is replayed in.
+    /// The columns that depend on the content; `size`: bytes of each replayed piece.
     pub fn content(&self, size: usize) -> Vec<(&'static str, Value)> {
         let payloads: Vec<Payload> = self.until_its_end().filter_map(payload).collect();
         let reasoning = payloads.iter().filter(|payload| payload.reasoning).count();
@@ -37,7 +37,7 @@ impl Recording {
         columns
     }
 
-    /// None where it depends on how quick the machine is.
+    /// None if it depends on the speed of the machine.
     fn burst(&self, payloads: usize, reasoning: usize, size: usize) -> Option<Value> {
         let count = |name: &str| self.usage().into_iter().find(|(column, _)| *column == name)?.1.as_i64();
         let Some(tokens) = count("output_tokens") else { return Some(Value::Null) };
@@ -49,10 +49,10 @@ impl Recording {
         (payloads <= BURST_EVENTS || at_once).then_some(json!(1))
     }
 
-    /// What the provider says of its own times and limits: the index's usage, llama.cpp's `timings`, and the headers.
+    /// The provider's report of its own times and limits: the index's usage, llama.cpp's `timings`, and the headers.
     pub fn reports(&self) -> Vec<(&'static str, Value)> {
         let usage = self.any_usage();
-        // Of several, one for each choice, the longest.
+        // With several values, one for each choice, the longest counts.
         let timing = |name: &str| {
             let all = self.until_its_end().filter_map(|event| event.json["timings"][name].as_f64());
             all.reduce(f64::max)
@@ -77,7 +77,7 @@ impl Recording {
     }
 }
 
-/// None for an event in which nothing was generated.
+/// None for an event without generated output.
 fn payload(event: &Event) -> Option<Payload> {
     let (mut answer, mut thoughts) = (0, 0);
     for delta in choices(event).map(|choice| &choice["delta"]) {
@@ -95,7 +95,7 @@ fn payload(event: &Event) -> Option<Payload> {
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
             answer += chars(&call["function"]["name"]) + chars(&call["function"]["arguments"]);
         }
-        // The same under two names is one thought.
+        // The same text under two names is counted once.
         thoughts += chars(&delta["reasoning_content"]).max(chars(&delta["reasoning"]));
     }
     (answer + thoughts > 0).then_some(Payload { chars: answer + thoughts, reasoning: answer == 0 })

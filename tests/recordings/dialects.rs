@@ -12,7 +12,7 @@ use super::plain::{self, Said};
 use super::support::{FakeProvider, RawClient, Request, Script};
 use super::{Expected, rows_are, sdk, transcripts};
 
-/// By the index's name for it: what the gateway calls it, and the surface that is its own, if any.
+/// The dialect's name in the index, its name in the gateway, and its native surface, if any.
 const DIALECTS: [(&str, &str, Option<&str>); 6] = [
     ("anthropic-messages", "anthropic", Some("messages")),
     ("openai-responses", "responses", Some("responses")),
@@ -50,7 +50,7 @@ impl Recording {
         Some(Recording { file, protocol, dialect, own_surface, status, content_type, bytes, entry })
     }
 
-    /// Surfaces on which it can be asked for.
+    /// The surfaces that support this request.
     fn surfaces(&self) -> Vec<&'static str> {
         if self.protocol == "legacy-completions" {
             vec!["completions"]
@@ -64,14 +64,14 @@ impl Recording {
         self.status == 200 && !self.entry["error"].is_null()
     }
 
-    /// Bytes up to the first payload and with it, and its kind, by the index; `None` if the index lacks it.
+    /// Bytes before the first payload, bytes including it, and its kind, by the index. None if the index lacks it.
     fn first_payload(&self) -> Option<(usize, usize, &'static str)> {
         let at = |name: &str| self.entry[name].as_u64().and_then(|number| usize::try_from(number).ok());
         let kinds =
             [("text", "first_content_event"), ("tool", "first_tool_event"), ("reasoning", "first_reasoning_event")];
         let first = kinds.iter().filter_map(|(kind, name)| Some((at(name)?, *kind))).min_by_key(|(number, _)| *number);
         let ends = plain::events(self.protocol, &self.bytes);
-        // The index does not know images.
+        // The index has no kind for images.
         let is_image = |(_, _, event): &(usize, String, Value)| event["item"]["result"].is_string();
         let (number, kind) = match ends.iter().position(is_image) {
             Some(number) => (number, "image"),
@@ -88,7 +88,7 @@ impl Recording {
         Some((before, ends[number].0, kind))
     }
 
-    /// The columns of usage, as the index says.
+    /// The columns of usage, by the index.
     fn usage(&self) -> Vec<(&'static str, Value)> {
         let usage = &self.entry["usage"];
         if !usage.is_object() || self.breaks() {
@@ -100,7 +100,8 @@ impl Recording {
         let most = |name: &'static str| count(&[name]).into_iter().chain(at_start(&name[1..])).max();
         let (input, output) = match self.protocol {
             "anthropic-messages" => {
-                // Tokens read from and written to a cache are counted apart from the input; of two counts the larger is right.
+                // Tokens read from and written to a cache are counted separately from the input; of two counts the
+                // larger is right.
                 let sum = |usage: &Value| {
                     let part = |name: &str| usage[name].as_i64();
                     let beside = ["cache_read_input_tokens", "cache_creation_input_tokens"];
@@ -184,8 +185,8 @@ fn config(provider: &FakeProvider, database: &Path) -> photofinish::config::Conf
         .unwrap()
 }
 
-/// On a surface without generated images an image is in the text, as Markdown; without free-form tools, their input is the one
-/// argument of a function.
+/// The content in the surface's terms: without generated images, an image becomes Markdown text; without free-form
+/// tools, their input becomes the only argument of a function.
 fn in_common_words(mut said: Said) -> Said {
     for (_, arguments) in &mut said.calls {
         if let Some(input) =
@@ -201,7 +202,7 @@ fn in_common_words(mut said: Said) -> Said {
     said
 }
 
-/// One recording asked for on one surface.
+/// One recording requested on one surface.
 struct Asked<'a> {
     app: &'a App,
     recording: &'a Recording,
@@ -221,7 +222,7 @@ impl Asked<'_> {
         if self.surface == "ollama" { "application/x-ndjson" } else { "text/event-stream" }
     }
 
-    /// What its answers are called for the SDKs: what came as it was recorded is as old as its recording.
+    /// The name of its answers for the SDKs. An untranslated answer may be as old as its recording.
     fn name(&self) -> String {
         let native = if self.recording.own_surface == Some(self.surface) { "native-" } else { "" };
         format!("{native}{}", self.number)
@@ -243,7 +244,7 @@ impl Asked<'_> {
         if self.surface == "chat" && stream {
             body["stream_options"] = json!({"include_usage": true});
         }
-        // A key of its own, for a recorded 401 sets its key aside.
+        // A separate key, because a recorded 401 puts its key in a cool-down.
         let key_header = format!("x-photofinish-key-of-{}", self.recording.dialect);
         let key = format!("sk-{}", uuid::Uuid::now_v7());
         let mut client = RawClient::connect(self.app.listens()[0].address().unwrap()).await;
@@ -255,7 +256,7 @@ impl Asked<'_> {
         Answer { status: head.status, race_id, content_type, body }
     }
 
-    /// What is wrong.
+    /// Returns the problems.
     async fn check(&self, expected: &mut Vec<Expected>, answers: &Path) -> Vec<String> {
         let recording = self.recording;
         let end = recording.bytes.len();
@@ -263,7 +264,8 @@ impl Asked<'_> {
         if recording.status != 200 || recording.breaks() {
             return self.refused(expected).await;
         }
-        // It begins anew in the midst of a call. Anthropic's own clients forget the first one; any other would be handed it.
+        // A second message begins in the middle of a call. Anthropic's own clients drop the first call; other clients
+        // would receive it.
         if recording.file.contains("spliced-message-start") && self.surface != "messages" {
             return self.broken(expected).await;
         }
@@ -298,7 +300,7 @@ impl Asked<'_> {
         let whole: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         if answer.status != 200 {
             wrong.push(format!("whole: {} {whole}", answer.status));
-        // Where a second message begins within a stream, Anthropic's own clients forget the first one.
+        // If a second message begins within a stream, Anthropic's own clients drop the first one.
         } else if self.surface != "completions"
             && !recording.file.contains("spliced-message-start")
             && in_common_words(plain::of_whole(self.surface, &whole)) != said
@@ -309,11 +311,11 @@ impl Asked<'_> {
         wrong
     }
 
-    /// What of a streamed answer is not as the recording says.
+    /// The differences between a streamed answer and the recording.
     fn streamed(&self, said: &Said, body: &[u8], is_native: bool) -> Vec<String> {
         let text = String::from_utf8_lossy(body);
         let mut wrong = Vec::new();
-        // Behind the last event of its own dialect nothing goes down.
+        // Nothing is sent after the last event of the native dialect.
         let recorded = String::from_utf8_lossy(&self.recording.bytes);
         let recorded = recorded.trim_end();
         let recorded =
@@ -342,7 +344,7 @@ impl Asked<'_> {
         wrong
     }
 
-    /// Cut just before the first payload nothing was generated; cut just behind it something was.
+    /// If the recording is cut just before the first payload, nothing was generated; just after it, something was.
     async fn around_the_first_payload(&self, expected: &mut Vec<Expected>) {
         let Some((before, behind, _)) = self.recording.first_payload() else { return };
         for (end, has_token) in [(before, 0), (behind, 1)] {
@@ -353,7 +355,7 @@ impl Asked<'_> {
         }
     }
 
-    /// It is not an answer, and the client gets an error.
+    /// It is not an answer, so the client gets an error.
     async fn broken(&self, expected: &mut Vec<Expected>) -> Vec<String> {
         let mut wrong = Vec::new();
         for stream in [true, false] {
@@ -370,7 +372,7 @@ impl Asked<'_> {
         wrong
     }
 
-    /// An error status, or an error in the stream, is given in the surface's shape.
+    /// An error status, or an error in the stream, is sent in the surface's shape.
     async fn refused(&self, expected: &mut Vec<Expected>) -> Vec<String> {
         let mut wrong = Vec::new();
         for stream in [true, false] {

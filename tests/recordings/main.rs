@@ -1,9 +1,9 @@
-//! Recorded streams of real providers, replayed by a local server through the whole gateway: the first payload is at the recorded
-//! index, usage and finish are as recorded, kinds, counts and times are those of the plain content, and the client gets the bytes
-//! unchanged. Not for cases that no provider was seen to send: other tests have those, written by hand.
+//! Recorded streams of real providers, replayed by a local server through the whole gateway: the first payload is at
+//! the recorded index, usage and finish are as recorded, kinds, counts and times match the content, and the client gets
+//! the bytes unchanged. Not for cases that were never recorded: other tests have those, written by hand.
 //!
-//! The recordings lie outside the repository, in `../shared/transcripts` (or under `PHOTOFINISH_SHARED`). Without them the tests
-//! say that they were skipped, and pass.
+//! The recordings lie outside the repository, in `../shared/transcripts` (or under `PHOTOFINISH_SHARED`). Without them
+//! the tests print that they were skipped, and pass.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says what was checked, or that it was skipped")]
@@ -27,22 +27,22 @@ use sqlx::{Connection as _, Row as _};
 use recording::Recording;
 use support::{FakeProvider, RawClient, Request, Script};
 
-/// Bytes; what is larger is not cut into single bytes, and into sevens, to keep the test quick.
+/// Bytes. Larger recordings are not cut into pieces of one or seven bytes, to keep the test fast.
 const SINGLE_BYTES_MAX: usize = 4_000;
 const SEVENS_MAX: usize = 40_000;
 
-/// What one attempt's row must say.
+/// The expected columns of one attempt's row.
 struct Expected {
     race_id: String,
     what: String,
     columns: Vec<(&'static str, Value)>,
 }
 
-/// One replay: which recording, how it is cut into reads, and how much of it.
+/// One replay: which recording, how it is split into reads, and how much of it.
 struct Replay {
     number: usize,
     size: usize,
-    /// Bytes; the rest is left out, and the body ends well.
+    /// Bytes; the rest is left out, and the body ends normally.
     end: usize,
     stream: bool,
     include_usage: bool,
@@ -77,14 +77,14 @@ async fn every_recorded_chat_stream_passes_as_it_was() {
     println!("{} recordings, {} requests checked against their rows", recordings.len(), expected.len());
 }
 
-/// The chat recordings; none when there are none here.
+/// The chat recordings. None: this machine has no recordings.
 fn recordings() -> Option<Arc<Vec<Recording>>> {
     let (folder, index) = transcripts()?;
     let chats = index.into_iter().filter(|entry| entry["protocol"] == "openai-chat");
     Some(Arc::new(chats.map(|entry| Recording::read(&folder, entry)).collect()))
 }
 
-/// Where the recordings are, and their index; none when there are none here.
+/// The path of the recordings, and their index. None: this machine has no recordings.
 fn transcripts() -> Option<(PathBuf, Vec<Value>)> {
     let shared = match std::env::var_os("PHOTOFINISH_SHARED") {
         Some(path) => PathBuf::from(path),
@@ -98,7 +98,7 @@ fn transcripts() -> Option<(PathBuf, Vec<Value>)> {
     Some((folder, serde_json::from_slice(&index).unwrap()))
 }
 
-/// Answers with the recording whose number is the model's name, cut as `replay` in the request says.
+/// Answers with the recording whose number is the model's name, split as `replay` in the request states.
 async fn replaying(recordings: Arc<Vec<Recording>>) -> FakeProvider {
     FakeProvider::answering(move |request: &Request| {
         let asked = request.json();
@@ -148,7 +148,7 @@ async fn ask(app: &App, replay: &Replay) -> Answer {
     Answer { status: head.status, race_id, content_type, body }
 }
 
-/// The whole recording, in pieces of several sizes, for a client that asked for usage and for one that did not.
+/// The whole recording, in pieces of several sizes, for a client that requested usage and for one that did not.
 async fn streaming(app: &App, number: usize, recording: &Recording, expected: &mut Vec<Expected>) {
     let end = recording.bytes.len();
     let mut sizes = vec![end, 1460];
@@ -179,7 +179,7 @@ fn excerpt(text: &str, from: usize) -> String {
     String::from_utf8_lossy(&text.as_bytes()[from..]).chars().take(200).collect()
 }
 
-/// Cut just before the first payload nothing was generated; cut just behind it something was.
+/// If the recording is cut just before the first payload, nothing was generated; just after it, something was.
 async fn cut_at_the_first_payload(app: &App, number: usize, recording: &Recording, expected: &mut Vec<Expected>) {
     let (before, behind) = recording.around_first_payload();
     for (end, outcome, events, kind) in
@@ -189,7 +189,7 @@ async fn cut_at_the_first_payload(app: &App, number: usize, recording: &Recordin
         let size = end.max(1);
         let answer = ask(app, &Replay { number, size, end, stream: true, include_usage: true }).await;
         let mut columns = vec![("payload_events", json!(events)), ("first_kind", kind)];
-        // Where the finish comes with the first payload, the answer is complete behind it.
+        // If the finish comes with the first payload, the answer is complete after it.
         if events == 0 || !recording.finishes_by_first_payload() {
             columns.push(("outcome", json!(outcome)));
         }
@@ -197,7 +197,7 @@ async fn cut_at_the_first_payload(app: &App, number: usize, recording: &Recordin
     }
 }
 
-/// For a client that does not stream, put together.
+/// For a client that does not stream: the assembled answer.
 async fn whole(app: &App, number: usize, recording: &Recording) {
     let end = recording.bytes.len();
     let answer = ask(app, &Replay { number, size: 1460, end, stream: false, include_usage: false }).await;
@@ -215,7 +215,7 @@ async fn whole(app: &App, number: usize, recording: &Recording) {
     }
 }
 
-/// An error status passes with its body.
+/// An error status is passed on with its body.
 async fn refused(app: &App, number: usize, recording: &Recording, expected: &mut Vec<Expected>) {
     let end = recording.bytes.len();
     for stream in [true, false] {

@@ -1,8 +1,10 @@
-"""Parses every answer of a folder with the official SDK of its surface; exits 1 and names what cannot be parsed.
+"""Parses every answer of a folder with the official SDK of its surface. Exits with 1 and lists the answers that cannot
+be parsed.
 
-An answer's file ends with its surface: `.chat`, `.messages`, `.responses`, `.completions` are streams, with `.json` behind it
-they are whole. The SDK gets it over its own HTTP client, with a transport that answers from the file. What the gateway wrote
-itself is held against the SDK's types too; what begins with `native-` is a vendor's own, and some of it is older than the types.
+An answer's file ends with its surface: `.chat`, `.messages`, `.responses`, `.completions` are streams; with `.json`
+after it, they are whole. The SDK receives it through its own HTTP client, with a transport that answers from the
+file. Answers that the gateway wrote itself are also checked against the SDK's types. Files with the prefix `native-`
+come from a vendor, and some are older than the types.
 """
 
 import pathlib
@@ -30,7 +32,7 @@ NATIVE = False
 
 
 def strictly(model, value):
-    """The SDKs build their models without checking; what they declare is checked here."""
+    """Checks the declared types. The SDKs build their models without checks."""
     if NATIVE:
         return
     TypeAdapter(model).validate_python(value.model_dump(warnings=False, exclude_unset=True))
@@ -40,7 +42,7 @@ def chat_stream(body):
     with client(openai.OpenAI, body, "text/event-stream").chat.completions.create(
             model="m", messages=[{"role": "user", "content": "x"}], stream=True) as stream:
         for chunk in stream:
-            # Its types know free-form calls in whole answers only.
+            # Its types have free-form calls only in whole answers.
             if b'"type":"custom"' not in body:
                 strictly(openai.types.chat.ChatCompletionChunk, chunk)
 
@@ -62,7 +64,7 @@ def completions_whole(body):
 
 def responses_stream(body):
     with client(openai.OpenAI, body, "text/event-stream").responses.stream(model="m", input="x") as stream:
-        # `get_final_response` knows no incomplete ones.
+        # `get_final_response` does not support incomplete answers.
         ends = [event.response for event in stream if event.type in ("response.completed", "response.incomplete")]
     assert len(ends) == 1, f"{len(ends)} ends"
     strictly(openai.types.responses.Response, ends[0])
@@ -100,7 +102,7 @@ def main():
         try:
             parse(path.read_bytes())
             parsed += 1
-        except Exception as error:  # whatever an SDK raises
+        except Exception as error:  # any error of an SDK
             failed.append(f"{path.name}: {type(error).__name__}: {str(error)[:600]}")
     print("\n".join(failed))
     print(f"{parsed} answers parsed by openai {openai.__version__} and anthropic {anthropic.__version__}")

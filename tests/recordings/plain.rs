@@ -1,9 +1,9 @@
-//! The content of a recorded stream of any dialect, and of an answer of any surface, read plainly.
-//! A second opinion on the gateway's readers, so it shares no code with them.
+//! The content of a recorded stream of any dialect, and of an answer of any surface, read by simple code. An
+//! independent check of the gateway's readers, so it shares no code with them.
 
 use serde_json::{Value, json};
 
-/// What was generated, whether it came in pieces or whole.
+/// The generated content, streamed or whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
     pub text: String,
@@ -24,7 +24,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The JSON texts of a stream, each with the name of its event, and with the bytes up to its end.
+/// The JSON texts of a stream, each with the name of its event and the position of its end.
 pub fn events(protocol: &str, bytes: &[u8]) -> Vec<(usize, String, Value)> {
     match protocol {
         "bedrock-eventstream" => frames(bytes),
@@ -42,7 +42,7 @@ pub fn events(protocol: &str, bytes: &[u8]) -> Vec<(usize, String, Value)> {
     }
 }
 
-/// Comments are events too: the index counts them, whatever it says of them.
+/// Comments are events too: the index counts them, despite its description.
 fn blocks(stream: &str) -> Vec<(usize, String, Value)> {
     let (mut events, mut name, mut data, mut end) = (Vec::new(), String::new(), String::new(), 0);
     let mut comment = false;
@@ -94,7 +94,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(usize, String, Value)> {
     frames
 }
 
-/// What a recording says.
+/// The content of a recording.
 pub fn said(protocol: &str, bytes: &[u8]) -> Said {
     let events = events(protocol, bytes);
     let values = events.iter().map(|(_, name, value)| (name.as_str(), value));
@@ -108,7 +108,7 @@ pub fn said(protocol: &str, bytes: &[u8]) -> Said {
     }
 }
 
-/// What an Anthropic stream says.
+/// The content of an Anthropic stream.
 pub fn of_messages<'a>(events: impl Iterator<Item = &'a Value>) -> Said {
     let mut said = Said::default();
     let mut call: Option<(Value, String)> = None;
@@ -148,7 +148,7 @@ pub fn of_messages<'a>(events: impl Iterator<Item = &'a Value>) -> Said {
     said
 }
 
-/// What a Responses stream says.
+/// The content of a Responses stream.
 pub fn of_responses<'a>(events: impl Iterator<Item = &'a Value>) -> Said {
     let mut said = Said::default();
     for event in events {
@@ -174,7 +174,7 @@ fn call_of_item(said: &mut Said, item: &Value) {
     }
 }
 
-/// What a chat or a completions stream says in its first choice.
+/// The first choice of a chat or a completions stream.
 pub fn of_chat<'a>(events: impl Iterator<Item = &'a Value>) -> Said {
     let mut said = Said::default();
     let mut calls: Vec<(Value, String)> = Vec::new();
@@ -258,7 +258,7 @@ fn of_ollama<'a>(events: impl Iterator<Item = &'a Value>) -> Said {
     said
 }
 
-/// What a whole answer of a surface says.
+/// The content of a whole answer of a surface.
 pub fn of_whole(surface: &str, answer: &Value) -> Said {
     let mut said = Said::default();
     match surface {

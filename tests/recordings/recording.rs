@@ -1,4 +1,4 @@
-//! One recording and the expected result, read plainly and without the gateway's own readers.
+//! One recording and the expected result, read by simple code without the gateway's own readers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,26 +10,26 @@ pub struct Recording {
     pub status: u16,
     pub content_type: String,
     pub bytes: Vec<u8>,
-    /// What the first payload is.
+    /// The kind of the first payload.
     pub first_kind: &'static str,
     /// The recording's entry in the index.
     entry: Value,
     events: Vec<Event>,
-    /// The event with the first payload. The index counts comments and `[DONE]` among its events, whatever it says of them.
+    /// The event with the first payload. The index counts comments and `[DONE]` as events, despite its description.
     first_payload: usize,
 }
 
-/// A block up to and with its blank line.
+/// A block including its blank line.
 pub struct Event {
     start: usize,
     end: usize,
     /// None for comments.
     pub data: Option<String>,
-    /// The data, where it is JSON; else null.
+    /// The data if it is JSON; else null.
     pub json: Value,
 }
 
-/// What one choice says, whether it came in pieces or whole.
+/// The content of one choice, streamed or whole.
 #[derive(Debug, Default, PartialEq)]
 pub struct Said {
     text: String,
@@ -55,8 +55,8 @@ impl Recording {
         recording
     }
 
-    /// What the client must get: the recording, but for a usage chunk that it did not ask for, an end that is missing, and
-    /// everything after an error.
+    /// The text that the client must get: the recording without an unrequested usage chunk and without everything after
+    /// an error, and with a missing end added.
     pub fn passed_on(&self, include_usage: bool) -> String {
         let mut bytes = Vec::new();
         for event in &self.events {
@@ -83,7 +83,7 @@ impl Recording {
         self.events.iter().any(Event::is_error)
     }
 
-    /// The columns of usage, as the index says.
+    /// The columns of usage, by the index.
     pub fn usage(&self) -> Vec<(&'static str, Value)> {
         let usage = self.any_usage();
         let first = |places: &[&Value]| {
@@ -101,13 +101,13 @@ impl Recording {
         ]
     }
 
-    /// The index's usage, from wherever the provider put it; null where there is none.
+    /// The index's usage, from any place; null if there is none.
     pub fn any_usage(&self) -> &Value {
         let usage = [&self.entry["usage"], &self.entry["x_groq_usage"]].into_iter().find(|usage| usage.is_object());
         usage.unwrap_or(&Value::Null)
     }
 
-    /// The recorded headers that say something of the answer, and nothing of its framing.
+    /// The recorded headers about the answer, without those about its framing.
     pub fn telling_headers(&self) -> Vec<(&str, &str)> {
         let headers = self.entry["response_headers"].as_object().into_iter().flatten();
         let texts = headers.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
@@ -126,17 +126,17 @@ impl Recording {
         self.events[..end.unwrap_or(self.events.len())].iter()
     }
 
-    /// The finish reason, as the index says.
+    /// The finish reason, by the index.
     pub fn finish(&self) -> Value {
         self.entry["finish"].as_array().and_then(|reasons| reasons.last()).cloned().unwrap_or_default()
     }
 
-    /// The `usage` that came last, wherever the index does not put it together of several places.
+    /// The last `usage`, unless the index combines several places.
     pub fn last_usage(&self) -> Option<Value> {
         self.events.iter().rev().map(|event| &event.json["usage"]).find(|usage| usage.is_object()).cloned()
     }
 
-    /// Bytes up to the event with the first payload, and with it.
+    /// Bytes before the event with the first payload, and bytes including it.
     pub fn around_first_payload(&self) -> (usize, usize) {
         let event = &self.events[self.first_payload];
         (event.start, event.end)
@@ -148,7 +148,7 @@ impl Recording {
         before.flat_map(choices).any(|choice| choice["finish_reason"].is_string())
     }
 
-    /// All pieces of each choice, strung together.
+    /// The content of each choice: all pieces joined.
     pub fn said(&self) -> BTreeMap<u64, Said> {
         let mut said: BTreeMap<u64, Said> = BTreeMap::new();
         for choice in self.events.iter().flat_map(choices) {
@@ -157,12 +157,12 @@ impl Recording {
         said
     }
 
-    /// By the index; it does not know refusals, and calls Mistral's parts content whatever they are.
+    /// From the index. It has no kind for refusals, and calls all of Mistral's parts content.
     fn find_first_payload(&self) -> (usize, &'static str) {
         let at = |name: &str| self.entry[name].as_u64().and_then(|number| usize::try_from(number).ok());
         let kinds =
             [("text", "first_content_event"), ("tool", "first_tool_event"), ("reasoning", "first_reasoning_event")];
-        // Of equals the first: the answer goes before reasoning.
+        // Of equal positions the first kind counts: the answer comes before reasoning.
         let first = kinds.iter().filter_map(|(kind, name)| Some((at(name)?, *kind))).min_by_key(|(number, _)| *number);
         let Some((number, kind)) = first else {
             let refuses = |event: &Event| choices(event).any(|choice| non_empty(&choice["delta"]["refusal"]));
@@ -175,7 +175,7 @@ impl Recording {
     }
 }
 
-/// What a whole answer says, by choice.
+/// The content of a whole answer, by choice.
 pub fn said_whole(answer: &Value) -> BTreeMap<u64, Said> {
     let choices = answer["choices"].as_array().expect("choices").iter();
     choices
@@ -193,7 +193,7 @@ pub fn said_whole(answer: &Value) -> BTreeMap<u64, Said> {
 }
 
 impl Said {
-    /// Takes in a delta or a message.
+    /// Adds a delta or a message.
     fn add(&mut self, delta: &Value) {
         match &delta["content"] {
             Value::Array(parts) => {

@@ -1,10 +1,10 @@
-//! The official Python SDKs parse what clients get.
+//! The official Python SDKs parse the answers that clients get.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Lets OpenAI's and Anthropic's SDKs parse every answer in a folder. `PHOTOFINISH_PYTHON` names the interpreter; if it lacks
-/// the SDKs, the test says so and passes.
+/// Parses every answer in a folder with OpenAI's and Anthropic's SDKs. `PHOTOFINISH_PYTHON` names the interpreter; if
+/// it lacks the SDKs, the test prints that and passes.
 pub fn parse(answers: &Path) {
     let python = std::env::var("PHOTOFINISH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has = Command::new(&python).args(["-c", "import openai, anthropic"]).output();

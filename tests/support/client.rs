@@ -1,4 +1,4 @@
-//! A client over a raw socket: it reads as much as the test says and can hang up at any byte.
+//! A client over a raw socket: it reads as much as the test requests and can hang up at any byte.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,7 +27,7 @@ pub struct RawClient {
 #[derive(Clone, Debug)]
 pub struct Head {
     pub status: u16,
-    /// In order; names lower case.
+    /// In order; names in lower case.
     pub headers: Vec<(String, String)>,
 }
 
@@ -43,14 +43,14 @@ impl RawClient {
         RawClient::try_connect(addr).await.unwrap()
     }
 
-    /// The same where it may be refused.
+    /// Connects; the connection may be refused.
     pub async fn try_connect(addr: SocketAddr) -> io::Result<RawClient> {
         let stream = soon("a connection", TcpStream::connect(addr)).await?;
         stream.set_nodelay(true)?;
         Ok(RawClient { stream, buffer: BytesMut::new(), sse: SseReader::default(), events: VecDeque::new() })
     }
 
-    /// Over a socket file, which is read and written like any other socket.
+    /// Connects to a socket file, which is read and written like any other socket.
     pub async fn connect_file(path: &Path) -> io::Result<RawClient> {
         let stream = std::net::TcpStream::from(OwnedFd::from(UnixStream::connect(path)?));
         stream.set_nonblocking(true)?;
@@ -58,7 +58,7 @@ impl RawClient {
         Ok(RawClient { stream, buffer: BytesMut::new(), sse: SseReader::default(), events: VecDeque::new() })
     }
 
-    /// Bytes as they are.
+    /// Sends the bytes unchanged.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         soon("sending", self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
@@ -82,7 +82,7 @@ impl RawClient {
         self.try_head().await.unwrap()
     }
 
-    /// The same where the connection may be closed without an answer.
+    /// Reads the head. The connection may be closed without an answer.
     pub async fn try_head(&mut self) -> io::Result<Head> {
         let (line, headers) =
             soon("the head of an answer", wire::read_head(&mut self.stream, &mut self.buffer)).await?;
@@ -90,16 +90,16 @@ impl RawClient {
         Ok(Head { status, headers })
     }
 
-    /// Everything up to and with the pattern, framing included.
+    /// Reads up to and including the pattern, framing included.
     pub async fn read_until(&mut self, pattern: &str) -> String {
         let read = wire::read_until(&mut self.stream, &mut self.buffer, pattern.as_bytes());
         String::from_utf8_lossy(&soon(pattern, read).await.unwrap()).into_owned()
     }
 
-    /// The next chunk of a chunked body; none at its end.
+    /// The next chunk of a chunked body. None: the body has ended.
     ///
     /// # Errors
-    /// When the connection breaks before the end of the body.
+    /// The connection breaks before the end of the body.
     pub async fn chunk(&mut self) -> io::Result<Option<Bytes>> {
         soon("a chunk", wire::read_chunk(&mut self.stream, &mut self.buffer)).await
     }
@@ -107,7 +107,7 @@ impl RawClient {
     /// The whole body.
     ///
     /// # Errors
-    /// When the connection breaks before the end of the body.
+    /// The connection breaks before the end of the body.
     pub async fn body(&mut self, head: &Head) -> io::Result<Bytes> {
         if head.status == 204 {
             return Ok(Bytes::new());
@@ -115,10 +115,10 @@ impl RawClient {
         soon("a body", wire::read_body(&mut self.stream, &mut self.buffer, &head.headers)).await
     }
 
-    /// The data of the next event of a chunked body; none at its end.
+    /// The data of the next event of a chunked body. None: the body has ended.
     ///
     /// # Errors
-    /// When the connection breaks before the end of the body.
+    /// The connection breaks before the end of the body.
     pub async fn event(&mut self) -> io::Result<Option<String>> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -129,7 +129,7 @@ impl RawClient {
         }
     }
 
-    /// Waits until the other side has closed; what it still sends is thrown away.
+    /// Waits until the other side has closed; discards everything it still sends.
     pub async fn closed(&mut self) {
         let end = async {
             while matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..)) {

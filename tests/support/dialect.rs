@@ -1,12 +1,12 @@
-//! What providers of each dialect send, frame by frame: written by hand from the vendors' documentation, so that it shares no code
-//! with the gateway's writers.
+//! The bytes that providers of each dialect send, frame by frame: written by hand from the vendors' documentation, so
+//! that it shares no code with the gateway's writers.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::eventstream::{message, prelude};
 
-/// What a fake provider speaks.
+/// The dialect of a fake provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     #[default]
@@ -18,7 +18,7 @@ pub enum Dialect {
     Ollama,
 }
 
-/// One answer in the making: what was said is repeated in some dialects, and numbered in one.
+/// One answer under construction: some dialects repeat earlier parts, and one numbers its events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Voice {
     pub(super) dialect: Dialect,
@@ -48,7 +48,7 @@ impl Dialect {
         }
     }
 
-    /// Where a chat with the model `m` is asked for, behind a base URL with the path `/v1`.
+    /// The path of a chat with the model `m`, after a base URL with the path `/v1`.
     pub fn path(self) -> &'static str {
         match self {
             Dialect::OpenAi => "/v1/chat/completions",
@@ -69,7 +69,7 @@ impl Dialect {
         }
     }
 
-    /// Of the ten tokens of a prompt, those out of a cache, where its streams tell them.
+    /// Cached tokens out of the ten tokens of a prompt. None: the dialect's streams do not report them.
     pub fn cached_tokens(self) -> Option<u64> {
         (!matches!(self, Dialect::OpenAi | Dialect::Ollama)).then_some(3)
     }
@@ -80,7 +80,7 @@ impl Voice {
         Voice { dialect, ..Voice::default() }
     }
 
-    /// What comes before the first token and says nothing.
+    /// The events before the first token, without content.
     pub(super) fn role(&mut self) -> Vec<Bytes> {
         match self.dialect {
             Dialect::OpenAi => vec![delta(json!({"role": "assistant", "content": ""}))],
@@ -129,8 +129,8 @@ impl Voice {
         }]
     }
 
-    /// The end of the text with the reason for it, in OpenAI's words `stop` or `length`. Where a dialect tells the reason only
-    /// with its last event, that is what is left for [`Voice::done`].
+    /// The end of the text with its reason, in OpenAI's words `stop` or `length`. If a dialect sends the reason only
+    /// with its last event, [`Voice::done`] sends that event.
     pub(super) fn finish(&mut self, reason: &str) -> Vec<Bytes> {
         reason.clone_into(&mut self.reason);
         let stop = |stop: &str, length: &str| if reason == "length" { length.to_owned() } else { stop.to_owned() };
@@ -169,7 +169,7 @@ impl Voice {
         }
     }
 
-    /// The end of the stream: nothing where the dialect has none.
+    /// The end of the stream; empty if the dialect has none.
     pub(super) fn done(&mut self) -> Vec<Bytes> {
         match self.dialect {
             Dialect::OpenAi => vec![Bytes::from_static(b"data: [DONE]\n\n")],
@@ -202,7 +202,7 @@ impl Voice {
         }
     }
 
-    /// Everything that a server may send before it has generated anything, apart from the role.
+    /// Everything that a server may send before it has generated anything, except the role.
     pub(super) fn nothing(&mut self) -> Vec<Bytes> {
         let comment = Bytes::from_static(b": ping\n\n");
         match self.dialect {
@@ -299,7 +299,7 @@ fn data(data: &Value) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
 }
 
-/// An event with its name in its data too.
+/// An event that also has its name in its data.
 fn named(name: &str, members: Value) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {}\n\n", with(json!({ "type": name }), members)))
 }

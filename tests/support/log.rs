@@ -1,4 +1,4 @@
-//! What a fake provider has received, and waiting for more.
+//! The requests that a fake provider has received, and functions that wait for more.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::soon;
 
-/// One request, as it came.
+/// One received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// From 0, over all connections of the provider.
@@ -19,7 +19,7 @@ pub struct Request {
     pub version: String,
     pub method: String,
     pub path: String,
-    /// In order; names lower case.
+    /// In order; names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
 }
@@ -35,17 +35,17 @@ impl Request {
     }
 }
 
-/// A request and what became of it.
+/// A request and its progress.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub request: Request,
     pub arrived: Instant,
-    /// When each chunk of the body was about to be written; over HTTP/1.1 only.
+    /// When each chunk of the body was about to be written; only over HTTP/1.1.
     pub chunks: Vec<Instant>,
     /// When its last step was done.
     pub answered: Option<Instant>,
-    /// When the provider saw that the client had left: closed or reset the connection, or reset the stream. For HTTP/1.1
-    /// this may also be after the answer.
+    /// When the provider noticed that the client had left: closed or reset the connection, or reset the stream. With
+    /// HTTP/1.1 this may also be after the answer.
     pub closed: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ impl Log {
         number
     }
 
-    /// Gives the request its number.
+    /// Assigns a number to the request.
     pub(super) fn arrived(&self, request: &mut Request) {
         self.0.send_modify(|state| {
             request.number = state.exchanges.len();
@@ -97,7 +97,7 @@ impl Log {
         self.0.send_modify(|state| state.exchanges[number].closed = Some(Instant::now()));
     }
 
-    /// The client closed a connection, and with it every exchange that was on it.
+    /// The client closed a connection, and with it all its exchanges.
     pub(super) fn closed_connection(&self, connection: usize) {
         self.0.send_modify(|state| {
             for exchange in state.exchanges.iter_mut().filter(|exchange| exchange.request.connection == connection) {
@@ -114,7 +114,7 @@ impl Log {
         self.0.borrow().exchanges.clone()
     }
 
-    /// Waits until `wanted` finds what it looks for in the exchange of this number.
+    /// Waits until `wanted` returns a value for the exchange with this number.
     pub(super) async fn wait<T>(&self, number: usize, what: &str, wanted: impl Fn(&Exchange) -> Option<T>) -> T {
         let mut seen = self.0.subscribe();
         let found = async {

@@ -1,6 +1,6 @@
-//! What all integration tests share: a provider that follows a script ([`FakeProvider`]), a client that can hang up at any byte
-//! ([`RawClient`]), and [`Gate`]s instead of sleeps. Not for anything that knows the gateway: see `tests/gateway/harness`.
-//! The crate root above it lets helpers panic.
+//! Helpers that all integration tests share: a provider that follows a script ([`FakeProvider`]), a client that can
+//! hang up at any byte ([`RawClient`]), and [`Gate`]s instead of sleeps. Not for helpers that depend on the gateway:
+//! see `tests/gateway/harness`. The crate root above it allows helpers to panic.
 
 mod client;
 mod dialect;

@@ -15,7 +15,7 @@ use super::log::{Exchange, Log, Request};
 use super::script::{Script, Step};
 use super::{secure, wire};
 
-/// Answers each request with a script. Stops, and closes everything, when it is dropped.
+/// Answers each request with a script. Dropping it stops it and closes all connections.
 pub struct FakeProvider {
     addr: SocketAddr,
     /// PEM; for the TLS variant.
@@ -27,24 +27,24 @@ pub struct FakeProvider {
 pub(super) type Answer = Arc<dyn Fn(&Request) -> Script + Send + Sync>;
 
 impl FakeProvider {
-    /// HTTP/1.1. The first request gets the first script, and so on; those beyond the last a 500.
+    /// HTTP/1.1. The first request gets the first script, and so on; requests after the last script get a 500.
     pub async fn start(scripts: Vec<Script>) -> FakeProvider {
         FakeProvider::answering(in_turn(scripts)).await
     }
 
-    /// HTTP/1.1. Each request gets the script that is made for it.
+    /// HTTP/1.1. `answer` makes a script for each request.
     pub async fn answering(answer: impl Fn(&Request) -> Script + Send + Sync + 'static) -> FakeProvider {
         let answer: Answer = Arc::new(answer);
         let converse = move |stream, log| converse(stream, Arc::clone(&answer), log);
         FakeProvider::listen(None, converse).await
     }
 
-    /// TLS, with these protocols offered by ALPN (`h2`, `http/1.1`); scripts in turn.
+    /// TLS, offering these protocols by ALPN (`h2`, `http/1.1`); scripts are used in order.
     pub async fn start_tls(alpn: &[&str], scripts: Vec<Script>) -> FakeProvider {
         FakeProvider::answering_tls(alpn, in_turn(scripts)).await
     }
 
-    /// TLS, with these protocols offered by ALPN (`h2`, `http/1.1`).
+    /// TLS, offering these protocols by ALPN (`h2`, `http/1.1`).
     pub async fn answering_tls(
         alpn: &[&str],
         answer: impl Fn(&Request) -> Script + Send + Sync + 'static,
@@ -55,7 +55,7 @@ impl FakeProvider {
         FakeProvider::listen(Some(ca), serve).await
     }
 
-    /// TLS, and over it what the test does by hand with the connection of this number, from 0.
+    /// TLS; the test handles the connection with this number, from 0, itself.
     pub async fn by_hand<F>(
         alpn: &[&str],
         serve: impl Fn(TlsStream<TcpStream>, usize) -> F + Send + Sync + 'static,
@@ -119,7 +119,7 @@ impl FakeProvider {
         self.log.connections()
     }
 
-    /// All requests so far, in the order in which they arrived.
+    /// All requests so far, in order of arrival.
     pub fn requests(&self) -> Vec<Request> {
         self.log.exchanges().into_iter().map(|exchange| exchange.request).collect()
     }
@@ -128,17 +128,17 @@ impl FakeProvider {
         self.log.exchanges()
     }
 
-    /// Waits for the request of this number, from 0.
+    /// Waits for the request with this number, from 0.
     pub async fn request(&self, number: usize) -> Request {
         self.log.wait(number, "arrives", |exchange| Some(exchange.request.clone())).await
     }
 
-    /// Waits until the script of this request has been performed.
+    /// Waits until the script of this request has ended.
     pub async fn answered(&self, number: usize) -> Instant {
         self.log.wait(number, "is answered", |exchange| exchange.answered).await
     }
 
-    /// Waits until the provider sees that the client of this request has left.
+    /// Waits until the provider notices that the client of this request has left.
     pub async fn closed(&self, number: usize) -> Instant {
         self.log.wait(number, "is closed by the client", |exchange| exchange.closed).await
     }
@@ -180,7 +180,7 @@ async fn converse(mut stream: TcpStream, answer: Answer, log: Arc<Log>) {
     log.closed_connection(connection);
 }
 
-/// Whatever the step is, the client is watched meanwhile.
+/// Watches the client during every step.
 async fn perform(step: &Step, stream: &mut TcpStream, buffer: &mut BytesMut, chunked: &mut bool) -> Outcome {
     if matches!(step, Step::Reset) {
         stream.set_zero_linger().unwrap();
@@ -223,7 +223,8 @@ async fn perform(step: &Step, stream: &mut TcpStream, buffer: &mut BytesMut, chu
     }
 }
 
-/// Returns when the client has closed or reset its side. What it sends meanwhile is kept for the next request.
+/// Returns when the client has closed or reset its side. Data that it sends in the meantime is kept for the next
+/// request.
 async fn gone(read: &mut ReadHalf<'_>, buffer: &mut BytesMut) {
     while buffer.len() < wire::BUFFER_MAX {
         if !matches!(read.read_buf(buffer).await, Ok(1..)) {

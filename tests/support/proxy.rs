@@ -1,4 +1,4 @@
-//! The fake proxy: it opens tunnels (`CONNECT`), or does not.
+//! The fake proxy: it opens tunnels (`CONNECT`) or misbehaves.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,20 +10,20 @@ use tokio::task::JoinSet;
 
 use super::wire;
 
-/// What it does with a request for a tunnel.
+/// The reaction to a request for a tunnel.
 #[derive(Clone)]
 pub enum Tunnel {
-    /// Opens one to this address, whatever host was asked for.
+    /// Opens one to this address, whatever the requested host.
     To(SocketAddr),
     /// Sends these bytes, and closes.
     Say(Vec<u8>),
-    /// Sends these bytes again and again.
+    /// Sends these bytes repeatedly.
     Repeat(&'static str),
     /// Does nothing.
     Silence,
 }
 
-/// Treats each connection alike. Stops when it is dropped.
+/// Treats every connection in the same way. Stops when it is dropped.
 pub struct FakeProxy {
     addr: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -63,7 +63,7 @@ async fn serve(mut stream: TcpStream, tunnel: Tunnel, heads: Arc<Mutex<Vec<Strin
     let Ok((line, headers)) = wire::read_head(&mut stream, &mut BytesMut::new()).await else { return };
     let headers = headers.iter().map(|(name, value)| format!("\n{name}: {value}"));
     heads.lock().unwrap().push(line + &headers.collect::<String>());
-    // Errors from here on are the client's leaving.
+    // From here on an error means that the client has left.
     match tunnel {
         Tunnel::To(address) => {
             let mut provider = TcpStream::connect(address).await.unwrap();

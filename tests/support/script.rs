@@ -1,4 +1,4 @@
-//! What a fake provider does with one request, step by step.
+//! The steps of a fake provider for one request.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::dialect::{self, Dialect, Voice, chunk_json};
 
-/// A door that a test opens, or that a script opens for a test. Once open it stays so. All clones are one.
+/// A gate that a test opens, or that a script opens for a test. Once open it stays open. Cheap to clone; all clones
+/// share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(CancellationToken);
 
@@ -34,22 +35,22 @@ pub enum Step {
     Head { status: u16, headers: Vec<(String, String)> },
     /// One chunk of the body (over HTTP/2, one DATA frame), written at once.
     Chunk(Bytes),
-    /// Bytes as they are, without framing (over TLS the same as a chunk).
+    /// Bytes without framing (over TLS the same as a chunk).
     Raw(Bytes),
-    /// The end of the body. Without it an answer that is chunked, or over TLS, never ends.
+    /// The end of the body. Without it, a chunked answer, or one over TLS, never ends.
     EndBody,
     /// Waits until the test opens the gate.
     Wait(Gate),
     /// Opens the gate: all steps before this one have been performed.
     Reached(Gate),
-    /// For the few tests that need real time.
+    /// A real delay, for the few tests that need one.
     Delay(Duration),
-    /// Nothing more, until the client leaves.
+    /// Waits until the client leaves.
     UntilClosed,
     /// Closes the connection at once (over TLS, the stream breaks).
     Close,
-    /// Resets the connection (over TLS, the stream breaks). What is not sent or not read by then may be lost: a gate
-    /// before this step makes sure.
+    /// Resets the connection (over TLS, the stream breaks). Data not yet sent or read may be lost. A gate before this
+    /// step prevents that.
     Reset,
 }
 
@@ -65,17 +66,17 @@ impl Script {
         Script::default()
     }
 
-    /// One whose words are of this dialect, and not of OpenAI's.
+    /// A script in this dialect instead of OpenAI's.
     pub fn of(dialect: Dialect) -> Script {
         Script { steps: Vec::new(), voice: Voice::new(dialect) }
     }
 
-    /// A whole, good stream: role, tokens, finish, `[DONE]`.
+    /// A whole stream without errors: role, tokens, finish, `[DONE]`.
     pub fn stream(tokens: &[&str]) -> Script {
         Script::new().whole_stream(tokens)
     }
 
-    /// The same in the script's own dialect, behind what it does before.
+    /// Adds a whole stream in the script's dialect.
     pub fn whole_stream(self, tokens: &[&str]) -> Script {
         self.open().role().tokens(tokens).finish("stop").done().end()
     }
@@ -138,7 +139,7 @@ impl Script {
         tokens.iter().fold(self, |script, token| script.token(token))
     }
 
-    /// What a server may send that has generated nothing.
+    /// Everything that a server may send before it has generated anything.
     pub fn nothing(self) -> Script {
         self.says(Voice::nothing)
     }
@@ -148,7 +149,7 @@ impl Script {
         self.error_saying("The server is overloaded")
     }
 
-    /// The same in these words.
+    /// The same error with this message.
     pub fn error_saying(self, said: &str) -> Script {
         self.says(|voice| voice.error(said))
     }
@@ -162,7 +163,7 @@ impl Script {
         self.says(|voice| voice.finish(reason))
     }
 
-    /// The last chunk of a chat whose usage was asked for; other dialects tell theirs unasked.
+    /// The last chunk of a chat with requested usage; other dialects send usage without a request.
     pub fn usage(self, prompt_tokens: u64, completion_tokens: u64) -> Script {
         let mut chunk = chunk_json(json!([]));
         chunk["usage"] = json!({
@@ -205,7 +206,7 @@ impl Script {
         self.step(Step::Reset)
     }
 
-    /// Each byte of the body in a chunk of its own.
+    /// Each byte of the body in a separate chunk.
     pub fn byte_by_byte(self) -> Script {
         let single = |step| match step {
             Step::Chunk(bytes) => (0..bytes.len()).map(|at| Step::Chunk(bytes.slice(at..=at))).collect(),
@@ -214,7 +215,7 @@ impl Script {
         Script { steps: self.steps.into_iter().flat_map(single).collect(), voice: self.voice }
     }
 
-    /// Its line feeds as these line ends.
+    /// Replaces line feeds by these line ends.
     pub fn with_line_ends(self, end: &str) -> Script {
         let rewritten = |step| match step {
             Step::Chunk(bytes) => Step::Chunk(Bytes::from(String::from_utf8_lossy(&bytes).replace('\n', end))),
@@ -234,7 +235,7 @@ impl Script {
         self.chunks().concat()
     }
 
-    /// Without its body.
+    /// Removes the body.
     pub fn head_only(mut self) -> Script {
         self.steps.retain(|step| matches!(step, Step::Head { .. }));
         self

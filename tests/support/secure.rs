@@ -1,5 +1,5 @@
-//! The fake provider over TLS, where HTTP/2 is negotiated: hyper writes the bytes, scripts decide content and time. Also
-//! certificates for tests, and a client that trusts them.
+//! The fake provider over TLS, with HTTP/2 by negotiation: hyper writes the bytes, scripts control content and time.
+//! Also certificates for tests, and a client that trusts them.
 
 use std::io;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use super::provider::Answer;
 use super::script::Step;
 use super::soon;
 
-/// A name that no resolver knows, for which the certificates are good too.
+/// A name that no resolver knows. The certificates are valid for it too.
 pub const NAME: &str = "provider.test";
 
-/// A certificate for 127.0.0.1, localhost and [`NAME`], all PEM; its authority is made for it alone.
+/// A certificate for 127.0.0.1, localhost and [`NAME`], all PEM; its authority is made only for it.
 pub struct Identity {
     pub ca: String,
     pub cert: String,
@@ -43,7 +43,7 @@ impl Identity {
     }
 }
 
-/// A client's TLS over a connection, which believes these authorities (PEM) alone. `alpn`: what it offers.
+/// A client's TLS connection that trusts only these authorities (PEM). `alpn`: the offered protocols.
 pub async fn secured(stream: TcpStream, ca: &str, alpn: &[&str]) -> io::Result<ClientStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
@@ -69,7 +69,7 @@ fn certificate() -> (String, rcgen::Certificate, KeyPair) {
     (ca, CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap(), key)
 }
 
-/// As [`Identity`] has it; and the PEM of its authority.
+/// The TLS acceptor of a new [`Identity`]; and the PEM of its authority.
 pub(super) fn acceptor(alpn: &[&str]) -> (TlsAcceptor, String) {
     let (ca, certificate, key) = certificate();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -91,7 +91,7 @@ pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, answer: Answ
     let connection = log.connected();
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let service = service_fn(move |request| perform_head(request, connection, Arc::clone(&answer), Arc::clone(&log)));
-    // An error here is a client that left, or a script that broke off: the log knows.
+    // An error here means that the client left or a script broke off: the log has the details.
     let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -134,7 +134,7 @@ async fn read(request: hyper::Request<Incoming>, connection: usize) -> io::Resul
     })
 }
 
-/// A script that is being performed. Dropped before its end, the client has left.
+/// A running script. Dropping it before its end means that the client has left.
 struct Performance {
     steps: IntoIter<Step>,
     log: Arc<Log>,
@@ -143,7 +143,7 @@ struct Performance {
 }
 
 impl Performance {
-    /// Performs steps up to the next that is to be sent; none at the end of the body.
+    /// Performs steps until the next one to send. None: the end of the body.
     async fn next(&mut self) -> Option<Step> {
         loop {
             match self.steps.next() {

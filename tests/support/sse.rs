@@ -1,12 +1,13 @@
-//! Server-sent events and lines of JSON, of whole bodies or of pieces: a plain reading of the specification, to compare other readers with.
+//! Server-sent events and lines of JSON, of whole bodies or of pieces: a simple implementation of the specification, to
+//! compare other readers with.
 
 /// The data of every event of a whole body.
 pub fn sse_events(body: &[u8]) -> Vec<String> {
     SseReader::default().push(body)
 }
 
-/// Takes pieces as they come, and gives the data of the events that are complete. Comments and other fields are left out.
-/// LF and CRLF; a CR alone does not end a line.
+/// Takes pieces in order and returns the data of complete events. Comments and other fields are left out. Supports LF
+/// and CRLF; a single CR does not end a line.
 #[derive(Debug, Default)]
 pub struct SseReader {
     rest: Vec<u8>,

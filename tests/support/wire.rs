@@ -7,13 +7,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::log::Request;
 
-/// Bytes of a head, or of what is read ahead.
+/// Maximum bytes of a head, or of read-ahead data.
 pub(super) const BUFFER_MAX: usize = 64 * 1024 * 1024;
 
 pub(super) type Headers = Vec<(String, String)>;
 
 /// # Errors
-/// When the connection ends before the request does.
+/// The connection ends before the request does.
 pub(super) async fn read_request(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
@@ -66,7 +66,7 @@ pub(super) async fn read_body(
     Ok(buffer.split().freeze())
 }
 
-/// The next chunk of a chunked body; none at its end.
+/// The next chunk of a chunked body. None: the body has ended.
 pub(super) async fn read_chunk(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
@@ -79,7 +79,7 @@ pub(super) async fn read_chunk(
     Ok((size > 0).then_some(chunk))
 }
 
-/// Everything up to and with the pattern.
+/// Reads up to and including the pattern.
 pub(super) async fn read_until(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
@@ -123,7 +123,7 @@ pub(super) fn head(status: u16, headers: &Headers) -> (String, bool) {
     (head, !framed)
 }
 
-/// Framed as one chunk; the empty one is the end of the body.
+/// Framed as one chunk; an empty one is the end of the body.
 pub(super) fn chunk(bytes: &Bytes) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }

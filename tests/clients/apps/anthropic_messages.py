@@ -78,7 +78,7 @@ def messages_abort():
 @check
 def count_tokens():
     count = client.messages.count_tokens(model=kit.MODEL, messages=HELLO, system="Be brief.")
-    # Where no upstream counts, it is the gateway's own estimate.
+    # If no upstream can count, the gateway returns its own estimate.
     assert count.input_tokens == 11 if kit.SCRIPTED and kit.DIALECTS == ["anthropic"] else count.input_tokens > 0
 
 
@@ -139,7 +139,7 @@ def messages_tools_whole_round_trip():
 def messages_image_document_options():
     content = [{"type": "text", "text": "What is this?"},
                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": kit.PNG}}]
-    if "ollama" not in kit.DIALECTS:  # which takes no documents
+    if "ollama" not in kit.DIALECTS:  # Ollama does not support documents
         content.append({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": kit.PDF}})
     system = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
     said = good(ask(messages=[{"role": "user", "content": content}], system=system, extra_body={"temperature": 0.5}))
@@ -148,7 +148,7 @@ def messages_image_document_options():
 
 @scripted
 def messages_stop_sequences():
-    if "responses" not in kit.DIALECTS:  # which has none
+    if "responses" not in kit.DIALECTS:  # Responses has no stop sequences
         kit.has(good(ask(stop_sequences=["END"])), "stops=END")
 
 

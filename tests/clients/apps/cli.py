@@ -1,4 +1,4 @@
-"""How the client programs are run: in a home of their own, with nothing of the caller's environment but the path."""
+"""Runs the client programs: in a separate home, with only the path of the caller's environment."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ HOME = pathlib.Path(os.environ["HOME"])
 
 
 def run(*command, seconds=100, code=0, **env):
-    """The program's output, once it has ended as it should."""
+    """The program's output, once it has exited with the expected code."""
     passed = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG", "NO_COLOR")}
     done = subprocess.run([str(part) for part in command], cwd=HOME, env=passed | env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=seconds)

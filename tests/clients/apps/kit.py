@@ -1,4 +1,5 @@
-"""What the Python client scripts share: where the gateway is, what the model behind it can do, and one printed line a check."""
+"""Shared parts of the Python client scripts: the address of the gateway, the abilities of the model behind it, and one
+printed line per check."""
 
 import base64
 import os
@@ -8,15 +9,15 @@ import traceback
 URL = os.environ["PF_URL"]
 TOKEN = os.environ["PF_TOKEN"]
 MODEL = os.environ["PF_MODEL"]
-LONG_MODEL = os.environ["PF_LONG_MODEL"]  # goes on until its client leaves
+LONG_MODEL = os.environ["PF_LONG_MODEL"]  # generates until its client leaves
 EMBEDDER = os.environ.get("PF_EMBEDDER", MODEL)
-SCRIPTED = os.environ["PF_UPSTREAM"] == "script"  # tools are called, and the answer tells what the upstream was sent
+SCRIPTED = os.environ["PF_UPSTREAM"] == "script"  # it calls tools, and its answer lists what the upstream received
 DIALECTS = os.environ["PF_DIALECTS"].split(",")  # of the upstreams
 # llama-server's own Responses streams have neither sequence numbers nor output indexes, and its answers lack members that the
 # SDKs require. The gateway passes them on as they are.
 BARE_RESPONSES = not SCRIPTED and "responses" in DIALECTS
 
-# A red pixel, and the smallest thing that calls itself a PDF.
+# A red pixel, and a minimal PDF.
 PNG = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
 PDF = base64.b64encode(b"%PDF-1.4\n1 0 obj<<>>endobj\ntrailer<<>>\n%%EOF\n").decode()
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
@@ -33,18 +34,18 @@ def check(function):
 
 
 def scripted(function):
-    """Runs only where the upstream is the scripted one."""
+    """Runs only with the scripted upstream."""
     return check(function) if SCRIPTED else function
 
 
 def has(text, *parts):
-    """The upstream was sent all of these, as its digest says."""
+    """Checks that the upstream received all of these, by its digest."""
     missing = [part for part in parts if part not in text]
     assert not missing, f"{missing} not in {text!r}"
 
 
 def cannot_say(*dialects):
-    """All upstreams speak one of these dialects, which have no words for something."""
+    """Whether all upstreams use one of these dialects, which cannot express a feature."""
     return set(DIALECTS) <= set(dialects)
 
 

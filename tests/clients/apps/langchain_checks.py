@@ -25,7 +25,8 @@ class City(pydantic.BaseModel):
 
 
 def run(make, structured):
-    """`make` gives the chat model for a name and a most of tokens; `structured` are the options of structured output."""
+    """`make` returns the chat model for a name and a maximum of tokens; `structured` are the options of structured
+    output."""
     chat = make(kit.MODEL, 24)
 
     @check

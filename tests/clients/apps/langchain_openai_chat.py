@@ -11,7 +11,7 @@ OPTIONS = {"base_url": kit.URL + "/v1", "api_key": kit.TOKEN, "max_retries": 0, 
 @check
 def embeddings():
     if "openai" in kit.DIALECTS:
-        # Without a length check, which would load a tokenizer from the network.
+        # Without the length check, which would load a tokenizer from the network.
         embedder = OpenAIEmbeddings(model=kit.EMBEDDER, check_embedding_ctx_length=False, **OPTIONS)
         assert len(embedder.embed_documents(["hello", "world"])) == 2
 

@@ -1,4 +1,4 @@
-"""The program `llm`, whose extra models are pointed at the gateway by a file."""
+"""The program `llm`; a file adds models that use the gateway."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ from kit import check, scripted
 
 HOME = cli.HOME / "llm"
 HOME.mkdir()
-# The key is named by the file and kept in another, as `llm keys set` writes it.
+# The file names the key; another file contains it, as `llm keys set` writes it.
 (HOME / "keys.json").write_text(json.dumps({"gateway": kit.TOKEN}))
 (HOME / "extra-openai-models.yaml").write_text(f"""
 - model_id: racing

@@ -77,7 +77,7 @@ def chat_stream_helper():
             for event in events:
                 kinds.add(event.type)
             final = events.get_final_completion()
-        except openai.LengthFinishReasonError as error:  # how the helper takes an answer that max_tokens has cut
+        except openai.LengthFinishReasonError as error:  # the helper raises this for an answer cut by max_tokens
             final = error.completion
     assert {"chunk", "content.delta"} <= kinds, kinds
     assert final.choices[0].message.content
@@ -155,13 +155,13 @@ def chat_image_and_options():
     answer = ask(messages=[HELLO[0], {"role": "user", "content": content}], temperature=0.5, stop=["END"])
     said = answer.choices[0].message.content
     kit.has(said, "images=1", "temperature=0.5")
-    if "responses" not in kit.DIALECTS:  # which has no stop sequences
+    if "responses" not in kit.DIALECTS:  # Responses has no stop sequences
         kit.has(said, "stops=END")
 
 
 @scripted
 def chat_document():
-    if "ollama" in kit.DIALECTS:  # which takes none
+    if "ollama" in kit.DIALECTS:  # Ollama does not support documents
         return
     file = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64," + kit.PDF}}
     answer = ask(messages=[{"role": "user", "content": [{"type": "text", "text": "Read it"}, file]}])
@@ -221,7 +221,7 @@ def embeddings():
 
 
 def refused(call):
-    """There is no translation for this surface, and the gateway says so."""
+    """This surface has no translation, and the gateway reports that."""
     try:
         call()
     except openai.BadRequestError as error:

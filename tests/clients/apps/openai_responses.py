@@ -58,7 +58,7 @@ def responses_stream_helper():
     with client.responses.stream(model=kit.MODEL, input="Say hello", max_output_tokens=24) as events:
         kinds = {event.type for event in events}
         if "response.incomplete" in kinds:
-            return  # the helper has no final answer where `max_output_tokens` has cut it
+            return  # the helper has no final answer if `max_output_tokens` has cut it
         final = events.get_final_response()
     assert {"response.output_text.delta", "response.output_item.done"} <= kinds, kinds
     good(final)
@@ -154,7 +154,7 @@ def responses_custom_tool_round_trip():
 def responses_image_and_document():
     content = [{"type": "input_text", "text": "What is this?"},
                {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64," + kit.PNG}]
-    if "ollama" not in kit.DIALECTS:  # which takes no documents
+    if "ollama" not in kit.DIALECTS:  # Ollama does not support documents
         content.append({"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64," + kit.PDF})
     response = ask(input=[{"role": "user", "content": content}], temperature=0.5)
     kit.has(response.output_text, "images=1", f"files={len(content) - 2}", "temperature=0.5")

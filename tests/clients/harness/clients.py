@@ -1,4 +1,4 @@
-"""The clients: which script drives each, what has to be installed for it, and which dialect is its own."""
+"""The clients: the script, the required installation and the native dialect of each."""
 
 import dataclasses
 import json
@@ -6,17 +6,17 @@ import pathlib
 import sys
 
 APPS = pathlib.Path(__file__).resolve().parent.parent / "apps"
-# What a client of a dialect calls, as the rows name it.
+# The surface of a client with this dialect, as named in the rows.
 SURFACES = {"openai": "chat", "responses": "responses", "anthropic": "messages"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Client:
     name: str
-    dialect: str  # its own
+    dialect: str  # the native dialect
     script: str
-    needs: str  # below the folder of installed clients
-    version: str  # where its version stands, below that folder
+    needs: str  # in the folder of installed clients
+    version: str  # the file with its version, in that folder
     quick: bool = False  # installs within a minute
     seconds: int = 120
 
@@ -24,7 +24,7 @@ class Client:
         path = str(APPS / self.script)
         if path.endswith(".mjs"):
             return ["node", path]
-        # What drives a program needs nothing but Python.
+        # The scripts that run a program need only Python.
         own = kits / self.needs.split("/")[0] / "bin/python"
         return [str(own if own.exists() else sys.executable), path]
 

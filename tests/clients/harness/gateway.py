@@ -1,6 +1,6 @@
-"""The gateway under test: its process, and what it has written.
+"""The gateway under test: its process, and its output.
 
-It gets a config, a database and a port of its own, and is ended by its own process id.
+It gets a separate config, database and port, and is ended by its process id.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Gateway:
         return "listening on http" in self.text()
 
     def stop(self):
-        """Ends it; what is wrong with that, if anything."""
+        """Stops it; returns the problems."""
         self.process.send_signal(signal.SIGINT)
         try:
             code = self.process.wait(40)
@@ -54,7 +54,7 @@ class Gateway:
         return self.rows("SELECT coalesce(max(race_id), '') AS last FROM race")[0]["last"]
 
     def settled(self, since):
-        """The races since then with their attempts, once all that was begun has its rows."""
+        """The races since then with their attempts, once all rows are written."""
         end, seen = time.monotonic() + 8, None
         while True:
             races = self.rows("SELECT * FROM race WHERE race_id > ? ORDER BY race_id", since)
@@ -66,13 +66,13 @@ class Gateway:
             time.sleep(0.3)
 
     def secrets(self, *words):
-        """Files of the gateway that hold one of these."""
+        """Files of the gateway that contain one of these."""
         files = [path for path in self.folder.iterdir() if path.is_file()]
         return [path.name for path in files if any(word.encode() in path.read_bytes() for word in words)]
 
 
 def wrong_rows(races, attempts, dialects, surface):
-    """What is wrong with the rows that one client's run has left."""
+    """The problems in the rows of one client's run."""
     wrong = []
     if not races:
         return ["no race was written"]

@@ -1,6 +1,7 @@
-"""The upstreams that the gateway races: llama-servers with random models where they are installed, and the scripted server.
+"""The upstreams that the gateway races: llama-servers with random models if they are installed, and the scripted
+server.
 
-The llama-servers are real, and say nothing that makes sense; the scripted one calls tools and tells what it was sent.
+The llama-servers are real but produce random text; the scripted server calls tools and reports what it received.
 """
 
 import contextlib
@@ -30,10 +31,10 @@ def free_port():
 
 @contextlib.contextmanager
 def llama(folder):
-    """The ports of four servers by name; None where they are not installed.
+    """The ports of four servers by name. None: they are not installed.
 
-    `fast` and `again` stop by themselves, `long` goes on to `max_tokens`, `embed` is for embeddings. Coding agents send a
-    hundred thousand tokens, which the context has to hold, and set no `max_tokens`."""
+    `fast` and `again` stop by themselves, `long` continues to `max_tokens`, `embed` is for embeddings. Coding agents
+    send a hundred thousand tokens, which the context must hold, and set no `max_tokens`."""
     python, models = folder / "venv/bin/python", folder / "fast.gguf"
     if not python.exists() or not models.exists():
         yield None
@@ -109,7 +110,7 @@ def config(llama_ports, script, lossy):
     for dialect in DIALECTS:
         for twin in ("script", "double"):
             provider(f"{twin}-{dialect}", script.url + bases.get(dialect, "/v1"), dialect, "SCRIPT_KEY")
-        # Only Claude can be told to think by way of Bedrock, and only newer ones take a schema.
+        # Through Bedrock, only Claude supports a reasoning option, and only newer versions support a schema.
         one, two = ("anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic.claude-opus-4-5-20251101-v1:0") if dialect == "bedrock" else ("one", "two")
         model(f"script-{dialect}", [f"script-{dialect}/{one}", f"double-{dialect}/{two}"], [dialect])
     model("script-mixed", [f"script-{dialect}/one" for dialect in ("openai", "responses", "anthropic", "gemini")], DIALECTS[:4])

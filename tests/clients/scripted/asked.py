@@ -1,6 +1,6 @@
-"""What a request asks for, read from any of the six dialects into one form, so that one script answers them all.
+"""Reads a request in any of the six dialects into one form, so that one script answers them all.
 
-Not for checking that a request is good: what the script does not look for it does not see.
+Not for validation: the script ignores everything that it does not use.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import json
 
 @dataclasses.dataclass
 class Asked:
-    """A request, as far as the script's answer depends on it."""
+    """The parts of a request that the script's answer depends on."""
 
     dialect: str
     system: str = ""
@@ -17,22 +17,23 @@ class Asked:
     images: int = 0
     files: int = 0
     tools: list = dataclasses.field(default_factory=list)
-    custom: list = dataclasses.field(default_factory=list)  # those of them that take plain text
-    calls: int = 0  # tool calls that the conversation holds
-    results: list = dataclasses.field(default_factory=list)  # what came back for the calls behind the user's last text
-    reasoned: int = 0  # reasoning of earlier turns that was handed back
+    custom: list = dataclasses.field(default_factory=list)  # those of them with plain text input
+    calls: int = 0  # tool calls in the conversation
+    results: list = dataclasses.field(default_factory=list)  # results of the calls after the user's last text
+    reasoned: int = 0  # reasoning of earlier turns in the request
     thinks: bool = False
     schema: bool = False
     stops: list = dataclasses.field(default_factory=list)
     options: dict = dataclasses.field(default_factory=dict)
 
     def user(self, text):
-        # Clients put reminders of their own behind the user's words, after a result too.
+        # Clients add their own reminders after the user's text, also after a result.
         if text and not self.results:
             self.last = text
 
     def digest(self):
-        """What the script has seen, as the text of its answer: this is how a client's check sees through the gateway."""
+        """The request as the script received it, as the text of its answer: this is how a client's check sees what
+        passed the gateway."""
         said = [f"system={self.system[:40]}", f"user={self.last[-60:]}", f"images={self.images}", f"files={self.files}",
                 f"tools={len(self.tools)}", f"calls={self.calls}", f"results={'+'.join(r[:40] for r in self.results)}",
                 f"reasoned={self.reasoned}", f"schema={int(self.schema)}", f"stops={'+'.join(self.stops)}"]

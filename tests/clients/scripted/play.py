@@ -1,13 +1,13 @@
-"""What the scripted upstream answers: pieces of output that follow from what was asked, the same in every dialect.
+"""The answer of the scripted upstream: pieces of output that depend on the request, the same in every dialect.
 
-Not for writing them in a dialect; that is `streams.py`.
+Not for writing them in a dialect: see `streams.py`.
 """
 
 import dataclasses
 import json
 
-# Which of a client's tools is called, and with what: the first of these that the client offers. Arguments must be such that
-# the client runs the tool without asking.
+# The tool that is called, and its arguments: the first of these that the client offers. The client must run the tool
+# with these arguments without asking.
 ARGUMENTS = {
     "weather": [{"city": "Paris"}, {"city": "Rome"}],
     "Bash": [{"command": "echo sunny", "description": "Say the weather"}],
@@ -18,7 +18,8 @@ ARGUMENTS = {
     "note": [{"input": "it is sunny\nin \"Paris\""}],
 }
 ANSWER = {"city": "Paris", "celsius": 21}
-# Some clients request structured output by a tool of one of these names, and smolagents any answer by the last one.
+# Some clients request structured output through a tool with one of these names. smolagents requests every answer through
+# the last one.
 SCHEMA_TOOLS = {"json", "final_result", "City"}
 ANSWER_TOOL = "final_answer"
 
@@ -30,7 +31,7 @@ class Piece:
     kind: str
     text: str
     name: str = ""
-    is_custom: bool = False  # a call with plain text for arguments
+    is_custom: bool = False  # a call with plain-text arguments
 
 
 @dataclasses.dataclass
@@ -43,8 +44,8 @@ class Answer:
 
 
 def answer(asked):
-    """The user's last words choose: `weather` calls a tool (two at once where there is only ours), `fail` and `slow` are the
-    server's business, and all else is answered with what was seen."""
+    """The user's last words select the answer: `weather` calls a tool (two at once if only our tool is offered), the
+    server handles `fail` and `slow`, and all others get the digest."""
     pieces = [Piece("reasoning", "The user asks, so I think. ")] if asked.thinks else []
     tool = next((name for name in ARGUMENTS if name in asked.tools), None)
     if tool and "weather" in asked.last.lower() and not asked.results:
@@ -67,5 +68,5 @@ def answer(asked):
 
 
 def fragments(text, size=9):
-    """A text as it is streamed."""
+    """A text split into streamed parts."""
     return [text[at : at + size] for at in range(0, len(text), size)] or [""]

@@ -1,5 +1,5 @@
-"""The scripted upstream: one HTTP server that speaks all six dialects, for what a random model never does, such as calling
-a tool. Not a simulation of speed: the gateway has its own for that.
+"""The scripted upstream: one HTTP server for all six dialects. It does what a random model never does, such as calling
+a tool. Not a simulation of speed: see the gateway's own simulator.
 """
 
 import collections
@@ -76,7 +76,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def hung_up(self):
-        """The gateway cancels a loser at any byte."""
+        """The gateway may cancel a loser at any byte."""
         self.server.hung_up += 1
         self.close_connection = True
 
@@ -85,7 +85,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def embed(self, body):
         given = body["input"] if isinstance(body["input"], list) else [body["input"]]
-        # The numbers come as base64 where the client asked for it, as the official clients do.
+        # The numbers are base64 if the client requested it, as the official clients do.
         numbers = "AAAAPwAAgD4=" if body.get("encoding_format") == "base64" else [0.5, 0.25]
         data = [{"object": "embedding", "index": index, "embedding": numbers} for index, _ in enumerate(given)]
         self.json(200, {"object": "list", "model": body["model"], "data": data, "usage": {"prompt_tokens": 3, "total_tokens": 3}})
@@ -121,7 +121,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves on a free port of loopback from a thread of its own, until `shutdown`."""
+    """Serves on a free loopback port from a separate thread, until `shutdown`."""
 
     daemon_threads = True
 
@@ -129,13 +129,13 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.asked = collections.Counter()
         self.bodies = collections.deque(maxlen=200)
-        self.trouble = []  # requests that the script could not read: a fault of the gateway, or of the script
+        self.trouble = []  # requests that the script could not read: a bug of the gateway or of the script
         self.hung_up = 0
         self.numbers = itertools.count(1)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, client_address):
-        """A gateway that cancels a loser closes at any byte."""
+        """A gateway that cancels a loser may close at any byte."""
 
     def id(self, prefix):
         return f"{prefix}{next(self.numbers):024d}"

@@ -1,5 +1,5 @@
-"""An answer as a stream in each of the six dialects, as the vendors send it: the parts that a client or a gateway looks at,
-with roles, ids and empty pieces in front as the vendors have them.
+"""An answer as a stream in each of the six dialects, as the vendors send it: the parts that a client or a gateway
+reads, including the vendors' initial roles, ids and empty pieces.
 """
 
 import base64
@@ -14,7 +14,7 @@ SIGNATURE = base64.b64encode(b"signed by the script, to be handed back").decode(
 
 
 def write(dialect, answer, model, ids):
-    """Yields the bytes of the stream, an event each; `ids` gives an id for each name."""
+    """Yields the bytes of the stream, one event each; `ids` returns an id for each name."""
     return WRITERS[dialect](answer, model, ids)
 
 
@@ -152,7 +152,7 @@ def messages(answer, model, ids):
 
 
 def joined(pieces):
-    """Blocks of one kind: texts that follow each other are one."""
+    """Joins adjacent texts into one block."""
     blocks = []
     for piece in pieces:
         if piece.kind == "text" and blocks and blocks[-1][0] == "text":

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::harness::process::{CommandOutput, Setup, provider};
 use crate::support::{FakeProvider, Script};
 
-/// A model of these upstreams.
+/// A model with these upstreams.
 fn model(name: &str, upstreams: &[&str]) -> String {
     format!("[models.{name}]\nupstreams = {upstreams:?}\n")
 }
@@ -55,7 +55,7 @@ async fn check_live_reports_working_and_failing_upstreams() {
 async fn check_live_succeeds_if_all_upstreams_answer() {
     let vectors = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"vectors","usage":{"prompt_tokens":1,"total_tokens":1}}"#;
     let embeds = FakeProvider::answering(move |_| Script::status(200, &[], vectors)).await;
-    // All of its tokens went into reasoning that it does not show.
+    // All of its tokens are reasoning that it does not send.
     let thinks = FakeProvider::answering(|_| Script::sse().role().finish("length").usage(9, 16).done().end()).await;
     let mut config = provider("embeds", &embeds) + &provider("thinks", &thinks);
     config += "[providers.sim]\nsimulate = { ttft = \"1ms\", tokens_per_second = 1000 }\n";

@@ -36,7 +36,7 @@ async fn a_missing_config_says_what_to_do() {
     for words in ["by-variable.toml", "--config PATH", "PHOTOFINISH_CONFIG"] {
         assert!(ran.err.contains(words), "{}", ran.err);
     }
-    // The option goes before the variable.
+    // The option takes precedence over the variable.
     assert_eq!(setup.run(&["check", "--config", "config.toml"]).await.code, Some(0));
 }
 
@@ -139,7 +139,7 @@ async fn stats_counts_what_happened() {
         assert!(x[name].as_f64().is_some_and(|value| value > 0.0), "{name}: {x}");
     }
     assert_eq!(x["ttft_samples"], 3);
-    // A machine that stalls may deliver all of an answer in one read, which then has no speed.
+    // A slow machine may deliver the whole answer in one read, which then has no speed.
     assert!((1..=3).contains(&x["tok_s_samples"].as_i64().unwrap()), "{x}");
     assert!(row("sim/fail-500")["ttft_p50_ms"].is_null());
 

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use crate::harness::process::{Setup, provider};
 use crate::support::{FakeProvider, Gate, Script};
 
-/// A provider that takes the request and says nothing more.
+/// A provider that takes the request and never answers.
 async fn silent() -> (FakeProvider, Gate) {
     let asked = Gate::new();
     let reached = asked.clone();
     (FakeProvider::answering(move |_| Script::new().reached(&reached).until_closed()).await, asked)
 }
 
-/// `quick` wins once both others have the request: 8 tokens in, 2 out. Its price is theirs. None is drained.
+/// `quick` wins once both others have the request: 8 tokens in, 2 out. All have the same price. No loser is drained.
 async fn field() -> (Setup, [FakeProvider; 3]) {
     let ((full, full_asked), (stingy, stingy_asked)) = (silent().await, silent().await);
     let quick = FakeProvider::answering(move |_| {
@@ -46,7 +46,8 @@ async fn told(setup: &Setup, model: &str) -> Value {
 async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
     let (setup, _fakes) = field().await;
     let ran = setup.run(&["race", "hi", "--model", "both"]).await;
-    // The winner: 8 + 2 × 10. The losers' prompts, by another tokenizer: half as long to twice as long, and an answer as long.
+    // The winner costs 8 + 2 × 10. The losers' prompts, by another tokenizer, are half to twice as long, and an answer
+    // is as long as the winner's.
     let words = "cost: $0.000032–0.000100 in all; beyond a single attempt: $0.000004–0.000072";
     assert!(ran.err.contains(words), "{}", ran.err);
     let expected = json!([0.000032, "at_least", 0.0001, 0.000004, "at_least", 0.000004, 0.000072]);
@@ -67,7 +68,7 @@ async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
 #[tokio::test]
 async fn costs_with_one_bound_or_without_a_price() {
     let (setup, fakes) = field().await;
-    // Nobody waits for `full` here.
+    // This case does not wait until `full` has the request.
     let opened = setup.run(&["race", "hi", "--model", "free"]).await;
     assert!(opened.err.contains("cost: ≥ $0.000028 in all; beyond a single attempt: not known (no loser has"));
     let expected = json!([0.000028, "at_least", null, null, "unknown", null, null]);

@@ -1,4 +1,5 @@
-//! The log of `serve`: every line of a request names its race, model, user and surface, and those of an attempt its upstream.
+//! The log of `serve`: every line of a request names its race, model, user and surface. The lines of an attempt also
+//! name its upstream.
 
 use serde_json::Value;
 
@@ -6,7 +7,7 @@ use crate::harness::process::{Setup, asking, provider};
 use crate::support::{FakeProvider, Script};
 
 const AUTH: [(&str, &str); 1] = [("authorization", "Bearer t")];
-/// What a request that falls back from one upstream to the next says at debug level, and whether an attempt says it.
+/// The debug lines of a request that falls back from one upstream to the next, and whether an attempt logs each line.
 const SAID: [(&str, bool); 5] = [
     ("planned", false),
     ("an attempt failed", true),
@@ -15,7 +16,7 @@ const SAID: [(&str, bool); 5] = [
     ("the race is over", false),
 ];
 
-/// Serves one request, whose first upstream answers with `status`. Gives the race's id and the log.
+/// Serves one request, whose first upstream answers with `status`. Returns the race's id and the log.
 async fn served(format: &str, level: &str, status: u16) -> (String, String) {
     let bad = FakeProvider::answering(move |_| Script::status(status, &[], "{}")).await;
     let good = FakeProvider::answering(|_| Script::stream(&["a"])).await;

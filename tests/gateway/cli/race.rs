@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::harness::process::{CommandOutput, Setup, provider};
 use crate::support::{FakeProvider, Gate, Script, soon};
 
-/// Far longer than a failure takes: the order of events on two connections is not defined.
+/// Far longer than a failure takes: the order of events on two connections is undefined.
 const LATE: Duration = Duration::from_millis(150);
 
-/// `quick` answers so late that `broken` has failed by then, `slow` only connects, and `broken` fails.
+/// `quick` answers after `broken` has failed, and `slow` only connects.
 async fn field() -> (Setup, [FakeProvider; 3]) {
     let quick = FakeProvider::answering(|_| {
         Script::sse().role().delay(LATE).tokens(&["Hello", " there"]).finish("stop").usage(9, 2).done().end()

@@ -88,7 +88,7 @@ async fn a_bad_file_is_reported_and_the_old_one_stays() {
     served.process.logged("cannot read").await;
     assert_eq!(served.ask("m").await.status, 200);
 
-    // And a good one is taken again.
+    // A valid config is loaded again.
     served.setup.configure(&format!("{}{}", provider("one", &fake), model("mended")));
     served.process.signal("HUP");
     served.process.logged("the new configuration is in force").await;
@@ -167,7 +167,7 @@ async fn a_reload_never_opens_a_public_listener() {
     let setup = Setup::new("");
     setup.write("config.toml", "server.listen = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
     let served = setup.serve().await;
-    // Good by itself: it would listen on loopback, but only after a restart.
+    // Valid by itself, but it would listen on loopback only after a restart.
     served.setup.configure("");
     served.process.signal("HUP");
     let error = served.process.logged("the old one stays in force").await;

@@ -21,7 +21,7 @@ use crate::harness::gateway::{CHAT, Rows, Setup, assert_row, pick};
 use crate::harness::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Script, Step, soon};
 
-/// The program over one provider that speaks TLS: whom it trusts comes out of its environment.
+/// The program over one TLS provider. Its trusted roots come from its environment.
 struct Secure {
     program: Program,
     address: SocketAddr,
@@ -42,7 +42,7 @@ impl Secure {
         Secure { program, address, directory }
     }
 
-    /// A connection on which the model was asked.
+    /// A connection with a request for the model.
     async fn ask(&self, stream: bool) -> RawClient {
         let mut client = RawClient::connect(self.address).await;
         client.post(CHAT, &json!({"model": "m", "stream": stream, "messages": [{}]})).await;
@@ -58,7 +58,7 @@ impl Secure {
 }
 
 type Tls = TlsStream<TcpStream>;
-/// A connection to the gateway, as the provider has it.
+/// A connection from the gateway, on the provider's side.
 type Served = Connection<Tls, Bytes>;
 
 fn ok() -> http::Response<()> {
@@ -151,7 +151,7 @@ async fn stalled_clients_do_not_block_other_streams_of_a_connection() {
         fake.request(number).await;
         stalled.push(client);
     }
-    // What was sent to clients that do not read has filled every buffer on its way by the time of the later ones.
+    // Answers to clients that do not read have filled every buffer when the later ones are sent.
     for _ in 0..50 {
         assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
     }
@@ -174,7 +174,7 @@ async fn at_most_sixteen_connections_are_opened_and_further_requests_wait() {
             loop {
                 tokio::select! {
                     accepted = connection.accept() => match accepted {
-                        // By the second of the first two it is known how many streams a connection takes.
+                        // The second of the first two requests shows how many streams a connection accepts.
                         Some(Ok((_, respond))) if count.fetch_add(1, Ordering::Relaxed) < 2 => answer(respond),
                         Some(Ok((_, respond))) => open.push(respond),
                         _ => return,
@@ -285,10 +285,10 @@ async fn endless_informational_responses_are_cut() {
     );
 }
 
-/// What becomes of the request whose stream this is, and then of the connection.
+/// What happens to the request on this stream, and then to the connection.
 type Fate = fn(SendResponse<Bytes>, &mut Connection<Tls, Bytes>);
 
-/// The rows of two requests: the provider refuses the first stream so, and answers all others.
+/// The rows of two requests: the provider refuses the first stream with `fate`, and answers all others.
 async fn refused(fate: Fate) -> Vec<Value> {
     let refused = Arc::new(AtomicUsize::new(0));
     let fake = FakeProvider::by_hand(&["h2"], move |stream, _| {
@@ -320,7 +320,7 @@ async fn only_refused_streams_are_sent_again_without_an_attempt() {
         [won(), won()]
     };
     assert_eq!(refused(|mut respond, _| respond.send_reset(Reason::REFUSED_STREAM)).await, silent);
-    // Its last stream is that of the warm-up: nothing of this one was looked at.
+    // Its last stream is that of the warm-up: the server did not process this request.
     let retried = refused(|respond, connection| {
         drop(respond);
         connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
@@ -329,7 +329,7 @@ async fn only_refused_streams_are_sent_again_without_an_attempt() {
     assert!(retried == silent || retried.len() == 3, "{retried:?}");
 }
 
-/// A stream whose connection ends in the middle, by `end`, once the client has its first token.
+/// A stream whose connection is ended by `end`, once the client has its first token.
 async fn broken(end: fn(Served) -> Option<Served>) -> Rows {
     let first_token_read = Gate::new();
     let gate = first_token_read.clone();
@@ -371,7 +371,7 @@ async fn goaway_and_a_close_in_mid_answer_count_as_closed() {
     let ended =
         |how: &str| json!({"outcome": "failed_mid", "ttft_event": 1, "failure": how, "failure_phase": "stream"});
     assert_eq!(ending(&goaway.await.attempts[0]), ended("closed"));
-    // A close with bytes that the provider has not read is a reset on the wire.
+    // Closing with unread bytes sends a reset.
     let closed = ending(&closed.await.attempts[0]);
     assert!([ended("closed"), ended("reset")].contains(&closed), "{closed}");
 }

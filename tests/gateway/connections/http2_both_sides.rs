@@ -26,7 +26,7 @@ async fn losers_over_http2_are_reset_and_their_connection_is_kept() {
     let authorities = directory.path().join("ca.pem");
     std::fs::write(&authorities, format!("{}{}", loser.ca(), winner.ca())).unwrap();
     std::fs::write(&config, Setup::over(&[&loser, &winner]).text(&database)).unwrap();
-    // The roots to trust come out of the environment, and so does a program of its own.
+    // The trusted roots come from the environment, so this test runs the program.
     let (program, address) = Program::serve(&config, Some(&authorities)).await;
     for race in 0..RACES {
         let mut client = RawClient::connect(address).await;
@@ -71,7 +71,7 @@ async fn a_client_may_speak_http2_by_prior_knowledge() {
     let body = soon("the body", response.into_body().collect()).await.unwrap().to_bytes();
     assert_eq!(sse_events(&body).last().unwrap(), "[DONE]");
 
-    // One stream is given up; its connection stays.
+    // One stream is cancelled; its connection stays.
     let response = soon("an answer", sender.send_request(request())).await.unwrap();
     drop(response);
     fake.closed(1).await;

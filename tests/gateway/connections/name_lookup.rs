@@ -12,7 +12,7 @@ use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::Setup;
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
-/// `hangs.test` never ends, `good.test` is this machine, other names are not there. Counts what it was asked.
+/// `hangs.test` never resolves, `good.test` is this machine, and other names do not exist. Counts the look-ups.
 fn resolver() -> (Resolver, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();

@@ -7,12 +7,12 @@ use crate::harness::gateway::{Setup, assert_row};
 use crate::harness::process;
 use crate::support::{FakeProvider, FakeProxy, NAME, Script, Tunnel, soon};
 
-/// The fake's address by a name that only a proxy can look up.
+/// The fake's address with a name that only a proxy can resolve.
 fn named(fake: &FakeProvider) -> String {
     fake.base_url().replace("127.0.0.1", NAME)
 }
 
-/// A file with the authority of a TLS provider, and the line that names it.
+/// A file with the authority of a TLS provider, and the config line with its path.
 fn believing(fake: &FakeProvider) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ca.pem");
@@ -98,7 +98,7 @@ async fn a_stalled_or_absent_proxy_ends_with_the_connect_timeout() {
         json!({"outcome": "timeout", "failure": "timeout", "failure_phase": "connect"})
     );
 
-    // Nobody listens where the proxy was.
+    // The address of a proxy that no longer listens.
     let (url, addr) = (proxy.url(), proxy.addr());
     drop(proxy);
     let setup = Setup::new().provider_at("a", "https://provider.test/v1", &format!("proxy = \"{url}\""));

@@ -1,5 +1,5 @@
-//! Translation of requests: what is sent, what is refused or left out, and that a native request is sent byte for byte.
-//! Whole translations to read: `snapshots`.
+//! Translation of requests: what is sent, refused or left out, and that a native request is sent byte for byte. For
+//! whole translations see `snapshots`.
 
 use serde_json::{Value, json};
 
@@ -99,14 +99,14 @@ async fn a_long_answer_says_that_it_was_cut(pair: Pair) {
     gateway.stop().await;
 }
 
-/// A request of this surface with these members more.
+/// A request of this surface with additional members.
 fn with(surface: Surface, members: &Value) -> Value {
     let mut body = surface.body("m", false);
     body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     body
 }
 
-/// What cannot be said in another dialect, and its name.
+/// Features that another dialect cannot express, with their names.
 fn meanings() -> Vec<(Surface, Dialect, Value, &'static str)> {
     use Surface::{Chat, Messages, Responses};
     let file = json!([{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]);
@@ -255,7 +255,7 @@ async fn a_request_that_needs_a_native_upstream_is_raced_among_native_ones() {
     let response = read_response(&mut gateway.ask(&ask).await).await;
     assert_eq!((response.status, response.upstream(), response.header("x-photofinish-attempts")), (200, "b/m", "1"));
     assert_eq!(native.request(0).await.json()["seed"], 7);
-    // Without it both run.
+    // Without it both upstreams run.
     let mut client = gateway.ask(&Surface::Chat.body("m", true)).await;
     other.request(0).await;
     assert_eq!(read_response(&mut client).await.upstream(), "b/m");
@@ -283,7 +283,7 @@ async fn an_upstream_that_gets_less_is_asked_only_while_no_other_may_be() {
     let of = |status: u16, upstream: &str, left_out: &str, dropped: &str| {
         (status, upstream.to_owned(), [left_out.to_owned(), dropped.to_owned()])
     };
-    // The second request finds the native one at its limit. From then on the other one answers.
+    // At the second request the native upstream has reached its limit. From then on the other one answers.
     let expected = [of(200, "b/m", "a/m", ""), of(429, "", "", ""), of(200, "a/m", "", "seed")];
     assert_eq!(asked, expected);
     assert_eq!((native.requests().len(), other.requests().len()), (2, 1));

@@ -1,8 +1,9 @@
-//! Each surface over upstreams of each dialect, as reviewed snapshots: what the client sends, what the provider gets and sends,
-//! and what the client gets, as a stream and whole. A change of a translation shows there as a change of text.
+//! Each surface over upstreams of each dialect, as reviewed snapshots: what the client sends, what the provider gets
+//! and sends, and what the client gets, as a stream and whole. A change of a translation appears there as a change of
+//! text.
 //!
-//! After a change: `INSTA_UPDATE=always cargo test --test gateway snapshots`, and review the difference before you commit it.
-//! Not for single rules, such as what is refused by name: those tests are in this folder and in `src/protocol`.
+//! After a change: `INSTA_UPDATE=always cargo test --test gateway snapshots`, and review the difference before you
+//! commit it. Not for single rules, such as refusals by name: those tests are in this folder and in `src/protocol`.
 
 use std::fmt::Write as _;
 
@@ -65,7 +66,7 @@ fn received(request: &Request) -> String {
     format!("{} {}\n{}", request.method, request.path, pretty(&request.json()))
 }
 
-/// The body that the script writes; binary frames as their events.
+/// The body that the script writes; binary frames are shown as their events.
 fn spoken(dialect: Dialect, script: &Script) -> String {
     let chunks = script.steps.iter().filter_map(|step| match step {
         Step::Chunk(bytes) => Some(bytes),
@@ -81,7 +82,7 @@ fn spoken(dialect: Dialect, script: &Script) -> String {
     }
 }
 
-/// The body without what differs from run to run: ids, numbered in their order, and the time of day.
+/// The body without parts that differ between runs: ids, numbered in their order, and the time of day.
 fn stable(body: &str) -> String {
     let mut text = String::new();
     let mut ids: Vec<&str> = Vec::new();

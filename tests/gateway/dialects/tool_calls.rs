@@ -10,7 +10,7 @@ use crate::support::{Dialect, FakeProvider, Script, frame};
 
 rules! { everywhere: a_tool_is_called_and_its_result_goes_back }
 
-/// Thinks "hm", says "look", calls `f` with `{"x":1}` and `g` with nothing.
+/// Reasons "hm", says "look", calls `f` with `{"x":1}` and `g` without arguments.
 pub fn calling(dialect: Dialect) -> Script {
     match dialect {
         Dialect::OpenAi => openai(),
@@ -196,7 +196,7 @@ fn ollama() -> Script {
         .end()
 }
 
-/// A call as the surface tells it: id, name, arguments.
+/// A call in the surface's answer: id, name, arguments.
 fn calls(surface: Surface, answer: &Value) -> Vec<(String, String, Value)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let parsed = |value: &Value| serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_default();
@@ -239,7 +239,7 @@ fn asking(surface: Surface, stream: bool) -> Value {
     body
 }
 
-/// The next turn: everything that came back, and the results.
+/// The next turn: the whole answer, and the results.
 fn answering(surface: Surface, answer: &Value) -> Value {
     let mut body = asking(surface, false);
     let results = calls(surface, answer).into_iter().map(|(id, name, _)| (id, format!("result of {name}")));

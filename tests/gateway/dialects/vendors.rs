@@ -146,7 +146,7 @@ async fn a_model_name_cannot_change_the_path() {
     }
 }
 
-/// A server that does not stream, whatever it was asked.
+/// A server that does not stream, whatever the request.
 #[tokio::test]
 async fn an_answer_that_comes_whole_is_translated_too() {
     let gemini = json!({

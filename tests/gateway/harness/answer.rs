@@ -1,4 +1,4 @@
-//! Scripts and answers in few words: what providers send and what clients read.
+//! Short helpers for scripts and answers: what providers send and what clients read.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub async fn read_response(client: &mut RawClient) -> Response {
     read_rest(client, head).await
 }
 
-/// Reads the rest of an answer whose head was read.
+/// Reads the rest of an answer after its head.
 pub async fn read_rest(client: &mut RawClient, head: Head) -> Response {
     let body = client.body(&head).await.unwrap();
     Response { status: head.status, headers: head.headers, body: String::from_utf8(body.to_vec()).unwrap() }
@@ -79,7 +79,7 @@ pub fn text(event: &str) -> String {
     event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The events of a client up to and with the first that has text.
+/// The events up to and including the first with text.
 pub async fn first_text(client: &mut RawClient) -> String {
     loop {
         let event = client.event().await.unwrap().expect("an event with text");
@@ -89,19 +89,19 @@ pub async fn first_text(client: &mut RawClient) -> String {
     }
 }
 
-/// A whole stream once the gate is open. Nothing before, no headers either.
+/// A whole stream once the gate is open. Before that nothing is sent, not even headers.
 pub fn stream_after(gate: &Gate, tokens: &[&str]) -> Script {
     let mut script = Script::new().wait(gate);
     script.steps.extend(Script::stream(tokens).steps);
     script
 }
 
-/// Takes the request, and never answers.
+/// Takes the request and never answers.
 pub fn silent() -> Script {
     Script::new().until_closed()
 }
 
-/// An error answer after which the connection is closed by the gateway: the fake sees when it was read.
+/// An error answer, after which the gateway closes the connection: the fake sees when it was read.
 pub fn error_and_close(status: u16, body: &str) -> Script {
     Script::status(status, &[("connection", "close")], body)
 }
@@ -113,7 +113,8 @@ pub async fn advance_clock(time: Duration) {
     tokio::time::resume();
 }
 
-/// Moves the clock forward in steps until the event has come. Between two steps there is real time for what the sockets hold.
+/// Moves the clock forward in steps until the event has happened. Between two steps real time passes, so that data in
+/// the sockets arrives.
 pub async fn advance_clock_until<T>(event: impl Future<Output = T>) -> T {
     const STEP: Duration = Duration::from_millis(200);
     const REAL: Duration = Duration::from_millis(10);
@@ -126,7 +127,7 @@ pub async fn advance_clock_until<T>(event: impl Future<Output = T>) -> T {
     }
 }
 
-/// How an attempt ended, from its row: what is NULL is left out.
+/// How an attempt ended, from its row, without NULL values.
 pub fn ending(row: &Row) -> Value {
     let columns = ["outcome", "ttft_event", "censor_cause", "failure", "failure_phase"];
     columns

@@ -1,5 +1,5 @@
-//! A gateway in the test's process, over fake providers, with its own database that is read after the end.
-//! Not for commands: their tests start the program (`process`).
+//! A gateway in the test's process, over fake providers, with its own database that is read after the end. Not for
+//! commands: their tests start the program (`process`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use crate::support::{FakeProvider, RawClient, soon};
 
 pub const CHAT: &str = "/v1/chat/completions";
 
-/// A config, table by table. What is not said keeps its default; no losers are audited.
+/// A config, table by table. Unset keys keep their default; no losers are audited.
 #[derive(Debug)]
 pub struct Setup {
     listen: String,
@@ -32,7 +32,7 @@ pub struct Setup {
     has_model: bool,
 }
 
-/// A running gateway. Its directory goes with it.
+/// A running gateway. Dropping it removes its directory.
 pub struct TestGateway {
     app: App,
     directory: TempDir,
@@ -41,10 +41,10 @@ pub struct TestGateway {
 /// One row: its columns by name. NULL is null.
 pub type Row = BTreeMap<String, Value>;
 
-/// Everything that was recorded.
+/// All recorded rows.
 #[derive(Debug)]
 pub struct Rows {
-    /// In the order in which they began.
+    /// In the order of their start.
     pub races: Vec<Row>,
     /// By race, then by ordinal.
     pub attempts: Vec<Row>,
@@ -67,7 +67,7 @@ impl Setup {
         ('a'..='z').zip(fakes).fold(Setup::new(), |setup, (name, fake)| setup.provider(&name.to_string(), fake, ""))
     }
 
-    /// The value of `listen`, which is a free port otherwise.
+    /// The value of `listen`; the default is a free port.
     pub fn listen(mut self, value: &str) -> Setup {
         self.listen = value.to_owned();
         self
@@ -92,13 +92,13 @@ impl Setup {
         self.provider_at(name, &fake.base_url(), lines)
     }
 
-    /// The same for any address.
+    /// A provider at any address.
     pub fn provider_at(mut self, name: &str, base_url: &str, lines: &str) -> Setup {
         self.upstreams.push(format!("\"{name}/m\""));
         self.table(&format!("[providers.{name}]\nbase_url = \"{base_url}\"\n{lines}"))
     }
 
-    /// The model `m` as in this text, instead of the model that is made of the providers.
+    /// The model `m` as in this text, instead of the model made from the providers.
     pub fn model(mut self, text: &str) -> Setup {
         self.has_model = true;
         self.table(text)
@@ -127,7 +127,7 @@ impl Setup {
         self.start_resolving(system_resolver()).await
     }
 
-    /// With a history.
+    /// Starts with this history.
     pub async fn start_after(&self, rows: &[Record]) -> TestGateway {
         let directory = with_database().await;
         let store = Store::open(&directory.path().join("test.db")).await.unwrap();
@@ -136,7 +136,7 @@ impl Setup {
         self.start_by(directory, system_resolver()).await
     }
 
-    /// With this way to look names up.
+    /// Starts with this resolver for names.
     pub async fn start_resolving(&self, resolver: Resolver) -> TestGateway {
         self.start_by(with_database().await, resolver).await
     }
@@ -152,8 +152,8 @@ impl Setup {
     }
 }
 
-/// A directory with an empty database. It is made once and copied: the migrations would cost most tests more than all else.
-/// Tests of the program start without a file.
+/// A directory with an empty database. The database is created once and copied: running the migrations would take most
+/// of the time of most tests. Tests of the program start without a file.
 async fn with_database() -> TempDir {
     static EMPTY: OnceCell<Vec<u8>> = OnceCell::const_new();
     let directory = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ impl TestGateway {
         self.app.listens().iter().filter_map(Listen::address).collect()
     }
 
-    /// What it has learnt.
+    /// Its learned state.
     pub fn learning(&self) -> &Learning {
         self.app.gateway().learning()
     }
@@ -193,12 +193,12 @@ impl TestGateway {
         soon("the reload", self.app.reload()).await;
     }
 
-    /// A connection on which the model `m` was asked to stream.
+    /// A connection with a streaming request for the model `m`.
     pub async fn streaming(&self) -> RawClient {
         self.ask(&json!({"model": "m", "stream": true, "messages": [{}]})).await
     }
 
-    /// A connection on which the model `m` was asked for a whole answer.
+    /// A connection with a request for a whole answer of the model `m`.
     pub async fn whole(&self) -> RawClient {
         self.ask(&json!({"model": "m", "messages": [{}]})).await
     }
@@ -207,14 +207,14 @@ impl TestGateway {
         self.post(CHAT, body).await
     }
 
-    /// A connection on which this was sent.
+    /// A connection with this request.
     pub async fn post(&self, path: &str, body: &Value) -> RawClient {
         let mut client = RawClient::connect(self.addr()).await;
         client.post(path, body).await;
         client
     }
 
-    /// The same with headers of its own.
+    /// A connection with this request and these headers.
     pub async fn request(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> RawClient {
         let mut client = RawClient::connect(self.addr()).await;
         client.request("POST", path, headers, body.to_string()).await;
@@ -232,7 +232,7 @@ impl TestGateway {
         .await;
     }
 
-    /// Waits until nothing runs any more and all memory is given back.
+    /// Waits until nothing runs and all memory is returned.
     pub async fn settled(&self, context: &str) {
         let gateway = self.app.gateway();
         let settled = async {
@@ -243,8 +243,7 @@ impl TestGateway {
         soon(&format!("nothing runs and no memory is used: {context}"), settled).await;
     }
 
-    /// Ends the gateway when all that runs has ended, and reads what it recorded. Whatever the test was about, the rows
-    /// must be sound.
+    /// Stops the gateway when all running work has ended, and reads its rows. The rows must be valid in every test.
     pub async fn stop(self) -> Rows {
         assert_eq!(soon("the end", self.app.stop()).await, 0, "rows that could not be written");
         let rows = Rows::read(&self.directory.path().join("test.db")).await;
@@ -263,7 +262,7 @@ impl Rows {
         }
     }
 
-    /// The attempts of the race of this number, from 0, in the order of their starting.
+    /// The attempts of the race with this number, from 0, in the order of their start.
     pub fn of(&self, race: usize) -> Vec<&Row> {
         let race_id = &self.races[race]["race_id"];
         self.attempts.iter().filter(|attempt| attempt["race_id"] == *race_id).collect()
@@ -278,7 +277,7 @@ impl Rows {
         }
     }
 
-    /// What must hold for any row, and between the two tables.
+    /// Checks rules for single rows, and between the two tables.
     pub fn assert_sound(&self) {
         for race in 0..self.races.len() {
             let (row, attempts) = (&self.races[race], self.of(race));
@@ -295,14 +294,14 @@ impl Rows {
     }
 }
 
-/// The columns of a row that are listed, by name.
+/// These columns of a row, by name.
 pub fn pick(row: &Row, columns: &[&str]) -> Value {
     let value = |column: &str| row.get(column).cloned().unwrap_or_else(|| panic!("no column {column}"));
     columns.iter().map(|column| ((*column).to_owned(), value(column))).collect()
 }
 
-/// Checks the columns of a row that are named, such as `assert_row!(row, json!({"outcome": "won", "failure": null}))`; a message
-/// may follow, as after `assert_eq!`.
+/// Checks the named columns of a row, such as `assert_row!(row, json!({"outcome": "won", "failure": null}))`; a message
+/// may follow, as in `assert_eq!`.
 macro_rules! assert_row {
     ($row:expr, $expected:expr $(, $($message:tt)+)?) => {
         match ($row, $expected) {
@@ -315,7 +314,7 @@ macro_rules! assert_row {
 }
 pub(crate) use assert_row;
 
-/// The same for several rows, in their order.
+/// Checks several rows, in order.
 #[track_caller]
 pub fn assert_rows(rows: &[&Row], expected: &[Value]) {
     assert_eq!(rows.len(), expected.len(), "{rows:#?}");

@@ -1,18 +1,18 @@
-//! A surface over upstreams of one dialect, and the macro that makes a test of a rule for each such pair.
+//! A surface over upstreams of one dialect, and the macro that turns a rule into a test for each such pair.
 
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, RawClient, Script};
 
-/// What is called, and what every upstream speaks.
+/// The client's surface, and the dialect of every upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     pub surface: Surface,
     pub dialect: Dialect,
 }
 
-/// Makes of a rule, which is a function of a pair, a test for each pair: `rule::messages_over_chat`. `natively` leaves the
-/// translated ones out.
+/// Turns a rule, which is a function of a pair, into a test for each pair: `rule::messages_over_chat`. `natively` omits
+/// the translated pairs.
 macro_rules! rules {
     (everywhere: $($rule:ident),* $(,)?) => { $(
         $crate::harness::matrix::rules! { $rule:
@@ -70,7 +70,7 @@ macro_rules! rules {
 pub(crate) use rules;
 
 impl Pair {
-    /// The lines of a provider's table that say what it speaks.
+    /// The lines of a provider's table that set its dialect.
     pub fn lines(self) -> String {
         format!("dialect = \"{}\"", self.dialect.name())
     }
@@ -82,7 +82,7 @@ impl Pair {
         ('a'..='z').zip(fakes).fold(Setup::new(), add)
     }
 
-    /// Nothing yet.
+    /// An empty script.
     pub fn script(self) -> Script {
         Script::of(self.dialect)
     }
@@ -92,27 +92,27 @@ impl Pair {
         self.script().open()
     }
 
-    /// A whole, good stream.
+    /// A whole stream without errors.
     pub fn stream(self, tokens: &[&str]) -> Script {
         self.script().whole_stream(tokens)
     }
 
-    /// The same once the gate is open. Nothing before, no headers either.
+    /// A whole stream once the gate is open. Before that nothing is sent, not even headers.
     pub fn stream_after(self, gate: &Gate, tokens: &[&str]) -> Script {
         self.script().wait(gate).whole_stream(tokens)
     }
 
-    /// A connection on which the model `m` was asked to stream.
+    /// A connection with a streaming request for the model `m`.
     pub async fn streaming(self, gateway: &TestGateway) -> RawClient {
         gateway.post(self.surface.path(), &self.surface.body("m", true)).await
     }
 
-    /// A connection on which the model `m` was asked for a whole answer.
+    /// A connection with a request for a whole answer of the model `m`.
     pub async fn whole(self, gateway: &TestGateway) -> RawClient {
         gateway.post(self.surface.path(), &self.surface.body("m", false)).await
     }
 
-    /// The events of a client up to and with the first that has text.
+    /// The events up to and including the first with text.
     pub async fn first_text(self, client: &mut RawClient) -> String {
         loop {
             let text = self.surface.text(&client.event().await.unwrap().expect("an event with text"));

@@ -1,5 +1,6 @@
-//! What the tests of the gateway share: the gateway itself, in process or as a program; scripts of providers, answers as a client reads
-//! them, and the table of surfaces and dialects. Not for what knows nothing of the gateway: `support`.
+//! Helpers that all tests of the gateway share: the gateway itself, in process or as a program; scripts of providers,
+//! answers as a client reads them, and the table of surfaces and dialects. Not for helpers that do not depend on the
+//! gateway: see `support`.
 
 pub mod answer;
 pub mod gateway;

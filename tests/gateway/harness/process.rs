@@ -1,5 +1,5 @@
-//! The built program in its own process: configured, started, signalled, and observed through its sockets, output and files.
-//! Not for races: they are tested in process (`gateway`).
+//! The built program in its own process: configured, started, signalled, and observed through its sockets, output and
+//! files. Not for races: their tests run the gateway in process (`gateway`).
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -17,14 +17,15 @@ use crate::support::{FakeProvider, RawClient, soon};
 
 pub const CHAT: &str = "/v1/chat/completions";
 
-/// A directory with a `config.toml`, which the program is started in. Its environment is empty but for what is set here.
+/// A directory with a `config.toml`, the program's working directory. Its environment has only the variables set here.
 pub struct Setup {
     dir: TempDir,
     env: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// `config` may begin with dotted keys such as `server.drain`; it listens on a free port and audits no loser.
+    /// `config` may begin with dotted keys such as `server.drain`. The gateway listens on a free port and audits no
+    /// loser.
     pub fn new(config: &str) -> Setup {
         let setup = Setup { dir: TempDir::new().unwrap(), env: Vec::new() };
         setup.configure(config);
@@ -36,7 +37,7 @@ impl Setup {
         self
     }
 
-    /// Replaces the config as editors do: in one step.
+    /// Replaces the config in one step, as editors do.
     pub fn configure(&self, config: &str) {
         self.write("new.toml", format!("server.listen = \"127.0.0.1:0\"\nrace.audit = 0.0\n{config}"));
         std::fs::rename(self.path("new.toml"), self.path("config.toml")).unwrap();
@@ -72,7 +73,7 @@ impl Setup {
         Process::new(self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Starts the gateway; it listens when this returns.
+    /// Starts the gateway; returns once it listens.
     pub async fn serve(self) -> RunningGateway {
         let process = self.spawn(&["serve"]);
         let addr = process.address("listening on http://").await;
@@ -109,7 +110,7 @@ impl Setup {
     }
 }
 
-/// What a command left behind.
+/// The output and exit code of a command.
 pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
@@ -132,7 +133,7 @@ pub struct Process {
 #[derive(Debug, Default)]
 struct Seen {
     log: String,
-    /// Its exit code, none if a signal ended it.
+    /// Its exit code. None: a signal ended it.
     ended: Option<Option<i32>>,
 }
 
@@ -151,12 +152,12 @@ impl Process {
         Process { pid, seen }
     }
 
-    /// Waits for a line with this text; gives the line.
+    /// Waits for a line with this text; returns the line.
     pub async fn logged(&self, text: &str) -> String {
         self.logged_times(text, 1).await
     }
 
-    /// Waits for that many lines with this text; gives the last of them.
+    /// Waits for this many lines with this text; returns the last of them.
     pub async fn logged_times(&self, text: &str, times: usize) -> String {
         let mut seen = self.seen.clone();
         let there = seen.wait_for(|seen| seen.ended.is_some() || seen.log.matches(text).count() >= times);
@@ -168,7 +169,7 @@ impl Process {
         line.unwrap_or_else(|| panic!("{text:?} is not logged {times} times: {log}")).to_owned()
     }
 
-    /// The address behind this text in the log.
+    /// The address after this text in the log.
     pub async fn address(&self, text: &str) -> SocketAddr {
         let line = self.logged(text).await;
         let (_, rest) = line.split_once(text).unwrap();
@@ -186,7 +187,7 @@ impl Process {
         assert!(status.success(), "kill -{name}");
     }
 
-    /// Waits for its end; gives the exit code, none if a signal ended it.
+    /// Waits for its end; returns the exit code. None: a signal ended it.
     pub async fn ended(&self) -> Option<i32> {
         let mut seen = self.seen.clone();
         let ended = async { seen.wait_for(|seen| seen.ended.is_some()).await.unwrap().ended.unwrap() };
@@ -197,13 +198,13 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.seen.borrow().ended.is_none() {
-            // It may just have ended by itself.
+            // It may already have exited.
             let _ = Command::new("kill").args(["-KILL", &self.pid.to_string()]).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub struct RunningGateway {
     pub setup: Setup,
     pub process: Process,
@@ -237,7 +238,7 @@ impl RunningGateway {
         client
     }
 
-    /// Ends it as an operator does; every row is on disk then.
+    /// Stops it with SIGTERM; all rows are on disk then.
     pub async fn stop(self) -> Setup {
         self.process.signal("TERM");
         let code = self.process.ended().await;
@@ -250,7 +251,7 @@ pub fn asking(model: &str) -> Value {
     json!({ "model": model, "stream": true, "messages": [{"role": "user", "content": "hello"}] })
 }
 
-/// `[providers.NAME]` with the address of the fake; more of its keys may follow.
+/// `[providers.NAME]` with the address of the fake; more keys of the table may follow.
 pub fn provider(name: &str, fake: &FakeProvider) -> String {
     format!("\n[providers.{name}]\nbase_url = \"{}\"\n", fake.base_url())
 }

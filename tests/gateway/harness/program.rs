@@ -1,4 +1,4 @@
-//! The program with an environment of its own: certificate authorities and limits. Not for commands: see `process`.
+//! The program with a custom environment: certificate authorities and limits. Not for commands: see `process`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use crate::support::soon;
 
-/// The program itself, serving. Killed when dropped.
+/// The program as a running gateway. Killed when dropped.
 pub struct Program {
     child: Child,
     log: BufReader<ChildStderr>,
@@ -21,7 +21,7 @@ impl Program {
         Program::serve_with(config, authorities, None).await
     }
 
-    /// `descriptors`: how many it may have at most.
+    /// `descriptors`: the maximum number of descriptors.
     pub async fn serve_with(
         config: &Path,
         authorities: Option<&Path>,
@@ -52,13 +52,13 @@ impl Program {
         (program, address.expect("an address in the log").parse().unwrap())
     }
 
-    /// Asks it to end, waits until it has, and gives what it logged since it listens.
+    /// Sends SIGTERM, waits for its exit, and returns what it logged since it began to listen.
     pub async fn end(mut self) -> String {
         let process = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
         let ended = spawn_blocking(move || {
             let mut log = String::new();
-            // Read to its end, so that the program is not held up by its log.
+            // Read to its end, so that a full pipe does not block the program.
             self.log.read_to_string(&mut log).unwrap();
             (self.child.wait().unwrap(), log)
         });

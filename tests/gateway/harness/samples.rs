@@ -1,12 +1,12 @@
-//! A request with every kind of content for each surface; and answers of each dialect: a tool call alone, whole or cut, and
-//! reasoning alone.
+//! A request with every kind of content for each surface; and answers of each dialect: only a tool call, whole or cut,
+//! and only reasoning.
 
 use serde_json::{Value, json};
 
 use crate::harness::surface::Surface;
 use crate::support::{Dialect, Script, frame};
 
-/// As it was seen to come, and to be made a valid call of.
+/// Arguments cut by a provider. A lenient parser completes them to a valid call.
 pub const CUT: &str = r#"{"path":"/srv/data","recursive":true,"exclude":["/srv/data/ke"#;
 
 /// A request with every kind of content that the surface has and other dialects can express.
@@ -89,7 +89,7 @@ pub fn call_without_end(arguments: &str) -> Script {
     Script::sse().role().delta(call(json!({"name": "f", "arguments": ""}))).delta(more)
 }
 
-/// The same with its end, which says that it is whole.
+/// A call of `f` with these arguments, and the end of the stream, which marks it as complete.
 pub fn calling(dialect: Dialect, arguments: &str) -> Script {
     match dialect {
         Dialect::OpenAi => call_without_end(arguments).finish("tool_calls").done().end(),
@@ -152,7 +152,7 @@ pub fn calling(dialect: Dialect, arguments: &str) -> Script {
     }
 }
 
-/// Reasoning, and the end of it.
+/// Reasoning and the end of the stream.
 pub fn reasoning(dialect: Dialect) -> Script {
     let script = Script::of(dialect).open().role();
     match dialect {

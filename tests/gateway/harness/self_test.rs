@@ -1,4 +1,4 @@
-//! Tests of the test tools: a wrong fake would make every other test worthless.
+//! Tests of the test tools: a faulty fake would invalidate every other test.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ async fn a_hang_up_is_noticed_whatever_the_script_does() {
         Script::sse().role().delay(long),
         Script::sse().role().until_closed(),
         Script::sse().role(),
-        // More than any socket buffers: the writing itself is interrupted.
+        // More than the socket buffers hold: the write itself is interrupted.
         Script::sse().chunk(vec![b'x'; 32 * 1024 * 1024]),
     ];
     for reset in [false, true] {
@@ -180,7 +180,7 @@ async fn a_request_is_read_however_it_is_cut() {
         client.send([*byte]).await;
     }
     assert_eq!(provider.request(0).await.body, "abcde");
-    // The next one all at once, before the first is answered for sure.
+    // The next one in one write, probably before the first is answered.
     client.request("POST", "/v1/y", &[], "fgh").await;
     assert_eq!(provider.request(1).await.body, "fgh");
     for _ in 0..2 {
@@ -200,7 +200,7 @@ fn events_are_read_however_they_are_cut() {
     assert_eq!(events, expected);
 }
 
-/// A TLS connection that trusts the provider's authority alone.
+/// A TLS connection that trusts only the provider's authority.
 async fn tls(provider: &FakeProvider, alpn: &str) -> TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(provider.ca().as_bytes()).unwrap()).unwrap();

@@ -17,7 +17,7 @@ pub enum Surface {
 
 /// One event of a stream.
 struct Event {
-    /// Of its `event:` line; empty where there is none.
+    /// The value of its `event:` line; empty if there is none.
     name: String,
     data: Value,
 }
@@ -34,7 +34,7 @@ impl Surface {
         }
     }
 
-    /// What an upstream speaks that gets its requests as they are.
+    /// The dialect that gets its requests untranslated.
     pub fn dialect(self) -> Dialect {
         match self {
             Surface::Chat => Dialect::OpenAi,
@@ -62,7 +62,7 @@ impl Surface {
         body
     }
 
-    /// The text that one event adds; none of an event that adds no text.
+    /// The text that one event adds; empty if it adds none.
     pub fn text(self, event: &str) -> String {
         let event: Value = serde_json::from_str(event).unwrap_or_default();
         let text = match self {
@@ -97,7 +97,7 @@ impl Surface {
         }
     }
 
-    /// Why it says that it ended, in its own word.
+    /// The finish reason, in the surface's word.
     pub fn whole_finish(self, answer: &Value) -> &str {
         let reason = match self {
             Surface::Chat => &answer["choices"][0]["finish_reason"],
@@ -108,13 +108,13 @@ impl Surface {
         reason.as_str().unwrap_or_default()
     }
 
-    /// Tokens in and out, as a whole answer tells them.
+    /// Input and output tokens of a whole answer.
     pub fn whole_usage(self, answer: &Value) -> (u64, u64) {
         let count = |name: &str| answer["usage"][name].as_u64().unwrap_or_default();
         match self {
             Surface::Chat => (count("prompt_tokens"), count("completion_tokens")),
             Surface::Responses => (count("input_tokens"), count("output_tokens")),
-            // Cached tokens have members of their own.
+            // Cached tokens are counted separately.
             Surface::Messages => (count("input_tokens") + count("cache_read_input_tokens"), count("output_tokens")),
             Surface::Ollama => {
                 let count = |name: &str| answer[name].as_u64().unwrap_or_default();
@@ -141,7 +141,7 @@ impl Surface {
         }
     }
 
-    /// The stream breaks off with an error event, and has no normal end. What it says.
+    /// Checks that the stream breaks off with an error event, without a normal end. Returns the message.
     pub fn assert_broken(self, response: &Response) -> String {
         if self == Surface::Ollama {
             let lines = lines(response);
@@ -171,12 +171,12 @@ impl Surface {
         message.as_str().filter(|message| !message.is_empty()).unwrap_or_else(|| panic!("{}", response.body)).to_owned()
     }
 
-    /// Where an error has its `code` and `attempts`.
+    /// The object with an error's `code` and `attempts`.
     pub fn error_members(self, answer: &Value) -> &Value {
         if self == Surface::Ollama { answer } else { &answer["error"] }
     }
 
-    /// The answer is an error in the surface's shape: its `type`, and its message.
+    /// Checks that the answer is an error in the surface's shape. Returns its `type` and its message.
     pub fn error(self, response: &Response) -> (String, String) {
         let answer = response.json();
         if let (Surface::Ollama, Some(said)) = (self, answer["error"].as_str()) {
@@ -195,7 +195,7 @@ fn lines(response: &Response) -> Vec<Value> {
     response.events().iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// With their names. Comments are left out, and `[DONE]` is a text.
+/// The events with their names. Comments are left out, and `[DONE]` is a text.
 fn events(body: &str) -> Vec<Event> {
     let mut events = Vec::new();
     for block in body.replace("\r\n", "\n").split("\n\n") {

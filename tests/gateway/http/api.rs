@@ -48,7 +48,7 @@ async fn the_numbers_are_those_of_the_command() {
     }
     races_written(&served, 6).await;
     let newest = get(&served, "/api/races?limit=1").await.json();
-    // Without an end that is past, the window and with it the goodput would grow from one to the other.
+    // Without an end in the past, the window and with it the goodput would grow between two requests.
     let until = newest["races"][0]["started"].as_str().unwrap();
     for (query, options) in [
         (String::new(), vec![]),
@@ -188,7 +188,7 @@ async fn the_api_is_read_only() {
     client.request("HEAD", "/api/races", &[], "").await;
     let head = client.head().await;
     assert_eq!((head.status, head.header("content-type")), (200, Some("application/json")));
-    // Where a body followed, the next answer would not be read.
+    // If a body followed, the next answer would not be read.
     client.request("GET", "/api/races", &[], "").await;
     assert_eq!(read_response(&mut client).await.json(), json!({ "races": [], "next": null }));
 }

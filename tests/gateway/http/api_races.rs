@@ -97,7 +97,7 @@ async fn a_race_is_shown_as_its_rows() {
     let a = FakeProvider::answering(|_| Script::stream(&["one", " two"])).await;
     let b = FakeProvider::answering(|_| silent()).await;
     let c = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
-    // The failure comes first, whichever is quicker.
+    // The failure comes first, whichever upstream is faster.
     let setup = Setup::over(&[&c, &a, &b]).race("policy = \"fallback\"");
     let gateway = setup.start().await;
     let response = read_response(&mut gateway.streaming().await).await;

@@ -1,4 +1,5 @@
-//! Who may call, and which key is sent: tokens of users, shared keys, keys of a user, keys sent with a request.
+//! Which callers are accepted, and which key is sent: tokens of users, shared keys, keys of a user, keys sent with a
+//! request.
 
 use ring::digest::{SHA256, digest};
 
@@ -56,7 +57,7 @@ async fn each_way_of_sending_a_token_works_and_the_row_names_the_user() {
 
 #[tokio::test]
 async fn a_caller_s_own_key_wins_and_reaches_its_provider_only() {
-    // Both are asked before one of them answers.
+    // Both requests are sent before either is answered.
     let both = [Gate::new(), Gate::new()];
     let script = |mine: usize| {
         let script = Script::sse().role().reached(&both[mine]).wait(&both[1 - mine]).token("a").finish("stop").done();
@@ -83,7 +84,7 @@ async fn a_caller_s_own_key_wins_and_reaches_its_provider_only() {
             assert!(sent.iter().all(|value| !value.contains(secret)), "{secret}: {sent:?}");
         }
     }
-    // For that request only.
+    // Only for that request.
     assert_eq!(served.chat(&headers[..1], &asking("one/m")).await.status, 200);
     assert_eq!(keys_sent(&one)[1], "ann-own-key");
 }
@@ -140,7 +141,7 @@ async fn shared_keys_take_turns_and_a_rate_limited_key_cools_down() {
 async fn without_users_and_keys_no_credential_goes_up() {
     let fake = fake().await;
     let served = Setup::new(&format!("{}[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake))).serve().await;
-    // Apps always send something.
+    // Apps always send a key.
     let headers = [("authorization", "Bearer sk-of-the-app"), ("x-api-key", "sk-of-the-app")];
     assert_eq!(served.chat(&headers, &asking("m")).await.status, 200);
     let request = fake.request(0).await;

@@ -11,7 +11,8 @@ use crate::harness::samples::conversation;
 use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, RawClient, Script};
 
-/// A gateway over upstreams of every dialect, as `openai/m`, `responses/m`, …, that leaves out what cannot be said.
+/// A gateway over upstreams of every dialect, as `openai/m`, `responses/m`, …, that leaves out what a dialect cannot
+/// express.
 async fn over_all(more: &str) -> (Vec<FakeProvider>, TestGateway) {
     let (mut fakes, mut setup) = (Vec::new(), Setup::new().race("lossy = \"drop\"").server(more));
     for dialect in DIALECTS {
@@ -25,7 +26,7 @@ async fn over_all(more: &str) -> (Vec<FakeProvider>, TestGateway) {
 const DIALECTS: [Dialect; 6] =
     [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama];
 
-/// Sends requests one after the other on one connection, as long as it is open.
+/// Sends requests one after the other on one connection while it is open.
 struct Asker {
     client: RawClient,
 }
@@ -41,7 +42,7 @@ impl Asker {
     }
 }
 
-/// It is served, or refused as it should be. `what` tells which it was.
+/// Checks that it is served, or refused as expected. `what` names the case.
 fn assert_answered(path: &str, response: &Response, what: &str) {
     match response.status {
         200 => {}
@@ -61,7 +62,7 @@ fn assert_answered(path: &str, response: &Response, what: &str) {
     }
 }
 
-/// The places of all values in it, itself left out.
+/// Adds the paths of all values in it, except itself.
 fn places(value: &Value, at: &str, all: &mut Vec<String>) {
     let members: Vec<(String, &Value)> = match value {
         Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), value)).collect(),
@@ -93,7 +94,7 @@ fn odd_values() -> Vec<Value> {
     ]
 }
 
-/// Every member at any depth, replaced by a value of each type; the dialect changes with each.
+/// Replaces every member at any depth by a value of each type; the dialect changes with each.
 async fn takes_any_json(surface: Surface) {
     let (_fakes, gateway) = over_all("").await;
     let good = conversation(surface);
@@ -200,7 +201,7 @@ async fn deep_nesting_is_bounded() {
     let mut asker = Asker::new(&gateway).await;
     for surface in Surface::ALL {
         for dialect in DIALECTS {
-            // The deepest is refused before its upstream is known: one native dialect and one translated are enough.
+            // The deepest is refused before its upstream is known, so one native and one translated dialect are enough.
             let deepest = (dialect == surface.dialect() || dialect == Dialect::Gemini).then_some(100_000);
             for depth in [30, 126, 127, 128, 500].into_iter().chain(deepest) {
                 for (number, body) in nested(surface, depth).into_iter().enumerate() {
@@ -217,7 +218,7 @@ async fn deep_nesting_is_bounded() {
 
 #[tokio::test]
 async fn very_many_elements_of_any_kind_are_answered() {
-    // Work that grows with their square would not end within the test's patience.
+    // Quadratic work on this many items would exceed the test's time limit.
     const MANY: usize = 200_000;
     let (_fakes, gateway) = over_all("").await;
     let mut asker = Asker::new(&gateway).await;

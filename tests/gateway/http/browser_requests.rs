@@ -1,5 +1,5 @@
-//! Which requests a gateway without users accepts: what a web page can make a browser send, and what it cannot. The same in a
-//! real browser: `tests/browser`.
+//! Which requests a gateway without users accepts: those that a web page can make a browser send, and others.
+//! `tests/browser` tests the same in a real browser.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -22,7 +22,7 @@ async fn served(settings: &str, more: &str) -> (FakeProvider, RunningGateway) {
     (fake, served)
 }
 
-/// A head as it is, but for `PORT`, and the answer to it.
+/// Sends this head, with `PORT` replaced; returns the answer.
 async fn raw(served: &RunningGateway, head: &str, body: &str) -> Response {
     let head = head.replace("PORT", &served.addr.port().to_string()).replace('\n', "\r\n");
     let mut client = RawClient::connect(served.addr).await;
@@ -34,7 +34,7 @@ async fn raw(served: &RunningGateway, head: &str, body: &str) -> Response {
 async fn a_page_of_another_origin_cannot_spend_keys() {
     let (fake, served) = served("", "").await;
     let body = asking("m").to_string();
-    // What a form, or fetch in the mode "no-cors", sends without asking first.
+    // The headers that a form, or fetch in the mode "no-cors", sends without a preflight.
     for sent in [
         "origin: https://evil.example\ncontent-type: text/plain",
         "origin: https://evil.example\nsec-fetch-site: cross-site\nsec-fetch-mode: no-cors",
@@ -54,7 +54,7 @@ async fn a_page_of_another_origin_cannot_spend_keys() {
         assert!(answer.status == 403 && answer.body.contains("photofinish_foreign_page"), "{path}: {}", answer.body);
         assert_eq!(served.get(path, &[("sec-fetch-site", "cross-site")]).await.status, 403, "{path}");
     }
-    // A program says nothing of the kind; a page of the gateway's own would.
+    // A program sends no such header; a page of the gateway's own origin would.
     assert_eq!(served.ask("m").await.status, 200);
     let own = format!(
         "POST {CHAT} HTTP/1.1\nhost: localhost:PORT\norigin: http://localhost:PORT\nsec-fetch-site: same-origin"
@@ -69,7 +69,7 @@ async fn a_page_of_another_origin_cannot_spend_keys() {
 async fn a_foreign_host_name_is_refused() {
     let (fake, served) = served("server.hosts = [\"gateway.internal\"]\n", "").await;
     let body = asking("m").to_string();
-    // The page's own name resolves to this machine by now, so its browser finds nothing wrong.
+    // The page's own name now resolves to this machine, so its browser finds nothing wrong.
     let page = "evil.example:PORT\norigin: http://evil.example:PORT\nsec-fetch-site: same-origin";
     for target in ["GET /api/history", "GET /metrics", "GET /healthz", &format!("POST {CHAT}")] {
         let answer = raw(&served, &format!("{target} HTTP/1.1\nhost: {page}"), &body).await;
@@ -81,7 +81,7 @@ async fn a_foreign_host_name_is_refused() {
     for host in ["localhost", "LOCALHOST:9999", "127.0.0.1:PORT", "[::1]:PORT", "10.0.0.7", "Gateway.internal:80"] {
         assert_eq!(raw(&served, &format!("GET /api/history HTTP/1.1\nhost: {host}"), "").await.status, 200, "{host}");
     }
-    // A target with a host of its own goes before the header.
+    // A host in the target takes precedence over the header.
     let absolute = "GET http://evil.example:PORT/api/history HTTP/1.1\nhost: evil.example:PORT";
     assert_eq!(raw(&served, absolute, "").await.status, 421);
 }

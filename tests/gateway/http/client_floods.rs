@@ -1,5 +1,5 @@
-//! Clients that flood a connection are cut off or held back, and other clients are not affected. Bounds in time are tested in
-//! `server`, on a stopped clock.
+//! Clients that flood a connection are cut off or held back, and other clients are not affected. Time limits are tested
+//! in `server`, on a stopped clock.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ENHANCE_YOUR_CALM: u8 = 11;
 
-/// Far more bytes than a connection holds: a client that is held back never gets to send them.
+/// Far more bytes than a connection holds: a client that is held back can never send all of them.
 const FLOOD_MAX: usize = 128 << 20;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What opens an HTTP/2 connection.
+/// The preface and the settings of an HTTP/2 connection.
 fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, &[])[..]].concat()
 }
@@ -56,14 +56,14 @@ async fn assert_healthy(address: SocketAddr) {
     assert_eq!(client.head().await.status, 200);
 }
 
-/// Sends this again and again; gives the reason in the GOAWAY that ends it.
+/// Sends `again()` repeatedly; returns the reason in the GOAWAY that ends it.
 async fn cut_off(address: SocketAddr, mut again: impl FnMut() -> Vec<u8>) -> Option<u8> {
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(&preface()).await.unwrap();
     let (mut reader, mut writer) = client.split();
     let mut response = Vec::new();
     let flood = async {
-        // An error is the end that is waited for.
+        // An error is the expected end.
         while writer.write_all(&again()).await.is_ok() {}
         std::future::pending::<()>().await;
     };
@@ -144,7 +144,7 @@ async fn a_client_that_never_reads_is_held_back() {
     let mut floods = JoinSet::new();
     let pipelined = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
     let get = |stream: u32| frame(HEADERS, END_STREAM | END_HEADERS, 2 * stream + 1, &get());
-    // Its windows are shut from the beginning.
+    // Its windows are closed from the beginning.
     let shut = [preface(), frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])].concat();
     for (opening, again) in [
         (preface(), frame(PING, 0, 0, &[0; 8]).repeat(1_000)),
@@ -154,7 +154,7 @@ async fn a_client_that_never_reads_is_held_back() {
     ] {
         floods.spawn(async move {
             let socket = TcpSocket::new_v4().unwrap();
-            // What it does not read soon fills the gateway's buffers.
+            // Unread data soon fills the gateway's buffers.
             socket.set_recv_buffer_size(4_096).unwrap();
             let mut client = socket.connect(address).await.unwrap();
             let _ = client.write_all(&opening).await;

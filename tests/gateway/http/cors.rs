@@ -1,4 +1,5 @@
-//! CORS: preflight requests, which origins may read an answer, and requests that only look whether the gateway is there.
+//! CORS: preflight requests, which origins may read an answer, and requests that only check whether the gateway is
+//! running.
 
 use serde_json::json;
 

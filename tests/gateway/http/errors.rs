@@ -78,10 +78,10 @@ async fn a_body_over_the_limit_is_a_413_however_it_comes() {
         assert_eq!((status, code.as_str()), (413, "photofinish_too_large"));
         assert!(message.contains("1KiB") && message.contains("body_max"), "{message}");
     };
-    // Announced by its length, sent whole.
+    // With its length, and sent in full.
     refused(served.send("POST", CHAT, &[], vec![b' '; 2_000]).await);
 
-    // Announced, and the client waits for leave: nothing of the body is asked for.
+    // With its length and `expect`: the client sends no body before the gateway allows it.
     let mut client = RawClient::connect(served.addr).await;
     client
         .send(format!(
@@ -99,7 +99,7 @@ async fn a_body_over_the_limit_is_a_413_however_it_comes() {
     client.send("0\r\n\r\n").await;
     refused(read_response(&mut client).await);
 
-    // One that just fits is read.
+    // A body of exactly the limit is read.
     let mut body = asking("llama-fast").to_string();
     body.extend(std::iter::repeat_n(' ', 1_024 - body.len()));
     assert_eq!(served.send("POST", CHAT, &[], body).await.status, 200);
@@ -193,7 +193,7 @@ async fn without_a_valid_token_nothing_is_served_and_no_row_written() {
         &[("authorization", "good-token")],
         &[("x-api-key", "")],
         &[("x-api-key", "good-tokem")],
-        // One header holds the token; a second, valid header does not outweigh a wrong one.
+        // One header has the token. A second, valid header does not override a wrong one.
         &[("authorization", "Bearer wrong"), ("x-api-key", "good-token")],
     ] {
         for (method, path) in
@@ -267,7 +267,7 @@ async fn an_error_never_repeats_much_of_the_request() {
         let answer = served.chat(&[], &asking(&model)).await;
         assert!(answer.error().0 == 404 && answer.body.len() < 2_000, "{} bytes", answer.body.len());
     }
-    // A header is as short as headers are.
+    // The error does not repeat a long header in full.
     let long = "x".repeat(10_000);
     for value in [long.clone(), format!("{long}/m"), format!("one/{long},one/{long}")] {
         let answer = served.chat(&[("x-photofinish-upstreams", &value)], &asking("llama-fast")).await;

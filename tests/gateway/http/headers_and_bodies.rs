@@ -40,7 +40,7 @@ async fn every_other_member_goes_up_byte_for_byte_in_its_order() {
         assert_eq!(answer.status, 200, "{}", answer.body);
         let up = fake.request(number).await;
         let up = String::from_utf8(up.body.to_vec()).unwrap();
-        // Blanks around what is added do not matter.
+        // White space around additions does not matter.
         assert_eq!(up.replace(" ,\"stream_options\"", ",\"stream_options\"").replace("} }", "}}"), {
             expected.replace(" ,\"stream_options\"", ",\"stream_options\"").replace("} }", "}}")
         });
@@ -123,7 +123,7 @@ async fn only_listed_headers_go_up() {
     assert_eq!(request.header("host"), Some(fake.addr().to_string().as_str()));
     assert!(!request.header("user-agent").unwrap().contains("some-sdk"));
 
-    // With a key of the caller's own, the names of the caller's account go along.
+    // With the caller's own key, the caller's account headers are forwarded.
     let own = [&headers[..], &[("x-photofinish-key-one", "brought-key")]].concat();
     assert_eq!(served.chat(&own, &asking("m")).await.status, 200);
     let request = fake.request(1).await;

@@ -17,7 +17,7 @@ async fn connect(served: &RunningGateway, tasks: &mut JoinSet<()>) -> SendReques
     let stream = TcpStream::connect(served.addr).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tasks.spawn(async move {
-        // Its end is the test's, or the gateway's: seen by the requests on it.
+        // Either side may end it; the requests on it show the result.
         let _ = connection.await;
     });
     sender

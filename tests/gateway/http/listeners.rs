@@ -17,7 +17,7 @@ use crate::harness::gateway::{CHAT, Setup, TestGateway};
 use crate::harness::process;
 use crate::support::{FakeProvider, Gate, Identity, RawClient, Script, secured, soon, sse_events};
 
-/// A folder with a certificate, and the line under `[server]` that names it.
+/// A folder with a certificate, and the line under `[server]` with its path.
 fn certified(identity: &Identity) -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     install(folder.path(), identity);
@@ -31,7 +31,7 @@ fn install(folder: &Path, identity: &Identity) {
     std::fs::write(folder.join("key.pem"), &identity.key).unwrap();
 }
 
-/// A TLS connection to the gateway by this protocol; `None` if its certificate is not of this authority.
+/// A TLS connection to the gateway with this protocol. None: its certificate is not from this authority.
 async fn connected(gateway: &TestGateway, ca: &str, alpn: &str) -> Option<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(gateway.addr()).await.unwrap();
     let stream = secured(stream, ca, &[alpn]).await.ok()?;
@@ -116,7 +116,7 @@ async fn a_certificate_changes_while_streams_run_and_a_bad_one_does_not_count() 
     assert!(connected(&gateway, &old.ca, "h2").await.is_none());
     assert!(connected(&gateway, &new.ca, "h2").await.is_some());
 
-    // Half of a pair, no pair, no files: the one in force stays.
+    // Half of a pair, a mismatched pair, missing files: the certificate in force stays.
     std::fs::write(folder.path().join("cert.pem"), &old.cert).unwrap();
     gateway.reload(&setup).await;
     assert!(connected(&gateway, &new.ca, "http/1.1").await.is_some());
@@ -125,7 +125,7 @@ async fn a_certificate_changes_while_streams_run_and_a_bad_one_does_not_count() 
     std::fs::remove_file(folder.path().join("cert.pem")).unwrap();
     gateway.reload(&setup).await;
     assert!(connected(&gateway, &new.ca, "http/1.1").await.is_some());
-    // Without tls in the file the listener does not begin to speak in the clear.
+    // Without tls in the file, the listener does not switch to plain text.
     gateway.reload(&Setup::over(&[&fake])).await;
     assert!(connected(&gateway, &old.ca, "h2").await.is_some(), "the certificate of the start");
 
@@ -133,7 +133,7 @@ async fn a_certificate_changes_while_streams_run_and_a_bad_one_does_not_count() 
     let body = soon("the body", running.into_body().collect()).await.unwrap().to_bytes();
     let events = sse_events(&body);
     assert!(body.windows(6).any(|part| part == b"second") && events.last().unwrap() == "[DONE]");
-    // The connection that began with the old certificate serves on.
+    // The connection that began with the old certificate still works.
     let response = soon("an answer", sender.send_request(chat(true))).await.unwrap();
     assert_eq!(response.status(), 200);
     drop((response, sender));
@@ -152,7 +152,7 @@ async fn a_certificate_that_changes_on_disk_is_taken_up() {
         secured(stream, &ca, &["h2"]).await.is_ok()
     };
     assert!(connect(old.ca.clone()).await);
-    // As tools do: each in one step, one after the other.
+    // As tools do: each file in one step, one after the other.
     for (name, text) in [("cert.pem", &new.cert), ("key.pem", &new.key)] {
         setup.write("new.pem", text);
         std::fs::rename(setup.path("new.pem"), setup.path(name)).unwrap();
@@ -186,11 +186,11 @@ async fn several_listeners_serve_the_same() {
     for client in &mut clients {
         client.post(CHAT, &json!({"model": "m", "stream": true, "messages": [{}]})).await;
         assert_eq!(read_response(client).await.streamed_text(), "hello");
-        // A socket file is this machine: without users it may look, too.
+        // A socket file counts as this machine: without users its client may read metrics.
         client.request("GET", "/metrics", &[], "").await;
         assert_eq!(read_response(client).await.status, 200);
     }
-    // A client of a socket file that leaves is noticed like any other.
+    // A client that leaves a socket file is detected like any other.
     let rows = gateway.stop().await;
     assert_eq!(rows.races.len(), 3);
     assert!(!path.exists(), "removed at the end");
@@ -233,7 +233,7 @@ async fn only_a_trusted_proxy_may_set_the_client_address() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let body = json!({"model": "m", "stream": true, "messages": [{}]});
     for (trusted, forwarded, expected) in [
-        // Nobody is trusted: the header says nothing.
+        // No proxy is trusted: the header is ignored.
         ("[]", &["192.0.2.7"][..], 200),
         ("[\"10.0.0.0/8\"]", &["192.0.2.7"], 200),
         // Without users only this machine is served; a request that a proxy forwards does not count as local.

@@ -38,24 +38,24 @@ impl Page {
         Page(values)
     }
 
-    /// Zero for a series that is not there.
+    /// Zero for a missing series.
     fn value(&self, series: &str) -> f64 {
         self.0.get(&full(series)).copied().unwrap_or(0.0)
     }
 
-    /// Of all series whose text begins so.
+    /// The sum of all series whose text begins with `start`.
     fn sum(&self, start: &str) -> f64 {
         let start = full(start);
         self.0.iter().filter(|(series, _)| series.starts_with(&start)).map(|(_, value)| value).sum()
     }
 }
 
-/// Our own names go without their prefix.
+/// Adds the prefix to the gateway's own names.
 fn full(series: &str) -> String {
     if series.starts_with("gen_ai_") { series.to_owned() } else { format!("photofinish_{series}") }
 }
 
-/// What the rows say, in the words of the metrics.
+/// Compares the metrics with the rows.
 fn assert_agree(page: &Page, rows: &Rows) {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let mut expected = BTreeMap::<String, f64>::new();
@@ -141,7 +141,7 @@ async fn page(addr: SocketAddr, headers: &[(&str, &str)]) -> Page {
     Page::parse(&response.body)
 }
 
-/// Asks until it is so: a client hears the end of its answer a moment before the row is there.
+/// Repeats until the condition holds: a client receives the end of its answer a moment before the row is written.
 async fn page_when(addr: SocketAddr, headers: &[(&str, &str)], so: impl Fn(&Page) -> bool) -> Page {
     let asking = async {
         loop {

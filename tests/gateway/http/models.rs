@@ -122,7 +122,7 @@ async fn only_admins_see_the_names_of_providers_and_users() {
     }
     let ready = served.get("/readyz", &[("x-api-key", "zoe-token")]).await.json();
     assert_eq!((&ready["without_token"], &ready["providers_on"]), (&json!(["waiting-one"]), &json!(0)));
-    // Three paths want a token; `/readyz` does not, but a wrong one is counted.
+    // Three paths require a token. `/readyz` does not, but counts a wrong one.
     assert_eq!(ready["unauthorized"], 8);
 }
 

@@ -1,5 +1,5 @@
-//! Overload: requests beyond the limits are rejected at once with a reason, accepted ones are served, and every permit and byte is
-//! given back.
+//! Overload: requests beyond the limits are rejected at once with a reason, accepted ones are served, and every permit
+//! and byte is returned.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ async fn metric(addr: SocketAddr, series: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().unwrap()
 }
 
-/// Waits until it has this value: what is dropped is given back a moment later.
+/// Waits until it has this value: dropped resources are returned a moment later.
 async fn settles(addr: SocketAddr, series: &str, value: f64) {
     soon(series, async {
         while metric(addr, series).await != value {
@@ -29,7 +29,7 @@ async fn settles(addr: SocketAddr, series: &str, value: f64) {
     .await;
 }
 
-/// One token, and the rest behind the gate.
+/// One token, and the rest after the gate.
 fn held(gate: &Gate) -> Script {
     Script::sse().role().token("a").wait(gate).token("b").finish("stop").done().end()
 }
@@ -65,12 +65,12 @@ async fn beyond_max_in_flight_requests_are_turned_away_before_they_are_read() {
     for client in &mut inside {
         assert_eq!(client.head().await.status, 200);
     }
-    // Neither its token nor its body matters. It sends all of it before it listens.
+    // Neither its token nor its body matters. It sends everything before it reads.
     let mut outside = gateway.request(CHAT, &[], &large(3 << 20)).await;
     let response = read_response(&mut outside).await;
     assert_eq!((response.status, response.error_code().as_str()), (503, "photofinish_overloaded"));
     assert_eq!((response.header("retry-after"), response.header("x-photofinish-race")), ("1", ""));
-    // One that asks first has sent nothing.
+    // A client that waits for permission has sent no body.
     let mut asks_first = RawClient::connect(gateway.addr()).await;
     let head =
         format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 1000000\r\n\r\n");
@@ -86,7 +86,7 @@ async fn beyond_max_in_flight_requests_are_turned_away_before_they_are_read() {
     for client in &mut inside {
         while client.event().await.unwrap().is_some() {}
     }
-    // The same connection as before: its body was read on.
+    // The same connection as before: the gateway has read the rest of its body.
     soon("room again", async {
         loop {
             outside.request("POST", CHAT, &auth, large(1).to_string()).await;
@@ -134,7 +134,7 @@ async fn bodies_share_one_budget_and_give_it_back() {
     let fake = FakeProvider::answering(move |_| held(&open)).await;
     let gateway = Setup::over(&[&fake]).server("memory = \"1MiB\"").start().await;
     let addr = gateway.addr();
-    // It has come for the most part, and stops.
+    // A request that sends most of its body and then stops.
     let mut half = RawClient::connect(addr).await;
     half.send(format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 800000\r\n\r\n")).await;
     half.send(vec![b' '; 700_000]).await;
@@ -150,7 +150,7 @@ async fn bodies_share_one_budget_and_give_it_back() {
     let mut small = begun(&gateway, &large(10)).await;
     half.close();
     settles(addr, "memory_used_bytes", 0.0).await;
-    // What never fits is no matter of time.
+    // A request larger than the whole memory gets a 413.
     let response = read_response(&mut gateway.ask(&large(2 << 20)).await).await;
     assert_eq!((response.status, response.error_code().as_str()), (413, "photofinish_too_large"));
     assert!(response.body.contains("memory under [server] is 1MiB"), "{}", response.body);
@@ -205,7 +205,7 @@ async fn a_large_body_is_translated_like_a_small_one() {
     gateway.stop().await;
 }
 
-/// So many descriptors that a few dozen streams take them all.
+/// So few descriptors that a few dozen streams use them all.
 const DESCRIPTORS: u32 = 96;
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn running_out_of_descriptors_is_not_held_against_upstreams() {
     for mut client in inside {
         while client.event().await.unwrap().is_some() {}
     }
-    // As soon as there are descriptors again the provider is asked: nothing is held against it.
+    // Once descriptors are free again, the provider is used: the shortage is not its failure.
     soon("an answer", async {
         loop {
             let mut client = RawClient::connect(addr).await;

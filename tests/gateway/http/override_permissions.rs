@@ -76,7 +76,8 @@ async fn upstreams_that_callers_name_do_not_displace_learnt_ones() {
             read_response(&mut gateway.request(CHAT, &headers, &body).await).await.status
         }
     };
-    // More names than there are places in the first 20 requests, and more budgets in all of them.
+    // The first 20 requests name more upstreams than there are places for names. All requests together use more budgets
+    // than there are places for budgets.
     for request in 0..300 {
         let count = if request < 20 { 64 } else { 1 };
         let names: Vec<String> = (0..count).map(|name| format!("a/{request}-{name}")).collect();

@@ -1,4 +1,4 @@
-//! Keys, tokens and prompts are planted everywhere; then everything that the gateway wrote or sent is searched for them.
+//! Plants keys, tokens and prompts everywhere, then searches everything that the gateway wrote or sent for them.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Request, Script};
 
 const PROMPT: &str = "planted-prompt-7f3a";
-/// Long enough to be seen, and never in a place that the gateway may write to.
+/// Long enough to be unique. They must never appear in a place that the gateway writes to.
 const SECRETS: [&str; 6] = [
     "sk-planted-shared-a",
     "sk-planted-shared-b",
@@ -17,7 +17,7 @@ const SECRETS: [&str; 6] = [
     "planted-token-of-bob",
 ];
 
-/// Repeats the key that was sent, in the way that the model's name asks for.
+/// Repeats the sent key, in the way that the model's name selects.
 fn echo(request: &Request) -> Script {
     let key = request.header("authorization").unwrap_or("Bearer none").trim_start_matches("Bearer ").to_owned();
     let body = request.json();
@@ -114,7 +114,7 @@ fn body(model: &str, stream: bool) -> Value {
     body
 }
 
-/// What the client gets to see: the answer's head and body.
+/// Everything that the client receives: the answer's head and body.
 async fn seen(served: &RunningGateway, headers: &[(&str, &str)], body: &str) -> String {
     let mut client = RawClient::connect(served.addr).await;
     client.request("POST", CHAT, headers, body).await;
@@ -199,7 +199,7 @@ async fn commands_print_no_secret() {
         let ran = served.setup.run(command).await;
         assert_eq!((ran.code, leaks(&ran.out), leaks(&ran.err)), (Some(0), vec![], vec![]), "{command:?}");
     }
-    // Nor does a config that is wrong in the very line of a secret.
+    // Nor does an invalid config, with the error in the line of a secret.
     let setup = Setup::new(&format!(
         "[providers.one]\napi_key = \"{}\"\nbase_url = \"http://u:{}@h/v1\"\n[users.ann]\ntoken = [\"{}\"]\n\
          tokn = \"{}\"\n",

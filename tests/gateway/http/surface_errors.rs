@@ -14,7 +14,7 @@ rules! { everywhere:
     when_all_are_rate_limited_the_answer_is_a_429,
 }
 
-/// Every surface with a request that is good.
+/// Every surface with a valid request.
 fn surfaces() -> [(&'static str, Value); 6] {
     let [chat, responses, messages] = [Surface::Chat, Surface::Responses, Surface::Messages]
         .map(|surface| (surface.path(), surface.body("m", false)));
@@ -113,7 +113,7 @@ async fn every_surface_gives_the_gateway_s_errors_in_its_own_shape() {
     let rows = gateway.stop().await;
     assert!(fake.requests().is_empty() && rows.attempts.is_empty());
     assert!(rows.races.iter().all(|race| race["outcome"] == "rejected"));
-    // Those with a wrong token or method are none.
+    // Requests with a wrong token or method have no row.
     assert_eq!(rows.races.len(), 6 * surfaces().len());
 }
 
@@ -198,7 +198,7 @@ async fn when_all_are_rate_limited_the_answer_is_a_429(pair: Pair) {
     let response = read_response(&mut pair.streaming(&gateway).await).await;
     assert_eq!((response.status, response.header("retry-after")), (429, "7"), "{}", response.body);
     assert_eq!(pair.surface.error(&response).0, "rate_limit_error");
-    // Both cool down now.
+    // Both upstreams cool down now.
     let response = read_response(&mut pair.streaming(&gateway).await).await;
     let answer = response.json();
     let error = pair.surface.error_members(&answer);

@@ -11,7 +11,7 @@ struct Three {
 #[derive(Clone, Copy, PartialEq)]
 enum A {
     Answers,
-    /// Never answers; `b` waits until `a` was asked.
+    /// Never answers; `b` waits until `a` has the request.
     IsStuck,
 }
 
@@ -52,7 +52,7 @@ async fn an_app_may_name_upstreams_as_the_model() {
     assert_eq!(three.fakes[2].requests()[0].json()["model"], "org/some-model:free");
     assert_eq!(three.asked(), [0, 0, 1]);
 
-    // Several make a race of their own.
+    // Several names make a separate race.
     let answer = three.served.ask(" a/x , b/y ").await;
     assert_eq!(answer.upstream(), "b/y");
     assert_eq!(answer.header("x-photofinish-attempts"), "2");

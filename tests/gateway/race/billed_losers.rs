@@ -8,7 +8,7 @@ use crate::support::{FakeProvider, Gate, Script};
 
 const FULL: &str = "cancel_billing = \"bills_full\"";
 
-/// Provider `a` wins; `b` is billed in full and goes on with `rest` once `a` has won.
+/// Provider `a` wins; `b` is billed in full and continues with `rest` once `a` has won.
 async fn raced(settings: &str, rest: impl FnOnce(Script) -> Script) -> (Rows, FakeProvider) {
     let won = Gate::new();
     let winner = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
@@ -71,8 +71,8 @@ async fn a_loser_that_breaks_while_it_is_drained_has_failed() {
     assert_row!(rows.one("b"), json!({"outcome": "failed_mid", "failure": "closed"}));
 }
 
-/// The client hears provider `a`'s first token and leaves; loser `b`, which `settings` and `lines` let run on, continues
-/// with `rest` only then.
+/// The client reads provider `a`'s first token and leaves. Only then loser `b`, which `settings` and `lines` let run
+/// on, continues with `rest`.
 async fn left(settings: &str, lines: &str, rest: impl FnOnce(Script) -> Script) -> (Rows, FakeProvider) {
     let gone = Gate::new();
     let winner = FakeProvider::start(vec![Script::sse().role().token("hi").until_closed()]).await;

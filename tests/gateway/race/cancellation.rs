@@ -1,4 +1,4 @@
-//! Clients that leave or read nothing, and what happens to the upstreams then; and losers that are audited.
+//! Clients that leave or stop reading, and what happens to the upstreams then; and losers that are audited.
 
 use std::time::Duration;
 
@@ -85,13 +85,13 @@ async fn a_client_that_leaves_during_assembly_stops_the_winner() {
 #[tokio::test]
 async fn a_slow_client_is_not_an_idle_provider() {
     const TOKENS: usize = 64;
-    // More than every socket on the way holds.
+    // More than all sockets on the way hold.
     let token = "x".repeat(1 << 19);
     let began = Gate::new();
     let tokens =
         (0..TOKENS).fold(Script::sse().role().token("first").reached(&began), |script, _| script.token(&token));
     let fake = FakeProvider::start(vec![tokens.finish("stop").done().end()]).await;
-    // Takes the time of several idle timeouts, and nothing else.
+    // A provider that only lets the time of several idle timeouts pass.
     let clock = FakeProvider::start(vec![Script::new().delay(Duration::from_secs(2)).head(200, &[]).end()]).await;
     let setup = Setup::over(&[&fake]).race("timeouts = { idle = \"500ms\" }");
     let gateway = setup.provider("clock", &clock, "").model("[models.m]\nupstreams = [\"a/m\"]").start().await;
@@ -148,7 +148,7 @@ async fn an_audit_that_fails_is_a_failure_and_no_loss() {
 
 #[tokio::test]
 async fn a_client_that_pipelined_a_request_and_leaves_is_noticed() {
-    // The second is more than hyper reads at once, and no more than the system takes.
+    // The second is more than hyper reads at once, and no more than the system buffers.
     for next in ["", &" ".repeat(1 << 15)] {
         let a = FakeProvider::start(vec![Script::sse().role().token("x").until_closed()]).await;
         let b = FakeProvider::start(vec![silent()]).await;

@@ -1,4 +1,5 @@
-//! What commits a race in each dialect: the first payload reaches the client even if nothing follows it, and the row has its kind.
+//! What commits a race in each dialect: the first payload reaches the client even if nothing follows it, and the row
+//! has its kind.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::harness::matrix::Pair;
 use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, Script};
 
-/// A kind of payload, and the script that sends one of it, and nothing behind it.
+/// A kind of payload, and the script that sends one such payload and nothing after it.
 type Case = (&'static str, Script);
 
 fn sse(dialect: Dialect, events: &[Value]) -> Script {

@@ -1,5 +1,5 @@
-//! Promises for every surface over every dialect, apart from who wins: clients that leave, drained losers, races to the whole
-//! answer, shutdown, and a race between six dialects.
+//! Guarantees for every surface over every dialect, except who wins: clients that leave, drained losers, races to the
+//! whole answer, shutdown, and a race between six dialects.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ rules! { everywhere:
     a_key_in_an_upstream_s_error_is_redacted,
 }
 
-/// Long enough for what was written before to be read.
+/// Long enough for earlier data to be read.
 const A_MOMENT: Duration = Duration::from_millis(60);
 
 async fn a_client_that_leaves_stops_everything(pair: Pair) {
@@ -116,7 +116,7 @@ async fn shutdown_ends_a_stream_with_an_error(pair: Pair) {
     assert_eq!(rows.races[0]["outcome"], "shutdown");
 }
 
-/// A break behind the finish reason, where there is one before the last event.
+/// A break after the finish reason, in dialects where that comes before the last event.
 async fn a_stream_that_lacks_only_its_last_event_is_complete(pair: Pair) {
     if matches!(pair.dialect, Dialect::Responses | Dialect::Ollama) {
         return;
@@ -149,7 +149,7 @@ async fn events_without_payload_do_not_stop_the_first_token_timeout(pair: Pair) 
 
 async fn an_event_that_is_not_json_is_left_out(pair: Pair) {
     let broken = match pair.dialect {
-        // Its checksum would tell.
+        // Its checksum would reveal it.
         Dialect::Bedrock => return,
         Dialect::Ollama => "{\"message\": [\n",
         _ => "data: {\"choices\": [\n\n",
@@ -187,7 +187,7 @@ async fn a_key_in_an_upstream_s_error_is_redacted(pair: Pair) {
     gateway.stop().await;
 }
 
-/// Six upstreams that speak six dialects, and each of them wins once.
+/// Six upstreams with six dialects; each of them wins once.
 async fn mixed(surface: Surface) {
     const DIALECTS: [Dialect; 6] =
         [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama];

@@ -1,5 +1,5 @@
-//! An attempt whose first token is held back reads on within a bound and reports how it ended. When a token is held back: see the
-//! tests of `race`.
+//! An attempt whose first token is held back reads on within a bound and reports how it ended. For when a token is held
+//! back, see the tests of `race`.
 
 use std::future::poll_fn;
 use std::path::Path;
@@ -37,7 +37,7 @@ struct Alone {
 }
 
 impl Alone {
-    /// Asks until the first token.
+    /// Requests until the first token.
     async fn ask(fake: &FakeProvider) -> Alone {
         let text = format!("[providers.a]\nbase_url = \"{}\"\n[models.m]\nupstreams = [\"a/m\"]", fake.base_url());
         let config = config::parse(&text, Path::new("config.toml"), &|_| None).unwrap();
@@ -75,7 +75,7 @@ impl Alone {
         Alone { ready, writer, directory }
     }
 
-    /// Holds it back until `enough`, or until it breaks.
+    /// Holds it back until `enough` is true, or until it breaks.
     async fn hold(&mut self, enough: impl Fn(&EventStream) -> bool) -> Option<(FailureKind, Phase)> {
         let stream = &mut self.ready.stream;
         let held = poll_fn(|context| match stream.read_ahead(context) {
@@ -86,7 +86,7 @@ impl Alone {
         soon("what is read ahead", held).await
     }
 
-    /// Everything behind the first token, as the relay takes it.
+    /// Everything after the first token, as the relay reads it.
     async fn rest(&mut self) -> Vec<StreamItem> {
         let stream = &mut self.ready.stream;
         stream.serve(Duration::from_secs(5));
@@ -97,7 +97,7 @@ impl Alone {
         items
     }
 
-    /// Its row, once it was dropped.
+    /// Its row, after it was dropped.
     async fn row(self) -> Row {
         drop(self.ready);
         assert_eq!(soon("the row", self.writer.finish(Duration::from_secs(5))).await, 0);
@@ -105,7 +105,7 @@ impl Alone {
     }
 }
 
-/// Four tokens of 64 KiB: a token has four characters at most.
+/// Tokens in four texts of 64 KiB: a token has at most four characters.
 const FOUR_LONG: i64 = 64 << 10;
 
 #[tokio::test]

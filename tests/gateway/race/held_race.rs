@@ -1,5 +1,5 @@
-//! Races that hold a first token back, over sockets: by its history one upstream begins late and ends early. What a held attempt
-//! reads: see `held_attempt`.
+//! Races that hold a first token back, over sockets: by its history one upstream begins late and ends early. For
+//! reading during a hold, see `held_attempt`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,11 +11,11 @@ use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::{Rows, Setup};
 use crate::support::{FakeProvider, Gate, Script};
 
-/// Of each upstream.
+/// For each upstream.
 const REQUESTS: i64 = 150;
 const TOKENS: i64 = 100;
 
-/// Each request to one upstream alone, by turns; times to first token and per token in milliseconds.
+/// Each request went to only one upstream, alternating; times to first token and per token in milliseconds.
 fn history(upstreams: [(&str, i64, i64); 2]) -> Vec<Record> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     let turns = (0..REQUESTS * 2).zip(upstreams.iter().cycle());
@@ -24,7 +24,7 @@ fn history(upstreams: [(&str, i64, i64); 2]) -> Vec<Record> {
 
 fn request(at_ms: i64, (provider, ttft_ms, tpot_ms): (&str, i64, i64)) -> [Record; 2] {
     let race_id = format!("{:08x}-{:04x}-7000-8000-000000000000", at_ms >> 16, at_ms & 0xffff);
-    // Nobody is quite steady.
+    // Real upstreams vary a little.
     let first_us = ttft_ms * (950 + at_ms / 2_000 % 11 * 10);
     let last_us = first_us + tpot_ms * 1_000 * (TOKENS - 1);
     let attempt = AttemptRecord {
@@ -63,8 +63,8 @@ fn request(at_ms: i64, (provider, ttft_ms, tpot_ms): (&str, i64, i64)) -> [Recor
     [Record::Attempt(Box::new(attempt)), Record::Race(Box::new(race))]
 }
 
-/// The race of `a`, which begins at once and decodes slowly, and of `b`, which begins after that with `rest`: the text that the
-/// client got, its upstream, and the rows.
+/// The race of `a`, which begins at once and decodes slowly, and of `b`, which begins later with `rest`. Returns the
+/// client's text, its upstream, and the rows.
 async fn raced(settings: &str, rest: impl FnOnce(Script) -> Script) -> (String, String, Rows) {
     let begun = Gate::new();
     let slow = Script::sse().role().token("slow").reached(&begun).delay(Duration::from_millis(500));
@@ -79,7 +79,7 @@ async fn raced(settings: &str, rest: impl FnOnce(Script) -> Script) -> (String, 
     (said, upstream, gateway.stop().await)
 }
 
-/// The end of a provider's attempt in the race that was run, and why that was run so.
+/// The end of a provider's attempt in the last race, and the reasons of its plan.
 fn told(rows: &Rows, provider: &str) -> (serde_json::Value, serde_json::Value) {
     let last = rows.races.len() - 1;
     let attempts = rows.of(last);

@@ -11,10 +11,11 @@ use crate::harness::answer::{read_response, silent};
 use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row, assert_rows};
 use crate::support::{FakeProvider, RawClient, Script};
 
-/// As many requests as it takes to be sure.
+/// Enough requests for reliable statistics.
 const REQUESTS: i64 = 200;
 
-/// Raced by all of these, a second apart until now, with the first tokens of all seen; milliseconds.
+/// A history of races between all of these upstreams, one per second until now, with all first tokens observed;
+/// milliseconds.
 fn history(upstreams: &[(&str, i64)]) -> Vec<Record> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     (0..REQUESTS).flat_map(|n| request(now_ms - (REQUESTS - n) * 1_000, upstreams)).collect()
@@ -22,7 +23,7 @@ fn history(upstreams: &[(&str, i64)]) -> Vec<Record> {
 
 fn request(at_ms: i64, upstreams: &[(&str, i64)]) -> Vec<Record> {
     let race_id = format!("{:08x}-{:04x}-7000-8000-000000000000", at_ms >> 16, at_ms & 0xffff);
-    // Nobody is quite steady.
+    // Real upstreams vary a little.
     let took_us = |ms: i64| ms * (950 + at_ms / 1_000 % 11 * 10);
     let winner = (0..).zip(upstreams).min_by_key(|(_, (_, ms))| *ms).map(|(ordinal, _)| ordinal);
     let attempt = |(ordinal, (provider, ms)): (i64, &(&str, i64))| {
@@ -66,7 +67,7 @@ fn hello() -> Script {
     Script::stream(&["hello"])
 }
 
-/// The median that is expected of an upstream now, in milliseconds.
+/// The predicted median of an upstream now, in milliseconds.
 fn median_ms(gateway: &TestGateway, upstream: &str) -> f64 {
     let (learning, sent) = (gateway.learning(), SendConditions { uncached_tokens: 100.0, in_flight: 0 });
     let forecast = learning.upstream(upstream).forecast();
@@ -92,7 +93,7 @@ async fn after_a_restart_the_quick_upstream_is_known() {
 async fn junk_does_not_push_out_what_is_learnt_again() {
     let mut rows = history(&[("a", 900), ("b", 100)]);
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
-    // Newer than all of the above: refused requests, and invented names.
+    // Newer than all rows above: refused requests, and invented names.
     for n in 0..1_000 {
         let at_ms = now_ms + n;
         let race_id = format!("{:08x}-{:04x}-7000-8000-000000000000", at_ms >> 16, at_ms & 0xffff);
@@ -153,7 +154,8 @@ async fn a_hanging_favourite_is_hedged_within_the_budget() {
             json!({"provider": "b", "start_reason": "hedge", "outcome": "won"}),
         ],
     );
-    // Without money there is no extra: the other follows a failure, and by now the first is known to hang.
+    // With an empty budget there is no extra attempt: the other upstream follows a failure, and by now the first is
+    // known to hang.
     let last = rows.of(REQUESTS as usize + 1);
     assert!(last.iter().all(|row| row["start_reason"] != "hedge"), "{last:?}");
 }

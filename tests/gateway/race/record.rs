@@ -1,5 +1,5 @@
-//! What a race records and how long it lasts, over real sockets, for every surface over every dialect: rules 8 to 12 and 14.
-//! Each rule is a fault that other racing gateways had.
+//! What a race records and how long it lasts, over real sockets, for every surface over every dialect: rules 8 to 12
+//! and 14. Each rule is a bug that other racing gateways had.
 
 use std::time::Duration;
 

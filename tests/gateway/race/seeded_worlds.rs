@@ -1,9 +1,9 @@
-//! A seeded check of the whole gateway over sockets: random providers, settings, clients, reloads and shutdowns, and the
-//! invariants that must hold for each. `PHOTOFINISH_WORLDS` sets how many worlds run; a violation prints its seed, and
-//! `PHOTOFINISH_WORLD` runs that seed alone.
+//! A seeded check of the whole gateway over sockets: random providers, settings, clients, reloads and shutdowns, and
+//! the invariants that must hold for each. `PHOTOFINISH_WORLDS` sets the number of worlds; a violation prints its seed,
+//! and `PHOTOFINISH_WORLD` runs only that seed.
 //!
-//! Time is real here, so a seed fixes the requests but not the order of events: the invariants hold for any order. The race alone,
-//! on a stopped clock, is checked by `race::model_check`.
+//! Time is real here, so a seed fixes the requests but not the order of events: the invariants hold for any order.
+//! `race::model_check` checks only the race, on a stopped clock.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use crate::harness::answer::Response;
 use crate::harness::gateway::{CHAT, Row, Rows, Setup};
 use crate::support::{FakeProvider, RawClient, Script};
 
-/// Of each wait that a provider asks for.
+/// The possible Retry-After values of a provider.
 const WAITS_MS: [u64; 3] = [10, 40, 90];
 
-/// What a provider does, request by request.
+/// The behaviour of a provider, request by request.
 #[derive(Clone, Debug)]
 struct Temper {
     name: &'static str,
@@ -28,14 +28,14 @@ struct Temper {
 
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// After this many milliseconds.
+    /// Answers after this many milliseconds.
     Answer(u64),
     Limited(u64),
     Status(u16),
     Refuse,
     TooLong,
     Reset,
-    /// After its first token.
+    /// Breaks after its first token.
     Break,
     Cut,
     Empty,
@@ -57,11 +57,11 @@ struct Rules {
 struct World {
     tempers: Vec<Temper>,
     rules: Rules,
-    /// In force after a reload in the midst of it.
+    /// Rules after a reload in the middle of the run.
     then: Option<Rules>,
-    /// Whether each client streams, and after how many milliseconds it leaves, if it does.
+    /// Whether each client streams, and after how many milliseconds it leaves. None: it stays.
     clients: Vec<(bool, Option<u64>)>,
-    /// The gateway is stopped while they wait.
+    /// The gateway is stopped while clients wait.
     is_stopped_early: bool,
 }
 
@@ -197,7 +197,7 @@ async fn play(seed: u64) {
     let (response, rows) = if world.is_stopped_early {
         let first = &fakes[0];
         let stopped = async {
-            // Somebody is asked by then, or all were turned away.
+            // By then a request has reached a provider, or all were refused.
             let _ = tokio::time::timeout(Duration::from_millis(50), first.request(0)).await;
             gateway.stop().await
         };
@@ -273,7 +273,7 @@ fn check_rows(rows: &Rows, fakes: &[FakeProvider], world: &World, context: &str)
     }
 }
 
-/// No upstream is asked again before the wait is over that it asked for; an attempt that started before that answer does not count.
+/// No upstream is used again before its Retry-After is over. An attempt that started before that answer does not count.
 fn check_waits(attempts: &[&Row], context: &str) {
     let mut limited: HashMap<&str, (i64, i64)> = HashMap::new();
     for attempt in attempts {
@@ -297,14 +297,14 @@ fn dispatch_us(attempt: &Row) -> i64 {
     attempt["dispatch_us"].as_i64().unwrap_or_default()
 }
 
-/// When its head came, after the request was read: a refusal is one by then.
+/// When its head arrived, relative to the request: a refusal is known by then.
 fn ended_us(attempt: &Row) -> i64 {
-    // The body is read and judged a moment after the head, in which others may be started.
+    // The body is read and judged a moment after the head; other attempts may start in that time.
     const JUDGED_US: i64 = 600_000;
     dispatch_us(attempt) + attempt["headers_us"].as_i64().unwrap_or_default() + JUDGED_US
 }
 
-/// Tells the seed of a world that is left by a panic.
+/// Prints the seed of a world that panics.
 struct Told(u64);
 
 impl Drop for Told {

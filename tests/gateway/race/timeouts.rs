@@ -11,7 +11,7 @@ use crate::support::{FakeProvider, Gate, RawClient, Script};
 
 #[tokio::test]
 async fn a_handshake_without_an_answer_is_a_connect_timeout() {
-    // Connections wait in the backlog: they are accepted, and no byte comes.
+    // Connections wait in the backlog: they are accepted, and no byte is sent.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let address = format!("https://{}/v1", mute.local_addr().unwrap());

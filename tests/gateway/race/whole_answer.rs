@@ -1,5 +1,6 @@
-//! Races to the whole answer: every race of a client that does not stream. With `optimise = "completion"` or `"goodput"` the
-//! first whole answer wins; with `"ttft"` the first token decides, and the others come again only if that answer breaks.
+//! Races to the whole answer: every race of a client that does not stream. With `optimise = "completion"` or
+//! `"goodput"` the first whole answer wins; with `"ttft"` the first token decides, and the others are started again
+//! only if that answer breaks.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use crate::support::{FakeProvider, Gate, Script};
 
 const COMPLETION: &str = "optimise = \"completion\"";
 
-/// Long enough for what was written before to be read.
+/// Long enough for earlier data to be read.
 const A_MOMENT: Duration = Duration::from_millis(60);
 
 fn content(response: &Response) -> Value {
     response.json()["choices"][0]["message"]["content"].clone()
 }
 
-/// Has begun, and never ends.
+/// Begins and never ends.
 fn endless() -> Script {
     Script::sse().role().token("slow").until_closed()
 }
@@ -195,7 +196,7 @@ async fn a_loser_that_has_begun_and_is_billed_anyway_is_read_to_its_end() {
     );
 }
 
-/// `b` is asked, and says nothing. `a` begins then, and ends once it may.
+/// `b` gets the request and does not answer. Then `a` begins, and ends when allowed.
 async fn decided(rest_may: &Gate) -> (FakeProvider, FakeProvider) {
     let asked = Gate::new();
     let a = Script::sse().wait(&asked).role().token("a").wait(rest_may).delay(A_MOMENT).token("ll").finish("stop");

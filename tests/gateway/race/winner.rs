@@ -1,5 +1,5 @@
-//! Who wins a race, over real sockets, for every surface over every dialect: rules 1 to 7 and 13. Each rule is a fault that other
-//! racing gateways had.
+//! Who wins a race, over real sockets, for every surface over every dialect: rules 1 to 7 and 13. Each rule is a bug
+//! that other racing gateways had.
 
 use serde_json::json;
 
@@ -55,7 +55,7 @@ async fn r02_a_role_a_ping_or_an_empty_string_does_not_win(pair: Pair) {
 
 async fn r03_an_empty_stream_does_not_win(pair: Pair) {
     let healthy_may = Gate::new();
-    // Without the end of its body, so that the fake sees when the gateway has turned away.
+    // Without the end of its body, so that the fake sees when the gateway closes the connection.
     let empty = FakeProvider::start(vec![pair.open().role().finish("stop").done().until_closed()]).await;
     let healthy = FakeProvider::start(vec![pair.stream_after(&healthy_may, &["hello"])]).await;
     let gateway = pair.over(&[&empty, &healthy]).start().await;
@@ -93,7 +93,7 @@ async fn r03_when_all_are_empty_the_first_is_passed_on(pair: Pair) {
     assert_all_empty(&rows, 4);
 }
 
-/// Only the shape of the surface is promised, since there is nothing else to pass on.
+/// Only the shape of the surface is promised, because there is no other answer to pass on.
 async fn r03_when_all_are_empty_the_answer_is_the_surfaces(pair: Pair) {
     let empty = || pair.open().role().finish("stop").done().end();
     let a = FakeProvider::start(vec![empty(), empty()]).await;
@@ -224,7 +224,7 @@ async fn r07_of_two_that_are_ready_at_once_the_loser_is_closed_too(pair: Pair) {
     let outcomes = |wanted: &str| rows.attempts.iter().filter(|attempt| attempt["outcome"] == wanted).count();
     assert_eq!((outcomes("won"), outcomes("lost")), (RACES, 2 * RACES));
     for attempt in rows.attempts.iter().filter(|attempt| attempt["outcome"] == "lost") {
-        // One that was read to its first token in the same pass may know its TTFT.
+        // An attempt that was read to its first token in the same pass may have its TTFT.
         let seen = !attempt["first_token_us"].is_null();
         let expected = if seen {
             json!({"outcome": "lost", "ttft_event": 1})
@@ -246,7 +246,7 @@ async fn r13_a_slow_favourite_is_overtaken(pair: Pair) {
     let (favourite, second) = (rows.one("a"), rows.one("b"));
     assert_eq!(ending(favourite), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
     assert_row!(second, json!({"outcome": "won", "start_reason": "hedge"}));
-    // Censored on its own clock: it had waited at least until the hedge's token.
+    // Censored on its own clock: it waited at least until the hedge's token.
     let overtaken_us = second["dispatch_us"].as_i64().unwrap() + second["ttft_obs_us"].as_i64().unwrap();
     let waited_us = favourite["dispatch_us"].as_i64().unwrap() + favourite["ttft_obs_us"].as_i64().unwrap();
     assert!(waited_us >= overtaken_us && overtaken_us >= 200_000, "{favourite:#?} {second:#?}");

@@ -1,4 +1,4 @@
-//! How a stream begins, and how a stream ends that breaks after its first token, for every surface over every dialect.
+//! How a stream begins, and how it ends if it breaks after its first token, for every surface over every dialect.
 
 use serde_json::json;
 
@@ -40,7 +40,8 @@ async fn the_prelude_is_held_back_and_sent_whole(pair: Pair) {
     gateway.stop().await;
 }
 
-/// A stream that breaks behind its first token ends with an error event and without its normal end. What the event says.
+/// Checks that a stream that breaks after its first token ends with an error event and without its normal end. Returns
+/// the event's message.
 async fn breaks(pair: Pair, script: Script, race: &str, failure: &str) -> String {
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = pair.over(&[&fake]).race(race).start().await;

@@ -6,7 +6,7 @@ use crate::harness::answer::{Response, ending, read_response};
 use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, Gate, Script};
 
-/// A stream of one provider, and what came of it.
+/// Relays a stream of one provider; returns the answer and the rows.
 async fn relayed(script: Script, ask: &Value, race: &str) -> (Response, crate::harness::gateway::Rows) {
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = Setup::over(&[&fake]).race(race).start().await;
@@ -37,7 +37,7 @@ async fn every_kind_of_payload_commits() {
     let gateway = Setup::over(&[&fake]).start().await;
     for rest in &rest {
         let mut client = gateway.streaming().await;
-        // It comes although the provider says no more than this one payload.
+        // It arrives although the provider sends only this one payload.
         let head = client.head().await;
         assert_eq!(head.status, 200);
         rest.open();

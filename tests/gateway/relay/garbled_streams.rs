@@ -1,5 +1,5 @@
-//! Streams with lost, doubled, swapped, cut or damaged events. The client gets a well-formed whole answer or an error event, and
-//! every row is sound.
+//! Streams with lost, doubled, swapped, cut or damaged events. The client gets a well-formed whole answer or an error
+//! event, and every row is valid.
 
 use fastrand::Rng;
 
@@ -13,7 +13,7 @@ rules! { everywhere: a_garbled_stream_comes_down_well_formed }
 
 const STREAMS: u64 = 60;
 
-/// One to three things go wrong.
+/// Applies one to three damages.
 fn garble(script: Script, rng: &mut Rng) -> Script {
     let mut chunks = script.chunks();
     for _ in 0..rng.usize(1..=3) {
@@ -43,7 +43,7 @@ fn assert_well_formed(surface: Surface, response: &Response) {
         surface.error(response);
         return;
     }
-    // Of the whole stream only its end was left.
+    // Only the end of the stream was left.
     if response.body == "data: [DONE]\n\n" {
         return;
     }
@@ -63,7 +63,7 @@ fn assert_well_formed(surface: Surface, response: &Response) {
 
 async fn a_garbled_stream_comes_down_well_formed(pair: Pair) {
     let fake = FakeProvider::answering(move |request| {
-        // The same for both ways of asking.
+        // The same damage for streaming and whole answers.
         let mut rng = Rng::with_seed(request.number as u64 / 2);
         let script = if rng.bool() { calling(pair.dialect) } else { pair.stream(&["a", "é", "c"]) };
         garble(script, &mut rng)
@@ -74,7 +74,7 @@ async fn a_garbled_stream_comes_down_well_formed(pair: Pair) {
         let streamed = read_response(&mut pair.streaming(&gateway).await).await;
         let whole = read_response(&mut pair.whole(&gateway).await).await;
         assert_eq!(fake.requests().len() as u64, 2 * seed + 2, "{streamed:#?} {whole:#?}");
-        // What is passed on untouched is as odd as it came.
+        // An untranslated answer is passed on with its damage.
         if pair.surface.dialect() != pair.dialect {
             assert_well_formed(pair.surface, &streamed);
         }

@@ -38,7 +38,7 @@ fn content_type(surface: Surface) -> &'static str {
     if surface == Surface::Ollama { "application/x-ndjson" } else { "text/event-stream; charset=utf-8" }
 }
 
-/// Lets the interval pass once the upstream has the request; then reads the head and the first heartbeat.
+/// Lets the interval pass once the upstream has the request, then reads the head and the first heartbeat.
 async fn early(client: &mut RawClient, upstream: &FakeProvider, surface: Surface) {
     upstream.request(0).await;
     advance_clock(INTERVAL).await;
@@ -147,7 +147,7 @@ async fn without_streaming_or_keepalive_the_client_gets_a_status() {
         let mut client = gateway.post(CHAT, &json!({"model": "m", "stream": stream, "messages": [{}]})).await;
         fake.request(0).await;
         advance_clock(INTERVAL * 2).await;
-        // Another request is answered first, so that what was due has been done.
+        // Another request is answered first, so that all due work is done.
         let mut other = RawClient::connect(gateway.addr()).await;
         other.request("GET", "/healthz", &[], "").await;
         assert_eq!(other.head().await.status, 200);
@@ -197,7 +197,7 @@ async fn trailers_name_the_winner_to_clients_that_accept_them() {
 async fn a_heartbeat_of_the_upstream_passes(pair: Pair) {
     let beat: &[u8] = match pair.dialect.name() {
         "ollama" => b"\n",
-        // Binary events have none.
+        // Binary events have no comments.
         "bedrock" => return,
         "anthropic" => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
         "openai" | "gemini" => b": keep-alive\n\n",

@@ -1,4 +1,4 @@
-//! What a client gets of the winner: the stream, its end, and what happens when it breaks off.
+//! The winner's answer as the client gets it: the stream, its end, and what happens when it breaks off.
 
 mod broken_streams;
 mod byte_for_byte;

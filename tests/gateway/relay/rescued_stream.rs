@@ -20,7 +20,7 @@ fn dies() -> Script {
     Script::sse().role().tokens(&["hel", "lo"]).close()
 }
 
-/// Over `a` and `b`, which goes on with what was begun.
+/// A gateway over `a` and `b`; `b` continues a given beginning.
 async fn prefixing(a: &FakeProvider, b: &FakeProvider) -> TestGateway {
     Setup::new().provider("a", a, "").provider("b", b, "prefix = \"plain\"").race(CONTINUE).start().await
 }

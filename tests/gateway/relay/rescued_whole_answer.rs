@@ -1,4 +1,4 @@
-//! A client that does not stream: its answer is assembled, and a winner that dies costs only time.
+//! A client that does not stream: its answer is assembled, and a failing winner costs only time.
 
 use serde_json::json;
 

@@ -8,7 +8,7 @@ use crate::harness::answer::{ending, first_text, read_response};
 use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
-/// Two of these were minutes of work when each line cost as much as all before it, or all behind it.
+/// Two of these took minutes when each line cost as much as all lines before it, or all after it.
 #[tokio::test]
 async fn an_event_with_very_many_lines_is_read_in_linear_time() {
     for (line, lines) in [("data:y\n", 200_000), (":\r", 300_000)] {
@@ -23,7 +23,7 @@ async fn an_event_with_very_many_lines_is_read_in_linear_time() {
         for response in [&first, &second] {
             assert!(response.is_done(), "{} bytes of {line:?}", response.body.len());
         }
-        // What is no JSON is left out, comments are passed on.
+        // Invalid JSON is left out, comments are passed on.
         assert_eq!(first.body.contains(&event), line.starts_with(':'));
         let mut beside = RawClient::connect(gateway.addr()).await;
         beside.request("GET", "/healthz", &[], "").await;
@@ -32,7 +32,7 @@ async fn an_event_with_very_many_lines_is_read_in_linear_time() {
     }
 }
 
-/// Events with one call each, their indexes counting down.
+/// Events with one call each and descending indexes.
 fn calls(count: usize) -> String {
     (0..count).rev().fold(String::new(), |mut events, at| {
         let call = json!({ "index": at, "id": format!("call_{at}"), "function": { "name": "f", "arguments": "{}" } });
@@ -60,7 +60,7 @@ async fn too_many_tool_calls_are_malformed_in_a_whole_answer() {
 
 #[tokio::test]
 async fn the_total_deadline_holds_while_an_answer_is_put_together() {
-    // Never ends, so only the deadline can.
+    // Never ends, so only the deadline can end it.
     let details =
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning_details\":[{\"text\":\"a\"}]}}]}\n\n".repeat(20_000);
     let fake = FakeProvider::start(vec![Script::sse().role().token("a").chunk(details).until_closed()]).await;
@@ -70,7 +70,7 @@ async fn the_total_deadline_holds_while_an_answer_is_put_together() {
     assert_eq!(gateway.stop().await.one("a")["failure"], "timeout");
 }
 
-/// An answer that never ends, and comes faster than it is read.
+/// An answer that never ends and arrives faster than it is read.
 #[tokio::test]
 async fn shutdown_ends_a_flood() {
     let flood = ": x\n\n".repeat(200_000);

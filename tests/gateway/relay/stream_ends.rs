@@ -1,4 +1,5 @@
-//! Streams that end without their last event and are complete all the same; and refusals, which count before their body is read.
+//! Streams that end without their last event and are still complete; and refusals, which count before their body is
+//! read.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::harness::answer::{Response, advance_clock_until, ending, read_respons
 use crate::harness::gateway::{Rows, Setup};
 use crate::support::{FakeProvider, Gate, Script};
 
-/// Both ways of asking one provider, each answered by the same script.
+/// A streaming and a whole request to one provider, each answered by the same script.
 async fn both_ways(script: impl Fn() -> Script) -> ([Response; 2], Rows) {
     let fake = FakeProvider::start(vec![script(), script()]).await;
     let gateway = Setup::over(&[&fake]).race("timeouts = { idle = \"1s\" }").start().await;
@@ -124,7 +125,7 @@ async fn an_error_event_is_in_the_shape_that_sdks_read() {
     );
 }
 
-/// Two of three candidates fail at once while the third is ready: every attempt that was started has a row.
+/// Two of three candidates fail at once while the third is ready: every started attempt has a row.
 #[tokio::test]
 async fn an_attempt_that_is_cut_before_its_first_poll_has_a_row() {
     for _ in 0..20 {
@@ -143,7 +144,7 @@ async fn an_attempt_that_is_cut_before_its_first_poll_has_a_row() {
         winner.request(0).await;
         go.open();
         read_response(&mut client).await;
-        // Rows and attempts are compared by the stop.
+        // `stop` compares rows and attempts.
         gateway.stop().await;
     }
 }

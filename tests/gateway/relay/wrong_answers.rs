@@ -1,5 +1,5 @@
-//! Answers that must not be delivered as good ones: tool calls with cut arguments, ends without a reason, white space or reasoning
-//! alone, another dialect, unreadable events.
+//! Answers that must not be delivered as good ones: tool calls with cut arguments, ends without a reason, only white
+//! space or reasoning, another dialect, unreadable events.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ async fn a_tool_call_with_cut_arguments_is_a_failure(pair: Pair) {
     assert_eq!(pair.surface.whole_text(&whole.json()), "whole");
     let streamed = asked(pair, &gateway, true).await;
     if pair.dialect == Dialect::Gemini {
-        // A call, its arguments and the end come in one event, so nothing was delivered.
+        // A call, its arguments and the end arrive in one event, so nothing was delivered.
         assert_eq!((streamed.upstream(), pair.surface.streamed_text(&streamed).as_str()), ("b/m", "whole"));
     } else {
         let message = pair.surface.assert_broken(&streamed);
@@ -56,12 +56,12 @@ async fn an_answer_of_nothing_but_reasoning_is_beaten_by_any_other(pair: Pair) {
     let beaten = asked(pair, &gateway, false).await;
     assert_eq!((beaten.status, beaten.upstream()), (200, "b/m"), "{}", beaten.body);
     assert_eq!(pair.surface.whole_text(&beaten.json()), "said");
-    // If no answer says more, the first is passed on unchanged.
+    // If no answer has content, the first is passed on unchanged.
     let alone = asked(pair, &gateway, false).await;
     assert_eq!((alone.status, alone.upstream()), (200, "a/m"), "{}", alone.body);
     assert!(alone.body.contains("hm") && alone.header("content-type") == "application/json", "{}", alone.body);
     assert!(["stop", "completed", "end_turn"].contains(&pair.surface.whole_finish(&alone.json())), "{}", alone.body);
-    // A client that streams has it already.
+    // A streaming client already has it.
     let streamed = asked(pair, &gateway, true).await;
     assert_eq!((streamed.status, streamed.upstream()), (200, "a/m"), "{}", streamed.body);
     assert!(streamed.body.contains("hm"), "{}", streamed.body);
@@ -151,7 +151,7 @@ async fn white_space_alone_is_an_empty_whole_answer() {
     let b = FakeProvider::start(vec![Script::stream(&["said"]), Script::status(500, &[], "{}")]).await;
     let gateway = Setup::over(&[&a, &b]).race(FALLBACK).start().await;
     assert_eq!(read_response(&mut gateway.whole().await).await.upstream(), "b/m");
-    // It is better than an error, and tells how it ended.
+    // It is better than an error, and shows how it ended.
     let alone = read_response(&mut gateway.whole().await).await;
     assert_eq!((alone.status, alone.upstream()), (200, "a/m"), "{}", alone.body);
     assert_eq!(alone.json()["choices"][0]["message"]["content"], " \n\n");
@@ -237,7 +237,7 @@ async fn an_answer_in_another_dialect_is_malformed_at_once() {
             if dialect == other {
                 continue;
             }
-            // Nobody waits for its end.
+            // The race does not wait for its end.
             let foreign = Script::of(other).open().role().token("x").wait(&never);
             let a = FakeProvider::start(vec![foreign.clone(), foreign]).await;
             let good = || Script::of(dialect).whole_stream(&["good"]);

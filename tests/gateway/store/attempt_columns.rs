@@ -1,4 +1,4 @@
-//! Columns of an attempt's row that depend on the provider, and what its time stamps mean.
+//! Columns of an attempt's row that depend on the provider, and the meaning of its timestamps.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{FakeProvider, Gate, Script};
 
 const SSE: (&str, &str) = ("content-type", "text/event-stream");
 
-/// The row of the only attempt at a provider that answers so.
+/// The row of the only attempt at a provider with this answer.
 async fn row_of(script: Script) -> Row {
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = Setup::over(&[&fake]).start().await;
@@ -239,7 +239,7 @@ async fn a_client_that_reads_nothing_does_not_move_the_stamps() {
     let fake = FakeProvider::start(vec![Script::stream(&["one ", "two"])]).await;
     let gateway = Setup::over(&[&fake]).start().await;
     let mut slow = gateway.streaming().await;
-    // The race and its attempt are over, and every stamp taken, before the client has read a byte.
+    // The race and its attempt are over, and every timestamp is taken, before the client has read a byte.
     gateway.recorded(2).await;
     assert_eq!(read_response(&mut slow).await.streamed_text(), "one two");
     let rows = gateway.stop().await;

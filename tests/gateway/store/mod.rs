@@ -1,4 +1,4 @@
-//! The history in SQLite as the gateway leaves it: columns, retention, shutdown and unusable databases.
+//! The history in SQLite as the gateway writes it: columns, retention, shutdown and unusable databases.
 
 mod attempt_columns;
 mod recorded_times;

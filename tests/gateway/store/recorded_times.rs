@@ -1,5 +1,5 @@
-//! The recorded times lie between the provider's own time stamps and the client's. Exact, so it holds on a busy machine; how far
-//! they are apart is measured by `load clock` (`docs/benchmarks.md`).
+//! The recorded times lie between the provider's own timestamps and the client's. The check is exact, so it holds on a
+//! busy machine; `load clock` measures the distances (`docs/benchmarks.md`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::support::{Exchange, FakeProvider, Script};
 const STREAMS: usize = 12;
 const TOKENS: usize = 4;
 
-/// What one client saw of its own request.
+/// What one client observed of its own request.
 struct Seen {
     race_id: String,
     model: String,
@@ -57,7 +57,7 @@ async fn the_recorded_times_lie_between_the_provider_s_and_the_client_s() {
     for Seen { race_id, model, sent, first, last } in seen {
         let row = rows.attempts.iter().find(|row| row["race_id"] == race_id).unwrap();
         let recorded = |name: &str| Duration::from_micros(row[name].as_u64().unwrap());
-        // Each recorded time is cut down to a whole microsecond.
+        // Each recorded time is truncated to a whole microsecond.
         let cut = Duration::from_micros(1);
         let Exchange { arrived, chunks, .. } = &stamped[&model];
         for (name, written, response) in [("first_token_us", chunks[1], first), ("last_token_us", chunks[TOKENS], last)]

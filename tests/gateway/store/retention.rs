@@ -1,4 +1,4 @@
-//! Retention: old rows are deleted, their totals stay, and the commands say so.
+//! Retention: old rows are deleted, their totals stay, and the commands show it.
 
 use crate::harness::process::{Setup, provider};
 use crate::support::{FakeProvider, Script};
@@ -15,12 +15,12 @@ async fn old_rows_are_deleted_and_their_totals_kept() {
     let served = setup.serve().await;
     assert_eq!(served.ask("m").await.status, 200);
     let setup = served.stop().await;
-    // As if the race had been in 2024: the id tells when.
+    // As if the race had been in 2024: the id contains the time.
     for table in ["UPDATE race", "UPDATE attempt"] {
         let sql = format!("{table} SET race_id = '01900000' || substr(race_id, 9)");
         sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut setup.connect().await).await.unwrap();
     }
-    // The history says nothing of the days before: a clock that is years ahead would look the same.
+    // The history has no rows of the days before: a clock that is years ahead would look the same.
     let served = setup.serve().await;
     served.process.logged("old rows are not removed yet").await;
     let setup = served.stop().await;

@@ -10,11 +10,11 @@ struct Streaming {
     fake: FakeProvider,
     served: RunningGateway,
     client: RawClient,
-    /// Opened, the provider ends its stream.
+    /// If opened, the provider ends its stream.
     gate: Gate,
 }
 
-/// A gateway with one stream that has begun.
+/// A gateway with one running stream.
 async fn streaming(drain: &str) -> Streaming {
     let gate = Gate::new();
     let script = Script::sse().role().token("a").wait(&gate).token("b").finish("stop").usage(5, 2).done().end();
@@ -69,7 +69,7 @@ async fn refused(served: &RunningGateway) {
         Ok(mut client) => return client.closed().await,
         Err(error) => error,
     };
-    // Reset: it was in the queue of a listener that closed.
+    // Reset: it was in the queue of a closed listener.
     assert!(matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset), "{error:?}");
 }
 

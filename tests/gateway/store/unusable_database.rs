@@ -27,7 +27,7 @@ async fn a_locked_database_delays_no_answer_and_loses_no_row() {
     let mut other = served.setup.connect().await;
     let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
     asks(&served, 30).await;
-    // It waited for the lock, gave up, and says so; requests are answered before and after.
+    // It waited for the lock, gave up, and logged that; requests are answered before and after.
     served.process.logged("cannot write the history now").await;
     asks(&served, 30).await;
     let ready = served.get("/readyz", &[]).await;
@@ -80,7 +80,7 @@ async fn a_second_signal_does_not_wait_for_a_locked_database() {
 async fn a_database_that_is_locked_at_startup_does_not_stop_serving() {
     let (_fake, served) = serve().await;
     let setup = served.stop().await;
-    // In this mode no other process may even read.
+    // In this mode no other process can even read.
     let mut other = setup.connect().await;
     sqlx::query("PRAGMA locking_mode = EXCLUSIVE").execute(&mut other).await.unwrap();
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
@@ -152,7 +152,7 @@ async fn a_crash_leaves_a_sound_database() {
     let setup = served.setup;
     assert_eq!(setup.texts("PRAGMA integrity_check").await, ["ok"]);
     assert_eq!(setup.number("SELECT count(*) FROM attempt").await, 20);
-    // And it starts again on it.
+    // The gateway can start again with it.
     let served = setup.serve().await;
     asks(&served, 1).await;
     let setup = served.stop().await;
@@ -174,7 +174,7 @@ async fn a_directory_without_write_permission_is_reported() {
     refused(&setup, &["cannot create or open the database", "sub/history.db", "[store]"]).await;
     std::fs::create_dir(setup.path("sub")).unwrap();
     std::fs::set_permissions(setup.path("sub"), std::fs::Permissions::from_mode(0o555)).unwrap();
-    // Permissions do not bind root.
+    // File permissions do not apply to root.
     if std::fs::write(setup.path("sub/probe"), "").is_err() {
         refused(&setup, &["cannot create or open the database", "sub/history.db"]).await;
     }
@@ -223,7 +223,7 @@ async fn a_crash_leaves_no_part_of_a_race() {
     let served = Setup::new(&format!("{providers}{models}")).serve().await;
     let mut client = served.asking("held").await;
     assert_eq!(client.head().await.status, 200);
-    // The loser has ended; whatever is written of it is on disk before the rows of the next race are.
+    // The loser has ended. Its rows are on disk before those of the next race.
     asks(&served, 2).await;
     written(&served, 2).await;
     served.process.signal("KILL");

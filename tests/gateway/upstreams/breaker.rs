@@ -1,4 +1,4 @@
-//! Circuit breakers over real sockets: which upstreams are left out, which are probed, and which failures do not count.
+//! Circuit breakers over real sockets: which upstreams are skipped, which are probed, and which failures do not count.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{FakeProvider, Gate, RawClient, Request, Script, soon};
 
 /// Open for longer than any test lasts.
 const LONG: &str = "open = \"1h\", open_max = \"3h\"";
-/// Over as soon as a test has looked at it.
+/// Over by the time a test has checked it.
 const SHORT: &str = "open = \"1ms\", open_max = \"1h\"";
 
 fn breaker(failures: u32, times: &str) -> String {
@@ -26,7 +26,7 @@ fn good() -> Script {
     Script::stream(&["hello"])
 }
 
-/// Fails that often, and then answers.
+/// Fails this many times, and then answers.
 async fn failing(times: usize) -> FakeProvider {
     FakeProvider::answering(move |request| if request.number < times { error() } else { good() }).await
 }
@@ -44,7 +44,7 @@ async fn said(gateway: &TestGateway) -> String {
     read_response(&mut gateway.streaming().await).await.streamed_text()
 }
 
-/// Asks for upstreams by name.
+/// Requests upstreams by name.
 async fn of(gateway: &TestGateway, upstreams: &str) -> Response {
     read_response(&mut gateway.ask(&json!({"model": upstreams, "stream": true, "messages": [{}]})).await).await
 }
@@ -226,7 +226,7 @@ async fn a_probe_whose_client_leaves_allows_the_next_probe() {
     gateway.stop().await;
 }
 
-/// R14: none of what the gateway cancels counts, nor what the provider cannot help.
+/// R14: neither attempts that the gateway cancels nor failures outside the provider's control count.
 #[tokio::test]
 async fn failures_that_are_not_the_upstream_s_do_not_count() {
     let middle = Script::sse().role().token("x").until_closed();
@@ -236,7 +236,7 @@ async fn failures_that_are_not_the_upstream_s_do_not_count() {
     let b = FakeProvider::answering(|_| good()).await;
     let gateway = Setup::over(&[&a, &b]).race(&breaker(1, LONG)).start().await;
     assert_eq!(said(&gateway).await, "hello");
-    // The loser was charged by now, if it is.
+    // By now the loser's failure would have been counted.
     a.closed(0).await;
     let client = gateway.ask(&json!({"model": "a/m", "stream": true, "messages": [{}]})).await;
     a.request(1).await;

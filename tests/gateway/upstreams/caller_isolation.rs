@@ -1,4 +1,4 @@
-//! A failure that one caller's request can provoke is not held against the provider for other callers.
+//! A failure that one caller's request can provoke does not affect the provider for other callers.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn says(text: &str) -> Value {
     json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": text}]})
 }
 
-/// Answers `bad` to what has "poison" in it, and well to all else.
+/// Answers `bad` to requests with "poison", and well to all others.
 async fn poisoned(bad: Script) -> FakeProvider {
     let is_poison = |request: &Request| request.json().to_string().contains("poison");
     FakeProvider::answering(move |request| if is_poison(request) { bad.clone() } else { good() }).await

@@ -54,7 +54,7 @@ async fn one_wrong_request_does_not_switch_stream_options_off() {
     let echo = r#"{"detail":[{"loc":["body","temperature"],"msg":"too hot","input":{"stream_options":{}}}]}"#;
     let fake = FakeProvider::answering(move |request| match request.number {
         0 => Script::status(422, &[], echo),
-        // Complains, and does so whatever is left off.
+        // Complains, whatever the request leaves out.
         1 | 2 => Script::status(400, &[], COMPLAINT),
         _ => Script::stream(&["hello"]),
     })

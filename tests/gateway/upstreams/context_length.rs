@@ -17,7 +17,7 @@ async fn says(word: &'static str) -> FakeProvider {
     FakeProvider::answering(move |_| Script::stream(&[word])).await
 }
 
-/// Upstreams with these windows, asked in their order.
+/// Upstreams with these windows, used in this order.
 fn windows(fakes: &[(&FakeProvider, Option<u64>)]) -> Setup {
     let names = ["a", "b", "c", "d"];
     let listed = fakes.iter().zip(names).map(|((_, context), name)| {

@@ -1,4 +1,4 @@
-//! What each failure means: which upstreams cool down, which is asked next, and what the client gets if all fail.
+//! The effect of each failure: which upstreams cool down, which is tried next, and what the client gets if all fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ fn key(request: &Request) -> String {
     request.header("authorization").unwrap_or_default().to_owned()
 }
 
-/// Answers of two providers, asked one after the other, and what the client gets.
+/// Answers of two providers, tried one after the other, and what the client gets.
 async fn both_fail(first: (u16, &str), second: (u16, &str)) -> (Response, Rows) {
     let a = FakeProvider::start(vec![Script::status(first.0, &[], first.1)]).await;
     let b = FakeProvider::start(vec![Script::status(second.0, &[], second.1)]).await;
@@ -62,7 +62,7 @@ async fn a_429_cools_its_key_alone() {
     assert_row!(again, json!({"start_reason": "retry", "outcome": "won"}));
 }
 
-/// Answers `limit` to the model `big`, and well to every other.
+/// Answers `limit` to the model `big`, and well to all others.
 async fn big_is_limited(limit: &'static str) -> FakeProvider {
     FakeProvider::answering(move |request| match request.json()["model"].as_str() {
         Some("big") => Script::status(429, &[("retry-after", "60")], limit),
@@ -340,7 +340,7 @@ async fn a_conversation_keeps_its_key_while_the_key_works() {
     let (mut one, mut other) = (Vec::new(), Vec::new());
     for turn in 0..5 {
         one.push(ask("one", turn).await);
-        // Others between, so that a turn is not always the same one's.
+        // Other requests in between, so that a turn does not always get the same key.
         assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "hello");
         other.push(ask("other", turn).await);
     }

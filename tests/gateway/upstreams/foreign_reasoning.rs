@@ -1,4 +1,5 @@
-//! An upstream refuses the reasoning of earlier turns because another vendor signed it: the request is sent once more without.
+//! An upstream refuses the reasoning of earlier turns because another vendor signed it: the request is sent once more
+//! without it.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ fn answer() -> Script {
     Script::of(Dialect::Anthropic).whole_stream(&["hello"])
 }
 
-/// A run of tools in which the assistant has thought.
+/// A conversation with tool calls in which the assistant has reasoned.
 fn run_of_tools() -> Value {
     json!({ "model": "m", "stream": true, "max_tokens": 4096, "thinking": { "type": "enabled", "budget_tokens": 2048 }, "messages": [
         { "role": "user", "content": "x" },

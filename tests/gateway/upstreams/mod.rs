@@ -1,4 +1,4 @@
-//! Upstreams that fail: what a failure means for the request, for later requests and for other callers.
+//! Failing upstreams: the effect of a failure on the request, on later requests and on other callers.
 
 mod breaker;
 mod caller_isolation;

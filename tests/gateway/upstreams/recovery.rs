@@ -1,5 +1,5 @@
-//! An upstream that works again is used within `open` plus a second, however long it was away, under every policy; and no client
-//! waits for the probe.
+//! An upstream that works again is used within `open` plus a second, however long it was down, under every policy; and
+//! no client waits for the probe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,7 +69,7 @@ async fn a_recovered_favourite_is_probed_within_six_seconds_under_every_policy()
                 advance_clock(SECOND).await;
                 seconds += 1;
                 ask().await;
-                // It may still be on its way when the other one has won.
+                // It may still be in transit when the other one has won.
                 if a.requests().len() > asked {
                     let closes = async {
                         while is_open(&gateway) {
