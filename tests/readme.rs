@@ -141,7 +141,8 @@ fn the_headers_are_in_the_http_page() {
 
 #[test]
 fn commands_options_and_variables_are_in_the_cli_page() {
-    for command in ["serve", "check", "providers", "stats", "history", "race", "replay", "routing", "simulate"] {
+    for command in ["init", "serve", "check", "providers", "stats", "history", "race", "replay", "routing", "simulate"]
+    {
         assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command}");
         let help = help(&[command]);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {

@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod history;
+pub mod init;
 pub mod plot;
 pub mod providers;
 pub mod race;
@@ -18,7 +19,7 @@ mod signals;
 mod text;
 mod values;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -53,6 +54,12 @@ const EXAMPLES: &str = include_str!("help/photofinish.txt").trim_ascii_end();
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a first configuration, out of the keys that are set and the model servers on this machine.
+    ///
+    /// It never replaces a file. On a terminal it asks before it looks for servers. Without any key or server the
+    /// configuration races simulated providers.
+    #[command(after_help = init::EXAMPLES)]
+    Init(init::InitOptions),
     /// Start the gateway.
     ///
     /// Reloads the configuration on SIGHUP and when the file changes. SIGINT or SIGTERM ends it cleanly: running streams
@@ -151,6 +158,13 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             // Not a task of `shutdown`: that waits for the end of its tasks, and this one for a second signal.
             tokio::join!(serving, signals::forward(shutdown.clone())).0?;
         }
+        Command::Init(options) => {
+            let asks = !options.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
+            let mut input = io::stdin().lock();
+            let input = asks.then_some(&mut input as &mut dyn BufRead);
+            let env = |name: &str| std::env::var(name).ok();
+            init::run(&cli.config, &options, &env, input, &mut io::stdout().lock(), &mut io::stderr()).await?;
+        }
         // With --url the configuration is not read.
         Command::Routing(options) if let Some(at) = options.url.clone() => {
             routing::run(&at, &options, ScreenSettings::of_stdout(), &mut io::stdout().lock()).await?;
@@ -224,7 +238,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
             routing::run(&at, &options, ScreenSettings::of_stdout(), &mut out).await?;
         }
-        Command::Simulate(_) | Command::Providers(_) => {}
+        Command::Init(_) | Command::Simulate(_) | Command::Providers(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

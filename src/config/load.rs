@@ -30,7 +30,11 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Read { path, source } => {
                 write!(f, "cannot read {}: {source}; ", path.display())?;
-                f.write_str("name the config file with --config PATH or PHOTOFINISH_CONFIG")
+                f.write_str("name the config file with --config PATH or PHOTOFINISH_CONFIG")?;
+                match source.kind() {
+                    io::ErrorKind::NotFound => f.write_str(", or write a first one with `photofinish init`"),
+                    _ => Ok(()),
+                }
             }
             LoadError::Problems(problems) => problems.fmt(f),
         }

@@ -33,11 +33,46 @@ async fn a_missing_config_says_what_to_do() {
     let setup = Setup::new("").env("PHOTOFINISH_CONFIG", "by-variable.toml");
     let ran = setup.run(&["serve"]).await;
     assert_eq!(ran.code, Some(2));
-    for words in ["by-variable.toml", "--config PATH", "PHOTOFINISH_CONFIG"] {
+    for words in ["by-variable.toml", "--config PATH", "PHOTOFINISH_CONFIG", "`photofinish init`"] {
         assert!(ran.err.contains(words), "{}", ran.err);
     }
     // The option takes precedence over the variable.
     assert_eq!(setup.run(&["check", "--config", "config.toml"]).await.code, Some(0));
+}
+
+#[tokio::test]
+async fn init_writes_what_check_accepts() {
+    let setup = Setup::new("").env("GROQ_API_KEY", "planted-key").env("CEREBRAS_API_KEY", "planted-other");
+    // Without a terminal nothing is asked.
+    let ran = setup.run(&["init", "--config", "first.toml"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
+    assert!(ran.out.contains("races groq/llama-3.3-70b-versatile, cerebras/llama-3.3-70b"), "{}", ran.out);
+    let written = std::fs::read_to_string(setup.path("first.toml")).unwrap();
+    assert!(written.lines().count() <= 40 && !written.contains("planted"), "{written}");
+    let check = setup.run(&["check", "--config", "first.toml"]).await;
+    assert!(check.code == Some(0) && check.out.contains("fast: race, 2 of 2 upstreams on"), "{}", check.out);
+    assert!(!check.out.contains("Warnings"), "{}", check.out);
+
+    let again = setup.run(&["init", "--yes", "--config", "first.toml"]).await;
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("first.toml is there already and stays unchanged"), "{}", again.err);
+    let printed = setup.run(&["init", "--stdout", "--config", "first.toml"]).await;
+    assert_eq!((printed.code, printed.out), (Some(0), written));
+    let nowhere = setup.run(&["init", "--config", "/proc/first.toml"]).await;
+    assert!(nowhere.code == Some(1) && nowhere.err.contains("cannot write /proc/first.toml"), "{}", nowhere.err);
+}
+
+#[tokio::test]
+async fn init_without_any_key_races_something() {
+    let setup = Setup::new("");
+    let ran = setup.run(&["init", "--config", "first.toml"]).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    // A developer's machine may have a model server.
+    if ran.out.contains("No key of a provider is set, and no model server answers") {
+        let raced = setup.run(&["race", "Hello", "--model", "demo", "--config", "first.toml", "--no-store"]).await;
+        assert!(raced.code == Some(0) && raced.out.contains("simulated"), "{}{}", raced.out, raced.err);
+    }
+    assert_eq!(setup.run(&["check", "--config", "first.toml"]).await.code, Some(0));
 }
 
 #[tokio::test]

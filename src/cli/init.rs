@@ -1,0 +1,202 @@
+//! `photofinish init`: a first `config.toml` out of the keys in the environment and the model servers of this machine.
+//!
+//! Not for what the file says: see `proposal`. It never replaces a file, and no key goes into it.
+
+mod local_servers;
+mod proposal;
+
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use crate::config::{self, catalogue};
+use local_servers::LocalServer;
+use proposal::{FirstConfig, Surroundings};
+
+/// Usage examples, after the help.
+pub const EXAMPLES: &str = include_str!("help/init.txt").trim_ascii_end();
+
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct InitOptions {
+    /// Look for model servers on this machine without asking first.
+    #[arg(long)]
+    pub yes: bool,
+    /// Print the configuration instead of writing it.
+    #[arg(long)]
+    pub stdout: bool,
+}
+
+/// Writes the configuration to `path`, or prints it. `input`: the terminal where the user answers; none if it is not to be asked.
+///
+/// # Errors
+/// The file is there already or cannot be written, in words for the user.
+pub async fn run(
+    path: &Path,
+    options: &InitOptions,
+    env: &dyn Fn(&str) -> Option<String>,
+    input: Option<&mut dyn BufRead>,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> anyhow::Result<()> {
+    if !options.stdout && path.symlink_metadata().is_ok() {
+        bail!(
+            "{} is there already and stays unchanged: `photofinish check` explains it. --config PATH writes another file, --stdout \
+             prints",
+            path.display()
+        );
+    }
+    let keys = catalogue::entries().filter(|entry| has_key(entry.key_variable.as_deref(), env)).collect();
+    let servers = match may_look(input, err)? {
+        true => local_servers::look(local_servers::usual()).await?,
+        false => Vec::new(),
+    };
+    let found = Surroundings { keys, servers };
+    let first = proposal::first_config(&found);
+    config::parse(&first.text, path, env).context("the proposed configuration is not valid here")?;
+    if options.stdout {
+        out.write_all(first.text.as_bytes())?;
+        return report(&found, &first, err).map_err(Into::into);
+    }
+    let written = OpenOptions::new().write(true).create_new(true).open(path);
+    written.and_then(|mut file| file.write_all(first.text.as_bytes())).with_context(|| {
+        format!(
+            "cannot write {}; run it in a directory where you may write, or use --config PATH or --stdout",
+            path.display()
+        )
+    })?;
+    report(&found, &first, out)?;
+    writeln!(out, "\n{} is written. Next:", path.display())?;
+    writeln!(out, "  photofinish check --live              ask each upstream")?;
+    writeln!(out, "  photofinish race \"Hello\" --model {}   see a race", first.model)?;
+    writeln!(out, "  photofinish serve                     the gateway")?;
+    Ok(())
+}
+
+/// The variable holds a key that can be sent.
+fn has_key(variable: Option<&str>, env: &dyn Fn(&str) -> Option<String>) -> bool {
+    let key = variable.and_then(env).unwrap_or_default();
+    !key.trim().is_empty() && key.trim().bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Asks whether to look for servers. Without a terminal nobody can answer, and looking is harmless.
+fn may_look(input: Option<&mut dyn BufRead>, err: &mut impl Write) -> io::Result<bool> {
+    let Some(input) = input else { return Ok(true) };
+    write!(err, "Look for Ollama, vLLM, LM Studio and llama.cpp on this machine? [Y/n] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    // The end of the input is no consent.
+    let is_answered = input.read_line(&mut answer)? > 0;
+    Ok(is_answered && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
+}
+
+/// What was found, and what races.
+fn report(found: &Surroundings, first: &FirstConfig, out: &mut impl Write) -> io::Result<()> {
+    for entry in &found.keys {
+        let variable = entry.key_variable.as_deref().unwrap_or_default();
+        match entry.has_address() {
+            true => writeln!(out, "{variable} is set: {} is on", entry.name)?,
+            false => {
+                writeln!(out, "{variable} is set: {} needs a table too, see `photofinish providers {0}`", entry.name)?
+            }
+        }
+    }
+    for LocalServer { name, url, models } in &found.servers {
+        match models.len() {
+            0 => writeln!(out, "{name} answers at {url} and has no model yet")?,
+            1 => writeln!(out, "{name} answers at {url} with {}", models[0])?,
+            count => writeln!(out, "{name} answers at {url} with {count} models")?,
+        }
+    }
+    let model = first.model;
+    match first.upstreams.as_slice() {
+        _ if first.is_simulated => {
+            let why = match found.keys.is_empty() && found.servers.is_empty() {
+                true => "No key of a provider is set, and no model server answers on this machine",
+                false => "No model of these is known: write one into `upstreams`, as \"PROVIDER/MODEL\"",
+            };
+            writeln!(out, "{why}. Until then the model \"{model}\" races two simulated providers")
+        }
+        [one] => writeln!(out, "The model \"{model}\" is {one} alone: a second key or server makes it a race"),
+        several => writeln!(out, "The model \"{model}\" races {}", several.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    async fn ran(path: &Path, options: InitOptions, answer: Option<&str>) -> (anyhow::Result<()>, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let env = |name: &str| match name {
+            "GROQ_API_KEY" | "CEREBRAS_API_KEY" => Some("planted-key".to_owned()),
+            "OPENAI_API_KEY" => Some("two words".to_owned()),
+            "AZURE_OPENAI_API_KEY" => Some("planted-azure".to_owned()),
+            _ => None,
+        };
+        let mut input = answer.map(|answer| Cursor::new(answer.to_owned()));
+        let input = input.as_mut().map(|input| input as &mut dyn BufRead);
+        let result = run(path, &options, &env, input, &mut out, &mut err).await;
+        (result, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_file_is_written_once_and_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let options = InitOptions { yes: false, stdout: false };
+        let (result, out, err) = ran(&path, options.clone(), Some("n\n")).await;
+        result.unwrap();
+        assert_eq!(err, "Look for Ollama, vLLM, LM Studio and llama.cpp on this machine? [Y/n] ");
+        for words in [
+            "GROQ_API_KEY is set: groq is on",
+            "AZURE_OPENAI_API_KEY is set: azure needs a table too, see `photofinish providers azure`",
+            "The model \"fast\" races groq/llama-3.3-70b-versatile, cerebras/llama-3.3-70b",
+            "photofinish race \"Hello\" --model fast",
+        ] {
+            assert!(out.contains(words), "{words}: {out}");
+        }
+        assert!(!out.contains("openai") && !out.contains("planted"), "{out}");
+        let written = std::fs::read_to_string(&path).unwrap();
+        assert!(!written.contains("planted"));
+
+        let (result, out, err) = ran(&path, options, Some("n\n")).await;
+        let why = result.unwrap_err().to_string();
+        assert!(why.contains("is there already and stays unchanged") && out.is_empty() && err.is_empty(), "{why}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
+
+        let (result, out, err) = ran(&path, InitOptions { yes: false, stdout: true }, Some("")).await;
+        result.unwrap();
+        assert_eq!(out, written, "the end of the input is no consent");
+        assert!(err.contains("races groq/"), "{err}");
+    }
+
+    #[test]
+    fn without_a_known_model_it_says_what_is_missing() {
+        let said = |names: &[&str]| {
+            let keys = names.iter().filter_map(|name| catalogue::find(name)).collect();
+            let found = Surroundings { keys, servers: Vec::new() };
+            let mut out = Vec::new();
+            report(&found, &proposal::first_config(&found), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(
+            said(&[]).starts_with("No key of a provider is set, and no model server answers on this machine. Until")
+        );
+        let xai = said(&["xai"]);
+        assert!(xai.starts_with("XAI_API_KEY is set: xai is on\nNo model of these is known: write one into"), "{xai}");
+    }
+
+    #[tokio::test]
+    async fn a_place_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("absent").join("config.toml");
+        let (result, ..) = ran(&path, InitOptions { yes: false, stdout: false }, Some("no\n")).await;
+        let why = format!("{:#}", result.unwrap_err());
+        assert!(why.starts_with("cannot write ") && why.contains("--stdout"), "{why}");
+    }
+}

@@ -1,0 +1,240 @@
+//! The text of a first configuration: which upstreams race, and what to write for a cheaper policy.
+//!
+//! Pure: not for what is found on the machine.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::local_servers::LocalServer;
+use crate::config::catalogue::CatalogueEntry;
+use crate::config::{Config, parse};
+
+/// Upstreams of one race at most: more cost more and are rarely faster.
+const RACING_MAX: usize = 4;
+/// The models of the shipped configuration that are proposed, the cheap and quick ones first.
+const MODELS: [&str; 6] =
+    ["llama-3.3-70b", "gpt-4o-mini", "gemini-2.5-flash", "mistral-small", "deepseek-chat", "claude"];
+const SHIPPED: &str = include_str!("../../../config.toml");
+
+/// Columns of a list of upstreams on one line.
+const LINE_MAX: usize = 90;
+
+/// What is on this machine.
+pub(super) struct Surroundings {
+    /// The providers of the catalogue whose usual variable has a key.
+    pub keys: Vec<&'static CatalogueEntry>,
+    pub servers: Vec<LocalServer>,
+}
+
+/// A first configuration.
+pub(super) struct FirstConfig {
+    pub text: String,
+    /// The model that races.
+    pub model: &'static str,
+    pub upstreams: Vec<String>,
+    pub is_simulated: bool,
+}
+
+/// The upstreams of a proposed model, and why they are together.
+struct ProposedRace {
+    name: String,
+    about: &'static str,
+    upstreams: Vec<String>,
+}
+
+impl ProposedRace {
+    /// Its table. A short list of upstreams is one line.
+    fn table(&self) -> String {
+        let name = if self.name.contains('.') { format!("\"{}\"", self.name) } else { self.name.clone() };
+        let quoted: Vec<String> = self.upstreams.iter().map(|upstream| format!("\"{upstream}\"")).collect();
+        let mut list = format!("[{}]", quoted.join(", "));
+        if list.len() > LINE_MAX {
+            list = format!("[\n  {},\n]", quoted.join(",\n  "));
+        }
+        format!("\n[models.{name}]   # {}\nupstreams = {list}\n", self.about)
+    }
+}
+
+pub(super) fn first_config(found: &Surroundings) -> FirstConfig {
+    let known = known_models(found);
+    let races = races(&known, &found.servers);
+    let mut text = head(found);
+    let Some(first) = races.first() else {
+        text.push_str(SIMULATED);
+        let upstreams = ["sim-quick/demo", "sim-steady/demo"].map(str::to_owned).to_vec();
+        return FirstConfig { text, model: "demo", upstreams, is_simulated: true };
+    };
+    text.push_str(POLICIES);
+    races.iter().for_each(|race| text.push_str(&race.table()));
+    let named = found.keys.iter().filter(|entry| entry.has_address()).map(|entry| format!("{}/MODEL", entry.name));
+    let named: Vec<String> = named.take(RACING_MAX).collect();
+    if !named.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n# An app can also name an upstream itself: {}.\n", named.join(", "));
+    }
+    FirstConfig { text, model: FAST, upstreams: first.upstreams.clone(), is_simulated: false }
+}
+
+/// The model that races.
+const FAST: &str = "fast";
+
+const POLICIES: &str = r#"
+[race]
+policy = "race"            # all upstreams at once: the quickest, and every request is paid at each of them
+# What extras may cost     policy
+# up to 5 %                "rule" with budget = 0.05, or "hedge" with hedge_after = "p95"
+# 10 % and more            "adaptive" with budget = 0.10; with 0.30 instead of a race of two
+# For agents, which wait for whole answers: optimise = "completion"
+"#;
+
+const SIMULATED: &str = r#"
+# Simulated providers: real HTTP on this machine, paced answers, no model. Set a key such as GROQ_API_KEY
+# or start Ollama, delete this file, and run `photofinish init` again.
+[providers.sim-quick]
+simulate = { ttft = "120ms", jitter = 0.5, tokens_per_second = 40 }
+
+[providers.sim-steady]
+simulate = { ttft = "250ms", jitter = 0.4, tokens_per_second = 80 }
+
+[models.demo]
+upstreams = ["sim-quick/demo", "sim-steady/demo"]
+"#;
+
+/// What the file is, and where it listens if the usual port is taken.
+fn head(found: &Surroundings) -> String {
+    let mut text = "# Written by `photofinish init`. `photofinish check` shows what is on. Every key has a default;\n\
+                    # docs/configuration.md lists them. The keys of providers stay in the environment.\n"
+        .to_owned();
+    if found.servers.iter().any(|server| server.name == "llamacpp") {
+        text.push_str("\n[server]\nlisten = \"127.0.0.1:8081\"   # llama.cpp has port 8080\n");
+    }
+    text
+}
+
+/// The proposed models, each with its upstreams whose providers are on; at least one.
+fn known_models(found: &Surroundings) -> Vec<(&'static str, Vec<String>)> {
+    let is_set = |name: &str| found.keys.iter().any(|entry| entry.key_variable.as_deref() == Some(name));
+    let shipped = parse(SHIPPED, Path::new("config.toml"), &|name| is_set(name).then(|| "set".to_owned()));
+    // A test reads the file.
+    let Ok(shipped) = shipped else { return Vec::new() };
+    let on = |shipped: &Config, name: &str| -> Vec<String> {
+        let upstreams = shipped.model(name).map(|model| model.upstreams.iter()).into_iter().flatten();
+        let on = upstreams.filter(|upstream| upstream.provider.is_on());
+        on.map(|upstream| upstream.name()).take(RACING_MAX).collect()
+    };
+    let models = MODELS.map(|name| (name, on(&shipped, name)));
+    models.into_iter().filter(|(_, upstreams)| !upstreams.is_empty()).collect()
+}
+
+/// The first is called `fast`. Empty: nothing is on.
+fn races(known: &[(&'static str, Vec<String>)], servers: &[LocalServer]) -> Vec<ProposedRace> {
+    let same: Vec<_> = known.iter().filter(|(_, upstreams)| upstreams.len() > 1).collect();
+    let local = servers.iter().filter_map(|server| Some(format!("{}/{}", server.name, server.models.first()?)));
+    let local: Vec<String> = local.take(RACING_MAX).collect();
+    let race = |name: &str, about, upstreams| ProposedRace { name: name.to_owned(), about, upstreams };
+    let Some((_, best)) = same.iter().max_by_key(|(name, upstreams)| (upstreams.len(), place(name))) else {
+        let upstreams = one_of_each(known, local);
+        let about = match upstreams.len() {
+            0 => return Vec::new(),
+            1 => "one provider: a second key or server makes it a race",
+            _ => "different models: the first to answer wins, so answers differ",
+        };
+        return vec![race(FAST, about, upstreams)];
+    };
+    let mut races = vec![race(FAST, "one model at several providers", best.clone())];
+    let others = same.iter().filter(|(_, upstreams)| upstreams != best);
+    races.extend(others.take(2).map(|(name, upstreams)| race(name, "the same", upstreams.clone())));
+    if !local.is_empty() {
+        races.push(race("local", "on this machine", local));
+    }
+    races
+}
+
+/// Earlier in `MODELS` is more.
+fn place(name: &str) -> std::cmp::Reverse<Option<usize>> {
+    std::cmp::Reverse(MODELS.iter().position(|model| *model == name))
+}
+
+/// One upstream of each provider and server; of a lone provider two models, if it has them.
+fn one_of_each(known: &[(&'static str, Vec<String>)], local: Vec<String>) -> Vec<String> {
+    let mut upstreams: Vec<String> = Vec::new();
+    let provider = |upstream: &str| upstream.split('/').next().map(str::to_owned);
+    let all = || known.iter().flat_map(|(_, upstreams)| upstreams);
+    for upstream in all() {
+        if upstreams.iter().all(|other| provider(other) != provider(upstream)) {
+            upstreams.push(upstream.clone());
+        }
+    }
+    upstreams.extend(local);
+    if upstreams.len() == 1 {
+        let second = all().find(|upstream| !upstreams.contains(upstream)).cloned();
+        upstreams.extend(second);
+    }
+    upstreams.truncate(RACING_MAX);
+    upstreams
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::catalogue;
+
+    fn server(name: &str, models: &[&str]) -> LocalServer {
+        let models = models.iter().map(|model| (*model).to_owned()).collect();
+        LocalServer { name: name.to_owned(), url: "http://127.0.0.1:1/v1".to_owned(), models }
+    }
+
+    /// The proposal for these keys, which `check` must accept without a warning.
+    fn proposed(providers: &[&str], servers: Vec<LocalServer>) -> FirstConfig {
+        let keys: Vec<_> = providers.iter().map(|name| catalogue::find(name).unwrap()).collect();
+        let variables: Vec<String> = keys.iter().filter_map(|entry| entry.key_variable.clone()).collect();
+        let first = first_config(&Surroundings { keys, servers });
+        let env = |name: &str| variables.iter().any(|set| set == name).then(|| "key".to_owned());
+        let config =
+            parse(&first.text, Path::new("config.toml"), &env).unwrap_or_else(|p| panic!("{p}\n{}", first.text));
+        assert_eq!(config.warnings, Vec::<String>::new(), "{}", first.text);
+        let model = config.model(first.model).unwrap();
+        assert_eq!(model.upstreams.iter().map(|upstream| upstream.name()).collect::<Vec<_>>(), first.upstreams);
+        assert_eq!(config.upstreams_on(model), first.upstreams.len(), "{}", first.text);
+        assert!(first.text.lines().count() <= 40, "{}", first.text);
+        assert!(first.text.lines().all(|line| line.chars().count() <= 110), "{}", first.text);
+        first
+    }
+
+    #[test]
+    fn what_is_found_is_raced() {
+        let ollama = || server("ollama", &["llama3.2:3b", "qwen3:8b"]);
+        for (providers, servers, expected) in [
+            (&["groq", "cerebras"][..], vec![], &["groq/llama-3.3-70b-versatile", "cerebras/llama-3.3-70b"][..]),
+            (&["openai", "openrouter"], vec![], &["openai/gpt-4o-mini", "openrouter/openai/gpt-4o-mini"]),
+            // No model in common.
+            (&["openai", "groq"], vec![], &["groq/llama-3.3-70b-versatile", "openai/gpt-4o-mini"]),
+            (&["anthropic"], vec![ollama()], &["anthropic/claude-sonnet-4-5", "ollama/llama3.2:3b"]),
+            (&[], vec![ollama(), server("vllm", &["m"])], &["ollama/llama3.2:3b", "vllm/m"]),
+            // One provider with several models, and with one.
+            (&["openrouter"], vec![], &["openrouter/openai/gpt-4o-mini", "openrouter/google/gemini-2.5-flash"]),
+            (&["mistral"], vec![], &["mistral/mistral-small-latest"]),
+            (&[], vec![server("llamacpp", &["m"])], &["llamacpp/m"]),
+            // Nothing, or nothing whose models are known.
+            (&[], vec![], &["sim-quick/demo", "sim-steady/demo"]),
+            (&["xai", "azure"], vec![server("ollama", &[])], &["sim-quick/demo", "sim-steady/demo"]),
+        ] {
+            assert_eq!(proposed(providers, servers).upstreams, expected, "{providers:?}");
+        }
+    }
+
+    #[test]
+    fn every_key_at_once_still_fits() {
+        let all: Vec<&str> = catalogue::entries().map(|entry| entry.name.as_str()).collect();
+        let servers = ["ollama", "vllm", "lmstudio", "llamacpp"].map(|name| server(name, &["m"])).to_vec();
+        let first = proposed(&all, servers);
+        assert_eq!(first.upstreams.len(), RACING_MAX);
+        assert!(first.text.contains("listen = \"127.0.0.1:8081\"") && first.text.contains("[models.local]"));
+    }
+
+    #[test]
+    fn the_proposed_models_are_in_the_shipped_configuration() {
+        let shipped = parse(SHIPPED, Path::new("config.toml"), &|_| None).unwrap();
+        assert!(MODELS.iter().all(|name| shipped.models.contains_key(*name)));
+    }
+}
