@@ -15,6 +15,7 @@ pub mod stats;
 mod outcome;
 mod screen;
 mod serve;
+mod sheet;
 mod signals;
 mod text;
 mod values;
@@ -217,7 +218,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             return Ok(outcome.into());
         }
         Command::Stats(options) => {
-            stats::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
+            stats::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
         }
         Command::History(options) => {
             history::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out, &mut err)?;

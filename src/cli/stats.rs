@@ -4,23 +4,35 @@
 
 pub(super) mod notes;
 mod regressions;
-pub(super) mod table;
+mod standing;
+mod table;
 
+use std::cmp::Reverse;
 use std::io;
 use std::path::Path;
 
 use crate::clock::wall_micros;
+use crate::report::dimension::Dimension;
 use crate::report::fields::REGRESSION;
+use crate::report::figures::GroupFigures;
 use crate::report::regressions as of_regressions;
 use crate::report::report_question::ReportQuestion;
 use crate::report::{export, stats};
 use crate::store::StoreReader;
+
+use super::screen::ScreenSettings;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
 pub struct StatsOptions {
     #[command(flatten)]
     pub question: ReportQuestion,
+    /// Every column, and every note.
+    #[arg(long, conflicts_with_all = ["json", "csv", "regressions"])]
+    pub wide: bool,
+    /// Every note, and the definitions of columns and marks.
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pub explain: bool,
     /// An array of objects, for programs.
     #[arg(long)]
     pub json: bool,
@@ -32,15 +44,18 @@ pub struct StatsOptions {
 /// Below the options in `--help`.
 pub const HELP: &str = include_str!("help/stats.txt").trim_ascii_end();
 
-/// Reads the database at `store_path` and writes the table, JSON or CSV to `out`. `width`: columns of the terminal; none
-/// for a pipe, where each group is one line of any length.
+/// Below the notes with `--explain`.
+const DEFINITIONS: &str = include_str!("help/stats-explain.txt").trim_ascii_end();
+
+/// Reads the database at `store_path` and writes the table, JSON or CSV to `out`.
 pub fn run(
     store_path: &Path,
     options: &StatsOptions,
-    width: Option<usize>,
+    screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
     let reader = StoreReader::open(store_path)?;
+    let width = screen.terminal();
     if let Some(question) = options.question.of_regressions() {
         return run_regressions(&reader, &question, options, width, out);
     }
@@ -56,11 +71,31 @@ pub fn run(
     if answer.attempts == 0 {
         return Ok(notes::write_nothing(store_path, &answer.filter, (answer.whole_hours, answer.running), width, out)?);
     }
-    if !answer.groups.is_empty() {
-        table::write(by, &answer.groups, width, out)?;
+    let groups = by_wins(by, &answer.groups);
+    let sheet = if options.wide { table::wide(by, &groups) } else { table::brief(by, &groups, screen.colour) };
+    let marks = notes::marks(&sheet);
+    if !groups.is_empty() {
+        sheet.write(width, out)?;
         writeln!(out)?;
     }
-    Ok(notes::write(question, &answer, width, out)?)
+    if options.wide || options.explain {
+        notes::write(question, &answer, width, out)?;
+    } else {
+        notes::write_brief(question, &answer, &marks, width, out)?;
+    }
+    if options.explain {
+        writeln!(out, "\n{DEFINITIONS}")?;
+    }
+    Ok(())
+}
+
+/// Who won most comes first. Hours, sizes and loads keep their order.
+fn by_wins<'a>(by: &[Dimension], groups: &'a [GroupFigures]) -> Vec<&'a GroupFigures> {
+    let mut groups: Vec<&GroupFigures> = groups.iter().collect();
+    if by.iter().all(|by| matches!(by, Dimension::Upstream | Dimension::Model | Dimension::User)) {
+        groups.sort_by_key(|figures| Reverse(figures.wins));
+    }
+    groups
 }
 
 fn run_regressions(
@@ -78,7 +113,7 @@ fn run_regressions(
     if options.csv {
         return Ok(export::write_rows(&REGRESSION.map(|field| field.name), &objects, out)?);
     }
-    Ok(regressions::write(question, &answer, width, out)?)
+    Ok(regressions::write(question, &answer, options.explain, width, out)?)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Not for pictures: see `plot` and `race::picture`.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use ratatui_core::style::Style;
@@ -32,22 +33,55 @@ pub fn columns(text: &str) -> usize {
 
 /// The text, or its ends with … between where it is wider than `width` columns.
 pub fn fitted(text: &str, width: usize) -> String {
+    cut(text, width, width.saturating_sub(1).div_ceil(2))
+}
+
+/// The names in at most `width` columns each. All are cut at one place: the nearest to the middle that keeps different
+/// names different. Where there is none, what the names of a provider have in common is left out.
+pub fn shortened(names: &[String], width: usize) -> Vec<String> {
+    let kept = width.saturating_sub(1);
+    let different = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len();
+    let mut heads: Vec<usize> = (0..=kept).collect();
+    heads.sort_by_key(|head| head.abs_diff(kept.div_ceil(2)));
+    let mut cuts = heads.into_iter().map(|head| names.iter().map(|name| cut(name, width, head)).collect::<Vec<_>>());
+    cuts.find(|cut| different(cut) == different(names))
+        .unwrap_or_else(|| names.iter().map(|name| fitted(&without_common_part(name, names), width)).collect())
+}
+
+/// `provider/…rest`: the rest from where the name differs from all others of the provider, and a few characters before.
+fn without_common_part(name: &str, names: &[String]) -> String {
+    const BEFORE: usize = 3;
+    let Some((provider, model)) = name.split_once('/') else { return name.to_owned() };
+    let others = names.iter().filter(|other| *other != name).filter_map(|other| other.split_once('/'));
+    let shared = others
+        .filter(|(other, _)| *other == provider)
+        .map(|(_, other)| model.chars().zip(other.chars()).take_while(|(mine, theirs)| mine == theirs).count());
+    match shared.max() {
+        Some(shared) if shared > BEFORE => {
+            format!("{provider}/…{}", model.chars().skip(shared - BEFORE).collect::<String>())
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// The text, or, where it is wider than `width` columns, its first `head` columns, … and its end.
+fn cut(text: &str, width: usize, head: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
     let Some(kept) = width.checked_sub(1) else { return String::new() };
     let span = Span::raw(text);
     let graphemes: Vec<&str> = span.styled_graphemes(Style::new()).map(|grapheme| grapheme.symbol).collect();
-    let mut room = kept.div_ceil(2);
     let fits = |symbol: &&&str, room: &mut usize| {
         let left = room.checked_sub(columns(symbol));
         *room = left.unwrap_or(*room);
         left.is_some()
     };
-    let head: Vec<&str> = graphemes.iter().take_while(|symbol| fits(symbol, &mut room)).copied().collect();
-    let mut room = kept / 2;
-    let tail = graphemes[head.len()..].iter().rev().take_while(|symbol| fits(symbol, &mut room)).count();
-    [head.concat(), graphemes[graphemes.len() - tail..].concat()].join("…")
+    let mut room = head;
+    let first: Vec<&str> = graphemes.iter().take_while(|symbol| fits(symbol, &mut room)).copied().collect();
+    let mut room = kept.saturating_sub(head);
+    let last = graphemes[first.len()..].iter().rev().take_while(|symbol| fits(symbol, &mut room)).count();
+    [first.concat(), graphemes[graphemes.len() - last..].concat()].join("…")
 }
 
 /// With blanks behind it, up to `width` columns.
@@ -216,6 +250,19 @@ pub fn millis(us: i64) -> String {
 
 /// Both bounds, or one with its sign, or a dash if nothing is known.
 pub fn dollars(sum: &CostSum) -> String {
+    dollars_in(sum, amount)
+}
+
+/// The same to two digits or cents.
+pub fn brief_dollars(sum: &CostSum) -> String {
+    dollars_in(sum, |usd, size| {
+        let digits = if size > 0.0 { (1.0 - size.log10().floor()).clamp(2.0, 6.0) } else { 0.0 };
+        format!("{usd:.*}", digits as usize)
+    })
+}
+
+/// `amount`: writes a number with the digits that the second one, the size, needs.
+fn dollars_in(sum: &CostSum, amount: impl Fn(f64, f64) -> String) -> String {
     let Some(usd) = sum.usd() else { return "–".to_owned() };
     match (sum.basis(), sum.max_usd()) {
         (CostBasis::AtLeast, Some(max)) => {

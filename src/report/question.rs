@@ -43,6 +43,8 @@ pub enum TimePoint {
     At(Timestamp),
 }
 
+/// A shorter window is given to the second; microseconds.
+const SHORT_WINDOW_US: i64 = 600_000_000;
 /// Most characters of an unknown name that an error repeats.
 const SHOWN: usize = 64;
 
@@ -106,6 +108,18 @@ impl RaceWindow {
 /// A time for people, to the second.
 pub fn time(at_us: i64) -> String {
     Timestamp::from_microsecond(at_us).map(|at| format!("{at:.0}")).unwrap_or_else(|_| "the beginning".to_owned())
+}
+
+/// A window for people: `2026-01-31 09:00 to 09:30 UTC`, to the second where it is short.
+pub fn span(from_us: i64, until_us: i64) -> String {
+    let at = |us: i64| Timestamp::from_microsecond(us).map(|at| at.to_zoned(TimeZone::UTC));
+    let (Ok(from), Ok(until)) = (at(from_us), at(until_us)) else {
+        return format!("{} to {}", time(from_us), time(until_us));
+    };
+    let clock = if until_us.saturating_sub(from_us) < SHORT_WINDOW_US { "%H:%M:%S" } else { "%H:%M" };
+    let day_and_clock = format!("%Y-%m-%d {clock}");
+    let end = if from.date() == until.date() { clock } else { &day_and_clock };
+    format!("{} to {} UTC", from.strftime(&day_and_clock), until.strftime(end))
 }
 
 /// Reads the pairs of a URL's query as command-line options: `("since", "24h")` as `--since 24h`.

@@ -1,22 +1,25 @@
-//! The words below the table: what was read, what the marks mean, and what was left out. Five lines at most on a wide
-//! terminal.
+//! The words below the table: three lines at most, or, with `--wide` and `--explain`, everything that was read and left out.
 //!
-//! Not for definitions: `--help` and `docs/measurement.md` have them.
+//! Not for definitions: `--explain` and `docs/measurement.md` have them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use crate::cli::sheet::Sheet;
 use crate::cli::text::{counted, write_paragraph, write_paragraphs};
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::history::cost::CostSum;
 use crate::history::goodput::SloTargets;
 use crate::report::figures::GroupFigures;
-use crate::report::question::time;
+use crate::report::question::{span, time};
 use crate::report::stats::{Stats, StatsQuestion};
 use crate::store::AttemptFilter;
+
+/// Kinds of failures in the short notes; three fit a line.
+const BRIEF_KINDS: usize = 3;
 
 /// Instead of an empty table. `hour`: the whole hours that are left of the window. `width`: of the terminal; none for a
 /// pipe.
@@ -43,6 +46,41 @@ pub(in crate::cli) fn write_nothing(
     };
     write_paragraph(&what, width, out)?;
     write_paragraph(&advice, width, out)
+}
+
+/// The window and the failures, a line each, then the marks and where to find more.
+pub(super) fn write_brief(
+    question: &StatsQuestion,
+    answer: &Stats,
+    marks: &str,
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let (from_us, until_us) = answer.span_us;
+    let window = format!("{}, {}", counted(answer.attempts, "attempt"), span(from_us, until_us));
+    let too_small = (answer.too_small > 0).then(|| {
+        format!("; left out: {} of fewer than {}", counted(answer.too_small as u64, "group"), question.min_samples)
+    });
+    let lines = [
+        Some(format!("{window}{}{}.", only(&answer.filter), too_small.unwrap_or_default())),
+        failures(&answer.groups, BRIEF_KINDS),
+        Some(format!("{marks}more: --wide, --explain")),
+    ];
+    lines.into_iter().flatten().try_for_each(|line| write_paragraph(&line, width, out))
+}
+
+/// What the marks in this table mean.
+pub(super) fn marks(sheet: &Sheet) -> String {
+    let marks = [
+        ("~", "~ few samples"),
+        (">", "> cut before it came"),
+        ("–", "– not known"),
+        ("≥", "≥ at least"),
+        ("≤", "≤ at most"),
+    ];
+    let there = marks.into_iter().filter(|(mark, _)| mark.chars().all(|mark| sheet.has(mark)));
+    let words: Vec<&str> = there.map(|(_, words)| words).collect();
+    if words.is_empty() { String::new() } else { format!("{}; ", words.join(", ")) }
 }
 
 /// A paragraph each.
@@ -72,13 +110,13 @@ fn paragraphs(question: &StatsQuestion, answer: &Stats) -> Vec<String> {
         Some(MARKS.to_owned()),
         source(question, answer),
         left_out(question, answer),
-        failures(&answer.groups),
+        failures(&answer.groups, usize::MAX),
     ];
     notes.into_iter().flatten().collect()
 }
 
 const MARKS: &str =
-    "~ few samples, > cut off too often to say more, – not known, ≥ ≤ a–b bounds. Definitions: stats --help.";
+    "~ few samples, > cut off too often to say more, – not known, ≥ ≤ a–b bounds. Definitions: --explain.";
 
 /// Where the figures come from, if not simply from the rows of the window.
 fn source(question: &StatsQuestion, answer: &Stats) -> Option<String> {
@@ -114,16 +152,17 @@ fn list(head: &str, parts: &[(u64, &str, &str)]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{head}: {}.", parts.join("; ")))
 }
 
-/// By kind, of all groups together; `--json` has them by group.
-fn failures(groups: &[GroupFigures]) -> Option<String> {
+/// By kind, the most frequent first, of all groups together; `--json` has them by group.
+fn failures(groups: &[GroupFigures], kinds: usize) -> Option<String> {
     let mut counts = BTreeMap::<&str, u64>::new();
     for (kind, count) in groups.iter().flat_map(|figures| &figures.failure_kinds) {
         *counts.entry(kind.as_str()).or_default() += count;
     }
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| Reverse(*count));
-    let all: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    (!all.is_empty()).then(|| format!("Failures by kind: {}.", all.join(", ")))
+    let shown: Vec<String> = counts.iter().take(kinds).map(|(kind, count)| format!("{kind} {count}")).collect();
+    let more = if shown.len() < counts.len() { ", …" } else { "." };
+    (!shown.is_empty()).then(|| format!("Failures by kind: {}{more}", shown.join(", ")))
 }
 
 fn joined(parts: impl IntoIterator<Item = Option<String>>) -> Option<String> {

@@ -9,10 +9,11 @@ use crate::history::regression::{Finding, Thresholds};
 use crate::report::question::time;
 use crate::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};
 
-/// One line for each finding, and one for what was compared. `width`: of the terminal.
+/// One line for each finding, and one for what was compared. `explain`: also what they mean. `width`: of the terminal.
 pub(super) fn write(
     question: &RegressionsQuestion,
     answer: &Regressions,
+    explain: bool,
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
@@ -26,6 +27,15 @@ pub(super) fn write(
     if !answer.too_few.is_empty() {
         paragraph(&not_compared(&answer.too_few), width, out)?;
     }
+    match (explain, answer.findings.is_empty()) {
+        (true, _) => explained(answer, width, out),
+        (false, false) => paragraph("more: --explain", width, out),
+        (false, true) => Ok(()),
+    }
+}
+
+/// What the findings mean.
+fn explained(answer: &Regressions, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     if !answer.findings.is_empty() {
         paragraph(
             "p: how often anything at all would be reported with nothing changed; 0.001 is asked for. Attempts are compared \

@@ -1,89 +1,131 @@
-//! The figures as text: one line for each group if the terminal is wide enough, else a block of lines. Only names
-//! longer than a line are cut, and no cell wraps.
+//! The figures as a table: the few that fit a laptop, or all of them.
 //!
-//! Not for the notes below.
+//! Not for the notes below it.
 
-use std::io;
-
-use crate::cli::text::{
-    aligned_with_margin, clean, columns, dollars, fitted, mark, millis, or_dash, padded, too_wide, write_lines,
-    write_wrapped,
-};
+use super::standing::standings;
+use crate::cli::sheet::{Sheet, SheetCell};
+use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash};
 use crate::history::survival::Estimate;
 use crate::report::dimension::Dimension;
-use crate::report::figures::{GAIN_SHARES, GroupFigures, TOK_S_SHARES, TTFT_SHARES};
+use crate::report::figures::{GAIN_SHARES, GroupFigures, RacingGain, TOK_S_SHARES, TTFT_SHARES};
 
 const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
-const TTFT: [&str; 4] = ["TTFT p50", "p95", "p99", "TTFT n"];
-const TOK_S: [&str; 4] = ["tok/s p50", "p5", "TPOT p95", "tok/s n"];
+const TTFT: [&str; 4] = ["TTFT p50", "TTFT p95", "TTFT p99", "TTFT n"];
+const TOK_S: [&str; 4] = ["tok/s p50", "tok/s p5", "TPOT p95", "tok/s n"];
 const REQUESTS: [&str; 5] = ["requests", "attained", "goodput", "cost", "extra"];
-const GAINS: [&str; 4] = ["client TTFT p50", "p95", "gain p50", "p95"];
-const HEADS: [&[&str]; 4] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS];
 /// For groups of several upstreams.
-const HEADS_WITH_GAINS: [&[&str]; 5] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS, &GAINS];
+const GAINS: [&str; 4] = ["client p50", "client p95", "gain p50", "gain p95"];
 
-/// Writes all groups, in lines of at most `width`.
-pub(super) fn write(
-    by: &[Dimension],
-    groups: &[GroupFigures],
-    width: Option<usize>,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
-    let rows: Vec<StatsRow> = groups.iter().map(StatsRow::new).collect();
-    let heads = if by.contains(&Dimension::Upstream) { &HEADS[..] } else { &HEADS_WITH_GAINS };
-    let names = by.iter().map(|dimension| dimension.name()).chain(heads.iter().copied().flatten().copied());
-    let cells = |row: &StatsRow| row.keys.iter().chain(row.cells[..heads.len()].iter().flatten()).cloned().collect();
-    let lines: Vec<Vec<String>> =
-        [names.map(str::to_owned).collect()].into_iter().chain(rows.iter().map(cells)).collect();
-    let lines = aligned_with_margin(&lines, |column| column < by.len());
-    match too_wide(&lines, width) {
-        Some(width) => write_blocks(by, heads, &rows, width, out),
-        None => write_lines(&lines, out),
-    }
-}
-
-/// The figures of a group as text.
-struct StatsRow {
-    keys: Vec<String>,
-    /// In the order of [`HEADS_WITH_GAINS`].
-    cells: [Vec<String>; 5],
-}
-
-impl StatsRow {
-    fn new(figures: &GroupFigures) -> StatsRow {
-        let share = |count: u64| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
-            Some(percent) if count > 0 => format!("{count} ({percent} %)"),
-            _ => count.to_string(),
-        };
-        let ttft = TTFT_SHARES.iter().zip(figures.ttft).map(|(p, estimate)| match estimate {
-            None => "–".to_owned(),
-            Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_effective, *p), millis(us)),
-            Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
-        });
-        let samples = figures.tok_s_effective;
-        let tok_s = TOK_S_SHARES.iter().zip(figures.tok_s).map(|(p, value)| match value {
-            None => "–".to_owned(),
-            Some(tok_s) => format!("{}{tok_s:.1}", mark(samples, *p)),
-        });
-        let tpot = or_dash(figures.tpot_p95_ms, |ms| format!("{}{}", mark(samples, 0.95), millis((ms * 1e3) as i64)));
-        let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
-        StatsRow {
-            keys: figures.keys.iter().map(|part| clean(&part.text())).collect(),
-            cells: [
-                [figures.attempts.to_string()].into_iter().chain(counts).collect(),
-                ttft.chain([figures.ttft_samples.to_string()]).collect(),
-                tok_s.chain([tpot, figures.tok_s_samples.to_string()]).collect(),
-                vec![
-                    figures.requests.to_string(),
-                    or_dash(figures.attainment, |share| format!("{:.0} %", 100.0 * share)),
-                    or_dash(figures.goodput, rate),
-                    dollars(&figures.cost),
-                    dollars(&figures.extra_cost),
-                ],
-                gains(figures),
-            ],
+/// The table that fits 80 columns. `colour`: paint the best and the worst of each column.
+pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures], colour: bool) -> Sheet {
+    let shows_gain = groups.iter().any(|figures| figures.gain.is_some());
+    let won = if shows_gain { "gain p50" } else { "won %" };
+    let heads = ["n", won, "TTFT p50", "p95", "tok/s", "failed %", "cost"];
+    let mut rows: Vec<Vec<SheetCell>> =
+        groups.iter().map(|figures| names(figures).chain(brief_cells(figures, shows_gain)).collect()).collect();
+    if colour {
+        for (place, standing) in standings(groups) {
+            for (row, standing) in rows.iter_mut().zip(standing) {
+                row[by.len() + place].colour = standing.colour();
+            }
         }
     }
+    Sheet { heads: with_names(by, &heads), names: by.len(), rows }
+}
+
+/// The table of everything.
+pub(super) fn wide(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
+    let mut heads = [&ATTEMPTS[..], &TTFT, &TOK_S, &REQUESTS].concat();
+    let shows_gains = !by.contains(&Dimension::Upstream);
+    if shows_gains {
+        heads.extend(GAINS);
+    }
+    let cells = |figures: &&GroupFigures| {
+        let gains = if shows_gains { gains(figures) } else { Vec::new() };
+        names(figures).chain(cells(figures).into_iter().chain(gains).map(SheetCell::from)).collect()
+    };
+    Sheet { heads: with_names(by, &heads), names: by.len(), rows: groups.iter().map(cells).collect() }
+}
+
+fn with_names(by: &[Dimension], heads: &[&str]) -> Vec<String> {
+    by.iter().map(|dimension| dimension.name()).chain(heads.iter().copied()).map(str::to_owned).collect()
+}
+
+fn names(figures: &GroupFigures) -> impl Iterator<Item = SheetCell> {
+    figures.keys.iter().map(|key| SheetCell::from(clean(&key.text())))
+}
+
+fn brief_cells(figures: &GroupFigures, shows_gain: bool) -> Vec<SheetCell> {
+    let [p50, p95, _] = figures.ttft;
+    let time = |p: f64, estimate: Option<Estimate>| match estimate {
+        None => "–".to_owned(),
+        Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_effective, p), brief_time(us)),
+        Some(Estimate::NotReached { over_us }) => format!("> {}", brief_time(over_us)),
+    };
+    let median_gain = figures.gain.as_ref().and_then(|gains| gains[0].as_ref());
+    let won = if shows_gain { gain(figures, median_gain, 0.5) } else { percent(figures.wins, figures.attempts) };
+    let tok_s = or_dash(figures.tok_s[0], |tok_s| {
+        let decimals = if tok_s < 99.95 { 1 } else { 0 };
+        format!("{}{tok_s:.decimals$}", mark(figures.tok_s_effective, 0.5))
+    });
+    let cells = [
+        figures.attempts.to_string(),
+        won,
+        time(0.5, p50),
+        time(0.95, p95),
+        tok_s,
+        percent(figures.failures, figures.attempts),
+        brief_dollars(&figures.cost),
+    ];
+    cells.map(SheetCell::from).to_vec()
+}
+
+/// Without the sign, which is in the head.
+fn percent(count: u64, of: u64) -> String {
+    match 100.0 * count as f64 / of.max(1) as f64 {
+        share if count > 0 && share < 0.95 => format!("{share:.1}"),
+        share => format!("{:.0}", share.round()),
+    }
+}
+
+/// To three digits or so.
+fn brief_time(us: i64) -> String {
+    match us as f64 / 1e6 {
+        s if s < 0.9995 => millis(us),
+        s if s < 9.995 => format!("{s:.2} s"),
+        s => format!("{s:.1} s"),
+    }
+}
+
+/// In the order of the heads, [`GAINS`] apart.
+fn cells(figures: &GroupFigures) -> Vec<String> {
+    let share = |count: u64| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
+        Some(percent) if count > 0 => format!("{count} ({percent} %)"),
+        _ => count.to_string(),
+    };
+    let ttft = TTFT_SHARES.iter().zip(figures.ttft).map(|(p, estimate)| match estimate {
+        None => "–".to_owned(),
+        Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_effective, *p), millis(us)),
+        Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
+    });
+    let samples = figures.tok_s_effective;
+    let tok_s = TOK_S_SHARES.iter().zip(figures.tok_s).map(|(p, value)| match value {
+        None => "–".to_owned(),
+        Some(tok_s) => format!("{}{tok_s:.1}", mark(samples, *p)),
+    });
+    let tpot = or_dash(figures.tpot_p95_ms, |ms| format!("{}{}", mark(samples, 0.95), millis((ms * 1e3) as i64)));
+    let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
+    let requests = [
+        figures.requests.to_string(),
+        or_dash(figures.attainment, |share| format!("{:.0} %", 100.0 * share)),
+        or_dash(figures.goodput, rate),
+        dollars(&figures.cost),
+        dollars(&figures.extra_cost),
+    ];
+    let attempts = [figures.attempts.to_string()].into_iter().chain(counts);
+    let ttft = ttft.chain([figures.ttft_samples.to_string()]);
+    let tok_s = tok_s.chain([tpot, figures.tok_s_samples.to_string()]);
+    attempts.chain(ttft).chain(tok_s).chain(requests).collect()
 }
 
 /// What streaming clients saw, and how much later the best upstream alone would have been.
@@ -91,45 +133,20 @@ fn gains(figures: &GroupFigures) -> Vec<String> {
     let firm = |p: f64| mark(figures.client_ttft_effective, p);
     let seen = GAIN_SHARES.iter().zip(figures.client_ttft_ms);
     let seen = seen.map(|(p, ms)| or_dash(ms, |ms| format!("{}{}", firm(*p), millis((ms * 1e3) as i64))));
-    let gains = figures.gain.iter().flatten().zip(GAIN_SHARES);
-    let gains = gains.map(|(gain, p)| {
-        or_dash(gain.as_ref(), |gain| {
-            let sign = if gain.gain_ms < 0.0 { "−" } else { "" };
-            let weaker = figures.client_ttft_effective.min(gain.effective);
-            format!("{}{sign}{}", mark(weaker, p), millis((gain.gain_ms.abs() * 1e3) as i64))
-        })
+    let gains = GAIN_SHARES.iter().enumerate();
+    let gains = gains.map(|(place, p)| {
+        let known = figures.gain.as_ref().and_then(|gains| gains[place].as_ref());
+        gain(figures, known, *p)
     });
     seen.chain(gains).collect()
 }
 
-/// The name on a line of its own, then one line for each set of columns; the same columns in every block.
-fn write_blocks(
-    by: &[Dimension],
-    heads: &[&[&str]],
-    rows: &[StatsRow],
-    width: usize,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
-    for (number, row) in rows.iter().enumerate() {
-        if number > 0 {
-            writeln!(out)?;
-        }
-        let keys = by.iter().zip(&row.keys).map(|(dimension, key)| match dimension {
-            Dimension::Upstream => fitted(key, width),
-            dimension => fitted(&format!("{} {key}", dimension.name()), width),
-        });
-        write_wrapped(&keys.collect::<Vec<_>>(), ", ", "", width, out)?;
-        for (group, heads) in heads.iter().enumerate() {
-            let parts = heads.iter().enumerate().filter(|(column, _)| *column < row.cells[group].len());
-            let parts = parts.map(|(column, head)| {
-                let cells = rows.iter().filter_map(|row| row.cells[group].get(column));
-                let wide = cells.map(|cell| columns(cell)).max().unwrap_or(0);
-                format!("{head} {}", padded(&row.cells[group][column], wide))
-            });
-            write_wrapped(&parts.collect::<Vec<_>>(), "  ", "  ", width, out)?;
-        }
-    }
-    Ok(())
+fn gain(figures: &GroupFigures, gain: Option<&RacingGain>, p: f64) -> String {
+    or_dash(gain, |gain| {
+        let sign = if gain.gain_ms < 0.0 { "−" } else { "" };
+        let weaker = figures.client_ttft_effective.min(gain.effective);
+        format!("{}{sign}{}", mark(weaker, p), millis((gain.gain_ms.abs() * 1e3) as i64))
+    })
 }
 
 /// Requests per second, to three digits.

@@ -252,6 +252,8 @@ async fn help_lists_commands_and_options() {
                 "--min-samples",
                 "--json",
                 "--csv",
+                "--wide",
+                "--explain",
                 "Kaplan",
                 "concurrency",
                 "UTC",

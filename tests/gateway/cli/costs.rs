@@ -73,7 +73,7 @@ async fn costs_with_one_bound_or_without_a_price() {
     assert!(opened.err.contains("cost: ≥ $0.000028 in all; beyond a single attempt: not known (no loser has"));
     let expected = json!([0.000028, "at_least", null, null, "unknown", null, null]);
     assert_eq!(told(&setup, "free").await, expected);
-    let table = setup.run(&["stats", "--by", "model"]).await.out.replace('\n', " ");
+    let table = setup.run(&["stats", "--by", "model", "--wide"]).await.out.replace('\n', " ");
     assert!(table.contains("Cost not known: 2 attempts without a price") && table.contains("– not known"), "{table}");
     let ran = setup.run(&["race", "hi", "--model", "stingy"]).await;
     assert!(ran.err.contains("cost: $0.000028–0.000064 in all; beyond a single attempt: ≤ $0.000036"), "{}", ran.err);

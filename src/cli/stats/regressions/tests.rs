@@ -24,13 +24,13 @@ fn parsed(line: &str) -> Result<super::super::StatsOptions, clap::Error> {
 
 fn output(path: &Path, line: &str) -> String {
     let mut out = Vec::new();
-    super::super::run(path, &parsed(line).unwrap(), None, &mut out).unwrap();
+    super::super::run(path, &parsed(line).unwrap(), crate::cli::screen::PIPED, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn text(answer: &Regressions, width: Option<usize>) -> String {
     let mut out = Vec::new();
-    write(&RegressionsQuestion::default(), answer, width, &mut out).unwrap();
+    write(&RegressionsQuestion::default(), answer, true, width, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -1,0 +1,137 @@
+//! How the tables look: their width, order, colours and notes.
+
+use super::*;
+use crate::cli::text::{GREEN, RED};
+
+/// With failures, attempts without a price, censored ones, and no window.
+#[tokio::test]
+async fn five_lines_explain_the_wide_table() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    for line in ["", "--by model", "--by hour,upstream --half-life 1h --strata input", FORTY_SECONDS] {
+        for width in [None, Some(160), Some(120)] {
+            let text = shown(&path, &format!("--wide {line}"), width).await;
+            let (_, notes) = text.rsplit_once("\n\n").unwrap();
+            assert!(notes.lines().count() <= 5, "{line}: {notes}");
+            for word in ["120 attempts, ", "> cut off", "--explain", "Failures by kind: connect 41, reset 40."] {
+                assert!(notes.contains(word), "{line}, {word}: {notes}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_default_table_fits_a_laptop() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    let text = shown(&path, FORTY_SECONDS, Some(80)).await;
+    let expected = "\
+ upstream             n  won %  TTFT p50        p95  tok/s  failed %   cost
+ groq/llama-70b      40    100    100 ms    ~100 ms   20.0         0  $0.50
+ cerebras/llama-70b  40      0  > 100 ms   > 100 ms      –         3      –
+ my-vllm/llama-70b   40      0         –          –      –       100      –
+
+120 attempts, 2026-01-02 03:04:00 to 03:04:40 UTC.
+Failures by kind: connect 41, reset 40.
+~ few samples, > cut before it came, – not known; more: --wide, --explain
+";
+    let squeezed = |text: &str| text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    assert_eq!(squeezed(&text), squeezed(expected), "{text}");
+    for line in ["", "--by model", "--by hour,upstream", "--by user", "--min-samples 40"] {
+        let text = shown(&path, line, Some(80)).await;
+        assert!(text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\u{1b}'), "{text}");
+        let (table, notes) = text.split_once("\n\n").unwrap();
+        assert!(table.lines().count() <= 4 && notes.lines().count() == 3, "{text}");
+    }
+    // The same in a pipe, whatever the length of the names.
+    assert!(output(&path, FORTY_SECONDS).await.starts_with(text.lines().next().unwrap()));
+}
+
+/// Names that differ behind their middle stay different when they are shortened.
+#[tokio::test]
+async fn long_names_are_shortened_in_their_middle_and_stay_apart() {
+    let named = |n: i64, model: &str| {
+        let mut won = sample::won(n);
+        won.model_sent = format!("meta-llama/llama-{model}-70b-instruct-turbo-preview").as_str().into();
+        [Record::Race(Box::new(sample::race(n))), attempt(won)]
+    };
+    let batch = [named(0, "3.1"), named(1, "3.3")].into_iter().flatten().collect();
+    let (_directory, path, _store) = store_with(batch).await;
+    let text = shown(&path, "", Some(80)).await;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let names: Vec<&str> = text.lines().skip(1).take(2).filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names[0] != names[1] && names.iter().all(|name| name.contains('…')), "{text}");
+    assert!(output(&path, "").await.contains("groq/meta-llama/llama-3.3-70b-instruct-turbo-preview  "));
+}
+
+#[tokio::test]
+async fn the_best_and_the_worst_are_coloured_on_a_terminal_only() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    let mut out = Vec::new();
+    let screen = ScreenSettings { width: 80, height: 20, colour: true };
+    run(&path, &options(""), screen, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
+    assert!(line("groq").contains(&format!("{GREEN}100\u{1b}[0m")), "{text:?}");
+    assert!(line("groq").contains(&format!("{GREEN}0\u{1b}[0m")), "{text:?}");
+    assert!(line("my-vllm").contains(&format!("{RED}100\u{1b}[0m")), "{text:?}");
+    // Its bound may be as good as the best one.
+    assert!(!line("cerebras").contains('\u{1b}'), "{text:?}");
+}
+
+#[tokio::test]
+async fn explain_defines_every_column() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    let text = shown(&path, "--explain", Some(80)).await;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let (_, definitions) = text.split_once("\nColumns:\n").unwrap();
+    for head in ["n", "won %", "TTFT", "tok/s", "failed %", "cost", "censored", "goodput", "extra", "gain", "~"] {
+        let mut starts = definitions.lines().map(|line| line.trim_start());
+        assert!(starts.any(|line| line.starts_with(head)), "{head}: {definitions}");
+    }
+    assert!(!shown(&path, "", Some(80)).await.contains("Columns:"));
+}
+
+#[tokio::test]
+async fn every_line_fits_the_terminal() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    for width in [40, 80, 120, 160] {
+        let text = shown(&path, "--wide", Some(width)).await;
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= usize::from(width) && !text.contains('\u{1b}'), "{width}: {text}");
+        // No cell is wrapped or cut, but names in a narrow terminal.
+        for cell in ["40 (100 %)", "> 100 ms", "~100 ms"] {
+            assert!(text.contains(cell), "{width}: {text}");
+        }
+        for name in ["groq/llama-70b", "cerebras/llama-70b"] {
+            assert!(text.contains(name) || width < 80, "{width}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wide_table_becomes_several_with_the_names_in_each() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    let text = shown(&path, &format!("--wide {FORTY_SECONDS}"), Some(120)).await;
+    let tables: Vec<&str> = text.split("\n\n").collect();
+    assert_eq!(tables.len(), 3, "{text}");
+    for table in &tables[..2] {
+        let names: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(names, ["upstream", "groq/llama-70b", "cerebras/llama-70b", "my-vllm/llama-70b"], "{text}");
+    }
+    let heads: Vec<&str> = tables[..2].iter().flat_map(|table| table.lines().take(1)).collect();
+    assert!(heads.concat().contains("attempts") && heads.concat().contains("extra"), "{text}");
+}
+
+#[tokio::test]
+async fn a_name_longer_than_the_terminal_is_cut_there_and_nowhere_else() {
+    let long = format!("{}-end", "x".repeat(100));
+    let mut won = sample::won(0);
+    won.model_sent = long.as_str().into();
+    let race = Record::Race(Box::new(sample::race(0)));
+    let (_directory, path, _store) = store_with(vec![race, attempt(won)]).await;
+    let text = shown(&path, "", Some(80)).await;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.lines().nth(1).is_some_and(|line| line.contains("…x") && line.contains("x-end ")), "{text}");
+    for line in ["", "--wide", "--json", "--csv"] {
+        assert!(output(&path, line).await.contains(&format!("groq/{long}")), "{line}");
+    }
+}
