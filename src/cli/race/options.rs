@@ -10,7 +10,8 @@ pub const TIMES_MAX: u16 = 1_000;
 pub struct RaceOptions {
     /// What to ask; `-` reads it from standard input.
     pub prompt: PromptText,
-    /// Of the configuration: a model or an alias; or upstreams as provider/model, with commas between.
+    /// A model or an alias of the configuration, or upstreams as provider/model with commas between. Not needed where only
+    /// one model can be asked, or only one can race.
     #[arg(long)]
     pub model: Option<String>,
     /// Race these instead of the model's: provider/model, with commas between. Without --model it names the model too.

@@ -5,10 +5,12 @@ use super::board::{BoardAttempt, BoardLine, DrawnState, RaceBoard};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, columns, fitted, millis, padded, painted};
 
-/// The axis grows in these steps, times a power of ten; microseconds.
-const STEPS: [i64; 3] = [100_000, 200_000, 500_000];
-/// The shortest axis.
-const AXIS_LEAST_US: i64 = 500_000;
+/// The axis of a running race grows in these steps, times a power of ten, so that it seldom jumps; microseconds.
+const STEPS: [i64; 3] = [10_000, 20_000, 50_000];
+/// The axis of a decided race: its bars fill at least two thirds of the width.
+const STEPS_AT_THE_END: [i64; 9] = [10_000, 12_000, 15_000, 20_000, 25_000, 30_000, 40_000, 50_000, 70_000];
+/// The shortest axis of a running race.
+const AXIS_LEAST_US: i64 = 100_000;
 /// Columns of the least bar; with fewer there is none.
 const BAR_LEAST: usize = 12;
 /// Columns of the longest bar.
@@ -22,7 +24,15 @@ const STREAMING: char = '█';
 const FIRST_TOKEN: char = '◆';
 const CUT: char = '×';
 const FAILED: char = '!';
-const LEGEND: &str = "· connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
+const LEGEND: [(char, &str); 7] = [
+    (CONNECTING, "connecting"),
+    (SENT, "sent"),
+    (HEADERS, "headers"),
+    (FIRST_TOKEN, "first token"),
+    (STREAMING, "streaming"),
+    (CUT, "cut"),
+    (FAILED, "failed"),
+];
 
 const GREEN: &str = "\x1b[38;5;35m";
 const RED: &str = "\x1b[38;5;160m";
@@ -38,36 +48,40 @@ pub fn draw(board: &RaceBoard, screen: ScreenSettings, now_us: i64) -> Vec<Strin
     let shown = shown(board, rows);
     let statuses: Vec<String> = shown.iter().map(|line| status(line, board)).collect();
     let layout = Layout::new(&shown, &statuses, width);
-    let mut lines: Vec<String> = shown
-        .iter()
-        .zip(&statuses)
-        .map(|(line, status)| {
-            let bar = match &line.run {
-                Some(run) => bar(run, axis_us, now_us, layout.bar),
-                None => String::new(),
-            };
-            layout.line(&line.upstream, &bar, status, colour(line, board).filter(|_| screen.colour))
-        })
-        .collect();
+    let bar = |line: &&BoardLine| line.run.as_ref().map(|run| bar(run, axis_us, now_us, layout.bar));
+    let bars: Vec<String> = shown.iter().map(|line| bar(line).unwrap_or_default()).collect();
+    let line = |((line, bar), status): ((&&BoardLine, &String), &String)| {
+        layout.line(&line.upstream, bar, status, colour(line, board).filter(|_| screen.colour))
+    };
+    let mut lines: Vec<String> = shown.iter().zip(&bars).zip(&statuses).map(line).collect();
     let left_out = board.lines.len() - shown.len();
     if left_out > 0 {
         lines.push(fitted(&format!("… and {left_out} more"), width));
     }
     if layout.bar > 0 {
         lines.push(layout.axis(axis_us));
-        if columns(LEGEND) <= width {
-            lines.push(LEGEND.to_owned());
+        let legend = legend(&bars, board.committed);
+        if columns(&legend) <= width {
+            lines.push(legend);
         }
     }
     lines
 }
 
+/// Of a running race all marks, and of a decided one those that are drawn.
+fn legend(bars: &[String], committed: bool) -> String {
+    let shown = LEGEND.iter().filter(|(mark, _)| !committed || bars.iter().any(|bar| bar.contains(*mark)));
+    shown.map(|(mark, what)| format!("{mark} {what}")).collect::<Vec<_>>().join("  ")
+}
+
 /// Up to the end of what is drawn, rounded up.
 fn axis(board: &RaceBoard, now_us: i64) -> i64 {
     let ends = board.lines.iter().filter_map(|line| line.run.as_ref()?.end.as_ref()).map(|end| end.at_us);
-    let last = ends.fold(now_us, i64::max).max(AXIS_LEAST_US);
-    let mut steps = (0..10).flat_map(|power| STEPS.map(|step| step * 10_i64.pow(power)));
-    steps.find(|step| *step >= last).unwrap_or(last)
+    // Of a race that is over nothing happens now.
+    let last = ends.fold(if board.over { 0 } else { now_us }, i64::max);
+    let (steps, least) = if board.committed { (&STEPS_AT_THE_END[..], 0) } else { (&STEPS[..], AXIS_LEAST_US) };
+    let mut axes = (0..11).flat_map(|power| steps.iter().map(move |step| step * 10_i64.pow(power)));
+    axes.find(|axis| *axis >= last.max(least)).unwrap_or(last)
 }
 
 /// At most `rows` lines; started attempts are kept first.
@@ -99,7 +113,7 @@ fn status(line: &BoardLine, board: &RaceBoard) -> String {
             format!("{}, > {}", end.how.words(), millis(end.at_us - run.dispatch_us))
         }
         (Some(end), _) => end.how.words(),
-        (None, Some(ttft)) if run.won => format!("won, {ttft}; streaming"),
+        (None, Some(ttft)) if run.won => format!("won, {ttft}"),
         (None, _) if board.committed => "lost: runs on".to_owned(),
         (None, Some(ttft)) => format!("first token, {ttft}"),
         (None, None) if run.headers_us.is_some() => "headers".to_owned(),

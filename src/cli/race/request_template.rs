@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use serde_json::json;
 
 use super::options::RaceOptions;
-use crate::config::{Config, User};
+use crate::config::{Config, ModelConfig, UpstreamConfig, User};
 
 /// Options that go up as headers, so that the gateway reads them as it reads a client's.
 const AS_HEADERS: [(&str, &str); 4] = [
@@ -38,7 +38,9 @@ impl RequestTemplate {
     /// In words, when what was typed cannot be used.
     pub fn new(config: &Config, options: &RaceOptions, input: impl Read) -> Result<RequestTemplate, String> {
         let models = models(config);
-        let Some(model) = options.model.as_deref().or(options.upstreams.as_deref()) else {
+        let user = options.user.as_deref().map(|name| user(config, name)).transpose()?;
+        let named = options.model.as_deref().or(options.upstreams.as_deref());
+        let Some(model) = named.or_else(|| obvious_model(config, user.as_deref())) else {
             return Err(format!("--model is missing; {models}"));
         };
         if options.upstreams.is_none() && !model.contains('/') && config.model(model).is_none() {
@@ -47,7 +49,6 @@ impl RequestTemplate {
                 if nearest.is_empty() { String::new() } else { format!(", did you mean {}?", nearest.join(" or ")) };
             return Err(format!("there is no model {model:?}{hint}; {models}"));
         }
-        let user = options.user.as_deref().map(|name| user(config, name)).transpose()?;
         let prompt = prompt(options, config.server.body_max, input)?;
         let system = options.system.as_ref().map(|system| json!({ "role": "system", "content": system.0 }));
         let messages: Vec<_> = system.into_iter().chain([json!({ "role": "user", "content": prompt })]).collect();
@@ -117,13 +118,25 @@ fn user(config: &Config, name: &str) -> Result<Arc<User>, String> {
     })
 }
 
+/// The only model that can be asked, or the only one that can race.
+fn obvious_model<'a>(config: &'a Config, user: Option<&User>) -> Option<&'a str> {
+    let only = |least: usize| {
+        let mut models = config.models.values().filter(|model| usable(model, user).count() >= least);
+        models.next().filter(|_| models.next().is_none()).map(|model| model.name.as_str())
+    };
+    only(1).or_else(|| only(2))
+}
+
+/// The upstreams that have a key: the provider's, or this user's own.
+fn usable<'a>(model: &'a ModelConfig, user: Option<&'a User>) -> impl Iterator<Item = &'a UpstreamConfig> {
+    let own = move |provider: &str| user.is_some_and(|user| user.keys.contains_key(provider));
+    model.upstreams.iter().filter(move |upstream| upstream.provider.is_on() || own(&upstream.provider.name))
+}
+
 fn upstreams(config: &Config, named: Option<&str>, model: &str, user: Option<&User>) -> Vec<String> {
     match (named, config.model(model)) {
         (None, Some(model)) => {
-            let own = |provider: &str| user.is_some_and(|user| user.keys.contains_key(provider));
-            let on =
-                model.upstreams.iter().filter(|upstream| upstream.provider.is_on() || own(&upstream.provider.name));
-            on.map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model)).collect()
+            usable(model, user).map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model)).collect()
         }
         (named, _) => {
             let names = named.unwrap_or(model).split(',').map(str::trim);
@@ -133,7 +146,7 @@ fn upstreams(config: &Config, named: Option<&str>, model: &str, user: Option<&Us
 }
 
 fn models(config: &Config) -> String {
-    let name = |model: &crate::config::ModelConfig| {
+    let name = |model: &ModelConfig| {
         let on = model.upstreams.iter().any(|upstream| config.provider_is_on(&upstream.provider));
         if on { model.name.clone() } else { format!("{} (off)", model.name) }
     };

@@ -2,6 +2,7 @@
 //!
 //! The definitions are those of `stats`; the figures are made of the rows as they were recorded.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -10,10 +11,8 @@ use serde_json::{Value, json};
 
 use super::board::{DrawnState, how};
 use super::feed::upstream_of;
-use crate::cli::text::{
-    aligned_with_margin, clean, dollars, fitted, mark, millis, or_dash, too_wide, write_lines, write_text,
-    write_wrapped,
-};
+use crate::cli::sheet::{Sheet, SheetCell};
+use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph, write_text};
 use crate::history::cost::{Cost, CostSum};
 use crate::history::facts::{self, MeasuredAttempt, RequestRow};
 use crate::history::speed::Decoding;
@@ -34,7 +33,7 @@ pub struct FinishedRace {
 
 const OF_ONE: [&str; 8] = ["attempt", "outcome", "started", "TTFT", "tok/s", "in", "out", "cost"];
 const OF_MANY: [&str; 10] =
-    ["upstream", "started", "won", "failed", "TTFT p50", "p95", "TTFT n", "tok/s p50", "cost", "extra"];
+    ["upstream", "started", "won", "failed", "TTFT p50", "p95", "TTFT n", "tok/s", "cost", "extra"];
 const SHARES: [f64; 2] = [0.50, 0.95];
 
 /// One race, in lines of `width` where there is one.
@@ -105,6 +104,8 @@ pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io
             all.add(facts, 1.0, false);
         });
     }
+    let mut upstreams: Vec<(String, Summary)> = upstreams.into_iter().collect();
+    upstreams.sort_by_key(|(_, summary)| Reverse(summary.outcome(AttemptOutcome::Won)));
     let rows: Vec<TextRow> = upstreams.into_iter().map(|(name, summary)| (name, cells(&summary))).collect();
     if !rows.is_empty() {
         write_rows(&OF_MANY, 1, &rows, width, out)?;
@@ -125,12 +126,10 @@ pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io
     )?;
     let losers = all.outcome(AttemptOutcome::Lost) + all.outcome(AttemptOutcome::Drained);
     write_text(&costs(&all.cost, &all.extra_cost, losers), width, out)?;
-    write_text(NOTES, width, out)
+    write_paragraph(NOTES, width, out)
 }
 
-const NOTES: &str = "TTFT: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the attempts that were cut \
-                     off before theirs; \"> x\": cut off too often to say more. extra: cost of the losers. \
-                     ~: from fewer than 10/(1−p) samples.";
+const NOTES: &str = "~ few samples, > cut before it came, – not known; extra: cost of the losers";
 
 fn cells(summary: &Summary) -> Vec<String> {
     let survival: Survival = summary.ttft.survival();
@@ -150,8 +149,8 @@ fn cells(summary: &Summary) -> Vec<String> {
         p95,
         summary.ttft.seen.to_string(),
         or_dash(tok_s, |ns| format!("{few}{:.1}", 1e9 / ns as f64)),
-        dollars(&summary.cost),
-        dollars(&summary.extra_cost),
+        brief_dollars(&summary.cost),
+        brief_dollars(&summary.extra_cost),
     ]
 }
 
@@ -174,8 +173,7 @@ pub fn object(done: &FinishedRace) -> Value {
 /// A name and its cells, one for each head.
 type TextRow = (String, Vec<String>);
 
-/// A line for each row under the heads where all of them fit into `width`; else the name on a line of its own, and below it
-/// each cell behind its head. The first `left` columns are words, the others figures.
+/// A line for each row below the heads. The first `left` columns are words, the others figures.
 fn write_rows(
     heads: &[&str],
     left: usize,
@@ -183,17 +181,11 @@ fn write_rows(
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let head = heads.iter().map(|head| (*head).to_owned()).collect();
-    let cells = |(name, cells): &TextRow| [std::slice::from_ref(name), cells].concat();
-    let lines: Vec<Vec<String>> = [head].into_iter().chain(rows.iter().map(cells)).collect();
-    let lines = aligned_with_margin(&lines, |column| column < left);
-    let Some(width) = too_wide(&lines, width) else { return write_lines(&lines, out) };
-    for (name, cells) in rows {
-        writeln!(out, "{}", fitted(&clean(name), width))?;
-        let parts: Vec<String> = heads[1..].iter().zip(cells).map(|(head, cell)| format!("{head} {cell}")).collect();
-        write_wrapped(&parts, "  ", "  ", width, out)?;
-    }
-    Ok(())
+    let cells = |(name, cells): &TextRow| {
+        [name].into_iter().chain(cells).map(|cell| SheetCell::from(clean(cell))).collect::<Vec<_>>()
+    };
+    let heads = heads.iter().map(|head| (*head).to_owned()).collect();
+    Sheet { heads, names: left, rows: rows.iter().map(cells).collect() }.write(width, out)
 }
 
 /// An amount with what it rests on; a bound has the sign of one.

@@ -99,8 +99,24 @@ fn a_name_cannot_move_the_cursor() {
 #[test]
 fn the_axis_grows_in_round_steps() {
     let board = RaceBoard::default();
-    let axes = [0, 500_000, 500_001, 1_000_001, 2_000_001, 59_000_000].map(|now_us| axis(&board, now_us));
-    assert_eq!(axes, [500_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 100_000_000]);
+    let axes = [0, 100_001, 500_000, 500_001, 1_000_001, 2_000_001, 59_000_000].map(|now_us| axis(&board, now_us));
+    assert_eq!(axes, [100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 100_000_000]);
+}
+
+#[test]
+fn a_decided_race_fills_the_width() {
+    let mut events = run_to_token(0, "quick/m", [0, 1_000, 2_000, 69_000]);
+    events.push(won(0));
+    let text = drawn(&board(events), SCREEN, 69_000);
+    let bar = text.lines().next().unwrap().chars().filter(|mark| "·─━◆".contains(*mark)).count();
+    assert!(text.contains(" 70.0 ms") && bar > 40, "{text}");
+    assert!(!text.contains("streaming") && !text.contains("failed"), "{text}");
+    let mut decided = RaceBoard::default();
+    decided.committed = true;
+    for us in (10_000..2_000_000).step_by(997) {
+        let axis = axis(&decided, us);
+        assert!((us..=us * 3 / 2).contains(&axis), "{us}: {axis}");
+    }
 }
 
 const BEFORE: &str = "\
@@ -112,7 +128,7 @@ spare/m                                                        waiting to start
 · connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
 
 const FINISH: &str = "\
-quick/m   ··───────━━━━━━━━━━━━━━━━◆                           won, 250 ms; streaming
+quick/m   ··───────━━━━━━━━━━━━━━━━◆                           won, 250 ms
 steady/m  ····─────────────────────×                           lost: cancelled, > 250 ms
 broken/m  ············!                                        failed: server_error (503)
 spare/m                                                        not started
@@ -128,7 +144,7 @@ ESC[38;5;244mspare/m                                                        not 
 · connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
 
 const NARROW: &str = "\
-quick/m   won, 250 ms; streaming
+quick/m   won, 250 ms
 steady/m  lost: cancelled, > 250 ms
 broken/m  failed: server_error (503)
 spare/m   not started";

@@ -39,7 +39,7 @@ fn body(asked: &RequestTemplate) -> Value {
 #[test]
 fn wrong_use_says_what_there_is() {
     for (arguments, input, words) in [
-        (&["hi"][..], "", &["--model is missing", "both, none"][..]),
+        (&["hi", "--user", "ann"][..], "", &["--model is missing", "both, none"][..]),
         (&["hi", "--model", "bot"], "", &["no model \"bot\"", "did you mean both?", "none"]),
         (&["hi", "--model", "both", "--user", "bob"], "", &["no user \"bob\"", "ann"]),
         (&["-", "--model", "both"], " \n", &["the prompt is empty"]),
@@ -49,6 +49,25 @@ fn wrong_use_says_what_there_is() {
         let error = asked(arguments, input).map(drop).unwrap_err();
         assert!(words.iter().all(|word| error.contains(word)), "{arguments:?}: {error}");
         assert!(!error.contains("planted"), "{error}");
+    }
+}
+
+#[test]
+fn the_model_may_be_left_out_where_it_is_obvious() {
+    let model = |models: &str| {
+        let options = Line::try_parse_from(["race", "hi"]).unwrap().options;
+        let providers = "providers = { one = { simulate = {} }, two = { simulate = {} }, off.api_key = \"${UNSET}\", \
+                         off.base_url = \"http://h/v1\" }\n";
+        let config = parse(&format!("{providers}{models}"), Path::new("config.toml"), &|_| None).unwrap();
+        RequestTemplate::new(&config, &options, "".as_bytes()).map(|asked| body(&asked)["model"].clone())
+    };
+    let (alone, races) =
+        ("models.alone.upstreams = [\"one/x\"]\n", "models.races.upstreams = [\"one/x\", \"two/y\"]\n");
+    let (off, again) = ("models.off.upstreams = [\"off/x\"]\n", "models.again.upstreams = [\"two/x\", \"one/y\"]\n");
+    assert_eq!(model(&format!("{alone}{off}")), Ok("alone".into()));
+    assert_eq!(model(&format!("{alone}{races}{off}")), Ok("races".into()));
+    for unclear in [off.to_owned(), format!("{races}{again}")] {
+        assert!(model(&unclear).is_err_and(|error| error.contains("--model is missing")), "{unclear}");
     }
 }
 
