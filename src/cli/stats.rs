@@ -79,7 +79,7 @@ pub fn run(
         writeln!(out)?;
     }
     if options.wide || options.explain {
-        notes::write(question, &answer, width, out)?;
+        notes::write(question, &answer, &reader.left_out(&answer.filter)?, width, out)?;
     } else {
         notes::write_brief(question, &answer, &marks, width, out)?;
     }

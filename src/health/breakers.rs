@@ -2,15 +2,15 @@
 //! those are in `routing::breaker`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::candidate::wait_for_all;
 use super::state::lock;
-use super::{CallerId, Candidate, UpstreamHealth};
+use super::{CallerId, Candidate, CooldownState, UpstreamHealth};
 use crate::clock::Instant;
 use crate::config::{BreakerSettings, RaceSettings};
 use crate::protocol::request_translation::RequestTranslation;
 use crate::routing::breaker::{BreakerScope, BreakerStatus, ProbeScope};
+use crate::routing::cooldown::CooldownReason;
 
 /// Permission to probe an upstream whose breaker is open; returned on drop. Not `Clone`: one probe at a time.
 pub struct ProbePermit {
@@ -38,7 +38,16 @@ pub struct BreakerAdmission<'a> {
     /// Permits, by the candidate's index.
     pub probes: Vec<(usize, ProbePermit)>,
     /// In the listed order: candidates that may only be probed, or not started at all.
-    suspects: Vec<(Candidate, Arc<RequestTranslation>, BreakerStatus)>,
+    suspects: Vec<Suspect>,
+}
+
+/// A candidate that may only be probed, or not started at all.
+struct Suspect {
+    candidate: Candidate,
+    request_translation: Arc<RequestTranslation>,
+    standing: BreakerStatus,
+    /// None if its breaker is open.
+    why: Option<CooldownReason>,
 }
 
 impl<'a> BreakerAdmission<'a> {
@@ -60,6 +69,7 @@ impl<'a> BreakerAdmission<'a> {
         let (scope, settings, caller) = (candidate.breaker_scope(), &self.settings.breaker, self.caller.for_breaker());
         let now = Instant::now();
         let breaker = || lock(&self.health.breakers).standing(scope, settings, caller, self.trying, now);
+        let why = resting.map(|held| held.why);
         let standing = resting.map_or_else(breaker, |held| BreakerStatus::Open(held.wait));
         let in_its_place = match standing {
             BreakerStatus::Closed => true,
@@ -70,13 +80,14 @@ impl<'a> BreakerAdmission<'a> {
             self.candidates.push(candidate);
             self.uploads.push(request_translation);
         } else {
-            self.suspects.push((candidate, request_translation, standing));
+            self.suspects.push(Suspect { candidate, request_translation, standing, why });
         }
     }
 
     /// A candidate that starts only if there is no other.
     pub fn add_doubtful(&mut self, candidate: Candidate, request_translation: Arc<RequestTranslation>) {
-        self.suspects.push((candidate, request_translation, BreakerStatus::Closed));
+        let standing = BreakerStatus::Closed;
+        self.suspects.push(Suspect { candidate, request_translation, standing, why: None });
     }
 
     /// At least one candidate may start as usual.
@@ -85,18 +96,18 @@ impl<'a> BreakerAdmission<'a> {
     }
 
     /// Adds probes for breakers that are half open. Without any healthy candidate all are added: a doubtful upstream is better
-    /// than none. Returns the names of the rest, and their waits.
-    pub fn finish(&mut self) -> Vec<(String, Duration)> {
+    /// than none. Returns the names of the rest, and why they do not start.
+    pub fn finish(&mut self) -> Vec<(String, CooldownState)> {
         let alone = !self.has_well();
         let mut left_out = Vec::new();
-        for (candidate, request_translation, standing) in std::mem::take(&mut self.suspects) {
+        for Suspect { candidate, request_translation, standing, why } in std::mem::take(&mut self.suspects) {
             let due = standing == BreakerStatus::Due && self.trying == ProbeScope::Beside;
             let is_probe = (alone || due) && self.begin_trial(&candidate);
             if alone || is_probe {
                 self.candidates.push(Candidate { extra: !alone, ..candidate });
                 self.uploads.push(request_translation);
             } else {
-                left_out.push((candidate.name, standing.wait()));
+                left_out.push((candidate.name, CooldownState { wait: standing.wait(), why }));
             }
         }
         left_out

@@ -1,9 +1,12 @@
-//! An upstream that a request may use. Not for its statistics: see `policy::CandidateState`.
+//! An upstream that a request may use, and why it may not start now. Not for its statistics: see `policy::CandidateState`.
+
+use std::time::Duration;
 
 use crate::config::UpstreamConfig;
+use crate::history::LeftOutReason;
 use crate::protocol::Surface;
 use crate::routing::breaker::BreakerScope;
-use crate::routing::cooldown::{CooldownPeriod, CooldownTarget};
+use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
 use crate::routing::keyring::HashedKey;
 use crate::upstream::Endpoint;
 
@@ -33,6 +36,20 @@ impl Candidate {
     /// The scope of its breaker.
     pub fn breaker_scope(&self) -> BreakerScope<'_> {
         BreakerScope { upstream: &self.name, surface: self.surface, named: self.named }
+    }
+}
+
+/// Why an upstream is not started, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct CooldownState {
+    pub wait: Duration,
+    /// None if its breaker is open.
+    pub why: Option<CooldownReason>,
+}
+
+impl CooldownState {
+    pub fn reason(self) -> LeftOutReason {
+        if self.why.is_some() { LeftOutReason::CoolingDown } else { LeftOutReason::Breaker }
     }
 }
 

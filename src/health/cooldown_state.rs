@@ -2,20 +2,11 @@
 //! how long a cool-down lasts: see `routing::cooldown`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::{BreakerAdmission, Candidate, UpstreamHealth};
+use super::{BreakerAdmission, Candidate, CooldownState, UpstreamHealth};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::request_translation::RequestTranslation;
 use crate::routing::cooldown::{CooldownPeriod, CooldownReason};
-
-/// Why an upstream is not started, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub struct CooldownState {
-    pub wait: Duration,
-    /// None if its breaker is open.
-    pub why: Option<CooldownReason>,
-}
 
 /// A candidate whose keys all cool down.
 struct CooledDown {
@@ -38,7 +29,7 @@ pub fn admit(
         }
     }
     let mut cooling = let_through(health, cooled_down, admission);
-    cooling.extend(admission.finish().into_iter().map(|(name, wait)| (name, CooldownState { wait, why: None })));
+    cooling.extend(admission.finish());
     cooling
 }
 

@@ -12,8 +12,8 @@ mod state;
 
 pub use breakers::{BreakerAdmission, ProbePermit};
 pub use caller_id::CallerId;
-pub use candidate::Candidate;
-pub use cooldown_state::{CooldownState, admit, cooling_down};
+pub use candidate::{Candidate, CooldownState};
+pub use cooldown_state::{admit, cooling_down};
 pub use live::{LiveConfig, named, why_off};
 pub use outcome_reporter::{OutcomeReporter, SentRequest};
 pub use state::{UpstreamHealth, prompt_length};

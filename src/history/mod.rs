@@ -9,6 +9,7 @@ pub mod facts;
 pub mod goodput;
 pub mod grid;
 pub mod invariants;
+pub mod left_out;
 pub mod names;
 pub mod record;
 pub mod recorded;
@@ -26,5 +27,6 @@ pub mod sample;
 mod simulated_truth;
 
 pub use bytes::ShortBytes;
-pub use names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
+pub use left_out::LeftOutUpstream;
+pub use names::{AttemptOutcome, CensorCause, CostBasis, LeftOutReason, RaceOutcome, StartReason, TokenSource};
 pub use record::{AttemptRecord, RaceRecord};

@@ -45,6 +45,22 @@ macro_rules! stored_names {
 }
 
 stored_names! {
+    /// Why an upstream of the model was not raced.
+    LeftOutReason {
+        /// None of its dialects has the surface.
+        Dialect = "dialect",
+        /// Its dialect cannot express all of the request.
+        Capability = "capability",
+        /// Its key or the upstream itself cools down.
+        CoolingDown = "cooling_down",
+        /// Its circuit breaker is open.
+        Breaker = "breaker",
+        /// The plan was full.
+        MaxAttempts = "max_attempts",
+    }
+}
+
+stored_names! {
     /// How a race ended.
     RaceOutcome {
         Ok = "ok",

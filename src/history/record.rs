@@ -68,6 +68,12 @@ table! {
         /// `ordinal` of the attempt that continued a streamed answer which broke off (`rescue`), the last if there were
         /// several; null when there was no rescue
         rescued_by: Option<i64>,
+        /// the upstreams of the model that this race could not start, each with why: `dialect` (it does not serve the
+        /// surface), `capability` (its dialect cannot express all of the request), `cooling_down`, `breaker`,
+        /// `max_attempts` (the plan was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512
+        /// characters, `…` marks a cut; null when none was left out, when the request was rejected before it had a plan,
+        /// and in rows of older versions. Upstreams without a key are not listed
+        left_out: Option<String>,
     }
 }
 

@@ -42,6 +42,7 @@ pub fn race(n: i64) -> RaceRecord {
         plan: Some("groq/llama-70b@0 cerebras/llama-70b@0".into()),
         why: Some("listed".into()),
         rescued_by: Some(1),
+        left_out: Some("my-vllm/llama-70b@breaker".into()),
     }
 }
 
@@ -64,6 +65,7 @@ pub fn bare_race(n: i64) -> RaceRecord {
         plan: None,
         why: None,
         rescued_by: None,
+        left_out: None,
         ..race(n)
     }
 }

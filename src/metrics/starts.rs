@@ -1,11 +1,12 @@
-//! Attempts by the reason they were started for: how many, how many won, and how many the budget refused.
+//! Attempts by the reason they were started for: how many, how many won, and how many the budget refused; and upstreams that
+//! races could not start, by reason.
 //!
 //! Not for the cost of extra attempts: see `report`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::text::MetricsText;
-use crate::history::{AttemptOutcome, AttemptRecord, RaceRecord, StartReason};
+use crate::history::{AttemptOutcome, AttemptRecord, LeftOutReason, RaceRecord, StartReason, left_out};
 use crate::routing::adaptive::DecisionReason;
 
 /// Each array is in the order of [`StartReason::ALL`].
@@ -15,6 +16,8 @@ pub(super) struct Starts {
     won: [AtomicU64; StartReason::ALL.len()],
     /// Races with a hedge that would have paid but that the budget did not allow.
     refused_hedges: AtomicU64,
+    /// In the order of [`LeftOutReason::ALL`].
+    left_out: [AtomicU64; LeftOutReason::ALL.len()],
 }
 
 impl Starts {
@@ -22,6 +25,9 @@ impl Starts {
         let codes = race.why.as_deref().unwrap_or_default();
         if codes.split(' ').any(|code| code == DecisionReason::Budget.as_str()) {
             self.refused_hedges.fetch_add(1, Relaxed);
+        }
+        for reason in race.left_out.iter().flat_map(|text| left_out::reasons(text)) {
+            self.left_out[reason as usize].fetch_add(1, Relaxed);
         }
     }
 
@@ -41,6 +47,11 @@ impl Starts {
         let help = "Races with a hedge that would have paid but that the budget did not allow; one for each race.";
         text.family("starts_refused_total", "counter", help);
         text.sample(&[("reason", StartReason::Hedge.as_str())], self.refused_hedges.load(Relaxed));
+        let help = "Upstreams with a key that a race could not start, by reason; one for each race and upstream.";
+        text.family("left_out_total", "counter", help);
+        for (reason, count) in LeftOutReason::ALL.iter().zip(&self.left_out) {
+            text.sample(&[("reason", reason.as_str())], count.load(Relaxed));
+        }
     }
 }
 

@@ -98,6 +98,22 @@ fn starts_are_counted_by_their_reason() {
 }
 
 #[test]
+fn upstreams_left_out_are_counted_by_reason() {
+    let metrics = Metrics::new();
+    for left_out in [Some("a/x@breaker b/y@cooling_down"), Some("a/x@breaker"), None] {
+        metrics.race(&RaceRecord { left_out: left_out.map(str::to_owned), ..sample::race(0) }, None);
+    }
+    assert_has(
+        &page(&metrics),
+        &[
+            "photofinish_left_out_total{reason=\"breaker\"} 2",
+            "photofinish_left_out_total{reason=\"cooling_down\"} 1",
+            "photofinish_left_out_total{reason=\"dialect\"} 0",
+        ],
+    );
+}
+
+#[test]
 fn names_that_nobody_configured_share_one_series() {
     let metrics = configured(LLAMA);
     let before = page(&metrics).lines().count();

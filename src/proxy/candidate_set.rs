@@ -8,16 +8,18 @@ use super::gateway::Gateway;
 use super::outbound::Outbound;
 use super::overrides::Overrides;
 use super::rejection::{self, FailedUpstream, Rejection};
-use crate::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig};
+use crate::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig, UpstreamOrder};
 use crate::failure::Failure;
 pub use crate::health::Candidate;
 use crate::health::{self, BreakerAdmission, CallerId, CooldownState, LiveConfig, ProbePermit, named, why_off};
+use crate::history::{LeftOutReason, LeftOutUpstream, left_out};
 use crate::learning::ConversationId;
 use crate::protocol::Surface;
 use crate::protocol::opening::opening;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
 use crate::routing::keyring::HashedKey;
+use crate::routing::plan::RacePlan;
 use crate::routing::tariff::Basis;
 use crate::routing::windows::ContextWindow;
 
@@ -39,8 +41,8 @@ pub struct CandidateSet {
     pub probes: Vec<(usize, ProbePermit)>,
     /// The gateway is crowded: only the first attempt starts, others after failures.
     pub crowded: bool,
-    /// Upstreams that are not asked because their dialect cannot express all of the request.
-    pub left_out: Vec<String>,
+    /// Upstreams that this race cannot start because of their dialect.
+    unable: Vec<LeftOutUpstream>,
     /// The conversation that the request continues, if a provider has several keys.
     pub conversation: Option<ConversationId>,
     /// Upstreams that cool down.
@@ -53,6 +55,24 @@ impl CandidateSet {
         self.crowded = true;
         self.settings.audit = 0.0;
         self.settings.drains.running = 0;
+    }
+
+    /// Upstreams that are not asked because their dialect cannot express all of the request.
+    pub fn without_capability(&self) -> Vec<&str> {
+        let unable = self.unable.iter().filter(|left_out| left_out.reason == LeftOutReason::Capability);
+        unable.map(|left_out| left_out.upstream.as_str()).collect()
+    }
+
+    /// The upstreams that this race cannot start, and why, for its row. Policies that learn may start any candidate.
+    pub fn left_out(&self, plan: &RacePlan) -> Option<String> {
+        let left_out = |upstream: &str, reason| LeftOutUpstream { upstream: upstream.to_owned(), reason };
+        let mut all = self.unable.clone();
+        all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out(upstream, cooling.reason())));
+        if self.settings.policy.order() != UpstreamOrder::Learned {
+            let behind = plan.entries.iter().skip(plan.max_attempts);
+            all.extend(behind.map(|entry| left_out(&self.list[entry.candidate].name, LeftOutReason::MaxAttempts)));
+        }
+        left_out::text(&all)
     }
 
     /// Every failure with its upstream's name, including upstreams that cool down.
@@ -118,7 +138,7 @@ pub fn resolve(
     if admission.candidates.is_empty() {
         cooling.extend(health::admit(gateway.health(), lossy, &mut admission));
     } else {
-        outbound.leave_out(lossy.into_iter().map(|(candidate, _)| candidate.name));
+        outbound.leave_out(lossy.into_iter().map(|(candidate, _)| candidate.name), LeftOutReason::Capability);
     }
     let BreakerAdmission { candidates, uploads, probes, .. } = admission;
     if candidates.is_empty() {
@@ -131,7 +151,7 @@ pub fn resolve(
         caller: caller_id,
         conversation: conversation.known.flatten(),
         crowded: false,
-        left_out: outbound.left_out().to_vec(),
+        unable: outbound.left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),
         basis,
         list: Arc::new(candidates),

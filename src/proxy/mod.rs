@@ -164,6 +164,7 @@ async fn prepare(
     let guard = parsed.planned(Planned {
         settings: &candidates.settings,
         plan: plan.text(|candidate| &candidates.list[candidate].name),
+        left_out: candidates.left_out(&plan),
         reasons: policy.driver.reasons(),
         race_budget: policy.driver.race_budget().clone(),
     });

@@ -7,6 +7,7 @@ use super::blocking::translation_bytes;
 use super::rejection::Rejection;
 use crate::budget::{Budget, BudgetFull, Lease};
 use crate::config::{Lossy, Provider, UpstreamConfig};
+use crate::history::{LeftOutReason, LeftOutUpstream};
 use crate::pace::aside;
 use crate::protocol::Dialect;
 use crate::protocol::client_error::Invalid;
@@ -28,8 +29,8 @@ pub struct Outbound<'a> {
     conversation: Option<Result<Conversation, Invalid>>,
     /// The translations so far.
     translated: Vec<(Dialect, TranslationOptions, Arc<RequestTranslation>)>,
-    /// Upstreams that are not asked because their dialect cannot express all of the request.
-    left_out: Vec<String>,
+    /// Upstreams that are not asked because of their dialect.
+    left_out: Vec<LeftOutUpstream>,
     /// Why upstreams cannot serve it: the reason nearest to the request's own fault.
     unserved: Option<CannotServe>,
 }
@@ -68,6 +69,7 @@ impl<'a> Outbound<'a> {
         let provider = &upstream.provider;
         let Some(spoken) = provider.spoken_for(self.request.surface) else {
             self.unspoken(provider);
+            self.leave_out([upstream.name()], LeftOutReason::Dialect);
             return Ok(None);
         };
         if spoken.dialect == self.request.surface.dialect() {
@@ -76,11 +78,14 @@ impl<'a> Outbound<'a> {
             return Ok(Some(self.untouched.get_or_insert_with(untouched).clone()));
         }
         let request_translation = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
-        let Some(request_translation) = request_translation else { return Ok(None) };
+        let Some(request_translation) = request_translation else {
+            self.leave_out([upstream.name()], LeftOutReason::Capability);
+            return Ok(None);
+        };
         if self.lossy != Lossy::Refuse || request_translation.losses().keeps_meaning() {
             return Ok(Some(request_translation));
         }
-        self.left_out.push(upstream.name());
+        self.leave_out([upstream.name()], LeftOutReason::Capability);
         if !matches!(self.unserved, Some(CannotServe::Invalid(_) | CannotServe::Lossy(_))) {
             self.unserved = Some(CannotServe::Lossy(request_translation.losses().of_meaning().to_vec()));
         }
@@ -92,14 +97,14 @@ impl<'a> Outbound<'a> {
         self.lossy == Lossy::Prefer && !request_translation.losses().keeps_meaning()
     }
 
-    /// Records that these upstreams are not asked because others get the whole request.
-    pub fn leave_out(&mut self, names: impl IntoIterator<Item = String>) {
-        self.left_out.extend(names);
+    /// Records that these upstreams are not asked, and why.
+    pub fn leave_out(&mut self, names: impl IntoIterator<Item = String>, reason: LeftOutReason) {
+        self.left_out.extend(names.into_iter().map(|upstream| LeftOutUpstream { upstream, reason }));
     }
 
-    /// Upstreams that are not asked because their dialect cannot express all of the request.
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
+    /// Upstreams that are not asked because of their dialect.
+    pub fn left_out(self) -> Vec<LeftOutUpstream> {
+        self.left_out
     }
 
     /// The answer if no upstream can serve it; `off`: why some upstreams are off.

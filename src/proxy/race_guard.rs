@@ -61,6 +61,8 @@ pub struct Planned<'f> {
     pub settings: &'f RaceSettings,
     /// The plan as text.
     pub plan: String,
+    /// The upstreams that it cannot start, as text.
+    pub left_out: Option<String>,
     /// Why it was run so: read when the row is written.
     pub reasons: DecisionReasons,
     /// Pays for it.
@@ -252,12 +254,13 @@ impl<'g> ReadRace<'g> {
 
 impl<'g> ParsedRace<'g> {
     pub fn planned(self, planned: Planned<'_>) -> &'g RaceGuard {
-        let Planned { settings, plan, reasons, race_budget } = planned;
+        let Planned { settings, plan, left_out, reasons, race_budget } = planned;
         let guard = self.0;
         guard.record.policy = Some(settings.policy.as_str());
         guard.record.optimise = Some(settings.optimise.as_str());
-        tracing::debug!(plan, policy = guard.record.policy, why = reasons.text(), "planned");
+        tracing::debug!(plan, left_out, policy = guard.record.policy, why = reasons.text(), "planned");
         guard.record.plan = Some(plan);
+        guard.record.left_out = left_out;
         guard.steering = Some((reasons, race_budget));
         guard
     }
@@ -315,11 +318,11 @@ impl Drop for RaceGuard {
         let (race_id, model) = (std::mem::take(&mut self.record.race_id), std::mem::take(&mut self.record.model));
         let overhead_us = self.overhead_us();
         let why = self.pay();
-        let (user, plan) = (self.record.user.take(), self.record.plan.take());
+        let (user, plan, left_out) = (self.record.user.take(), self.record.plan.take(), self.record.left_out.take());
         let (outcome, attempts, winner) = (self.record.outcome.as_str(), self.record.attempts, self.record.winner);
         if enabled!(Level::DEBUG) {
             self.span.in_scope(|| tracing::debug!(outcome, attempts, winner, why, "the race is over"));
         }
-        self.recorder.race(RaceRecord { race_id, model, user, plan, why, ..self.record }, overhead_us);
+        self.recorder.race(RaceRecord { race_id, model, user, plan, why, left_out, ..self.record }, overhead_us);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Not for groups or quantiles: see `reader`.
 
+use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Params};
@@ -12,7 +13,7 @@ use super::gather::AttemptFilter;
 use super::reader::{ReadError, StoreReader};
 use super::times::first_race_id;
 use crate::history::table::Table;
-use crate::history::{RaceOutcome, RaceRecord};
+use crate::history::{LeftOutReason, RaceOutcome, RaceRecord, left_out};
 
 /// A row by column name, in the order of the columns. Values as they are stored.
 pub type ExportRow = Map<String, Value>;
@@ -64,6 +65,11 @@ const ALL_RACES: &str = "\
       AND (?5 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
     ORDER BY race_id";
 
+/// By the text of the column, since the same upstreams are left out again and again.
+const LEFT_OUT: &str = "\
+    SELECT left_out, count(*) FROM race WHERE race_id >= ?1 AND race_id < ?2 AND left_out IS NOT NULL \
+      AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) GROUP BY left_out";
+
 /// Sorts after every id.
 pub(super) const BEHIND_ALL: &str = "~";
 
@@ -102,6 +108,33 @@ impl StoreReader {
             let race = rows(&state, RACE, [race_id])?.pop();
             Ok((race, rows(&state, ATTEMPTS, [race_id])?))
         })
+    }
+
+    /// How often each reason kept an upstream out of the races of the filter, as far back as rows are kept; the most
+    /// frequent first.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn left_out(&self, filter: &AttemptFilter) -> Result<Vec<(LeftOutReason, u64)>, ReadError> {
+        let parameters = (
+            first_race_id(filter.since.unwrap_or(0)),
+            filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id),
+            filter.model.as_deref(),
+            filter.user.as_deref(),
+        );
+        let mut counts = LeftOutReason::ALL.iter().map(|reason| (*reason, 0)).collect::<Vec<_>>();
+        self.ask(|connection| {
+            let mut statement = connection.prepare(LEFT_OUT)?;
+            let mut rows = statement.query(parameters)?;
+            while let Some(row) = rows.next()? {
+                let (text, races): (String, u64) = (row.get(0)?, row.get(1)?);
+                left_out::reasons(&text).for_each(|reason| counts[reason as usize].1 += races);
+            }
+            Ok(())
+        })?;
+        counts.retain(|(_, count)| *count > 0);
+        counts.sort_by_key(|(_, count)| Reverse(*count));
+        Ok(counts)
     }
 
     /// Passes every row of a table whose race matches the filter to `each`, oldest first, until it breaks.

@@ -11,6 +11,7 @@ use crate::cli::sheet::Sheet;
 use crate::cli::text::{counted, write_paragraph, write_paragraphs};
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
+use crate::history::LeftOutReason;
 use crate::history::cost::CostSum;
 use crate::history::goodput::SloTargets;
 use crate::report::figures::GroupFigures;
@@ -87,10 +88,17 @@ pub(super) fn marks(sheet: &Sheet) -> String {
 pub(super) fn write(
     question: &StatsQuestion,
     answer: &Stats,
+    left_out: &[(LeftOutReason, u64)],
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    write_paragraphs(paragraphs(question, answer), width, out)
+    write_paragraphs(paragraphs(question, answer).into_iter().chain(not_raced(left_out)), width, out)
+}
+
+/// Upstreams that races could not start.
+fn not_raced(left_out: &[(LeftOutReason, u64)]) -> Option<String> {
+    let reasons: Vec<String> = left_out.iter().map(|(reason, count)| format!("{} {count}", reason.as_str())).collect();
+    (!reasons.is_empty()).then(|| format!("Upstreams left out of races: {}.", reasons.join(", ")))
 }
 
 /// The targets of goodput.
@@ -197,7 +205,8 @@ pub(in crate::cli) fn wanted(filter: &AttemptFilter) -> String {
     races + &only(filter)
 }
 
-fn only(filter: &AttemptFilter) -> String {
+/// What the attempts were narrowed to, with a comma in front.
+pub(in crate::cli) fn only(filter: &AttemptFilter) -> String {
     let named = [("model", &filter.model), ("provider", &filter.provider), ("user", &filter.user)];
     named.iter().filter_map(|(what, value)| Some(format!(", {what} {}", value.as_ref()?))).collect()
 }

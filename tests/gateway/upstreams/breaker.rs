@@ -73,6 +73,22 @@ async fn five_errors_in_a_row_open_the_breaker() {
     gateway.stop().await;
 }
 
+/// The row of a race names each upstream of the model that could not start, and why.
+#[tokio::test]
+async fn a_race_that_shrinks_says_who_is_missing() {
+    let (a, b, c, d) = (failing(usize::MAX).await, failing(0).await, failing(0).await, failing(0).await);
+    let setup = Setup::new().provider("a", &a, "").provider("b", &b, "dialect = \"anthropic\"");
+    let setup = setup.provider("c", &c, "").provider("d", &d, "").race("policy = \"fallback\"\nmax_attempts = 1");
+    let gateway = setup.race(&breaker(1, LONG)).start().await;
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
+    let ask = json!({"model": "m", "stream": true, "seed": 7, "messages": [{"role": "user", "content": "hi"}]});
+    assert_eq!(read_response(&mut gateway.ask(&ask).await).await.upstream(), "c/m");
+    let rows = gateway.stop().await;
+    let left_out: Vec<_> = rows.races.iter().map(|race| race["left_out"].clone()).collect();
+    let first = "b/m@capability c/m@max_attempts d/m@max_attempts";
+    assert_eq!(left_out, [json!(first), json!("b/m@capability a/m@breaker d/m@max_attempts")]);
+}
+
 #[tokio::test]
 async fn without_failures_there_is_no_breaker() {
     let (a, b) = (failing(usize::MAX).await, failing(0).await);

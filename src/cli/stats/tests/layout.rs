@@ -5,13 +5,14 @@ use crate::cli::text::{GREEN, RED};
 
 /// With failures, attempts without a price, censored ones, and no window.
 #[tokio::test]
-async fn five_lines_explain_the_wide_table() {
+async fn six_lines_explain_the_wide_table() {
     let (_directory, path, _store) = store_with(forty_races()).await;
     for line in ["", "--by model", "--by hour,upstream --half-life 1h --strata input", FORTY_SECONDS] {
         for width in [None, Some(160), Some(120)] {
             let text = shown(&path, &format!("--wide {line}"), width).await;
             let (_, notes) = text.rsplit_once("\n\n").unwrap();
-            assert!(notes.lines().count() <= 5, "{line}: {notes}");
+            assert!(notes.lines().count() <= 6, "{line}: {notes}");
+            assert!(notes.contains("Upstreams left out of races: breaker 40."), "{line}: {notes}");
             for word in ["120 attempts, ", "> cut off", "--explain", "Failures by kind: connect 41, reset 40."] {
                 assert!(notes.contains(word), "{line}, {word}: {notes}");
             }
