@@ -29,6 +29,9 @@ pub struct HistoryOptions {
     /// Comma-separated values, with the names of --json in the first line.
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
+    /// Every note: definitions, steps, and what was left out.
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pub explain: bool,
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -83,7 +86,10 @@ pub fn run(
     let plot = Plot { title: &title, unit: unit(question.metric), x: axis(&answer), lines: lines(question, &answer) };
     plot::write(&plot, screen.width, screen.height, screen.colour, out)?;
     writeln!(out)?;
-    Ok(notes::write(question, &answer, screen, out)?)
+    if options.explain {
+        return Ok(notes::write(question, &answer, screen, out)?);
+    }
+    Ok(notes::write_brief(&answer, screen, out)?)
 }
 
 fn title(question: &SeriesQuestion, answer: &SeriesReport) -> String {
@@ -104,10 +110,16 @@ fn unit(metric: Metric) -> PlotUnit {
     }
 }
 
+/// From the first to the last step with a point: there is nothing to see before and behind.
 fn axis(answer: &SeriesReport) -> XAxis<'static> {
     let (from_us, until_us) = answer.span_us;
     match answer.every_us {
-        Some(step_us) => XAxis::Time { from_us: from_us.div_euclid(step_us) * step_us, until_us, step_us },
+        Some(step_us) => {
+            let from_us = from_us.div_euclid(step_us) * step_us;
+            let starts = || answer.lines.iter().flat_map(|line| &line.points).map(|point| x(point.place) as i64);
+            let (first_us, last_us) = (starts().min().unwrap_or(from_us), starts().max().unwrap_or(until_us));
+            XAxis::Time { from_us: from_us.max(first_us), until_us: until_us.min(last_us + step_us), step_us }
+        }
         None => {
             let points = answer.lines.iter().flat_map(|line| &line.points);
             let classes = points.map(|point| x(point.place) as usize + 1).max().unwrap_or(0);

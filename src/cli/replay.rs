@@ -71,9 +71,14 @@ pub fn run(
     if options.json {
         return objects::write(&report, out);
     }
-    table::write(&report, width, out)?;
+    if options.wide {
+        table::write_wide(&report, width, out)?;
+    } else {
+        table::write(&report, width, out)?;
+    }
     writeln!(out)?;
-    Ok(write_paragraphs(notes::paragraphs(&report), width, out)?)
+    let notes = if options.explain { notes::paragraphs(&report) } else { notes::brief(&report) };
+    Ok(write_paragraphs(notes, width, out)?)
 }
 
 /// By name.

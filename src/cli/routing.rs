@@ -11,6 +11,7 @@ use secrecy::SecretString;
 pub use self::ask::GatewayAddress;
 use super::screen::ScreenSettings;
 use crate::health::routing_status::RoutingReport;
+use table::Detail;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -26,6 +27,12 @@ pub struct RoutingOptions {
     /// see it.
     #[arg(long, value_name = "TOKEN", env = "PHOTOFINISH_TOKEN", hide_env_values = true)]
     pub token: Option<SecretString>,
+    /// Every column, and what extras may cost.
+    #[arg(long, conflicts_with = "json")]
+    pub wide: bool,
+    /// What the columns mean.
+    #[arg(long, conflicts_with = "json")]
+    pub explain: bool,
     /// What the gateway answers, for programs.
     #[arg(long)]
     pub json: bool,
@@ -51,7 +58,8 @@ pub async fn run(
     let routing: RoutingReport = serde_json::from_slice(&answer).map_err(|error| {
         anyhow::anyhow!("the answer of {} is not of this version of photofinish ({error}): see --json", at.url)
     })?;
-    Ok(table::write(&routing, screen.terminal(), screen.colour, out)?)
+    let detail = Detail { wide: options.wide, explain: options.explain };
+    Ok(table::write(&routing, detail, screen.terminal(), screen.colour, out)?)
 }
 
 #[cfg(test)]

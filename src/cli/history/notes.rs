@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::cli::screen::ScreenSettings;
-use crate::cli::stats::notes::{moved, running, targets, wanted};
+use crate::cli::stats::notes::{moved, only, running, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
 use crate::config::units::format_duration;
 use crate::history::CostBasis;
@@ -38,6 +38,21 @@ pub(super) fn write(
         histograms(answer),
     ];
     write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(screen.width)), out)
+}
+
+/// What was read and what is left out, and where to find more.
+pub(super) fn write_brief(answer: &SeriesReport, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<()> {
+    let thin = thin_points(answer).map(|(thin, of)| {
+        let longer = if answer.every_us.is_some() { ": try a longer --every" } else { "" };
+        format!("; {thin} of {of} from few samples{longer}")
+    });
+    let attempts = counted(answer.attempts, "attempt");
+    let lines = [
+        Some(format!("{attempts}{}{}.", only(&answer.filter), thin.unwrap_or_default())),
+        left_out(answer),
+        Some("more: --explain".to_owned()),
+    ];
+    write_paragraphs(lines.into_iter().flatten(), Some(usize::from(screen.width)), out)
 }
 
 fn steps(answer: &SeriesReport) -> Option<String> {
@@ -109,8 +124,7 @@ fn pooled(question: &SeriesQuestion) -> Option<String> {
 }
 
 fn thin(question: &SeriesQuestion, answer: &SeriesReport) -> Option<String> {
-    let with_value = || points(answer).filter(|point| point.value.is_some());
-    let (all, thin) = (with_value().count() as u64, with_value().filter(|point| !point.firm).count() as u64);
+    let (thin, points) = thin_points(answer)?;
     let share = question.quantile().unwrap_or(0.5);
     let least = (10.0 / share.min(1.0 - share) - 1e-6).ceil();
     let samples = match question.metric {
@@ -119,8 +133,14 @@ fn thin(question: &SeriesQuestion, answer: &SeriesReport) -> Option<String> {
         _ => "samples",
     };
     let longer = if answer.every_us.is_some() { "; a longer --every makes fewer of them" } else { "" };
-    let points = counted(all, "point");
-    (thin > 0).then(|| format!("Thin: {thin} of {points}, from fewer than {least} {samples} each{longer}."))
+    Some(format!("Thin: {thin} of {points}, from fewer than {least} {samples} each{longer}."))
+}
+
+/// How many points rest on few samples, and how many there are, in words; none if there are no thin ones.
+fn thin_points(answer: &SeriesReport) -> Option<(usize, String)> {
+    let with_value = || points(answer).filter(|point| point.value.is_some());
+    let thin = with_value().filter(|point| !point.firm).count();
+    (thin > 0).then(|| (thin, counted(with_value().count() as u64, "point")))
 }
 
 /// For costs.

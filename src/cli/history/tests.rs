@@ -55,20 +55,20 @@ fn twenty_races() -> Vec<Record> {
 async fn the_piped_picture() {
     let (_directory, path, _store) = store_with(twenty_races()).await;
     let screen = ScreenSettings { width: 60, height: 12, ..PIPED };
-    let text = shown(&path, &format!("{WINDOW} --every 10m"), screen);
+    let text = shown(&path, &format!("{WINDOW} --every 10m --explain"), screen);
     let expected = "\
 TTFT p50 by upstream, every 10m
-       │·       ·        ·        ·       ·        ·       ·
-300 ms ┤·   ·   ·   ·    ·  ·   · · ·   · · ·   ·  ·    ·  ·
-       │·       ·        ·     ⣀⣀⠤⠤⠤⠔⠒⠒⠒⠊⠉b        ·       ·
-200 ms ┤·   ·   ·   · ⣀⣀⠤b⠔⠒⠊⠉⠉ · · ·   · · ·   ·  ·    ·  ·
-       │^   ⢀⣀⣀⡠^⠤⠒⠒⠉⠉   ^        ^       ^        ·       ·
-100 ms ┤a⠊⠉⠉⠁   a   ·    a  ·   · a ·   · a ·   ·  ·    ·  ·
-       │·       ·        ·        ·       ·        ·       ·
-     0 ┤·   ·   ·   ·    ·  ·   · · ·   · · ·   ·  ·    ·  ·
-       └┬───────┬────────┬────────┬───────┬────────┬───────┬
-      03:00   03:10    03:20    03:30   03:40    03:50 04:00
-             2026-01-02 03:00 to 2026-01-02 04:00, UTC
+       │
+300 ms ┤·       ·       ·       ·       ·       ·       ·
+       │                           ⢀⣀⣀⠤⠤⠤⠤⠒⠒⠒⠒⠒⠉⠉b
+200 ms ┤·       ·       ·⣀⣀⡠b⠤⠒⠒⠊⠉⠉⠁    ·       ·       ·
+       │^    ⢀⣀⣀⣀⠤^⠤⠒⠒⠊⠉⠉   ^          ^         ^
+100 ms ┤a⠒⠉⠉⠉⠁  · a     ·   a   ·      a·       ·a      ·
+       │
+     0 ┤·       ·       ·       ·       ·       ·       ·
+       └┬─────────┬─────────┬──────────┬─────────┬─────────┬
+      03:00     03:10     03:20      03:30     03:40   03:50
+             2026-01-02 03:00 to 2026-01-02 03:50, UTC
 a cerebras/llama-70b   b groq/llama-70b
 c my-vllm/llama-70b (no data)   ^ somewhere above
 
@@ -88,6 +88,19 @@ each; a longer --every makes fewer of them.
 }
 
 #[tokio::test]
+async fn without_explain_three_lines_are_enough() {
+    let (_directory, path, _store) = store_with(twenty_races()).await;
+    for line in ["--every 10m", "--by model", "--metric cost", "--by concurrency"] {
+        let text = shown(&path, &format!("{WINDOW} {line}"), ScreenSettings { width: 80, ..PIPED });
+        let (_, notes) = text.rsplit_once("\n\n").unwrap();
+        assert!(notes.lines().count() <= 3 && notes.ends_with("more: --explain\n"), "{line}: {notes}");
+    }
+    let text = shown(&path, &format!("{WINDOW} --every 10m"), PIPED);
+    assert!(text.contains("60 attempts; 5 of 5 points from few samples: try a longer --every.\n"), "{text}");
+    assert!(text.contains("2026-01-02 03:00 to 2026-01-02 03:50, UTC"), "no empty time: {text}");
+}
+
+#[tokio::test]
 async fn every_line_fits_and_colour_is_asked_for() {
     let (_directory, path, _store) = store_with(twenty_races()).await;
     for (width, height) in [(40, 8), (80, 20), (160, 20)] {
@@ -95,7 +108,7 @@ async fn every_line_fits_and_colour_is_asked_for() {
             let screen = ScreenSettings { width, height, colour: false };
             let text = shown(&path, &format!("{WINDOW} {by}"), screen);
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
-            assert!(!text.contains('\u{1b}') && text.contains("60 attempts: races begun since"), "{text}");
+            assert!(!text.contains('\u{1b}') && text.contains("60 attempts"), "{text}");
             assert!(
                 shown(&path, &format!("{WINDOW} {by}"), ScreenSettings { colour: true, ..screen }).contains('\u{1b}')
             );
@@ -106,7 +119,7 @@ async fn every_line_fits_and_colour_is_asked_for() {
 #[tokio::test]
 async fn the_words_say_what_the_picture_is() {
     let (_directory, path, _store) = store_with(twenty_races()).await;
-    let words = |line: &str| shown(&path, &format!("{WINDOW} {line}"), PIPED).replace('\n', " ");
+    let words = |line: &str| shown(&path, &format!("{WINDOW} {line} --explain"), PIPED).replace('\n', " ");
     for (line, all) in [
         ("--every 20m", &["its step of 20m, UTC", "Kaplan–Meier", "^ somewhere above", "Thin: 3 of 3 points"][..]),
         (

@@ -27,7 +27,7 @@ const MARK_SHIFT: u16 = 5;
 /// Fewer columns are no picture.
 const COLUMNS_LEAST: u16 = 8;
 /// Columns from one dot of the grid to its next.
-const GRID_EVERY: usize = 4;
+const GRID_EVERY: usize = 8;
 /// Of 256 colours, readable on black and on white.
 const COLOURS: [u8; 8] = [33, 208, 35, 169, 37, 160, 99, 136];
 const GREY: Color = Color::Indexed(244);
@@ -200,14 +200,11 @@ impl<'a> Picture<'a> {
             let row = row + self.head;
             self.text(left - 1 - label.len() as u16, row, label);
             self.text(left, row, "┤");
-            let crowded = |column: u16| ticks.iter().any(|(tick, _)| tick.abs_diff(column) == 1);
-            let columns = (0..self.area.width).step_by(GRID_EVERY).filter(|column| !crowded(*column));
-            columns.for_each(|column| self.grid(column, row));
+            (0..self.area.width).step_by(GRID_EVERY).for_each(|column| self.grid(column, row));
         }
         let mut free = 0;
         for (column, label) in ticks {
             self.text(self.area.x + column, axis, "┬");
-            (0..axis).for_each(|row| self.grid(column, row));
             let width = wide(&label) as u16;
             let Some(last) = self.buffer.area.width.checked_sub(width) else { continue };
             let start = (self.area.x + column).saturating_sub(width / 2).min(last);

@@ -5,7 +5,7 @@ use super::report::Report;
 use super::table::{share, text};
 use crate::config::{ModelConfig, Policy};
 use crate::replay::{ENOUGH, FIGURES, PastRequests, REQUESTS_MAX, ReplayFigure};
-use crate::report::question::time;
+use crate::report::question::{span, time};
 
 use crate::cli::text::counted;
 
@@ -25,6 +25,31 @@ pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> Strin
         counted(past.requests() as u64, "request"),
         left_out(past)
     )
+}
+
+/// A line about the requests, one about the marks and other models, and where to find more.
+pub(super) fn brief(report: &Report<'_>) -> Vec<String> {
+    let answer = report.answer;
+    let requests = counted(answer.requests as u64, "request");
+    let (from_us, until_us) = answer.span_us;
+    let guess = has_guess(report).then(|| "~ a guess: no row watched for so long.".to_owned());
+    let second: Vec<String> = guess.into_iter().chain(others(report)).collect();
+    let lines = [
+        format!("{requests} for {}, {}.", report.model.name, span(from_us, until_us)),
+        second.join(" "),
+        "more: --wide, --explain".to_owned(),
+    ];
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
+}
+
+fn has_guess(report: &Report<'_>) -> bool {
+    report.answer.rows.iter().any(|row| FIGURES.iter().any(|figure| row.is_guess(*figure)))
+}
+
+/// Models that have requests too.
+fn others(report: &Report<'_>) -> Option<String> {
+    let others: Vec<String> = report.others.iter().map(|(name, requests)| format!("{name} ({requests})")).collect();
+    (!others.is_empty()).then(|| format!("Other models with requests: {}; --model asks for one.", others.join(", ")))
 }
 
 pub(super) fn paragraphs(report: &Report<'_>) -> Vec<String> {
@@ -56,10 +81,8 @@ fn requests(report: &Report<'_>) -> String {
         let gone = counted(report.past.gone, "request");
         text += &format!(" Nor is what the client left before an answer, or a shutdown ended: {gone}.");
     }
-    if !report.others.is_empty() {
-        let others = report.others.iter().map(|(name, requests)| format!("{name} ({requests})"));
-        text +=
-            &format!(" Other models with requests: {}; --model asks for one.", others.collect::<Vec<_>>().join(", "));
+    if let Some(others) = others(report) {
+        text += &format!(" {others}");
     }
     text
 }
@@ -113,7 +136,7 @@ fn unknown(report: &Report<'_>) -> Vec<String> {
             beyond.join(", ")
         ));
     }
-    if answer.rows.iter().any(|row| FIGURES.iter().any(|figure| row.is_guess(*figure))) {
+    if has_guess(report) {
         notes.push(
             "~: a guess. More of the policy's answers than lie beyond this figure have times that no row ever watched for so long."
                 .to_owned(),

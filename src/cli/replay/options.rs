@@ -48,6 +48,12 @@ pub struct ReplayOptions {
     /// Of the draws: the same seed gives the same answer.
     #[arg(long, default_value_t = 1, value_parser = whole_number)]
     pub seed: u64,
+    /// Every figure with where it lies, and what is known of each upstream.
+    #[arg(long, conflicts_with = "json")]
+    pub wide: bool,
+    /// How it is played, and what cannot be known.
+    #[arg(long, conflicts_with = "json")]
+    pub explain: bool,
     /// One object, for programs.
     #[arg(long)]
     pub json: bool,

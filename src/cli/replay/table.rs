@@ -1,9 +1,11 @@
-//! The figures as text: four lines per policy on a wide terminal, else a block per policy; then what was recorded of each upstream.
+//! The figures as text: two lines per policy; or, with `--wide`, four, or a block on a narrow terminal, and then what was
+//! recorded of each upstream.
 //! Not for programs: that is `objects`.
 
 use std::io;
 
 use super::report::Report;
+use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{aligned_with_margin, amount, clean, too_wide, write_lines};
 use crate::replay::{FIGURES, Interval, ReplayFigure, ReplayFigures, ReplayRow};
 
@@ -12,12 +14,38 @@ const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p9
 const BLOCK_HEADS: [&str; FIGURES.len()] =
     ["TTFT p50", "TTFT p95", "TTFT p99", "whole p50", "whole p95", "cost", "attempts", "unanswered"];
 
-/// Writes all of them, in lines of at most `width` if there is one.
+/// The figures of the default table, which fit 80 columns.
+const BRIEF: [ReplayFigure; 6] = [
+    ReplayFigure::TtftP50,
+    ReplayFigure::TtftP95,
+    ReplayFigure::TtftP99,
+    ReplayFigure::WholeP50,
+    ReplayFigure::Cost,
+    ReplayFigure::Attempts,
+];
+
+/// Writes the most telling figures, and below each how far it is from what was recorded.
 pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let priced = report.past.priced;
-    let answer = report.answer;
-    let mut rows = vec![ReplayCells::recorded(&answer.recorded, &answer.recorded_intervals, priced)];
-    rows.extend(answer.rows.iter().map(|row| ReplayCells::of(row, priced)));
+    let rows = all(report);
+    let place = |figure: &ReplayFigure| FIGURES.iter().position(|other| other == figure);
+    let differs = rows.iter().any(|row| row.values.last() != rows[0].values.last());
+    let unanswered = differs.then_some(FIGURES.len() - 1);
+    let places: Vec<usize> = BRIEF.iter().filter_map(place).chain(unanswered).collect();
+    let line = |name: &str, cells: &[String]| -> Vec<SheetCell> {
+        let cells = places.iter().filter_map(|place| cells.get(*place).cloned());
+        [clean(name)].into_iter().chain(cells).map(SheetCell::from).collect()
+    };
+    let lines = rows.iter().flat_map(|row| {
+        let change = (!row.changes.is_empty()).then(|| line("", &row.changes));
+        [line(&row.name, &row.values)].into_iter().chain(change)
+    });
+    let heads = [""].into_iter().chain(places.iter().map(|place| HEADS[*place])).map(str::to_owned).collect();
+    Sheet { heads, names: 1, rows: lines.collect() }.write(width, out)
+}
+
+/// Writes all of them, in lines of at most `width` if there is one.
+pub(super) fn write_wide(report: &Report<'_>, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let rows = all(report);
     let wide = aligned(&lines(&rows));
     match too_wide(&wide, width) {
         Some(_) => write_blocks(&rows, out)?,
@@ -25,6 +53,13 @@ pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io
     }
     writeln!(out)?;
     write_lines(&upstreams(report), out)
+}
+
+/// What was recorded, then each policy.
+fn all(report: &Report<'_>) -> Vec<ReplayCells> {
+    let (answer, priced) = (report.answer, report.past.priced);
+    let recorded = ReplayCells::recorded(&answer.recorded, &answer.recorded_intervals, priced);
+    [recorded].into_iter().chain(answer.rows.iter().map(|row| ReplayCells::of(row, priced))).collect()
 }
 
 /// One figure as text, not padded.

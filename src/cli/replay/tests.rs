@@ -101,7 +101,7 @@ fn races(model: &str, from: i64, count: i64) -> Vec<Record> {
 #[tokio::test]
 async fn the_whole_text() {
     let (directory, _path) = store_with(races("demo", 0, 400)).await;
-    let text = shown(&directory, "--policy fallback --policy race", None);
+    let text = shown(&directory, "--wide --explain --policy fallback --policy race", None);
     let expected = include_str!("golden.txt");
     assert_eq!(text, expected, "{text}");
     let lines = text.lines().map(|line| line.chars().count());
@@ -111,11 +111,25 @@ async fn the_whole_text() {
 #[tokio::test]
 async fn a_narrow_terminal_gets_blocks() {
     let (directory, _path) = store_with(races("demo", 0, 400)).await;
-    let text = shown(&directory, "--policy fallback", Some(72));
+    let text = shown(&directory, "--wide --policy fallback", Some(72));
     let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
     assert!(widest.chars().count() <= 72, "{widest}");
     for part in ["\nrecorded\n", "\nfallback\n", "\n  TTFT p99", "\n  drawn"] {
         assert!(format!("\n{text}").contains(part), "{part}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_default_fits_a_laptop() {
+    let (directory, _path) = store_with(races("demo", 0, 400)).await;
+    let text = shown(&directory, "--policy fallback --policy adaptive", Some(80));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let (table, notes) = text.split_once("\n\n").unwrap();
+    // The heads, what was recorded, and three policies with their changes.
+    assert_eq!(table.lines().count(), 8, "{text}");
+    assert!(notes.lines().count() <= 3 && notes.ends_with("more: --wide, --explain\n"), "{text}");
+    for words in ["recorded", "fallback", "attempts", " −1.00", "400 requests for demo, "] {
+        assert!(text.contains(words), "{words}: {text}");
     }
 }
 

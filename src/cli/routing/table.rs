@@ -11,12 +11,22 @@ use crate::health::routing_status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
 };
 
+/// How much is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Detail {
+    /// Every column, and what extras may cost.
+    pub wide: bool,
+    /// What the columns mean.
+    pub explain: bool,
+}
+
 /// Behind the name of the upstream and the sizes of prompts, before the reason.
 const COLUMNS: [&str; 7] = ["now", "load", "TPOT", "seen", "running", "used", "state"];
 
 /// Writes all of it. `width`: of the terminal, if it is for one; piped, each upstream is one line.
 pub(super) fn write(
     routing: &RoutingReport,
+    detail: Detail,
     width: Option<usize>,
     colour: bool,
     out: &mut impl io::Write,
@@ -24,15 +34,15 @@ pub(super) fn write(
     let is_off = |model: &&ModelReport| model.why.iter().all(|reason| reason.code == "off");
     let off: Vec<&ModelReport> = routing.models.iter().filter(is_off).filter(|_| routing.models.len() > 1).collect();
     for model in routing.models.iter().filter(|model| !off.iter().any(|off| off.model == model.model)) {
-        write_paragraphs(about(model), width, out)?;
+        write_paragraphs(about(model, detail), width, out)?;
         let of = |reason: &StatusReason| routing.upstreams.iter().find(|known| known.upstream == reason.upstream);
         let rows: Vec<RoutingRow> =
-            model.why.iter().filter_map(|reason| Some(RoutingRow::new(of(reason)?, Some(reason)))).collect();
+            model.why.iter().filter_map(|reason| Some(RoutingRow::new(of(reason)?, Some(reason), detail))).collect();
         write_rows(&rows, width, colour, out)?;
         writeln!(out)?;
     }
     let others = routing.upstreams.iter().filter(|upstream| upstream.models.is_empty());
-    let others: Vec<RoutingRow> = others.map(|upstream| RoutingRow::new(upstream, None)).collect();
+    let others: Vec<RoutingRow> = others.map(|upstream| RoutingRow::new(upstream, None, detail)).collect();
     if !others.is_empty() {
         write_paragraphs(["Of no model, named by callers themselves:".to_owned()], width, out)?;
         write_rows(&others, width, colour, out)?;
@@ -49,11 +59,11 @@ pub(super) fn write(
         let nothing = "The configuration has no models, and no request has named an upstream yet.";
         return write_paragraphs([nothing.to_owned()], width, out);
     }
-    write_paragraphs(notes(routing), width, out)
+    write_paragraphs(notes(routing, detail), width, out)
 }
 
 /// The lines above the upstreams of a model.
-fn about(model: &ModelReport) -> Vec<String> {
+fn about(model: &ModelReport, detail: Detail) -> Vec<String> {
     let alias = model.alias_of.as_ref().map(|of| format!(" (alias of {of})")).unwrap_or_default();
     let how = match Policy::from_name(&model.policy).map(Policy::order) {
         _ if model.learns => "",
@@ -65,6 +75,9 @@ fn about(model: &ModelReport) -> Vec<String> {
     };
     let mut lines =
         vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(&model.optimise))];
+    if !detail.wide {
+        return lines;
+    }
     let amount = |value: f64| amount(value, model.unit);
     let money = match model.bucket {
         None => format!("budget {:.0} %: no cost is known yet", 100.0 * model.budget),
@@ -102,7 +115,7 @@ struct RoutingRow {
 }
 
 impl RoutingRow {
-    fn new(upstream: &UpstreamReport, reason: Option<&StatusReason>) -> RoutingRow {
+    fn new(upstream: &UpstreamReport, reason: Option<&StatusReason>, detail: Detail) -> RoutingRow {
         let predicted = upstream.predicted.iter().map(|predicted| (head(predicted.input_tokens), times(predicted)));
         let cells = [
             format!("×{:.2}", upstream.level_factor),
@@ -121,7 +134,15 @@ impl RoutingRow {
             "off" | "breaker" | "cooling_down" => Some(RED),
             _ => None,
         };
-        RoutingRow { upstream: clean(&upstream.upstream), cells: predicted.chain(cells).collect(), colour }
+        let cells: Vec<(String, String)> = if detail.wide {
+            predicted.chain(cells).collect()
+        } else {
+            let p50 = upstream.predicted.first().and_then(|predicted| predicted.ttft_p50_ms);
+            let p50 = ("TTFT p50".to_owned(), or_dash(p50, |ms| format!("{} ms", digits(ms))));
+            let shown = cells.filter(|(head, _)| ["state", "why"].contains(&head.as_str()));
+            [p50].into_iter().chain(shown).collect()
+        };
+        RoutingRow { upstream: clean(&upstream.upstream), cells, colour }
     }
 }
 
@@ -183,8 +204,8 @@ fn write_blocks(rows: &[RoutingRow], width: usize, colour: bool, out: &mut impl 
     Ok(())
 }
 
-fn notes(routing: &RoutingReport) -> Vec<String> {
-    let mut notes = vec![
+fn notes(routing: &RoutingReport, detail: Detail) -> Vec<String> {
+    let definitions = [
         "500, 2k, 8k: TTFT predicted for prompts of this many tokens, p50 / p95; –: too few samples.",
         "now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).",
         "TPOT: usual time for each token after the first. running: attempts there now. used: so long ago.",
@@ -192,11 +213,15 @@ fn notes(routing: &RoutingReport) -> Vec<String> {
         "state: off: no key; cools: cooling down; open, on trial: its breaker; throttled: fails often, no hedges to it.",
         "why: for a prompt of 500 tokens. Those that cannot be asked stand last.",
     ];
-    let left_out = format!("Left out: {} more upstreams and models; ask with --model.", routing.left_out);
-    if routing.left_out > 0 {
-        notes.push(&left_out);
-    }
-    notes.into_iter().map(str::to_owned).collect()
+    let left_out = (routing.left_out > 0)
+        .then(|| format!("Left out: {} more upstreams and models; ask with --model.", routing.left_out));
+    let more = match (detail.wide, detail.explain) {
+        (_, true) => None,
+        (true, false) => Some("more: --explain".to_owned()),
+        (false, false) => Some("TTFT is predicted for a prompt of 500 tokens; more: --wide, --explain".to_owned()),
+    };
+    let definitions = definitions.into_iter().filter(|_| detail.explain).map(str::to_owned);
+    definitions.chain(left_out).chain(more).collect()
 }
 
 fn digits(value: f64) -> String {

@@ -88,10 +88,35 @@ fn routing() -> RoutingReport {
     }
 }
 
+/// With everything.
 fn drawn(routing: &RoutingReport, width: Option<usize>, colour: bool) -> String {
+    drawn_in(routing, Detail { wide: true, explain: true }, width, colour)
+}
+
+fn drawn_in(routing: &RoutingReport, detail: Detail, width: Option<usize>, colour: bool) -> String {
     let mut out = Vec::new();
-    table::write(routing, width, colour, &mut out).unwrap();
+    table::write(routing, detail, width, colour, &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+const BRIEF: &str = r"demo: policy adaptive, best by time to first token
+ upstream    TTFT p50  state     why
+ sim/quick     120 ms  ok        the best for ttft
+ sim/late      400 ms  ok        TTFT p50 400 ms, 3.3 × that of sim/quick
+ sim/broken     90 ms  open 9 s  it kept failing: not tried for another 9s
+ groq/m             –  off       groq is off because GROQ_API_KEY is not set
+
+Of no model, named by callers themselves:
+ upstream   TTFT p50  state
+ sim/other         –  cools 2 min
+
+TTFT is predicted for a prompt of 500 tokens; more: --wide, --explain
+";
+
+#[test]
+fn the_default_fits_a_laptop() {
+    let text = drawn_in(&routing(), Detail { wide: false, explain: false }, Some(80), false);
+    assert_eq!(text, BRIEF, "{text}");
 }
 
 const PIPED: &str = r"demo: policy adaptive, best by time to first token
