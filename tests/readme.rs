@@ -141,8 +141,8 @@ fn the_headers_are_in_the_http_page() {
 
 #[test]
 fn commands_options_and_variables_are_in_the_cli_page() {
-    for command in ["init", "serve", "check", "providers", "stats", "history", "race", "replay", "routing", "simulate"]
-    {
+    let commands = "init serve check models providers stats history race replay routing simulate";
+    for command in commands.split(' ') {
         assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command}");
         let help = help(&[command]);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {

@@ -1,4 +1,4 @@
-//! `photofinish check`: what is on, what is off and why, and what a hang-up does to the bill.
+//! `photofinish check`: what is on, what is off and why, what is served at what price, and what a hang-up does to the bill.
 //!
 //! It prints names and numbers only: no key, no token, no hash of either. Not for the problems of a bad config: `config` has those.
 
@@ -8,11 +8,10 @@ pub mod live;
 use std::io;
 use std::sync::Arc;
 
-use super::text::{clean, write_columns, write_section};
-use crate::config::{
-    CancelBilling, Config, HedgeAfter, Keys, ModelConfig, Objective, Permit, Policy, Provider, RaceSettings,
-    Simulation, Token, UpstreamConfig, User, units,
-};
+use super::models;
+use super::provider_state::ProviderState;
+use super::text::{ShadedRow, YELLOW, write_columns, write_section};
+use crate::config::{Config, Keys, Permit, Provider, Simulation, Token, User, units};
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -30,7 +29,26 @@ pub struct CheckOptions {
 ///
 /// # Errors
 /// `out` fails.
-pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<bool> {
+pub fn render(config: &Config, colour: bool, out: &mut impl io::Write) -> io::Result<bool> {
+    write_columns("", &server_rows(config), out)?;
+    let head = ["provider", "state", "cancel_billing", "address, or why it is off"].map(str::to_owned);
+    let mut providers: Vec<ShadedRow> = config.providers.values().map(|of| provider_row(config, of)).collect();
+    if !providers.is_empty() {
+        providers.insert(0, (head.to_vec(), None));
+    }
+    write_section("Providers", providers, colour, out)?;
+    if !config.models.is_empty() {
+        writeln!(out, "\nModels")?;
+    }
+    models::render(config, colour, out)?;
+    write_section("Users", user_rows(config).into_iter().map(|row| (row, None)).collect(), colour, out)?;
+    let usable = history::render(&config.store, colour, out)?;
+    let warnings = config.warnings.iter().map(|warning| (vec![warning.clone()], Some(YELLOW))).collect();
+    write_section("Warnings", warnings, colour, out)?;
+    Ok(usable)
+}
+
+fn server_rows(config: &Config) -> Vec<Vec<String>> {
     let server = &config.server;
     let bytes = |bytes: usize| units::format_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
     let mut rows = vec![
@@ -49,130 +67,41 @@ pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<bool> {
         vec!["max_in_flight".into(), server.max_in_flight.to_string()],
         vec!["drain".into(), units::format_duration(server.drain)],
     ]);
-    write_columns("", &rows, out)?;
-    write_section(
-        "Providers",
-        config.providers.values().map(|provider| provider_row(config, provider)).collect(),
-        out,
-    )?;
-    render_models(config, out)?;
-    write_section("Users", user_rows(config), out)?;
-    let usable = history::render(&config.store, out)?;
-    write_section("Warnings", config.warnings.iter().map(|warning| vec![warning.clone()]).collect(), out)?;
-    Ok(usable)
+    rows
 }
 
-fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
-    let (state, why) = match (&provider.simulate, &provider.keys) {
-        (Some(simulation), _) => ("simulated", simulation_summary(simulation)),
-        (None, Keys::NotConfigured) => ("on", "no key".to_owned()),
-        (None, Keys::Off(_)) => (state_without_keys(config, provider), provider.why_off().unwrap_or_default()),
-        (None, Keys::Token(token)) => ("token", token_summary(token)),
-        (None, Keys::Keys(keys)) if keys.len() == 1 => ("on", "1 key".to_owned()),
-        (None, Keys::Keys(keys)) => ("on", format!("{} keys", keys.len())),
+fn provider_row(config: &Config, provider: &Provider) -> ShadedRow {
+    let state = ProviderState::of(config, provider);
+    let billing = if provider.simulate.is_some() { "free" } else { provider.cancel_billing.as_str() };
+    let row = vec![provider.name.clone(), state.as_str().to_owned(), billing.to_owned(), detail(provider)];
+    (row, Some(state.colour()))
+}
+
+/// Its address and what is special about its keys and its way out; or why it is off.
+fn detail(provider: &Provider) -> String {
+    let address = || provider.base_url.clone();
+    let mut parts = match (&provider.simulate, &provider.keys) {
+        (Some(simulation), _) => vec![simulation_summary(simulation)],
+        (None, Keys::Off(_)) => vec![provider.why_off().unwrap_or_default()],
+        (None, Keys::NotConfigured) => vec![address(), "no key".to_owned()],
+        (None, Keys::Token(token)) => vec![address(), token_summary(token)],
+        (None, Keys::Keys(keys)) if keys.len() == 1 => vec![address()],
+        (None, Keys::Keys(keys)) => vec![address(), format!("{} keys", keys.len())],
     };
-    let mut row = vec![provider.name.clone(), state.to_owned(), why, hang_up(provider).to_owned()];
     let transport = &provider.preferred().transport;
-    row.extend(transport.proxy.iter().map(|proxy| format!("through {proxy}")));
-    row.extend(transport.authorities.iter().map(|authorities| format!("ca_file {}", authorities.path.display())));
-    row
+    parts.extend(transport.proxy.iter().map(|proxy| format!("through {proxy}")));
+    parts.extend(transport.authorities.iter().map(|authorities| format!("ca_file {}", authorities.path.display())));
+    parts.join(", ")
 }
 
 /// A token provider is off until the gateway has read a token; `check` reads none.
 fn token_summary(token: &Token) -> String {
-    format!("every {} from {}", units::format_duration(token.refresh), token.source.name())
+    format!("token every {} from {}", units::format_duration(token.refresh), token.source.name())
 }
 
 fn simulation_summary(simulation: &Simulation) -> String {
     let ttft = units::format_duration(simulation.ttft);
     format!("TTFT {ttft}, {} tokens/s", simulation.tokens_per_second)
-}
-
-fn state_without_keys(config: &Config, provider: &Provider) -> &'static str {
-    if config.provider_is_on(provider) { "own keys" } else { "off" }
-}
-
-fn hang_up(provider: &Provider) -> &'static str {
-    match (&provider.simulate, provider.cancel_billing) {
-        (Some(_), _) => "hang-up: free",
-        (None, CancelBilling::Stops) => "hang-up: stops",
-        (None, CancelBilling::BillsFull) => "hang-up: billed",
-        (None, CancelBilling::Unknown) => "hang-up: unknown",
-    }
-}
-
-fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
-    if !config.models.is_empty() {
-        writeln!(out, "\nModels")?;
-    }
-    for model in config.models.values() {
-        writeln!(out, "  {}", clean(&model_line(config, model)))?;
-        let rows: Vec<_> = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
-        write_columns("    ", &rows, out)?;
-        if config.upstreams_on(model) == 1 {
-            writeln!(out, "    one upstream: the policy makes no difference")?;
-        }
-    }
-    Ok(())
-}
-
-fn model_line(config: &Config, model: &ModelConfig) -> String {
-    let mut line = format!("{}: {}, {}", model.name, policy(&model.race), config.told_on(model));
-    if model.race.breaker.failures == 0 {
-        line.push_str(", no breaker");
-    }
-    for (alias, _) in config.aliases.iter().filter(|(_, name)| **name == model.name) {
-        line.push_str(", also ");
-        line.push_str(alias);
-    }
-    line
-}
-
-/// The policy with the settings that matter to it.
-fn policy(race: &RaceSettings) -> String {
-    let name = race.policy.as_str();
-    match (race.policy, race.hedge_after) {
-        (Policy::Race | Policy::Fallback | Policy::Weighted, _) => name.to_owned(),
-        (Policy::Hedge, HedgeAfter::After(_)) => format!("{name} after {}", race.hedge_after.text()),
-        (Policy::Hedge, HedgeAfter::Quantile(_)) => {
-            let unlearned = units::format_duration(race.hedge_after.unlearned());
-            format!("{name} after {} ({unlearned} until learned)", race.hedge_after.text())
-        }
-        (Policy::Fastest, _) => format!("{name}, optimise {}", objective(race)),
-        (Policy::Adaptive | Policy::Rule, _) => {
-            format!("{name}, optimise {}, budget {}", objective(race), race.budget)
-        }
-    }
-}
-
-fn objective(race: &RaceSettings) -> String {
-    let name = race.optimise.as_str();
-    let held = match (race.policy, race.optimise) {
-        (Policy::Adaptive, Objective::Completion | Objective::Goodput) => {
-            format!(", hold_max {}", units::format_duration(race.hold_max))
-        }
-        _ => String::new(),
-    };
-    if race.optimise != Objective::Goodput {
-        return format!("{name}{held}");
-    }
-    let [ttft, tpot] = [race.slo.ttft, race.slo.tpot].map(units::format_duration);
-    format!("{name} (TTFT {ttft}, TPOT {tpot}){held}")
-}
-
-fn upstream_row(config: &Config, model: &ModelConfig, upstream: &UpstreamConfig) -> Vec<String> {
-    let provider = &upstream.provider;
-    let state = match (&provider.simulate, &provider.keys) {
-        (Some(_), _) => "simulated",
-        (None, Keys::Off(_)) => state_without_keys(config, provider),
-        (None, Keys::Token(_)) => "token",
-        (None, _) => "on",
-    };
-    let mut row = vec![format!("{}/{}", provider.name, upstream.model), state.to_owned()];
-    if model.race.policy == Policy::Weighted {
-        row.push(format!("weight {}", upstream.weight));
-    }
-    row
 }
 
 fn user_rows(config: &Config) -> Vec<Vec<String>> {
@@ -204,7 +133,7 @@ mod tests {
         let env = |name: &str| (name == "SET").then(|| "planted-secret".to_owned());
         let config = parse(text, Path::new("config.toml"), &env).unwrap();
         let mut out = Vec::new();
-        render(&config, &mut out).unwrap();
+        render(&config, false, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -236,15 +165,15 @@ mod tests {
             let found = text.lines().find(|line| line.trim_start().starts_with(start));
             found.unwrap_or_else(|| panic!("no {start} in {text}")).split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(line("groq"), "groq off UNSET is not set hang-up: billed");
-        assert_eq!(line("mistral"), "mistral off /nonexistent/key is missing or empty hang-up: billed");
-        assert_eq!(line("openai"), "openai on 2 keys hang-up: stops");
-        assert_eq!(line("cerebras"), "cerebras own keys UNSET is not set hang-up: unknown");
-        assert_eq!(line("ollama"), "ollama on no key hang-up: unknown");
-        assert_eq!(line("sim"), "sim simulated TTFT 200ms, 50 tokens/s hang-up: free");
+        assert_eq!(line("groq"), "groq off bills_full UNSET is not set");
+        assert_eq!(line("mistral"), "mistral off bills_full /nonexistent/key is missing or empty");
+        assert_eq!(line("openai"), "openai on stops https://api.openai.com/v1, 2 keys");
+        assert_eq!(line("cerebras"), "cerebras own keys unknown UNSET is not set");
+        assert_eq!(line("ollama"), "ollama on unknown http://127.0.0.1:11434/v1, no key");
+        assert_eq!(line("sim"), "sim simulated free TTFT 200ms, 50 tokens/s");
         assert_eq!(line("a:"), "a: race, NOT USABLE, all are off");
         assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, no breaker, also bee");
-        assert_eq!(line("openai/x"), "openai/x on weight 1");
+        assert_eq!(line("openai/x"), "openai/x on no price weight 1");
         assert_eq!(line("ann"), "ann admin own keys for cerebras overrides: policy, slo");
         assert!(!text.contains("planted"), "{text}");
     }

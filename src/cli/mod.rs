@@ -4,6 +4,7 @@
 pub mod check;
 pub mod history;
 pub mod init;
+pub mod models;
 pub mod plot;
 pub mod providers;
 pub mod race;
@@ -13,6 +14,7 @@ pub mod simulate;
 pub mod stats;
 
 mod outcome;
+mod provider_state;
 mod screen;
 mod serve;
 mod sheet;
@@ -41,7 +43,7 @@ use screen::ScreenSettings;
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
 /// wins, the losers are cancelled, and every attempt leaves one row in SQLite.
 #[derive(Debug, Parser)]
-#[command(name = "photofinish", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "photofinish", version, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
     /// The configuration file.
     #[arg(long, global = true, value_name = "PATH", env = "PHOTOFINISH_CONFIG", default_value = "config.toml")]
@@ -66,51 +68,54 @@ enum Command {
     /// Reloads the configuration on SIGHUP and when the file changes. SIGINT or SIGTERM ends it cleanly: running streams
     /// go on for `drain`, then the rows are flushed; a second signal ends it at once.
     Serve(serve::ServeOptions),
-    /// Read the configuration and tell what is on, off and wrong.
+    /// Read the configuration and print what is on, off and wrong.
     ///
-    /// The exit code is 2 where the configuration cannot be used, and 1 where the database cannot: the file is another
-    /// program's, damaged, or of another edition that `serve` does not upgrade. With --live it is 1 too where an upstream that is
-    /// on does not answer, and 130 after Ctrl-C.
+    /// The exit code is 2 for an unusable configuration, and 1 for an unusable database: another program's, a damaged one,
+    /// or one of a version that `serve` does not upgrade. With --live it is also 1 if an upstream that is on does not
+    /// answer, and 130 after Ctrl-C.
     Check(check::CheckOptions),
-    /// The built-in catalogue of providers: addresses, dialects, keys, and what is known of each, with sources.
+    /// What is served, by which upstreams, and at what price.
+    Models(models::ModelsOptions),
+    /// The built-in catalogue of providers, each fact with its source.
     #[command(after_help = providers::EXAMPLES)]
     Providers(providers::ProvidersOptions),
-    /// Who is fast, who fails and what racing costs, per upstream or other groups, out of every recorded attempt.
+    /// Who is fast, who fails and what racing costs.
     ///
-    /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
+    /// One line for each upstream, or for other groups, out of every recorded attempt. TTFT quantiles are Kaplan–Meier
+    /// estimates: an attempt that was cut as a loser counts as "later than that".
     #[command(after_long_help = stats::HELP)]
     Stats(stats::StatsOptions),
-    /// Draw a figure over time, a line for each upstream, model or user; or over the attempts in flight.
+    /// Draw a figure over time, or over the attempts in flight.
     ///
-    /// Each point is one step of the same figure that `stats` tells of a whole window.
+    /// A line for each upstream, model or user. Each point is one step of the figure that `stats` shows for a whole window.
     #[command(after_help = history::EXAMPLES, args_conflicts_with_subcommands = true)]
     History(history::HistoryOptions),
-    /// Run one race and draw it: each attempt with its phases, the first token, the losers; then the answer and what it cost.
+    /// Run one race and draw it; then print the answer and what it cost.
     ///
-    /// It asks with the keys of the configuration; no gateway has to run. The rows are kept like those of any race. Into a
-    /// pipe or a file goes the answer alone, and what happens goes to standard error, a line for each event. The exit code is
-    /// 1 where no upstream answered, 2 for wrong use, 130 after Ctrl-C.
+    /// It uses the keys of the configuration; no gateway has to run. The race is recorded like any other. In a pipe or a
+    /// file the answer alone goes to standard output, and a line for each event to standard error. The exit code is 1 if
+    /// no upstream answered, 2 for wrong use, 130 after Ctrl-C.
     #[command(after_help = race::EXAMPLES)]
     Race(race::RaceOptions),
-    /// What another policy would have done with the recorded requests, and at what cost, beside what was done.
+    /// What another policy would have done with the recorded requests.
     ///
-    /// Plays the history of one model again by the real routing code, several times, with draws for what no row knows, and
-    /// says how sure each figure is.
+    /// Plays the history of one model again with the real routing code, several times, with draws for what no row knows,
+    /// and says what it would have gained and cost.
     #[command(after_help = replay::EXAMPLES)]
     Replay(replay::ReplayOptions),
-    /// How every upstream stands in the running gateway, and why it is chosen or not.
+    /// The state of each upstream in the running gateway, and why it is chosen.
     ///
-    /// What is predicted of each, its breaker and its cool-down, and for each model what may be spent on extras. The gateway is
-    /// asked, so one must run.
+    /// Its prediction, its breaker and its cool-down, and for each model what may be spent on extras. It asks the gateway,
+    /// so one must run.
     #[command(after_help = routing::EXAMPLES)]
     Routing(routing::RoutingOptions),
     Simulate(simulate::SimulateOptions),
 }
 
-/// What `check` ends with where `serve` could not use the database.
+/// The end of `check` if `serve` could not use the database.
 const UNUSABLE: &str = "the database cannot be used: see above";
-/// A thread for blocking work that has had none for so long ends. They take turns, so at tokio's ten seconds a little work keeps all
-/// that a burst has started, each with memory of its own.
+/// A thread without blocking work ends after this time. Threads take turns, so with tokio's ten seconds a little work would
+/// keep every thread of a burst, each with its own memory.
 const IDLE_THREAD_FOR: Duration = Duration::from_millis(500);
 
 /// Runs the command that was typed.
@@ -136,7 +141,7 @@ pub fn main() -> ExitCode {
     code
 }
 
-/// As clap tells it, with the usage of that command.
+/// As clap writes it, with the usage of that command.
 fn wrong_use(command: &str, problem: String) -> clap::Error {
     let mut cli = Cli::command();
     cli.build();
@@ -183,7 +188,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 }
                 Err(error) => return Err(error.into()),
             };
-            providers::run(config.as_ref(), &options, &mut io::stdout().lock())?;
+            let width = ScreenSettings::width_of_stdout();
+            providers::run(config.as_ref(), &options, width, &mut io::stdout().lock())?;
         }
         command => {
             let listen = match &command {
@@ -208,15 +214,17 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             serve::run(config).await?;
         }
         Command::Check(options) => {
-            let usable = check::render(&config, &mut out)?;
+            let colour = ScreenSettings::of_stdout().colour;
+            let usable = check::render(&config, colour, &mut out)?;
             let mut outcome = CommandOutcome::Done;
             if options.live {
-                outcome = check::live::run(config, ScreenSettings::of_stdout().colour, &mut out).await?;
+                outcome = check::live::run(config, colour, &mut out).await?;
             }
             out.flush()?;
             anyhow::ensure!(usable, UNUSABLE);
             return Ok(outcome.into());
         }
+        Command::Models(options) => models::run(&config, &options, ScreenSettings::of_stdout().colour, &mut out)?,
         Command::Stats(options) => {
             stats::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
         }
@@ -261,6 +269,6 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn report(text: &str) {
-    // Nobody is left to tell if standard error is closed.
+    // There is no other place for it if standard error is closed.
     let _ = writeln!(io::stderr(), "{}", printable_lines(text));
 }

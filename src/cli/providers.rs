@@ -9,7 +9,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::outcome::WrongUse;
-use super::text::{clean, write_columns};
+use super::provider_state::ProviderState;
+use super::text::{aligned, clean, columns, fitted, too_wide, write_columns, write_lines};
 use crate::config::catalogue::{self, CatalogueEntry, ServedDialect};
 use crate::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
 use crate::protocol::prefix::Prefix;
@@ -26,11 +27,16 @@ pub struct ProvidersOptions {
     json: bool,
 }
 
-/// Prints the providers. `config` is none without a configuration file.
+/// Prints the providers. `config` is none without a configuration file. `width`: of the terminal, if it is one.
 ///
 /// # Errors
 /// `out` fails, or `WrongUse` for an unknown name.
-pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(
+    config: Option<&Config>,
+    options: &ProvidersOptions,
+    width: Option<usize>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
     let all = listed(config);
     let shown: Vec<&ListedProvider<'_>> = match &options.name {
         None => all.iter().collect(),
@@ -48,9 +54,32 @@ pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl W
             known.details(out)?;
         }
     } else {
-        let head = ["PROVIDER", "DIALECTS", "KEY VARIABLE", "HERE", "HANG-UP", "ADDRESS"].map(str::to_owned);
-        let rows: Vec<_> = [head.to_vec()].into_iter().chain(shown.into_iter().map(ListedProvider::row)).collect();
-        write_columns("", &rows, out)?;
+        write_table(&shown, width, out)?;
+    }
+    Ok(())
+}
+
+/// Columns of a shortened address, at least.
+const ADDRESS_LEAST: usize = 40;
+
+/// One line for each, with shorter addresses or without the last columns if they do not fit `width`.
+fn write_table(shown: &[&ListedProvider<'_>], width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+    const HEAD: [&str; 6] = ["PROVIDER", "HERE", "KEY VARIABLE", "CANCEL_BILLING", "DIALECTS", "ADDRESS"];
+    let head = HEAD.map(str::to_owned).to_vec();
+    let mut rows: Vec<_> = [head].into_iter().chain(shown.iter().map(|known| known.row())).collect();
+    let others: Vec<Vec<String>> = rows.iter().map(|row| row[..HEAD.len() - 1].to_vec()).collect();
+    let taken = aligned(&others, |_| true).iter().map(|line| columns(line)).max().unwrap_or(0) + 2;
+    if let Some(room) = width.and_then(|width| width.checked_sub(taken)).filter(|room| *room >= ADDRESS_LEAST) {
+        rows.iter_mut().flat_map(|row| row.last_mut()).for_each(|address| *address = fitted(address, room));
+    }
+    let mut lines = aligned(&rows, |_| true);
+    while rows[0].len() > 1 && too_wide(&lines, width).is_some() {
+        rows.iter_mut().for_each(|row| row.truncate(row.len() - 1));
+        lines = aligned(&rows, |_| true);
+    }
+    write_lines(&lines, out)?;
+    if rows[0].len() < HEAD.len() {
+        writeln!(out, "more: photofinish providers NAME")?;
     }
     Ok(())
 }
@@ -104,13 +133,11 @@ impl ListedProvider<'_> {
     /// Its state in this configuration, and why it is off.
     fn here(&self) -> (&'static str, Option<String>) {
         let (Some(config), Some(provider)) = (self.config, self.provider) else { return ("-", None) };
-        match &provider.keys {
-            _ if provider.simulate.is_some() => ("simulated", None),
-            Keys::Token(token) => ("token", Some(format!("from {}", token.source.name()))),
-            Keys::Off(_) if config.provider_is_on(provider) => ("own keys", provider.why_off()),
-            Keys::Off(_) => ("off", provider.why_off()),
-            Keys::NotConfigured | Keys::Keys(_) => ("on", None),
-        }
+        let why = match &provider.keys {
+            Keys::Token(token) => Some(format!("from {}", token.source.name())),
+            _ => provider.why_off(),
+        };
+        (ProviderState::of(config, provider).as_str(), why)
     }
 
     fn cancel_billing(&self) -> CancelBilling {
@@ -126,8 +153,8 @@ impl ListedProvider<'_> {
             Some(address) => address,
         };
         let variable = self.entry.and_then(|entry| entry.key_variable.as_deref()).unwrap_or("-");
-        let hang_up = self.cancel_billing().as_str();
-        [self.name, &names.join(", "), variable, self.here().0, hang_up, address].map(str::to_owned).to_vec()
+        let billing = self.cancel_billing().as_str();
+        [self.name, self.here().0, variable, billing, &names.join(", "), address].map(str::to_owned).to_vec()
     }
 
     fn details(&self, out: &mut impl Write) -> io::Result<()> {
@@ -242,7 +269,7 @@ mod tests {
     fn printed(config: &str, name: Option<&str>, json: bool) -> anyhow::Result<String> {
         let config = crate::config::parse(config, Path::new("x"), &|_| None).unwrap();
         let mut out = Vec::new();
-        run(Some(&config), &ProvidersOptions { name: name.map(str::to_owned), json }, &mut out)?;
+        run(Some(&config), &ProvidersOptions { name: name.map(str::to_owned), json }, None, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -256,14 +283,27 @@ mod tests {
             let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
             line.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(line("groq"), "groq openai, responses GROQ_API_KEY on bills_full https://api.groq.com/openai/v1");
-        assert_eq!(line("openai"), "openai openai, responses OPENAI_API_KEY off stops https://api.openai.com/v1");
-        assert_eq!(line("azure"), "azure openai, responses AZURE_OPENAI_API_KEY - stops per customer");
-        assert_eq!(line("mine"), "mine anthropic - on unknown http://10.0.0.7/v1");
-        assert_eq!(line("minted"), "minted openai - token unknown http://h");
-        assert_eq!(line("sim"), "sim openai - simulated stops per customer");
+        assert_eq!(line("groq"), "groq on GROQ_API_KEY bills_full openai, responses https://api.groq.com/openai/v1");
+        assert_eq!(line("openai"), "openai off OPENAI_API_KEY stops openai, responses https://api.openai.com/v1");
+        assert_eq!(line("azure"), "azure - AZURE_OPENAI_API_KEY stops openai, responses per customer");
+        assert_eq!(line("mine"), "mine on - unknown anthropic http://10.0.0.7/v1");
+        assert_eq!(line("minted"), "minted token - unknown openai http://h");
+        assert_eq!(line("sim"), "sim simulated - stops openai per customer");
         assert_eq!(text.lines().count(), catalogue::entries().count() + 4);
         assert!(!text.contains("planted"), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns() {
+        let config = crate::config::parse("", Path::new("x"), &|_| None).unwrap();
+        for (width, columns) in [(80, 4), (160, 6)] {
+            let (mut out, options) = (Vec::new(), ProvidersOptions { name: None, json: false });
+            run(Some(&config), &options, Some(width), &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            let head = text.lines().next().unwrap();
+            assert_eq!(head.split("  ").filter(|cell| !cell.is_empty()).count(), columns, "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::io;
 use super::text::{columns, painted, shortened};
 
 /// Columns of a shortened name, at least: with less room the figures go into several tables.
-const NAME_LEAST: usize = 16;
+const NAME_LEAST: usize = 14;
 const BETWEEN: usize = 2;
 
 /// The table.
@@ -47,7 +47,9 @@ impl Sheet {
         let room = width.saturating_sub(1 + taken);
         let least = (0..self.names).map(|column| self.width(column).min(NAME_LEAST) + BETWEEN).sum::<usize>();
         let is_one_table = room + BETWEEN >= least;
-        self.shorten_names(if is_one_table { room } else { width.saturating_sub(1) / 3 });
+        // A third of the width for one name, half for two.
+        let room_in_each = width.saturating_sub(1) * self.names / (self.names + 2);
+        self.shorten_names(if is_one_table { room } else { room_in_each });
         let mut rest = &figures[..];
         while !rest.is_empty() {
             let part = self.part(rest, width);

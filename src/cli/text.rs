@@ -16,6 +16,7 @@ pub use crate::printable::printable as clean;
 pub const GREEN: &str = "\x1b[32m";
 pub const YELLOW: &str = "\x1b[33m";
 pub const RED: &str = "\x1b[31m";
+pub const GREY: &str = "\x1b[90m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Columns of a paragraph; longer lines are hard to read.
@@ -165,13 +166,25 @@ pub fn write_columns(indent: &str, rows: &[Vec<String>], out: &mut impl io::Writ
     aligned(rows, |_| true).iter().try_for_each(|line| writeln!(out, "{}", format!("{indent}{line}").trim_end()))
 }
 
-/// Aligned rows below a title; nothing without rows.
-pub fn write_section(title: &str, rows: Vec<Vec<String>>, out: &mut impl io::Write) -> io::Result<()> {
+/// The cells of a line, and its colour.
+pub type ShadedRow = (Vec<String>, Option<&'static str>);
+
+/// Lines of aligned text behind `indent`, each in its colour if `colour`.
+pub fn write_shaded(indent: &str, rows: Vec<ShadedRow>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+    let (rows, shades): (Vec<Vec<String>>, Vec<_>) = rows.into_iter().unzip();
+    for (line, shade) in aligned(&rows, |_| true).iter().zip(shades) {
+        writeln!(out, "{indent}{}", painted(line, shade.filter(|_| colour)))?;
+    }
+    Ok(())
+}
+
+/// The same below a title; nothing without rows.
+pub fn write_section(title: &str, rows: Vec<ShadedRow>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{title}")?;
-    write_columns("  ", &rows, out)
+    write_shaded("  ", rows, colour, out)
 }
 
 /// Writes the parts with `between` in lines of at most `width`. A part stays on one line.

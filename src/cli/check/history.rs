@@ -6,13 +6,13 @@
 use std::io;
 use std::path::Path;
 
-use crate::cli::text::write_section;
+use crate::cli::text::{YELLOW, write_section};
 use crate::config::{self, Retention, units};
 use crate::report::question::time;
 use crate::store::{Extent, OpenError, ReadError, StoreReader};
 
 /// False: `serve` cannot use it.
-pub(super) fn render(store: &config::StoreConfig, out: &mut impl io::Write) -> io::Result<bool> {
+pub(super) fn render(store: &config::StoreConfig, colour: bool, out: &mut impl io::Write) -> io::Result<bool> {
     let retention = match store.retention {
         Retention::Forever => "forever".to_owned(),
         Retention::For(kept) => units::format_duration(kept),
@@ -25,7 +25,11 @@ pub(super) fn render(store: &config::StoreConfig, out: &mut impl io::Write) -> i
         Err(DatabaseProblem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
-    write_section("History", rows.into_iter().map(Vec::from).collect(), out)?;
+    let shaded = |row: [String; 2]| {
+        let shade = (row[0] == "WARNING").then_some(YELLOW);
+        (Vec::from(row), shade)
+    };
+    write_section("History", rows.into_iter().map(shaded).collect(), colour, out)?;
     Ok(usable)
 }
 
@@ -87,7 +91,7 @@ mod tests {
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();
-        let usable = render(&config::StoreConfig { path: path.into(), retention }, &mut out).unwrap();
+        let usable = render(&config::StoreConfig { path: path.into(), retention }, false, &mut out).unwrap();
         (usable, String::from_utf8(out).unwrap())
     }
 

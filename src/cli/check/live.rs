@@ -20,7 +20,7 @@ use crate::app::LocalGateway;
 use crate::cli::outcome::CommandOutcome;
 use crate::cli::race::answer::{AnswerReader, Refusal};
 use crate::cli::signals::Signals;
-use crate::cli::text::{GREEN, RED, aligned, millis, painted};
+use crate::cli::text::{GREEN, RED, aligned, counted, millis, painted};
 use crate::config::{Config, Keys, Provider, units};
 use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord};
@@ -78,7 +78,11 @@ pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyh
         return Ok(CommandOutcome::Failed);
     }
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
-    writeln!(out, "  asking {all} upstreams for {TOKENS} tokens each, {at_most} at most; no row is kept")?;
+    let upstreams = counted(all as u64, "upstream");
+    writeln!(out, "  asking {upstreams} for {TOKENS} tokens each, at most {at_most}; no row is kept")?;
+    if targets.iter().any(|target| target.provider.simulate.is_none()) {
+        writeln!(out, "  this costs money: a few tokens per upstream")?;
+    }
     out.flush()?;
     let mut signals = Signals::new()?;
     let rows = Arc::new(RaceRows::default());

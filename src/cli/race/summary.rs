@@ -32,8 +32,7 @@ pub struct FinishedRace {
 }
 
 const OF_ONE: [&str; 8] = ["attempt", "outcome", "started", "TTFT", "tok/s", "in", "out", "cost"];
-const OF_MANY: [&str; 10] =
-    ["upstream", "started", "won", "failed", "TTFT p50", "p95", "TTFT n", "tok/s", "cost", "extra"];
+const OF_MANY: [&str; 9] = ["upstream", "started", "won", "failed", "TTFT p50", "p95", "tok/s", "cost", "extra"];
 const SHARES: [f64; 2] = [0.50, 0.95];
 
 /// One race, in lines of `width` where there is one.
@@ -89,7 +88,7 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> TextRow {
         or_dash(decoding.tpot_us(race.n_choices), |tpot_us| format!("{:.1}", 1e6 / tpot_us)),
         or_dash(row.input_tokens, |tokens| tokens.to_string()),
         or_dash(decoding.tokens_out(), |tokens| tokens.to_string()),
-        cost(&sum),
+        brief_dollars(&sum),
     ];
     (upstream_of(row), cells)
 }
@@ -147,7 +146,6 @@ fn cells(summary: &Summary) -> Vec<String> {
         (summary.failed() + summary.outcome(AttemptOutcome::Empty)).to_string(),
         p50,
         p95,
-        summary.ttft.seen.to_string(),
         or_dash(tok_s, |ns| format!("{few}{:.1}", 1e9 / ns as f64)),
         brief_dollars(&summary.cost),
         brief_dollars(&summary.extra_cost),
@@ -200,7 +198,7 @@ fn cost(sum: &CostSum) -> String {
 /// What all attempts cost, and what of it a single attempt would not have.
 fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
     if all.usd().is_none() && all.uncounted() == 0 {
-        return "cost: not known; there is no price in the configuration, and no upstream named one".to_owned();
+        return "cost: not known: no price in the configuration, and none from an upstream".to_owned();
     }
     let beyond = match (losers, extra.usd()) {
         (0, _) => "nothing: there was no loser".to_owned(),

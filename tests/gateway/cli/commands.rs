@@ -273,6 +273,19 @@ async fn help_lists_commands_and_options() {
 }
 
 #[tokio::test]
+async fn help_fits_80_columns() {
+    let setup = Setup::new("");
+    let commands =
+        ["serve", "check", "models", "providers", "stats", "history", "race", "replay", "routing", "simulate"];
+    let lines = commands.map(|command| vec![command, "--help"]).into_iter();
+    for args in lines.chain([vec!["--help"], vec!["history", "export", "--help"]]) {
+        let ran = setup.run(&args).await;
+        let wide: Vec<&str> = ran.out.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(ran.code == Some(0) && wide.is_empty(), "{args:?}: {wide:#?}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_use_is_exit_code_2() {
     let setup = Setup::new("");
     for args in [

@@ -14,10 +14,10 @@ async fn the_catalogue_is_printed_with_and_without_a_config() {
         line.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert_eq!(line(&ran.out, "groq ")[4..], ["on", "bills_full", "https://api.groq.com/openai/v1"]);
+    assert_eq!(line(&ran.out, "groq ")[1..4], ["on", "GROQ_API_KEY", "bills_full"]);
     assert!(!ran.out.contains("planted"), "{}", ran.out);
     let ran = setup.run(&["providers", "--config", "nowhere.toml"]).await;
-    assert_eq!((ran.code, line(&ran.out, "groq ")[4].as_str()), (Some(0), "-"));
+    assert_eq!((ran.code, line(&ran.out, "groq ")[1].as_str()), (Some(0), "-"));
     assert!(ran.err.contains("nowhere.toml"), "{}", ran.err);
     let ran = setup.run(&["providers", "groq", "--json"]).await;
     let json: Value = serde_json::from_str(&ran.out).unwrap();

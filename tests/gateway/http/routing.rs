@@ -137,7 +137,7 @@ async fn the_command_shows_the_gateway_s_answer() {
     let drawn = served.setup.run(&["routing", "--url", &url]).await;
     assert_eq!((drawn.code, drawn.err.as_str()), (Some(0), ""), "{}", drawn.out);
     assert!(drawn.out.starts_with("m: policy ") && drawn.out.contains("\n one/m "), "{}", drawn.out);
-    assert!(drawn.out.contains("why: ") && !drawn.out.contains('\x1b'), "{}", drawn.out);
+    assert!(drawn.out.contains("more: --wide, --explain") && !drawn.out.contains('\x1b'), "{}", drawn.out);
     let json = served.setup.run(&["routing", "--url", &url, "--model", "m", "--json"]).await;
     let told: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(

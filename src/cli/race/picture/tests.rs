@@ -109,7 +109,7 @@ fn a_decided_race_fills_the_width() {
     events.push(won(0));
     let text = drawn(&board(events), SCREEN, 69_000);
     let bar = text.lines().next().unwrap().chars().filter(|mark| "·─━◆".contains(*mark)).count();
-    assert!(text.contains(" 70.0 ms") && bar > 40, "{text}");
+    assert!(text.contains(" 70 ms") && bar > 40, "{text}");
     assert!(!text.contains("streaming") && !text.contains("failed"), "{text}");
     let mut decided = RaceBoard::default();
     decided.committed = true;
@@ -120,20 +120,20 @@ fn a_decided_race_fills_the_width() {
 }
 
 const BEFORE: &str = "\
-quick/m   ··───────━━━━━━━━━━━━                                headers
-steady/m  ····─────────────────                                sent
-broken/m  ············!                                        failed: server_error (503)
+quick/m   ·····─────────────────━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  headers
+steady/m  ··········─────────────────────────────────────────  sent
+broken/m  ······························!                      failed: server_error (503)
 spare/m                                                        waiting to start
-          0 ────────────────────────────────────────── 500 ms
+          0 ────────────────────────────────────────── 200 ms
 · connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
 
 const FINISH: &str = "\
-quick/m   ··───────━━━━━━━━━━━━━━━━◆                           won, 250 ms
-steady/m  ····─────────────────────×                           lost: cancelled, > 250 ms
-broken/m  ············!                                        failed: server_error (503)
+quick/m   ···────────────━━━━━━━━━━━━━━━━━━━━━━━━━━━◆          won, 250 ms
+steady/m  ······────────────────────────────────────×          lost: cancelled, > 250 ms
+broken/m  ····················!                                failed: server_error (503)
 spare/m                                                        not started
-          0 ────────────────────────────────────────── 500 ms
-· connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
+          0 ────────────────────────────────────────── 300 ms
+· connecting  ─ sent  ━ headers  ◆ first token  × cut  ! failed";
 
 const END: &str = "\
 ESC[38;5;35mquick/m   ·───━━━━━━━━◆█████████████████████████████████       won, 250 msESC[0m
