@@ -23,10 +23,10 @@ use tracing_subscriber::{Layer, Registry, fmt, registry};
 
 use limit::LimitedStderr;
 
-/// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
+/// The variable with the log filter, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 
-/// What is logged if the variable is not set.
+/// The log filter if the variable is not set.
 pub const DEFAULT: LevelFilter = LevelFilter::INFO;
 
 /// These libraries log single frames and statements, which may contain secrets. So their level is fixed, unless the variable
@@ -38,8 +38,8 @@ const QUIET: [(&str, LevelFilter); 4] = [
     ("sqlx", LevelFilter::WARN),
 ];
 
-/// Starts the log; `default` is what is logged if the variable is not set. Later calls do nothing, so that tests may start
-/// several gateways in one process.
+/// Starts the log; `default` is the log filter if the variable is not set. Later calls do nothing, so that tests may
+/// start several gateways in one process.
 pub fn start(default: LevelFilter, format: LogFormat) {
     let (filter, wrong) = match std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) {
         None => (Targets::new().with_default(default), false),
@@ -74,7 +74,7 @@ pub fn start(default: LevelFilter, format: LogFormat) {
     }
 }
 
-/// Logs where a panic was, within the span of its request. The message is left out: it may quote a prompt.
+/// Logs the place of a panic, within the span of its request. The message is left out: it may quote a prompt.
 fn log_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

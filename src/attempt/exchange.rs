@@ -58,7 +58,7 @@ pub(super) async fn exchange(
             return Err(failure);
         }
     };
-    // A request may be large; it is not needed any more.
+    // A request may be large and is not needed any more.
     drop(outgoing);
     guard.head(&response);
     if !response.status.is_success() {

@@ -56,7 +56,7 @@ pub(super) struct AttemptGuard {
     shutdown: Shutdown,
     /// Its pooled connection had died: the failure says nothing about the upstream.
     stale: bool,
-    /// Its attempt's.
+    /// The span of its attempt.
     span: Span,
     /// None for an attempt that statistics ignore.
     attempt_observer: Option<AttemptObserver>,

@@ -1,4 +1,4 @@
-//! One event of an answer, as its readers see it.
+//! One event of an answer, as its readers receive it.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ pub struct StreamItem {
 /// The kinds that readers distinguish.
 #[derive(Debug)]
 pub enum ItemKind {
-    /// Nothing that matters for a race: a role, usage together with a finish.
+    /// An event that does not matter for a race: a role, usage together with a finish.
     Other,
     /// A comment or a ping: the upstream is alive.
     Heartbeat,

@@ -155,7 +155,7 @@ impl Meter {
         self.payload_events.max(self.chars_total / 4)
     }
 
-    /// Every choice that was seen or requested has a finish reason.
+    /// Whether every choice that was seen or requested has a finish reason.
     pub fn has_finished(&self) -> bool {
         self.finish.is_some() && self.finished == self.choices && self.finished.count_ones() >= self.choices_asked
     }
@@ -170,7 +170,7 @@ impl Meter {
         self.finish_reason.as_deref()
     }
 
-    /// Events came, and none could be read.
+    /// Whether events arrived and none could be read.
     pub fn is_garbled(&self) -> bool {
         self.malformed > 0 && !self.readable
     }

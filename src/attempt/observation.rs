@@ -1,4 +1,4 @@
-//! What the statistics learn from the end of an attempt, taken from its row.
+//! The observation for the statistics at the end of an attempt, taken from its row.
 
 use crate::failure::FailureKind;
 use crate::history::speed::Decoding;

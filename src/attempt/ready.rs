@@ -11,10 +11,10 @@ use crate::clock::Instant;
 use crate::failure::Failure;
 use crate::race::{CutReason, HeldAttempt};
 
-/// An attempt whose first token is there, or its whole answer if the client does not stream.
+/// An attempt whose first token has arrived, or its whole answer if the client does not stream.
 pub struct ReadyAttempt {
     pub status: StatusCode,
-    /// As the upstream sent them.
+    /// The upstream's headers, unchanged.
     pub headers: HeaderMap,
     /// A rate limit is used up for this long.
     pub exhausted_for: Option<Duration>,
@@ -23,7 +23,7 @@ pub struct ReadyAttempt {
     pub stream: EventStream,
     /// When the first token was seen.
     pub at: Instant,
-    /// The assembled answer; the stream then holds nothing more that a client needs.
+    /// The assembled answer. The stream then has nothing more that a client needs.
     pub whole: Option<Bytes>,
     /// Its request left out the reasoning of earlier turns.
     pub without_reasoning: bool,

@@ -1,4 +1,4 @@
-//! What an attempt is started with.
+//! The input for starting an attempt.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct AttemptSpec {
     pub recorder: Recorder,
     pub shutdown: Shutdown,
     pub race_id: String,
-    /// The attempt's.
+    /// The span of the attempt.
     pub span: Span,
     /// When the client's request was read.
     pub read_at: Instant,

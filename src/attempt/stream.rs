@@ -1,4 +1,5 @@
-//! The events of one attempt: read, split, classified and measured in one pass. Not for what goes to the client: see `relay`.
+//! The events of one attempt: read, split, classified and measured in one pass. Not for the client's bytes: see
+//! `relay`.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -42,7 +43,7 @@ pub struct EventStream {
     ahead: HeldBack,
     /// When the read that brought the current events returned.
     pub(super) read_at: Instant,
-    /// Start of the present silence: the last read, or when reading resumed after a slow client.
+    /// Start of the current silence: the last read, or when reading resumed after a slow client.
     quiet_since: Instant,
     /// Fires after too long a silence. Moved only when it fires. None before the commit.
     pub(super) timer: Option<Pin<Box<Sleep>>>,

@@ -39,10 +39,10 @@ impl Assembler {
         Assembler { assembly, framing, size, lease, taken }
     }
 
-    /// Reads on, and returns the answer as JSON at its end. The stream has then won. Do not poll again.
+    /// Continues to read, and returns the answer as JSON at its end. The stream has then won. Do not poll again.
     ///
     /// # Errors
-    /// If the stream breaks or has no content. Nothing was delivered, so the race goes on.
+    /// The stream breaks or has no content. Nothing was delivered, so the race continues.
     pub fn poll(&mut self, ready: &mut ReadyAttempt, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
         let stream = &mut ready.stream;
         let mut has_ended = false;

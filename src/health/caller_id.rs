@@ -1,4 +1,5 @@
-//! An anonymous id of a caller. One caller's failures must not close an upstream to everybody. Not for authentication.
+//! An anonymous id of a caller. One caller's failures must not close an upstream for all callers. Not for
+//! authentication.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Clone, Copy, Debug)]
 pub struct CallerId {
     id: u64,
-    /// The configuration has fewer than two users, so one caller's failures concern everybody.
+    /// The configuration has fewer than two users, so one caller's failures concern all requests.
     alone: bool,
 }
 
@@ -27,7 +28,7 @@ impl CallerId {
         (!self.alone).then_some(self.id)
     }
 
-    /// How many callers must see the same failure before it concerns everybody.
+    /// How many callers must meet the same failure before it applies to all callers.
     pub(super) fn witnesses(self) -> usize {
         if self.alone { 1 } else { 2 }
     }

@@ -59,7 +59,7 @@ impl LiveConfig {
     /// `simulated`: the addresses of the simulated providers, by name.
     ///
     /// # Errors
-    /// If a provider's address is not a URL.
+    /// A provider's address is not a URL.
     pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<LiveConfig, InvalidUrl> {
         let mut lines = HashMap::new();
         for provider in config.providers.values() {
@@ -84,7 +84,7 @@ impl LiveConfig {
         self.upstreams.contains(upstream)
     }
 
-    /// Configured names get entries of their own in the statistics.
+    /// Gives configured names separate entries in the statistics.
     pub(super) fn teach_names(&self, learning: &Learning) {
         let of_model = |model: &Arc<ModelConfig>| {
             CostBudgetKey::new(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())

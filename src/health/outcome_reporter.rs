@@ -1,5 +1,5 @@
-//! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows; and says whether the same upstream
-//! is asked again. Not for what the race does next: see `race::verdict`.
+//! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows; and decides whether the
+//! same upstream is tried again. Not for the race's next step: see `race::verdict`.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::race::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requ
 use crate::routing::cooldown::CooldownReason;
 use crate::routing::keyring::HashedKey;
 
-/// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the prompt's
-/// bytes divided by this.
+/// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the
+/// prompt's bytes divided by this.
 const ANSWER_SHARE: usize = 16;
 
 /// The reporter of one race. Losers that run on after the race report to it too.
 pub struct OutcomeReporter {
     pub health: Arc<UpstreamHealth>,
-    /// The request's, also for what happens after its answer has begun.
+    /// The span of the request, also for events after its answer has begun.
     pub span: Span,
     pub candidates: Arc<Vec<Candidate>>,
     breaker: BreakerSettings,
@@ -53,7 +53,7 @@ struct BreakerCharge {
 #[derive(Clone)]
 pub struct SentRequest {
     pub at: Instant,
-    /// The attempt's.
+    /// The span of the attempt.
     pub span: Span,
     pub key: Option<HashedKey>,
     pub stream_options: bool,

@@ -1,5 +1,5 @@
-//! The state of every upstream since the start: cool-downs, used-up limits, breakers, context windows. Not for how long each
-//! lasts: `routing` decides that.
+//! The state of every upstream since the start: cool-downs, used-up limits, breakers, context windows. Not for how long
+//! each lasts: see `routing`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -29,10 +29,10 @@ pub struct UpstreamHealth {
     cooldowns: Mutex<Cooldowns>,
     /// Keys with a used-up rate limit: others go first, but they are used if there are no others.
     exhausted: Mutex<Cooldowns>,
-    /// Seeds the hashes that tell request bodies apart.
+    /// Seeds the hashes that distinguish request bodies.
     salt: RandomState,
     pub(super) breakers: Mutex<Breakers>,
-    /// By upstream: when it was observed.
+    /// By upstream: when the rejection was observed.
     without_stream_options: Mutex<HashMap<String, Instant>>,
     /// Context windows, learnt from refusals.
     windows: Mutex<ContextWindows>,
@@ -102,7 +102,7 @@ impl UpstreamHealth {
         retry_after: Option<Duration>,
     ) -> Duration {
         if let (CooldownReason::KeyRefused, Keys::Token(token)) = (reason, &candidate.upstream.provider.keys) {
-            // It may have been revoked before it expired.
+            // The token may have been revoked before it expired.
             token.refuse();
         }
         lock(&self.cooldowns).cool_down(reason, &candidate.target(key), retry_after, Instant::now(), fastrand::f64())
@@ -114,7 +114,7 @@ impl UpstreamHealth {
         lock(&self.cooldowns).suspect(target, refusal_source, caller.witnesses(), Instant::now())
     }
 
-    /// A successful answer said that a rate limit is used up for `wait`.
+    /// A successful answer reported that a rate limit is used up for `wait`.
     pub(super) fn exhausted(&self, target: &CooldownTarget, wait: Duration) {
         lock(&self.exhausted).cool_down(CooldownReason::Exhausted, target, Some(wait), Instant::now(), 0.0);
     }

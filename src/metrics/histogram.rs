@@ -10,18 +10,18 @@ use std::time::Duration;
 pub(super) struct Buckets {
     /// Upper bounds, rising.
     pub upto: &'static [u64],
-    /// How many kept units one unit of the bounds has: 10⁶ nanoseconds a millisecond; 1 for counts.
+    /// Number of stored units in one unit of the bounds: 10⁶ nanoseconds in a millisecond; 1 for counts.
     pub per_bound: u64,
-    /// How many kept units one shown unit has: 10⁹ nanoseconds a second; 1 for counts.
+    /// Number of stored units in one displayed unit: 10⁹ nanoseconds in a second; 1 for counts.
     pub per_shown: f64,
 }
 
-/// From a local server's first token to one that comes too late for anybody; milliseconds.
+/// From a local server's first token to one that is too late to be useful; milliseconds.
 pub(super) const TTFT: Buckets = Buckets {
     upto: &[5, 10, 25, 50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_500, 5_000, 10_000, 30_000, 60_000],
     ..MILLIS
 };
-/// 1,000 tokens a second down to one; microseconds.
+/// From 1,000 tokens per second to one; microseconds.
 pub(super) const TPOT: Buckets = Buckets {
     upto: &[
         1_000, 2_500, 5_000, 7_500, 10_000, 15_000, 20_000, 30_000, 50_000, 75_000, 100_000, 200_000, 500_000,
@@ -32,26 +32,26 @@ pub(super) const TPOT: Buckets = Buckets {
 /// The gateway's own share is far below a millisecond unless something is wrong; microseconds.
 pub(super) const OVERHEAD: Buckets =
     Buckets { upto: &[50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000], ..MICROS };
-/// What OpenTelemetry's GenAI conventions recommend for `gen_ai.client.operation.*`; milliseconds.
+/// Recommended by OpenTelemetry's GenAI conventions for `gen_ai.client.operation.*`; milliseconds.
 pub(super) const OPERATION: Buckets =
     Buckets { upto: &[10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480, 40_960, 81_920], ..MILLIS };
-/// What they recommend for `gen_ai.client.token.usage`: powers of four.
+/// Recommended by them for `gen_ai.client.token.usage`: powers of four.
 pub(super) const TOKENS: Buckets = Buckets {
     upto: &[1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864],
     per_bound: 1,
     per_shown: 1.0,
 };
 
-/// Kept in nanoseconds, shown in seconds.
+/// Stored in nanoseconds, displayed in seconds.
 const MILLIS: Buckets = Buckets { upto: &[], per_bound: 1_000_000, per_shown: 1e9 };
 pub(super) const MICROS: Buckets = Buckets { per_bound: 1_000, ..MILLIS };
 
 #[derive(Debug)]
 pub(super) struct MetricHistogram {
     buckets: Buckets,
-    /// One more than there are bounds: the last is for values above them all.
+    /// One more than there are bounds: the last is for values above all bounds.
     counts: Box<[AtomicU64]>,
-    /// In the kept unit; nanoseconds last for 584 years.
+    /// In the stored unit; nanoseconds suffice for 584 years.
     sum: AtomicU64,
 }
 
@@ -65,14 +65,15 @@ impl MetricHistogram {
         self.count(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Adds a value in the kept unit.
+    /// Adds a value in the stored unit.
     pub fn count(&self, value: u64) {
         let bucket = self.buckets.upto.partition_point(|bound| bound * self.buckets.per_bound < value);
         self.counts[bucket].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
     }
 
-    /// For each bound in the shown unit, how many values do not exceed it. The last has no bound and counts all values.
+    /// For each bound in the displayed unit, the number of values up to it. The last entry has no bound and counts all
+    /// values.
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
         let Buckets { upto, per_bound, per_shown } = self.buckets;
         let bounds = upto.iter().map(move |bound| Some((bound * per_bound) as f64 / per_shown)).chain([None]);
@@ -83,7 +84,7 @@ impl MetricHistogram {
         bounds.zip(counts)
     }
 
-    /// In the shown unit.
+    /// In the displayed unit.
     pub fn sum(&self) -> f64 {
         self.sum.load(Relaxed) as f64 / self.buckets.per_shown
     }

@@ -30,12 +30,12 @@ use series::NamedSeries;
 use starts::Starts;
 use text::MetricsText;
 
-/// Models with a series of their own, first by name; further ones share `other`.
+/// Maximum models with a separate series, first by name; further ones share `other`.
 const MODELS_MAX: usize = 32;
-/// Upstreams with series of their own, first by model; further ones share `other`.
+/// Maximum upstreams with a separate series, first by model; further ones share `other`.
 const UPSTREAMS_MAX: usize = 64;
 
-/// What was counted from rows since the start.
+/// Counts from rows since the start.
 #[derive(Debug)]
 pub struct Metrics {
     races: [AtomicU64; RaceOutcome::ALL.len()],
@@ -47,7 +47,7 @@ pub struct Metrics {
     regressions: ArcSwap<CurrentRegressions>,
 }
 
-/// Figures that other rooms count.
+/// Figures that other modules count.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalCounts {
     /// Races running now.
@@ -95,7 +95,7 @@ struct UpstreamMetrics {
 const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
 
 impl Metrics {
-    /// Without names: see [`Metrics::configure`].
+    /// Without configured names: see [`Metrics::configure`].
     pub fn new() -> Metrics {
         let named =
             ConfiguredNames { models: NamedSeries::new(ttft), upstreams: NamedSeries::new(UpstreamMetrics::new) };
@@ -110,7 +110,7 @@ impl Metrics {
         }
     }
 
-    /// Gives the models of `config` and their upstreams series of their own. The series of removed names are dropped.
+    /// Creates separate series for the models of `config` and their upstreams. The series of removed names are dropped.
     pub fn configure(&self, config: &Config) {
         self.named.rcu(|before| {
             let mut models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ttft);
@@ -126,7 +126,7 @@ impl Metrics {
         });
     }
 
-    /// `overhead_us`: what the gateway itself added before the client's first token, if known.
+    /// `overhead_us`: the time that the gateway itself added before the client's first token. None: unknown.
     pub fn race(&self, race: &RaceRecord, overhead_us: Option<i64>) {
         self.races[race.outcome as usize].fetch_add(1, Relaxed);
         self.starts.race(race);
@@ -138,8 +138,8 @@ impl Metrics {
         }
     }
 
-    /// `choices`: how many answers the request asked for, if it says so. `took_us`: microseconds from dispatch to the end of the
-    /// attempt.
+    /// `choices`: the number of answers that the request asked for, if given. `took_us`: microseconds from dispatch to
+    /// the end of the attempt.
     pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) {
         self.starts.attempt(attempt);
         let named = self.named.load();

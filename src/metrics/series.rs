@@ -1,7 +1,7 @@
-//! Series by the value of a label. Only configured names get a series of their own, since callers can send any name; the others
-//! share one.
+//! Series by the value of a label. Only configured names get a separate series, because callers can send any name; the
+//! others share one.
 //!
-//! Not for what a series counts.
+//! Not for the figures of a series.
 
 use std::collections::HashMap;
 use std::sync::Arc;

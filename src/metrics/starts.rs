@@ -14,7 +14,7 @@ use crate::routing::adaptive::DecisionReason;
 pub(super) struct Starts {
     started: [AtomicU64; StartReason::ALL.len()],
     won: [AtomicU64; StartReason::ALL.len()],
-    /// Races with a hedge that would have paid but that the budget did not allow.
+    /// Races with a worthwhile hedge that the budget did not allow.
     refused_hedges: AtomicU64,
     /// In the order of [`LeftOutReason::ALL`].
     left_out: [AtomicU64; LeftOutReason::ALL.len()],

@@ -1,4 +1,4 @@
-//! The page against rows.
+//! Compares the page with rows.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn rows_become_series() {
             "photofinish_attempt_ttft_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.05\"} 0",
             "photofinish_attempt_ttft_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.1\"} 2",
             "photofinish_attempt_ttft_seconds_count{upstream=\"groq/llama-70b\"} 2",
-            // 50 ms a token; several choices have no speed.
+            // 50 ms per token; an attempt with several choices has no speed.
             "photofinish_tpot_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.03\"} 0",
             "photofinish_tpot_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.05\"} 1",
             "photofinish_tpot_seconds_count{upstream=\"groq/llama-70b\"} 1",
@@ -182,7 +182,7 @@ fn a_reload_keeps_what_was_counted() {
     assert!(!page(&metrics).contains("llama-70b"));
 }
 
-/// Attempts of the configured upstream: what they add to the page's GenAI families, counts and sums only.
+/// The GenAI families of the configured upstream after these attempts, only counts and sums.
 fn gen_ai_of(attempts: &[AttemptRecord]) -> Vec<String> {
     let metrics = configured(LLAMA);
     attempts.iter().for_each(|attempt| metrics.attempt(attempt, None, 5_000));

@@ -23,12 +23,12 @@ pub struct CallArguments {
 #[derive(Debug)]
 struct ScannedCall {
     scan: ArgumentScan,
-    /// The function stands for a free-form tool, so text that does not begin as an object is complete.
+    /// The function represents a free-form tool, so text that does not begin as an object is complete.
     takes_text: bool,
 }
 
 impl CallArguments {
-    /// Adds a piece of the answer. `takes_text`: whether the function of this name stands for a free-form tool.
+    /// Adds a piece of the answer. `takes_text`: whether the function with this name represents a free-form tool.
     pub fn add(&mut self, piece: &AnswerPiece, takes_text: impl FnOnce(&str) -> bool) {
         match piece {
             AnswerPiece::Call { index, call, name, custom: false, .. } => {

@@ -21,7 +21,7 @@ pub trait Assemble: Send {
     /// can be made.
     fn add(&mut self, event: &SseEvent) -> bool;
 
-    /// The answer as the surface gives it without `stream`. None if the arguments of a call cannot be parsed. Called
+    /// The answer in the surface's form without `stream`. None if the arguments of a call cannot be parsed. Called
     /// once.
     fn finish(&mut self) -> Option<Whole>;
 }
@@ -66,7 +66,7 @@ pub trait AssembledChoice: Default {
 
     fn finish(self, index: u64) -> Value;
 
-    /// Whether a finished choice says anything.
+    /// Whether a finished choice has content.
     fn says(choice: &Value) -> bool;
 }
 

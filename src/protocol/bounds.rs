@@ -17,10 +17,10 @@ pub const PARTS_MAX: usize = 20_000;
 /// Maximum nesting of `serde_json`.
 pub(super) const DEPTH_MAX: u32 = 128;
 
-/// Counts the elements of a body without building them. Accepts a body that is not JSON; reading it reports why.
+/// Counts the elements of a body without building them. Accepts a body that is not JSON; reading it reports the error.
 ///
 /// # Errors
-/// Which bound is exceeded, in the vendor's words.
+/// The exceeded bound, in the vendor's words.
 pub(super) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
     let Ok(text) = std::str::from_utf8(body) else { return Ok(()) };
     let (mut tools, mut messages, mut parts) = (0_usize, 0_usize, 0_usize);

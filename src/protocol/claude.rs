@@ -1,4 +1,5 @@
-//! What a Claude model accepts, by its name. The rules depend on the version only, wherever the model is served.
+//! The options that a Claude model accepts, by its name. The rules depend only on the version, wherever the model is
+//! served.
 
 pub(super) mod schema;
 pub(super) mod thinking;
@@ -29,17 +30,17 @@ impl Claude {
         Some(Claude { version, may_not_think: !always_thinks, most_tokens })
     }
 
-    /// Can be asked to think.
+    /// Supports thinking.
     pub fn thinks(self) -> bool {
         self.version >= (3, 7)
     }
 
-    /// Is asked to think with a budget in tokens, and takes no effort.
+    /// Thinking uses a budget in tokens, and no effort.
     pub fn wants_budget(self) -> bool {
         self.version < (4, 6)
     }
 
-    /// Decides itself how much to think, takes no budget, and refuses sampling options.
+    /// Decides itself how much to think, accepts no budget, and refuses sampling options.
     pub fn is_adaptive(self) -> bool {
         self.version >= (4, 7)
     }

@@ -16,7 +16,7 @@ pub struct ErrorShape<'a> {
     pub attempts: Option<&'a Value>,
 }
 
-/// What is wrong with a request, in the words of the surface's vendor. Never quotes a value of the prompt.
+/// The problem with a request, in the words of the surface's vendor. Never quotes a value of the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     pub message: String,

@@ -29,7 +29,7 @@ const EMBEDDINGS: [TypeRule; 3] = [
 /// Checks the top level of a completion request.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     required("prompt", member)?;
     check_types(&TYPES, &|name| member(name).map(kind_of_text))
@@ -38,7 +38,7 @@ pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid
 /// Checks the top level of an embeddings request.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     if is_empty_list(required("input", member)?) {
         return Err(empty_list("input"));

@@ -34,7 +34,7 @@ pub enum Dialect {
     Ollama,
 }
 
-/// What a request for one upstream depends on, apart from the conversation.
+/// The properties of an upstream, apart from the conversation, that its request depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranslationOptions {
     /// The upstream's name for the model.
@@ -106,7 +106,7 @@ impl Surface {
         )
     }
 
-    /// Whether a request that does not say so is streamed.
+    /// Whether a request without `stream` is streamed.
     pub fn streams_by_default(self) -> bool {
         matches!(self, Surface::OllamaChat | Surface::OllamaGenerate)
     }

@@ -21,7 +21,7 @@ impl Surface {
     /// Reads a request for translation.
     ///
     /// # Errors
-    /// What is wrong, in the words of the surface's vendor.
+    /// The problem, in the words of the surface's vendor.
     pub fn conversation(self, body: &[u8]) -> Result<Conversation, Invalid> {
         bounds::check(self, body)?;
         let read = match self {
@@ -34,8 +34,8 @@ impl Surface {
         read.map_err(|invalid| bounds::unreadable(self, body).unwrap_or(invalid))
     }
 
-    /// A passed-through request without reasoning of earlier turns: without the reasoning of other vendors, which would
-    /// be refused, or without any. None if there is none.
+    /// A passed-through request without reasoning of earlier turns: without that of other vendors, which would be
+    /// refused, or without any. None: it contained none.
     pub fn without_reasoning(self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
         match self {
             Surface::Chat => openai::without_reasoning(body, taken),
@@ -48,10 +48,10 @@ impl Surface {
     }
 
     /// Checks the top-level members of a passed-through request as its vendor would: required members exist and have
-    /// the right type. `member` gives the JSON text of a member.
+    /// the right type. `member` returns the JSON text of a member.
     ///
     /// # Errors
-    /// What is wrong, in the words of the surface's vendor.
+    /// The problem, in the words of the surface's vendor.
     pub fn check<'a>(self, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
         match self {
             Surface::Chat => openai::check(member),
@@ -119,8 +119,7 @@ impl Surface {
         }
     }
 
-    /// The event that ends a stream with an upstream's own error, which came with this status and this body in the
-    /// surface's shape.
+    /// The event that ends a stream with an upstream's own error, from its status and its body in the surface's shape.
     pub fn error_event_of(self, status: u16, body: &[u8]) -> Bytes {
         let said: Value = serde_json::from_slice(body).unwrap_or_default();
         let error = &said["error"];
@@ -154,7 +153,7 @@ impl Surface {
 }
 
 impl Dialect {
-    /// What one event carries. This decides what counts as payload (the rules: `docs/measurement.md`).
+    /// The content of one event. This decides what counts as payload (the rules: `docs/measurement.md`).
     pub fn read(self, surface: Surface, event: &SseEvent) -> Frame<'_> {
         match self {
             _ if !surface.streams() => whole::read(event),
@@ -199,7 +198,7 @@ impl Dialect {
     }
 
     /// Writes a conversation as a request. `model`, `stream` and `stream_options` are set later where the body has
-    /// them. Reports to `losses` what cannot be written, but not what reading the conversation already lost.
+    /// them. Reports to `losses` what cannot be written, except what was already lost in reading the conversation.
     pub fn request(self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
         match self {
             Dialect::OpenAi => openai::request(conversation, options, losses),
@@ -211,7 +210,7 @@ impl Dialect {
         }
     }
 
-    /// Whether requests for two models are written alike, so that one translation serves both. The model's name does
+    /// Whether requests for two models have the same form, so that one translation serves both. The model's name does
     /// not count.
     pub fn writes_alike(self, one: &str, other: &str) -> bool {
         match self {

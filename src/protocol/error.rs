@@ -1,8 +1,8 @@
-//! Reads what went wrong from an error body or an error frame: the same for status 4xx or 5xx and for an error inside a
-//! 200 response.
+//! Reads the cause of an error from an error body or an error frame: the same for status 4xx or 5xx and for an error
+//! inside a 200 response.
 //!
 //! Vendors share no error format, only habits: an `error` object or text, FastAPI's `detail`, a bare `message`. Not for
-//! what a failure means to the race: see `race::verdict`.
+//! the effect of a failure on the race: see `race::verdict`.
 
 mod blame;
 mod complaint;
@@ -27,7 +27,7 @@ const MESSAGE_MAX: usize = 2_000;
 /// Maximum details of one error that are read.
 const DETAILS_MAX: usize = 16;
 
-/// What an error says.
+/// The facts in an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFacts {
     pub kind: FailureKind,
@@ -46,7 +46,7 @@ pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
     of_named_body(status, None, body)
 }
 
-/// Reads an error body that came with `status` and a name for the error in a header (`x-amzn-errortype`).
+/// Reads an error body with its `status` and the error's name from a header (`x-amzn-errortype`).
 pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts {
     let (mut words, message) = read(body);
     words.extend(name.map(str::to_lowercase));
@@ -92,7 +92,7 @@ fn blamed(kind: FailureKind, words: &[String], message: &str) -> (FailureKind, b
     }
 }
 
-/// Reads an error frame or an error body that came with status 200.
+/// Reads an error frame or an error body with status 200.
 pub fn of_frame(data: &[u8]) -> ErrorFacts {
     let (words, message) = read(data);
     let status = words.iter().find_map(|word| word.parse::<u16>().ok()).filter(|status| (400..600).contains(status));
@@ -167,7 +167,7 @@ fn failed_end(value: &Value) -> Option<String> {
     })
 }
 
-/// Why Gemini refuses a prompt. It says so in a 200 response without an error.
+/// Why Gemini refuses a prompt. The reason is in a 200 response without an error.
 fn blocked_prompt(value: &Value) -> Option<&str> {
     value.get("promptFeedback")?.get("blockReason")?.as_str()
 }
@@ -265,7 +265,7 @@ fn refuses_content(words: &[String], message: &str) -> bool {
     has_word(words, &CONTENT_WORDS) || CONTENT_PHRASES.iter().any(|phrase| message.contains(phrase))
 }
 
-/// A plain 4xx is about the request, whatever its other words say.
+/// A plain 4xx is about the request, whatever its other words are.
 fn is_about_the_request(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::ContextLength | FailureKind::ContentPolicy | FailureKind::BadRequest)
 }

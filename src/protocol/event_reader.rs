@@ -1,5 +1,5 @@
-//! What every dialect does alike when it reads one event for the race and the meter: unwrap the JSON text, and classify
-//! a text that cannot be read. Not for the members of a dialect.
+//! The common part of all dialects when they read one event for the race and the meter: unwrap the JSON text, and
+//! classify unreadable text. Not for the members of a dialect.
 
 use std::borrow::Cow;
 
@@ -63,7 +63,7 @@ pub(super) fn read_json<'a>(data: &'a [u8], read: impl FnOnce(&'a str) -> Result
     }
 }
 
-/// Whether the value of a member `error` says that something failed. Some servers write an empty one into good events.
+/// Whether the value of a member `error` reports a failure. Some servers write an empty one into good events.
 pub(super) fn says_error(value: &str) -> bool {
     !matches!(value, "null" | "false" | "\"\"" | "{}" | "[]")
 }

@@ -58,7 +58,7 @@ pub struct Chunk<'a> {
 /// Generated output in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// If several, the answer's kind goes before reasoning.
+    /// With several kinds, the answer's kind takes precedence over reasoning.
     pub kind: PayloadKind,
     /// Unicode characters; for audio and images, characters of their base64 text.
     pub chars: u32,
@@ -73,7 +73,7 @@ pub enum PayloadKind {
     Refusal,
     Audio,
     Image,
-    /// An answer without tokens that comes all at once: an embedding, a token count.
+    /// An answer without tokens that arrives all at once: an embedding, a token count.
     Whole,
 }
 
@@ -129,7 +129,7 @@ impl Payload {
         (chars > 0).then_some(Payload { kind, chars })
     }
 
-    /// Merges two payloads of one chunk: the answer's kind goes before reasoning, else the first.
+    /// Merges two payloads of one chunk: the answer's kind takes precedence over reasoning, else the first.
     pub fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
         match (a, b) {
             (Some(a), Some(b)) => {

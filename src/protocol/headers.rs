@@ -43,7 +43,7 @@ pub(super) fn is_remaining(name: &str) -> bool {
     remaining(name).is_some()
 }
 
-/// Whether a header of this name is about rate limits only. Goes by the words that vendors use for that.
+/// Whether a header of this name is only about rate limits. Uses the words of vendors.
 pub fn is_about_rate_limits(name: &str) -> bool {
     let is_limit = |word: &str| matches!(word, "ratelimit" | "ratelimitbysize" | "tokenlimit");
     let is_known = |word: &str| {
@@ -78,7 +78,7 @@ fn remaining(name: &str) -> Option<LimitKind> {
 }
 
 /// Headers contain only what was known when they were sent. For a stream, OpenAI and Envoy send the time up to the
-/// headers, TGI and Fireworks nothing.
+/// headers, TGI and Fireworks send none.
 fn usage(headers: &HeaderMap) -> Usage {
     let value = |name: &str| headers.get(name)?.to_str().ok().and_then(number);
     let count = |name: &str| value(name).map(|count| count as i64);

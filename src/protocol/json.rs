@@ -1,5 +1,5 @@
-//! Walks a JSON text without building anything: looks at the few members that matter and skips the rest. Costs a fifth
-//! of typed deserializing, and runs for every token of every stream.
+//! Walks a JSON text without building anything: reads the few members that matter and skips the rest. Costs a fifth of
+//! typed deserializing, and runs for every token of every stream.
 //!
 //! Checks the syntax of what it walks, but not whether surrogate escapes form pairs. Not for values that must be
 //! understood: use `serde_json`.
@@ -127,7 +127,7 @@ impl<'a> Json<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Takes any value. Returns the text between the quotes of a string, and none for other values.
+    /// Takes any value. Returns the text between the quotes of a string. None for other values.
     pub fn string_or_skip(&mut self) -> Result<Option<&'a str>, InvalidJson> {
         match self.peek() {
             Some(b'"') => self.string().map(Some),
@@ -135,7 +135,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Takes any value. Returns an unescaped string, and none for an empty string or another value, so that an odd
+    /// Takes any value. Returns an unescaped string. None for an empty string or another value, so that an unusual
     /// vendor loses no event.
     pub fn text(&mut self) -> Result<Option<Cow<'a, str>>, InvalidJson> {
         Ok(self.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))

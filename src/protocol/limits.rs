@@ -12,7 +12,7 @@ use super::headers::is_remaining;
 const EPOCH_SECONDS: f64 = 1e9;
 const EPOCH_MILLIS: f64 = 1e12;
 
-/// The time until the last exhausted limit resets, as far as the headers say so. `now_s`: seconds since 1970.
+/// The time until the last exhausted limit resets, as far as the headers show it. `now_s`: seconds since 1970.
 pub fn exhausted_for(headers: &HeaderMap, now_s: f64) -> Option<Duration> {
     let reset = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         let name = name.as_str();
@@ -32,7 +32,7 @@ const SCOPES: [&str; 2] = ["x-ratelimit-scope", "x-ratelimit-type"];
 /// Values of such a header that mean a whole account.
 const ACCOUNTS: [&str; 8] = ["account", "organization", "org", "workspace", "team", "project", "user", "global"];
 
-/// Whether the limit is the whole account's. None if no header says so.
+/// Whether the limit applies to the whole account. None: no header shows it.
 pub fn names_account(headers: &HeaderMap) -> Option<bool> {
     let scope = SCOPES.iter().find_map(|name| headers.get(*name)?.to_str().ok())?.to_ascii_lowercase();
     if scope.contains("model") || scope.contains("deployment") {

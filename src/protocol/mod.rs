@@ -1,6 +1,6 @@
 //! The wire formats. Only this room knows a provider's JSON.
 //!
-//! Pure: bytes in, facts out. Nothing here waits, connects, or decides what a fact means for a race.
+//! Pure: bytes in, facts out. Nothing here waits, connects, or decides the meaning of a fact for a race.
 //!
 //! Files import in one direction: vocabulary (`dialect`, `client_error`, `frame`, `neutral`, `sse`) ← helpers (`json`,
 //! `usage`, `event_reader`, `outgoing`, …) ← dialects (`openai`, `responses`, `anthropic`, `gemini`, `bedrock`,

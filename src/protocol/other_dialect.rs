@@ -1,5 +1,5 @@
-//! Detects a JSON text of another dialect than expected: a provider with the wrong `dialect`, or a router that answers
-//! in its own. Used only if an event or a body has nothing of its own dialect.
+//! Detects JSON of another dialect than expected: a provider with the wrong `dialect`, or a router that answers in
+//! another dialect. Used only if an event or a body has no sign of the expected dialect.
 
 use super::Dialect;
 use super::frame::{Chunk, Frame};
@@ -29,7 +29,7 @@ pub fn or_foreign<'a>(own: Dialect, text: &str, chunk: Chunk<'a>) -> Frame<'a> {
 /// The name of another dialect whose signs the object has. None if it also has signs of its own dialect, or of none.
 pub fn name(own: Dialect, text: &str) -> Option<&'static str> {
     let mut found = Vec::new();
-    // Ollama has one of two members that say something, together with `done`.
+    // Ollama has `done` together with one of two content members.
     let (mut says, mut done) = (false, false);
     let walked = Json::new(text).object(|name, json| {
         let first = json.peek();
@@ -47,7 +47,7 @@ pub fn name(own: Dialect, text: &str) -> Option<&'static str> {
     Dialect::ALL.map(Dialect::as_str).into_iter().chain([COHERE_NAME]).find(|name| found.contains(name))
 }
 
-/// The dialect that alone has such a member. `first`: the first byte of the value.
+/// The dialect that is the only one with such a member. `first`: the first byte of the value.
 fn sign(name: &str, first: Option<u8>, value: &str) -> Option<&'static str> {
     let word = value.trim_matches('"');
     let dialect = match (name, first?) {

@@ -120,7 +120,7 @@ pub(super) fn arguments(call: &ToolCall) -> Value {
     }
 }
 
-/// Reorders turns so that results directly follow their calls: a system turn in between moves behind them.
+/// Reorders turns so that results directly follow their calls: a system turn in between moves after them.
 pub(super) fn results_first(turns: &[ConversationTurn]) -> Vec<&ConversationTurn> {
     let parts = turns.iter().flat_map(|turn| &turn.parts);
     let answered: HashSet<&str> = parts
@@ -198,8 +198,8 @@ pub(super) fn strict_of(strict: Option<bool>, schema: &Value, losses: &mut Losse
     kept
 }
 
-/// The effort for a vendor without budgets. A budget maps to an effort that every such model knows. `enabled: false` is
-/// not an effort, because models that do not think refuse efforts; only an explicit effort of none is.
+/// The effort for a vendor without budgets. A budget maps to an effort that every such model supports. `enabled: false`
+/// is not an effort, because models without thinking refuse efforts; only an explicit effort of none is.
 pub(super) fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
     let by_budget = || reasoning.budget.map(|budget| Effort::of_budget(budget).min(Effort::High));
     match (reasoning.effort, reasoning.enabled) {

@@ -1,4 +1,4 @@
-//! Complaints about a parameter of a request in OpenAI's words: shared by chat, completions, embeddings and Responses.
+//! Errors about a parameter of a request in OpenAI's words: shared by chat, completions, embeddings and Responses.
 //! Never quotes a value of the prompt.
 
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) const BOOLEAN: &[&str] = &["a boolean"];
 pub(super) const INTEGER: &[&str] = &["an integer"];
 pub(super) const NUMBER: &[&str] = &["an integer", "a decimal number"];
 
-/// Checks the types of members. `kind_of` gives the type of a member. Null counts as absent.
+/// Checks the types of members. `kind_of` returns the type of a member. Null counts as absent.
 pub(super) fn check_types(rules: &[TypeRule], kind_of: &dyn Fn(&str) -> Option<&'static str>) -> Result<(), Invalid> {
     for (names, expected, good) in rules {
         for name in *names {

@@ -1,14 +1,14 @@
-//! How an upstream is asked to continue an answer: the text so far becomes the last assistant message. Servers differ
-//! in how such a message is marked as incomplete.
+//! How to request the continuation of an answer: the text so far becomes the last assistant message. Servers differ in
+//! how such a message is marked as incomplete.
 
 use super::claude::Claude;
 use super::dialect::Dialect;
 
-/// What a provider accepts.
+/// The forms that a provider accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefix {
-    /// Decided by the model's name: Claude up to 4.5 accepts a prefix, later models refuse it, and other models are not
-    /// asked.
+    /// Decided by the model's name: Claude up to 4.5 accepts a prefix, later models refuse it, and other models get no
+    /// such request.
     #[default]
     Auto,
     Off,
@@ -45,7 +45,7 @@ impl Prefix {
         Prefix::ALL.into_iter().find(|prefix| prefix.as_str() == name)
     }
 
-    /// What this model accepts in this dialect: never `Auto`.
+    /// The form for this model in this dialect: never `Auto`.
     pub fn of(self, dialect: Dialect, model: &str) -> Prefix {
         let by_name = || dialect == Dialect::Anthropic && Claude::of(model).is_some_and(|is| is.version < REFUSED_FROM);
         match self {

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::client_error::Invalid;
 use super::dialect::{Dialect, Surface};
 
-/// What is wrong with a request's body, for the caller. Contains names of members, never values.
+/// The problem in a request's body, for the caller. Contains names of members, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
     #[error("the body is not valid JSON: {0}")]
@@ -106,7 +106,7 @@ impl ApiRequest {
     /// Parses the top level of a body, and checks it as the surface's vendor would.
     ///
     /// # Errors
-    /// What is wrong. Names the member, never its value.
+    /// The problem. Names the member, never its value.
     pub fn parse(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
         let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::Json("it is not UTF-8".to_owned()))?;
         if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
@@ -119,8 +119,8 @@ impl ApiRequest {
             let value = members.iter().rev().find(|(member, _)| member == name)?.1.get();
             (value != "null").then_some(value)
         };
-        // Without a model nothing else matters, and only the gateway knows the models. Anthropic's own complaint says
-        // the same.
+        // Without a model no other error matters, and only the gateway knows the models. Anthropic's own check reports
+        // a missing model itself.
         if request.model.is_empty() && surface.dialect() != Dialect::Anthropic {
             return Err(InvalidRequest::NoModel);
         }

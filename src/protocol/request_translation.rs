@@ -55,7 +55,7 @@ impl RequestTranslation {
             .unwrap_or_else(|| RequestTranslation::spliced(request, Losses::default()))
     }
 
-    /// For an upstream that refused the reasoning: without any. None if there was none.
+    /// For an upstream that refused the reasoning: without any. None: it contained none.
     pub fn without_reasoning(
         request: &ApiRequest,
         dialect: Dialect,
@@ -215,7 +215,7 @@ impl RequestTranslation {
     }
 }
 
-/// Dialects report losses by chat's names. The names of Messages for them.
+/// Dialects report losses by chat's names. These are the names of Messages.
 const OF_MESSAGES: [(&str, &str); 15] = [
     ("stop", "stop_sequences"),
     ("user", "metadata.user_id"),
@@ -233,7 +233,7 @@ const OF_MESSAGES: [(&str, &str); 15] = [
     ("file_id", "source.file_id"),
     ("document.title", "title"),
 ];
-/// The names of Responses for them.
+/// The names of Responses.
 const OF_RESPONSES: [(&str, &str); 16] = [
     ("max_tokens", "max_output_tokens"),
     ("max_completion_tokens", "max_output_tokens"),

@@ -1,4 +1,4 @@
-//! Translates an upstream's answer for the caller, event by event. Passes it through if the caller called the same
+//! Translates an upstream's answer for the caller, event by event. Passes it through if the caller uses the same
 //! dialect.
 
 use bytes::{Bytes, BytesMut};
@@ -49,8 +49,8 @@ struct AnswerTranslation {
 }
 
 impl ResponseTranslation {
-    /// `model` is used in a translated answer until the upstream names its own. `include_usage`: a chat client asked
-    /// for usage.
+    /// `model` is used in a translated answer until the upstream names its own. `include_usage`: a chat client
+    /// requested usage.
     pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
         let translation = request_translation.is_translated().then(|| AnswerTranslation {
@@ -119,8 +119,8 @@ impl ResponseTranslation {
         out.freeze()
     }
 
-    /// Checks the calls in an event of an untranslated answer. `chunk` is what the event was read as. Events that cannot concern
-    /// a call are not parsed again.
+    /// Checks the calls in an event of an untranslated answer. `chunk` is the result of reading the event. Events that
+    /// cannot concern a call are not parsed again.
     pub fn check(&mut self, event: &SseEvent, chunk: &Chunk<'_>) {
         let may_concern_call = chunk.payload.is_none_or(|payload| payload.kind == PayloadKind::Tool);
         let concerns_call = chunk.calls || (self.calls.is_some() && (chunk.finished != 0 || may_concern_call));
@@ -136,7 +136,7 @@ impl ResponseTranslation {
         }
         calls.reader.read(event, &mut calls.pieces);
         for piece in calls.pieces.drain(..) {
-            // A second start means that the server began anew. The vendor's own clients discard what came before.
+            // A second start means that the server started again. The vendor's own clients discard the earlier content.
             if self.dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
                 calls.arguments = CallArguments::default();
             }
@@ -203,7 +203,7 @@ impl ResponseTranslation {
         }
     }
 
-    /// Ends a complete answer whose own end did not come. Empty if the end was already written.
+    /// Ends a complete answer whose own end is missing. Empty if the end was already written.
     pub fn ending(&mut self) -> Bytes {
         let Some(translation) = &mut self.translation else { return Bytes::from_static(self.surface.ending()) };
         let mut out = BytesMut::new();
@@ -219,7 +219,7 @@ impl AnswerTranslation {
             self.arguments.add(piece, |name| self.customs.is_custom(name));
         }
         if self.arguments.is_broken() {
-            // Nothing of it may look like an end.
+            // No part of it may look like an end.
             self.pieces.clear();
         }
         for piece in self.pieces.drain(..) {

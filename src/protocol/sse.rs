@@ -180,7 +180,7 @@ impl SseEvent {
     }
 }
 
-/// The first line without its line end, and the rest. Looks at no byte after the line, because an event may have many
+/// The first line without its line end, and the rest. Reads no byte after the line, because an event may have many
 /// lines.
 fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let Some(end) = memchr2(b'\n', b'\r', bytes) else { return (bytes, &[]) };

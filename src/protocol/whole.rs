@@ -1,4 +1,4 @@
-//! Answers without tokens, which come all at once: embeddings and token counts. Each becomes one event.
+//! Answers without tokens, which arrive all at once: embeddings and token counts. Each becomes one event.
 
 use std::borrow::Cow;
 

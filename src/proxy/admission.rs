@@ -11,11 +11,11 @@ use super::load::AdmissionRoom;
 use super::rejection::Rejection;
 use crate::protocol::Surface;
 
-/// Lets a request in: its permit, an `Arc<InFlightGuard>`, goes along as an extension. The race's guard holds the permit, and the
-/// response body holds the guard, so the permit is given back when the body ends.
+/// Lets a request in. Its permit, an `Arc<InFlightGuard>`, is attached as an extension. The race's guard holds the
+/// permit, and the response body holds the guard, so the permit is returned when the body ends.
 ///
 /// # Errors
-/// The answer to a client for whom there is no room. It is counted by its reason.
+/// The answer to a client if there is no room. It is counted by its reason.
 #[expect(clippy::result_large_err, reason = "a response is passed on at once, as it would be without the refusal")]
 pub fn admit(
     gateway: &Arc<Gateway>,
@@ -32,8 +32,8 @@ pub fn admit(
     Ok(request)
 }
 
-/// Reads the body of a refused request for a moment longer, so that a client that reads only after it has sent everything
-/// gets the answer.
+/// Continues to read the body of a refused request for a moment, so that a client that reads only after it has sent
+/// everything gets the answer.
 fn leave(gateway: &Arc<Gateway>, request: Request<Body>) {
     let (parts, body) = request.into_parts();
     if body::is_awaited(&parts.headers, &body)

@@ -1,5 +1,5 @@
-//! The answer to a race without a winner, chosen by the class of the failures and not by their order. Not for the gateway's own
-//! messages: see `rejection`.
+//! The answer to a race without a winner, chosen by the class of the failures and not by their order. Not for the
+//! gateway's own messages: see `rejection`.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -61,13 +61,14 @@ enum FailureChoice<'a> {
 
 /// `usage_asked`: the client itself sent `stream_options`.
 fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: ContentPolicy) -> FailureChoice<'_> {
-    // The repetition without `stream_options` counts as an attempt, so `max_attempts` may prevent it. The client cannot fix
-    // that complaint: it is not about the client's request.
+    // The retry without `stream_options` counts as an attempt, so `max_attempts` may prevent it. The client cannot fix
+    // that complaint, because it is not about the client's request.
     let counted: Vec<&(usize, Failure)> =
         failures.iter().filter(|(_, failure)| usage_asked || !is_about_what_was_added(failure)).collect();
     let all =
         |test: fn(FailureKind) -> bool| !counted.is_empty() && counted.iter().all(|(_, failure)| test(failure.kind));
-    // A refusal that stops the race is the answer, whatever else failed: with a 502 the client would send the same again.
+    // A refusal that stops the race is the answer, whatever else failed: after a 502 the client would send the same
+    // request again.
     let stops = |failure: &Failure| next(failure, content_policy) == NextStep::Stop && failure.answer.is_some();
     // Better than an error: something was generated, and it has a finish reason.
     let is_whole = |failure: &Failure| failure.answer.as_ref().is_some_and(|answer| answer.whole);

@@ -1,5 +1,5 @@
-//! Work in proportion to a request's size: in place for a small request, on blocking threads for a large one, so that other
-//! requests do not wait. Not for background work: see `shutdown`.
+//! Work in proportion to a request's size: in place for a small request, on blocking threads for a large one, so that
+//! other requests do not wait. Not for background work: see `shutdown`.
 
 use std::sync::{Arc, Weak};
 
@@ -28,7 +28,7 @@ pub struct StillWanted(Option<Weak<()>>);
 
 impl StillWanted {
     /// # Errors
-    /// Once the client has left. No client sees it.
+    /// The client has left, so no client sees the error.
     pub fn check(&self) -> Result<(), Rejection> {
         let has_left = self.0.as_ref().is_some_and(|waiting| waiting.strong_count() == 0);
         if has_left { Err(Rejection::shutting_down()) } else { Ok(()) }
@@ -82,7 +82,7 @@ impl BlockingPool {
             done = tokio::time::timeout_at(until, done) => match done {
                 Ok(Ok(done)) => Ok(done),
                 Ok(Err(ended)) => match ended.try_into_panic() {
-                    // As if it had happened here.
+                    // As if the work had panicked here.
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => Err(Rejection::shutting_down()),
                 },

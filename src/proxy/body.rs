@@ -16,16 +16,16 @@ use crate::clock::Instant;
 
 /// The longest pause of a body; the minimum rate applies after this time.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The minimum average rate of a body, bytes per second, once [`PAUSE_MAX`] is over. A poor mobile network is several times
-/// faster; a client that sends a byte now and then is not.
+/// The minimum average rate of a body, bytes per second, once [`PAUSE_MAX`] is over. A poor mobile network is several
+/// times faster; a client that sends a byte now and then is slower.
 const RATE_MIN: u64 = 2 * 1024;
 /// How long an unwanted body is read, so that the client sees the answer.
 const DISCARD_FOR: Duration = Duration::from_secs(2);
-/// The largest announced length that is allocated at once. Beyond it memory grows with the body: an announcement costs the client
-/// nothing.
+/// The largest announced length that is allocated at once. Beyond it memory grows with the body, because an
+/// announcement costs the client nothing.
 const FIRST_ROOM: usize = 64 << 10;
 
-/// A body of which at most `max` bytes can be read; `read` turns the error beyond them into a 413.
+/// Limits a body to `max` bytes; `read` turns an excess into a 413.
 pub fn limited(body: Body, max: usize) -> Body {
     if body.is_end_stream() { body } else { Body::new(Limited::new(body, max)) }
 }
@@ -41,7 +41,7 @@ fn is_over_limit(error: &axum::Error) -> bool {
     false
 }
 
-/// The whole body, which is [`limited`] to `max` bytes. Its memory is leased from `budget` until the bytes are dropped.
+/// The whole body, [`limited`] to `max` bytes. Its memory is leased from `budget` until the bytes are dropped.
 ///
 /// # Errors
 /// 413 above `max` bytes, 503 without memory, 408 if it stops or is too slow, 400 if it breaks off.
@@ -107,12 +107,12 @@ fn make_room(bytes: &mut Vec<u8>, lease: &mut Lease, length: usize, announced: u
     Ok(())
 }
 
-/// Whether the client is sending a body. With `Expect: 100-continue` it has not begun.
+/// Whether the client is sending a body. With `Expect: 100-continue` it has not started.
 pub fn is_awaited(headers: &HeaderMap, body: &Body) -> bool {
     !body.is_end_stream() && !headers.contains_key(http::header::EXPECT)
 }
 
-/// Reads at most `max` bytes more and drops them. Data beyond the limit of the body is dropped by the limit itself.
+/// Reads at most `max` further bytes and drops them. The body's own limit drops the data beyond it.
 pub async fn discard(mut body: Body, max: usize) {
     let read = async {
         let mut left = max;
@@ -127,7 +127,7 @@ pub async fn discard(mut body: Body, max: usize) {
             }
         }
     };
-    // A timeout is fine.
+    // A timeout is no error here.
     let _ = tokio::time::timeout(DISCARD_FOR, read).await;
 }
 
@@ -163,11 +163,11 @@ mod tests {
     async fn a_body_must_reach_a_rate_over_its_whole_length() {
         let (second, late) = (Duration::from_secs(1), Err(StatusCode::REQUEST_TIMEOUT));
         for (chunks, bytes, pause, expected) in [
-            // A byte now and then keeps the place no longer than silence does.
+            // An occasional byte keeps the connection no longer than silence does.
             (1_000, 1, 29 * second, (late, 30)),
             (1_000, 1, 31 * second, (late, 30)),
             (1_000_000, 1, second / 10, (late, 30)),
-            // Half the minimum rate is noticed after the grace time, and so is a stall after a fast beginning.
+            // Half the minimum rate is detected after the grace time, and so is a stall after a fast beginning.
             (1_000, 1_024, second, (late, 59)),
             (2, 1 << 20, 31 * second, (late, 30)),
             // Slow but steady: 1 MB in six minutes, and little after a long pause.
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!((bytes.len(), budget.used()), (1_000, 1_000));
         drop(bytes);
         assert_eq!(budget.used(), 0);
-        // One announces its length, one does not.
+        // One announces its length, the other does not.
         for (announced, sent) in [(2 << 20, 2 << 20), (0, 2 << 20)] {
             let rejection = read(announced, sent).await.unwrap_err();
             assert_eq!((rejection.status(), budget.used()), (StatusCode::PAYLOAD_TOO_LARGE, 0), "it never fits");

@@ -16,7 +16,7 @@ use crate::routing::keyring::HashedKey;
 
 /// Keys in one request; more are refused.
 const BROUGHT_MAX: usize = 32;
-/// How the name of a header with a key goes on after [`PREFIX`].
+/// The part after [`PREFIX`] in the name of a header with a key.
 const KEY: &str = "key-";
 
 /// The authenticated client.
@@ -50,7 +50,7 @@ pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
     }
 }
 
-/// For answers that have more detail for admins. A missing token is fine; a wrong one is counted.
+/// For answers that have more detail for admins. A missing token is allowed; a wrong one is counted.
 pub fn is_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
     if !gateway.live().config.users.is_empty() && token(headers).is_none() {
         return false;
@@ -62,7 +62,7 @@ impl Caller {
     /// Reads the keys in the headers.
     ///
     /// # Errors
-    /// 400 for a key header that names no provider or holds no key, and for an unknown `x-photofinish-…` header.
+    /// 400 for a key header that names no provider or contains no key, and for an unknown `x-photofinish-…` header.
     pub fn new(live: &LiveConfig, user: Option<Arc<User>>, headers: &HeaderMap) -> Result<Caller, Rejection> {
         Ok(Caller { user, brought: brought(live, headers)? })
     }
@@ -83,7 +83,7 @@ fn known(users: &[Arc<User>], headers: &HeaderMap) -> Result<Option<Arc<User>>, 
         return Ok(None);
     }
     let token = token(headers).ok_or_else(|| Rejection::unauthorized("no token was sent"))?;
-    // Comparing hashes leaks no timing information about the token.
+    // Comparing hashes reveals no timing information about the token.
     let hash = token_hash(token);
     let user = users.iter().find(|user| user.token_sha256 == hash);
     user.cloned().map(Some).ok_or_else(|| Rejection::unauthorized("the token is not known"))

@@ -33,7 +33,7 @@ pub struct CandidateSet {
     pub basis: Basis,
     /// At least one; probes at the end.
     pub list: Arc<Vec<Candidate>>,
-    /// The request to each of them. Separate, because it is large and is freed once an answer is streamed.
+    /// The request to each of them. Stored separately, because it is large and is freed once an answer is streamed.
     pub uploads: Vec<Arc<RequestTranslation>>,
     /// Their context windows; empty if none is known.
     pub windows: Vec<ContextWindow>,

@@ -1,4 +1,4 @@
-//! Which headers of the client go up to a provider. Not for the provider's own headers, such as its key.
+//! Which headers of the client are forwarded to a provider. Not for the provider's own headers, such as its key.
 
 use http::HeaderMap;
 
@@ -8,18 +8,18 @@ use crate::protocol::Dialect;
 use crate::protocol::request_translation::RequestTranslation;
 use crate::routing::keyring::HashedKey;
 
-/// They go up to every provider whose dialect the client speaks.
+/// Forwarded to every provider whose dialect the client uses.
 const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];
-/// They name the caller's account, so they go up only with the caller's own key.
+/// They name the caller's account, so they are forwarded only with the caller's own key.
 const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-project"];
 
-/// The headers that may go up to at least one candidate. A race and its audits keep no others.
+/// The headers that may be forwarded to at least one candidate. A race and its audits keep no others.
 pub fn forwardable(client: &HeaderMap, candidates: &CandidateSet) -> HeaderMap {
     let pairs = || candidates.list.iter().zip(&candidates.uploads);
     selected(client, |name| pairs().any(|(candidate, translation)| goes_up(name, candidate, translation, true)))
 }
 
-/// The headers that go up to one candidate, with the key that the attempt uses.
+/// The headers for one candidate, with the key that the attempt uses.
 pub fn for_candidate(
     client: &HeaderMap,
     candidate: &Candidate,

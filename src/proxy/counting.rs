@@ -1,4 +1,4 @@
-//! An estimated token count, if no upstream can count. Not for counts of upstreams.
+//! An estimated token count, used if no upstream can count. Not for counts of upstreams.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;

@@ -1,5 +1,6 @@
-//! The answer to a streaming client whose race takes long: its head goes out before any upstream has a token. The race runs on
-//! inside the body, which sends heartbeats meanwhile, and then the winner's stream or an error event. Not for other answers.
+//! The answer to a streaming client whose race takes long: its head is sent before any upstream has a token. The race
+//! continues inside the body, which sends heartbeats until then, and then the winner's stream or an error event. Not
+//! for other answers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,8 +23,8 @@ use crate::protocol::Surface;
 use crate::protocol::framing::Framing;
 use crate::relay::RESCUED;
 
-/// Headers that need a winner. An early answer sends them as a comment before the first event, if its format has comments, and
-/// again as trailers if the client takes trailers.
+/// Headers that need a winner. An early answer sends them as a comment before the first event, if its format has
+/// comments, and again as trailers if the client accepts trailers.
 const LATE_HEADERS: [&str; 5] = [
     "x-photofinish-upstream",
     "x-photofinish-ttft-ms",
@@ -32,7 +33,7 @@ const LATE_HEADERS: [&str; 5] = [
     "x-photofinish-left-out",
 ];
 
-/// Runs a race, and then gives out what it came to. Dropping it drops the race.
+/// Runs a race, and then sends its answer. Dropping it drops the race.
 pub struct EarlyBody {
     stage: EarlyStage,
     surface: Surface,
@@ -43,9 +44,9 @@ pub struct EarlyBody {
 }
 
 enum EarlyStage {
-    /// In this order: the rows of the attempts are written before that of the race.
+    /// The order matters: the rows of the attempts are written before that of the race.
     Racing(Racing, Box<RaceGuard>),
-    /// The winner's stream, and the trailers behind it.
+    /// The winner's stream, and the trailers after it.
     Relaying(Body, HeaderMap),
     Ended,
 }
@@ -57,7 +58,8 @@ impl EarlyBody {
         EarlyBody { stage: EarlyStage::Racing(racing, Box::new(guard)), surface, every, timer }
     }
 
-    /// With its early head. `rescues`: another upstream may continue the answer, and a trailer names it then.
+    /// The response with its early head. `rescues`: another upstream may continue the answer, and a trailer then names
+    /// it.
     pub fn into_response(self, rescues: bool) -> Response<Body> {
         let mut head = Response::new(());
         answer::event_stream(head.headers_mut(), self.surface);
@@ -71,7 +73,7 @@ impl EarlyBody {
         head.map(|()| Body::new(self))
     }
 
-    /// The first bytes of what the race came to: all of them, unless an attempt won.
+    /// The first bytes of the race's answer: all of them, unless an attempt won.
     fn settled(&mut self, served: Result<ServedAnswer, Rejection>, mut guard: RaceGuard) -> Bytes {
         guard.head_was_sent();
         match served {
@@ -124,7 +126,7 @@ impl http_body::Body for EarlyBody {
                         Err(frame) => return Poll::Ready(Some(Ok(frame))),
                         Ok(more) => more,
                     },
-                    // A body of our own has no errors.
+                    // A body of the gateway has no errors.
                     Some(Err(_)) | None => HeaderMap::new(),
                 };
                 trailers.extend(std::mem::take(known));
@@ -136,7 +138,7 @@ impl http_body::Body for EarlyBody {
     }
 }
 
-/// Each header on a line of its own: `: x-photofinish-upstream: a/m`.
+/// Each header on a separate line: `: x-photofinish-upstream: a/m`.
 fn comment(headers: &HeaderMap) -> Bytes {
     let mut comment = BytesMut::new();
     for (name, value) in headers {

@@ -1,4 +1,5 @@
-//! What all requests share: configuration, connections, recorder, state of the upstreams, memory. Not for one request.
+//! The state that all requests share: configuration, connections, recorder, state of the upstreams, memory. Not for a
+//! single request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::upstream::UpstreamClient;
 
 /// Audited losers that run at the same time.
 const AUDITS_MAX: i64 = 512;
-/// Bodies of shed requests that are read on at the same time; further ones are closed.
+/// Bodies of shed requests that are read at the same time; further ones are closed.
 const DISCARDS_MAX: i64 = 512;
 
 /// One gateway. Held in an `Arc` by every request.
@@ -40,7 +41,7 @@ pub struct Gateway {
     discards: Arc<AtomicI64>,
 }
 
-/// Counts since the start that are in no row.
+/// Counts since the start that no row contains.
 #[derive(Debug, Default)]
 pub struct Totals {
     unauthorized: AtomicU64,

@@ -136,7 +136,7 @@ impl Launcher {
             key,
             request_translation: request_translation.clone(),
             choices: self.request.n_choices,
-            // A whole answer contains its usage.
+            // A whole answer always contains its usage.
             include_usage: self.request.include_usage || !self.request.stream,
             stream_options,
             first_token: self.settings.first_token,
@@ -159,7 +159,7 @@ impl Launcher {
         self.settings.max_attempts
     }
 
-    /// The race is over, and so are its probes.
+    /// The race is over. Drops the permits of its probes.
     pub fn race_is_over(&mut self) {
         self.probes.clear();
     }
@@ -198,7 +198,7 @@ impl Launch for Launcher {
     }
 
     fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<RacedAttempt>]) -> bool {
-        // An upstream whose answers break must not cut others by its first token again and again.
+        // An upstream whose answers break must not repeatedly cut others by its first token.
         let now_us = self.policy.now_us();
         !self.broke_off.contains(&candidate) && self.policy.driver.affords_retry(candidate, &views(running), now_us)
     }
@@ -215,7 +215,7 @@ impl Launch for Launcher {
     fn lost_ready(&mut self, candidate: usize, ready: ReadyAttempt) {
         let trial = self.take_trial(candidate);
         let Drains { time, bytes, .. } = self.settings.drains;
-        // It has its first token already, so an audit would add nothing.
+        // It already has its first token, so an audit would add nothing.
         if let Some(place) = self.enter_drain(candidate) {
             self.beside((place, trial), time, ready.stream.drain(bytes));
         }
@@ -333,7 +333,7 @@ impl Launcher {
         Some(self.probes.swap_remove(position).1)
     }
 
-    /// A place to read a loser to its end, if cancelling it saves nothing: its measurements are then free.
+    /// A slot to read a loser to its end, if cancelling it saves nothing: its measurements then cost nothing extra.
     fn enter_drain(&self, candidate: usize) -> Option<InFlightGuard> {
         let billed_anyway =
             self.outcome_reporter.candidates[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;

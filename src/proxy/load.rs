@@ -1,11 +1,12 @@
-//! How much of the gateway is in use, and what that leaves for one more request. Not for letting requests in: see `admission`.
+//! The current use of the gateway, and the room that it leaves for one more request. Not for letting requests in: see
+//! `admission`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a request is shed. Shed requests are counted and have no row: a flood would fill the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedReason {
-    /// `max_in_flight` requests are served.
+    /// `max_in_flight` requests are running.
     InFlight,
     /// `memory` is in use.
     Memory,

@@ -1,5 +1,5 @@
-//! A client's request, whatever its surface: authenticate, read, plan, race, answer, record. [`serve`] is that order. Not for
-//! what is remembered about upstreams: that is `health`.
+//! A client's request on any surface: authenticate, read, plan, race, answer, record. [`serve`] does this in order. Not
+//! for the stored state of upstreams: see `health`.
 
 mod admission;
 mod all_failed;
@@ -59,7 +59,7 @@ use policy::RacePolicy;
 use race_guard::{Planned, RaceGuard};
 use running::{PreparedRace, ServedAnswer, response_of};
 
-/// Serves a `POST` on one of the surfaces; `permit` is what [`admit`] gave it.
+/// Serves a `POST` on one of the surfaces; `permit` comes from [`admit`].
 pub async fn serve(
     gateway: Arc<Gateway>,
     surface: Surface,
@@ -73,8 +73,8 @@ pub async fn serve(
     }
 }
 
-/// The same for the operator, without a token, as one of the users or as none: the operator has the configuration and its
-/// keys anyway. No HTTP route leads here.
+/// Serves a request of the operator, without a token, as one of the users or as none: the operator has the
+/// configuration and its keys anyway. No HTTP route uses it.
 pub async fn serve_as(
     gateway: Arc<Gateway>,
     surface: Surface,
@@ -114,10 +114,10 @@ async fn handle(
     }
 }
 
-/// What a request came to before any upstream was asked.
+/// The result of preparing a request.
 enum PreparedRequest {
     Race(Box<PreparedRace>),
-    /// The gateway knows the answer itself.
+    /// The gateway answers the request itself.
     Answered(Response<Bytes>),
 }
 

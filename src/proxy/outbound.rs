@@ -1,5 +1,5 @@
-//! The request to each upstream: unchanged if the upstream speaks the caller's dialect, else translated, each translation made
-//! once. Not for headers: see `client_headers`.
+//! The request to each upstream: unchanged if the upstream uses the caller's dialect, else translated, each translation
+//! made once. Not for headers: see `client_headers`.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// The request to this upstream; none if it cannot serve it.
+    /// The request to this upstream. None: the upstream cannot serve it.
     ///
     /// # Errors
     /// 503 or 413 if there is no memory for it.
@@ -92,7 +92,7 @@ impl<'a> Outbound<'a> {
         Ok(None)
     }
 
-    /// Whether the upstream may be asked only if none that gets the whole request may be.
+    /// Whether the upstream may be used only if no upstream that gets the whole request is available.
     pub fn is_second_choice(&self, request_translation: &RequestTranslation) -> bool {
         self.lossy == Lossy::Prefer && !request_translation.losses().keeps_meaning()
     }
@@ -142,7 +142,7 @@ impl<'a> Outbound<'a> {
         };
         match made {
             Ok(request_translation) => {
-                // Its memory is known by now.
+                // Its required memory is known by now.
                 let mut lease = self.budget.lease();
                 lease.settle(request_translation.len());
                 let request_translation = Arc::new(request_translation.leased(lease));

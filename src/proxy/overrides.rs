@@ -12,7 +12,7 @@ use crate::config::{
 };
 use crate::printable::quoted;
 
-/// How the names of the gateway's own headers begin.
+/// The prefix of the gateway's own header names.
 pub const PREFIX: &str = "x-photofinish-";
 const POLICY: &str = "x-photofinish-policy";
 const UPSTREAMS: &str = "x-photofinish-upstreams";
@@ -103,16 +103,16 @@ impl Overrides {
         }
     }
 
-    /// Checks the name of a header that begins with `x-photofinish-` and brings no key.
+    /// Checks the name of a header that begins with `x-photofinish-` and contains no key.
     ///
     /// # Errors
-    /// 400 for an unknown name, with the nearest one.
+    /// 400 for an unknown name, with the nearest known name.
     pub fn check_name(name: &str) -> Result<(), Rejection> {
         let known = HEADERS.iter().map(|(_, known)| *known);
         if known.clone().any(|known| known == name) {
             return Ok(());
         }
-        // The names have their beginning in common.
+        // All names have the same prefix.
         let bare = |name: &'static str| name.trim_start_matches(PREFIX);
         let near = nearest(name.trim_start_matches(PREFIX), known.clone().map(bare), 1).pop();
         Err(Rejection::header(

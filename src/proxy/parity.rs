@@ -1,5 +1,6 @@
-//! The gateway and the rehearsal decide alike: the same requests with the same draws, the gateway on a stopped clock with
-//! upstreams in memory. Every start, its reason, every cut, every winner and what was learned and reserved must be the same.
+//! The gateway and the rehearsal decide in the same way: the same requests with the same draws, the gateway on a
+//! stopped clock with upstreams in memory. Every start, its reason, every cut, every winner, and the learned and
+//! reserved values must be equal.
 
 mod scenario;
 
@@ -25,12 +26,12 @@ use crate::store::Record;
 use crate::upstream::UpstreamClient;
 use scenario::{BEGIN_US, Scenario};
 
-/// Seeds that are compared for each policy.
+/// Compared seeds per policy.
 const COMPARED: usize = 8;
-/// A lost trial runs on to its first token. The rehearsal notes its end when it loses, the gateway when it ends.
+/// A lost trial runs on to its first token. The rehearsal records its end when it loses, the gateway when it ends.
 const RAN_ON: &str = "ran on";
 
-/// What was decided in one race. Times are microseconds since the request.
+/// The decisions of one race. Times are microseconds since the request.
 #[derive(Debug, PartialEq)]
 struct Decided {
     why: Option<String>,
@@ -49,7 +50,7 @@ struct Attempted {
     cut_us: Option<i64>,
 }
 
-/// The decisions of the rehearsal; none where two events fall on the same millisecond, whose order is undefined.
+/// The decisions of the rehearsal. None if two events have the same millisecond, whose order is undefined.
 fn rehearsed(scenario: &Scenario) -> Option<(Vec<Decided>, Arc<Learning>)> {
     let mut world = scenario.clone();
     let model = scenario.config().model("m").unwrap().clone();
@@ -205,11 +206,11 @@ async fn answer(mut stream: DuplexStream, scenario: Arc<Scenario>, upstream: usi
             written.and(stream.write_all(usage.as_bytes()).await)
         }
     };
-    // A connection that was hung up on is the gateway's cut.
+    // A closed connection is the gateway's cut.
     drop(written);
 }
 
-/// Reads a request and gives its number: the first digits of its prompt.
+/// Reads a request and returns its number: the first digits of its prompt.
 async fn request_id(stream: &mut DuplexStream) -> Option<usize> {
     let mut read = Vec::new();
     loop {
@@ -259,7 +260,7 @@ fn decided(rows: &[Record]) -> Decided {
     Decided { why, winner, ttft_us, attempts: attempts.into_values().collect() }
 }
 
-/// What was learned of every upstream's first tokens, and the state of the budget. Not the time per token: the gateway also
+/// The learned first tokens of every upstream, and the state of the budget. Not the time per token: the gateway also
 /// times attempts that the rehearsal ends when they lose.
 fn learned(learning: &Learning, scenario: &Scenario, model: &str, money: bool) -> Vec<f64> {
     let budget = scenario.config().model("m").unwrap().race.budget;
@@ -272,7 +273,7 @@ fn learned(learning: &Learning, scenario: &Scenario, model: &str, money: bool) -
     ledger.into_iter().chain(upstreams).collect()
 }
 
-/// Where the two differ, for people.
+/// The differences, as text.
 async fn differences(policy: &str, seed: u64) -> Option<Vec<String>> {
     let scenario = Scenario::new(policy, seed);
     let (expected, expected_learning) = rehearsed(&scenario)?;

@@ -1,5 +1,5 @@
-//! The gateway's side of the policy driver: makes one of a request and its candidates, and says how its attempts are
-//! observed. Not for any decision: those are in `policy`.
+//! The gateway's side of the policy driver: makes a driver from a request and its candidates, and an observer for each
+//! attempt. Not for any decision: those are in `policy`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::protocol::request::ApiRequest;
 use crate::race::AttemptStart;
 use crate::routing::tariff::PromptTokens;
 
-/// One race's driver, and what its attempts report to.
+/// One race's driver, and the targets of its attempts' reports.
 pub struct RacePolicy {
     pub driver: PolicyDriver,
     learning: Arc<Learning>,

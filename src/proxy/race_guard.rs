@@ -1,7 +1,7 @@
 //! The guard of a race's row: it exists from the request's arrival and writes the row once, at the latest on drop.
 //!
 //! The stages of a request are types, so that their order cannot be wrong: a [`RaceGuard`] is read, the [`ReadRace`] is
-//! parsed, the [`ParsedRace`] is planned. What ends a race consumes its guard; a streamed answer goes on as a
+//! parsed, the [`ParsedRace`] is planned. The end of a race consumes its guard; a streamed answer continues as a
 //! [`StreamedRace`].
 
 use std::sync::Arc;
@@ -33,16 +33,16 @@ pub struct RaceGuard {
     record: RaceRecord,
     /// How it ended. None: a drop means that the client left.
     outcome: Option<RaceOutcome>,
-    /// Zero of all its times: when the request was read, until then when it came.
+    /// The zero of all its times: when the request was read; before that, when it arrived.
     read_at: Instant,
     /// The winner's first token, microseconds after `read_at`.
     token_us: Option<i64>,
-    /// None if it was rejected before it was planned.
+    /// None: it was rejected before it was planned.
     steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
-    /// The head of the answer went out early, with status 200.
+    /// The head of the answer was sent early, with status 200.
     head_sent: bool,
     /// The request's. The id of the race and the user are recorded in it once the id is final.
     span: Span,
@@ -50,13 +50,13 @@ pub struct RaceGuard {
     _permit: Arc<InFlightGuard>,
 }
 
-/// A race whose request has been read.
+/// A race whose request was read.
 pub struct ReadRace<'g>(&'g mut RaceGuard);
 
-/// A race whose request is understood.
+/// A race whose request was parsed.
 pub struct ParsedRace<'g>(&'g mut RaceGuard);
 
-/// How a race is run.
+/// The plan of a race.
 pub struct Planned<'f> {
     pub settings: &'f RaceSettings,
     /// The plan as text.
@@ -75,7 +75,7 @@ pub struct Win {
     pub candidate: usize,
     /// Its first token, microseconds after the request was read.
     pub token_us: i64,
-    /// Hears how a streamed answer ends.
+    /// Receives the end of a streamed answer.
     pub outcome_reporter: Arc<OutcomeReporter>,
 }
 
@@ -83,7 +83,7 @@ pub struct Win {
 pub struct StreamedRace {
     guard: RaceGuard,
     outcome_reporter: Arc<OutcomeReporter>,
-    /// The candidate whose answer goes out. None between a break and its replacement, and after the end.
+    /// The candidate whose answer is being sent. None between a break and its replacement, and after the end.
     serving: Option<usize>,
 }
 
@@ -115,12 +115,12 @@ impl RaceGuard {
         }
     }
 
-    /// What was called.
+    /// The surface of the request.
     pub fn surface(&self) -> Surface {
         self.surface
     }
 
-    /// How many requests were in flight before this one.
+    /// The number of requests that were in flight before this one.
     pub fn in_flight(&self) -> i64 {
         self.record.in_flight
     }
@@ -129,7 +129,7 @@ impl RaceGuard {
         &self.record.race_id
     }
 
-    /// How many attempts were started by now.
+    /// The number of attempts started so far.
     pub fn started(&self) -> usize {
         self.attempts.load(Ordering::Relaxed)
     }
@@ -163,12 +163,12 @@ impl RaceGuard {
         }
     }
 
-    /// The head of the answer went out: whatever follows, the client has read a 200.
+    /// The head of the answer was sent: the client has read a 200, whatever follows.
     pub fn head_was_sent(&mut self) {
         self.head_sent = true;
     }
 
-    /// A whole answer goes out now. `win`: none if it is an upstream's own error.
+    /// A whole answer is sent now. `win`: none if it is an upstream's own error.
     pub fn answered(mut self, status: StatusCode, win: Option<Win>) {
         if let Some(win) = &win {
             self.commit(win);
@@ -195,7 +195,7 @@ impl RaceGuard {
         });
     }
 
-    /// The winner is streamed from now on, behind a head of this status.
+    /// From now on the winner is streamed, after a head with this status.
     pub fn streams(mut self, status: StatusCode, win: Win) -> StreamedRace {
         self.commit(&win);
         self.record.http_status = Some(i64::from(status.as_u16()));
@@ -213,7 +213,7 @@ impl RaceGuard {
         }
     }
 
-    /// Time that the gateway itself added before a streaming client's first token.
+    /// The time that the gateway itself added before a streaming client's first token.
     fn overhead_us(&self) -> Option<i64> {
         let token_us = self.token_us.filter(|_| self.record.stream)?;
         Some((self.record.first_token_sent_us? - token_us).max(0))
@@ -222,7 +222,7 @@ impl RaceGuard {
     /// Settles the race's budget. Returns the codes of the reasons.
     fn pay(&mut self) -> Option<String> {
         let (reasons, race_budget) = self.steering.take()?;
-        // The client sees no first token of a whole answer.
+        // A client that does not stream sees no first token.
         let ttft_us = if self.record.stream { self.record.first_token_sent_us } else { self.token_us };
         race_budget.finished(ttft_us.filter(|_| self.record.winner.is_some()), None);
         reasons.text()
@@ -241,7 +241,7 @@ impl<'g> ReadRace<'g> {
 
     pub fn parsed(self, request: &ApiRequest) -> ParsedRace<'g> {
         let record = &mut self.0.record;
-        // Longer than any real name, and bounded: a client must not fill the disk with it.
+        // Longer than any real name, but bounded: a client must not fill the disk with it.
         record.model = request.model.chars().take(512).collect();
         record.stream = request.stream;
         record.n_choices = request.n_choices;

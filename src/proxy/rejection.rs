@@ -1,5 +1,5 @@
-//! Every answer of the gateway's own: status and message, in the shape of the caller's surface. Not for errors of upstreams that
-//! are passed on: see `all_failed`.
+//! All of the gateway's own answers: status and message, in the shape of the caller's surface. Not for errors of
+//! upstreams that are passed on: see `all_failed`.
 
 pub(super) mod code;
 mod cooling;
@@ -40,14 +40,14 @@ pub struct Rejection(Box<RejectionParts>);
 struct RejectionParts {
     code: ErrorCode,
     message: String,
-    /// The member or parameter of the request that it is about.
+    /// The member or parameter of the request that caused it.
     param: Option<Cow<'static, str>>,
     attempts: Vec<FailedUpstream>,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
     /// Attempts were made: an answer of the race, not a refusal before it.
     after_race: bool,
-    /// No upstream has such a call.
+    /// No upstream supports such a call.
     unspoken: bool,
 }
 
@@ -137,7 +137,7 @@ impl Rejection {
         Rejection::new(code::UNKNOWN_MODEL, message).on_model()
     }
 
-    /// The model is known, and no upstream can serve it to this caller.
+    /// The model is known, but no upstream can serve it to this caller.
     pub fn no_upstream(model: &str, off: &[String]) -> Rejection {
         let why = if off.is_empty() { "none of its upstreams can be used".to_owned() } else { off.join("; ") };
         let message = format!(
@@ -147,7 +147,7 @@ impl Rejection {
         Rejection::new(code::NO_UPSTREAM, message).on_model()
     }
 
-    /// No dialect of the model's upstreams has such a call.
+    /// No dialect of the model's upstreams supports such a call.
     pub fn unspoken(model: &str, surface: Surface, who: &[String]) -> Rejection {
         let message = format!(
             "no upstream of {} can serve {}: {}. Name an upstream whose provider speaks {}.",
@@ -275,7 +275,7 @@ impl Rejection {
         &self.0.message
     }
 
-    /// No upstream has such a call.
+    /// No upstream supports such a call.
     pub fn is_unspoken(&self) -> bool {
         self.0.unspoken
     }
@@ -285,7 +285,7 @@ impl Rejection {
         self.answer_to(Surface::Chat)
     }
 
-    /// In the shape of the caller's surface.
+    /// The answer in the shape of the caller's surface.
     pub fn answer_to(&self, surface: Surface) -> Response<Body> {
         let error = self.shaped(|error| surface.error(error));
         let mut response = Response::new(Body::from(error.to_string()));
@@ -307,7 +307,7 @@ impl Rejection {
 }
 
 impl Rejection {
-    /// As the event that ends a stream, for a client that has already got a head.
+    /// The event that ends a stream, for a client that has already received a head.
     pub fn event(&self, surface: Surface) -> Bytes {
         self.shaped(|error| surface.error_event(error))
     }
@@ -345,7 +345,7 @@ fn attempt(failed: &FailedUpstream) -> Value {
     json!({ "upstream": upstream, "failure": failure.kind.as_str(), "status": failure.status, "message": failure.message })
 }
 
-/// Shortens a message that repeats what a client sent.
+/// Shortens a message that repeats a client's text.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(1_000) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,5 +1,6 @@
-//! Which upstreams continue a streamed answer that broke, in which order: first those that accept the delivered text as a
-//! prefix, then all of them with a replay; the broken upstream comes last each time. Not for joining the answers: see `relay`.
+//! Which upstreams continue a broken streamed answer, and in which order: first those that accept the delivered text as
+//! a prefix, then all of them with a replay; the broken upstream comes last each time. Not for joining the answers: see
+//! `relay`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,20 +20,20 @@ use crate::relay::{Continuation, RescueCandidates};
 /// The rescuer of one answer.
 pub struct AnswerRescuer {
     launcher: Launcher,
-    /// Still to be asked.
+    /// The upstreams that remain to be tried.
     queue: VecDeque<RescueTurn>,
     /// The latest turn; at first the winner's.
     last: RescueTurn,
     /// The ordinal of the next attempt.
     ordinal: usize,
-    /// Attempts that may still start: as many again as `max_attempts`.
+    /// Attempts that may still start: at first `max_attempts`, in addition to those of the race.
     left: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RescueTurn {
     candidate: usize,
-    /// With the delivered text as a prefix.
+    /// Whether the request contains the delivered text as a prefix.
     prefix: bool,
 }
 

@@ -1,4 +1,5 @@
-//! One race, from its plan to the head of its answer. Not for the client's request before that, nor for the body behind it.
+//! One race, from its plan to the head of its answer. Not for the client's request before that, nor for the body after
+//! it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -40,13 +41,13 @@ pub type Racing = Pin<Box<dyn Future<Output = Result<ServedAnswer, Rejection>> +
 
 /// The answer of a race.
 pub enum ServedAnswer {
-    /// The head, and what its body is made of.
+    /// The head, and the source of its body.
     Streaming(Response<()>, Box<WinnersStream>),
-    /// All of it. None: no attempt won, and an upstream's own error is passed on.
+    /// The whole answer. None: no attempt won, and an upstream's own error is passed on.
     Whole(Response<Bytes>, Option<Win>),
 }
 
-/// The winner's stream, before its body goes out.
+/// The winner's stream, before its body is sent.
 pub struct WinnersStream {
     win: Win,
     ready: ReadyAttempt,
@@ -58,7 +59,7 @@ pub struct WinnersStream {
 }
 
 impl PreparedRace {
-    /// After this pause a streaming client gets the head of its answer, and heartbeats behind it.
+    /// After this time without an answer, a streaming client gets the head of its answer and then heartbeats.
     pub fn keepalive(&self) -> Option<Duration> {
         self.candidates.settings.keepalive.filter(|_| self.request.stream)
     }
@@ -128,7 +129,7 @@ impl WinnersStream {
     }
 }
 
-/// What the race came to, as an answer whose head has not gone out yet.
+/// The result of the race, as an answer whose head was not sent yet.
 pub fn response_of(served: Result<ServedAnswer, Rejection>, guard: RaceGuard) -> Response<Body> {
     match served {
         Ok(ServedAnswer::Streaming(mut head, stream)) => {

@@ -1,5 +1,5 @@
-//! Answers to requests that are rejected for how they arrive and not for what they ask: host, origin, speed, number. Not for the
-//! checks: see `server`.
+//! Answers to requests that are rejected for the way they arrive and not for their content: host, origin, speed,
+//! number. Not for the checks: see `server`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Rejection {
         Rejection::new(code::UNKNOWN_HOST, message)
     }
 
-    /// A web page of this origin sent the request; none: of an unknown one.
+    /// A web page of this origin sent the request. None: the origin is unknown.
     pub fn foreign_page(origin: Option<&[u8]>) -> Rejection {
         let who = match origin {
             Some(origin) => format!("web pages of the origin {}", quoted(&String::from_utf8_lossy(origin))),
@@ -28,7 +28,7 @@ impl Rejection {
         Rejection::new(code::FOREIGN_PAGE, message)
     }
 
-    /// A trusted proxy forwards a request of another machine, and there are no users.
+    /// A trusted proxy forwards a request from another machine, and there are no users.
     pub fn remote_client() -> Rejection {
         let message = "this gateway has no users, so it serves its own machine only, and this request comes from another one \
                        through a proxy: add [users] to serve others";

@@ -1,5 +1,5 @@
-//! Retries of the same upstream in one race: after which failures, how often, and after which pause. Pure. Not for repetitions
-//! with another key, another request or a new connection.
+//! Retries of the same upstream in one race: after which failures, how often, and after which pause. Pure. Not for
+//! retries with another key, another request or a new connection.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ impl Retries {
         Retries { most, wait_max, done: if most == 0 { Vec::new() } else { vec![0; candidates] } }
     }
 
-    /// The pause before this candidate is asked again, counted as used; none if it is not retried. `rest`: the cool-down that this
-    /// failure caused. `jitter` is in 0..1.
+    /// The pause before the next retry of this candidate, counted as used. None: no retry. `rest`: the cool-down that
+    /// this failure caused. `jitter` is in 0..1.
     pub fn next(
         &mut self,
         candidate: usize,
@@ -64,7 +64,7 @@ fn may_pass(kind: FailureKind) -> bool {
         | FailureKind::Reset
         | FailureKind::Closed
         | FailureKind::Protocol => true,
-        // A timeout took its time already; the others would fail the same way again.
+        // A timeout has already used its time; the others would fail in the same way again.
         FailureKind::Timeout
         | FailureKind::IdleTimeout
         | FailureKind::Dns

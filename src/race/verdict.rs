@@ -1,4 +1,5 @@
-//! The verdict on a failed attempt: what the race does next, and what cools down. One pure function. Not for carrying it out.
+//! The verdict on a failed attempt: the race's next step, and what cools down. One pure function. Not for carrying it
+//! out.
 
 use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -12,7 +13,7 @@ pub struct Verdict {
     /// The cool-down starts at once. False: only once several callers and bodies met the same failure.
     pub certain: bool,
     pub counts: BreakerEffect,
-    /// An operator should look: a refused key, a missing model.
+    /// An operator should act: a refused key, a missing model.
     pub loud: bool,
 }
 
@@ -23,7 +24,7 @@ pub enum BreakerEffect {
     Never,
     /// A request may have caused it: it counts for its caller, until another caller meets one.
     Doubtful,
-    /// No request can cause it: it counts for everybody.
+    /// No request can cause it: it counts for all callers.
     Certain,
 }
 
@@ -122,7 +123,7 @@ pub fn slows_hedging(kind: FailureKind) -> bool {
     is_the_upstreams_fault(kind) || kind == FailureKind::RateLimited
 }
 
-/// True for a failure that says that the request is wrong: the client should see that answer.
+/// True for a failure that blames the request: the client should see that answer.
 pub fn is_the_requests_fault(kind: FailureKind) -> bool {
     matches!(
         kind,

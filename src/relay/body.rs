@@ -25,9 +25,9 @@ pub trait RelayObserver: Send {
     fn first_token(&mut self);
     /// The answer ended; `failure`: what broke it.
     fn ended(&mut self, failure: Option<&Failure>);
-    /// The answer broke, and another upstream is asked to continue it.
+    /// The answer broke, and another upstream is started to continue it.
     fn broke(&mut self, _failure: &Failure) {}
-    /// This candidate continues it, with the attempt of this ordinal.
+    /// This candidate continues it, with this attempt.
     fn rescued(&mut self, _candidate: usize, _ordinal: usize) {}
 }
 

@@ -1,7 +1,7 @@
 //! The body of a streamed answer that another upstream continues if it breaks (`rescue = "continue"`).
 //!
-//! Until then it is a [`RelayBody`] that keeps what it sent. Not for choosing the next upstream: that is [`RescueCandidates`];
-//! nor for fitting its answer to what was sent: that is [`JoinedAnswer`].
+//! Until a break it is a [`RelayBody`] that keeps what it sent. Not for choosing the next upstream: see
+//! [`RescueCandidates`]; nor for fitting its answer to the sent part: see [`JoinedAnswer`].
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -51,10 +51,10 @@ pub struct Continuation {
 /// Streams the winner, and then its replacement. Dropping it cancels both.
 pub struct RescuedBody<W> {
     stage: RescueStage<W>,
-    /// None once no upstream can continue what was delivered.
+    /// None once no upstream can continue the delivered part.
     rescue: Option<Box<dyn RescueCandidates>>,
     delivered: DeliveredAnswer,
-    /// Memory for what was delivered.
+    /// Memory for the delivered part.
     lease: Lease,
     /// Sent at the end.
     trailers: Option<HeaderMap>,
@@ -67,7 +67,8 @@ enum RescueStage<W> {
     Ended,
 }
 
-/// What is left of the winner. Holders declare it after their streams: rows of attempts are written before the race's.
+/// The remaining state of the winner. Its owners declare it after their streams: rows of attempts are written before
+/// the race's.
 struct WinnerRest<W> {
     broken: BrokenOff,
     ending: ShutdownWatch,
@@ -89,7 +90,7 @@ struct JoinedStreams<W> {
     upstream: String,
     candidate: usize,
     ordinal: usize,
-    /// Some of it was sent.
+    /// Some of its bytes were sent.
     began: bool,
     handed: LastHandover,
     rest: WinnerRest<W>,
@@ -102,14 +103,14 @@ enum RescueStep {
     Complete(Bytes),
     Heartbeat,
     Failed(Failure),
-    /// It differs from what was delivered.
+    /// It differs from the delivered part.
     Diverged,
     /// The gateway shuts down.
     Ending,
 }
 
 impl<W: RelayObserver> RescuedBody<W> {
-    /// `lease` grows with what was delivered.
+    /// `lease` grows with the delivered part.
     pub fn new(relay: RelayBody<W>, rescue: Box<dyn RescueCandidates>, lease: Lease) -> RescuedBody<W> {
         let delivered = DeliveredAnswer::new(relay.stream.surface());
         RescuedBody {
@@ -266,7 +267,7 @@ impl<W: RelayObserver> RescuedBody<W> {
         }
     }
 
-    /// Asks the next upstream, or ends the answer as broken.
+    /// Starts the next upstream, or ends the answer as broken.
     fn ask(&mut self, rest: WinnerRest<W>, afresh: bool) -> (RescueStage<W>, Option<Bytes>) {
         match self.next(afresh) {
             Some(asked) => (PendingRescue::stage(asked, rest), None),
@@ -316,7 +317,7 @@ impl<W: RelayObserver> RescuedBody<W> {
             self.delivered.bar();
         }
         if self.delivered.is_barred() {
-            // Frees the request and what was delivered.
+            // Frees the request and the delivered part.
             self.rescue = None;
             self.lease.settle(0);
         }

@@ -1,4 +1,5 @@
-//! From a request to its answer: routes, checks, and which failure it gets. Not the pace of a stream: see `stream`.
+//! From a request to its answer: routes, checks, and the choice of a failure. Not for the pace of a stream: see
+//! `stream`.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,7 +24,7 @@ use super::wire::{AnswerWire, AnswerWords, error_json};
 
 /// Bytes of a request's body.
 const BODY_MAX: usize = 32 * 1024 * 1024;
-/// Tokens of one choice at most.
+/// Maximum tokens of one choice.
 const TOKENS_MAX: u32 = 100_000;
 /// The prefix of the models whose requests fail.
 const FAIL_PREFIX: &str = "fail-";
@@ -68,7 +69,7 @@ impl Answers {
     }
 
     /// # Errors
-    /// A simulated reset, or a request that could not be read: the connection is closed without an answer.
+    /// A simulated reset, or an unreadable request: the connection is closed without an answer.
     pub(super) async fn answer(self: Arc<Answers>, request: Request<Incoming>) -> io::Result<Response<AnswerBody>> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let mut response = match (request.method(), request.uri().path()) {
@@ -176,7 +177,7 @@ impl Answers {
         }
     }
 
-    /// Also answers a request without `stream` that is to break off.
+    /// Also answers a request without `stream` that must break off.
     fn stream(
         &self,
         request: &ValidRequest,

@@ -10,7 +10,7 @@ use super::request::ValidRequest;
 /// Numbers of a vector, unless the request sets them.
 const DIMENSIONS: u32 = 8;
 
-/// The whole answer; without vectors if it is to be `empty`.
+/// The whole answer; without vectors if `empty`.
 pub(super) fn embeddings(wanted: &ValidRequest, empty: bool) -> Value {
     let dimensions = wanted.dimensions.unwrap_or(DIMENSIONS);
     let inputs = wanted.inputs.iter().filter(|_| !empty).enumerate();

@@ -56,8 +56,8 @@ pub struct Simulator {
 impl Simulator {
     /// Serves on `listener` until `shutdown` drains; running streams continue until it is cancelled.
     ///
-    /// A gateway gives its simulated providers a [`Shutdown`] of their own and drains it after itself: it needs its upstreams while
-    /// it drains.
+    /// A gateway gives its simulated providers a separate [`Shutdown`] and drains it last: the gateway needs its
+    /// upstreams while it drains.
     ///
     /// # Errors
     /// The listener has no address.

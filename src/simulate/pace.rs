@@ -17,11 +17,11 @@ const WAIT_MAX: Duration = Duration::from_secs(3600);
 const TAIL_TIMES: f64 = 2.0;
 /// The exponent of the tail's Pareto distribution; measured exponents are about 1.1 to 1.3.
 const TAIL_EXPONENT: f64 = 1.2;
-/// An odd number with bits all over: it spreads seeds that are close to each other.
+/// An odd number with bits in all positions: it spreads seeds that are close to each other.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The draws of one simulator. One seed gives one sequence of failures and times; a request with a seed of its own is not part of
-/// the sequence.
+/// The draws of one simulator. One seed gives one sequence of failures and times; a request with its own seed is not
+/// part of the sequence.
 pub(super) struct RandomDraws {
     rng: Mutex<Rng>,
 }

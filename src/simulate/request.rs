@@ -4,11 +4,11 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Most choices of one answer.
+/// Maximum choices of one answer.
 const CHOICES_MAX: u32 = 8;
-/// Most inputs of one embeddings request; the same as OpenAI's.
+/// Maximum inputs of one embeddings request; the same as OpenAI's.
 const INPUTS_MAX: usize = 2_048;
-/// Most numbers of one embedding.
+/// Maximum numbers of one embedding.
 const DIMENSIONS_MAX: u32 = 4_096;
 /// Characters of `user` that are kept.
 const USER_MAX: usize = 64;

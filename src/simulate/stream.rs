@@ -75,8 +75,8 @@ pub(super) struct TokenStream {
     words: Arc<AnswerWords>,
     pace: SimulatedPace,
     ticket: Ticket,
-    /// When the next frame is due, counted from when the one before was due: the timer's rounding to a millisecond does not add
-    /// up.
+    /// When the next frame is due, counted from the due time of the previous one: the timer's rounding to a millisecond
+    /// does not accumulate.
     due: Instant,
     sleep: Pin<Box<Sleep>>,
 }
@@ -180,7 +180,7 @@ mod tests {
         pace: SimulatedPace,
     }
 
-    /// 200 ms to the first token, 25 ms from one to the next.
+    /// 200 ms to the first token, 25 ms between tokens.
     fn fixture(body: &str) -> Fixture {
         fixture_at(body, 40.0)
     }
@@ -271,7 +271,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn small_gaps_do_not_add_up_to_more() {
-        // 0.3 ms apart: each sleep alone would be rounded up to a millisecond.
+        // 0.3 ms between tokens: each sleep alone would be rounded up to a millisecond.
         let (mut stream, _) =
             fixture_at(PLAIN, 10_000.0 / 3.0).stream(|wire| BodyScript::whole(wire, 1_001, "stop", false));
         let events = events(&mut stream).await;

@@ -16,7 +16,7 @@ fn fast() -> Simulation {
     }
 }
 
-/// So slow that no token ever comes.
+/// So slow that no token ever arrives.
 fn slow() -> Simulation {
     Simulation { ttft: Duration::from_secs(3_000), ..fast() }
 }
@@ -35,7 +35,7 @@ async fn send(simulator: &Simulator, line: &str, body: &str) -> TcpStream {
     stream
 }
 
-/// All that comes until the connection is closed.
+/// All bytes until the connection is closed.
 async fn exchange(simulator: &Simulator, line: &str, body: &str) -> String {
     let mut answer = Vec::new();
     send(simulator, line, body).await.read_to_end(&mut answer).await.unwrap();

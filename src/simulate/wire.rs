@@ -1,5 +1,5 @@
-//! The JSON and the events of answers, in the shape of OpenAI's chat completions or its legacy completions. Not for when they are
-//! sent: see `stream`.
+//! The JSON and the events of answers, in the shape of OpenAI's chat completions or its legacy completions. Not for the
+//! time of sending: see `stream`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

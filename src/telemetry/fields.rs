@@ -1,5 +1,5 @@
-//! Writes the fields of lines and spans in the text format. Text of callers and providers can neither control the terminal
-//! nor look like a line of its own. Not for JSON, which escapes by itself.
+//! Writes the fields of lines and spans in the text format. Text of callers and providers can neither control the
+//! terminal nor look like a separate line. Not for JSON, which escapes by itself.
 
 use std::fmt;
 

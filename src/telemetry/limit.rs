@@ -1,4 +1,5 @@
-//! The limit on lines: what fails a thousand times a second is logged a few times, with a count of the rest.
+//! Limits the number of lines: a failure that repeats a thousand times per second is logged a few times, with a count
+//! of the rest.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Write as _};
@@ -14,13 +15,13 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::log_format::LogFormat;
 
-/// Equal lines a second. Neither their time nor their spans are compared.
+/// Maximum equal lines per second. Time and spans are not compared.
 const SAME_MAX: u32 = 20;
-/// Lines a second from one place in the code, whatever they say.
+/// Maximum lines per second from one place in the code, with any text.
 const PLACE_MAX: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Writes the lines that `format` makes, within the limit.
+/// Writes the lines of `format`, within the limit.
 pub(super) struct LimitedStderr<F> {
     limiter: Option<Mutex<LineLimiter>>,
     log: LogFormat,
@@ -70,7 +71,7 @@ struct LineLimiter {
 }
 
 impl LineLimiter {
-    /// None if the line must be left out, else how many were left out before it.
+    /// None: the line must be left out. Otherwise the number of lines left out before it.
     fn say(&mut self, place: u64, words: u64, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= SECOND) {
             self.began = Some(now);
@@ -89,7 +90,7 @@ impl LineLimiter {
     }
 }
 
-/// The hash of what a line says.
+/// The hash of a line's text.
 fn words(event: &Event<'_>) -> u64 {
     let mut words = Words(DefaultHasher::new());
     event.record(&mut words);

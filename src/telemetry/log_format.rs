@@ -3,7 +3,7 @@
 /// `log = "text"` or `"json"`: how a line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people; coloured on a terminal.
+    /// For human readers; coloured on a terminal.
     #[default]
     Text,
     /// One JSON object a line, with the spans under `spans`.

@@ -39,7 +39,7 @@ const PING_EVERY: Duration = Duration::from_secs(25);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes. Some providers send many cookies.
 const HEADER_LIST_MAX: u32 = 64 * 1024;
-/// Addresses of one name that are tried.
+/// Addresses tried for one name.
 const ADDRESSES_MAX: usize = 8;
 /// After this time the next address is tried too.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
@@ -55,7 +55,8 @@ const READ_BUFFER_MAX: usize = 64 * 1024;
 /// Bytes of one HTTP/2 answer that may wait to be read: 2.5 MB/s over a round trip of 100 ms, many times what a model
 /// writes. A stalled client holds no more of its winner's answer than this.
 const STREAM_WINDOW_MAX: u32 = 256 * 1024;
-/// The same for all streams of a connection together: each can fill its own window, so an unread stream stops no other.
+/// The bound for all streams of a connection together: each can fill its own window, so an unread stream stops no
+/// other.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW_MAX * STREAMS_MAX as u32;
 
 /// A connection that was just made.
@@ -74,12 +75,12 @@ pub(super) struct Connector {
     tls: TlsClient,
     /// The certificate authorities of every origin.
     roots: RootCertStore,
-    /// For origins with their own authorities. Only configurations name those, so there are few.
+    /// Clients for origins with separate authorities. Only configurations name those, so there are few.
     own_tls: Mutex<HashMap<Arc<Authorities>, TlsClient>>,
     names: Arc<NameCache>,
     pub descriptors: Descriptors,
     shutdown: Shutdown,
-    /// Makes connections in memory instead, by the host's name.
+    /// If set, connections are made in memory, by the host's name.
     #[cfg(test)]
     pub in_memory: Option<Dial>,
 }
@@ -162,7 +163,7 @@ impl Connector {
 
     async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, Failure> {
         let problem = |why: Arc<io::Error>| {
-            // A look-up needs descriptors too, and its error may not say so.
+            // A look-up also needs descriptors, and its error may not show that.
             let own = is_own_lack(&why, &self.descriptors) || self.descriptors.are_scarce();
             let kind = if own { FailureKind::GatewayLimit } else { FailureKind::Dns };
             failure(kind, &format!("name look-up of {host}: {why}"))
@@ -244,7 +245,7 @@ fn unreachable_proxy(proxy: &Proxy, failure: &Failure) -> Failure {
     tunnel::refused(proxy, &format!("cannot be reached: {}", failure.message))
 }
 
-/// Tries the addresses of a name: the next one when one refuses or is slow. The first to answer is used.
+/// Tries the addresses of a name: starts the next one when one refuses or is slow. The first connection is used.
 async fn dial(addresses: Vec<SocketAddr>, descriptors: &Descriptors) -> Result<TcpStream, Failure> {
     let mut addresses = by_turns(addresses).into_iter().take(ADDRESSES_MAX).peekable();
     let mut last = failure(FailureKind::Dns, "the name has no address");
@@ -297,7 +298,7 @@ fn refused(error: &io::Error, descriptors: &Descriptors) -> Failure {
     failure(if own { FailureKind::GatewayLimit } else { FailureKind::Connect }, &format!("connect: {error}"))
 }
 
-/// Whether this process or machine has run out of descriptors or memory. Notes it for admission.
+/// Whether this process or machine has run out of descriptors or memory. Records it for admission.
 fn is_own_lack(error: &io::Error, descriptors: &Descriptors) -> bool {
     let own = machine::is_exhausted(error);
     if own {

@@ -1,5 +1,5 @@
-//! The meaning of a connection's error: its kind, whether the peer can have seen the request, and whether only the connection is
-//! at fault.
+//! The meaning of a connection's error: its kind, whether the peer can have processed the request, and whether only the
+//! connection is at fault.
 
 use std::error::Error;
 use std::io::ErrorKind;
@@ -11,28 +11,29 @@ use crate::failure::{Failure, FailureKind, Phase};
 /// Why a request was not answered.
 pub(super) struct SendError {
     pub failure: Failure,
-    /// The peer has not worked on the request: it never left, or was refused as such. It may be sent again.
+    /// The peer has not processed the request: it was never sent, or was refused unprocessed. It may be sent again.
     pub unsent: bool,
-    /// The connection was gone before a byte of an answer came. The request may have been worked on.
+    /// The connection was lost before a byte of an answer arrived. The peer may have processed the request.
     pub died: bool,
     /// The peer wants it over HTTP/1.1.
     pub wants_http1: bool,
 }
 
-/// For a request over HTTP/1.1. `heard`: a byte of an answer had come.
+/// For a request over HTTP/1.1. `heard`: a byte of an answer had arrived.
 pub(super) fn of_http1(error: &hyper::Error, unsent: bool, heard: bool) -> SendError {
     let failure = failure_of(error, Phase::Headers);
     let died = is_gone(&failure) && !heard;
     SendError { failure, unsent, died, wants_http1: false }
 }
 
-/// For a request over HTTP/2. `returned`: hyper gave it back before it was written.
+/// For a request over HTTP/2. `returned`: hyper returned it before it was written.
 pub(super) fn of_http2(error: &hyper::Error, returned: bool) -> SendError {
     let failure = failure_of(error, Phase::Headers);
     let by_peer = find::<h2::Error>(error).filter(|h2| h2.is_remote());
     let reason = by_peer.and_then(h2::Error::reason);
     let wants_http1 = reason == Some(Reason::HTTP_1_1_REQUIRED);
-    // A GOAWAY itself ends only streams above the last one that the peer works on, and requests whose body has not left.
+    // A GOAWAY itself ends only streams above the last one that the peer processes, and requests whose body was not
+    // sent.
     let refused = by_peer.is_some_and(h2::Error::is_go_away) || reason == Some(Reason::REFUSED_STREAM);
     // The reset of one stream says nothing about its connection.
     let stream_alone = find::<h2::Error>(error).is_some_and(h2::Error::is_reset);
@@ -52,10 +53,10 @@ pub(super) fn failure_of(error: &hyper::Error, phase: Phase) -> Failure {
         (_, Some(io)) => of_io(io.kind()),
         (Some(h2), None) if h2.is_remote() && h2.is_reset() => FailureKind::Reset,
         (Some(h2), None) if h2.is_remote() && h2.is_go_away() => FailureKind::Closed,
-        // The peer broke the protocol, and this side said so.
+        // The peer broke the protocol, and this side reported it.
         (Some(_), None) => FailureKind::Protocol,
         (None, None) if error.is_parse() => FailureKind::Protocol,
-        // The connection ended without an error, or its peer answered no ping.
+        // The connection ended without an error, or its peer did not answer a ping.
         (None, None) => FailureKind::Closed,
     };
     let mut text = error.to_string();

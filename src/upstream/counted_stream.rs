@@ -1,7 +1,7 @@
 //! A socket, plain or with TLS, that counts and bounds the bytes an HTTP connection reads.
 //!
-//! hyper skips any number of informational answers (1xx), and reads on within one poll while there are bytes. Both are bounded
-//! here.
+//! hyper skips any number of informational answers (1xx), and continues to read within one poll while there are bytes.
+//! Both are bounded here.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are read before other tasks have their turn.
+/// Maximum bytes read before other tasks have their turn.
 const TURN_MAX: usize = 256 * 1024;
 /// Heads of answers, including informational ones and trailers, that may arrive over an HTTP/2 connection between two requests.
 /// Normal streams have two each.
@@ -28,7 +28,7 @@ pub(super) struct StreamCount {
     read: AtomicU64,
     /// After this many bytes a further read is an error.
     read_max: AtomicU64,
-    /// Heads that may still come; HTTP/2 only.
+    /// Heads that may still arrive; HTTP/2 only.
     heads_left: AtomicI64,
 }
 
@@ -37,7 +37,7 @@ impl StreamCount {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// From now on no read begins after this many further bytes.
+    /// Limits the connection to this many further bytes: after them, no read begins.
     pub fn bound(&self, bytes: u64) {
         self.read_max.store(self.read().saturating_add(bytes), Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl StreamCount {
         self.read_max.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// A request is sent over HTTP/2.
+    /// Counts a request that is sent over HTTP/2.
     pub fn asked(&self) {
         self.heads_left.store(HEADS_MAX, Ordering::Relaxed);
     }

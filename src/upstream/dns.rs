@@ -1,9 +1,9 @@
-//! Resolves names: once for all requests, cached for a while, and renewed off the request's path.
+//! Resolves names: once for all requests, cached for a while, and renewed outside the request's path.
 //!
-//! The system does it (`getaddrinfo`), so that `/etc/hosts`, search domains and mDNS work. It blocks a thread and cannot be
-//! cancelled: a look-up that hangs keeps its thread until it ends. So look-ups at once are bounded, for a name and in total,
-//! to far fewer than the runtime's blocking threads, and each request waits at most for its own timeout. Names come only from
-//! the configuration, so the cache is small.
+//! The system does it (`getaddrinfo`), so that `/etc/hosts`, search domains and mDNS work. It blocks a thread and
+//! cannot be cancelled: a hanging look-up keeps its thread until it ends. So the number of concurrent look-ups is
+//! bounded, per name and in total, far below the runtime's blocking threads, and each request waits at most for its own
+//! timeout. Names come only from the configuration, so the cache is small.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
-/// An answer of at most this age is used as it is.
+/// An answer up to this age is used without a new look-up.
 const FRESH_FOR: Duration = Duration::from_secs(30);
 /// An older answer is used while a new look-up runs, up to this age.
 const STALE_FOR: Duration = Duration::from_secs(600);
@@ -33,7 +33,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(5);
 pub type Resolver = Arc<dyn Fn(String) -> Lookup + Send + Sync>;
 type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// As the system does it.
+/// Uses the system's resolver.
 pub fn system_resolver() -> Resolver {
     Arc::new(|host| Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) }))
 }
@@ -71,10 +71,10 @@ impl NameCache {
         Arc::new(NameCache { resolver, names: Mutex::default(), places, changed: Notify::new(), shutdown })
     }
 
-    /// The addresses of a host, with any port. The caller bounds the time.
+    /// The addresses of a host, with an arbitrary port. The caller bounds the time.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     pub async fn look_up(self: &Arc<NameCache>, host: &str) -> Result<Vec<SocketAddr>, Arc<io::Error>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, 0)]);
@@ -220,7 +220,7 @@ mod tests {
             replies.recv().await.unwrap().send(Ok(addresses("1.1.1.1"))).unwrap();
         });
         assert_eq!(found, Ok(addresses("1.1.1.1")));
-        // Addresses outlive failures, but not for ever.
+        // Addresses survive failures for a limited time.
         advance(STALE_FOR).await;
         let (found, _) = tokio::join!(look_up(&names, "a.test"), async {
             replies.recv().await.unwrap().send(Ok(Vec::new())).unwrap();

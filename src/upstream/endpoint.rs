@@ -34,7 +34,7 @@ impl Endpoint {
     /// Parses `https://api.example.com/v1`.
     ///
     /// # Errors
-    /// If it is not an http or https URL.
+    /// It is not an http or https URL.
     pub fn parse(base_url: &str) -> Result<Endpoint, InvalidUrl> {
         let invalid = || InvalidUrl(base_url.to_owned());
         let uri: Uri = base_url.parse().map_err(|_| invalid())?;

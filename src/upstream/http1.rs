@@ -38,7 +38,7 @@ impl Http1Connection {
         Http1Connection { sender, count, read_before: 0, driver: Some(driver) }
     }
 
-    /// Whether a byte has come since the latest request was sent.
+    /// Whether a byte has arrived since the latest request was sent.
     pub fn heard(&self) -> bool {
         self.count.read() != self.read_before
     }
@@ -54,7 +54,7 @@ impl Http1Connection {
     /// Sends a request and waits for the head of its answer.
     ///
     /// # Errors
-    /// What broke the connection, and whether that was before a byte of the request was written.
+    /// The error of the connection, and whether it came before a byte of the request was written.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, (hyper::Error, bool)> {
         self.read_before = self.count.read();
         self.count.bound(HEAD_MAX);

@@ -34,7 +34,7 @@ pub(super) struct Http2 {
     changed: Arc<Notify>,
 }
 
-/// A stream of a shared connection; given back on drop.
+/// A stream of a shared connection; returned on drop.
 pub(super) struct Stream {
     connection: Arc<Http2>,
     /// It was read to its end, or never used: dropping it resets nothing.
@@ -81,7 +81,7 @@ impl Http2 {
         ConnectionLoad { streams, streams_max: self.streams_max(), worn: self.is_worn(), passed_over }
     }
 
-    /// The peer allows no more streams than run now, until it says otherwise.
+    /// Records that the peer allows no more streams than run now, until it announces another number.
     fn is_full(&self) {
         let others = self.streams.load(Ordering::Relaxed).saturating_sub(1);
         self.streams_max.fetch_min(others, Ordering::Relaxed);

@@ -41,7 +41,7 @@ use stream_choice::DIAL_PATIENCE;
 
 /// Interval of the check for expired idle connections.
 const SWEEP: Duration = Duration::from_secs(10);
-/// Resends of one request that no peer has worked on.
+/// Resends of one request that no peer has processed.
 const RESENDS_MAX: usize = 3;
 
 /// Sends requests. Cheap to clone.
@@ -86,15 +86,15 @@ impl UpstreamClient {
     /// Loads the trusted certificates: the system's, or a bundled set if the system has none.
     ///
     /// # Errors
-    /// If TLS cannot be set up at all.
+    /// TLS cannot be set up at all.
     pub fn new(shutdown: Shutdown) -> Result<UpstreamClient, rustls::Error> {
         UpstreamClient::with_resolver(shutdown, system_resolver())
     }
 
-    /// The same with another way to look names up.
+    /// [`UpstreamClient::new`] with a different resolver.
     ///
     /// # Errors
-    /// If TLS cannot be set up at all.
+    /// TLS cannot be set up at all.
     pub fn with_resolver(shutdown: Shutdown, resolver: Resolver) -> Result<UpstreamClient, rustls::Error> {
         let connector = Connector::new(shutdown.clone(), resolver)?;
         Ok(UpstreamClient::with_connector(shutdown, connector))
@@ -131,9 +131,9 @@ impl UpstreamClient {
 
     /// Sends a request and waits for the head of its answer. `connected` is called as soon as a connection is ready.
     ///
-    /// A request is sent again only if no peer has worked on it: it never left, or the peer says so. If a pooled connection dies
-    /// in another way the failure is `stale`. Dropping the future cancels the request; a connection that was still being made
-    /// goes to the pool.
+    /// A request is sent again only if no peer has processed it: it was never sent, or the peer reports that. If a
+    /// pooled connection dies in another way the failure is `stale`. Dropping the future cancels the request; an
+    /// unfinished new connection goes to the pool.
     ///
     /// # Errors
     /// A failure of phase connect or headers.
@@ -207,8 +207,8 @@ impl UpstreamClient {
         }
     }
 
-    /// Makes a connection for one request, in its own task, so that a cancelled loser still leaves a warm connection. None: the
-    /// pool did not need another shared one.
+    /// Makes a connection for one request, in a separate task, so that a cancelled loser still leaves a warm
+    /// connection. None: the pool did not need another shared one.
     async fn dial_own(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Option<PooledConnection>, Failure> {
         let (give, take) = tokio::sync::oneshot::channel();
         let (inner, endpoint, limit, keep) =

@@ -1,8 +1,8 @@
-//! The connections to one origin: idle HTTP/1.1 ones, and HTTP/2 ones that are shared.
+//! The connections to one origin: idle HTTP/1.1 connections, and shared HTTP/2 connections.
 //!
-//! An origin that speaks HTTP/1.1 gets a dial for each request that finds no idle connection. Otherwise the pool dials on its
-//! own, and all waiting requests share the result, so that a burst shares one connection. Not for choosing the connection of
-//! a stream, or when to open another: see `stream_choice`.
+//! An origin with HTTP/1.1 gets a dial for each request that finds no idle connection. Otherwise the pool itself dials,
+//! and all waiting requests share the result, so that a burst shares one connection. Not for choosing the connection of
+//! a stream, or for deciding when to open another: see `stream_choice`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::clock::Instant;
 use crate::config::Proxy;
 use crate::failure::{Failure, FailureKind, Phase};
 
-/// Idle HTTP/1.1 connections that are kept; a further one is closed.
+/// Maximum idle HTTP/1.1 connections; a further one is closed.
 const IDLE_MAX: usize = 256;
 /// Shorter than the keep-alive of common servers, so that a reused connection is rarely dead.
 const IDLE_FOR: Duration = Duration::from_secs(50);
@@ -28,7 +28,7 @@ const HTTP1_FOR: Duration = Duration::from_secs(600);
 
 pub(super) struct Pool {
     https: bool,
-    /// The proxy that its connections go through.
+    /// The proxy for its connections. None: direct.
     proxy: Option<Arc<Proxy>>,
     state: Mutex<PoolState>,
     /// Notified when a stream may be free, or when a dial or a connection has ended.
@@ -38,9 +38,9 @@ pub(super) struct Pool {
 struct PoolState {
     idle: Vec<IdleConnection>,
     shared: Vec<Arc<Http2>>,
-    /// The protocol of the latest connection; none before the first.
+    /// The protocol of the latest connection. None: no connection yet.
     speaks_http2: Option<bool>,
-    /// The origin asked for HTTP/1.1 and gets it until then.
+    /// The origin asked for HTTP/1.1 and gets it until this time.
     http1_until: Option<Instant>,
     /// When each of the pool's own dials began.
     dials: Vec<Instant>,
@@ -67,32 +67,32 @@ pub(super) enum PooledConnection {
     Http2 { stream: Stream, reused: bool },
 }
 
-/// What a request does to come by a connection.
+/// The next step of a request that needs a connection.
 pub(super) enum ConnectionClaim {
     Have(PooledConnection),
-    /// Make one of its own, over HTTP/1.1.
+    /// Make a separate connection, over HTTP/1.1.
     DialOwn,
-    /// Begin this dial for all, and wait.
+    /// Begin this dial for all requests, and wait.
     Dial(Dial),
     Wait,
     Failed(Failure),
 }
 
-/// A request that wants a connection.
+/// A request that needs a connection.
 #[derive(Clone, Copy)]
 pub(super) struct ConnectionRequest {
     pub since: Instant,
-    /// None that was there before will do.
+    /// Connections that existed before it are not allowed.
     pub fresh: bool,
     pub connect_timeout: Duration,
 }
 
-/// A dial of the pool's own. It is over when dropped.
+/// A dial of the pool. It ends when dropped.
 pub(super) struct Dial {
     pool: Arc<Pool>,
     begun: Instant,
     pub limit: Duration,
-    /// The pool knows already.
+    /// The pool already has the result.
     ended: bool,
 }
 
@@ -120,10 +120,10 @@ impl Pool {
         }
     }
 
-    /// A connection, or the next step. `counted`: the request waits already.
+    /// A connection, or the next step. `counted`: the request is already counted as waiting.
     pub fn claim(self: &Arc<Pool>, asker: &ConnectionRequest, counted: bool) -> ConnectionClaim {
         loop {
-            // Taken out first: to look at a connection is not to be done under the lock.
+            // Taken out first: the connection must not be checked under the lock.
             let idle = {
                 let mut state = self.state();
                 if self.https && state.speaks_http2 != Some(false) && !state.wants_http1() {
@@ -176,12 +176,12 @@ impl Pool {
         ConnectionClaim::Dial(Dial { pool: self.clone(), begun: now, limit: state.patience, ended: false })
     }
 
-    /// The next change: registered before [`Pool::claim`], it misses none.
+    /// The next change. A future registered before [`Pool::claim`] misses no change.
     pub fn change(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Told when something changes; for connections that are being made.
+    /// Notified when something changes; for connections that are being made.
     pub fn changes(&self) -> Arc<Notify> {
         self.changed.clone()
     }
@@ -192,12 +192,12 @@ impl Pool {
         WaitingRequest(self.clone())
     }
 
-    /// Whether a new connection may offer nothing but HTTP/1.1.
+    /// Whether a new connection may offer only HTTP/1.1.
     pub fn wants_http1(&self) -> bool {
         self.state().wants_http1()
     }
 
-    /// The origin asked for HTTP/1.1.
+    /// Records that the origin asked for HTTP/1.1.
     pub fn speak_http1(&self) {
         let mut state = self.state();
         state.http1_until = Some(Instant::now() + HTTP1_FOR);
@@ -206,8 +206,8 @@ impl Pool {
         self.changed.notify_waiters();
     }
 
-    /// Takes in a connection that was just made, by the pool's own dial that began at `dial` or by a request. None: there
-    /// are as many as may be.
+    /// Adds a new connection, made by the pool's dial that began at `dial` or by a request. None: the maximum is
+    /// reached.
     pub fn adopt(&self, made: NewConnection, dial: Option<Instant>) -> Option<PooledConnection> {
         let mut state = self.state();
         state.end_dial(dial);
@@ -225,7 +225,7 @@ impl Pool {
         }
     }
 
-    /// Why a request has no connection after this time.
+    /// The failure of a request that has no connection after this time.
     pub fn late(&self, waited: Duration) -> Failure {
         let connections = self.state().shared.len();
         let (kind, message) = if connections < HTTP2_MAX {
@@ -258,7 +258,7 @@ impl Pool {
         }
     }
 
-    /// Closes what has been idle for long or is of no use any more.
+    /// Closes connections that were idle for too long or cannot be used any more.
     pub fn sweep(&self) {
         let mut state = self.state();
         state.idle.retain_mut(|idle| idle.since.elapsed() < IDLE_FOR && idle.line.is_usable());
@@ -292,7 +292,7 @@ impl PoolState {
 }
 
 impl Dial {
-    /// It has ended; all waiting requests share its result.
+    /// Ends it; all waiting requests share its result.
     pub fn end(mut self, made: Result<NewConnection, Failure>) {
         match made {
             Ok(made) => {

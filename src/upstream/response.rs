@@ -1,5 +1,5 @@
-//! The answer of an upstream. Its body gives an HTTP/1.1 connection back to the pool at its end; dropped before, it
-//! closes the connection, or resets the stream of an HTTP/2 one.
+//! The answer of an upstream. At its end the body returns an HTTP/1.1 connection to the pool. If it is dropped before,
+//! it closes the connection, or resets the stream of an HTTP/2 connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ pub struct Response {
     pub body: ResponseBody,
 }
 
-/// The bytes of an answer as they come.
+/// The bytes of an answer as they arrive.
 pub struct ResponseBody {
     incoming: Incoming,
     connection: HeldConnection,
-    /// Of frames without data, which no reader sees.
+    /// Limits frames without data, which no reader sees.
     pace: YieldPace,
 }
 
@@ -40,7 +40,7 @@ enum HeldConnection {
 }
 
 impl PooledConnection {
-    /// Sends the request and waits for the head of the answer. The body gives the connection back at its end.
+    /// Sends the request and waits for the head of the answer. The body returns the connection at its end.
     pub(super) async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
         let (response, connection) = match self {
             PooledConnection::Http1 { mut line, .. } => match line.send(request).await {
@@ -56,10 +56,10 @@ impl PooledConnection {
 }
 
 impl ResponseBody {
-    /// The next read; none at the end. Trailers are passed over.
+    /// The next read. None: the body has ended. Trailers are skipped.
     ///
     /// # Errors
-    /// A failure of phase stream; the caller knows the phase better.
+    /// A failure of phase stream; the caller sets the phase more precisely.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         loop {
             ready!(self.pace.poll_proceed(context));

@@ -317,7 +317,7 @@ mod tests {
         for (name, method, path, headers, signature) in table {
             assert_eq!(suite(method.clone(), path, headers), *signature, "{name}");
         }
-        // What the connection sets is not signed.
+        // Headers that the connection sets are not signed.
         let unsigned = [("user-agent", "x"), ("authorization", "y"), ("connection", "close")];
         assert_eq!(suite(Method::GET, "/", &unsigned), suite(Method::GET, "/", &[]));
     }

@@ -15,7 +15,7 @@ pub(super) const AGE_MAX: Duration = Duration::from_secs(600);
 /// After this time of a dial another one may start.
 pub(super) const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the choice depends on, for one connection.
+/// The input for the choice, for one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionLoad {
     pub streams: usize,
@@ -23,11 +23,11 @@ pub(super) struct ConnectionLoad {
     pub streams_max: usize,
     /// Used only if there is no other.
     pub worn: bool,
-    /// It was there before the request asked for a new one.
+    /// It existed before the request asked for a new one.
     pub passed_over: bool,
 }
 
-/// What the choice depends on besides the connections.
+/// The input for the choice, apart from the connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionQueue {
     /// Requests that wait for a stream, including this one.
@@ -36,9 +36,9 @@ pub(super) struct ConnectionQueue {
     pub streams_each: usize,
     /// Dials under way.
     pub dials: usize,
-    /// Those of them that may still come through soon.
+    /// Dials among them that may still succeed soon.
     pub young_dials: usize,
-    /// It is not known yet whether the origin speaks HTTP/2: one dial decides.
+    /// Whether the origin supports HTTP/2 is unknown: one dial decides.
     pub unknown: bool,
     /// A dial has failed just now.
     pub dial_failed: bool,
@@ -54,7 +54,7 @@ pub(super) enum StreamStep {
     Wait,
 }
 
-/// Decides. No more connections are opened than the waiting streams fill, and never more than [`HTTP2_MAX`].
+/// Decides. Opens no more connections than the waiting streams fill, and never more than [`HTTP2_MAX`].
 pub(super) fn step(seats: impl Iterator<Item = ConnectionLoad> + Clone, queue: ConnectionQueue) -> StreamStep {
     let with_room = seats.clone().enumerate().filter(|(_, seat)| seat.streams < seat.streams_max);
     let good = with_room.clone().filter(|(_, seat)| !seat.worn && !seat.passed_over);

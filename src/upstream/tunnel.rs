@@ -1,7 +1,7 @@
 //! Opens a tunnel through an HTTP proxy with `CONNECT`. The proxy resolves the provider's name.
 //!
-//! `http` addresses go through a tunnel too. So every answer is the provider's own, and the proxy's refusal cannot look like the
-//! provider's.
+//! `http` addresses use a tunnel too. So every answer is the provider's own, and the proxy's refusal cannot look like
+//! the provider's.
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,17 +14,17 @@ use crate::failure::{Failure, FailureKind, Phase};
 /// Bytes of the head of a proxy's answer.
 const TUNNEL_HEAD_MAX: usize = 16 * 1024;
 
-/// Asks the proxy at the other end of `stream` for a tunnel to the origin. The caller bounds the time.
+/// Requests a tunnel to the origin from the proxy at the other end of `stream`. The caller bounds the time.
 ///
 /// # Errors
-/// `connect`: the proxy refuses, closes the connection or speaks no HTTP.
+/// `connect`: the proxy refuses, closes the connection or does not speak HTTP.
 pub(super) async fn open(mut stream: TcpStream, proxy: &Proxy, origin: &Origin) -> Result<TcpStream, Failure> {
     let broke = |error: std::io::Error| refused(proxy, &format!("broke off: {error}"));
     stream.write_all(request(proxy, origin).as_bytes()).await.map_err(broke)?;
     let mut head = Vec::with_capacity(512);
     loop {
         if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
-            // The provider got no byte yet, so no byte may follow the head.
+            // The provider has received no byte yet, so no byte may follow the head.
             return match status(&head) {
                 Some(status) if !status.is_success() => Err(refused(proxy, &refusal(status))),
                 Some(_) if end + 4 == head.len() => Ok(stream),

@@ -1,11 +1,11 @@
-//! Which models and upstreams an answer is about. Not for what is said of them.
+//! The models and upstreams of an answer. Not for their figures.
 
 use std::collections::BTreeMap;
 
 use crate::config::{RaceSettings, UpstreamConfig};
 use crate::health::{LiveConfig, named};
 
-/// A model as it is asked for.
+/// A model under a requested name.
 pub(super) struct RequestedModel<'a> {
     pub(super) name: String,
     pub(super) alias_of: Option<String>,
@@ -40,7 +40,7 @@ pub(super) fn all(live: &LiveConfig) -> Vec<RequestedModel<'_>> {
     live.config.models.keys().filter_map(|name| RequestedModel::new(live, name).ok()).collect()
 }
 
-/// An upstream as it is listed: by whom, and with the settings of the first of them.
+/// An upstream with the models that list it, and the settings of the first of them.
 pub(super) struct ListedUpstream<'a> {
     pub(super) place: usize,
     pub(super) upstream: &'a UpstreamConfig,
@@ -48,7 +48,7 @@ pub(super) struct ListedUpstream<'a> {
     pub(super) models: Vec<String>,
 }
 
-/// By `provider/model`.
+/// The key is `provider/model`.
 pub(super) struct ListedUpstreams<'a>(BTreeMap<String, ListedUpstream<'a>>);
 
 impl<'a> ListedUpstreams<'a> {

@@ -22,7 +22,7 @@ pub struct RankedUpstream {
     pub sent: SendConditions,
     /// Cost of an attempt, in the unit of the model's budget.
     pub cost: f64,
-    /// Of a usual answer.
+    /// Cost of a usual answer.
     pub price: f64,
     /// Upstreams with the same number share machines.
     pub domain: Option<u32>,

@@ -1,5 +1,5 @@
-//! The answer of `GET /api/routing`, as it is written and as the command reads it. The comments are the descriptions in the
-//! OpenAPI document. Not for how the figures are computed: see `view` and `ranking`.
+//! The answer of `GET /api/routing`, as it is written and as the command reads it. The comments are the descriptions in
+//! the OpenAPI document. Not for computing the figures: see `view` and `ranking`.
 //!
 //! Milliseconds and seconds are numbers with a fraction. Null: not known yet.
 

@@ -90,8 +90,8 @@ impl MessageAssembly {
         }
     }
 
-    /// A repeated start of the same message is ignored. A start of another message means that the server began anew:
-    /// discard what came before.
+    /// A repeated start of the same message is ignored. A start of another message means that the server started again:
+    /// the earlier content is discarded.
     fn start(&mut self, message: Map<String, Value>) {
         if self.message.is_empty() || self.message.get("id") != message.get("id") {
             self.message = message;
@@ -152,8 +152,8 @@ fn cut_input(text: &str) -> Value {
     closed_at(open).unwrap_or_else(|| json!({}))
 }
 
-/// The brackets open at the end of a text, and the last place where it can be cut and closed. None if it is nested too
-/// deeply.
+/// The brackets that are open at the end of a text, and the last place where it can be cut and closed. None if it is
+/// nested too deeply.
 fn open_at(text: &str) -> (Option<Vec<char>>, usize) {
     let (mut closers, mut safe) = (Vec::new(), 0);
     let (mut in_string, mut escaped) = (false, false);

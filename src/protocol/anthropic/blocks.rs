@@ -167,7 +167,7 @@ impl TurnDraft {
     }
 }
 
-/// For each turn, the role of the next turn that is not system.
+/// For each turn, the role of the next turn other than system.
 fn roles_behind(turns: &[ConversationTurn]) -> Vec<Option<Role>> {
     let mut next = None;
     let mut behind = vec![None; turns.len()];
@@ -217,7 +217,7 @@ fn end_without_space(drafts: &mut [TurnDraft]) {
     }
 }
 
-/// An id in the characters that the vendor takes: letters, digits, `_` and `-`.
+/// An id with the characters that the vendor accepts: letters, digits, `_` and `-`.
 fn id(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
 }

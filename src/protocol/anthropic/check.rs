@@ -10,7 +10,7 @@ use crate::protocol::json::Json;
 /// Checks the top level of a request. `answers`: it asks for an answer, not for a token count.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>, answers: bool) -> Result<(), Invalid> {
     let found = |name: &str| member(name).map(str::trim);
     let given = |name: &str| found(name).filter(|value| *value != "null");

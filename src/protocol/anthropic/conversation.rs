@@ -39,7 +39,7 @@ pub(super) const READ: [&str; 17] = [
 /// Reads a request for translation.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     // Messages of `serde` may quote the request, so only the position is given.
     let unreadable = |error: serde_json::Error| {
@@ -268,7 +268,7 @@ fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut L
         Some("standard_only") => read.service_tier = Some("default".to_owned()),
         Some(tier) => read.service_tier = Some(tier.to_owned()),
     }
-    // A hint to cache everything. Other vendors do that without being asked.
+    // A hint to cache everything. Other vendors do that by default.
     if some(body, "cache_control").is_some() {
         losses.hint("cache_control");
     }

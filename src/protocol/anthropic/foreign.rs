@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
-/// The request without reasoning that others signed, or without any reasoning. None if there is none.
+/// The request without other vendors' signed reasoning, or without any reasoning. None: it contained none.
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };

@@ -1,4 +1,4 @@
-//! Reads members of a Messages request, and writes complaints in the vendor's words.
+//! Reads members of a Messages request, and writes errors in the vendor's words.
 
 use serde_json::{Map, Value};
 

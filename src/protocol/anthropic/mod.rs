@@ -1,7 +1,7 @@
 //! The `anthropic` dialect, and the Messages surface: reads its events, reads and writes its requests, writes its
 //! answers and its errors.
 //!
-//! Not for choosing what an upstream gets: a Messages request goes to an Anthropic upstream unchanged.
+//! Not for choosing the request to an upstream: a Messages request goes to an Anthropic upstream unchanged.
 
 mod assemble;
 mod blocks;

@@ -1,10 +1,10 @@
-//! What a model behind the Messages API accepts, by its name.
+//! The options that a model of the Messages API accepts, by its name.
 //!
-//! For a name that is not a Claude, the oldest rules are assumed.
+//! For a name that is not a Claude, the oldest rules apply.
 
 use crate::protocol::claude::Claude;
 
-/// How a model is asked to think.
+/// How thinking is requested from a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// `enabled`, with a budget in tokens.
@@ -25,7 +25,7 @@ pub(super) struct ClaudeModel {
     pub takes_system_turns: bool,
     /// Thinking can be switched off.
     pub may_not_think: bool,
-    /// Can be asked to think.
+    /// Supports thinking.
     pub thinks: bool,
     /// Refuses `temperature` together with `top_p`.
     pub wants_one_of_both: bool,
@@ -63,7 +63,7 @@ impl ClaudeModel {
     }
 }
 
-/// Whether requests for two models are written alike.
+/// Whether requests for two models have the same form.
 pub fn writes_alike(one: &str, other: &str) -> bool {
     ClaudeModel::of(one) == ClaudeModel::of(other)
 }

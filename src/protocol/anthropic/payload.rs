@@ -38,7 +38,7 @@ struct DeltaText<'a> {
     partial_json: Option<&'a str>,
     /// A tool's name.
     name: Option<&'a str>,
-    /// The input of a tool that came whole, as JSON text; none if it is empty.
+    /// The input of a tool that was sent whole, as JSON text. None if it is empty.
     input: Option<&'a str>,
     stop_reason: Option<&'a str>,
 }

@@ -58,7 +58,7 @@ impl ReadPieces for AnthropicReader {
 }
 
 impl AnthropicReader {
-    /// After a second start in one stream (the server began anew) no block is open.
+    /// After a second start in one stream (the server started again) no block is open.
     fn message_start(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.open.clear();
         pieces.push(AnswerPiece::Start { id: text(message, "id"), model: text(message, "model") });
@@ -158,7 +158,7 @@ impl AnthropicReader {
     }
 }
 
-/// What a stop reason means.
+/// The meaning of a stop reason.
 fn finish(reason: &str, sequence: Option<String>) -> FinishReason {
     match reason {
         "end_turn" => FinishReason::Stop,

@@ -1,7 +1,7 @@
-//! Writes a conversation as a Messages request, all but the turns (see `blocks`).
+//! Writes a conversation as a Messages request, except the turns (see `blocks`).
 //!
 //! `max_tokens` is required here, so a default is written. Anthropic's temperature ends at 1, so a higher one is lost.
-//! Newer models take an effort, older ones a thinking budget. If thinking and a forced tool exclude each other, the
+//! Newer models accept an effort, older ones a thinking budget. If thinking and a forced tool exclude each other, the
 //! tool wins.
 
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     Value::Object(body)
 }
 
-/// How the model is asked to think.
+/// How thinking is requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ThinkingRequest {
     mode: Mode,
@@ -111,7 +111,7 @@ impl ThinkingRequest {
             Mode::Budget(budget) => json!({ "type": "enabled", "budget_tokens": budget }),
             Mode::Adaptive => json!({ "type": "adaptive" }),
         };
-        // Newer models omit thoughts unless asked for them.
+        // Newer models omit thoughts by default.
         if self.hidden || self.mode == Mode::Adaptive {
             value["display"] = Value::from(if self.hidden { "omitted" } else { "summarized" });
         }
@@ -215,7 +215,7 @@ fn sampling(
         body.put("temperature", free.then(|| temperature.clamp(0.0, 1.0)));
     }
     if let Some(top_p) = sampling.top_p.filter(|top_p| *top_p != 1.0) {
-        // With thinking, the vendor takes only a high `top_p`. Newer models take either `temperature` or `top_p`.
+        // With thinking, the vendor accepts only a high `top_p`. Newer models accept either `temperature` or `top_p`.
         let alone = !(heated && model.wants_one_of_both);
         let fits = alone && (free || (model.style != Style::Adaptive && top_p >= 0.95));
         losses.meaning_if(!fits, "top_p");

@@ -32,7 +32,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// A block that is normally streamed starts empty and its content follows as deltas. Other blocks come whole in their
+/// A block that is normally streamed starts empty and its content follows as deltas. Other blocks are complete in their
 /// start.
 fn write_block(out: &mut BytesMut, index: usize, mut block: Map<String, Value>) {
     let mut deltas = Vec::new();

@@ -275,7 +275,8 @@ fn document_format(media_type: &str, name: Option<&str>) -> Option<&'static str>
     })
 }
 
-/// An id that Bedrock accepts; the same for the same id. Ids of other vendors may be too long or have other characters.
+/// An id that Bedrock accepts, derived from the original. Ids of other vendors may be too long or have other
+/// characters.
 fn id(id: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
     if !id.is_empty() && id.len() <= ID_MAX && id.chars().all(allowed) {

@@ -1,5 +1,5 @@
-//! What a model behind Bedrock accepts, by its id. Converse has one format, but many models refuse members that they do
-//! not know.
+//! The members that a model behind Bedrock accepts, by its id. Converse has one format, but many models refuse members
+//! that they do not support.
 
 use crate::protocol::claude::Claude;
 
@@ -74,7 +74,7 @@ impl BedrockModel {
     }
 }
 
-/// Whether requests for two models are written alike.
+/// Whether requests for two models have the same form.
 pub fn writes_alike(one: &str, other: &str) -> bool {
     BedrockModel::of(one) == BedrockModel::of(other)
 }

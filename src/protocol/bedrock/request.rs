@@ -1,4 +1,4 @@
-//! Writes a conversation as a Converse request, and reports what Bedrock or the model cannot take.
+//! Writes a conversation as a Converse request, and reports what Bedrock or the model does not accept.
 
 use serde_json::{Map, Value, json};
 
@@ -105,9 +105,9 @@ fn named_in_history(conversation: &Conversation) -> Vec<Value> {
 struct BedrockRequestWriter {
     model: BedrockModel,
     body: Map<String, Value>,
-    /// `additionalModelRequestFields`: options that only models of this maker know.
+    /// `additionalModelRequestFields`: options that only models of this maker support.
     fields: Map<String, Value>,
-    /// A Claude that was asked to think.
+    /// A Claude with thinking enabled.
     thinks: bool,
     /// Thinks at the highest level, which excludes all other options.
     unsampled: bool,
@@ -281,7 +281,7 @@ impl BedrockRequestWriter {
     }
 }
 
-/// Removes an option that the model refuses. It is lost, unless `says_nothing` says that it changes nothing.
+/// Removes an option that the model refuses. It is lost, unless `says_nothing` is true: then it changes nothing.
 fn refuse<T: Copy>(option: &mut Option<T>, name: &str, says_nothing: impl Fn(T) -> bool, losses: &mut Losses) {
     if option.take().is_some_and(|value| !says_nothing(value)) {
         losses.meaning(name);

@@ -1,4 +1,4 @@
-//! A signature or encrypted reasoning, which may come in several deltas and is reported when complete.
+//! A signature or encrypted reasoning. It may be split over several deltas and is reported when complete.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ pub(super) struct SealedEvent {
 }
 
 impl SealedEvent {
-    /// What a delta adds. None if the delta is something else.
+    /// The content of a delta. None if the delta is of another kind.
     pub fn of(block: u32, kind: &str, delta: &Value) -> Option<SealedEvent> {
         if kind != "reasoningContent" {
             return None;

@@ -182,7 +182,7 @@ proptest::proptest! {
     fn never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), headers in 0u32..300) {
         let _ = scan(&[&bytes], MAX);
         let _ = message(&bytes);
-        // With a valid prelude, so that the rest is examined.
+        // With a valid prelude, so that the reader examines the rest.
         let mut raw = [u32::try_from(bytes.len() + 16).unwrap().to_be_bytes(), headers.to_be_bytes()].concat();
         raw.extend(crc32fast::hash(&raw).to_be_bytes());
         raw.extend(&bytes);

@@ -1,5 +1,5 @@
-//! Reduces a JSON schema to what Claude accepts for strict tools and structured answers. The rest moves into the
-//! description, in words.
+//! Reduces a JSON schema to the part that Claude accepts for strict tools and structured answers. The rest moves into
+//! the description, as text.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "ho
 /// Unsupported in a pattern: lookaround, word boundaries, back references, property classes.
 const NO_PATTERNS: &[&str] = &["(?", r"\b", r"\B", r"\p", r"\P", r"\k"];
 
-/// The reduced schema. Reports to `losses`, under `name`, what it no longer says.
+/// The reduced schema. Reports to `losses`, under `name`, what it no longer contains.
 pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
     let mut change = SchemaLoss::default();
     change.close(&mut schema);
@@ -29,7 +29,7 @@ pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
 struct SchemaLoss {
     /// A constraint moved into the description.
     hint: bool,
-    /// The answer cannot have something that was asked for.
+    /// Something that was requested cannot be part of the answer.
     meaning: bool,
 }
 

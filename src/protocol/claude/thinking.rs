@@ -1,4 +1,5 @@
-//! How much a Claude may be asked to think, and when it must not be. The same for Anthropic and Bedrock.
+//! How much thinking may be requested from a Claude, and when none may be requested. The same for Anthropic and
+//! Bedrock.
 
 use serde_json::Value;
 
@@ -38,8 +39,7 @@ pub fn continues_without_thoughts(conversation: &Conversation) -> bool {
         && !any(|part| matches!(part, MessagePart::Thinking(thinking) if signed(thinking).is_some()))
 }
 
-/// True if the caller wrote the beginning of the answer, which cannot have thoughts. `messages` are those that are
-/// sent.
+/// True if the caller wrote the beginning of the answer, which cannot have thoughts. `messages`: the messages to send.
 pub fn is_begun(messages: &[Value]) -> bool {
     messages.last().is_some_and(|message| message["role"] == "assistant")
 }

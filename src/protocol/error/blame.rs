@@ -1,5 +1,5 @@
-//! Decides who a refusal is about: the model, key or account (for every request), or this one request. Goes by known
-//! words of vendors; other words leave it unknown.
+//! Decides the cause of a refusal: the model, key or account (for every request), or this one request. Uses known words
+//! of vendors; with other words the cause is unknown.
 //!
 //! Not for the consequences: see `race::verdict`.
 
@@ -12,7 +12,7 @@ pub enum RefusalSubject {
     Upstream,
     /// Something that this request asks for.
     Request,
-    /// The words do not say.
+    /// The words do not show it.
     Unknown,
 }
 

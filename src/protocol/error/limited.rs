@@ -1,5 +1,5 @@
-//! Decides whether a 429 limits one model, which most providers count separately, or the whole account. Goes by known
-//! words of vendors. Other words count as one model's: a second 429 costs less than a model that is avoided without
+//! Decides whether a 429 limits one model, which most providers count separately, or the whole account. Uses known
+//! words of vendors. Other words count as a limit of one model: a second 429 costs less than avoiding a model without
 //! need.
 
 use super::words::has_word;
@@ -27,8 +27,8 @@ const MONEY_PHRASES: [&str; 10] = [
     "usage limit",
 ];
 
-/// A limit of one model, whatever else the message says: "Rate limit reached for gpt-4o in organization …", "… (org: …,
-/// model: …)", "… per_base_model …". Alibaba's allocated quota is per model too.
+/// A limit of one model, whatever else the message contains: "Rate limit reached for gpt-4o in organization …", "…
+/// (org: …, model: …)", "… per_base_model …". Alibaba's allocated quota is per model too.
 const MODEL_PHRASES: [&str; 3] = ["model", "rate limit reached for", "allocated quota"];
 /// Google counts all quotas per model.
 const MODEL_WORDS: [&str; 1] = ["resource_exhausted"];

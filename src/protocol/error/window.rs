@@ -1,4 +1,4 @@
-//! Reads the numbers in the refusal of a prompt that is too long. A number counts only if the message says what it is.
+//! Reads the numbers in the refusal of a prompt that is too long. A number counts only if the message explains it.
 
 /// Token counts that the message names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! Free-form tools, which take one text instead of JSON. For an upstream that knows only functions, such a tool becomes
-//! a function with one string, and its calls become free-form again. For a caller that knows only functions, a
-//! free-form call becomes a call of such a function.
+//! Free-form tools, which take one text instead of JSON. For an upstream that supports only functions, such a tool
+//! becomes a function with one string, and its calls become free-form again. For a caller that supports only functions,
+//! a free-form call becomes a call of such a function.
 
 use std::collections::HashSet;
 
@@ -60,12 +60,12 @@ fn as_function(at: usize, tool: &mut Tool, losses: &mut Losses) {
     }));
 }
 
-/// Turns calls of some functions into free-form calls, or, for a caller that knows only functions, the reverse. One for
-/// each stream.
+/// Turns calls of some functions into free-form calls, or, for a caller that supports only functions, the reverse. One
+/// per stream.
 #[derive(Debug, Default)]
 pub struct Customs {
     names: HashSet<String>,
-    /// The caller knows only functions.
+    /// The caller supports only functions.
     functions_only: bool,
     /// The call being collected: its choice, its number, and its arguments so far.
     open: Option<(u32, u32, String)>,
@@ -76,12 +76,12 @@ impl Customs {
         Customs { names, functions_only: false, open: None }
     }
 
-    /// For a caller that knows only functions.
+    /// For a caller that supports only functions.
     pub fn for_functions() -> Customs {
         Customs { functions_only: true, ..Customs::default() }
     }
 
-    /// Whether this function stands for a free-form tool.
+    /// Whether this function represents a free-form tool.
     pub fn is_custom(&self, name: &str) -> bool {
         self.names.contains(name)
     }

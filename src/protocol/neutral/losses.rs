@@ -7,7 +7,7 @@ pub struct Losses {
     hints: Vec<String>,
 }
 
-/// Maximum names of each kind. One more, `...`, stands for the rest.
+/// Maximum names of each kind. One more, `...`, replaces the rest.
 const NAMES_MAX: usize = 16;
 /// Maximum bytes of a name.
 const NAME_MAX: usize = 64;

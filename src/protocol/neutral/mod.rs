@@ -1,8 +1,8 @@
-//! The neutral form of all dialects: a [`Conversation`] goes up, [`AnswerPiece`]s come down.
+//! The neutral form of all dialects: a [`Conversation`] for requests, [`AnswerPiece`]s for answers.
 //!
 //! A surface reads its requests into a conversation and writes its answers from pieces. A dialect writes its requests
 //! from a conversation and reads its answers into pieces. So one reader and one writer translate a dialect to every
-//! surface. What a dialect cannot express goes to [`Losses`].
+//! surface. Content that a dialect cannot express goes to [`Losses`].
 
 mod conversation;
 mod custom;

@@ -9,7 +9,7 @@ use crate::protocol::usage::Usage;
 /// One piece of an answer, in the order of the stream. `index` is the choice of a chat answer with `n` > 1, else 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerPiece {
-    /// The vendor's id and model, as soon as known. May come more than once.
+    /// The vendor's id and model, as soon as known. May occur more than once.
     Start {
         id: Option<String>,
         model: Option<String>,
@@ -110,7 +110,7 @@ pub trait WritePieces: Send {
     /// Appends the end of a complete stream: everything that waited for usage and finish, and the surface's end. Called
     /// once, after the last piece.
     fn end(&mut self, out: &mut BytesMut);
-    /// The event that ends a broken stream, if it has to continue from what was written. None: any error event will do.
+    /// The event that ends a broken stream, if it must continue what was written. None: any error event is suitable.
     fn error_event(&mut self, _error: &ErrorShape<'_>) -> Option<Bytes> {
         None
     }

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 /// The prefix before the owner's name.
 const MARK: &str = "photofinish.";
-/// Replaces the signature of unsigned reasoning, so that no vendor is expected to know it.
+/// Replaces the signature of unsigned reasoning, because no vendor can verify it.
 pub const UNSIGNED: &str = "photofinish.unsigned";
-/// After the owner, where a format does not say what is signed: the next call.
+/// After the owner, in formats that do not record what is signed: the next call.
 const CALL: &str = "call.";
 /// Likewise: encrypted reasoning.
 const REDACTED: &str = "redacted.";
@@ -31,7 +31,7 @@ pub enum SignatureOwner {
     OpenAi,
 }
 
-/// What a signature is for, in a format with a single place for all of them.
+/// The purpose of a signature, in a format with a single place for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureUse {
     /// Reasoning. The data is marked with its owner.
@@ -66,7 +66,7 @@ pub fn own(owner: SignatureOwner, signature: &str) -> Option<&str> {
     (!data.is_empty()).then_some(data)
 }
 
-/// Whether it has a mark. No vendor knows marked signatures.
+/// Whether it has a mark. No vendor recognises marked signatures.
 pub fn is_tagged(text: &str) -> bool {
     text.starts_with(MARK)
 }
@@ -113,7 +113,7 @@ pub fn append(signature: &mut String, more: &str) {
 pub enum RemovedReasoning {
     /// Reasoning with the mark of another owner.
     Foreign,
-    /// All: the vendor said that it is not its own.
+    /// Remove all: the vendor reported that the reasoning is not its own.
     All,
 }
 

@@ -28,7 +28,7 @@ const DEFAULTS: [(&str, &str); 7] = [
 /// Reads a request for translation.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let unreadable =
         || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
@@ -77,7 +77,7 @@ const TYPES: [TypeRule; 9] = [
 /// Checks the top level of a request.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     if is_empty_list(required("messages", member)?) {
         return Err(empty_list("messages"));
@@ -155,7 +155,7 @@ fn format(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<For
     Ok(read)
 }
 
-/// Clients ask for reasoning in three ways: OpenAI's `reasoning_effort`, OpenRouter's `reasoning` and Anthropic's
+/// Clients request reasoning in three ways: OpenAI's `reasoning_effort`, OpenRouter's `reasoning` and Anthropic's
 /// `thinking`.
 fn reasoning(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Reasoning>, Invalid> {
     let mut read = Reasoning { effort: effort(request, "reasoning_effort")?, ..Reasoning::default() };

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::parts::CALL_SIGNATURES;
 use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
-/// The request without signatures of other dialects, or without any. None if there are none.
+/// The request without signatures of other dialects, or without any. None: it contained none.
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };

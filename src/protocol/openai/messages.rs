@@ -23,7 +23,7 @@ const IDS_MAX: usize = 8;
 /// Reads all messages into the conversation.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub(super) fn read(list: Vec<ObjectMembers>, conversation: &mut Conversation) -> Result<(), Invalid> {
     let mut reading = MessageReader { conversation, calls: HashMap::new(), ids: Vec::new(), function: None };
     let count = list.len();

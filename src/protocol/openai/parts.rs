@@ -1,5 +1,5 @@
-//! Reads the content parts of chat messages, and gateways' additions beside the content: reasoning in several forms,
-//! images, cache hints.
+//! Reads the content parts of chat messages, and the members that gateways add next to the content: reasoning in
+//! several forms, images, cache hints.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ impl Speaker {
 /// Reads content: a string, or a list of parts.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub(super) fn read(
     content: Value,
     path: &str,

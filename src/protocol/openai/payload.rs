@@ -42,7 +42,7 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, Inva
             }
             "reasoning_details" => {
                 details = thoughts(json)?;
-                // Details vary between chunks beside the text.
+                // Details vary between chunks in addition to the text.
                 others += usize::from(details.is_some());
                 return Ok(());
             }

@@ -223,7 +223,7 @@ impl ChoiceReader {
         let plain = delta.reasoning.map(words_of_parts).transpose()?.filter(|text| !text.is_empty());
         self.thoughts.plain |= plain.is_some();
         let details = delta.details.and_then(|raw| serde_json::from_str::<Vec<Value>>(raw).ok()).unwrap_or_default();
-        // Text first, because the signature is for it.
+        // Text first, because the signature applies to it.
         if let Some(text) = plain {
             details.iter().for_each(|detail| self.thoughts.turn_to(detail));
             self.thought(text, pieces);
@@ -312,7 +312,7 @@ impl ReasoningBlocks {
         }
     }
 
-    /// A signed block takes no more text. The number of the next block is unknown.
+    /// A signed block accepts no more text. The number of the next block is unknown.
     fn reopen(&mut self) {
         if self.closed {
             self.next();

@@ -1,8 +1,8 @@
 //! Writes a conversation as a chat request: tools and options, and reports what cannot be written. `turns` writes the
 //! messages.
 //!
-//! `top_k` is sent to all servers but OpenAI: most know it, and others say so. Metadata is not sent: OpenAI accepts it
-//! only with `store`.
+//! `top_k` is sent to all servers except OpenAI: most support it, and others report an error. Metadata is not sent:
+//! OpenAI accepts it only with `store`.
 
 use serde_json::{Map, Value, json};
 
@@ -99,7 +99,7 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
     Some(Value::from(effort.min(most).as_str()))
 }
 
-/// OpenAI itself takes no `top_k` and only a few stop sequences.
+/// OpenAI itself accepts no `top_k` and only a few stop sequences.
 fn sampling(sampling: &Sampling, options: &TranslationOptions, body: &mut Map<String, Value>, losses: &mut Losses) {
     let is_openai = options.max_completion_tokens;
     let stops_max = if is_openai { STOPS_MAX } else { usize::MAX };

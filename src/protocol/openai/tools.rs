@@ -11,7 +11,7 @@ use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
 /// Takes all members about tools.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
     let listed = request.has("tools") || request.has("functions");
     for mut tool in request.objects("tools")? {

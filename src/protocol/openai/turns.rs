@@ -22,7 +22,8 @@ pub(super) fn messages(conversation: &Conversation, takes_thoughts: bool, losses
         writing.system(&conversation.system);
     }
     let turns = results_first(&conversation.turns);
-    // After the user's last words there are only tool calls: the running loop. Words with results do not end it.
+    // After the user's last words there are only tool calls: the current loop. Words together with results do not end
+    // it.
     let loop_start = turns.iter().rposition(|turn| turn.role == Role::User && !has_results(turn)).unwrap_or(0);
     let mut at = 0;
     while let Some(turn) = turns.get(at) {
@@ -96,7 +97,7 @@ impl TurnsWriter<'_> {
         texts.join("\n")
     }
 
-    /// None for a result, which is a message of its own, and for lost parts.
+    /// None for a result, which is a separate message, and for lost parts.
     fn user_part(&mut self, part: &MessagePart) -> Option<Value> {
         lose_cache(part.cache(), self.losses);
         match part {

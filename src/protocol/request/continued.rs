@@ -19,7 +19,7 @@ struct ReasoningEcho {
 
 impl ApiRequest {
     /// With `said` as the last assistant message, or appended to the prompt of a completion. None if the last message
-    /// already is the assistant's: then the answer does not consist of `said` alone.
+    /// is already the assistant's: then the answer has more than `said`.
     pub fn continued(&self, said: &str, prefix: Prefix) -> Option<ApiRequest> {
         let range = self.prompt[PROMPT_PARTS - 1].clone();
         let (list, end) = (self.body.get(range.clone())?, range.end.checked_sub(1)?);

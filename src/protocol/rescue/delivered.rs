@@ -1,4 +1,4 @@
-//! What a client received of an answer, as far as another upstream needs it to continue.
+//! The part of an answer that a client has received, as far as another upstream needs it to continue.
 
 use bytes::Bytes;
 
@@ -22,7 +22,7 @@ pub struct DeliveredAnswer {
     text: String,
     /// Reasoning, while there is no text.
     thoughts: String,
-    /// Reasoning came last.
+    /// The latest piece was reasoning.
     thinks: bool,
     /// Usage so far.
     usage: Usage,
@@ -65,13 +65,13 @@ impl DeliveredAnswer {
         }
     }
 
-    /// Gives up: the answer will not be continued. Drops the stored text.
+    /// Marks the answer as impossible to continue. Drops the stored text.
     pub fn bar(&mut self) {
         self.barred = true;
         (self.text, self.thoughts) = (String::new(), String::new());
     }
 
-    /// Bytes of memory, with those of a writer that continues.
+    /// Memory in bytes, including that of a writer that continues.
     pub fn bytes(&self) -> usize {
         2 * (self.text.capacity() + self.thoughts.capacity())
     }

@@ -8,7 +8,7 @@ use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
 use crate::protocol::usage::Usage;
 
-/// How the other upstream was asked.
+/// The request to the other upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinMethod {
     /// With this many bytes of the delivered text in the request: its answer continues after them.
@@ -104,7 +104,7 @@ impl JoinedAnswer {
             AnswerPiece::Start { .. } => {}
             AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             AnswerPiece::Thinking { index: 0, block, text } => {
-                // After text, this is how the other model arrived at the same.
+                // Once text was delivered, the other model's reasoning is skipped.
                 let Some(thoughts) = &mut self.thoughts else { return Ok(()) };
                 let text = thoughts.rest(&text)?.to_owned();
                 if !text.is_empty() {
@@ -121,7 +121,7 @@ impl JoinedAnswer {
                     self.writer.write(AnswerPiece::Text { index: 0, text }, out);
                 }
             }
-            // The signature would be for words of two models.
+            // The signature would cover words of two models.
             AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. } => return Err(Diverged),
             other if self.is_level() => self.writer.write(other, out),
             _ => return Err(Diverged),

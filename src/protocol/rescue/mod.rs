@@ -1,7 +1,7 @@
-//! Continues a broken answer: records what the client received ([`DeliveredAnswer`]), and joins another upstream's answer to
-//! it ([`JoinedAnswer`]). Pure. Not for choosing who is asked, and when: see the relay and the proxy.
+//! Continues a broken answer: records what the client received ([`DeliveredAnswer`]), and joins another upstream's
+//! answer to it ([`JoinedAnswer`]). Pure. Not for choosing the upstream and the time: see the relay and the proxy.
 //!
-//! Both read events of the called surface, whatever the upstreams speak, because answers are translated before.
+//! Both read events of the client's surface, whatever the upstreams use, because answers are translated before.
 
 mod delivered;
 mod joined;

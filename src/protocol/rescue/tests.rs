@@ -123,7 +123,7 @@ fn said(surface: Surface, text: &str) -> String {
 fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
     use JoinMethod::{Prefix, Replay};
 
-    /// Delivered text, how the other upstream was asked, its answer, and what is sent of it.
+    /// Delivered text, the request to the other upstream, its answer, and the part that is sent.
     type Case = (&'static [&'static str], JoinMethod, &'static [&'static str], Result<&'static str, Diverged>);
     let table: &[Case] = &[
         (&["Hel", "lo"], Replay, &["Hello wor", "ld"], Ok(" world")),
@@ -135,7 +135,7 @@ fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
         (&["naï"], Replay, &["na", "ï", "ve"], Ok("ve")),
         (&["naï"], Replay, &["naí"], Err(Diverged)),
         (&["Hello "], Replay, &["Hello", "world"], Err(Diverged)),
-        // After a prefix everything is new, but for blanks that the prefix lacked.
+        // After a prefix everything is new, except blanks that the prefix lacked.
         (&["Hello"], Prefix(5), &[" wor", "ld"], Ok(" world")),
         (&["Hello "], Prefix(5), &[" world"], Ok("world")),
         (&["Hello "], Prefix(5), &["world"], Ok("world")),

@@ -15,7 +15,7 @@ use crate::protocol::openai::ChunkNames;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::{anthropic, completions, openai, responses};
 
-/// By surface.
+/// The position of each surface.
 pub(super) enum WirePosition {
     /// None before the first chunk.
     Chat(Option<ChunkNames>),

@@ -1,6 +1,6 @@
 //! Assembles a whole Responses answer from a stream.
 //!
-//! The last event has all of it. If its output is missing, the finished items before it are the output.
+//! The last event has the whole answer. If its output is missing, the finished items before it are the output.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub struct ResponseAssembly {
     response: Value,
     /// Finished items, by `output_index`.
     items: Vec<(u64, Value)>,
-    /// Audio came. No item contains it.
+    /// Audio was received. No item contains it.
     sounds: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Checks a Responses request, in OpenAI's words. Quotes no values but names of types and roles.
+//! Checks a Responses request, in OpenAI's words. Quotes no values except names of types and roles.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ const INPUTS: [&str; 4] = ["input", "previous_response_id", "prompt", "conversat
 /// Checks the top level of a request.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     check_kinds(&|name| member(name).map(kind_of_text))
 }

@@ -122,7 +122,7 @@ pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
         MessagePart::Audio(audio) => Some(json!({
             "type": "input_audio", "input_audio": { "data": audio.data, "format": audio.format },
         })),
-        // These are items of their own.
+        // These are separate items.
         MessagePart::Thinking(_) | MessagePart::Call(_) | MessagePart::Result(_) => None,
     }
 }

@@ -40,7 +40,7 @@ const CHOICES: [&str; 3] = ["none", "auto", "required"];
 /// Reads a request for translation.
 ///
 /// # Errors
-/// What is wrong, in the vendor's words.
+/// The problem, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let no_json = || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
     let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| no_json())?;

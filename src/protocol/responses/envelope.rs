@@ -30,7 +30,7 @@ pub(super) struct Envelope {
 pub(super) enum Status {
     InProgress,
     Completed,
-    /// With its reason.
+    /// Incomplete, with the reason.
     Incomplete(&'static str),
 }
 
@@ -150,8 +150,8 @@ pub fn error_event(error: &ErrorShape<'_>) -> Bytes {
     out.freeze()
 }
 
-/// The error events of a broken stream of the vendor. `first` gives the response, and `last`, the last event with data,
-/// the sequence number.
+/// The error events of a broken stream of the vendor. `first` contains the response, and `last`, the last event with
+/// data, the sequence number.
 pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<'_>) -> Bytes {
     let member = |event: &SseEvent, name: &str| {
         let mut data: Map<String, Value> = serde_json::from_slice(event.fields().data.as_deref()?).ok()?;
@@ -166,7 +166,7 @@ pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<
 }
 
 /// Writes the error events of a broken stream: `error`, whose member of that name the official SDKs raise, and
-/// `response.failed`, which Codex knows. The vendor sends both too. `response` must be an object.
+/// `response.failed`, which Codex reads. The vendor sends both too. `response` must be an object.
 pub(super) fn fail(mut response: Value, numbered: &mut Numbered, error: &ErrorShape<'_>, out: &mut BytesMut) {
     let mut said = json!({ "type": error.kind, "code": error.code, "message": error.message, "param": error.param });
     said.put("attempts", error.attempts.cloned());

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
-/// The request without reasoning of others, or without any. None if there is none.
+/// The request without other vendors' reasoning, or without any. None: it contained none.
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(items) = request.get_mut("input").and_then(Value::as_array_mut) else { return false };
@@ -25,7 +25,7 @@ fn is_reasoning(item: &Value) -> bool {
     item["type"] == "reasoning" || is_reference()
 }
 
-/// By the item's id, the vendor would notice that reasoning before it is missing.
+/// Removes the item's id: with it, the vendor would notice that the reasoning before it is missing.
 fn unname(item: &mut Value) {
     if let Some(members) = item.as_object_mut()
         && members

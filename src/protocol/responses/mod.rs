@@ -38,8 +38,8 @@ pub use request::request;
 pub use whole::events_of_whole;
 pub use writer::{OpenMessage, ResponsesWriter};
 
-/// Whether every official client treats this event as an error and stops. The SDKs raise at `error`, which Codex does
-/// not know; all know `response.failed`.
+/// Whether every official client treats this event as an error and stops. The SDKs raise at `error`, which Codex
+/// ignores; all support `response.failed`.
 pub fn is_error_event(event: &SseEvent) -> bool {
     const FAILED: &str = "response.failed";
     let kind_is_failed = |data: &[u8]| {

@@ -38,13 +38,13 @@ fn frame_of<'a>(wire: &ResponsesWire<'a>, text: &'a str) -> Result<Frame<'a>, In
         }
         "response.output_item.added" => {
             let payload = wire.item.map(item).transpose()?.flatten();
-            // Only a call's name is new here. All other content of a new item comes again.
+            // Only a call's name is new here. All other content of a new item is sent again later.
             chunk.payload = payload.filter(|payload| payload.kind == PayloadKind::Tool);
             chunk.calls = chunk.payload.is_some();
         }
         "response.output_item.done" => {
             chunk.payload = wire.item.map(item).transpose()?.flatten();
-            // No delta contains the whole image, but parts of it may have come.
+            // No delta contains the whole image, but parts of it may have been sent.
             chunk.repeated = chunk.payload.is_some_and(|payload| payload.kind != PayloadKind::Image);
             chunk.calls = chunk.payload.is_some_and(|payload| payload.kind == PayloadKind::Tool);
         }

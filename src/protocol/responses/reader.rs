@@ -27,7 +27,7 @@ pub struct ResponsesReader {
     signature: Option<String>,
 }
 
-/// What is known of an output item, and what was passed on.
+/// The known part of an output item, and the part passed on.
 #[derive(Debug, Default)]
 struct OutputItem {
     /// The call's number, once it began.

@@ -135,7 +135,7 @@ fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
 
 fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     lose_cache(result.cache.as_ref(), losses);
-    // There is no such member. The text says what went wrong.
+    // Responses has no such member. The text contains the error.
     losses.hint_if(result.is_error, "is_error");
     let kind = if result.custom { "custom_tool_call_output" } else { "function_call_output" };
     let output = match result.parts.as_slice() {
@@ -221,7 +221,7 @@ fn write_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
     written
 }
 
-/// Whether the model is asked to think. Then its thoughts are requested, to be sent back with the next turn.
+/// Whether thinking is requested. Then its thoughts are requested too, to be sent back with the next turn.
 fn thinks(reasoning: &Reasoning) -> bool {
     let asked = reasoning.enabled == Some(true)
         || reasoning.encrypted

@@ -32,11 +32,11 @@ pub struct ResponsesWriter {
     open: OpenOutput,
     /// Calls by number.
     calls: BTreeMap<u32, OutputCall>,
-    /// Signatures that came during a message. They follow it.
+    /// Signatures received during a message. They follow it.
     late: Vec<String>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
-    /// Whether audio data and a transcript came, so that their end events are due.
+    /// Whether audio data and a transcript were received, so that their end events are due.
     audio: (bool, bool),
 }
 
@@ -196,7 +196,7 @@ impl ResponsesWriter {
         self.delta("response.reasoning_summary_text.delta", &id, index, r#""summary_index":0"#, text, out);
     }
 
-    /// A signature after its block becomes an item of its own.
+    /// A signature after its block becomes a separate item.
     fn sign(&mut self, block: u32, signature: &str, out: &mut BytesMut) {
         match &mut self.open {
             OpenOutput::Reasoning { block: at, signature: so_far, .. } if *at == block => append(so_far, signature),

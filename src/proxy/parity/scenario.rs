@@ -1,4 +1,4 @@
-//! Random histories for the comparison: requests, upstreams, and what becomes of every attempt. Not for playing them.
+//! Random histories for the comparison: requests, upstreams, and the result of every attempt. Not for running them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Scenario {
         parse(&self.config, Path::new("x"), &|_| None).unwrap()
     }
 
-    /// What the driver of a request is given as its draws is what this generator gives next.
+    /// The draws for the driver of a request: the next values of this generator.
     pub fn draws(&self, request: usize) -> u64 {
         self.seed ^ (request as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

@@ -1,4 +1,4 @@
-//! The code of each answer of the gateway's own, with its status and OpenAI's `type`. `docs/http.md` lists them for users.
+//! The code of each answer of the gateway, with its status and OpenAI's `type`. `docs/http.md` lists them for users.
 
 use http::StatusCode;
 
@@ -8,7 +8,7 @@ pub struct ErrorCode {
     pub status: StatusCode,
     /// OpenAI's `type`.
     pub kind: &'static str,
-    /// Begins with `photofinish_`, except where clients know the vendor's own code.
+    /// Begins with `photofinish_`, unless clients know the vendor's own code.
     pub code: &'static str,
 }
 

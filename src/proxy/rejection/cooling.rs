@@ -4,8 +4,8 @@ use super::{FailedUpstream, Rejection};
 use crate::health::{CooldownState, cooling_down};
 use crate::routing::cooldown::CooldownReason;
 
-/// No upstream may be asked now. If one of them refused the key, the model or the account, waiting does not help, and the answer
-/// says so.
+/// No upstream is available now. If one of them refused the key, the model or the account, waiting does not help, and
+/// the answer says so.
 pub fn all_cooling_down(cooling: Vec<(String, CooldownState)>) -> Rejection {
     let is_refused = |(_, cooling): &&(String, CooldownState)| cooling.why.is_some_and(CooldownReason::is_refusal);
     let any_refused = cooling.iter().any(|cooling| is_refused(&cooling));

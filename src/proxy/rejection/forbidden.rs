@@ -6,7 +6,7 @@ use super::{FailedUpstream, Rejection, code};
 use crate::printable::quoted;
 use crate::routing::cooldown::ASK_AGAIN_FOR;
 
-/// Upstreams in a message; `error.attempts` has all.
+/// Maximum upstreams in a message; `error.attempts` has all.
 const TOLD_MAX: usize = 4;
 
 impl Rejection {
@@ -35,8 +35,9 @@ impl Rejection {
         Rejection::new(code::FORBIDDEN_UPSTREAM, message).on_model()
     }
 
-    /// Every upstream cools down, some because they refused the key, the model or the account. `wait`: the shortest of the other
-    /// cool-downs. Without one there is no Retry-After: waiting repairs no key, and clients would wait in silence.
+    /// Every upstream cools down, some because they refused the key, the model or the account. `wait`: the shortest of
+    /// the other cool-downs. Without one there is no Retry-After: a wait does not repair a key, and clients would wait
+    /// in vain.
     pub fn refused(failed: &[FailedUpstream], wait: Option<Duration>) -> Rejection {
         // These messages are the gateway's own.
         let told: Vec<String> = failed

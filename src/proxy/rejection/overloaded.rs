@@ -19,7 +19,7 @@ impl Rejection {
         Rejection::new(code::OVERLOADED, format!("{why}: try again after Retry-After")).after(Duration::from_secs(1))
     }
 
-    /// A request needs more memory than is free, or than there is.
+    /// A request needs more memory than is free, or more than the limit.
     pub fn no_memory(bytes: usize, max: usize) -> Rejection {
         if bytes <= max {
             return Rejection::overloaded(ShedReason::Memory);

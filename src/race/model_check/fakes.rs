@@ -1,5 +1,5 @@
-//! Scripted attempts on a stopped clock, a launcher that decides at random or by a script, and their log. They assert the rules
-//! of every call. Not for stories: see `stories`.
+//! Scripted attempts on a stopped clock, a launcher that decides at random or by a script, and their log. They assert
+//! the rules of every call. Not for examples: see `stories`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::race::{
 };
 use crate::routing::plan::RacePlan;
 
-/// What one candidate does each time it starts.
+/// The behaviour of one candidate at each start.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
     /// Until its first token, or until it fails.
@@ -215,7 +215,7 @@ impl HeldAttempt for Token {
     }
 }
 
-/// How the launcher answers.
+/// The launcher's answers.
 pub enum Decide {
     AtRandom(fastrand::Rng),
     As(Script),
@@ -227,7 +227,7 @@ pub struct Script {
     pub replans: Vec<Replan>,
     /// The index that follows a failure.
     pub next: usize,
-    /// The first time only.
+    /// Only the first time.
     pub hold: Option<Duration>,
     pub prefers_new: bool,
     /// No retry while others run.

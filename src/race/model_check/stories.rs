@@ -66,7 +66,7 @@ struct Story {
     script: Script,
 }
 
-/// Candidates in the plan's order: what each does, and when it starts.
+/// Candidates in the plan's order: behaviour and start.
 fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
     let entry = |(candidate, (_, start)): (usize, &(Course, StartRule))| PlannedStart {
         candidate,
@@ -91,7 +91,7 @@ fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
     }
 }
 
-/// How it went.
+/// The result of a story.
 struct Told {
     /// `won by 1`, with the ordinal
     finish: String,

@@ -335,7 +335,7 @@ fn any_piece() -> impl proptest::strategy::Strategy<Value = AnswerPiece> {
     ]
 }
 
-/// What pieces say, however they are split.
+/// The content of pieces, however they are split.
 fn said(pieces: &[AnswerPiece]) -> (String, String, String, Vec<(String, String)>) {
     let mut said = (String::new(), String::new(), String::new(), Vec::new());
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! Incoming requests: what the vendor would refuse, what the conversation gets, what is lost.
+//! Incoming requests: those that the vendor would refuse, the resulting conversation, and the losses.
 
 use super::*;
 use crate::protocol::neutral::{

@@ -1,4 +1,4 @@
-//! What the vendor would refuse, in its words, and errors in its shape.
+//! Requests that the vendor would refuse, in its words, and errors in its shape.
 
 use super::*;
 use crate::protocol::Surface;

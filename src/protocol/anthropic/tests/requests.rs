@@ -1,4 +1,4 @@
-//! Outgoing requests: what a conversation becomes for older and newer models, and what it loses.
+//! Outgoing requests: how a conversation is written for older and newer models, and what is lost.
 
 use super::shared::*;
 use super::*;

@@ -1,11 +1,11 @@
-//! One translation serves two models only if both would be sent the same.
+//! One translation serves two models only if both would get the same request.
 
 use serde_json::{Value, json};
 
 use crate::protocol::dialect::{Dialect, Surface, TranslationOptions};
 use crate::protocol::neutral::Losses;
 
-/// Names of models that differ in what they accept, and some that do not.
+/// Names of models with different options, and some with equal ones.
 const MODELS: [&str; 22] = [
     "claude-3-7-sonnet-20250219",
     "claude-3-haiku",

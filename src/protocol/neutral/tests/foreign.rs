@@ -1,4 +1,4 @@
-//! What is removed from a request that is passed through, and what is kept.
+//! The parts that are removed from a passed-through request, and those that are kept.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

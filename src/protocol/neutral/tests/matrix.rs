@@ -1,4 +1,4 @@
-//! Every owner's signatures through every surface: the owner gets them back unchanged, and nobody else does.
+//! Every owner's signatures through every surface: the owner gets them back unchanged, and no other vendor gets them.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::protocol::neutral::signature::RemovedReasoning;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
 
-/// Signatures of an owner, in its own words. Only they contain `Sig`.
+/// Signatures in the format of an owner. Only they contain `Sig`.
 const SIGNATURES: [&str; 3] = ["SigThought", "SigHidden", "SigCall"];
 const SURFACES: [Surface; 3] = [Surface::Chat, Surface::Messages, Surface::Responses];
 

@@ -1,4 +1,4 @@
-//! What a translated answer repeats of the request, and a broken stream of what was written before.
+//! The parts of the request that a translated answer repeats, and the earlier parts that a broken stream repeats.
 
 use super::*;
 use crate::protocol::dialect::{Dialect, Surface};

@@ -272,7 +272,7 @@ fn an_item() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// A request that is read, written and read again still asks the same.
+    /// A request that is read, written and read again has the same meaning.
     #[test]
     fn nothing_changes_on_the_way_through(
         items in proptest::collection::vec(an_item(), 0..12),

@@ -1,4 +1,4 @@
-//! Everything that is written reads back as the same.
+//! Everything that is written is read back unchanged.
 
 use super::streams::assembled;
 use super::*;

@@ -1,4 +1,4 @@
-//! Requests of the surface: what is read, lost and refused.
+//! Requests of the surface: the parts that are read, lost and refused.
 
 use super::*;
 use crate::protocol::neutral::{

@@ -64,7 +64,7 @@ fn call(call: u32, id: &str, name: &str) -> AnswerPiece {
     AnswerPiece::Call { index: 0, call, id: id.into(), name: name.into(), custom: false, signature: None }
 }
 
-/// A call like [`call`], with what tells it apart.
+/// A call like [`call`], with its distinguishing members.
 fn marked_call(custom: bool, signature: Option<&str>) -> AnswerPiece {
     let (id, name) = ("a".into(), "f".into());
     AnswerPiece::Call { index: 0, call: 0, id, name, custom, signature: signature.map(Into::into) }

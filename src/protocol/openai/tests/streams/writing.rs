@@ -189,7 +189,7 @@ proptest! {
         }
         let told: Vec<AnswerPiece> = stream.iter().filter(|piece| !matches!(piece, AnswerPiece::Other(_))).cloned().collect();
         prop_assert_eq!(&read, &told);
-        // The whole answer is the same too.
+        // The whole answer has the same content.
         let message = &whole(&out)["choices"][0]["message"];
         let all = |of: fn(&AnswerPiece) -> Option<&str>| stream.iter().filter_map(of).collect::<String>();
         let said = all(|piece| match piece { AnswerPiece::Text { index: 0, text } => Some(text), _ => None });
