@@ -22,7 +22,7 @@ pub enum FailureKind {
     /// No byte for the idle timeout, after the first token.
     IdleTimeout,
     RateLimited,
-    /// 498, 503, 529, or an error frame that says so.
+    /// 498, 503, 529, or an error frame that reports overload.
     Overloaded,
     ServerError,
     Unauthorized,

@@ -183,7 +183,7 @@ mod tests {
         let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
         let allowed = allowed.and_then(|text| text.trim().parse().ok()).unwrap_or(128_usize);
         let mut connections = Vec::new();
-        // A connection beyond the queue would wait for ever.
+        // A connection beyond the queue would wait without end.
         for _ in 0..allowed.min(400) {
             connections.push(tokio::net::TcpStream::connect(address).await.unwrap());
         }

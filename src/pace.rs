@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// Work between two yields, in bytes. Bytes count once when they are read and once with their event, so a turn ends
 /// after 40 to 64 KiB: about 50 µs of reading, or half a millisecond of translating.
 const TURN: usize = 128 << 10;
-/// What an event costs in addition to its bytes, in bytes.
+/// The cost of an event in addition to its bytes, in bytes.
 const EVENT: usize = 256;
 /// Unsplittable work on at least this many bytes runs aside. Reading that many takes about as long as moving a thread's
 /// tasks.
@@ -65,7 +65,7 @@ impl YieldPace {
 }
 
 /// Runs work on this many bytes that cannot be split. If there are many bytes, the other tasks of this thread move to
-/// another thread meanwhile.
+/// another thread for that time.
 pub fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     // A single-threaded runtime has no other thread.
     let has_others = || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);

@@ -31,7 +31,7 @@ use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 use state::StoreState;
 use writer::WriterState;
 
-/// How long the recorder may take to write the last rows to the spill file, after it has given up the store.
+/// How long the recorder may take to write the last rows to the spill file, after it has abandoned the store.
 const SPILL_FOR: Duration = Duration::from_secs(2);
 
 /// Accepts rows. Cheap to clone; all clones feed one queue.

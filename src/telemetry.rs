@@ -49,7 +49,7 @@ pub fn start(default: LevelFilter, format: LogFormat) {
         },
     };
     let filter = filter.with_targets(QUIET);
-    // At debug level and below, every line is wanted.
+    // At debug level and below, all lines are written.
     let bounded = Layer::<Registry>::max_level_hint(&filter).is_none_or(|level| level <= LevelFilter::INFO);
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = fmt::layer().with_ansi(colour).with_writer(io::stderr);

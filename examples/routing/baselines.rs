@@ -10,7 +10,7 @@ use crate::world::World;
 
 const NOW: StartRule = StartRule::At(Duration::ZERO);
 
-/// A fixed order; the next `beside` upstreams start with the first, or one starts `hedge` later.
+/// A fixed order. Another `beside` upstreams start with the first, or one starts `hedge` later.
 pub struct Fixed {
     order: Vec<usize>,
     beside: usize,
@@ -24,7 +24,7 @@ impl Fixed {
         Fixed { order, beside: 0, hedge: None }
     }
 
-    /// `beside` more upstreams start with the first.
+    /// Another `beside` upstreams start with the first.
     pub fn race(order: Vec<usize>, beside: usize) -> Fixed {
         Fixed { order, beside, hedge: None }
     }

@@ -120,7 +120,7 @@ impl Run {
         self.hours.iter().map(|hour| hour.extra / (budget * hour.base + burst)).fold(0.0, f64::max)
     }
 
-    /// The same for intervals of requests, between any two of three thousand moments.
+    /// [`Run::worst_hour`] for intervals of requests, between any two of three thousand moments.
     pub fn worst_interval(&self, budget: f64) -> f64 {
         const MOMENTS: usize = 3_000;
         let (mut sums, mut base, mut extra) = (vec![(0.0, 0.0)], 0.0, 0.0);

@@ -49,7 +49,7 @@ struct WatchedFigure {
     against: u8,
 }
 
-/// What a check has changed.
+/// The changes since the previous check.
 #[derive(Debug, Default, PartialEq)]
 struct RegressionChange {
     begun: Vec<UpstreamFigure>,

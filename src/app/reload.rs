@@ -87,7 +87,7 @@ pub(super) struct Reloading {
 }
 
 impl Reloading {
-    /// Reads the file and puts it in force, or reports what is wrong with it.
+    /// Reads the file and puts it in force, or reports its errors.
     pub async fn reload(&self, path: &Path) {
         match self.replace(path).await {
             Ok(()) => tracing::info!("the new configuration is in force"),

@@ -76,7 +76,7 @@ impl EventStream {
         Some(Ok(StreamItem { raw, kind, size }))
     }
 
-    /// Reads what comes after the end, only for its usage.
+    /// Reads the rest of the body, only for its usage.
     pub(super) async fn read_behind(&mut self) {
         let rest = async { while let Some(Ok(_)) = poll_fn(|context| self.poll_item(context)).await {} };
         let _ = tokio::time::timeout(BEHIND_FOR, rest).await;

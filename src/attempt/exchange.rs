@@ -80,7 +80,7 @@ pub(super) async fn exchange(
     Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream, at, whole, without_reasoning })
 }
 
-/// The first bytes decide what the body is: a content type may be wrong or missing.
+/// The first bytes decide the kind of body: a content type may be wrong or missing.
 async fn open(
     mut body: ResponseBody,
     headers: &HeaderMap,
@@ -297,7 +297,7 @@ fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
 /// The complete request to this upstream.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// There is no memory for it.
 pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     let mut headers = spec.headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

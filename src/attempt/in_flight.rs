@@ -1,4 +1,4 @@
-//! Counts what runs: attempts at an upstream, races, audits, drains. Not for limits.
+//! Counts running work: attempts at an upstream, races, audits, drains. Not for limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -165,7 +165,7 @@ impl Meter {
         self.finish.is_some()
     }
 
-    /// Why the answer ended, as its provider says.
+    /// The finish reason, as its provider sent it.
     pub fn finish_reason(&self) -> Option<&str> {
         self.finish_reason.as_deref()
     }
@@ -215,7 +215,7 @@ impl Meter {
         record.reasoning_tokens = usage.reasoning_tokens;
         record.tok_src = match usage.output_tokens {
             None => TokenSource::None,
-            // The headers cover only what was generated before them.
+            // The headers cover only the part generated before them.
             Some(_) if self.usage_after_finish || self.usage.output_tokens.is_none() => TokenSource::Usage,
             Some(_) => TokenSource::Partial,
         };

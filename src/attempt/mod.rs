@@ -1,8 +1,8 @@
 //! One attempt: one exchange with one upstream, from its dispatch to its row.
 //!
-//! [`start`] makes a future that is ready at the first token. Its result, a [`ReadyAttempt`], is read on by the relay or
-//! by an [`Assembler`]. Dropping either cancels the exchange, and the guard inside writes the row: once, at the latest on drop.
-//! Not for choosing upstreams, nor for what an outcome changes.
+//! [`start`] makes a future that is ready at the first token. The relay or an [`Assembler`] reads the rest of its
+//! result, a [`ReadyAttempt`]. Dropping either cancels the exchange, and the guard inside writes the row: once, at the
+//! latest on drop. Not for choosing upstreams, nor for the effects of an outcome.
 
 mod after_end;
 mod bounds;

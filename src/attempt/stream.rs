@@ -256,7 +256,7 @@ impl EventStream {
     /// Accounts for this many held bytes.
     ///
     /// # Errors
-    /// If there is no memory for them. It is already recorded.
+    /// There is no memory for them. The failure is already recorded.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
         if bytes > UNACCOUNTED && self.lease.cover(bytes).is_err() {
             return Err(self.fail(FailureKind::GatewayLimit, "the memory for bodies and buffers is in use"));
@@ -272,7 +272,7 @@ impl EventStream {
         }
     }
 
-    /// Ends the attempt as the one that served its client.
+    /// Ends the attempt as the winner that served its client.
     pub fn won(&mut self) {
         self.guard.won();
     }
@@ -316,7 +316,7 @@ impl EventStream {
         meter.has_finished() || self.done && (self.omits_finish_reason || meter.has_reason())
     }
 
-    /// Reading resumes after a slow client. The idle timer did not run meanwhile.
+    /// Reading resumes after a slow client. The idle timer did not run during the pause.
     pub fn stalled(&mut self) {
         self.guard.meter.stalled = true;
         self.quiet_since = Instant::now();

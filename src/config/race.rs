@@ -33,12 +33,14 @@ keys! {
         /// For `hedge`: how long the attempts before have until the next one starts. A duration such as `250ms`, or a quantile of the
         /// leader's TTFT from `p50` to `p99.9`, which means 1s until it is known.
         hedge_after: HedgeAfter = HedgeAfter::KEY, or HedgeAfter::Quantile(0.95);
-        /// What the learning policies optimise.
+        /// The objective of the learning policies.
         optimise: Objective = choice(), or Objective::Ttft;
-        /// For `adaptive` and `rule`: what extra attempts may cost, as a share of the cost of single attempts. 0: no extra attempts.
+        /// For `adaptive` and `rule`: the maximum cost of extra attempts, as a share of the cost of single attempts. 0:
+        /// no extra attempts.
         budget: f64 = RealNumber(RaceSettings::BUDGET), or 0.1;
-        /// For the learning policies: what a second of a client's waiting is worth, in US dollars. A dearer upstream is asked first if it
-        /// saves time worth more than its price. Without prices it has no effect.
+        /// For the learning policies: the value of one second of a client's waiting time, in US dollars. A more
+        /// expensive upstream goes first if the saved time is worth more than the extra price. Without prices it has no
+        /// effect.
         second_worth: f64 = RealNumber(RaceSettings::SECOND_WORTH), or 0.05;
         /// The targets of `goodput`.
         slo: SloSettings = nested(), or SloSettings::default();
@@ -46,10 +48,10 @@ keys! {
         hold_max: Duration = TimeSpan(RaceSettings::HOLD), or Duration::from_millis(300);
         /// Attempts for one request at most, retries included.
         max_attempts: usize = WholeNumber(1..=MAX_ATTEMPTS), or 4;
-        /// How often one failed upstream is asked again in a race (429, 5xx, reset).
+        /// Maximum retries of one failed upstream in a race (429, 5xx, reset).
         retries: u32 = WholeNumber(RaceSettings::RETRIES), or 0;
         /// The longest wait before a retry, 0s to 5m; the gateway does not wait for a longer Retry-After.
-        // Not much longer than a slow first token: another upstream may have answered by then.
+        // Not much longer than a slow first token: in that time another upstream may have answered.
         retry_wait: Duration = TimeSpan(RaceSettings::RETRY_WAIT), or Duration::from_secs(2);
         /// Share of losers that run on to their first token, so that the history stays unbiased.
         audit: f64 = RealNumber(0.0..=1.0), or 0.02;
@@ -94,7 +96,7 @@ const KEEPALIVE: ParsedText<Option<Duration>> = ParsedText {
 };
 
 keys! {
-    /// `slo = { … }`: what a request must keep to count as goodput.
+    /// `slo = { … }`: the limits within which a request counts as goodput.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SloSettings {
         /// Longest time to the client's first token.
@@ -155,13 +157,13 @@ keys! {
         first_token: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
         /// Without a byte, after the first token.
         idle: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
-        /// From the request until the first token is sent on; for a client that does not stream, to the whole answer.
+        /// From the request to the client's first token; for a client that does not stream, to the whole answer.
         total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(600);
     }
 }
 
 keys! {
-    /// `timeouts = { … }` of one upstream: what it sets of its own. `total` is the race's.
+    /// `timeouts = { … }` of one upstream: overrides of the race's timeouts. `total` cannot be overridden.
     #[derive(Clone, Copy)]
     pub(super) struct UpstreamTimeouts {
         /// Name look-up, TCP and TLS together.
@@ -271,7 +273,7 @@ names! {
     /// What happens after a refusal for content: an error, or an answer that was withheld before any token of it
     /// arrived.
     pub enum ContentPolicy {
-        /// Nothing more is started. What is running may still win.
+        /// Starts no more attempts. Running attempts may still win.
         Stop = "stop",
         /// It is a failure like any other.
         Continue = "continue",

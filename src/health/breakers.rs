@@ -90,7 +90,7 @@ impl<'a> BreakerAdmission<'a> {
         self.suspects.push(Suspect { candidate, request_translation, standing, why: None });
     }
 
-    /// At least one candidate may start as usual.
+    /// Whether at least one candidate may start as usual.
     pub fn has_well(&self) -> bool {
         !self.candidates.is_empty()
     }

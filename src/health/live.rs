@@ -21,11 +21,11 @@ const NAME_MAX: usize = 512;
 /// One configuration in force. A reload makes another; a running request keeps the one it began with.
 pub struct LiveConfig {
     pub config: Config,
-    /// By provider.
+    /// The route of each provider, by name.
     lines: HashMap<String, ProviderRoute>,
     /// `provider/model` of all models.
     upstreams: HashSet<String>,
-    /// By user, then by provider.
+    /// The users' keys, by user, then by provider.
     user_keys: HashMap<String, HashMap<String, HashedKey>>,
 }
 
@@ -43,7 +43,7 @@ impl ProviderRoute {
         self.endpoints.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, endpoint)| endpoint)
     }
 
-    /// The keys of callers without one of their own.
+    /// The keys of callers without their own key.
     pub fn shared(&self) -> Cow<'_, KeyOrder> {
         self.shared.ring()
     }

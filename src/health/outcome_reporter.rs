@@ -33,7 +33,7 @@ pub struct OutcomeReporter {
     request: Weak<ApiRequest>,
     /// The client itself sent `stream_options`.
     own_stream_options: bool,
-    /// By candidate: its latest start.
+    /// The latest start of each candidate.
     sent: Mutex<Vec<SentRequest>>,
     /// Failures of upstreams until it is known whether all attempts share them; none after that.
     pending: Mutex<Option<Vec<BreakerCharge>>>,
@@ -57,7 +57,7 @@ pub struct SentRequest {
     pub span: Span,
     pub key: Option<HashedKey>,
     pub stream_options: bool,
-    /// What the upstream rejected in this race; it is left out.
+    /// The features that the upstream rejected in this race; they are left out.
     pub complained: RejectedFeature,
     /// A pooled connection died in this race: further starts use a new one.
     pub stale: bool,
@@ -196,7 +196,7 @@ impl OutcomeReporter {
         // Upstreams that callers name are not remembered.
         let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
         let length = prompt_length(&request);
-        // The requested answer may be what is too long.
+        // The requested answer may be the part that is too long.
         let most_answer = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(0);
         let by_length = !length.has_media && most_answer <= length.bytes / ANSWER_SHARE;
         let window = too_long(&failure.message).window;
@@ -256,7 +256,7 @@ impl OutcomeReporter {
         !sent.complained.reasoning && refuses(failure, rejects_reasoning)
     }
 
-    /// From now on its requests leave reasoning out.
+    /// From now on leaves reasoning out of its requests.
     pub fn leave_out_reasoning(&self, candidate: usize) {
         let _entered = self.span.enter();
         lock(&self.sent)[candidate].complained.reasoning = true;

@@ -11,7 +11,7 @@ use crate::protocol::usage::COST_MAX;
 const PICO: f64 = 1e12;
 
 subset! {
-    /// What one attempt cost, in US dollars. Rows of older versions have no bounds.
+    /// The cost of one attempt in US dollars. Rows of older versions have no bounds.
     #[derive(Copy, PartialEq)]
     pub Cost of AttemptRecord {
         /// The amount that `cost_basis` qualifies.

@@ -1,4 +1,4 @@
-//! What the figures need to know about one attempt and its request. Borrowed: a scan makes millions of them.
+//! The columns that the figures need of one attempt and its request. Borrowed: a scan makes millions of them.
 //!
 //! Not for reading rows: `store` fills [`MeasuredAttempt`] and [`RequestRow`].
 
@@ -171,7 +171,7 @@ pub struct RequestFacts<'a> {
     pub stream: bool,
     pub input_tokens_estimate: i64,
     pub outcome: RaceOutcome,
-    /// First payload byte handed to the client; microseconds since the request was read.
+    /// First payload byte sent to the client; microseconds since the request was read.
     pub client_ttft_us: Option<i64>,
     /// Whether this attempt served it. None: no attempt did.
     pub served: Option<bool>,

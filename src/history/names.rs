@@ -111,7 +111,7 @@ stored_names! {
 }
 
 stored_names! {
-    /// Where the token count came from.
+    /// The source of the token count.
     TokenSource { Usage = "usage", Partial = "partial", Tokenizer = "tokenizer", Chars = "chars", Events = "events", None = "none" }
 }
 stored_names! { TokenSource or None }

@@ -33,7 +33,7 @@ table! {
         optimise: Option<&'static str>,
         /// `n` of the request; null where the request had none, which means 1
         n_choices: Option<i64>,
-        /// as requested
+        /// `max_tokens` of the request
         max_tokens: Option<i64>,
         /// 1 when the request offered tools
         has_tools: bool,
@@ -51,8 +51,8 @@ table! {
         done_us: Option<i64>,
         /// `ok`, `error`, `client_gone`, `rejected` (by the gateway), `shutdown`
         outcome: RaceOutcome = RaceOutcome::ClientGone,
-        /// what the client got: always 200 where the head of the answer went out early (`keepalive`); null when the
-        /// client left before the race had an answer
+        /// status that the client received: always 200 if the head of the answer was sent early (`keepalive`); null if
+        /// the client left before the race had an answer
         http_status: Option<i64>,
         /// other races that ran when this one began
         in_flight: i64,
@@ -86,7 +86,7 @@ table! {
         ordinal: i64,
         /// name of the provider in the config
         provider: String,
-        /// what was sent as `model`; the upstream is `provider` / `model_sent`
+        /// the `model` that was sent; the upstream is `provider` / `model_sent`
         model_sent: String,
         /// the `model` field of the answer
         model_reported: Option<String>,
@@ -188,7 +188,7 @@ table! {
         /// where the counts come from: `usage`, `partial` (usage of a stream that was cut), `none`; `tokenizer`, `chars`
         /// and `events` are not used yet
         tok_src: TokenSource,
-        /// as the provider says
+        /// as the provider reports it
         finish_reason: Option<String>,
         /// as the provider reports about itself: waiting
         server_queue_us: Option<i64>,
@@ -196,14 +196,14 @@ table! {
         server_prefill_us: Option<i64>,
         /// as the provider reports about itself: generating
         server_decode_us: Option<i64>,
-        /// as the provider reports about itself: in all; where only a header says it (`openai-processing-ms`,
+        /// as the provider reports about itself: in total; if only a header reports it (`openai-processing-ms`,
         /// `x-envoy-upstream-service-time`), up to the head of the answer
         server_total_us: Option<i64>,
         /// requests left, by the provider's headers; the tightest of several limits
         ratelimit_remaining_requests: Option<i64>,
         /// tokens left, by the provider's headers; the tightest of several limits
         ratelimit_remaining_tokens: Option<i64>,
-        /// cost of this attempt; `cost_basis` says how exact it is
+        /// cost of this attempt; `cost_basis` states how exact it is
         cost_usd: Option<f64>,
         /// `reported` (by the provider, if from 0 to 1,000,000 USD), `computed` (tokens × price, cached input tokens ×
         /// `cached_price`; or it is certain that nothing is billed), `at_least` (the lower bound), `at_most` (the upper

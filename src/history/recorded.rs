@@ -5,7 +5,7 @@
 use super::names::{AttemptOutcome, RaceOutcome};
 use crate::failure::FailureKind;
 
-/// One request. Times are microseconds after the request was read unless the field says otherwise.
+/// One request. Times are microseconds after the request was read unless the field states otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     pub race_id: String,
@@ -20,14 +20,14 @@ pub struct Recorded {
     pub input_tokens_estimate: i64,
     /// Ordinal of the attempt that served the client.
     pub winner: Option<i64>,
-    /// First payload byte handed to the client.
+    /// First payload byte sent to the client.
     pub client_ttft_us: Option<i64>,
     pub done_us: Option<i64>,
     pub outcome: RaceOutcome,
     pub attempts: Vec<RecordedAttempt>,
 }
 
-/// One attempt. Times are microseconds after its dispatch unless the field says otherwise.
+/// One attempt. Times are microseconds after its dispatch unless the field states otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedAttempt {
     pub ordinal: i64,

@@ -35,7 +35,7 @@ pub enum RequestSpeed {
 pub struct Requests {
     /// Requests answered well: client TTFT in microseconds, and speed.
     exact: Vec<(i64, RequestSpeed)>,
-    /// The same by bucket.
+    /// Requests answered well, by bucket.
     grid: HashMap<(u16, u16), u64>,
     /// Requests answered, but not to a good end.
     missed: u64,

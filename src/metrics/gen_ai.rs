@@ -16,7 +16,7 @@ use crate::history::{AttemptOutcome, AttemptRecord};
 /// The figures of one upstream.
 #[derive(Debug)]
 pub(super) struct GenAi {
-    /// By the name of the failure, of which there are few; the empty name is success.
+    /// By the name of the failure; there are few. The empty name is success.
     durations: Mutex<BTreeMap<&'static str, MetricHistogram>>,
     first_chunk: MetricHistogram,
     input: MetricHistogram,

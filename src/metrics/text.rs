@@ -1,4 +1,4 @@
-//! Prometheus' text format, version 0.0.4. Not for what is counted.
+//! Prometheus' text format, version 0.0.4. Not for counting.
 
 use std::fmt::Display;
 

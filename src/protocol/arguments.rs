@@ -1,7 +1,7 @@
 //! Checks that the arguments of every call in an answer are complete: one JSON object each.
 //!
-//! Arguments arrive in pieces of any size. Each call is scanned as it grows: every byte is looked at once, and nothing
-//! is stored. Incomplete arguments are never repaired: see [`CallArguments::is_broken`].
+//! Arguments arrive in pieces of any size. Each call is scanned as it grows: every byte is scanned once, and nothing is
+//! stored. Incomplete arguments are never repaired: see [`CallArguments::is_broken`].
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ const DEPTH_MAX: u32 = 127;
 /// The calls of one answer.
 #[derive(Debug, Default)]
 pub struct CallArguments {
-    /// By choice and number. Without calls that a token limit cut.
+    /// The key is choice and number. Calls that a token limit cut are excluded.
     calls: HashMap<(u32, u32), ScannedCall>,
     /// The call whose arguments came last.
     last: Option<(u32, u32)>,
@@ -41,7 +41,7 @@ impl CallArguments {
                     call.scan.add(text);
                 }
             }
-            // The finish reason already says that the arguments are cut.
+            // The finish reason already reports that the arguments are cut.
             AnswerPiece::Finish { index, finish: FinishReason::Length } => {
                 self.calls.retain(|(choice, _), _| choice != index)
             }

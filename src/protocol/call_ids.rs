@@ -17,7 +17,7 @@ pub(super) struct CallIds {
     next: u64,
 }
 
-/// What an original id maps to.
+/// The ids assigned to an original id.
 #[derive(Default)]
 struct KnownCall {
     last: String,

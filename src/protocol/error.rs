@@ -33,7 +33,7 @@ pub struct ErrorFacts {
     pub kind: FailureKind,
     /// For a refused key, model or account: the error's words prove that the request is not the cause.
     pub certain: bool,
-    /// For a rate limit: the error's words say that it applies to the whole account, not only to this model.
+    /// For a rate limit: the error's words state that it applies to the whole account, not only to this model.
     pub whole_account: bool,
     /// The status that the frame itself names (`code: 429`), else the response's.
     pub status: Option<u16>,
@@ -194,7 +194,7 @@ fn of_exception(words: &[String], message: &str) -> Option<FailureKind> {
     }
 }
 
-/// What an error names: the kind, words of its type, code and status, and phrases of its message; all in lower case.
+/// The signs of an error: the kind, words of its type, code and status, and phrases of its message; all in lower case.
 type KindSigns = (FailureKind, &'static [&'static str], &'static [&'static str]);
 
 /// The first kind that fits counts.

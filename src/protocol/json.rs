@@ -178,7 +178,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// At a quote: the text up to the closing quote, with its escapes.
+    /// Called at a quote: the text up to the closing quote, with its escapes.
     fn string(&mut self) -> Result<&'a str, InvalidJson> {
         let start = self.at + 1;
         let end = string_end(self.text.as_bytes(), start).ok_or(InvalidJson)?;

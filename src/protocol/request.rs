@@ -388,7 +388,7 @@ fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
     Ok(options.and_then(|options| options.include_usage).unwrap_or(false))
 }
 
-/// Where parsing failed, without quoting the text.
+/// The position of a parse error, without quoting the text.
 fn position(error: &serde_json::Error) -> String {
     let what = if error.is_eof() { "it ends too early" } else { "syntax error" };
     format!("{what} at line {} column {}", error.line(), error.column())

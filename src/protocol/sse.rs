@@ -127,7 +127,7 @@ impl SseScanner {
         self.buffer.finish()
     }
 
-    /// Where the current event ends in the chunk, after its blank line.
+    /// The end of the current event in the chunk, after its blank line.
     fn find_end(&mut self) -> Option<usize> {
         let bytes = &self.buffer.chunk[..];
         let mut position = 0;

@@ -23,7 +23,7 @@ const KEY: &str = "key-";
 pub struct Caller {
     /// None if the configuration has no users: the listener is then on loopback.
     pub user: Option<Arc<User>>,
-    /// By provider. Used for this request only, never stored.
+    /// The keys in the request, by provider. Used only for this request, never stored.
     pub brought: HashMap<String, HashedKey>,
 }
 

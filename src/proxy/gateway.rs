@@ -127,7 +127,7 @@ impl Gateway {
         &self.heavy
     }
 
-    /// What is in use without this request; `in_flight`: requests before it.
+    /// The current use without this request; `in_flight`: requests before it.
     pub(super) fn load(&self, live: &LiveConfig, in_flight: i64) -> AdmissionLoad {
         AdmissionLoad {
             in_flight: usize::try_from(in_flight).unwrap_or(0),

@@ -1,5 +1,5 @@
-//! Starts the attempts of one race, passes the race's questions to the policy, and decides which losers run on. Not for what an
-//! outcome changes: see `health::OutcomeReporter`.
+//! Starts the attempts of one race, passes the race's questions to the policy, and decides which losers run on. Not for
+//! the effects of an outcome: see `health::OutcomeReporter`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ pub struct Launcher {
     gateway: Arc<Gateway>,
     outcome_reporter: Arc<OutcomeReporter>,
     request: Arc<ApiRequest>,
-    /// By candidate.
+    /// The request to each candidate, by index.
     uploads: Vec<Arc<RequestTranslation>>,
     settings: RaceSettings,
     policy: RacePolicy,
@@ -168,7 +168,7 @@ impl Launcher {
         &self.gateway
     }
 
-    /// What a refusal on content policy means for other upstreams.
+    /// The effect of a content-policy refusal on other upstreams.
     pub fn content_policy(&self) -> ContentPolicy {
         self.settings.content_policy
     }
@@ -290,7 +290,7 @@ impl Launcher {
         }
     }
 
-    /// What a failure of this candidate leads to.
+    /// Whether and when this candidate is retried after a failure.
     fn again(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> RetryDecision {
         if failure.phase == Phase::Stream {
             self.broke_off.push(candidate);

@@ -77,7 +77,7 @@ impl ShedCounts {
         self.0[shed as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// By label of the reason.
+    /// Counts by label of the reason.
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
         ShedReason::ALL.iter().map(|shed| (shed.as_str(), self.0[*shed as usize].load(Ordering::Relaxed))).collect()
     }

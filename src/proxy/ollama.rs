@@ -1,5 +1,5 @@
-//! What Ollama's clients ask besides answers: which models there are, what one can do, the version, and that a model be
-//! loaded. Not for `/api/chat` and its kin: they are surfaces.
+//! Ollama's requests other than answers: the models, the abilities of one model, the version, and loading a model. Not
+//! for `/api/chat` and the other surfaces.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use crate::protocol::request::ApiRequest;
 const VERSION: &str = "0.12.11";
 /// The gateway does not know when a vendor changed a model.
 const UNKNOWN_TIME: &str = "1970-01-01T00:00:00Z";
-/// The largest body of a question about a model, in bytes.
+/// Maximum body of a request about a model, in bytes.
 const QUESTION_MAX: usize = 64 << 10;
 
 /// `GET /api/tags`: all models of the caller.
@@ -43,7 +43,7 @@ pub fn version() -> Response<Body> {
     json_response(&json!({ "version": VERSION }))
 }
 
-/// `POST /api/show`: what one model can do.
+/// `POST /api/show`: the abilities of one model.
 ///
 /// # Errors
 /// 400 for an invalid body, 401 without a valid token, 404 for a model that is unknown or off for the caller.
@@ -77,13 +77,13 @@ fn details() -> Value {
     })
 }
 
-/// The context window that all upstreams have, in tokens. None if that of one is not configured.
+/// The smallest context window of the upstreams, in tokens. None if the window of any upstream is not configured.
 fn context(model: &ModelConfig) -> Option<u64> {
     model.upstreams.iter().map(|upstream| upstream.context).collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
-/// The answer to a request without a prompt, with which Ollama's clients load or unload a model. Nothing is to be loaded
-/// here.
+/// The answer to a request without a prompt. Ollama's clients send it to load or unload a model; the gateway has
+/// nothing to load.
 pub fn loaded(request: &ApiRequest) -> Option<Response<Bytes>> {
     let output = match request.surface {
         Surface::OllamaChat => ("message", json!({ "role": "assistant", "content": "" })),
@@ -106,7 +106,7 @@ pub fn loaded(request: &ApiRequest) -> Option<Response<Bytes>> {
     Some(response)
 }
 
-/// `keep_alive` is a duration of zero: a number of seconds or a text such as `0s`.
+/// Whether `keep_alive` is a duration of zero: a number of seconds or a text such as `0s`.
 fn unloads(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct KeepAlive {

@@ -130,7 +130,7 @@ impl Overrides {
     }
 }
 
-/// Reads one header; `read` returns what is wrong with its text.
+/// Reads one header; `read` returns the error in its text.
 fn value<T>(
     headers: &HeaderMap,
     name: &'static str,

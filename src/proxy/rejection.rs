@@ -232,7 +232,7 @@ impl Rejection {
         rejection
     }
 
-    /// An invalid parameter or path segment of the URL. `why` names the value and what is valid.
+    /// An invalid parameter or path segment of the URL. `why` names the value and the valid ones.
     pub fn parameter(name: Option<String>, why: &str) -> Rejection {
         let why = cut(why);
         Rejection::new(code::BAD_PARAMETER, why).on(name.map(|name| cut(&name).into()))

@@ -74,7 +74,7 @@ impl PreparedRace {
     pub fn run(self: Box<Self>) -> Racing {
         Box::pin(async move {
             let shutdown = self.gateway.shutdown().clone();
-            // Pinned first: `select!` would copy all of it.
+            // Pinned first: `select!` would copy the whole future.
             let mut served = std::pin::pin!(self.answer());
             tokio::select! {
                 biased;

@@ -127,7 +127,7 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Holds it back if the launcher says so, at most until the deadline.
+    /// Holds it back if the launcher wants that, at most until the deadline.
     fn hold(&mut self, arrival: RunningAttempt<L::Ready>) -> Option<RunningAttempt<L::Ready>> {
         let now = self.launch.now();
         let left = self.deadline().saturating_duration_since(now);

@@ -18,7 +18,8 @@ pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
     /// the client left, or at a shutdown.
     fn cut(&mut self, cut: CutReason);
 
-    /// Its first token came, and it is not ready yet: it cannot be late, and nothing starts meanwhile.
+    /// Whether its first token has arrived before it is ready. Then it cannot be late, and nothing starts until it
+    /// ends.
     fn has_begun(&self) -> bool {
         false
     }
@@ -87,7 +88,7 @@ pub trait Launch {
     /// Starts an attempt.
     fn launch(&mut self, starting: AttemptStart) -> Self::Attempt;
 
-    /// Takes note of a failure, and says whether the same candidate is asked again.
+    /// Records a failure, and decides whether the same candidate is retried.
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision;
 
     /// Whether a due retry may start while others run. False: it waits until one of them fails.
@@ -103,8 +104,8 @@ pub trait Launch {
         drop(ready);
     }
 
-    /// What to start next. Asked at `ask_after` of the plan, again when the last answer says so, and after each failure; only
-    /// while attempts run and none of their answers has begun.
+    /// Decides what to start next. Called at `ask_after` of the plan, again when the last answer requests that, and
+    /// after each failure; only while attempts run and none of their answers has begun.
     fn replan(&mut self, _running: &[RunningAttempt<Self::Attempt>], _waiting: &[usize]) -> Replan {
         Replan::Never
     }
@@ -145,7 +146,7 @@ pub struct AttemptStart {
     pub p_include: f64,
 }
 
-/// Whether a failed candidate is asked again in the same race, if time and attempts allow it.
+/// Whether a failed candidate is retried in the same race, if time and attempts allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
     No,

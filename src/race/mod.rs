@@ -49,7 +49,7 @@ pub struct Race<L: Launch> {
     /// Candidates that may still start, in order. Losers return behind them when no other candidate is left.
     waiting: Vec<WaitingCandidate>,
     running: Vec<RunningAttempt<L::Attempt>>,
-    /// Ready, and held back until this instant. Nothing starts meanwhile.
+    /// Ready, and held back until this instant. Nothing starts in that time.
     held: Option<(RunningAttempt<L::Ready>, Instant)>,
     /// When the policy is asked again. None: never.
     ask_at: Option<Instant>,
@@ -127,8 +127,8 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// The same for a launcher with a clock of its own: runs as far as possible without waiting. When it is pending, call it
-    /// again at [`Race::next_wake`], or sooner if an attempt has something new.
+    /// [`Race::run`] for a launcher with its own clock: runs as far as possible without waiting. When it is pending,
+    /// call it again at [`Race::next_wake`], or sooner if an attempt has something new.
     pub fn advance(&mut self, context: &mut Context<'_>) -> Poll<RaceFinish<L::Ready>> {
         loop {
             if let Some(finish) = self.do_what_is_due() {

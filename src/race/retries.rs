@@ -16,7 +16,7 @@ const LATER: f64 = 0.1;
 pub struct Retries {
     most: u32,
     wait_max: Duration,
-    /// By candidate.
+    /// Retries so far, by candidate.
     done: Vec<u32>,
 }
 

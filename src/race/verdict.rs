@@ -5,7 +5,7 @@ use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::routing::cooldown::CooldownReason;
 
-/// What follows from a failure.
+/// The consequences of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub next: NextStep,
@@ -28,7 +28,7 @@ pub enum BreakerEffect {
     Certain,
 }
 
-/// What the race does.
+/// The race's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// Start the next candidate at once.
@@ -37,7 +37,7 @@ pub enum NextStep {
     Stop,
 }
 
-/// What the race does after a failure, with the setting `content_policy`.
+/// The race's next step after a failure, with the setting `content_policy`.
 pub fn next(failure: &Failure, content_policy: ContentPolicy) -> NextStep {
     match verdict(failure).next {
         NextStep::Stop if content_policy == ContentPolicy::Continue => NextStep::Try,

@@ -47,7 +47,7 @@ pub enum CooldownReason {
     Forbidden,
     /// 404 or 501: the same.
     NotFound,
-    /// A good answer whose headers say that the rate limit is used up: this upstream with this key, for a moment.
+    /// A good answer whose headers report that the rate limit is used up: this upstream with this key, for a moment.
     Exhausted,
 }
 
@@ -58,7 +58,7 @@ impl CooldownReason {
     }
 }
 
-/// What an attempt uses: key, upstream and surface.
+/// The resources of an attempt: key, upstream and surface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CooldownTarget {
     pub provider: String,
@@ -207,13 +207,13 @@ impl Cooldowns {
             && different(|refusal_source| refusal_source.caller) >= callers
     }
 
-    /// Without any entry there is no need to make a [`CooldownTarget`].
+    /// Without entries no [`CooldownTarget`] is needed.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.made_up.is_empty()
     }
 
-    /// A good answer came to a request sent at `dispatched`. It ends the cool-downs of its key and upstream, except those that began
-    /// after that.
+    /// A good answer arrived for a request sent at `dispatched`. It ends the cool-downs of its key and upstream, except
+    /// those that began later.
     pub fn clear(&mut self, target: &CooldownTarget, dispatched: Instant, now: Instant) {
         for scope in scopes(target) {
             let table = self.table_mut(&scope);

@@ -22,7 +22,7 @@ pub struct RacePlan {
     pub ask_after: Option<Duration>,
     /// The candidate that would start then, by the present forecast.
     pub expected: Option<usize>,
-    /// What a refusal on policy means.
+    /// The effect of a content-policy refusal.
     pub content_policy: ContentPolicy,
 }
 
@@ -48,7 +48,7 @@ pub enum StartRule {
     AfterFailure,
 }
 
-/// The answer of a policy that is asked while its race runs.
+/// The answer of a policy that is called while its race runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replan {
     /// Start this candidate now, if it has not started yet, and ask again at once.

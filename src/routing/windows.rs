@@ -26,7 +26,7 @@ struct LearntWindow {
     window: ContextWindow,
 }
 
-/// What is known of one upstream.
+/// The known limits of one upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextWindow {
     /// The size of the window in tokens. None: unknown.

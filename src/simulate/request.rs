@@ -65,7 +65,7 @@ pub(super) struct ValidRequest {
 
 impl ValidRequest {
     /// # Errors
-    /// What is wrong, for the client, without quoting the request.
+    /// The problem, for the client, without quoting the request.
     pub(super) fn parse(kind: RequestKind, body: &[u8]) -> Result<ValidRequest, String> {
         let raw: RawChatRequest<'_> = serde_json::from_slice(body).map_err(|error| {
             format!("not a {} request (line {}, column {})", kind.as_str(), error.line(), error.column())

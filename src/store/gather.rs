@@ -91,7 +91,7 @@ pub struct Selection {
     pub exact: bool,
 }
 
-/// What was read.
+/// The part of the history that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.

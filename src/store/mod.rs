@@ -105,8 +105,8 @@ impl Store {
         }
     }
 
-    /// Handles the end of a transaction. None: the file was removed or replaced meanwhile, together with the rows, so
-    /// the transaction must run again on the new file.
+    /// Handles the end of a transaction. None: the file was removed or replaced in the meantime, together with the
+    /// rows, so the transaction must run again on the new file.
     async fn ended<T>(
         &self,
         slot: &mut FileSlot,

@@ -41,7 +41,7 @@ const LATELY_US: i64 = 30 * DAY_US;
 /// Virtual machine steps of SQLite between two checks of `stop`; well under a millisecond.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
-/// What one step did.
+/// The work of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RollupStep {
     /// An hour with this many attempts was rolled up.

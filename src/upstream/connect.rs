@@ -64,7 +64,7 @@ pub(super) enum NewConnection {
     Http1(Http1Connection),
     Http2 {
         sender: http2::SendRequest<Full<Bytes>>,
-        /// Streams that the peer allows at once, if it has said so.
+        /// Maximum streams of the peer, if it has announced it.
         streams_max: Arc<AtomicUsize>,
         /// Counts the bytes that are read.
         count: Arc<StreamCount>,
@@ -292,7 +292,7 @@ async fn connect(address: SocketAddr, descriptors: &Descriptors) -> io::Result<T
     socket.connect(address).await
 }
 
-/// What a failed dial of one address means.
+/// The failure of dialling one address.
 fn refused(error: &io::Error, descriptors: &Descriptors) -> Failure {
     let own = is_own_lack(error, descriptors);
     failure(if own { FailureKind::GatewayLimit } else { FailureKind::Connect }, &format!("connect: {error}"))

@@ -45,7 +45,7 @@ fn is_gone(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::Closed | FailureKind::Reset)
 }
 
-/// What an error means, for a request or for the body of its answer.
+/// The failure for an error, of a request or of the body of its answer.
 pub(super) fn failure_of(error: &hyper::Error, phase: Phase) -> Failure {
     let h2 = find::<h2::Error>(error);
     let io = h2.and_then(h2::Error::get_io).or_else(|| find::<std::io::Error>(error));

@@ -15,15 +15,15 @@ use super::counted_stream::StreamCount;
 use super::stream_choice::{AGE_MAX, ConnectionLoad, RESETS_MAX, STREAMS_MAX};
 use crate::clock::Instant;
 
-/// Streams that a connection is assumed to allow before its peer says so. Not the usual 100, so that a peer that allows 100 is
-/// recognised.
+/// Assumed maximum streams of a connection before its peer announces it. Not the usual 100, so that a peer that allows
+/// 100 is recognised.
 pub(super) const NOT_ANNOUNCED: usize = 99;
 
 pub(super) struct Http2 {
     sender: SendRequest<Full<Bytes>>,
     pub born: Instant,
     streams: AtomicUsize,
-    /// Streams that the peer allows, if it has said so.
+    /// Maximum streams of the peer, if it has announced it.
     streams_max: Arc<AtomicUsize>,
     /// The number assumed until then.
     streams_expected: usize,

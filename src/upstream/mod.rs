@@ -1,8 +1,8 @@
 //! The only room that opens outgoing connections: a small pool of HTTP/1.1 and HTTP/2 connections for each origin.
 //!
-//! A ready-made client hides what a race needs: whether a connection was reused, how long it took to get one, a connect timeout
-//! that covers name look-up and TLS, and the difference between a dead pooled connection and a refused request. The endpoint
-//! says which proxy and which certificate authorities its connections use.
+//! A ready-made client hides information that a race needs: whether a connection was reused, how long it took to get
+//! one, a connect timeout that covers name look-up and TLS, and the difference between a dead pooled connection and a
+//! refused request. The endpoint determines the proxy and the certificate authorities of its connections.
 
 mod connect;
 mod connection_error;
@@ -72,7 +72,7 @@ pub struct Outgoing {
     pub fresh: bool,
 }
 
-/// Where the connection of a request came from.
+/// The origin of a request's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionOrigin {
     /// From the pool.

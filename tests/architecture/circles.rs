@@ -194,7 +194,7 @@ impl<'a> Module<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// The file that defines what this path from the crate's root names; none if it is a module or of another room.
+    /// The file that defines the item at this path from the crate's root. None if it is a module or of another room.
     fn defined_in(&self, path: &[String], hops: usize) -> Option<&'a str> {
         let (split, module) =
             (1..=path.len()).rev().find_map(|length| Some((length, self.module(&path[..length])?)))?;

@@ -126,7 +126,7 @@ def play_alive(start, provider, told):
 
 
 def alive(case):
-    """What is wrong with a case that waited for a long time."""
+    """The problems of a case that waited for a long time."""
     judged, seen = case.judged, case.seen
     wrong = list(judged.problems)
     wanted = "whole" if case.fault.name == "slow" else "broken" if case.stream else "error"

@@ -74,7 +74,7 @@ class Case:
     rows: list = dataclasses.field(default_factory=list)
     race: object = None
     problems: list = dataclasses.field(default_factory=list)
-    after_ms: object = None  # from the failure to the client's first token
+    after_ms: object = None  # from the failure to the client's first token, in milliseconds
 
     def __str__(self):
         return f"{self.fault.name}: {self.surface}{' streamed' if self.stream else ''}, {self.policy}{'' if self.beside else ' alone'}{', going on' if self.onward else ''}"

@@ -22,7 +22,7 @@ const MODELS_MAX: usize = 1_000;
 /// The whole status, or that of one `model`: a name, an alias, or upstreams separated by commas.
 ///
 /// # Errors
-/// The reason why there is no such model.
+/// The reason why the model is unknown.
 pub fn routing(health: &UpstreamHealth, live: &LiveConfig, model: Option<&str>) -> Result<RoutingReport, String> {
     let mut asked = match model {
         Some(model) => vec![RequestedModel::new(live, model)?],

@@ -29,7 +29,7 @@ pub struct RankedUpstream {
     pub obstacles: Obstacles,
 }
 
-/// What may keep an upstream from being used.
+/// Obstacles to using an upstream.
 pub struct Obstacles {
     /// Why it has no key.
     pub off: Option<String>,

@@ -29,7 +29,7 @@ pub struct UpstreamReport {
     pub upstream: String,
     /// The models in this answer that list it; empty if only callers named it.
     pub models: Vec<String>,
-    /// Callers without a key of their own can use it.
+    /// Callers without their own key can use it.
     pub on: bool,
     /// Predictions for an attempt sent now, by the size of its prompt.
     pub predicted: Vec<PredictionReport>,
@@ -44,7 +44,7 @@ pub struct UpstreamReport {
     pub tpot_ms: Option<f64>,
     /// Observations behind these figures; old ones and early cancels count less.
     pub samples: f64,
-    /// Attempts that were ever started, those of the recorded history included.
+    /// Attempts ever started, including those in the recorded history.
     pub launches: u64,
     /// Attempts that run there now.
     pub in_flight: u32,
@@ -102,17 +102,17 @@ pub struct ModelReport {
     pub policy: String,
     /// The policy uses `order`.
     pub learns: bool,
-    /// What is optimised: `ttft`, `completion` or `goodput`.
+    /// The objective: `ttft`, `completion` or `goodput`.
     pub optimise: String,
-    /// What extra attempts may cost, as a share of single attempts.
+    /// Maximum cost of extra attempts, as a share of single attempts.
     pub budget: f64,
-    /// What may be spent on extra attempts now, in `unit`; null before any cost is known.
+    /// The amount available for extra attempts now, in `unit`; null before any cost is known.
     pub bucket: Option<f64>,
-    /// What the bucket holds at most, in `unit`.
+    /// The maximum of the bucket, in `unit`.
     pub bucket_capacity: f64,
     /// `usd`, or `tokens` if no upstream has a price.
     pub unit: CostUnit,
-    /// What a single attempt of mean cost must save to be worth it.
+    /// The time that an extra attempt of mean cost must save to be worth its cost.
     #[schemars(extend("x-unit" = "ms"))]
     pub lambda_ms: f64,
     /// Mean cost of a race's single attempt, in `unit`; 0 before any is known.

@@ -29,7 +29,7 @@ pub struct StatusView<'a> {
     known: HashMap<String, Arc<UpstreamStats>>,
     /// The forecast of an unknown upstream.
     nothing: Arc<LatencyForecast>,
-    /// By model, bits of the budget, and whether its unit is money.
+    /// The key is the model, the bits of the budget, and whether its unit is money.
     terms: HashMap<(String, u64, bool), BudgetSnapshot>,
     now_us: i64,
     now: Instant,

@@ -12,7 +12,7 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 
-/// The place of a block, in the vendor's notation and in ours.
+/// The place of a block, in the vendor's notation and in the gateway's.
 struct BlockPath {
     dotted: String,
     bracketed: String,

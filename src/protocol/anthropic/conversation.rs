@@ -255,7 +255,7 @@ fn clears_thoughts_only(value: &Value) -> bool {
     edits.is_some_and(|edits| edits.iter().all(clears))
 }
 
-/// Who asks, and the service tier.
+/// The end user, and the service tier.
 fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut Losses) {
     if let Some(Value::Object(metadata)) = some(body, "metadata") {
         read.user = metadata.get("user_id").and_then(Value::as_str).map(str::to_owned);

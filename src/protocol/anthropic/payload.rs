@@ -139,8 +139,8 @@ impl<'a> DeltaText<'a> {
         text.filter(|text| !text.is_empty()).map(|text| (kind, text))
     }
 
-    /// What a block starts with: a tool's name, or text that a server puts there. Not the data of redacted thinking,
-    /// and not the result of a vendor's tool.
+    /// The initial content of a block: a tool's name, or text that a server puts there. Not the data of redacted
+    /// thinking, and not the result of a vendor's tool.
     fn of_block(&self) -> Option<Payload> {
         let count = |text: Option<&str>| text.map_or(0, characters);
         let (kind, chars) = match self.kind? {

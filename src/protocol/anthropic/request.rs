@@ -195,7 +195,7 @@ fn output_config(
             let schema = schema::closed(schema.clone(), "response_format.schema", losses);
             config.insert("format".to_owned(), json!({ "type": "json_schema", "schema": schema }));
         }
-        // There is no free JSON mode, and older models take no schemas.
+        // There is no free JSON mode, and older models accept no schemas.
         Some(Format::Json | Format::Schema { .. }) => losses.meaning("response_format"),
     }
     config
@@ -230,7 +230,7 @@ fn sampling(
     lose_choices(sampling, losses);
 }
 
-/// Who asks, and the service tier.
+/// The end user, and the service tier.
 fn accounting(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
     let user = conversation.user.as_ref().filter(|user| !user.is_empty());
     body.put("metadata", user.map(|user| json!({ "user_id": user })));

@@ -22,7 +22,7 @@ pub use reader::BedrockReader;
 pub use request::request;
 pub use whole::events_of_whole;
 
-/// Characters to encode in a path segment: all but those that RFC 3986 calls unreserved.
+/// Characters to encode in a path segment: all except the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The path of a request for a model. The id may be an ARN with colons and slashes.

@@ -50,8 +50,8 @@ fn rest(conversation: &Conversation, losses: &mut Losses) {
     lose_tier(conversation, losses);
 }
 
-/// The offered tools. A request with calls in its history must declare tools, so if none is offered, those of the
-/// history are declared.
+/// The offered tools. A request with calls in its history must declare tools. If none is offered, it declares those of
+/// the history.
 fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Value> {
     let offered = conversation.tool_choice != Some(ToolChoice::None);
     if conversation.tools.is_empty() && content.has_tools {

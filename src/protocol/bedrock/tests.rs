@@ -313,7 +313,7 @@ proptest::proptest! {
         let _ = events_of_whole(format!(r#"{{"output":{{"message":{{"content":[{json}]}}}}}}"#).as_bytes());
     }
 
-    /// The race's reader and the translation's reader agree on what is payload.
+    /// The race's reader and the translation's reader agree on the payload.
     #[test]
     fn the_walk_and_the_reader_agree(json in any_json(), block in 0u32..3) {
         let started = event("contentBlockStart", &format!(r#"{{"contentBlockIndex":{block},"start":{{"toolUse":{{"toolUseId":"t","name":"f"}}}}}}"#));

@@ -5,7 +5,7 @@
 
 use super::words::has_word;
 
-/// Who a refusal (402, 403, 404) is about.
+/// The subject of a refusal (402, 403, 404).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalSubject {
     /// The upstream or its key: every request would be refused.

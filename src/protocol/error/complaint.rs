@@ -46,7 +46,7 @@ pub fn rejects_stream_options(body: &[u8]) -> bool {
     complains(body, &|text| text.contains("stream_options") || text.contains("include_usage"))
 }
 
-/// True if a 4xx body says that reasoning of an earlier turn is not the vendor's own.
+/// True if a 4xx body reports that reasoning of an earlier turn is not the vendor's own.
 pub fn rejects_reasoning(body: &[u8]) -> bool {
     complains(body, &refuses_reasoning)
 }

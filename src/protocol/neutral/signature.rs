@@ -22,7 +22,7 @@ const REDACTED: &str = "redacted.";
 /// A vendor that makes signatures and accepts them back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureOwner {
-    /// Wherever it is served: Claude on Bedrock signs alike.
+    /// On every platform: Claude on Bedrock signs in the same way.
     Anthropic,
     /// OpenAI's `encrypted_content`.
     Responses,

@@ -1,6 +1,6 @@
 //! The `openai` dialect: chat completions, and reading of legacy completions and embeddings.
 //!
-//! [`read`] classifies an event for the race without building anything: it only looks at the emptiness and length of
+//! [`read`] classifies an event for the race without building anything: it only checks the emptiness and length of
 //! strings (rules of what counts as payload: `docs/measurement.md`).
 
 mod assemble;

@@ -20,7 +20,7 @@ pub struct DeliveredAnswer {
     pieces: Vec<AnswerPiece>,
     place: WirePosition,
     text: String,
-    /// Reasoning, while there is no text.
+    /// Reasoning received before any text.
     thoughts: String,
     /// The latest piece was reasoning.
     thinks: bool,

@@ -39,7 +39,7 @@ pub(super) struct MessageBlocks {
 /// The items of a response.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// From the first event.
+    /// The response of the first event.
     response: Map<String, Value>,
     /// Number of the last event.
     number: u64,
@@ -57,7 +57,7 @@ struct OpenItem {
     is_message: bool,
     /// Finished parts.
     content: Vec<Value>,
-    /// Where the open part begins, in bytes of the whole text.
+    /// The beginning of the open part, in bytes of the whole text.
     part: Option<usize>,
 }
 

@@ -105,7 +105,7 @@ fn data_url(url: &str) -> Option<Source> {
         .filter(|source| !matches!(source, Source::Base64 { media_type, .. } if media_type.is_empty()))
 }
 
-/// Writes a part of a user message or a tool result. None if the dialect has no such part; that is reported to
+/// Writes a part of a user message or a tool result. None if the dialect does not support the part; that is reported to
 /// `losses`.
 pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     lose_cache(part.cache(), losses);

@@ -38,7 +38,7 @@ fn what_anthropic_counts_beside_the_input_is_added() {
     let both = usage(&[start, end]);
     assert_eq!((both.input_tokens, both.cached_input_tokens), (Some(4_311), Some(4_202)));
     assert_eq!((both.output_tokens, both.reasoning_tokens), (Some(30), Some(12)));
-    // Other counts include cached tokens, whatever else the object says.
+    // Other counts include cached tokens, whatever else the object contains.
     let chat = usage(&[r#"{"prompt_tokens":50,"input_tokens":50,"cache_read_input_tokens":40}"#]);
     assert_eq!((chat.input_tokens, chat.cached_input_tokens), (Some(50), Some(40)));
     let responses =

@@ -7,7 +7,7 @@ use crate::config::units::format_bytes;
 use crate::proxy::load::ShedReason;
 
 impl Rejection {
-    /// There is no room for another request now.
+    /// No room for another request now.
     pub fn overloaded(shed: ShedReason) -> Rejection {
         let why = match shed {
             ShedReason::InFlight => "the gateway serves as many requests as max_in_flight under [server] allows",

@@ -50,7 +50,7 @@ pub struct World {
     pub first_decides: bool,
     /// The candidate that asks for one repetition when it fails.
     pub asks_again: Option<usize>,
-    /// Retries of each candidate, the longest wait before one, and whether no other candidate starts meanwhile.
+    /// Retries of each candidate, the longest wait before one, and whether no other candidate starts during it.
     pub retries: (u32, Duration, bool),
     /// Some losers run on, like audits.
     pub audits: bool,
@@ -61,7 +61,7 @@ pub struct World {
 #[derive(Debug, Default)]
 pub struct Log {
     pub started: Vec<AttemptStart>,
-    /// By ordinal: how it ended.
+    /// The ending of each attempt, by ordinal.
     pub rows: Vec<(usize, &'static str)>,
     pub running: usize,
     /// Attempts that run and whose whole answer has begun.
@@ -69,9 +69,9 @@ pub struct Log {
     pub audited: Vec<Row>,
     /// The held attempt, and its latest instant.
     pub held: Option<(usize, Instant)>,
-    /// Candidates with a pending retry, its instant, and whether no other starts meanwhile.
+    /// Candidates with a pending retry, its instant, and whether no other starts before it.
     pub due: Vec<(usize, Instant, bool)>,
-    /// By candidate: its retries so far.
+    /// Retries so far, by candidate.
     pub retried: HashMap<usize, u32>,
 }
 

@@ -94,7 +94,7 @@ def wrong_rows(races, attempts, dialects, surface):
     raced = [race for race in races if race["api"] == surface and race["outcome"] == "ok"]
     if not raced:
         wrong.append(f"no {surface} race was won")
-    # Of several dialects one alone may express all that this client sends.
+    # Of several dialects, only one may be able to express everything that this client sends.
     if raced and len(dialects) == 1 and not any(race["attempts"] > 1 for race in raced):
         wrong.append(f"no {surface} race had two attempts")
     return wrong

@@ -1,5 +1,5 @@
-//! `photofinish check --live`: which upstreams answer and what is wrong with the others; and what the startup log says of disabled
-//! providers. Not for `check` without a network: see `commands`.
+//! `photofinish check --live`: which upstreams answer and why the others fail; and the startup log's lines about
+//! disabled providers. Not for `check` without a network: see `commands`.
 
 use serde_json::Value;
 

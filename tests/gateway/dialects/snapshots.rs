@@ -45,7 +45,7 @@ fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// Ollama's lines tell times.
+/// Ollama's lines contain times.
 fn timeless(surface: Surface, body: &str) -> String {
     if surface != Surface::Ollama {
         return body.to_owned();

@@ -55,7 +55,7 @@ impl Surface {
                 json!({"model": model, "max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]})
             }
         };
-        // Ollama streams unless told otherwise.
+        // Ollama streams by default.
         if stream || self == Surface::Ollama {
             body["stream"] = json!(stream);
         }

@@ -1,4 +1,4 @@
-//! What Ollama's clients ask apart from chats: prompts, vectors, lists, versions, loading; and requests that are wrong.
+//! Ollama's requests other than chats: prompts, vectors, lists, versions, loading; and invalid requests.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Races over real sockets: who wins, who is cancelled, and what the rows say.
+//! Races over real sockets: who wins, who is cancelled, and the rows.
 
 mod billed_losers;
 mod cancellation;

@@ -1,4 +1,4 @@
-//! Shutdown during races: what clients get and what the rows say.
+//! Shutdown during races: the clients' answers and the rows.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! A database that is locked, deleted, foreign or damaged: requests are served, rows are kept, and the log says what is wrong.
+//! A database that is locked, deleted, foreign or damaged: requests are served, rows are kept, and the log names the
+//! problem.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! Simulated providers: each failure on demand ends as its name says, and the fallback wins.
+//! Simulated providers: each failure on demand ends as its name states, and the fallback wins.
 
 use crate::harness::process::Setup;
 

@@ -303,7 +303,7 @@ fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
 }
 
 proptest::proptest! {
-    /// No JSON makes the reader panic, nor the writers of what it read.
+    /// No JSON makes the reader panic, nor the writers of its result.
     #[test]
     fn never_panics(
         name in proptest::sample::select(super::super::conversation::READ.to_vec()),

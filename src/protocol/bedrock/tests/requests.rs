@@ -1,4 +1,4 @@
-//! Turns, written as Converse messages, and what is reported as lost.
+//! Turns, written as Converse messages, and the reported losses.
 
 use super::*;
 

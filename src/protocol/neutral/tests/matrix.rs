@@ -84,7 +84,7 @@ fn makers() -> [Maker; 4] {
     ]
 }
 
-/// Who accepts whose signatures. Claude signs alike wherever it is served.
+/// The vendor that accepts a dialect's signatures. Claude signs in the same way on every platform.
 fn owner(dialect: Dialect) -> Dialect {
     if dialect == Dialect::Bedrock { Dialect::Anthropic } else { dialect }
 }

@@ -32,7 +32,7 @@ fn sent(surface: Surface, id: &str, tokens: &[String]) -> String {
     begun(surface, id, &tokens.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What the client received.
+/// The answer as the client received it.
 struct Client {
     surface: Surface,
     delivered: DeliveredAnswer,
