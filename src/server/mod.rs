@@ -243,8 +243,7 @@ async fn serve_connection<S>(
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut client_left = std::pin::pin!(client_left);
     let mut given_up = std::pin::pin!(place.given_up());
-    // hyper has no time limit for the bytes that identify the version, for the HTTP/2 preface, and for further requests
-    // on HTTP/2.
+    // hyper has no time limit for the version bytes, the HTTP/2 preface, and further requests on HTTP/2.
     let mut look = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
     let mut draining = std::pin::pin!(shared.shutdown.draining());
     let cancelled = async {
