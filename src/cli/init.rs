@@ -69,9 +69,11 @@ pub async fn run(
     })?;
     report(&found, &first, out)?;
     writeln!(out, "\n{} is written. Next:", path.display())?;
-    writeln!(out, "  photofinish check --live              ask each upstream")?;
-    writeln!(out, "  photofinish race \"Hello\" --model {}   see a race", first.model)?;
-    writeln!(out, "  photofinish serve                     the gateway")?;
+    let config = if path == Path::new("config.toml") { String::new() } else { format!(" --config {}", path.display()) };
+    let race = format!("race \"Hello\" --model {}", first.model);
+    for (command, about) in [("check --live", "ask each upstream"), (&race, "see a race"), ("serve", "the gateway")] {
+        writeln!(out, "  photofinish {:<30}  {about}", format!("{command}{config}"))?;
+    }
     Ok(())
 }
 

@@ -216,11 +216,13 @@ impl Rejection {
         Rejection::new(code::INTERNAL, message)
     }
 
-    /// `nearest`: the method and path that the client probably meant.
+    /// `nearest`: the path that the client probably meant.
     pub fn not_found(path: &str, nearest: Option<&str>) -> Rejection {
         let hint = match nearest {
             Some(nearest) => format!("did you mean {nearest}?"),
-            None => "OpenAI clients take a base URL that ends in /v1, Anthropic clients one without".to_owned(),
+            None => {
+                "OpenAI clients take a base URL that ends in /v1, Anthropic and Ollama clients one without".to_owned()
+            }
         };
         Rejection::new(code::NOT_FOUND, format!("there is nothing at {}: {hint}", quoted(path)))
     }

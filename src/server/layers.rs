@@ -20,6 +20,7 @@ use tower::{Layer, Service, ServiceExt as _, layer::layer_fn};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::host_check;
+use super::nearest_path::bare;
 use crate::config::Cors;
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway, Rejection};
@@ -96,8 +97,7 @@ pub(super) async fn cross_origin(
 
 /// The surface whose dialect is used for the error of an unknown path.
 pub(super) fn near(path: &str) -> Surface {
-    let bare = path.strip_prefix("/v1").unwrap_or(path);
-    let leads_to = |surface: &Surface| surface.path().strip_prefix("/v1").is_some_and(|path| bare.starts_with(path));
+    let leads_to = |surface: &Surface| bare(path).starts_with(bare(surface.path()));
     Surface::ALL.into_iter().find(leads_to).unwrap_or(Surface::Chat)
 }
 
@@ -197,6 +197,20 @@ mod tests {
         let shutdown = Shutdown::new();
         let client = UpstreamClient::with_resolver(shutdown.clone(), system_resolver()).unwrap();
         Arc::new(Gateway::new(live, client, Recorder::without_store(), shutdown))
+    }
+
+    #[test]
+    fn an_unknown_path_is_answered_in_the_shape_of_the_nearest_surface() {
+        for (path, surface) in [
+            ("/v1/messages/batches", Surface::Messages),
+            ("/messages", Surface::Messages),
+            ("/responses/r", Surface::Responses),
+            ("/api/chat", Surface::OllamaChat),
+            ("/api/stat", Surface::Chat),
+            ("/", Surface::Chat),
+        ] {
+            assert_eq!(near(path), surface, "{path}");
+        }
     }
 
     #[tokio::test]

@@ -118,7 +118,7 @@ async fn model(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let Ok(Path(id)) = id else { return Rejection::not_found(uri.path(), Some("GET /v1/models")).into_response() };
+    let Ok(Path(id)) = id else { return Rejection::not_found(uri.path(), Some("/v1/models")).into_response() };
     proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 
@@ -139,5 +139,5 @@ async fn method(asked: Method, surface: Surface, only: &'static str, all: &'stat
 }
 
 fn nothing(path: &str, served: &[&'static str]) -> Response<Body> {
-    Rejection::not_found(path, nearest_path(path, served).as_deref()).answer_to(near(path))
+    Rejection::not_found(path, nearest_path(path, served)).answer_to(near(path))
 }

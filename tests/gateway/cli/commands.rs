@@ -47,6 +47,7 @@ async fn init_writes_what_check_accepts() {
     let ran = setup.run(&["init", "--config", "first.toml"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
     assert!(ran.out.contains("races groq/llama-3.3-70b-versatile, cerebras/llama-3.3-70b"), "{}", ran.out);
+    assert!(ran.out.contains("photofinish check --live --config first.toml "), "{}", ran.out);
     let written = std::fs::read_to_string(setup.path("first.toml")).unwrap();
     assert!(written.lines().count() <= 40 && !written.contains("planted"), "{written}");
     let check = setup.run(&["check", "--config", "first.toml"]).await;

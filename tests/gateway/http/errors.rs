@@ -144,12 +144,12 @@ async fn a_wrong_method_and_a_wrong_path_are_errors() {
         assert!(allowed.contains(&allow) && message.contains(allow), "{method} {path}: {allowed:?} {message}");
     }
     for (path, hint) in [
-        ("/v1", "Anthropic clients one without"),
+        ("/v1", "Anthropic and Ollama clients one without"),
         ("/v1/audio/speech", "OpenAI clients take a base URL that ends in /v1"),
-        ("/v1/chat/completion", "did you mean POST /v1/chat/completions?"),
-        ("/v1/v1/messages", "did you mean POST /v1/messages?"),
-        ("/api/stat", "did you mean GET /api/stats?"),
-        ("//v1/models", "did you mean GET /v1/models?"),
+        ("/v1/chat/completion", "did you mean /v1/chat/completions?"),
+        ("/v1/v1/messages", "did you mean /v1/messages?"),
+        ("/api/stat", "did you mean /api/stats?"),
+        ("//v1/models", "did you mean /v1/models?"),
     ] {
         let (status, code, message) = served.send("POST", path, &[], "{}").await.error();
         assert_eq!((status, code.as_str()), (404, "photofinish_not_found"), "{path}");
@@ -167,7 +167,7 @@ async fn a_base_url_without_the_version_works_too() {
     let (_fake, served) = one_provider("", "").await;
     for surface in Surface::ALL {
         let path = surface.path();
-        let bare = path.strip_prefix("/v1").unwrap();
+        let Some(bare) = path.strip_prefix("/v1") else { continue };
         let body = r#"{"model":"nobody"}"#;
         let (versioned, answer) =
             (served.send("POST", path, &[], body).await, served.send("POST", bare, &[], body).await);
