@@ -31,7 +31,7 @@ def run(ask, stream=None, use_tool=None, structured=None):
         text = ask("Say hello")
         assert text
         if kit.SCRIPTED:
-            kit.has(text, "Say hello;")
+            kit.has(text, "user=", "Say hello")
 
     if stream:
         @check
@@ -39,7 +39,7 @@ def run(ask, stream=None, use_tool=None, structured=None):
             text = stream("Say hello")
             assert text
             if kit.SCRIPTED:
-                kit.has(text, "Say hello;")
+                kit.has(text, "user=", "Say hello")
 
     if use_tool:
         @scripted

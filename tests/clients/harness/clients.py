@@ -71,6 +71,8 @@ CLIENTS = [
     python("llm", "openai", "llm_cli.py", "llm"),
     python("aider-openai", "openai", "aider_openai.py", "aider", "aider", "aider_chat", seconds=240),
     python("aider-anthropic", "anthropic", "aider_anthropic.py", "aider", "aider", "aider_chat", seconds=240),
+    node("opencode", "openai", "opencode_cli.py", "opencode-ai", seconds=240),
+    node("qwen-code", "openai", "qwen_cli.py", "@qwen-code/qwen-code", seconds=240),
     node("codex", "responses", "codex_cli.py", "@openai/codex", seconds=240),
     node("claude-code", "anthropic", "claude_cli.py", "@anthropic-ai/claude-code", seconds=240),
 ]

@@ -10,7 +10,10 @@ import json
 # with these arguments without asking.
 ARGUMENTS = {
     "weather": [{"city": "Paris"}, {"city": "Rome"}],
+    "Weather-weather": [{"city": "Paris"}],  # Semantic Kernel: plugin and function
     "Bash": [{"command": "echo sunny", "description": "Say the weather"}],
+    "bash": [{"command": "echo sunny", "description": "Say the weather"}],
+    "run_shell_command": [{"command": "echo sunny", "description": "Say the weather", "is_background": False}],
     "exec_command": [{"cmd": "echo sunny"}],
     "shell_command": [{"command": "echo sunny"}],
     "shell": [{"command": ["echo", "sunny"]}],
