@@ -5,7 +5,7 @@
 use super::names::LeftOutReason;
 
 /// The longest text; characters.
-const TEXT_MAX: usize = 512;
+pub const TEXT_MAX: usize = 512;
 
 /// An upstream that a race could not start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,10 +18,10 @@ use crate::store::AttemptFilter;
 /// The races of a question.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RaceWindow {
-    /// Only races begun since then: so long ago (24h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
+    /// Only races begun since: an age (24h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub since: Option<TimePoint>,
-    /// Only races begun before then, written likewise.
+    /// Only races begun before, in the same forms.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<TimePoint>,
     /// Only requests for this model, as the app asked for it.

@@ -10,8 +10,7 @@ use super::{regressions, stats};
 pub struct ReportQuestion {
     #[command(flatten)]
     pub figures: stats::StatsQuestion,
-    /// Instead: what is worse since --since (1h where it is not given; at most 24h) than in the same hours of the 7 days
-    /// before, upstream by upstream.
+    /// Print instead what is worse since --since (default 1h, at most 24h) than in the same hours of the 7 days before.
     #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact"])]
     pub regressions: bool,
 }

@@ -21,19 +21,19 @@ pub struct StatsQuestion {
     /// One group for each of these, or, with commas between, for each combination.
     #[arg(long, value_name = "DIMENSION", value_enum, value_delimiter = ',', default_value = "upstream")]
     pub by: Vec<Dimension>,
-    /// What a request must keep to count as goodput: the client's time to first token, the time per output token, or both.
+    /// The targets of goodput: the client's time to first token, the time per output token, or both.
     #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
     pub slo: SloTargets,
     /// Leave out groups of fewer attempts.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number, allow_hyphen_values = true)]
     pub min_samples: u64,
-    /// Let an attempt count half as much in estimated times after so long; without it all count the same.
+    /// Weigh an attempt half in estimated times after this age; default: no decay.
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, allow_hyphen_values = true)]
     pub half_life: Option<Duration>,
-    /// Estimate TTFT apart for each of these, and put the estimates together by their share of attempts.
+    /// Estimate TTFT separately for each of these, and mix the estimates by their share of attempts.
     #[arg(long, value_name = "STRATUM", value_enum, value_delimiter = ',')]
     pub strata: Vec<StrataDimension>,
-    /// Read rows and no histograms, for at most 30 s, as far as rows are kept.
+    /// Read rows instead of roll-ups, for at most 30 s, as far back as rows are kept.
     #[arg(long)]
     pub exact: bool,
 }

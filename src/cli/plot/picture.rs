@@ -1,4 +1,4 @@
-//! The lines, their marks, the grid and the axes in a grid of cells. What lies where is said by [`Scale`] and [`PlacedAxis`].
+//! The lines, their marks, the grid and the axes in a grid of cells. [`Scale`] and [`PlacedAxis`] say where each lies.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -17,14 +17,14 @@ use crate::cli::text::{columns as wide, wrapped};
 
 /// Over the letter of a point whose value is only known to be above.
 pub(super) const ABOVE: char = '^';
-/// Where the marks of several lines would stand in one cell.
+/// In a cell with the marks of several lines.
 pub(super) const SHARED: char = '*';
 
 /// Columns from one mark of a line to its next: between them the line itself can be read.
 const MARK_EVERY: u16 = 12;
-/// Columns by which the marks of two lines are set apart, lest equal lines hide one another's.
+/// Columns between the marks of two lines, so that equal lines do not hide each other's.
 const MARK_SHIFT: u16 = 5;
-/// Fewer columns are no picture.
+/// With fewer columns there is no picture.
 const COLUMNS_LEAST: u16 = 8;
 /// Columns from one dot of the grid to its next.
 const GRID_EVERY: usize = 8;

@@ -14,16 +14,16 @@ pub struct RaceOptions {
     /// one model can be asked, or only one can race.
     #[arg(long)]
     pub model: Option<String>,
-    /// Race these instead of the model's: provider/model, with commas between. Without --model it names the model too.
+    /// Race these instead of the model's: provider/model, with commas between. Without --model they are the model.
     #[arg(long, value_name = "UPSTREAMS")]
     pub upstreams: Option<String>,
     /// Another policy than the model's.
     #[arg(long)]
     pub policy: Option<String>,
-    /// For the policy hedge: how long each attempt has before the next one starts, such as 250ms, or a quantile such as p95.
+    /// For hedge: the delay before the next attempt starts, such as 250ms, or a quantile such as p95.
     #[arg(long, value_name = "DELAY")]
     pub hedge_after: Option<String>,
-    /// Attempts that may be started, retries included.
+    /// Attempts that may start, retries included.
     #[arg(long, value_name = "N")]
     pub max_attempts: Option<String>,
     /// Length of the answer, in tokens.
@@ -32,21 +32,21 @@ pub struct RaceOptions {
     /// A system message before the prompt.
     #[arg(long, value_name = "TEXT")]
     pub system: Option<PromptText>,
-    /// Ask as this user of the configuration: with their keys, and under their name in the history.
+    /// Use this user's keys, and record the race under this name.
     #[arg(long)]
     pub user: Option<String>,
-    /// Run so many races, one after the other, and tell the figures instead of the answers; 1 to 1000.
+    /// Number of races, one after the other, 1 to 1000; prints figures instead of answers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(TIMES_MAX)))]
     pub times: u16,
-    /// An object for each race, one in a line, for programs.
+    /// One object for each race, one per line, for programs.
     #[arg(long)]
     pub json: bool,
-    /// Leave the history as it is.
+    /// Write no rows.
     #[arg(long)]
     pub no_store: bool,
 }
 
-/// Words of the user's. Not shown by `Debug`: they may be a prompt.
+/// Text that may be a prompt, so `Debug` does not show it.
 #[derive(Clone)]
 pub struct PromptText(pub String);
 

@@ -1,5 +1,5 @@
-//! How a race looks at one moment: a line for each attempt, with a bar on one common axis of time. Pure: a board, a time and
-//! a screen in, lines out.
+//! A race at one moment: a line for each attempt, with a bar on one common axis of time. Pure: a board, a time and a screen
+//! in, lines out.
 
 use super::board::{BoardAttempt, BoardLine, DrawnState, RaceBoard};
 use crate::cli::screen::ScreenSettings;
@@ -93,7 +93,7 @@ fn shown(board: &RaceBoard, rows: usize) -> Vec<&BoardLine> {
     let started = board.lines.iter().filter(|line| line.run.is_some());
     let waiting = board.lines.iter().filter(|line| line.run.is_none());
     let mut kept: Vec<&BoardLine> = started.chain(waiting).collect();
-    // Who won is what the picture is for.
+    // The winner is always shown.
     kept.sort_by_key(|line| !line.run.as_ref().is_some_and(|run| run.won));
     kept.truncate(rows);
     kept
@@ -132,7 +132,7 @@ fn colour(line: &BoardLine, board: &RaceBoard) -> Option<&'static str> {
     }
 }
 
-/// One character a cell: what the attempt did in its time, and over it the marks of single moments.
+/// One character per cell: the phases of the attempt, and over them the marks of single moments.
 fn bar(run: &BoardAttempt, axis_us: i64, now_us: i64, width: usize) -> String {
     if width == 0 {
         return String::new();
@@ -177,7 +177,7 @@ impl Layout {
     fn new(lines: &[&BoardLine], statuses: &[String], width: usize) -> Layout {
         let longest = lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0);
         let status = statuses.iter().map(|status| columns(status)).max().unwrap_or(0).min(width);
-        // A status grows while the race runs; the bar must not shrink with it.
+        // A status grows while the race runs, and the bar must not shrink.
         let room = width.saturating_sub(status.max("lost: cancelled, > 9999 ms".len()) + 2 * BETWEEN.len());
         let name = longest.min((width / 3).max(8));
         match room.checked_sub(name).filter(|bar| *bar >= BAR_LEAST) {

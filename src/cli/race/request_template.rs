@@ -1,4 +1,4 @@
-//! What was typed, as a request to the gateway: the same that a client would send.
+//! The options of `race` as a request to the gateway: the same that a client would send.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::options::RaceOptions;
 use crate::config::{Config, ModelConfig, UpstreamConfig, User};
 
-/// Options that go up as headers, so that the gateway reads them as it reads a client's.
+/// Options that become headers, so that the gateway reads them like a client's.
 const AS_HEADERS: [(&str, &str); 4] = [
     ("--upstreams", "x-photofinish-upstreams"),
     ("--policy", "x-photofinish-policy"),
@@ -25,9 +25,9 @@ pub struct RequestTemplate {
     body: Bytes,
     headers: HeaderMap,
     pub user: Option<Arc<User>>,
-    /// Those that may be started, as `provider/model`; as far as the configuration tells.
+    /// The upstreams that may start, as `provider/model`, by the configuration.
     pub upstreams: Vec<String>,
-    /// The models that there are, for those who asked for another.
+    /// The models of the configuration, for an error message.
     models: String,
 }
 
@@ -35,7 +35,7 @@ impl RequestTemplate {
     /// `input`: where a prompt of `-` comes from.
     ///
     /// # Errors
-    /// In words, when what was typed cannot be used.
+    /// In words, if the options cannot be used.
     pub fn new(config: &Config, options: &RaceOptions, input: impl Read) -> Result<RequestTemplate, String> {
         let models = models(config);
         let user = options.user.as_deref().map(|name| user(config, name)).transpose()?;
@@ -72,7 +72,7 @@ impl RequestTemplate {
         request
     }
 
-    /// What the gateway says against the request, in the words of the command.
+    /// The gateway's rejection in the words of the command.
     pub fn in_words_of_options(&self, message: &str) -> String {
         let message = AS_HEADERS
             .iter()

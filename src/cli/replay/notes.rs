@@ -32,7 +32,7 @@ pub(super) fn brief(report: &Report<'_>) -> Vec<String> {
     let answer = report.answer;
     let requests = counted(answer.requests as u64, "request");
     let (from_us, until_us) = answer.span_us;
-    let guess = has_guess(report).then(|| "~ a guess: no row watched for so long.".to_owned());
+    let guess = has_guess(report).then(|| "~ a guess: longer than any row was watched.".to_owned());
     let second: Vec<String> = guess.into_iter().chain(others(report)).collect();
     let lines = [
         format!("{requests} for {}, {}.", report.model.name, span(from_us, until_us)),

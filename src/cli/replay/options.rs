@@ -18,13 +18,13 @@ const MOSTLY: f64 = 0.9;
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ReplayOptions {
-    /// What to replay; may be given several times.
+    /// The policy to play; up to 16 times.
     #[arg(long, default_value = "adaptive")]
     pub policy: Vec<Policy>,
     /// For adaptive and rule: what extra attempts may cost, as a share of what single ones would, 0 to 10.
     #[arg(long, value_parser = |text: &str| within(text, RaceSettings::BUDGET))]
     pub budget: Option<f64>,
-    /// What is to be good: ttft, completion or goodput.
+    /// The objective: ttft, completion or goodput.
     #[arg(long, value_name = "OBJECTIVE")]
     pub optimise: Option<Objective>,
     /// For hedge: a duration, or a quantile of the leader's time to first token, such as p95.
@@ -39,13 +39,13 @@ pub struct ReplayOptions {
     /// Only requests for this model, under any of its names; by default the one with the most requests.
     #[arg(long)]
     pub model: Option<String>,
-    /// Only requests begun since then: so long ago (7d), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
+    /// Only requests begun since: an age (7d), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub since: Option<TimePoint>,
-    /// Only requests begun before then, written likewise.
+    /// Only requests begun before, in the same forms.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<TimePoint>,
-    /// Of the draws: the same seed gives the same answer.
+    /// The seed of the draws: the same seed gives the same answer.
     #[arg(long, default_value_t = 1, value_parser = whole_number)]
     pub seed: u64,
     /// Every figure with where it lies, and what is known of each upstream.
@@ -60,7 +60,7 @@ pub struct ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// What is wrong with it as a whole, though each part is right.
+    /// An error in the combination of valid options.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         if self.policy.len() > POLICIES_MAX {
             return Some(format!("--policy is given {} times; at most {POLICIES_MAX}", self.policy.len()));

@@ -69,6 +69,7 @@ pub(super) fn text(figure: ReplayFigure, value: f64, priced: bool) -> String {
     }
     match figure {
         ReplayFigure::Cost if priced => format!("${}", amount(value, value)),
+        ReplayFigure::Cost if value >= 1e5 => format!("{:.0}k tok", value / 1e3),
         ReplayFigure::Cost => format!("{value:.0} tok"),
         ReplayFigure::Attempts => format!("{value:.2}"),
         ReplayFigure::Unanswered => format!("{:.2} %", 100.0 * value),

@@ -208,7 +208,7 @@ fn notes(routing: &RoutingReport, detail: Detail) -> Vec<String> {
     let definitions = [
         "500, 2k, 8k: TTFT predicted for prompts of this many tokens, p50 / p95; –: too few samples.",
         "now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).",
-        "TPOT: usual time for each token after the first. running: attempts there now. used: so long ago.",
+        "TPOT: usual time for each token after the first. running: attempts there now. used: time since then.",
         "seen: observations behind the predictions; old ones and early cancels count less.",
         "state: off: no key; cools: cooling down; open, on trial: its breaker; throttled: fails often, no hedges to it.",
         "why: for a prompt of 500 tokens. Those that cannot be asked stand last.",
