@@ -15,7 +15,7 @@ pub struct LeftOutUpstream {
     pub reason: LeftOutReason,
 }
 
-/// None if no upstream was left out. Beyond [`TEXT_MAX`] the text ends with `…`.
+/// None if no upstream was left out. Beyond `TEXT_MAX` the text ends with `…`.
 pub fn text(left_out: &[LeftOutUpstream]) -> Option<String> {
     let mut text = String::new();
     for LeftOutUpstream { upstream, reason } in left_out {
