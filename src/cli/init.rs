@@ -83,7 +83,7 @@ fn has_key(variable: Option<&str>, env: &dyn Fn(&str) -> Option<String>) -> bool
     !key.trim().is_empty() && key.trim().bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Asks whether to look for servers. Without a terminal nobody can answer, and looking is harmless.
+/// Asks whether to look for servers. Without a terminal there is no answer, and looking is harmless.
 fn may_look(input: Option<&mut dyn BufRead>, err: &mut impl Write) -> io::Result<bool> {
     let Some(input) = input else { return Ok(true) };
     write!(err, "Look for Ollama, vLLM, LM Studio and llama.cpp on this machine? [Y/n] ")?;
