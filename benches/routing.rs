@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use photofinish::routing::adaptive::{
-    self, AdaptiveQuestion, AttemptView, CandidateForecast, CostBudget, LatencyForecast, Minimise, SendConditions,
+    self, AdaptiveQuestion, AttemptView, CandidateForecast, LatencyForecast, Minimise, SendConditions,
 };
-use upstreams::{NOW, UPSTREAMS, candidate, learner};
+use upstreams::{NOW, UPSTREAMS, candidate, learner, question};
 
 /// Number of timed decisions, for quantiles.
 const TIMED: usize = 50_000;
@@ -20,8 +20,6 @@ const TIMED: usize = 50_000;
 fn decisions(criterion: &mut Criterion) {
     let forecasts: Vec<LatencyForecast> = (0..UPSTREAMS).map(|upstream| learner(upstream).forecast()).collect();
     let candidates: Vec<CandidateForecast<'_>> = forecasts.iter().map(candidate).collect();
-    let mut cost_budget = CostBudget::new(0.1);
-    (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.05));
     let late = [AttemptView::waiting(0, 450_000)];
     let both = [late[0], AttemptView::waiting(1, 100_000)];
     let mut group = criterion.benchmark_group("routing");
@@ -30,17 +28,7 @@ fn decisions(criterion: &mut Criterion) {
         ("completion", Minimise::Completion),
         ("goodput", Minimise::Goodput { ttft_us: 500_000, tpot_us: 25_000 }),
     ] {
-        let terms = cost_budget.terms();
-        let question = AdaptiveQuestion {
-            candidates: &candidates,
-            aim,
-            terms,
-            us_per_cost: 0.0,
-            max_running: 4,
-            now: NOW,
-            elapsed_us: 0,
-            draw: 1.0,
-        };
+        let question = question(&candidates, aim);
         let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
         group.bench_function(format!("opening, {name}"), |bencher| {
             bencher.iter(|| adaptive::open(black_box(&question)));

@@ -10,9 +10,9 @@ use std::hint::black_box;
 use std::io::{self, Write};
 
 use photofinish::routing::adaptive::{
-    self, AdaptiveQuestion, AttemptView, CandidateForecast, CostBudget, LatencyForecast, Minimise,
+    self, AdaptiveQuestion, AttemptView, CandidateForecast, LatencyForecast, Minimise,
 };
-use upstreams::{NOW, UPSTREAMS, candidate, learner};
+use upstreams::{UPSTREAMS, candidate, learner, question};
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,19 +22,7 @@ fn main() -> io::Result<()> {
     let count: usize = count.parse().map_err(io::Error::other)?;
     let forecasts: Vec<LatencyForecast> = (0..UPSTREAMS).map(|upstream| learner(upstream).forecast()).collect();
     let candidates: Vec<CandidateForecast<'_>> = forecasts.iter().map(candidate).collect();
-    let mut cost_budget = CostBudget::new(0.1);
-    (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.05));
-    let (aim, terms) = (Minimise::Ttft, cost_budget.terms());
-    let question = AdaptiveQuestion {
-        candidates: &candidates,
-        aim,
-        terms,
-        us_per_cost: 0.0,
-        max_running: 4,
-        now: NOW,
-        elapsed_us: 0,
-        draw: 1.0,
-    };
+    let question = question(&candidates, Minimise::Ttft);
     let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
     let late = [AttemptView::waiting(0, 450_000)];
     for _ in 0..count {

@@ -1,6 +1,8 @@
 //! Five upstreams with much recorded data, for benchmarks of decisions.
 
-use photofinish::routing::adaptive::{CandidateForecast, LatencyForecast, Learner, SendConditions};
+use photofinish::routing::adaptive::{
+    AdaptiveQuestion, CandidateForecast, CostBudget, LatencyForecast, Learner, Minimise, SendConditions,
+};
 
 pub const SECOND: i64 = 1_000_000;
 pub const NOW: i64 = 1_000 * SECOND;
@@ -23,4 +25,20 @@ pub fn learner(upstream: u64) -> Learner {
 pub fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
     let sent = SendConditions { uncached_tokens: 1_000.0, in_flight: 1 };
     CandidateForecast { forecast, sent, cost: 1.0, price: 1.0, domain: None, out: false, waiting: &[] }
+}
+
+/// A decision over these candidates at a request's arrival, with a tenth of the cost for extras.
+pub fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> AdaptiveQuestion<'a> {
+    let mut cost_budget = CostBudget::new(0.1);
+    (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.05));
+    AdaptiveQuestion {
+        candidates,
+        aim,
+        terms: cost_budget.terms(),
+        us_per_cost: 0.0,
+        max_running: 4,
+        now: NOW,
+        elapsed_us: 0,
+        draw: 1.0,
+    }
 }

@@ -16,18 +16,29 @@ pub struct Run {
     pub whole_ms: Vec<f32>,
     pub tpot_ms: Vec<f32>,
     pub failed: usize,
-    /// Per hour of arrival: base and extra cost, and races.
-    hours: Vec<Hour>,
     attempts: usize,
-    /// Per request: base and extra cost, and the whole bill.
-    costs: Vec<[f64; 3]>,
+    /// The cost of each request.
+    costs: Vec<RequestCost>,
 }
 
+/// The money of one request, in the unit of the tariffs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hour {
+struct RequestCost {
+    /// Hour of its arrival.
+    hour: i64,
     base: f64,
     extra: f64,
-    races: f64,
+    /// The part of `extra` that the budget may refuse, as far as the gateway sees it.
+    bought: f64,
+    bill: f64,
+}
+
+/// A moment between two requests: what was spent before it, and the mean cost that the gateway knew.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    base: f64,
+    bought: f64,
+    mean: f64,
 }
 
 /// The columns of the table; times are milliseconds.
@@ -58,7 +69,7 @@ impl Run {
     pub fn new(requests: usize) -> Run {
         let unknown = || vec![FAILED_MS; requests];
         let (ttft_ms, whole_ms, tpot_ms) = (unknown(), unknown(), unknown());
-        Run { ttft_ms, whole_ms, tpot_ms, failed: 0, hours: Vec::new(), attempts: 0, costs: vec![[0.0; 3]; requests] }
+        Run { ttft_ms, whole_ms, tpot_ms, failed: 0, attempts: 0, costs: vec![RequestCost::default(); requests] }
     }
 
     pub fn hear(&mut self, outcome: &PlayedRace<'_>) {
@@ -72,14 +83,13 @@ impl Run {
             _ => self.failed += 1,
         }
         self.attempts += outcome.attempts.len();
-        let bill = outcome.attempts.iter().map(|attempt| attempt.cost).sum();
-        self.costs[id] = [outcome.base(), outcome.extra(), bill];
-        let hour = usize::try_from(outcome.request.at_us / HOUR_US).unwrap_or(0);
-        if self.hours.len() <= hour {
-            self.hours.resize(hour + 1, Hour::default());
-        }
-        let hour = &mut self.hours[hour];
-        *hour = Hour { base: hour.base + outcome.base(), extra: hour.extra + outcome.extra(), races: hour.races + 1.0 };
+        self.costs[id] = RequestCost {
+            hour: outcome.request.at_us / HOUR_US,
+            base: outcome.base(),
+            extra: outcome.extra(),
+            bought: outcome.bought(),
+            bill: outcome.attempts.iter().map(|attempt| attempt.cost).sum(),
+        };
     }
 
     /// Without the first tenth, in which every policy learns.
@@ -89,7 +99,8 @@ impl Run {
         let slower: Vec<f32> = self.ttft_ms.iter().zip(&oracle.ttft_ms).map(|(own, best)| own / best).collect();
         let both = || self.ttft_ms[from..].iter().zip(&self.tpot_ms[from..]);
         let meets = |slo: (f32, f32)| both().filter(|(ttft, tpot)| **ttft <= slo.0 && **tpot <= slo.1).count();
-        let (base, extra) = self.hours.iter().fold((0.0, 0.0), |sum, hour| (sum.0 + hour.base, sum.1 + hour.extra));
+        let sum = |part: fn(&RequestCost) -> f64| self.costs.iter().map(part).sum::<f64>();
+        let (base, extra) = (sum(|cost| cost.base), sum(|cost| cost.extra));
         let count = self.ttft_ms.len().max(1) as f64;
         Figures {
             mean: mean(&ttft),
@@ -109,38 +120,52 @@ impl Run {
     }
 
     pub fn bill(&self) -> f64 {
-        self.costs.iter().map(|[.., bill]| bill).sum()
+        self.costs.iter().map(|cost| cost.bill).sum()
     }
 
-    /// The hour with the largest spent part of its allowed budget, `budget · base + max(200 · budget, 20) · mean cost`.
-    /// Above 1 the bound is violated.
+    /// The hour with the largest spent part of its allowed budget, `budget · base + max(200 · budget, 20) · mean cost`. Only extras
+    /// that the budget may refuse count. Above 1 the bound is violated.
     pub fn worst_hour(&self, budget: f64) -> f64 {
-        let (base, races) = self.hours.iter().fold((0.0, 0.0), |sum, hour| (sum.0 + hour.base, sum.1 + hour.races));
-        let burst = burst(budget) * base / f64::max(races, 1.0);
-        self.hours.iter().map(|hour| hour.extra / (budget * hour.base + burst)).fold(0.0, f64::max)
+        let hour = |request: usize| self.costs[request].hour;
+        let hours = self.moments(|request| hour(request) != hour(request - 1));
+        hours.windows(2).map(|hour| part(budget, &hour[0], &hour[1])).fold(0.0, f64::max)
     }
 
     /// [`Run::worst_hour`] for intervals of requests, between any two of three thousand moments.
     pub fn worst_interval(&self, budget: f64) -> f64 {
         const MOMENTS: usize = 3_000;
-        let (mut sums, mut base, mut extra) = (vec![(0.0, 0.0)], 0.0, 0.0);
-        let count = self.costs.len().max(1);
-        for costs in self.costs.chunks(count.div_ceil(MOMENTS)) {
-            base += costs.iter().map(|[base, ..]| base).sum::<f64>();
-            extra += costs.iter().map(|[_, extra, _]| extra).sum::<f64>();
-            sums.push((base, extra));
+        let apart = self.costs.len().div_ceil(MOMENTS).max(1);
+        let moments = self.moments(|request| request % apart == 0);
+        let worst = |(place, from): (usize, &Moment)| {
+            moments[place..].iter().map(|to| part(budget, from, to)).fold(0.0, f64::max)
+        };
+        moments.iter().enumerate().map(worst).fold(0.0, f64::max)
+    }
+
+    /// The beginning, the moment before each request that `begins` one, and the end.
+    fn moments(&self, begins: impl Fn(usize) -> bool) -> Vec<Moment> {
+        let (mut weight, mut now) = (0.0, Moment { base: 0.0, bought: 0.0, mean: 0.0 });
+        let mut moments = Vec::new();
+        for (request, cost) in self.costs.iter().enumerate() {
+            // The first cost that the gateway hears of stands for the mean and fills the bucket.
+            now.mean = if request == 0 { cost.base.max(cost.bought) } else { now.mean };
+            if request == 0 || begins(request) {
+                moments.push(now);
+            }
+            weight = weight * (1.0 - 1.0 / 1_000.0) + 1.0;
+            now.mean += (cost.base - now.mean) / weight;
+            now.base += cost.base;
+            now.bought += cost.bought;
         }
-        let burst = burst(budget) * base / count as f64;
-        let part = |from: &(f64, f64), to: &(f64, f64)| (to.1 - from.1) / (budget * (to.0 - from.0) + burst);
-        let worst =
-            |(place, from): (usize, &(f64, f64))| sums[place..].iter().map(|to| part(from, to)).fold(0.0, f64::max);
-        sums.iter().enumerate().map(worst).fold(0.0, f64::max)
+        moments.push(now);
+        moments
     }
 }
 
-/// The immediate allowance of the bound, in mean costs.
-fn burst(budget: f64) -> f64 {
-    f64::max(200.0 * budget, 20.0)
+/// Which part of what a budget allows between two moments was spent.
+fn part(budget: f64, from: &Moment, to: &Moment) -> f64 {
+    let most = budget * (to.base - from.base) + f64::max(200.0 * budget, 20.0) * from.mean;
+    (to.bought - from.bought) / most.max(f64::MIN_POSITIVE)
 }
 
 pub fn mean(values: &[f32]) -> f64 {

@@ -16,11 +16,14 @@ impl DecisionReasons {
         self.bits.fetch_or(bit(why), Relaxed);
     }
 
+    pub fn contains(&self, why: DecisionReason) -> bool {
+        self.bits.load(Relaxed) & bit(why) != 0
+    }
+
     /// The codes, separated by spaces; none if the set is empty.
     pub fn text(&self) -> Option<String> {
-        let bits = self.bits.load(Relaxed);
         let codes: Vec<&str> =
-            DecisionReason::ALL.into_iter().filter(|why| bits & bit(*why) != 0).map(DecisionReason::as_str).collect();
+            DecisionReason::ALL.into_iter().filter(|why| self.contains(*why)).map(DecisionReason::as_str).collect();
         (!codes.is_empty()).then(|| codes.join(" "))
     }
 }

@@ -112,17 +112,22 @@ impl<W> Answering<'_, W> {
         let tariff = stage.upstreams[self.dispatch.upstream].tariff;
         let whole = i64::from(self.dispatch.request.output_tokens);
         let answers = self.tpot_us().is_some();
-        let output = match self.end {
-            AttemptEnd::Won => whole,
-            AttemptEnd::Lost | AttemptEnd::TimedOut if answers && tariff.billed_on => whole,
-            AttemptEnd::Lost | AttemptEnd::TimedOut => self.written(now_us + stage.cut_lag_us),
-            AttemptEnd::Failed => 0,
+        let written = self.written(now_us);
+        let (output, after_cut) = match self.end {
+            AttemptEnd::Won => (whole, 0),
+            AttemptEnd::Lost | AttemptEnd::TimedOut if answers && tariff.billed_on => (whole, 0),
+            AttemptEnd::Lost | AttemptEnd::TimedOut => {
+                let billed = self.written(now_us + stage.cut_lag_us);
+                (billed, billed - written)
+            }
+            AttemptEnd::Failed => (0, 0),
         };
         let failed = self.end == AttemptEnd::Failed;
         let attempt = &mut self.shared.borrow_mut().attempts[self.ordinal];
         attempt.ended_us = now_us - self.dispatch.request.at_us;
         attempt.end = self.end;
         attempt.cost = if failed { 0.0 } else { tariff.whole(self.dispatch.prompt, output as f64) };
+        attempt.after_cut = after_cut as f64 * tariff.output;
     }
 
     /// For a lost trial: notes its first token if that is there, or gives its failure.

@@ -94,6 +94,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
                 ended_us: i64::MAX,
                 end: AttemptEnd::Lost,
                 cost: 0.0,
+                after_cut: 0.0,
             });
             (dispatch, stage.world.fate(&dispatch), in_flight)
         };

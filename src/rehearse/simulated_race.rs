@@ -2,7 +2,7 @@
 
 use crate::history::StartReason;
 use crate::policy::DecisionReasons;
-use crate::routing::adaptive::SendConditions;
+use crate::routing::adaptive::{DecisionReason, SendConditions};
 
 use super::world::SimulatedRequest;
 
@@ -44,6 +44,8 @@ pub struct PlayedAttempt {
     pub end: AttemptEnd,
     /// The whole bill, in the unit of the tariffs.
     pub cost: f64,
+    /// The part of it for what the provider wrote after the cut, which the gateway does not see.
+    pub after_cut: f64,
 }
 
 /// How an attempt ended.
@@ -66,10 +68,24 @@ impl PlayedRace<'_> {
 
     /// The cost beyond a single attempt. An attempt that failed alone does not count: every policy has to replace it.
     pub fn extra(&self) -> f64 {
+        self.extras().map(|attempt| attempt.cost).sum()
+    }
+
+    /// The part of it that the budget may refuse, as far as the gateway sees it: without breaker probes, and without races in which
+    /// an attempt failed or was overdue, so that the next one had to start.
+    pub fn bought(&self) -> f64 {
+        let replaced = self.attempts.iter().any(|attempt| attempt.reason == StartReason::Fallback);
+        if replaced || self.reasons.contains(DecisionReason::Overdue) {
+            return 0.0;
+        }
+        self.extras().filter(|attempt| !attempt.trial).map(|attempt| attempt.cost - attempt.after_cut).sum()
+    }
+
+    fn extras(&self) -> impl Iterator<Item = &PlayedAttempt> {
         let is_extra = |(place, attempt): &(usize, &PlayedAttempt)| {
             let failed = matches!(attempt.end, AttemptEnd::Failed | AttemptEnd::TimedOut);
             Some(*place) != self.winner && (attempt.beside || !failed)
         };
-        self.attempts.iter().enumerate().filter(is_extra).map(|(_, attempt)| attempt.cost).sum()
+        self.attempts.iter().enumerate().filter(is_extra).map(|(_, attempt)| attempt)
     }
 }

@@ -1,4 +1,4 @@
-//! Extra attempts of one race: when a late one counts as failed, and what the budget is charged. Not for choosing candidates.
+//! Extra attempts of one race: when a late attempt counts as failed, and what the budget is charged. Not for choosing candidates.
 
 use super::PolicyDriver;
 use crate::routing::adaptive::{AttemptView, DecisionReason};
@@ -15,13 +15,13 @@ impl PolicyDriver {
         self.reasons.add(DecisionReason::Crowded);
     }
 
-    /// Whether another attempt starts whatever the budget holds, as after a failure: otherwise a request would wait for a hung
-    /// upstream until the timeout.
+    /// Whether another attempt starts without asking the budget, as after a failure. Without this rule a request would wait for a
+    /// hung upstream until the timeout.
     pub(super) fn is_overdue(&self, running: &[AttemptView]) -> bool {
         self.overdue_in_us(running).is_some_and(|left_us| left_us <= 0)
     }
 
-    /// Until that is so, microseconds: until an attempt counts as failed because it waited so long, and then again whenever the latest
+    /// The time until then, microseconds. The first extra starts when an attempt is overdue, each further one when the latest attempt
     /// has waited its median. None without a budget, or if too little is known.
     pub(super) fn overdue_in_us(&self, running: &[AttemptView]) -> Option<i64> {
         let waits_us = |attempt: &AttemptView| self.parts.candidates[attempt.candidate].waits_us;

@@ -1,8 +1,10 @@
 //! The budget of one model: what extra attempts may still cost, and the price of time that follows.
 //!
-//! A bucket of `max(200 × budget, 20)` mean costs. A race adds `budget × its base cost`, an extra attempt takes its cost. So over any
-//! interval: extra ≤ budget · base + max(200 · budget, 20) · mean cost. Not for prices: the caller knows the cost of an attempt, in
-//! money or in tokens.
+//! A bucket of `max(200 × budget, 20)` mean costs. A race adds `budget × its base cost`, an extra attempt takes its cost. So what
+//! extras cost that may be refused is bounded over any interval: `budget · base + max(200 · budget, 20) · mean cost`. Starts that are
+//! never refused (`charge`) come out of the same bucket and may leave a debt, which is paid before the next hedge.
+//!
+//! Not for prices: the caller knows the cost of an attempt, in money or in tokens.
 
 /// Capacity of the bucket in mean costs, times the budget.
 const BURST: f64 = 200.0;
@@ -72,7 +74,7 @@ pub struct BudgetSnapshot {
 impl BudgetSnapshot {
     /// What hedges may spend.
     pub fn spendable(&self) -> f64 {
-        self.bucket - KEPT * self.capacity
+        spendable(self.bucket, self.capacity)
     }
 }
 
@@ -109,14 +111,14 @@ impl CostBudget {
     pub fn reserve(&mut self, cost: f64) -> bool {
         self.first_cost(cost);
         // Without a budget there is no extra, even for nothing.
-        let holds = self.budget > 0.0 && (cost <= self.spendable() || cost <= 0.0);
+        let holds = self.budget > 0.0 && (cost <= spendable(self.bucket, self.capacity()) || cost <= 0.0);
         if holds {
             self.charge(cost);
         }
         holds
     }
 
-    /// Takes the cost of an attempt that replaces a failed one. It is never refused: what is missing is owed.
+    /// Takes the cost of an attempt that is never refused. What the bucket lacks is owed.
     pub fn charge(&mut self, cost: f64) {
         self.first_cost(cost);
         self.bucket -= cost.max(0.0);
@@ -179,12 +181,11 @@ impl CostBudget {
     /// How full the bucket is, 0..1.
     fn level(&self) -> f64 {
         let capacity = self.capacity();
-        if capacity > 0.0 { (self.spendable() / ((1.0 - KEPT) * capacity)).clamp(0.0, 1.0) } else { LEVEL }
-    }
-
-    /// What hedges may spend.
-    fn spendable(&self) -> f64 {
-        self.bucket - KEPT * self.capacity()
+        if capacity > 0.0 {
+            (spendable(self.bucket, capacity) / spendable(capacity, capacity)).clamp(0.0, 1.0)
+        } else {
+            LEVEL
+        }
     }
 
     fn capacity(&self) -> f64 {
@@ -198,6 +199,10 @@ impl CostBudget {
             self.bucket = self.capacity();
         }
     }
+}
+
+fn spendable(bucket: f64, capacity: f64) -> f64 {
+    bucket - KEPT * capacity
 }
 
 impl DecayedMean {
@@ -301,20 +306,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extra_is_bounded_over_any_interval(
-            races in prop::collection::vec((0.1_f64..8.0, 0.0_f64..8.0, 0.0_f64..1.0), 1..400),
+        fn what_hedges_spend_is_bounded_over_any_interval(
+            races in prop::collection::vec((0.1_f64..8.0, 0.0_f64..8.0, 0.0_f64..1.0, prop::bool::weighted(0.2)), 1..400),
             budget in 0.005_f64..0.5,
         ) {
             let mut cost_budget = CostBudget::new(budget);
             let mut sums = vec![(0.0, 0.0)];
             let mut most_mean: f64 = 0.0;
-            for (base, extra, used) in races {
-                let reserved = if cost_budget.reserve(extra) { extra } else { 0.0 };
+            for (base, extra, used, must_start) in races {
+                let bought = !must_start && cost_budget.reserve(extra);
+                if must_start {
+                    cost_budget.charge(extra);
+                }
                 most_mean = most_mean.max(cost_budget.terms().mean_cost);
+                let reserved = if bought || must_start { extra } else { 0.0 };
                 cost_budget.settle(base, reserved, reserved * used);
                 most_mean = most_mean.max(cost_budget.terms().mean_cost);
                 let (bases, extras) = sums[sums.len() - 1];
-                sums.push((bases + base, extras + reserved * used));
+                sums.push((bases + base, extras + if bought { extra * used } else { 0.0 }));
             }
             for (begin, from) in sums.iter().enumerate() {
                 for to in &sums[begin..] {

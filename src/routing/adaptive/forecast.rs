@@ -9,22 +9,23 @@ use super::throttle::Throttle;
 use super::tpot::Tpot;
 use super::{OtherWaiting, SendConditions, WAITING_MAX};
 
-/// The prior spreads even the steadiest upstream so far, two bins of residuals: a quantile this little beyond what was seen
-/// is known.
+/// A quantile that lies this far beyond what was seen still counts as known: the prior spreads even the steadiest upstream over two
+/// bins of residuals.
 const BLUR: f64 = 0.2;
-/// An upstream is unknown until so much was seen of it, or so often tried.
+/// An upstream is unknown until it has this weight of samples or this number of launches.
 const UNKNOWN_SEEN: f64 = 2.5;
 const UNKNOWN_LAUNCHES: f64 = 3.0;
-/// What was learnt fades by this time constant once an upstream was unused for as long, µs. Sooner it would fade for those that
-/// are seldom the best, and their slope would be chance.
+/// What was learnt starts to fade when an upstream was unused for this time, and then fades with this time constant, µs. A shorter
+/// time would also make upstreams forget that are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
 
-/// An attempt counts as failed beyond this quantile of its prediction, but between so many of its medians: where many first tokens
-/// are slow, waiting long is no failure, and where an upstream hung, the quantile is far away.
+/// An attempt counts as failed beyond this quantile of its prediction. A model with many slow first tokens has a high quantile, and a
+/// long wait there is no failure.
 const OVERDUE_QUANTILE: f64 = 0.99;
+/// The least and the most of that time, in predicted medians. After a hang the quantile alone would be far too high.
 const OVERDUE: (f64, f64) = (4.0, 8.0);
 
-/// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
+/// A waiting attempt is evidence once it has waited longer than this share of all attempts.
 const UNUSUAL: f64 = 0.85;
 
 /// A snapshot of a [`Learner`](super::Learner).
@@ -45,20 +46,19 @@ pub struct LatencyForecast {
     pub(super) launches: f64,
 }
 
-/// What is left now of what was learnt until `last_us`, 0..1.
+/// The share that is left now of what was learnt until `last_us`, 0..1.
 pub(super) fn fresh(last_us: Option<i64>, now: i64) -> f64 {
     last_us.map_or(1.0, |last_us| (1.0 - now.saturating_sub(last_us) as f64 / FORGOTTEN_US).min(0.0).exp())
 }
 
 impl LatencyForecast {
-    /// The quantile `q` of the time to the first token for an attempt sent now, µs; none where what was seen does not reach
-    /// so far.
+    /// The quantile `q` of the time to the first token for an attempt sent now, µs; none if it lies beyond what was seen.
     pub fn ttft_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
         let residual = self.shape.quantile(q);
         (residual <= f64::from(self.shape.known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
     }
 
-    /// The same with the prior's tail where too little was seen of it, for the delay of a hedge; none before a few samples.
+    /// The same for the delay of a hedge: beyond what was seen it uses the prior's tail. None before a few samples.
     pub fn hedge_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
         self.is_seen(now).then(|| (self.ln_ttft(sent, now) + self.shape.quantile(q)).exp())
     }
@@ -83,7 +83,7 @@ impl LatencyForecast {
         self.level.now(now)
     }
 
-    /// ln TTFT by ln(1 + attempts in flight): 1 is, four times as slow with three others there.
+    /// Slope of ln TTFT over ln(1 + attempts in flight). At 1, three other attempts make it four times as slow.
     pub fn load_slope(&self) -> f64 {
         self.load.slope()
     }
@@ -134,7 +134,7 @@ impl LatencyForecast {
             return steady + self.level.now(now);
         }
         let mut level = self.level;
-        // A later attempt has its answer already: this one straggles, and says nothing about the others.
+        // A later attempt has its answer already. So this one is a straggler and says nothing about the upstream.
         let overtaken = |other: &&OtherWaiting| now - other.waited_us < self.answered_us;
         for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0 && !overtaken(other)) {
             let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);
@@ -152,7 +152,7 @@ impl LatencyForecast {
     pub(super) fn survival(&self, ln_ttft: f64) -> GridRow {
         let position = ((grid::FIRST - ln_ttft - SHAPE_FROM) / STEP).clamp(-1e3, 1e3);
         let (first, share) = (position.floor(), (position - position.floor()) as f32);
-        // Before the table everybody waits, beyond it the tail falls on.
+        // Before the table nothing has arrived; beyond it the tail goes on.
         let before = ((-first).max(0.0) as usize).min(TIMES);
         let from = (first.max(0.0) as usize).min(SHAPE - 1);
         let table = &self.shape.survival;

@@ -17,7 +17,7 @@ names! {
         Cold = "cold",
         /// An upstream that was unused for long runs in addition to the best.
         Probe = "probe",
-        /// An attempt waited so long that it counts as failed: the next one starts.
+        /// An attempt is overdue and counts as failed, so the next one starts.
         Overdue = "overdue",
         /// A hedge would pay, but the bucket does not hold it.
         Budget = "budget",
