@@ -12,7 +12,7 @@ use crate::routing::adaptive::SendConditions;
 use crate::routing::bill::PerByte;
 use crate::routing::tariff::{PromptTokens, Tariff};
 
-/// Tokens that an attempt is believed to have had: a provider that counts wrong must not upset a budget for hours.
+/// The most tokens that count for one attempt: a provider with a wrong count must not distort a budget for hours.
 const TOKENS_MAX: i64 = 2_000_000;
 
 /// An attempt as it is started.
@@ -34,10 +34,10 @@ pub struct ObserverSpec {
     pub bytes: usize,
 }
 
-/// An attempt that is over.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObservedEnd {
-    /// How long there was no first token, microseconds after its dispatch; none where it failed or had one.
+    /// How long it waited without a first token, microseconds; none if it failed or had one.
     pub waited_us: Option<i64>,
     /// It failed by the upstream's fault, or with a 429.
     pub failed: bool,
@@ -56,7 +56,7 @@ pub struct ObservedEnd {
     pub generated: i64,
 }
 
-/// One attempt's way of telling. Not `Clone`: two would tell the same twice.
+/// Reports one attempt. Not `Clone`: a copy would report everything twice.
 pub struct AttemptObserver {
     observer_spec: ObserverSpec,
     /// Where it waits for its first token.

@@ -73,7 +73,7 @@ mod tests {
         assert_eq!((place("p", one, 499), place("p", one, 500)), (Some(2), None), "the latest one");
         kept.note("p", one, "gone", 600 * SECOND_US);
         assert_eq!(place("p", one, 600), None, "a reload took it away");
-        assert_eq!(kept.conversation(&[b"short"], BLOCK - 1), None, "nobody caches that");
+        assert_eq!(kept.conversation(&[b"short"], BLOCK - 1), None, "too short to be cached");
     }
 
     #[test]

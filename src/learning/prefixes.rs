@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::clock::micros;
 
-/// Bytes of a block; about a thousand tokens, less than which nobody caches.
+/// Bytes of a block: about a thousand tokens. Providers cache no shorter prefix.
 pub(super) const BLOCK: usize = 4_096;
 /// Blocks of one prompt that are looked at.
 const BLOCKS_MAX: usize = 128;
@@ -26,8 +26,8 @@ pub struct Prefixes {
     seen: Mutex<TwoGenerations<()>>,
 }
 
-/// Values by hash, each with when it was noted. The older half is dropped whole when the newer is full or old, so nothing is ever
-/// searched for what to drop.
+/// Values by hash, each with when it was noted. The older half is dropped whole when the newer is full or old, so no
+/// search is needed.
 #[derive(Debug)]
 pub(super) struct TwoGenerations<V> {
     began_us: i64,

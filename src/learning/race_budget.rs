@@ -8,10 +8,10 @@ use crate::routing::adaptive::{BudgetSnapshot, CostBudget};
 /// A model's cost budget, shared by its requests.
 pub type SharedCostBudget = Arc<Mutex<CostBudget>>;
 
-/// One race's. Shared by its attempts; not `Clone`: it settles once.
+/// The money of one race. Shared by its attempts; not `Clone`: it settles once.
 pub struct RaceBudget {
     cost_budget: SharedCostBudget,
-    /// Its policy keeps within a budget: what others spend is nothing that such a one owes.
+    /// Its policy keeps within a budget. Races of other policies spend without owing anything.
     keeps_budget: bool,
     sums: Mutex<RaceCosts>,
 }
@@ -43,7 +43,7 @@ impl RaceBudget {
         reserved
     }
 
-    /// Charges an attempt that replaces a failed one; it is never refused.
+    /// Charges a start that is never refused.
     pub fn charge(&self, cost: f64) {
         lock(&self.cost_budget).charge(cost);
         lock(&self.sums).reserved += cost;

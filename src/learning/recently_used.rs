@@ -1,5 +1,5 @@
-//! A bounded map for what callers make up: the least recently used entry makes room. Not for configured upstreams, which have a map
-//! of their own.
+//! A bounded map for names that callers choose: the least recently used entry makes room. Not for configured upstreams, which have a
+//! map of their own.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -15,8 +15,8 @@ pub struct WaitingPlaces {
     places: [WaitingPlace; PLACES],
 }
 
-/// Read in two halves, so for a moment one may show the time of the next with the size of the one before; to those who
-/// guess by it that makes no difference.
+/// Read in two halves, so for a moment a place may show the time of one attempt with the size of another. For an estimate that makes no
+/// difference.
 #[derive(Debug, Default)]
 struct WaitingPlace {
     /// When it was sent, microseconds of the routing clock; 0: free.
@@ -33,7 +33,7 @@ pub struct LongestWaiting {
 }
 
 impl WaitingPlaces {
-    /// An attempt was sent at `now_us`, which is above 0. Gives its place, to be left by it; none where all are taken.
+    /// An attempt was sent at `now_us`, which is above 0. Returns its place; none if all are taken.
     pub fn enter(&self, sent: SendConditions, now_us: i64) -> Option<usize> {
         let take = |place: &WaitingPlace| place.sent_us.compare_exchange(0, now_us, Relaxed, Relaxed).is_ok();
         let taken = self.places.iter().position(take)?;
@@ -93,25 +93,25 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_waits_are_told_first() {
+    fn the_longest_waits_come_first() {
         let waits = WaitingPlaces::default();
         for (at_us, tokens) in [(30, 3.0), (10, 1.0), (50, 5.0), (40, 4.0), (20, 2.0), (60, 6.0)] {
             waits.enter(sent(tokens), at_us);
         }
-        let told: Vec<(f64, u32, i64)> = waits
+        let listed: Vec<(f64, u32, i64)> = waits
             .longest(60, 100)
             .as_slice()
             .iter()
             .map(|waiting| (waiting.sent.uncached_tokens, waiting.sent.in_flight, waiting.waited_us))
             .collect();
-        assert_eq!(told, [(1.0, 1, 90), (2.0, 2, 80), (3.0, 3, 70), (4.0, 4, 60)]);
+        assert_eq!(listed, [(1.0, 1, 90), (2.0, 2, 80), (3.0, 3, 70), (4.0, 4, 60)]);
         waits.leave(1);
         assert_eq!(waits.longest(25, 100).as_slice(), [OtherWaiting { sent: sent(2.0), waited_us: 80 }]);
         assert!(waits.longest(20, 100).as_slice().is_empty());
     }
 
     #[test]
-    fn whoever_finds_no_place_is_not_seen() {
+    fn an_attempt_without_a_place_is_not_seen() {
         let waits = WaitingPlaces::default();
         let places: Vec<Option<usize>> = (0..PLACES as i64 + 2).map(|at| waits.enter(sent(1.0), 1 + at)).collect();
         assert_eq!(places[PLACES..], [None, None]);

@@ -21,7 +21,7 @@ use crate::race::{CutReason, HeldAttempt, RacingAttempt};
 /// Where the whole answer counts, a race compares the paces of its attempts after this many tokens.
 const PACE_TOKENS: u32 = 8;
 
-/// What the attempts of one race leave behind.
+/// The records of one race's attempts.
 pub(super) struct Shared {
     pub(super) attempts: Vec<PlayedAttempt>,
     /// Failures that breakers count once it is clear that not all attempts of the race share them: upstream and start.
@@ -52,7 +52,7 @@ pub(super) struct Answering<'w, W> {
     pub(super) in_flight: Arc<AtomicI64>,
     pub(super) first_token_us: Option<i64>,
     pub(super) end: AttemptEnd,
-    /// Its end is in `shared` already.
+    /// Its end is recorded already.
     pub(super) is_recorded: bool,
 }
 
@@ -74,7 +74,7 @@ impl<W> Answering<'_, W> {
         }
     }
 
-    /// When its pace can be told.
+    /// When its pace is known.
     pub(super) fn pace_us(&self) -> i64 {
         self.token_us(PACE_TOKENS.min(self.dispatch.request.output_tokens))
     }
@@ -102,7 +102,7 @@ impl<W> Answering<'_, W> {
         self.stage.borrow_mut().health.ended_well(self.dispatch.upstream);
     }
 
-    /// Notes its end now, as a later one does not count.
+    /// Records its end. Later calls change nothing.
     pub(super) fn record(&mut self) {
         if std::mem::replace(&mut self.is_recorded, true) {
             return;
@@ -166,7 +166,7 @@ impl<W> Answering<'_, W> {
         }
     }
 
-    /// Its first token is there.
+    /// Its first token arrived.
     fn begin(&mut self, now_us: i64) {
         let ttft_us = now_us - self.dispatch.at_us;
         self.first_token_us = Some(now_us);

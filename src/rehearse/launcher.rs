@@ -21,7 +21,7 @@ use crate::race::verdict::{BreakerEffect, verdict};
 use crate::race::{AttemptStart, Launch, RaceSide, Replan, RetryDecision, RunningAttempt};
 use crate::routing::adaptive::{AttemptView, SendConditions};
 
-/// One race's.
+/// The launcher of one simulated race.
 pub(super) struct SimulatedLauncher<'w, W> {
     pub(super) stage: SharedStage<'w, W>,
     pub(super) shared: Rc<RefCell<Shared>>,

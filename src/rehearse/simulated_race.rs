@@ -30,7 +30,7 @@ pub struct PlayedRace<'a> {
 pub struct PlayedAttempt {
     pub upstream: usize,
     pub reason: StartReason,
-    /// Other attempts of its race ran when it started.
+    /// Another attempt of its race ran when it started.
     pub beside: bool,
     /// Its breaker was open: it tested the upstream. If it lost, it ran on to its first token, and its end is that of the race.
     pub trial: bool,

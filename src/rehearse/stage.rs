@@ -48,7 +48,7 @@ pub(super) struct Wakes {
     order: u64,
 }
 
-/// One race or lost trial has something to do.
+/// The time at which a race or a lost trial must be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wake {
     pub(super) at_us: i64,

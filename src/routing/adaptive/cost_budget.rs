@@ -10,7 +10,7 @@
 const BURST: f64 = 200.0;
 /// The least capacity in mean costs, at any budget: the longest waits come together, in an outage.
 const BURST_LEAST: f64 = 20.0;
-/// The share of the capacity that hedges leave for what is never refused.
+/// The share of the capacity that hedges leave for starts that are never refused.
 const KEPT: f64 = 0.25;
 /// Share of the mean cost and of the usual answer that each race replaces.
 const DECAY: f64 = 1.0 / 1000.0;

@@ -48,7 +48,8 @@ pub struct LatencyForecast {
 
 /// The share that is left now of what was learnt until `last_us`, 0..1.
 pub(super) fn fresh(last_us: Option<i64>, now: i64) -> f64 {
-    last_us.map_or(1.0, |last_us| (1.0 - now.saturating_sub(last_us) as f64 / FORGOTTEN_US).min(0.0).exp())
+    let unused_us = last_us.map_or(0.0, |last_us| now.saturating_sub(last_us) as f64);
+    if unused_us <= FORGOTTEN_US { 1.0 } else { (1.0 - unused_us / FORGOTTEN_US).exp() }
 }
 
 impl LatencyForecast {

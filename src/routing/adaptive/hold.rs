@@ -9,7 +9,7 @@ use super::{AdaptiveQuestion, AttemptView, CandidateForecast, CandidateOrder, Mi
 const HOLDS_US: [i64; 4] = [50_000, 100_000, 200_000, 400_000];
 /// Steps in which a wait is looked at.
 const STEPS: i64 = 8;
-/// A hold must lift the chance to meet both limits by so much.
+/// A hold must raise the chance to meet both limits by this much.
 const WORTH: f32 = 0.02;
 /// Tokens before an attempt's pace counts as evidence.
 const PACE_TOKENS: i64 = 8;
@@ -47,8 +47,8 @@ pub fn hold(question: &AdaptiveQuestion<'_>, ready: usize, running: &[AttemptVie
     best.1
 }
 
-/// Those of a race to the whole answer that should be cut: they would finish later than 1.05 × the best + 50 ms. Nobody before
-/// one has shown 8 tokens.
+/// The attempts of a race to the whole answer that should be cut: they would finish later than 1.05 × the best + 50 ms. None before
+/// an attempt has 8 tokens.
 pub fn hopeless(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> CandidateOrder {
     if running.iter().all(|progress| progress.tokens < PACE_TOKENS) {
         return CandidateOrder::default();

@@ -23,15 +23,15 @@ const APART: usize = 3;
 const EARLIER: usize = 2;
 /// A hedge that gains this share of what the best moment gains is started now.
 const NOW_IS_AS_GOOD: f32 = 0.9;
-/// The share of its predicted time that a candidate of mean price counts for more, so that the cheaper of two equal ones is taken
-/// although their predictions differ by chance.
+/// A candidate of mean price counts as slower by this share of its predicted time. So the cheaper of two equal ones is taken although
+/// their predictions differ by chance.
 const DEARER: f32 = 0.1;
 /// Share of the requests that probe an upstream unused for this time, µs.
 const PROBES: f64 = 0.01;
 const UNUSED_US: i64 = 120_000_000;
-/// Asked again no sooner than this, µs, and no sooner than half of what was waited.
+/// The least time until the next question, µs. It is also at least half of the time waited so far.
 const AGAIN_US: i64 = 100_000;
-/// Asked for the first time no later than this, µs: by then it may hang.
+/// The latest first question, µs: by then the attempt may hang.
 const LATEST_US: i64 = 2_000_000;
 
 /// At a request's arrival. With no candidate that can be started the answer names the first.
@@ -281,8 +281,8 @@ fn opening(question: &AdaptiveQuestion<'_>, primary: usize, hedge: Option<HedgeC
     Opening { also, hedge_at_us: Some(hedge.after_us()), hedge: Some(hedge.candidate), why, ..alone }
 }
 
-/// Nobody knows some of them yet: they are tried beside the best, as many as may run and the bucket holds; where it holds
-/// none, in place of the best, which costs nothing extra.
+/// Unknown upstreams are tried alongside the best, as many as may run and the bucket holds. If it holds none, one is tried in place of
+/// the best, which costs nothing extra.
 fn cold(question: &AdaptiveQuestion<'_>, scores: &CandidateScores, unknown: &CandidateOrder) -> Opening {
     let best = scores.best.first().unwrap_or(0);
     let beside_best = cold_beside(question, scores, unknown, best);
@@ -320,8 +320,8 @@ fn cold_beside(
     also
 }
 
-/// From time to time an upstream that was unused for long, while the bucket is at least half full. Without probes an upstream
-/// that became faster is not noticed.
+/// One request in a hundred probes the upstream that was unused longest, while the bucket is at least half full. Without probes an
+/// upstream that became faster is not noticed.
 fn probe(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Option<usize> {
     if question.draw >= PROBES || question.terms.bucket < question.terms.capacity / 2.0 {
         return None;

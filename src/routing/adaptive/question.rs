@@ -48,10 +48,10 @@ pub fn us_per_cost(settings: &RaceSettings, in_usd: bool) -> f64 {
 pub struct CandidateForecast<'a> {
     pub forecast: &'a LatencyForecast,
     pub sent: SendConditions,
-    /// Of starting it and cutting it: its prompt, and half a usual answer where a cancelled one is billed on. In money, or in
-    /// tokens where no price is known.
+    /// Cost of an attempt that is started and cut: its prompt, and half a usual answer if a cancelled one is billed in full. In money,
+    /// or in tokens if no price is known.
     pub cost: f64,
-    /// Of a usual answer to this prompt, in the same unit.
+    /// Cost of a usual answer to this prompt, in the same unit.
     pub price: f64,
     /// Candidates of one domain never hedge each other: what slows one slows the other.
     pub domain: Option<u32>,
@@ -64,7 +64,7 @@ pub struct CandidateForecast<'a> {
 /// One decision to take.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveQuestion<'a> {
-    /// At most [`CANDIDATES_MAX`]; the answer speaks of them by their place in here.
+    /// At most [`CANDIDATES_MAX`]; the answer names them by their index.
     pub candidates: &'a [CandidateForecast<'a>],
     pub aim: Minimise,
     pub terms: BudgetSnapshot,
@@ -73,7 +73,7 @@ pub struct AdaptiveQuestion<'a> {
     /// Attempts that may wait for their first token at once.
     pub max_running: usize,
     pub now: i64,
-    /// Since the request was there, µs.
+    /// Since the request arrived, µs.
     pub elapsed_us: i64,
     /// Drawn evenly from 0..1 for this request: whether it may probe.
     pub draw: f64,

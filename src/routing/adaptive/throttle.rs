@@ -5,7 +5,7 @@
 const TOKENS_MOST: f64 = 10.0;
 const FAILURE: f64 = 1.0;
 const SUCCESS: f64 = 0.2;
-/// A token comes back within such a time, µs.
+/// The time in which a token comes back, µs.
 const BACK_US: f64 = 30e6;
 
 /// Tokens; nothing is hedged to the upstream while half or fewer are left.
