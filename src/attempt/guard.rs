@@ -15,7 +15,7 @@ use crate::config::FirstToken;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
 use crate::learning::{AttemptObserver, ObservedEnd};
-use crate::protocol::{Surface, headers};
+use crate::protocol::headers;
 use crate::recorder::{AttemptStep, Recorder};
 use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
@@ -82,7 +82,7 @@ impl AttemptGuard {
             choices: spec.choices,
             omits_finish_reason: spec.upstream.provider.omits_finish_reason,
             answer_only: spec.first_token == FirstToken::Answer,
-            counts: spec.request_translation.surface() == Surface::CountTokens,
+            counts: spec.request_translation.surface().counts(),
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             stale: false,

@@ -18,6 +18,10 @@ pub enum Surface {
     OllamaGenerate,
     /// Ollama's `/api/embed`.
     OllamaEmbed,
+    /// Gemini's `generateContent` and `streamGenerateContent`.
+    Gemini,
+    /// Gemini's `countTokens`.
+    GeminiCount,
 }
 
 /// An API that a provider speaks.
@@ -46,7 +50,7 @@ pub struct TranslationOptions {
 }
 
 impl Surface {
-    pub const ALL: [Surface; 9] = [
+    pub const ALL: [Surface; 11] = [
         Surface::Chat,
         Surface::Completions,
         Surface::Embeddings,
@@ -56,6 +60,8 @@ impl Surface {
         Surface::OllamaChat,
         Surface::OllamaGenerate,
         Surface::OllamaEmbed,
+        Surface::Gemini,
+        Surface::GeminiCount,
     ];
 
     /// The stored name, in `race.api`.
@@ -70,6 +76,8 @@ impl Surface {
             Surface::OllamaChat => "ollama_chat",
             Surface::OllamaGenerate => "ollama_generate",
             Surface::OllamaEmbed => "ollama_embed",
+            Surface::Gemini => "gemini",
+            Surface::GeminiCount => "gemini_count_tokens",
         }
     }
 
@@ -85,6 +93,8 @@ impl Surface {
             Surface::OllamaChat => "/api/chat",
             Surface::OllamaGenerate => "/api/generate",
             Surface::OllamaEmbed => "/api/embed",
+            Surface::Gemini => "/v1beta/models/{model}:generateContent",
+            Surface::GeminiCount => "/v1beta/models/{model}:countTokens",
         }
     }
 
@@ -95,15 +105,42 @@ impl Surface {
             Surface::Responses => Dialect::Responses,
             Surface::Messages | Surface::CountTokens => Dialect::Anthropic,
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => Dialect::Ollama,
+            Surface::Gemini | Surface::GeminiCount => Dialect::Gemini,
         }
+    }
+
+    /// Whether the path names the model, and whether the answer is streamed.
+    pub fn is_in_path(self) -> bool {
+        matches!(self, Surface::Gemini | Surface::GeminiCount)
+    }
+
+    /// Whether the limits of the answer are members of an object in the request.
+    pub fn has_nested_limits(self) -> bool {
+        matches!(self.dialect(), Dialect::Ollama | Dialect::Gemini)
     }
 
     /// Whether upstreams of another dialect can serve it.
     pub fn is_translated(self) -> bool {
         matches!(
             self,
-            Surface::Chat | Surface::Responses | Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate
+            Surface::Chat
+                | Surface::Responses
+                | Surface::Messages
+                | Surface::OllamaChat
+                | Surface::OllamaGenerate
+                | Surface::Gemini
         )
+    }
+
+    /// Whether the answer is a number of tokens.
+    pub fn counts(self) -> bool {
+        matches!(self, Surface::CountTokens | Surface::GeminiCount)
+    }
+
+    /// Whether comments may be put between the events of its streams. Google's clients read a comment as an event, and
+    /// lines of JSON have none.
+    pub fn has_comments(self) -> bool {
+        !matches!(self.dialect(), Dialect::Gemini | Dialect::Ollama)
     }
 
     /// Whether a request without `stream` is streamed.
@@ -123,7 +160,7 @@ impl Surface {
 
     /// Whether its answers may be streamed.
     pub fn streams(self) -> bool {
-        !self.embeds() && self != Surface::CountTokens
+        !self.embeds() && !self.counts()
     }
 
     /// The surface's name for reasoning of earlier turns.
@@ -133,6 +170,7 @@ impl Surface {
             Surface::Responses => "reasoning",
             Surface::Chat | Surface::Completions | Surface::Embeddings => "reasoning_details",
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => "messages.thinking",
+            Surface::Gemini | Surface::GeminiCount => "thoughts",
         }
     }
 
@@ -146,6 +184,9 @@ impl Surface {
             Surface::OllamaChat | Surface::OllamaEmbed => {
                 b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n"
             }
+            Surface::Gemini | Surface::GeminiCount => {
+                b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"index\":0}]}\n\n"
+            }
             Surface::OllamaGenerate => {
                 b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"response\":\"\",\"done\":false}\n"
             }
@@ -158,6 +199,7 @@ impl Surface {
             Surface::Chat | Surface::Completions => b"data: [DONE]\n\n",
             Surface::Responses | Surface::Embeddings | Surface::CountTokens => b"",
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => b"",
+            Surface::Gemini | Surface::GeminiCount => b"",
             Surface::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
         }
     }
@@ -170,7 +212,8 @@ impl Dialect {
             Dialect::Responses => Surface::Responses,
             Dialect::Anthropic => Surface::Messages,
             Dialect::Ollama => Surface::OllamaChat,
-            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock => Surface::Chat,
+            Dialect::Gemini => Surface::Gemini,
+            Dialect::OpenAi | Dialect::Bedrock => Surface::Chat,
         }
     }
 

@@ -30,6 +30,7 @@ impl Surface {
             Surface::Messages | Surface::CountTokens => anthropic::conversation(body),
             Surface::OllamaChat | Surface::OllamaEmbed => ollama::chat(body),
             Surface::OllamaGenerate => ollama::generate(body),
+            Surface::Gemini | Surface::GeminiCount => gemini::conversation(body),
         };
         read.map_err(|invalid| bounds::unreadable(self, body).unwrap_or(invalid))
     }
@@ -42,6 +43,8 @@ impl Surface {
             Surface::Responses => responses::without_reasoning(body, taken),
             Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
             Surface::Completions | Surface::Embeddings => None,
+            Surface::Gemini => gemini::without_reasoning(body, taken),
+            Surface::GeminiCount => None,
             // Its reasoning has no signatures.
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => None,
         }
@@ -63,6 +66,8 @@ impl Surface {
             Surface::OllamaChat => ollama::check_chat(member),
             Surface::OllamaGenerate => ollama::check_generate(member),
             Surface::OllamaEmbed => completions::check_embeddings(member),
+            Surface::Gemini => gemini::check(member, false),
+            Surface::GeminiCount => gemini::check(member, true),
         }
     }
 
@@ -77,6 +82,7 @@ impl Surface {
             Surface::Messages | Surface::CountTokens => Box::new(anthropic::AnthropicWriter::new(model)),
             Surface::OllamaChat | Surface::OllamaEmbed => Box::new(OllamaWriter::new(OllamaForm::Chat, model)),
             Surface::OllamaGenerate => Box::new(OllamaWriter::new(OllamaForm::Generate, model)),
+            Surface::Gemini | Surface::GeminiCount => Box::new(gemini::GeminiWriter::new(model)),
         }
     }
 
@@ -88,7 +94,8 @@ impl Surface {
             Surface::Responses => Box::new(responses::ResponseAssembly::default()),
             Surface::Messages => Box::new(anthropic::MessageAssembly::default()),
             Surface::OllamaChat | Surface::OllamaGenerate => Box::new(ollama::OllamaAssembly::default()),
-            Surface::Embeddings | Surface::CountTokens | Surface::OllamaEmbed => {
+            Surface::Gemini => Box::new(gemini::GeminiAssembly::default()),
+            Surface::Embeddings | Surface::CountTokens | Surface::OllamaEmbed | Surface::GeminiCount => {
                 Box::new(whole::WholeAssembly::default())
             }
         }
@@ -99,6 +106,7 @@ impl Surface {
         match self.dialect() {
             Dialect::Anthropic => anthropic::error(error),
             Dialect::Ollama => ollama::error(error),
+            Dialect::Gemini => gemini::error(error),
             _ => openai::error(error),
         }
     }
@@ -109,6 +117,7 @@ impl Surface {
             Surface::Chat | Surface::Completions | Surface::Embeddings => {
                 Bytes::from(format!("data: {}\n\n", openai::error(error)))
             }
+            Surface::Gemini | Surface::GeminiCount => Bytes::from(format!("data: {}\n\n", gemini::error(error))),
             Surface::Responses => responses::error_event(error),
             Surface::Messages | Surface::CountTokens => {
                 Bytes::from(format!("event: error\ndata: {}\n\n", anthropic::error(error)))
@@ -124,7 +133,7 @@ impl Surface {
         let said: Value = serde_json::from_slice(body).unwrap_or_default();
         let error = &said["error"];
         match self.dialect() {
-            Dialect::OpenAi if error.is_object() => return Bytes::from(format!("data: {said}\n\n")),
+            Dialect::OpenAi | Dialect::Gemini if error.is_object() => return Bytes::from(format!("data: {said}\n\n")),
             Dialect::Anthropic if error.is_object() => return Bytes::from(format!("event: error\ndata: {said}\n\n")),
             Dialect::Ollama if error.is_string() => return Bytes::from(format!("{said}\n")),
             _ => {}
@@ -231,6 +240,7 @@ impl Dialect {
             (Dialect::Responses, _) => "/responses".into(),
             (Dialect::Anthropic, Surface::CountTokens) => "/messages/count_tokens".into(),
             (Dialect::Anthropic, _) => "/messages".into(),
+            (Dialect::Gemini, Surface::GeminiCount) => gemini::counting_path(model).into(),
             (Dialect::Gemini, _) => gemini::path(model).into(),
             (Dialect::Bedrock, _) => bedrock::path(model).into(),
             (Dialect::Ollama, Surface::OllamaGenerate) => "/api/generate".into(),

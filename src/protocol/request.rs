@@ -9,29 +9,13 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::client_error::Invalid;
-use super::dialect::{Dialect, Surface};
+pub use members::InvalidRequest;
+use members::{Member, RequestMembers, boolean, include_usage, limits, position, span, string};
 
-/// The problem in a request's body, for the caller. Contains names of members, never values.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidRequest {
-    #[error("the body is not valid JSON: {0}")]
-    Json(String),
-    #[error("the body must be a JSON object")]
-    NotAnObject,
-    #[error("`model` is missing: name one of GET /v1/models, or an upstream as provider/model")]
-    NoModel,
-    #[error("`{0}` occurs twice in the body")]
-    Twice(&'static str),
-    #[error("`{member}` must be {expected}")]
-    Member { member: &'static str, expected: &'static str },
-    #[error("{}", .0.message)]
-    Surface(Invalid),
-}
+use super::dialect::{Dialect, Surface};
+use super::path_call::PathCall;
 
 /// A request, and the few facts that the gateway needs.
 #[derive(Clone)]
@@ -48,6 +32,8 @@ pub struct ApiRequest {
     prompt: [Range<usize>; PROMPT_PARTS],
     pub model: String,
     pub stream: bool,
+    /// The whole answer is the only item of a list.
+    pub listed: bool,
     /// The client asked for the usage chunk.
     pub include_usage: bool,
     pub n_choices: Option<i64>,
@@ -79,8 +65,8 @@ impl SetMembers {
     /// Whether the surface has this member.
     fn is_of(self, surface: Surface) -> bool {
         match self {
-            SetMembers::Model => true,
-            SetMembers::Stream => surface.streams(),
+            SetMembers::Model => !surface.is_in_path(),
+            SetMembers::Stream => surface.streams() && !surface.is_in_path(),
             SetMembers::StreamOptions => matches!(surface, Surface::Chat | Surface::Completions),
         }
     }
@@ -94,20 +80,20 @@ impl SetMembers {
     }
 }
 
-/// Positions in the body.
-#[derive(Clone, Debug)]
-struct Member {
-    /// From the opening quote of the name to the end of the value.
-    whole: Range<usize>,
-    value: Range<usize>,
-}
-
 impl ApiRequest {
     /// Parses the top level of a body, and checks it as the surface's vendor would.
     ///
     /// # Errors
     /// The problem. Names the member, never its value.
     pub fn parse(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
+        ApiRequest::parse_call(surface, body, None)
+    }
+
+    /// The same for a surface whose model is in the path: `call` is what the path says.
+    ///
+    /// # Errors
+    /// The problem. Names the member, never its value.
+    pub fn parse_call(surface: Surface, body: Bytes, call: Option<&PathCall>) -> Result<ApiRequest, InvalidRequest> {
         let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::Json("it is not UTF-8".to_owned()))?;
         if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
             return Err(InvalidRequest::NotAnObject);
@@ -115,6 +101,9 @@ impl ApiRequest {
         let RequestMembers(members) =
             serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
         let mut request = ApiRequest::read(surface, text, &members)?;
+        if let Some(PathCall { model, stream, listed, .. }) = call {
+            (request.model, request.stream, request.listed) = (model.clone(), *stream, *listed);
+        }
         let member = |name: &str| {
             let value = members.iter().rev().find(|(member, _)| member == name)?.1.get();
             (value != "null").then_some(value)
@@ -156,6 +145,7 @@ impl ApiRequest {
             body: Bytes::new(),
             model: String::new(),
             stream: surface.streams_by_default(),
+            listed: false,
             include_usage: false,
             n_choices: None,
             max_tokens: None,
@@ -179,8 +169,8 @@ impl ApiRequest {
 
     fn take(&mut self, name: &str, value: &RawValue) -> Result<(), InvalidRequest> {
         match name {
-            "model" => self.model = string(value)?,
-            "stream" if self.surface.streams() => self.stream = boolean(value)?.unwrap_or(self.stream),
+            "model" if SetMembers::Model.is_of(self.surface) => self.model = string(value)?,
+            "stream" if SetMembers::Stream.is_of(self.surface) => self.stream = boolean(value)?.unwrap_or(self.stream),
             "stream_options" if SetMembers::StreamOptions.is_of(self.surface) => {
                 self.include_usage = include_usage(value)?
             }
@@ -188,9 +178,8 @@ impl ApiRequest {
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
                 self.max_tokens = serde_json::from_str(value.get()).ok().or(self.max_tokens);
             }
-            "options" if self.surface.dialect() == Dialect::Ollama => {
-                let options: OllamaOptions = serde_json::from_str(value.get()).unwrap_or_default();
-                self.max_tokens = options.num_predict.filter(|tokens| *tokens > 0);
+            "options" | "generationConfig" if self.surface.has_nested_limits() => {
+                (self.max_tokens, self.n_choices) = limits(self.surface, value)
             }
             "tools" | "functions" => self.has_tools = value.get().len() > 2 && value.get() != "null",
             _ => {}
@@ -296,6 +285,7 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
         Surface::OllamaChat => ["tools", "", "messages"],
         Surface::OllamaGenerate => ["", "system", "prompt"],
         Surface::OllamaEmbed => ["", "", "input"],
+        Surface::Gemini | Surface::GeminiCount => ["tools", "systemInstruction", "contents"],
     };
     names.iter().position(|part| *part == name && !name.is_empty())
 }
@@ -316,85 +306,8 @@ fn with_usage(options: &[u8]) -> String {
     text
 }
 
-/// The members of an object in order, with duplicates.
-struct RequestMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = RequestMembers<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestMembers<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
-                    members.push((name, value));
-                }
-                Ok(RequestMembers(members))
-            }
-        }
-        deserializer.deserialize_map(Collect)
-    }
-}
-
-#[derive(Deserialize)]
-struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// Position of a member in `text`, which its value was borrowed from.
-fn span(text: &str, name: &str, value: &RawValue) -> Member {
-    let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-    let value = start..start + value.get().len();
-    // A name written with escapes is not found. Then the range is only the value, which becomes null.
-    let quoted = format!("\"{name}\"");
-    let between =
-        |at: usize| text[at + quoted.len()..start].bytes().all(|byte| byte.is_ascii_whitespace() || byte == b':');
-    let whole = match text[..start].rfind(&quoted).filter(|at| between(*at)) {
-        Some(at) => at..value.end,
-        None => value.clone(),
-    };
-    Member { whole, value }
-}
-
-fn string(value: &RawValue) -> Result<String, InvalidRequest> {
-    serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
-}
-
-/// None for null.
-fn boolean(value: &RawValue) -> Result<Option<bool>, InvalidRequest> {
-    serde_json::from_str(value.get())
-        .map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })
-}
-
-#[derive(Default, Deserialize)]
-struct OllamaOptions {
-    num_predict: Option<i64>,
-}
-
-#[derive(Deserialize)]
-struct StreamOptions {
-    #[serde(default)]
-    include_usage: Option<bool>,
-}
-
-fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
-    let options: Option<StreamOptions> = serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member {
-        member: "stream_options",
-        expected: "an object like {\"include_usage\": true}",
-    })?;
-    Ok(options.and_then(|options| options.include_usage).unwrap_or(false))
-}
-
-/// The position of a parse error, without quoting the text.
-fn position(error: &serde_json::Error) -> String {
-    let what = if error.is_eof() { "it ends too early" } else { "syntax error" };
-    format!("{what} at line {} column {}", error.line(), error.column())
-}
-
 mod continued;
+mod members;
 
 #[cfg(test)]
 mod tests;

@@ -271,6 +271,25 @@ const OF_OLLAMA: [(&str, &str); 14] = [
     ("reasoning_content", "messages.thinking"),
 ];
 
+/// Gemini's names for them.
+const OF_GEMINI: [(&str, &str); 15] = [
+    ("stop", "generationConfig.stopSequences"),
+    ("seed", "generationConfig.seed"),
+    ("temperature", "generationConfig.temperature"),
+    ("top_p", "generationConfig.topP"),
+    ("top_k", "generationConfig.topK"),
+    ("n", "generationConfig.candidateCount"),
+    ("max_tokens", "generationConfig.maxOutputTokens"),
+    ("presence_penalty", "generationConfig.presencePenalty"),
+    ("frequency_penalty", "generationConfig.frequencyPenalty"),
+    ("logprobs", "generationConfig.responseLogprobs"),
+    ("top_logprobs", "generationConfig.logprobs"),
+    ("response_format", "generationConfig.responseMimeType"),
+    ("reasoning", "generationConfig.thinkingConfig"),
+    ("reasoning_effort", "generationConfig.thinkingConfig"),
+    ("tool_choice", "toolConfig"),
+];
+
 /// The caller's name for a lost member.
 fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &'a str {
     let table: &[(&str, &'static str)] = match surface {
@@ -278,6 +297,7 @@ fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &
         Surface::Responses if name == "user" && !asked.contains_key("user") => return "safety_identifier",
         Surface::Responses => &OF_RESPONSES,
         Surface::OllamaChat | Surface::OllamaGenerate => &OF_OLLAMA,
+        Surface::Gemini => &OF_GEMINI,
         _ => &[],
     };
     table.iter().find(|(chat, _)| *chat == name).map_or(name, |(_, own)| own)

@@ -55,7 +55,9 @@ impl ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
         let translation = request_translation.is_translated().then(|| AnswerTranslation {
             customs: match surface {
-                Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate => Customs::for_functions(),
+                Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate | Surface::Gemini => {
+                    Customs::for_functions()
+                }
                 _ => Customs::new(request_translation.customs().clone()),
             },
             reader: dialect.reader(),

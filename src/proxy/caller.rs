@@ -27,7 +27,7 @@ pub struct Caller {
     pub brought: HashMap<String, HashedKey>,
 }
 
-/// Checks the token (`Authorization: Bearer …` or `x-api-key`), and counts failures. None if the configuration has no users.
+/// Checks the token (`Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`), and counts failures. None if the configuration has no users.
 ///
 /// # Errors
 /// 401 without a valid token.
@@ -94,7 +94,8 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
         let (scheme, token) = value.split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
     });
-    let token = bearer.or_else(|| headers.get("x-api-key").map(HeaderValue::as_bytes))?;
+    let vendors = || ["x-api-key", "x-goog-api-key"].iter().find_map(|name| headers.get(*name));
+    let token = bearer.or_else(|| vendors().map(HeaderValue::as_bytes))?;
     Some(token.trim_ascii()).filter(|token| !token.is_empty())
 }
 

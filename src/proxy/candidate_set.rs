@@ -109,7 +109,7 @@ pub fn resolve(
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
     // A token count is never raced.
-    let may_probe = settings.max_attempts > 1 && !crowded && request.surface != Surface::CountTokens;
+    let may_probe = settings.max_attempts > 1 && !crowded && !request.surface.counts();
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_probe);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
     let (mut whole, mut lossy, mut off) = (Vec::new(), Vec::new(), Vec::new());
@@ -220,8 +220,5 @@ fn may_share(caller: &Caller, upstream: &UpstreamConfig, named: bool) -> Result<
 
 /// A token count is never raced.
 fn for_surface(settings: RaceSettings, surface: Surface) -> RaceSettings {
-    match surface {
-        Surface::CountTokens => RaceSettings { policy: Policy::Fallback, audit: 0.0, ..settings },
-        _ => settings,
-    }
+    if surface.counts() { RaceSettings { policy: Policy::Fallback, audit: 0.0, ..settings } } else { settings }
 }

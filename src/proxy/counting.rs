@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::json;
 
+use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 
 /// Bytes per token of the estimate.
@@ -13,8 +14,8 @@ const BYTES_PER_TOKEN: usize = 4;
 /// The answer in the vendor's shape; the header `x-photofinish-estimate` marks it.
 pub fn estimate(request: &ApiRequest) -> Response<Bytes> {
     let bytes: usize = request.prompt().iter().map(|part| part.len()).sum();
-    let mut response =
-        Response::new(Bytes::from(json!({ "input_tokens": bytes.div_ceil(BYTES_PER_TOKEN) }).to_string()));
+    let name = if request.surface == Surface::GeminiCount { "totalTokens" } else { "input_tokens" };
+    let mut response = Response::new(Bytes::from(json!({ name: bytes.div_ceil(BYTES_PER_TOKEN) }).to_string()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-photofinish-estimate", HeaderValue::from_static("bytes/4"));

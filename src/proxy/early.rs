@@ -20,7 +20,6 @@ use super::rejection::Rejection;
 use super::running::{Racing, ServedAnswer};
 use crate::clock::Instant;
 use crate::protocol::Surface;
-use crate::protocol::framing::Framing;
 use crate::relay::RESCUED;
 
 /// Headers that need a winner. An early answer sends them as a comment before the first event, if its format has
@@ -82,7 +81,7 @@ impl EarlyBody {
                     .iter()
                     .filter_map(|name| Some((HeaderName::from_static(name), head.headers().get(*name)?.clone())))
                     .collect();
-                let comment = if self.surface.framing() == Framing::Sse { comment(&late) } else { Bytes::new() };
+                let comment = if self.surface.has_comments() { comment(&late) } else { Bytes::new() };
                 self.stage = EarlyStage::Relaying(stream.into_body(guard), late);
                 comment
             }

@@ -21,10 +21,10 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::health::{OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
 use crate::learning::{AttemptObserver, ConversationId};
+use crate::protocol::Dialect;
 use crate::protocol::error::too_long;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
-use crate::protocol::{Dialect, Surface};
 use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use crate::recorder::Recorder;
@@ -121,7 +121,7 @@ impl Launcher {
         let observer_spec = self.policy.observer(starting);
         let is_probe = self.probes.iter().any(|(candidate, _)| *candidate == starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
-        let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;
+        let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         attempt::start(AttemptSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),

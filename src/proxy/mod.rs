@@ -32,7 +32,7 @@ pub use admission::admit;
 pub use body::limited;
 pub use caller::{admin, is_admin};
 pub use gateway::{Gateway, Totals};
-pub use models::{list, one};
+pub use models::{gemini_list, gemini_one, list, one};
 pub use ollama::{show, tags, version};
 pub use rejection::Rejection;
 
@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use tracing::Instrument;
 
@@ -47,6 +48,7 @@ use crate::attempt::InFlightGuard;
 use crate::config::User;
 use crate::health::LiveConfig;
 use crate::protocol::Surface;
+use crate::protocol::path_call::PathCall;
 use crate::protocol::request::ApiRequest;
 use crate::race::Race;
 use crate::telemetry::request_span;
@@ -98,7 +100,7 @@ async fn handle(
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), permit);
-    let race = match prepare(gateway, live, user, &parts.headers, body, &mut guard).await {
+    let race = match prepare(gateway, live, user, &parts, body, &mut guard).await {
         Ok(PreparedRequest::Race(race)) => race,
         Ok(PreparedRequest::Answered(response)) => return response_of(Ok(ServedAnswer::Whole(response, None)), guard),
         Err(rejection) => return response_of(Err(rejection), guard),
@@ -125,16 +127,18 @@ async fn prepare(
     gateway: &Arc<Gateway>,
     live: &Arc<LiveConfig>,
     user: Option<Arc<User>>,
-    headers: &http::HeaderMap,
+    parts: &Parts,
     body: Body,
     guard: &mut RaceGuard,
 ) -> Result<PreparedRequest, Rejection> {
+    let (headers, call) = (&parts.headers, parts.extensions.get::<PathCall>().cloned());
     let bytes = body::read(headers, body, live.config.server.body_max, gateway.budget()).await?;
     let (surface, length, in_flight) = (guard.surface(), bytes.len(), guard.in_flight());
     let read = guard.read(&bytes);
     let read_at = read.at();
     let until = read_at + live.config.race.timeouts.total;
-    let request = gateway.heavy().run(length, until, move |_| ApiRequest::parse(surface, bytes)).await??;
+    let request =
+        gateway.heavy().run(length, until, move |_| ApiRequest::parse_call(surface, bytes, call.as_ref())).await??;
     let request = Arc::new(request);
     let parsed = read.parsed(&request);
     let caller = Caller::new(live, user, headers)?;
@@ -148,7 +152,7 @@ async fn prepare(
         }
     };
     let mut candidates = match gateway.heavy().run(length, until, resolve).await? {
-        Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
+        Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
             return Ok(PreparedRequest::Answered(counting::estimate(&request)));
         }
         candidates => candidates?,

@@ -37,6 +37,29 @@ pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<
     Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id) }))
 }
 
+/// All models of the caller, as Gemini lists them.
+///
+/// # Errors
+/// 401 without a valid token.
+pub fn gemini_list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+    let models: Vec<Value> = usable_ids(gateway, headers)?.iter().map(|id| gemini_entry(id)).collect();
+    Ok(json_response(&json!({ "models": models })))
+}
+
+/// The model with this id, as Gemini describes it.
+///
+/// # Errors
+/// 401 without a valid token, 404 for a model that is unknown or off for the caller.
+pub fn gemini_one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
+    usable_model(gateway, headers, id)?;
+    Ok(json_response(&gemini_entry(id)))
+}
+
+fn gemini_entry(id: &str) -> Value {
+    let calls = ["generateContent", "countTokens"];
+    json!({ "name": format!("models/{id}"), "displayName": id, "supportedGenerationMethods": calls })
+}
+
 /// The names of the caller's models, and their aliases.
 ///
 /// # Errors

@@ -100,6 +100,7 @@ impl PreparedRace {
         let about_race = answer::about_race(&candidates, candidate, &ready, read_at);
         let win = Win { ordinal, candidate, token_us: answer::token_us(&ready), outcome_reporter };
         if let Some(whole) = ready.whole.take() {
+            let whole = if request.listed { [b"[", &whole[..], b"]"].concat().into() } else { whole };
             win.outcome_reporter.ended(candidate, None);
             let response = answer::whole(&ready, about_race, whole);
             ready.stream.read_out(gateway.shutdown());

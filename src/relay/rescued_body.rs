@@ -18,7 +18,6 @@ use super::broken_off;
 use crate::attempt::{Attempt, EventStream, ItemKind, ReadyAttempt};
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::framing::Framing;
 use crate::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
 use crate::race::CutReason;
 
@@ -301,8 +300,7 @@ impl<W: RelayObserver> RescuedBody<W> {
         if let Ok(value) = HeaderValue::from_str(&joining.upstream) {
             self.trailers.get_or_insert_default().insert(HeaderName::from_static(RESCUED), value);
         }
-        // Lines of JSON have no comments.
-        if self.delivered.surface().framing() != Framing::Sse {
+        if !self.delivered.surface().has_comments() {
             return bytes;
         }
         let mut marked = BytesMut::new();

@@ -132,7 +132,7 @@ pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, BillBounds
     let answer = answer_tokens(race, rows());
     let counted = rows().filter_map(|row| PerByte::of(row.input_tokens?, race.input_bytes)).reduce(PerByte::union);
     let bytes = race.input_bytes.max(0) as f64;
-    let counts = race.api == Surface::CountTokens.as_str();
+    let counts = [Surface::CountTokens, Surface::GeminiCount].iter().any(|surface| race.api == surface.as_str());
     for (row, bill) in attempts {
         let per_byte = match (bill.per_byte, counted) {
             // This prompt may be of a new kind, such as an image with many bytes or compact text.

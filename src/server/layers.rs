@@ -97,6 +97,9 @@ pub(super) async fn cross_origin(
 
 /// The surface whose dialect is used for the error of an unknown path.
 pub(super) fn near(path: &str) -> Surface {
+    if path.starts_with("/v1beta/") {
+        return Surface::Gemini;
+    }
     let leads_to = |surface: &Surface| bare(path).starts_with(bare(surface.path()));
     Surface::ALL.into_iter().find(leads_to).unwrap_or(Surface::Chat)
 }
@@ -218,7 +221,7 @@ mod tests {
         let gateway = gateway();
         let cross = Arc::new(CrossOrigin::new(gateway.clone()));
         let reads = DatabaseReads::new("history.db".into(), Shutdown::new());
-        for surface in Surface::ALL {
+        for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
             let site = ServedPaths { gateway: gateway.clone(), reads: reads.clone() };
             let router = Router::new().route(surface.path(), edge(any(panicking), surface.path(), &cross));
             let request = Request::post(surface.path()).header(HOST, "localhost").header(ORIGIN, PAGE);

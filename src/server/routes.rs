@@ -21,6 +21,7 @@ use super::served_paths::ServedPaths;
 use super::{health, metrics};
 use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
+use crate::protocol::path_call::{PathCall, key_in};
 use crate::proxy::{self, Gateway, Rejection};
 use crate::telemetry::request_span;
 
@@ -34,7 +35,7 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let mut paths = Vec::new();
     for (path, served) in routes() {
         // Some clients take a base URL without `/v1`, and append none.
-        if let Some(bare) = path.strip_prefix("/v1") {
+        if let Some(bare) = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')) {
             router = router.route(bare, edge(served.clone(), path, &cross));
         }
         router = router.route(path, edge(served, path, &cross));
@@ -52,7 +53,8 @@ pub(super) fn edge(
     cross: &Arc<CrossOrigin>,
 ) -> MethodRouter<ServedPaths> {
     let gateway = cross.gateway.clone();
-    let surface = Surface::ALL.into_iter().find(|surface| surface.path() == path);
+    let gemini = (path == GEMINI).then_some(Surface::Gemini);
+    let surface = Surface::ALL.into_iter().find(|surface| surface.path() == path).or(gemini);
     let admission = surface.map(|surface| Admission::layer(gateway.clone(), surface));
     let (name, shape) = (surface.map_or(path, Surface::as_str), surface.unwrap_or(Surface::Chat));
     let limit = move |body| proxy::limited(body, gateway.live().config.server.body_max);
@@ -67,7 +69,8 @@ pub(super) fn edge(
 
 /// The routes that answer with data. Axum answers `HEAD` like `GET`, without the body.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
-    let surfaces = Surface::ALL.into_iter().map(|surface| (surface.path(), surface_route(surface)));
+    let in_body = Surface::ALL.into_iter().filter(|surface| !surface.is_in_path());
+    let surfaces = in_body.map(|surface| (surface.path(), surface_route(surface)));
     let others = [
         ("/v1/models", only_get(get(models))),
         ("/v1/models/{*id}", only_get(get(model))),
@@ -80,6 +83,13 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/tags", only_get(get(tags))),
         ("/api/version", only_get(get(async || proxy::version()))),
         ("/api/show", post(show).fallback(|asked: Method| method(asked, Surface::OllamaChat, "POST", "POST, OPTIONS"))),
+        ("/v1beta/models", only_get(get(gemini_models))),
+        (
+            GEMINI,
+            get(gemini_model)
+                .post(gemini_call)
+                .fallback(|asked: Method| method(asked, Surface::Gemini, "GET, POST", "GET, HEAD, POST, OPTIONS")),
+        ),
         ("/healthz", only_get(get(health::alive))),
         ("/health", only_get(get(health::alive))),
         ("/readyz", only_get(get(health::ready))),
@@ -87,6 +97,9 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     ];
     surfaces.chain(others).collect()
 }
+
+/// A model of Gemini's surface, and behind a colon what is asked of it.
+const GEMINI: &str = "/v1beta/models/{*call}";
 
 fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
     let serve = move |State(gateway): State<Arc<Gateway>>,
@@ -109,6 +122,51 @@ async fn tags(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Respon
 
 async fn show(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
     proxy::show(&gateway, request).await.unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
+}
+
+async fn gemini_models(State(gateway): State<Arc<Gateway>>, uri: Uri, mut headers: HeaderMap) -> Response<Body> {
+    take_key(&uri, &mut headers);
+    proxy::gemini_list(&gateway, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
+}
+
+async fn gemini_model(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    mut headers: HeaderMap,
+) -> Response<Body> {
+    take_key(&uri, &mut headers);
+    let Ok(Path(id)) = id else { return unknown_call(&uri) };
+    proxy::gemini_one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
+}
+
+async fn gemini_call(
+    State(gateway): State<Arc<Gateway>>,
+    path: Result<Path<String>, PathRejection>,
+    Extension(permit): Extension<Arc<InFlightGuard>>,
+    mut request: Request<Body>,
+) -> Response<Body> {
+    let uri = request.uri().clone();
+    let call = path.ok().and_then(|Path(path)| PathCall::of_gemini(&path, uri.query().unwrap_or_default()));
+    let Some(call) = call else { return unknown_call(&uri) };
+    take_key(&uri, request.headers_mut());
+    let surface = call.surface;
+    request.extensions_mut().insert(call);
+    proxy::serve(gateway, surface, permit, request).await
+}
+
+fn unknown_call(uri: &Uri) -> Response<Body> {
+    let calls = "POST /v1beta/models/MODEL:generateContent, :streamGenerateContent or :countTokens";
+    Rejection::not_found(uri.path(), Some(calls)).answer_to(Surface::Gemini)
+}
+
+/// Google's clients may send the key in the query.
+fn take_key(uri: &Uri, headers: &mut HeaderMap) {
+    let key = uri.query().and_then(key_in).and_then(|key| HeaderValue::from_str(&key).ok());
+    if let Some(mut key) = key {
+        key.set_sensitive(true);
+        headers.entry("x-goog-api-key").or_insert(key);
+    }
 }
 
 /// The id may be any bytes, so also invalid UTF-8.

@@ -16,7 +16,7 @@ use super::{Expected, rows_are, sdk, transcripts};
 const DIALECTS: [(&str, &str, Option<&str>); 6] = [
     ("anthropic-messages", "anthropic", Some("messages")),
     ("openai-responses", "responses", Some("responses")),
-    ("gemini", "gemini", None),
+    ("gemini", "gemini", Some("gemini")),
     ("bedrock-eventstream", "bedrock", None),
     ("ollama-ndjson", "ollama", Some("ollama")),
     ("legacy-completions", "openai", Some("completions")),
@@ -51,12 +51,9 @@ impl Recording {
     }
 
     /// The surfaces that support this request.
-    fn surfaces(&self) -> Vec<&'static str> {
-        if self.protocol == "legacy-completions" {
-            vec!["completions"]
-        } else {
-            vec!["chat", "messages", "responses", "ollama"]
-        }
+    fn surfaces(&self) -> &'static [&'static str] {
+        let legacy = self.protocol == "legacy-completions";
+        if legacy { &["completions"] } else { &["chat", "messages", "responses", "ollama", "gemini"] }
     }
 
     /// The stream contains an error.
@@ -137,7 +134,7 @@ async fn every_recorded_stream_of_another_dialect_is_understood_and_translated()
     let app = App::start(config(&provider, &database)).await.unwrap();
     let (mut expected, mut wrong, mut requests) = (Vec::new(), Vec::new(), 0);
     for (number, recording) in recordings.iter().enumerate() {
-        for surface in recording.surfaces() {
+        for &surface in recording.surfaces() {
             let asked = Asked { app: &app, recording, number, surface };
             for found in asked.check(&mut expected, &answers).await {
                 wrong.push(format!("{} for {surface}: {found}", recording.file));
@@ -218,10 +215,6 @@ struct Answer {
 }
 
 impl Asked<'_> {
-    fn content_type(&self) -> &'static str {
-        if self.surface == "ollama" { "application/x-ndjson" } else { "text/event-stream" }
-    }
-
     /// The name of its answers for the SDKs. An untranslated answer may be as old as its recording.
     fn name(&self) -> String {
         let native = if self.recording.own_surface == Some(self.surface) { "native-" } else { "" };
@@ -230,6 +223,8 @@ impl Asked<'_> {
 
     async fn send(&self, size: usize, end: usize, stream: bool) -> Answer {
         let model = format!("of-{}/r-{}-{size}-{end}", self.recording.dialect, self.number);
+        let call = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        let in_path = format!("/v1beta/models/{model}:{call}");
         let (path, mut body) = match self.surface {
             "chat" => ("/v1/chat/completions", json!({"messages": [{"role": "user", "content": "Hello"}]})),
             "messages" => {
@@ -237,10 +232,13 @@ impl Asked<'_> {
             }
             "responses" => ("/v1/responses", json!({"input": "Hello"})),
             "ollama" => ("/api/chat", json!({"messages": [{"role": "user", "content": "Hello"}]})),
+            "gemini" => (in_path.as_str(), json!({"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]})),
             _ => ("/v1/completions", json!({"prompt": "Hello"})),
         };
-        body["model"] = json!(model);
-        body["stream"] = json!(stream);
+        if self.surface != "gemini" {
+            body["model"] = json!(model);
+            body["stream"] = json!(stream);
+        }
         if self.surface == "chat" && stream {
             body["stream_options"] = json!({"include_usage": true});
         }
@@ -275,10 +273,11 @@ impl Asked<'_> {
             said.text = whole[0]["candidates"][0]["content"]["parts"][0]["text"].as_str().unwrap().to_owned();
         }
         let is_native = recording.own_surface == Some(self.surface);
+        let content_type = if self.surface == "ollama" { "application/x-ndjson" } else { "text/event-stream" };
         for size in [end, 7] {
             let answer = self.send(size, end, true).await;
             let body = String::from_utf8_lossy(&answer.body).into_owned();
-            if answer.status != 200 || !answer.content_type.starts_with(self.content_type()) {
+            if answer.status != 200 || !answer.content_type.starts_with(content_type) {
                 wrong.push(format!("{} {} {body:.300}", answer.status, answer.content_type));
                 continue;
             }
@@ -331,6 +330,7 @@ impl Asked<'_> {
                 plain::of_responses(values()),
                 values().any(|event| event["type"] == "response.completed" || event["type"] == "response.incomplete"),
             ),
+            "gemini" => (plain::said("gemini", body), text.contains(r#""finishReason":"#)),
             "ollama" => (plain::said("ollama-ndjson", body), text.contains(r#""done":true"#)),
             _ => (plain::of_chat(values()), text.ends_with("data: [DONE]\n\n")),
         };
@@ -381,6 +381,8 @@ impl Asked<'_> {
             let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
             let is_told = if self.surface == "messages" && self.recording.own_surface != Some("messages") {
                 body["type"] == "error" && body["error"]["message"].is_string() && body["error"]["type"].is_string()
+            } else if self.surface == "gemini" && self.recording.own_surface != Some("gemini") {
+                body["error"]["status"].is_string() && body["error"]["code"] == answer.status
             } else if self.surface == "ollama" && self.recording.own_surface != Some("ollama") {
                 body["error"].is_string()
             } else {

@@ -283,6 +283,7 @@ pub fn of_whole(surface: &str, answer: &Value) -> Said {
                 }
             }
         }
+        "gemini" => said = of_gemini(std::slice::from_ref(answer)),
         "ollama" => said = of_ollama(std::iter::once(answer)),
         _ => {
             for item in answer["output"].as_array().into_iter().flatten() {

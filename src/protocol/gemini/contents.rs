@@ -5,15 +5,13 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::model::GeminiModel;
+use super::signed::NO_SIGNATURE;
 use crate::protocol::neutral::signature::{SignatureOwner, own};
 use crate::protocol::neutral::{
     Audio, Conversation, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_cache, lose_detail, results_first, system_texts};
 use crate::protocol::values::PutMember;
-
-/// Google's placeholder for the signature of a call that another model made.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Writes the contents. Joins neighbours of one role.
 pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, losses: &mut Losses) -> Vec<Value> {

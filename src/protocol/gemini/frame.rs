@@ -102,7 +102,10 @@ impl<'a> GeminiWire<'a> {
             match name {
                 "thought" => thought = json.skip()? == "true",
                 "text" => text = json.string_or_skip()?.filter(|text| !text.is_empty()),
-                "functionCall" => other = call(json)?,
+                "functionCall" => {
+                    self.chunk.calls = true;
+                    other = call(json)?;
+                }
                 "inlineData" => other = data(json)?,
                 // The model wrote the code. Its result is not payload.
                 "executableCode" => other = code(json)?,

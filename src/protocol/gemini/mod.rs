@@ -1,13 +1,18 @@
 //! The `gemini` dialect: Google's `streamGenerateContent`, in the Gemini API and in Vertex AI.
 //!
-//! Only for upstreams: no app calls the gateway in it. Every event is a whole response object. There is no `[DONE]`: a
-//! stream is complete when every candidate has a finish reason.
+//! Every event is a whole response object. There is no `[DONE]`: a stream is complete when every candidate has a finish
+//! reason.
 
+mod assemble;
 mod contents;
+mod conversation;
 mod frame;
 mod model;
 mod reader;
 mod request;
+mod signed;
+mod turns;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -15,12 +20,19 @@ mod tests;
 use std::fmt::Write;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+pub use assemble::GeminiAssembly;
+pub use conversation::{check, conversation};
 pub use frame::read;
 pub use model::writes_alike;
 pub use reader::GeminiReader;
 pub use request::request;
+pub use signed::without_reasoning;
+pub use writer::GeminiWriter;
+
+use super::client_error::ErrorShape;
+use super::values::PutMember;
 
 /// The events of an answer that was not streamed: one object, or a list of objects from a server that was not asked for
 /// server-sent events. None if the body is not an answer.
@@ -37,9 +49,40 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     Some(Bytes::from(events))
 }
 
+/// An error in the vendor's shape. The gateway's own code is the reason in its details.
+pub fn error(error: &ErrorShape<'_>) -> Value {
+    let status = match error.status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        408 | 504 => "DEADLINE_EXCEEDED",
+        429 => "RESOURCE_EXHAUSTED",
+        500 => "INTERNAL",
+        501.. => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    };
+    let info = json!({
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": error.code, "domain": "photofinish",
+    });
+    let mut shape = json!({
+        "code": error.status, "message": error.message, "status": status, "details": [info],
+    });
+    shape.put("attempts", error.attempts.cloned());
+    json!({ "error": shape })
+}
+
 /// The path of a request for a model. Names that already are a path (`models/…`, `publishers/google/models/…`) are
 /// kept.
 pub fn path(model: &str) -> String {
+    model_path(model) + ":streamGenerateContent?alt=sse"
+}
+
+/// The path of a token count.
+pub fn counting_path(model: &str) -> String {
+    model_path(model) + ":countTokens"
+}
+
+fn model_path(model: &str) -> String {
     let mut segments = model.split('/');
     let is_path = segments.next().is_some_and(|first| PREFIXES.contains(&first))
         && segments.clone().next().is_some()
@@ -52,7 +95,6 @@ pub fn path(model: &str) -> String {
             _ => path.push_str(&format!("%{byte:02X}")),
         }
     }
-    path.push_str(":streamGenerateContent?alt=sse");
     path
 }
 

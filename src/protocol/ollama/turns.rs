@@ -7,6 +7,7 @@ use crate::protocol::members::{ObjectMembers, objects};
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Image, MessagePart, ReasoningPart, Role, Source, ToolCall, ToolResult,
 };
+use crate::protocol::open_calls::OpenCalls;
 use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
 
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
@@ -16,7 +17,7 @@ const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 /// # Errors
 /// What is wrong, with its place.
 pub(super) fn read(list: Vec<ObjectMembers>, conversation: &mut Conversation) -> Result<(), Invalid> {
-    let mut reader = TurnReader { conversation, open: Vec::new(), calls: 0 };
+    let mut reader = TurnReader { conversation, calls: OpenCalls::default() };
     list.into_iter().try_for_each(|message| reader.message(message))
 }
 
@@ -53,10 +54,7 @@ fn image_source(data: String) -> Source {
 
 struct TurnReader<'a> {
     conversation: &'a mut Conversation,
-    /// Ids and names of calls without a result, in order.
-    open: Vec<(String, String)>,
-    /// Calls so far.
-    calls: usize,
+    calls: OpenCalls,
 }
 
 impl TurnReader<'_> {
@@ -93,8 +91,7 @@ impl TurnReader<'_> {
 
     /// Older clients send calls without ids.
     fn call(&mut self, mut call: ObjectMembers) -> Result<ToolCall, Invalid> {
-        let id = call.string("id")?.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{}", self.calls));
-        self.calls += 1;
+        let id = call.string("id")?;
         let mut function = call.required_object("function")?;
         let name = function.required_string("name")?;
         let arguments = match function.take("arguments") {
@@ -104,23 +101,19 @@ impl TurnReader<'_> {
             Some(arguments @ Value::Object(_)) => arguments.to_string(),
             Some(other) => return Err(wrong_type(&function.path_of("arguments"), "an object", kind_of(&other))),
         };
-        self.open.push((id.clone(), name.clone()));
+        let id = self.calls.call(id, &name);
         Ok(ToolCall { id, name, arguments, ..ToolCall::default() })
     }
 
-    /// The result of the call with its id, else of the first open call of its function, else of the first open call.
-    /// Without an open call it is a text of the user: other dialects refuse a result without a call.
+    /// A result without an open call is a text of the user: other dialects refuse it.
     fn result(&mut self, message: &mut ObjectMembers, parts: Vec<MessagePart>) -> Result<(), Invalid> {
         let id = message.string("tool_call_id")?;
         let name = message.string("tool_name")?.or(message.string("name")?);
-        let by_id = self.open.iter().position(|(open, _)| id.as_ref() == Some(open));
-        let by_name = || self.open.iter().position(|(_, open)| name.as_ref() == Some(open));
-        let Some(at) = by_id.or_else(by_name).or((!self.open.is_empty()).then_some(0)) else {
+        let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
             self.conversation.losses.hint(message.path_of("role"));
             self.push(Role::User, parts);
             return Ok(());
         };
-        let (call_id, name) = self.open.remove(at);
         self.conversation.add_result(ToolResult { call_id, name: Some(name), parts, ..ToolResult::default() });
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::protocol::neutral::WritePieces;
 use crate::protocol::ollama::{OllamaForm, OllamaWriter};
 use crate::protocol::openai::ChunkNames;
 use crate::protocol::sse::SseEvent;
-use crate::protocol::{anthropic, completions, openai, responses};
+use crate::protocol::{anthropic, completions, gemini, openai, responses};
 
 /// The position of each surface.
 pub(super) enum WirePosition {
@@ -24,6 +24,16 @@ pub(super) enum WirePosition {
     Responses(Box<Items>),
     /// Every line is complete. The model's name, from the first line.
     Ollama(OllamaForm, Option<String>),
+    /// Every event is complete. Its names, from the first one.
+    Gemini(Option<GeminiNames>),
+}
+
+/// The names of an answer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct GeminiNames {
+    response_id: Option<String>,
+    model_version: String,
 }
 
 /// The blocks of a message.
@@ -95,6 +105,7 @@ impl WirePosition {
             Surface::Responses => WirePosition::Responses(Box::default()),
             Surface::OllamaChat | Surface::OllamaEmbed => WirePosition::Ollama(OllamaForm::Chat, None),
             Surface::OllamaGenerate => WirePosition::Ollama(OllamaForm::Generate, None),
+            Surface::Gemini | Surface::GeminiCount => WirePosition::Gemini(None),
         }
     }
 
@@ -115,7 +126,8 @@ impl WirePosition {
             WirePosition::Messages(blocks) if event.fields().name != Some(b"content_block_delta") => {
                 serde_json::from_slice(&data).into_iter().for_each(|wire| blocks.see(wire));
             }
-            WirePosition::Messages(_) | WirePosition::Ollama(..) => {}
+            WirePosition::Gemini(names @ None) => *names = serde_json::from_slice(&data).ok(),
+            WirePosition::Messages(_) | WirePosition::Ollama(..) | WirePosition::Gemini(_) => {}
             WirePosition::Responses(items) => {
                 serde_json::from_slice(&data).into_iter().for_each(|wire| items.see(wire, said));
             }
@@ -127,6 +139,7 @@ impl WirePosition {
         match self {
             WirePosition::Chat(names) | WirePosition::Completions(names) => names.is_some(),
             WirePosition::Ollama(_, model) => model.is_some(),
+            WirePosition::Gemini(names) => names.is_some(),
             WirePosition::Messages(blocks) => blocks.started && blocks.open != Some(false),
             WirePosition::Responses(items) => {
                 let open = items.open.as_ref();
@@ -148,6 +161,10 @@ impl WirePosition {
                 Box::new(anthropic::AnthropicWriter::behind(blocks.next, blocks.open.is_some()))
             }
             WirePosition::Responses(items) => Box::new(items.writer(text)),
+            WirePosition::Gemini(names) => {
+                let GeminiNames { response_id, model_version } = names.clone().unwrap_or_default();
+                Box::new(gemini::GeminiWriter::behind(response_id, &model_version))
+            }
             WirePosition::Ollama(form, model) => {
                 Box::new(OllamaWriter::new(*form, model.as_deref().unwrap_or_default()))
             }

@@ -59,10 +59,18 @@ async fn a_whole_answer_is_the_surface_s_and_the_row_knows_its_usage(pair: Pair)
         Surface::Responses => (&answer["object"], "completed"),
         Surface::Messages => (&answer["type"], "end_turn"),
         Surface::Ollama => (&answer["message"]["role"], "stop"),
+        Surface::Gemini => (&answer["candidates"][0]["content"]["role"], "STOP"),
     };
     assert_eq!(pair.surface.whole_finish(&answer), finish, "{answer}");
-    assert!(["chat.completion", "response", "message", "assistant"].contains(&kind.as_str().unwrap()), "{answer}");
-    let id = if pair.surface == Surface::Ollama { "model" } else { "id" };
+    assert!(
+        ["chat.completion", "response", "message", "assistant", "model"].contains(&kind.as_str().unwrap()),
+        "{answer}"
+    );
+    let id = match pair.surface {
+        Surface::Ollama => "model",
+        Surface::Gemini => "modelVersion",
+        _ => "id",
+    };
     assert!(answer[id].as_str().is_some_and(|id| !id.is_empty()), "{answer}");
     pair.surface.assert_complete(&read_response(&mut pair.streaming(&gateway).await).await);
     let rows = gateway.stop().await;
@@ -91,6 +99,7 @@ async fn a_long_answer_says_that_it_was_cut(pair: Pair) {
         Surface::Chat | Surface::Ollama => "length",
         Surface::Responses => "incomplete",
         Surface::Messages => "max_tokens",
+        Surface::Gemini => "MAX_TOKENS",
     };
     assert_eq!(pair.surface.whole_finish(&answer), finish, "{answer}");
     let response = read_response(&mut pair.streaming(&gateway).await).await;

@@ -40,6 +40,12 @@ macro_rules! rules {
             ollama_over_anthropic: Ollama, Anthropic;
             ollama_over_gemini: Ollama, Gemini;
             ollama_over_bedrock: Ollama, Bedrock;
+            gemini: Gemini, Gemini;
+            gemini_over_chat: Gemini, OpenAi;
+            gemini_over_responses: Gemini, Responses;
+            gemini_over_anthropic: Gemini, Anthropic;
+            gemini_over_bedrock: Gemini, Bedrock;
+            gemini_over_ollama: Gemini, Ollama;
         }
     )* };
     (natively: $($rule:ident),* $(,)?) => { $(
@@ -48,6 +54,7 @@ macro_rules! rules {
             responses: Responses, Responses;
             messages: Messages, Anthropic;
             ollama: Ollama, Ollama;
+            gemini: Gemini, Gemini;
         }
     )* };
     (over_chat: $($rule:ident),* $(,)?) => { $(
@@ -104,7 +111,7 @@ impl Pair {
 
     /// A connection with a streaming request for the model `m`.
     pub async fn streaming(self, gateway: &TestGateway) -> RawClient {
-        gateway.post(self.surface.path(), &self.surface.body("m", true)).await
+        gateway.post(&self.surface.path_for("m", true), &self.surface.body("m", true)).await
     }
 
     /// A connection with a request for a whole answer of the model `m`.

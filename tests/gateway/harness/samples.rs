@@ -60,7 +60,31 @@ pub fn conversation(surface: Surface) -> Value {
             ],
             "tools": [{"name": "f", "description": "d", "input_schema": schema}], "tool_choice": {"type": "tool", "name": "f"},
         }),
-        Surface::Ollama => json!({
+        Surface::Gemini => gemini(&schema),
+        Surface::Ollama => ollama(&schema),
+    }
+}
+
+fn gemini(schema: &Value) -> Value {
+    json!({
+            "systemInstruction": {"parts": [{"text": "be brief"}]}, "safetySettings": [],
+            "generationConfig": {"temperature": 0.5, "topP": 0.9, "topK": 5, "maxOutputTokens": 2_000, "stopSequences": ["a"], "seed": 7,
+                "thinkingConfig": {"thinkingBudget": 1_024, "includeThoughts": true},
+                "responseMimeType": "application/json", "responseSchema": {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}}},
+            "contents": [
+                {"role": "user", "parts": [{"text": "look"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}]},
+                {"role": "model", "parts": [
+                    {"text": "h", "thought": true}, {"text": "m", "thought": true, "thoughtSignature": "c2ln"},
+                    {"functionCall": {"name": "f", "args": {"x": "1"}}}]},
+                {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "done"}}}]},
+            ],
+            "tools": [{"functionDeclarations": [{"name": "f", "description": "d", "parametersJsonSchema": schema}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+    })
+}
+
+fn ollama(schema: &Value) -> Value {
+    json!({
             "model": "m", "stream": false, "keep_alive": "5m", "think": true, "format": schema,
             "options": {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "num_predict": 2_000, "stop": ["a"], "seed": 7, "num_ctx": 4_096},
             "messages": [
@@ -71,8 +95,7 @@ pub fn conversation(surface: Surface) -> Value {
                 {"role": "tool", "tool_name": "f", "content": "done"},
             ],
             "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": schema}}],
-        }),
-    }
+    })
 }
 
 fn named(events: &[Value]) -> Script {

@@ -13,6 +13,8 @@ pub enum Surface {
     Messages,
     /// Ollama's `/api/chat`.
     Ollama,
+    /// Gemini's `generateContent` and `streamGenerateContent`.
+    Gemini,
 }
 
 /// One event of a stream.
@@ -23,14 +25,26 @@ struct Event {
 }
 
 impl Surface {
-    pub const ALL: [Surface; 4] = [Surface::Chat, Surface::Responses, Surface::Messages, Surface::Ollama];
+    pub const ALL: [Surface; 5] =
+        [Surface::Chat, Surface::Responses, Surface::Messages, Surface::Ollama, Surface::Gemini];
 
+    /// Of a whole answer, with the model `m` where it names one.
     pub fn path(self) -> &'static str {
         match self {
             Surface::Chat => "/v1/chat/completions",
             Surface::Responses => "/v1/responses",
             Surface::Messages => "/v1/messages",
             Surface::Ollama => "/api/chat",
+            Surface::Gemini => "/v1beta/models/m:generateContent",
+        }
+    }
+
+    /// The path of a request for this model.
+    pub fn path_for(self, model: &str, stream: bool) -> String {
+        match (self, stream) {
+            (Surface::Gemini, true) => format!("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+            (Surface::Gemini, false) => format!("/v1beta/models/{model}:generateContent"),
+            _ => self.path().to_owned(),
         }
     }
 
@@ -41,12 +55,15 @@ impl Surface {
             Surface::Responses => Dialect::Responses,
             Surface::Messages => Dialect::Anthropic,
             Surface::Ollama => Dialect::Ollama,
+            Surface::Gemini => Dialect::Gemini,
         }
     }
 
     /// A request that every dialect can express.
     pub fn body(self, model: &str, stream: bool) -> Value {
         let mut body = match self {
+            // The path has the rest.
+            Surface::Gemini => return json!({"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}),
             Surface::Chat | Surface::Ollama => {
                 json!({"model": model, "messages": [{"role": "user", "content": "hello"}]})
             }
@@ -70,6 +87,7 @@ impl Surface {
             Surface::Responses if event["type"] == "response.output_text.delta" => &event["delta"],
             Surface::Messages if event["type"] == "content_block_delta" => &event["delta"]["text"],
             Surface::Ollama => &event["message"]["content"],
+            Surface::Gemini => return gemini_text(&event),
             Surface::Responses | Surface::Messages => &Value::Null,
         };
         text.as_str().unwrap_or_default().to_owned()
@@ -94,6 +112,7 @@ impl Surface {
                 blocks.filter_map(|block| block["text"].as_str()).collect()
             }
             Surface::Ollama => answer["message"]["content"].as_str().unwrap_or_default().to_owned(),
+            Surface::Gemini => gemini_text(answer),
         }
     }
 
@@ -104,6 +123,7 @@ impl Surface {
             Surface::Responses => &answer["status"],
             Surface::Messages => &answer["stop_reason"],
             Surface::Ollama => &answer["done_reason"],
+            Surface::Gemini => &answer["candidates"][0]["finishReason"],
         };
         reason.as_str().unwrap_or_default()
     }
@@ -116,6 +136,10 @@ impl Surface {
             Surface::Responses => (count("input_tokens"), count("output_tokens")),
             // Cached tokens are counted separately.
             Surface::Messages => (count("input_tokens") + count("cache_read_input_tokens"), count("output_tokens")),
+            Surface::Gemini => {
+                let count = |name: &str| answer["usageMetadata"][name].as_u64().unwrap_or_default();
+                (count("promptTokenCount"), count("candidatesTokenCount") + count("thoughtsTokenCount"))
+            }
             Surface::Ollama => {
                 let count = |name: &str| answer[name].as_u64().unwrap_or_default();
                 (count("prompt_eval_count"), count("eval_count"))
@@ -138,6 +162,7 @@ impl Surface {
             Surface::Responses => responses(&events, response),
             Surface::Messages => messages(&events, response),
             Surface::Ollama => {}
+            Surface::Gemini => gemini(&events, response),
         }
     }
 
@@ -151,11 +176,14 @@ impl Surface {
         }
         let events = events(&response.body);
         let ends = ["[DONE]", "message_stop", "response.completed", "response.incomplete"];
-        let is_end = |event: &&Event| ends.contains(&event.data["type"].as_str().unwrap_or_default());
+        let is_end = |event: &&Event| {
+            ends.contains(&event.data["type"].as_str().unwrap_or_default())
+                || event.data["candidates"][0]["finishReason"].is_string()
+        };
         assert!(!response.body.contains("[DONE]") && !events.iter().any(|event| is_end(&event)), "{}", response.body);
         let last = events.last().unwrap_or_else(|| panic!("no event in {response:#?}"));
         let message = match self {
-            Surface::Chat => &last.data["error"]["message"],
+            Surface::Chat | Surface::Gemini => &last.data["error"]["message"],
             Surface::Responses if last.name == "response.failed" => &last.data["response"]["error"]["message"],
             Surface::Responses => {
                 assert_eq!((last.name.as_str(), &last.data["type"]), ("error", &json!("error")), "{}", response.body);
@@ -172,8 +200,16 @@ impl Surface {
     }
 
     /// The object with an error's `code` and `attempts`.
-    pub fn error_members(self, answer: &Value) -> &Value {
-        if self == Surface::Ollama { answer } else { &answer["error"] }
+    pub fn error_members(self, answer: &Value) -> Value {
+        match self {
+            Surface::Ollama => answer.clone(),
+            Surface::Gemini => {
+                let mut error = answer["error"].clone();
+                error["code"] = error["details"][0]["reason"].clone();
+                error
+            }
+            _ => answer["error"].clone(),
+        }
     }
 
     /// Checks that the answer is an error in the surface's shape. Returns its `type` and its message.
@@ -184,6 +220,16 @@ impl Surface {
         }
         if self == Surface::Messages {
             assert_eq!(answer["type"], "error", "{}", response.body);
+        }
+        if self == Surface::Gemini && answer["error"]["details"].is_array() {
+            assert_eq!(answer["error"]["code"], response.status, "{}", response.body);
+            let kind = match answer["error"]["status"].as_str() {
+                Some("INVALID_ARGUMENT" | "NOT_FOUND") => "invalid_request_error",
+                Some("RESOURCE_EXHAUSTED") => "rate_limit_error",
+                Some("INTERNAL" | "UNAVAILABLE" | "DEADLINE_EXCEEDED") => "server_error",
+                _ => panic!("{}", response.body),
+            };
+            return (kind.to_owned(), answer["error"]["message"].as_str().unwrap().to_owned());
         }
         let text =
             |name: &str| answer["error"][name].as_str().unwrap_or_else(|| panic!("{}", response.body)).to_owned();
@@ -205,6 +251,21 @@ fn events(body: &str) -> Vec<Event> {
         events.push(Event { name: field("event:").unwrap_or_default().to_owned(), data });
     }
     events
+}
+
+/// The text of the first candidate, without its thoughts.
+fn gemini_text(answer: &Value) -> String {
+    let parts = answer["candidates"][0]["content"]["parts"].as_array().into_iter().flatten();
+    parts.filter(|part| part["thought"] != true).filter_map(|part| part["text"].as_str()).collect()
+}
+
+fn gemini(events: &[Event], response: &Response) {
+    let (last, others) = events.split_last().expect("events");
+    assert!(events.iter().all(|event| event.name.is_empty() && event.data["error"].is_null()), "{}", response.body);
+    assert!(last.data["candidates"][0]["finishReason"].is_string(), "{}", response.body);
+    assert!(others.iter().all(|event| event.data["candidates"][0]["finishReason"].is_null()), "{}", response.body);
+    // Google's clients take a comment for an event.
+    assert!(response.body.lines().all(|line| line.is_empty() || line.starts_with("data: ")), "{}", response.body);
 }
 
 fn ollama(response: &Response) {

@@ -50,6 +50,10 @@ fn assert_answered(path: &str, response: &Response, what: &str) {
             let answer = response.json();
             assert_eq!(answer["type"] == "error", path.starts_with("/v1/messages"), "{what}: {}", response.body);
             assert!(response.body.len() < 4_000, "{what}: {} bytes", response.body.len());
+            if path.starts_with("/v1beta/") {
+                assert!(answer["error"]["status"].is_string(), "{what}: {}", response.body);
+                return;
+            }
             if path.starts_with("/api/") {
                 assert!(answer["error"].as_str().is_some_and(|said| !said.is_empty()), "{what}: {}", response.body);
                 return;
@@ -102,7 +106,8 @@ async fn takes_any_json(surface: Surface) {
     for dialect in DIALECTS {
         let mut body = good.clone();
         body["model"] = json!(format!("p-{}/m", dialect.name()));
-        let response = asker.ask(surface.path(), &body.to_string()).await;
+        let path = surface.path_for(&format!("p-{}/m", dialect.name()), false);
+        let response = asker.ask(&path, &body.to_string()).await;
         assert_eq!(response.status, 200, "{surface:?} over {dialect:?}: {}", response.body);
         assert_eq!(surface.whole_text(&response.json()), "hi");
     }
@@ -117,7 +122,8 @@ async fn takes_any_json(surface: Surface) {
             body["model"] = json!(format!("p-{}/m", dialect.name()));
             *body.pointer_mut(&place).unwrap() = value.clone();
             let what = format!("{place} = {:.60} over {dialect:?}", value.to_string());
-            assert_answered(surface.path(), &asker.ask(surface.path(), &body.to_string()).await, &what);
+            let path = surface.path_for(&format!("p-{}/m", dialect.name()), false);
+            assert_answered(&path, &asker.ask(&path, &body.to_string()).await, &what);
         }
     }
     gateway.stop().await;
@@ -141,6 +147,11 @@ async fn messages_takes_any_json() {
 #[tokio::test]
 async fn ollama_takes_any_json() {
     takes_any_json(Surface::Ollama).await;
+}
+
+#[tokio::test]
+async fn gemini_takes_any_json() {
+    takes_any_json(Surface::Gemini).await;
 }
 
 #[tokio::test]
@@ -180,13 +191,18 @@ fn nested(surface: Surface, depth: usize) -> [String; 3] {
     let objects = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
     let good = surface.body("MODEL", false).to_string();
     let open = good.strip_suffix('}').unwrap();
-    let prompt = if surface == Surface::Responses { "input" } else { "messages" };
+    let prompt = match surface {
+        Surface::Responses => "input",
+        Surface::Gemini => "contents",
+        _ => "messages",
+    };
     let tool = match surface {
         Surface::Chat | Surface::Ollama => {
             format!(r#"{{"type":"function","function":{{"name":"f","parameters":{objects}}}}}"#)
         }
         Surface::Responses => format!(r#"{{"type":"function","name":"f","parameters":{objects}}}"#),
         Surface::Messages => format!(r#"{{"name":"f","input_schema":{objects}}}"#),
+        Surface::Gemini => format!(r#"{{"functionDeclarations":[{{"name":"f","parameters":{objects}}}]}}"#),
     };
     [
         format!("{{\"model\":\"MODEL\",\"max_tokens\":5,\"{prompt}\":{deep}}}"),
@@ -206,7 +222,8 @@ async fn deep_nesting_is_bounded() {
             for depth in [30, 126, 127, 128, 500].into_iter().chain(deepest) {
                 for (number, body) in nested(surface, depth).into_iter().enumerate() {
                     let body = body.replace("MODEL", &format!("p-{}/m", dialect.name()));
-                    let response = asker.ask(surface.path(), &body).await;
+                    let path = surface.path_for(&format!("p-{}/m", dialect.name()), false);
+                    let response = asker.ask(&path, &body).await;
                     let what = format!("{surface:?} over {dialect:?}, {depth} deep, case {number}");
                     assert_answered(surface.path(), &response, &what);
                 }
@@ -232,6 +249,7 @@ async fn very_many_elements_of_any_kind_are_answered() {
             Surface::Chat | Surface::Ollama => r#"{"type":"function","function":{"name":"f"}}"#,
             Surface::Responses => r#"{"type":"function","name":"f","parameters":null,"strict":null}"#,
             Surface::Messages => r#"{"name":"f","input_schema":{"type":"object"}}"#,
+            Surface::Gemini => r#"{"functionDeclarations":[{"name":"f"}]}"#,
         };
         for (dialect, members) in [
             (surface.dialect(), format!("\"tools\":[{}]", many("{}", MANY))),
@@ -242,7 +260,8 @@ async fn very_many_elements_of_any_kind_are_answered() {
         ] {
             let good = surface.body(&format!("p-{}/m", dialect.name()), false).to_string();
             let body = format!("{},{members}}}", good.strip_suffix('}').unwrap());
-            let response = asker.ask(surface.path(), &body).await;
+            let path = surface.path_for(&format!("p-{}/m", dialect.name()), false);
+            let response = asker.ask(&path, &body).await;
             assert_answered(surface.path(), &response, &format!("{surface:?} over {dialect:?}: {:.40}", members));
             assert!(response.headers.iter().all(|(_, value)| value.len() < 8_000), "{:?}", response.headers);
         }

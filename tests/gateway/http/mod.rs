@@ -8,6 +8,7 @@ mod browser_requests;
 mod client_floods;
 mod cors;
 mod errors;
+mod gemini;
 mod headers_and_bodies;
 mod http2;
 mod listeners;

@@ -174,7 +174,8 @@ async fn when_all_failed_the_attempts_are_listed(pair: Pair) {
         assert_eq!(kind, if pair.surface == Surface::Messages { "api_error" } else { "server_error" });
         assert!(message.contains("a/m") && message.contains("b/m"), "{message}");
         let answer = response.json();
-        let mut listed: Vec<(&str, &str)> = pair.surface.error_members(&answer)["attempts"]
+        let error = pair.surface.error_members(&answer);
+        let mut listed: Vec<(&str, &str)> = error["attempts"]
             .as_array()
             .unwrap()
             .iter()

@@ -207,7 +207,7 @@ async fn mixed(surface: Surface) {
     }
     let gateway = setup.race("max_attempts = 6").start().await;
     for winner in 0..DIALECTS.len() {
-        let mut client = gateway.post(surface.path(), &surface.body("m", true)).await;
+        let mut client = gateway.post(&surface.path_for("m", true), &surface.body("m", true)).await;
         for fake in &fakes {
             fake.request(winner).await;
         }
@@ -238,6 +238,16 @@ async fn each_of_six_dialects_wins_for_chat() {
 #[tokio::test]
 async fn each_of_six_dialects_wins_for_responses() {
     mixed(Surface::Responses).await;
+}
+
+#[tokio::test]
+async fn each_of_six_dialects_wins_for_ollama() {
+    mixed(Surface::Ollama).await;
+}
+
+#[tokio::test]
+async fn each_of_six_dialects_wins_for_gemini() {
+    mixed(Surface::Gemini).await;
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::harness::answer::{advance_clock, ending, read_response, read_rest, silent};
 use crate::harness::gateway::assert_row;
 use crate::harness::matrix::{Pair, rules};
+use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Gate, Script};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -129,15 +130,17 @@ async fn r11_the_total_timeout_ends_a_race_without_a_winner(pair: Pair) {
     let mid = || pair.open().role().token("one ").until_closed();
     let (hanging, talking) = (FakeProvider::start(vec![silent()]).await, FakeProvider::start(vec![mid()]).await);
     let gateway = pair.over(&[&hanging, &talking]).race("timeouts = { total = \"1s\" }").start().await;
-    let (path, ask) = (pair.surface.path(), |model: &str, stream| pair.surface.body(model, stream));
-    let mut client = gateway.post(path, &ask("a/m", true)).await;
+    let ask = |model: &str, stream: bool| (pair.surface.path_for(model, stream), pair.surface.body(model, stream));
+    let (path, body) = ask("a/m", true);
+    let mut client = gateway.post(&path, &body).await;
     hanging.request(0).await;
     advance_clock(SECOND).await;
     let response = read_response(&mut client).await;
     assert_eq!(response.status, 504, "before the commit");
     assert!(pair.surface.error(&response).1.contains("total timeout"), "{}", response.body);
     hanging.closed(0).await;
-    let response = read_response(&mut gateway.post(path, &ask("b/m", false)).await).await;
+    let (path, body) = ask("b/m", false);
+    let response = read_response(&mut gateway.post(&path, &body).await).await;
     assert_eq!(response.status, 504, "not streaming");
     talking.closed(0).await;
     let rows = gateway.stop().await;
@@ -178,7 +181,10 @@ async fn r12_line_ends_may_be_split_over_reads(pair: Pair) {
     let gateway = pair.over(&[&fake]).start().await;
     let response = read_response(&mut pair.streaming(&gateway).await).await;
     pair.surface.assert_complete(&response);
-    assert_eq!(response.body.as_bytes(), script().body());
+    // Without an event that ends the stream, the rest of the last line end comes as one more blank line.
+    let end = if pair.surface == Surface::Gemini { response.body.trim_end().len() } else { response.body.len() };
+    assert_eq!(&response.body.as_bytes()[..end], &script().body()[..end]);
+    assert!(script().body()[end..].trim_ascii().is_empty(), "{}", response.body);
     assert_row!(gateway.stop().await.one("a"), json!({"outcome": "won", "payload_events": 2}));
 }
 

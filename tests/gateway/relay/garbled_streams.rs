@@ -53,6 +53,7 @@ fn assert_well_formed(surface: Surface, response: &Response) {
         "event: response.completed",
         "event: response.incomplete",
         "\"done\":true",
+        "\"finishReason\":",
     ];
     if ends.iter().any(|end| response.body.contains(end)) {
         surface.assert_complete(response);

@@ -26,6 +26,9 @@ fn heartbeat(surface: Surface) -> &'static str {
     match surface {
         Surface::Messages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
         Surface::Chat | Surface::Responses => ": keep-alive\n\n",
+        Surface::Gemini => {
+            concat!(r#"data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"index":0}]}"#, "\n\n")
+        }
         // Lines of JSON have no comments.
         Surface::Ollama => concat!(
             r#"{"model":"","created_at":"1970-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":false}"#,
@@ -61,7 +64,7 @@ async fn a_winner_follows_its_early_head(pair: Pair) {
         body.extend_from_slice(&chunk);
     }
     let body = String::from_utf8(body).unwrap();
-    let told = if pair.surface == Surface::Ollama {
+    let told = if matches!(pair.surface, Surface::Ollama | Surface::Gemini) {
         0
     } else {
         assert!(body.starts_with(": x-photofinish-upstream: a/m\n: x-photofinish-ttft-ms: "), "{body}");

@@ -22,7 +22,7 @@ rules! { over_chat:
 
 const FALLBACK: &str = "policy = \"fallback\"";
 async fn asked(pair: Pair, gateway: &TestGateway, stream: bool) -> Response {
-    read_response(&mut gateway.post(pair.surface.path(), &pair.surface.body("m", stream)).await).await
+    read_response(&mut gateway.post(&pair.surface.path_for("m", stream), &pair.surface.body("m", stream)).await).await
 }
 
 async fn a_tool_call_with_cut_arguments_is_a_failure(pair: Pair) {
@@ -60,7 +60,11 @@ async fn an_answer_of_nothing_but_reasoning_is_beaten_by_any_other(pair: Pair) {
     let alone = asked(pair, &gateway, false).await;
     assert_eq!((alone.status, alone.upstream()), (200, "a/m"), "{}", alone.body);
     assert!(alone.body.contains("hm") && alone.header("content-type") == "application/json", "{}", alone.body);
-    assert!(["stop", "completed", "end_turn"].contains(&pair.surface.whole_finish(&alone.json())), "{}", alone.body);
+    assert!(
+        ["stop", "completed", "end_turn", "STOP"].contains(&pair.surface.whole_finish(&alone.json())),
+        "{}",
+        alone.body
+    );
     // A streaming client already has it.
     let streamed = asked(pair, &gateway, true).await;
     assert_eq!((streamed.status, streamed.upstream()), (200, "a/m"), "{}", streamed.body);
@@ -116,7 +120,7 @@ async fn finish_reason_can_be_made_optional_for_a_provider(pair: Pair) {
         pair.surface.assert_complete(&streamed);
     }
     let whole = asked(pair, &gateway, false).await.json();
-    assert!(["stop", "completed", "end_turn"].contains(&pair.surface.whole_finish(&whole)), "{whole}");
+    assert!(["stop", "completed", "end_turn", "STOP"].contains(&pair.surface.whole_finish(&whole)), "{whole}");
     let whole = asked(pair, &gateway, false).await.json();
     assert!(["tool_calls", "completed", "tool_use"].contains(&pair.surface.whole_finish(&whole)), "{whole}");
     assert_eq!(asked(pair, &gateway, false).await.status, 502, "its calls are looked at all the same");

@@ -52,14 +52,17 @@ async fn a_refusal_stops_the_race_unless_content_policy_is_continue(pair: Pair) 
                 let a = FakeProvider::start(vec![refusal.clone()]).await;
                 let b = FakeProvider::start(vec![pair.stream(&["good"])]).await;
                 let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").race(setting).start().await;
-                let response =
-                    read_response(&mut gateway.post(pair.surface.path(), &pair.surface.body("m", stream)).await).await;
+                let response = read_response(
+                    &mut gateway.post(&pair.surface.path_for("m", stream), &pair.surface.body("m", stream)).await,
+                )
+                .await;
                 let context = format!("{status} {setting} {stream} {}", response.body);
                 let upstream = if goes_on { (200, "b/m") } else { (status, "a/m") };
                 assert_eq!((response.status, response.upstream()), upstream, "{context}");
                 assert_eq!(b.requests().len(), usize::from(goes_on), "{context}");
                 if !goes_on && status == 200 {
-                    let told = ["content_filter", "refusal"].iter().any(|reason| response.body.contains(reason));
+                    let told =
+                        ["content_filter", "refusal", "SAFETY"].iter().any(|reason| response.body.contains(reason));
                     assert!(told && !response.body.contains("\"error\":{"), "{context}");
                 }
                 let rows = gateway.stop().await;

@@ -4,3 +4,4 @@ mod failed;
 mod request;
 mod round_trip;
 mod stream;
+mod surface;

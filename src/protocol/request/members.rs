@@ -1,0 +1,131 @@
+//! Reads the members of a request's body, each as its JSON text, and the few values that the gateway needs.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::protocol::client_error::Invalid;
+use crate::protocol::dialect::{Dialect, Surface};
+
+/// The problem in a request's body, for the caller. Contains names of members, never values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequest {
+    #[error("the body is not valid JSON: {0}")]
+    Json(String),
+    #[error("the body must be a JSON object")]
+    NotAnObject,
+    #[error("`model` is missing: name one of GET /v1/models, or an upstream as provider/model")]
+    NoModel,
+    #[error("`{0}` occurs twice in the body")]
+    Twice(&'static str),
+    #[error("`{member}` must be {expected}")]
+    Member { member: &'static str, expected: &'static str },
+    #[error("{}", .0.message)]
+    Surface(Invalid),
+}
+
+/// Positions in the body.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// From the opening quote of the name to the end of the value.
+    pub(super) whole: Range<usize>,
+    pub(super) value: Range<usize>,
+}
+
+/// The members of an object in order, with duplicates.
+pub(super) struct RequestMembers<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = RequestMembers<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestMembers<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
+                    members.push((name, value));
+                }
+                Ok(RequestMembers(members))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+#[derive(Deserialize)]
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Position of a member in `text`, which its value was borrowed from.
+pub(super) fn span(text: &str, name: &str, value: &RawValue) -> Member {
+    let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    let value = start..start + value.get().len();
+    // A name written with escapes is not found. Then the range is only the value, which becomes null.
+    let quoted = format!("\"{name}\"");
+    let between =
+        |at: usize| text[at + quoted.len()..start].bytes().all(|byte| byte.is_ascii_whitespace() || byte == b':');
+    let whole = match text[..start].rfind(&quoted).filter(|at| between(*at)) {
+        Some(at) => at..value.end,
+        None => value.clone(),
+    };
+    Member { whole, value }
+}
+
+pub(super) fn string(value: &RawValue) -> Result<String, InvalidRequest> {
+    serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
+}
+
+/// None for null.
+pub(super) fn boolean(value: &RawValue) -> Result<Option<bool>, InvalidRequest> {
+    serde_json::from_str(value.get())
+        .map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+pub(super) fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
+    let options: Option<StreamOptions> = serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member {
+        member: "stream_options",
+        expected: "an object like {\"include_usage\": true}",
+    })?;
+    Ok(options.and_then(|options| options.include_usage).unwrap_or(false))
+}
+
+/// Where parsing failed, without quoting the text.
+pub(super) fn position(error: &serde_json::Error) -> String {
+    let what = if error.is_eof() { "it ends too early" } else { "syntax error" };
+    format!("{what} at line {} column {}", error.line(), error.column())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NestedLimits {
+    #[serde(rename = "num_predict")]
+    num_predict: Option<i64>,
+    max_output_tokens: Option<i64>,
+    candidate_count: Option<i64>,
+}
+
+/// The largest number of tokens and the number of answers that Ollama's `options` or Gemini's `generationConfig` ask
+/// for.
+pub(super) fn limits(surface: Surface, value: &RawValue) -> (Option<i64>, Option<i64>) {
+    let limits: NestedLimits = serde_json::from_str(value.get()).unwrap_or_default();
+    match surface.dialect() {
+        // Negative numbers stand for no limit.
+        Dialect::Ollama => (limits.num_predict.filter(|tokens| *tokens > 0), None),
+        Dialect::Gemini => (limits.max_output_tokens, limits.candidate_count),
+        _ => (None, None),
+    }
+}
