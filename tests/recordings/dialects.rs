@@ -272,7 +272,7 @@ impl Asked<'_> {
             let whole: Value = serde_json::from_slice(&recording.bytes).unwrap();
             said.text = whole[0]["candidates"][0]["content"]["parts"][0]["text"].as_str().unwrap().to_owned();
         }
-        let is_native = recording.own_surface == Some(self.surface);
+        let is_native = recording.own_surface == Some(self.surface) && !recording.file.ends_with(".json");
         let content_type = if self.surface == "ollama" { "application/x-ndjson" } else { "text/event-stream" };
         for size in [end, 7] {
             let answer = self.send(size, end, true).await;
