@@ -47,11 +47,11 @@ impl EventStream {
 
     /// A fault of the whole answer so far.
     fn fault(&mut self) -> Option<ErrorFacts> {
+        if self.response_translation.is_overfull() {
+            return Some(malformed("an answer of more items or bytes than an answer has"));
+        }
         if !self.done && !self.response_translation.has_calls() {
             return None;
-        }
-        if self.response_translation.is_overfull() {
-            return Some(malformed("an answer of more items than an answer has"));
         }
         if self.done {
             self.response_translation.end_calls();

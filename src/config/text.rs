@@ -35,8 +35,11 @@ pub(super) enum Secret {
 impl TomlTable<'_, '_> {
     /// A string with its variables filled in.
     pub(super) fn text(&mut self, key: &'static str) -> Option<Located<ExpandedText>> {
-        let string = self.string(key)?;
-        plain(self.scope, &self.what(key), string)
+        let (string, what) = (self.string(key)?, self.what(key));
+        if report_variable(self.scope, &what, &string) {
+            return None;
+        }
+        plain(self.scope, &what, string)
     }
 
     /// A string or a list of at most `max` strings with their variables filled in. None: the key is absent, or no part of its value
@@ -48,7 +51,11 @@ impl TomlTable<'_, '_> {
             self.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {max} {noun}")));
         }
         let any = !typed.is_empty();
-        let texts: Vec<_> = typed.into_iter().take(max).filter_map(|text| plain(self.scope, &what, text)).collect();
+        let texts = typed.into_iter().take(max);
+        let texts: Vec<_> = texts
+            .filter(|text| !report_variable(self.scope, &what, text))
+            .filter_map(|text| plain(self.scope, &what, text))
+            .collect();
         (!any || !texts.is_empty()).then_some(texts)
     }
 
@@ -59,9 +66,6 @@ impl TomlTable<'_, '_> {
 
 /// A string in which every variable must be set. `what` names it in messages: `"listen" in [server]`.
 pub(super) fn plain(scope: &ReaderScope<'_>, what: &str, typed: Located<String>) -> Option<Located<ExpandedText>> {
-    if report_variable(scope, what, &typed) {
-        return None;
-    }
     match expand(&typed.value, scope.env) {
         Err(MalformedVariable) => scope.report(malformed(typed.offset, what)),
         Ok(expanded) if !expanded.unset.is_empty() => {

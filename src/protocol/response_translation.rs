@@ -45,8 +45,13 @@ struct AnswerTranslation {
     pieces: Vec<AnswerPiece>,
     /// Calls and encrypted blocks of reasoning so far.
     items: usize,
+    /// Bytes of events so far. Some writers hold text or arguments until the end.
+    bytes: usize,
     ended: bool,
 }
+
+/// Maximum bytes of the events of a translated answer.
+const TRANSLATED_MAX: usize = 64 << 20;
 
 impl ResponseTranslation {
     /// `model` is used in a translated answer until the upstream names its own. `include_usage`: a chat client
@@ -65,6 +70,7 @@ impl ResponseTranslation {
             arguments: CallArguments::default(),
             pieces: Vec::new(),
             items: 0,
+            bytes: 0,
             ended: false,
         });
         ResponseTranslation { surface, dialect, translation, calls: None, seen: None }
@@ -172,9 +178,10 @@ impl ResponseTranslation {
         of_translation.or(self.calls.as_ref().map(|calls| &calls.arguments)).is_some_and(CallArguments::is_broken)
     }
 
-    /// Whether the answer exceeds the bound on items. A translated answer omits the items beyond it.
+    /// Whether the answer exceeds the bound on items, or on the bytes of a translated answer. A translated answer omits what
+    /// is beyond it.
     pub fn is_overfull(&self) -> bool {
-        self.translation.as_ref().is_some_and(|translation| translation.items > ITEMS_MAX)
+        self.translation.as_ref().is_some_and(AnswerTranslation::is_overfull)
             || self.calls.as_ref().is_some_and(|calls| calls.arguments.len() > ITEMS_MAX)
     }
 
@@ -215,12 +222,17 @@ impl ResponseTranslation {
 }
 
 impl AnswerTranslation {
+    fn is_overfull(&self) -> bool {
+        self.items > ITEMS_MAX || self.bytes > TRANSLATED_MAX
+    }
+
     fn event(&mut self, event: &SseEvent, out: &mut BytesMut) {
+        self.bytes += event.raw.len();
         self.reader.read(event, &mut self.pieces);
         for piece in &self.pieces {
             self.arguments.add(piece, |name| self.customs.is_custom(name));
         }
-        if self.arguments.is_broken() {
+        if self.arguments.is_broken() || self.is_overfull() {
             // No part of it may look like an end.
             self.pieces.clear();
         }

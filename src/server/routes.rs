@@ -38,7 +38,12 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
         if let Some(bare) = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')) {
             router = router.route(bare, edge(served.clone(), path, &cross));
         }
-        router = router.route(path, edge(served, path, &cross));
+        let mut served = edge(served, path, &cross);
+        if path == MODEL {
+            // Google's clients call `/v1/models/MODEL:VERB` unless they are given another API version.
+            served = served.merge(edge(post(gemini_call), GEMINI, &cross));
+        }
+        router = router.route(path, served);
         paths.push(path);
     }
     paths.retain(|path| !path.contains('{'));
@@ -73,7 +78,10 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let surfaces = in_body.map(|surface| (surface.path(), surface_route(surface)));
     let others = [
         ("/v1/models", only_get(get(models))),
-        ("/v1/models/{*id}", only_get(get(model))),
+        (
+            MODEL,
+            get(model).fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS")),
+        ),
         ("/api/stats", only_get(get(api::stats))),
         ("/api/history", only_get(get(api::history))),
         ("/api/races", only_get(get(api::races))),
@@ -98,6 +106,8 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     surfaces.chain(others).collect()
 }
 
+/// A model of the OpenAI surfaces.
+const MODEL: &str = "/v1/models/{*id}";
 /// A model of Gemini's surface, and behind a colon what is asked of it.
 const GEMINI: &str = "/v1beta/models/{*call}";
 

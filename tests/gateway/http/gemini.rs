@@ -31,6 +31,8 @@ async fn a_native_request_and_its_answer_are_untouched() {
     let up = fake.request(0).await;
     assert_eq!(up.path, "/v1/models/m:streamGenerateContent?alt=sse");
     assert_eq!(String::from_utf8_lossy(&up.body), body);
+    let version_1 = sent(&gateway, "POST", "/v1/models/m:streamGenerateContent?alt=sse", &[], body).await;
+    assert_eq!(version_1.body, streamed.body, "the path without `beta`");
     // Without `alt=sse` the answer is a list.
     let listed = sent(&gateway, "POST", "/v1beta/models/m:streamGenerateContent", &[], body).await;
     assert_eq!((listed.status, listed.header("content-type")), (200, "application/json"));
@@ -39,7 +41,7 @@ async fn a_native_request_and_its_answer_are_untouched() {
     assert_eq!(listed.as_array().map(Vec::len), Some(1));
     let rows = gateway.stop().await;
     assert_row!(&rows.races[0], json!({"api": "gemini", "stream": 1, "model": "m", "outcome": "ok"}));
-    assert_row!(&rows.races[1], json!({"api": "gemini", "stream": 0, "outcome": "ok"}));
+    assert_row!(&rows.races[2], json!({"api": "gemini", "stream": 0, "outcome": "ok"}));
 }
 
 #[tokio::test]

@@ -121,3 +121,12 @@ fn other_streams_break_as_before() {
     let mut response_translation = ResponseTranslation::new(&request_translation, "m", false);
     assert_eq!(response_translation.error_event(&failure()), surface.error_event(&failure()));
 }
+
+#[test]
+fn a_translated_answer_beyond_the_bound_on_bytes_is_overfull() {
+    let mut response_translation = response_translation(&json!({ "model": "m", "input": "hi", "stream": true }));
+    let text = "x".repeat(16 << 20);
+    let written: Vec<bool> =
+        (0..4).map(|_| !response_translation.pass(chunk(json!({ "content": text }))).is_empty()).collect();
+    assert_eq!((written, response_translation.is_overfull()), (vec![true, true, true, false], true));
+}
