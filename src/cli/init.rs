@@ -29,7 +29,7 @@ pub struct InitOptions {
     pub stdout: bool,
 }
 
-/// Writes the configuration to `path`, or prints it. `input`: the terminal where the user answers; none if it is not to be asked.
+/// Writes the configuration to `path`, or prints it. `input`: the terminal where the user answers, None without one.
 ///
 /// # Errors
 /// The file is there already or cannot be written, in words for the user.

@@ -89,7 +89,7 @@ pub fn nearest(name: &str) -> Vec<String> {
 }
 
 impl CatalogueEntry {
-    /// It can be asked without a table of its own: its address needs nothing but the environment.
+    /// Usable without a table: its address needs nothing but the environment.
     pub fn has_address(&self) -> bool {
         self.serves.iter().any(|served| {
             !served.only_if_named && !served.base_url.is_empty() && !served.base_url.contains("{project}")

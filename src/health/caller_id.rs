@@ -12,7 +12,7 @@ pub struct CallerId {
 }
 
 impl CallerId {
-    /// `user`: none if the configuration has no users; `users`: their number.
+    /// `user`: None if the configuration has no users. `users`: their number.
     pub fn new(user: Option<&str>, users: usize) -> CallerId {
         let mut hasher = DefaultHasher::new();
         user.hash(&mut hasher);

@@ -37,7 +37,7 @@ pub struct ObserverSpec {
 /// The end of an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObservedEnd {
-    /// How long it waited without a first token, microseconds; none if it failed or had one.
+    /// How long it waited without a first token, microseconds. None if it failed or had one.
     pub waited_us: Option<i64>,
     /// It failed by the upstream's fault, or with a 429.
     pub failed: bool,

@@ -33,7 +33,7 @@ pub struct LongestWaiting {
 }
 
 impl WaitingPlaces {
-    /// An attempt was sent at `now_us`, which is above 0. Returns its place; none if all are taken.
+    /// An attempt was sent at `now_us`, which is above 0. Returns its place. None if all are taken.
     pub fn enter(&self, sent: SendConditions, now_us: i64) -> Option<usize> {
         let take = |place: &WaitingPlace| place.sent_us.compare_exchange(0, now_us, Relaxed, Relaxed).is_ok();
         let taken = self.places.iter().position(take)?;

@@ -54,6 +54,18 @@ impl ObjectMembers {
         }
     }
 
+    /// A JSON Schema. An empty one counts as absent.
+    ///
+    /// # Errors
+    /// If it is neither an object nor null.
+    pub(in crate::protocol) fn schema(&mut self, name: &str) -> Result<Option<Value>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Object(schema)) => Ok((!schema.is_empty()).then_some(Value::Object(schema))),
+            Some(other) => Err(wrong_type(&self.path_of(name), "an object", kind_of(&other))),
+        }
+    }
+
     /// # Errors
     /// If it is absent, or not a string.
     pub(in crate::protocol) fn required_string(&mut self, name: &str) -> Result<String, Invalid> {

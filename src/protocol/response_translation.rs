@@ -178,8 +178,8 @@ impl ResponseTranslation {
         of_translation.or(self.calls.as_ref().map(|calls| &calls.arguments)).is_some_and(CallArguments::is_broken)
     }
 
-    /// Whether the answer exceeds the bound on items, or on the bytes of a translated answer. A translated answer omits what
-    /// is beyond it.
+    /// Whether the answer exceeds the bound on items, or the bound on bytes of a translated answer. A translated answer
+    /// omits everything beyond them.
     pub fn is_overfull(&self) -> bool {
         self.translation.as_ref().is_some_and(AnswerTranslation::is_overfull)
             || self.calls.as_ref().is_some_and(|calls| calls.arguments.len() > ITEMS_MAX)

@@ -1,4 +1,4 @@
-//! Writes pieces as events of `streamGenerateContent`. Each is a response object of its own; the last has the finish reasons and
+//! Writes pieces as events of `streamGenerateContent`. Each is a complete response object; the last has the finish reasons and
 //! the usage.
 
 use bytes::{BufMut, BytesMut};

@@ -144,20 +144,14 @@ fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Too
         return Ok(None);
     }
     let mut function = tool.required_object("function")?;
-    let path = function.path_of("parameters");
-    let parameters = match function.take("parameters") {
-        Some(Value::Object(schema)) if schema.is_empty() => None,
-        Some(schema @ Value::Object(_)) => Some(schema),
-        None => None,
-        Some(other) => return Err(wrong_type(&path, "an object", kind_of(&other))),
-    };
+    let parameters = function.schema("parameters")?;
     let (name, description) = (function.required_string("name")?, function.string("description")?);
     let strict = function.boolean("strict")?;
     function.tell_rest(losses);
     Ok(Some(Tool { name, description, parameters, strict, ..Tool::default() }))
 }
 
-/// The empty string stands for no format.
+/// An empty string means no format.
 fn format(request: &mut ObjectMembers) -> Result<Option<Format>, Invalid> {
     match request.take("format") {
         None => Ok(None),
@@ -189,7 +183,7 @@ fn reasoning(request: &mut ObjectMembers) -> Result<Option<Reasoning>, Invalid> 
 
 fn sampling(mut options: ObjectMembers, losses: &mut Losses) -> Result<Sampling, Invalid> {
     let sampling = Sampling {
-        // Negative numbers stand for no limit.
+        // A negative number means no limit.
         max_tokens: options
             .integer("num_predict")?
             .and_then(|tokens| u64::try_from(tokens).ok())

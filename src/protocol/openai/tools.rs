@@ -55,13 +55,7 @@ fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Too
 }
 
 fn function_of(mut function: ObjectMembers, losses: &mut Losses) -> Result<Tool, Invalid> {
-    let path = function.path_of("parameters");
-    let parameters = match function.take("parameters") {
-        Some(Value::Object(schema)) if schema.is_empty() => None,
-        Some(schema @ Value::Object(_)) => Some(schema),
-        None => None,
-        Some(other) => return Err(wrong_type(&path, "an object", kind_of(&other))),
-    };
+    let parameters = function.schema("parameters")?;
     let read = Tool {
         name: function.required_string("name")?,
         description: function.string("description")?,

@@ -53,7 +53,7 @@ pub(super) fn fresh(last_us: Option<i64>, now: i64) -> f64 {
 }
 
 impl LatencyForecast {
-    /// The quantile `q` of the time to the first token for an attempt sent now, µs; none if it lies beyond what was seen.
+    /// The quantile `q` of the time to the first token for an attempt sent now, µs. None if it lies beyond what was seen.
     pub fn ttft_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
         let residual = self.shape.quantile(q);
         (residual <= f64::from(self.shape.known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())

@@ -185,7 +185,7 @@ impl HedgeOptions {
         hedges
     }
 
-    /// The hedge with the largest gain over the running attempts `all`; none if none is worth its cost.
+    /// The hedge with the largest gain over the running attempts `all`. None if none is worth its cost.
     fn best(
         &self,
         question: &AdaptiveQuestion<'_>,
