@@ -260,15 +260,15 @@ fn decided(rows: &[Record]) -> Decided {
     Decided { why, winner, ttft_us, attempts: attempts.into_values().collect() }
 }
 
-/// The learned first tokens of every upstream, and the state of the budget. Not the time per token: the gateway also
-/// times attempts that the rehearsal ends when they lose.
+/// What was learned of every upstream, and the state of the budget.
 fn learned(learning: &Learning, scenario: &Scenario, model: &str, money: bool) -> Vec<f64> {
     let budget = scenario.config().model("m").unwrap().race.budget;
     let terms = learning.cost_budget(model, budget, money).lock().unwrap().terms();
     let ledger = [terms.bucket, terms.mean_cost, terms.answer_tokens, terms.p99_us, terms.lambda_us];
     let upstreams = scenario.upstreams.iter().flat_map(|upstream| {
         let outlook = learning.upstream(&upstream.name).forecast();
-        [outlook.seen(), outlook.launches() as f64, outlook.load_slope()]
+        let tpot_us = outlook.tpot_us(0).unwrap_or(0.0);
+        [outlook.seen(), outlook.launches() as f64, outlook.load_slope(), tpot_us]
     });
     ledger.into_iter().chain(upstreams).collect()
 }

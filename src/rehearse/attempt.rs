@@ -192,8 +192,10 @@ impl<W> Answering<'_, W> {
     fn ending(&self, now_us: i64, drains: bool) -> ObservedEnd {
         let served = self.end == AttemptEnd::Won;
         let waited_us = Some(now_us - self.dispatch.at_us);
-        let whole = i64::from(self.dispatch.request.output_tokens);
-        let counted = served || drains && self.tpot_us().is_some();
+        let (whole, generated) = (i64::from(self.dispatch.request.output_tokens), self.written(now_us));
+        // A loser whose first token was held back may have written its whole answer by then.
+        let complete = served || generated == whole;
+        let counted = complete || drains && self.tpot_us().is_some();
         ObservedEnd {
             waited_us: waited_us.filter(|_| self.first_token_us.is_none() && self.end != AttemptEnd::Failed),
             failed: match self.end {
@@ -203,9 +205,9 @@ impl<W> Answering<'_, W> {
             },
             billed: self.end != AttemptEnd::Failed,
             served,
-            tpot_us: self.tpot_us().filter(|_| served && whole > 1),
+            tpot_us: self.tpot_us().filter(|_| complete && whole > 1),
             output_tokens: counted.then_some(whole),
-            generated: self.written(now_us),
+            generated,
             ..ObservedEnd::default()
         }
     }
