@@ -122,7 +122,10 @@ fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {
     served.fallback(|asked: Method| method(asked, Surface::Chat, "GET", "GET, HEAD, OPTIONS"))
 }
 
-async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
+async fn models(State(gateway): State<Arc<Gateway>>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+    if asks_google(&uri, &headers) {
+        return gemini_models(State(gateway), uri, headers).await;
+    }
     proxy::list(&gateway, &headers).unwrap_or_else(|rejection| rejection.into_response())
 }
 
@@ -170,6 +173,11 @@ fn unknown_call(uri: &Uri) -> Response<Body> {
     Rejection::not_found(uri.path(), Some(calls)).answer_to(Surface::Gemini)
 }
 
+/// Google's clients ask under `/v1` too, and only they send a key in one of these places.
+fn asks_google(uri: &Uri, headers: &HeaderMap) -> bool {
+    headers.contains_key("x-goog-api-key") || uri.query().and_then(key_in).is_some()
+}
+
 /// Google's clients may send the key in the query.
 fn take_key(uri: &Uri, headers: &mut HeaderMap) {
     let key = uri.query().and_then(key_in).and_then(|key| HeaderValue::from_str(&key).ok());
@@ -186,6 +194,9 @@ async fn model(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response<Body> {
+    if asks_google(&uri, &headers) {
+        return gemini_model(State(gateway), id, uri, headers).await;
+    }
     let Ok(Path(id)) = id else { return Rejection::not_found(uri.path(), Some("/v1/models")).into_response() };
     proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }

@@ -68,6 +68,14 @@ async fn a_token_may_be_in_a_header_or_in_the_query() {
     assert_eq!(models.json()["models"][0]["name"], "models/m", "{}", models.body);
     let model = sent(&gateway, "GET", "/v1beta/models/m?key=ann-token%2F1", &[], "").await;
     assert_eq!(model.json()["supportedGenerationMethods"][0], "generateContent", "{}", model.body);
+    // Google's libraries ask under `/v1` unless they are given another API version.
+    for (beta, version_1) in [("/v1beta/models", "/v1/models"), ("/v1beta/models/m", "/v1/models/m")] {
+        let beta = sent(&gateway, "GET", &format!("{beta}?key=ann-token%2F1"), &[], "").await;
+        let asked = sent(&gateway, "GET", version_1, &[("x-goog-api-key", "ann-token/1")], "").await;
+        assert_eq!((asked.status, asked.body), (200, beta.body), "{version_1}");
+    }
+    let unknown = sent(&gateway, "GET", "/v1/models/nobody", &[("x-goog-api-key", "ann-token/1")], "").await;
+    assert_eq!((unknown.status, &unknown.json()["error"]["status"]), (404, &json!("NOT_FOUND")), "{}", unknown.body);
     let up = fake.request(0).await;
     assert!(!format!("{up:?}").contains("ann"), "the token stays here");
     gateway.stop().await;
