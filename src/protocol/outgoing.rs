@@ -198,14 +198,17 @@ pub(super) fn strict_of(strict: Option<bool>, schema: &Value, losses: &mut Losse
     kept
 }
 
-/// The effort for a vendor without budgets. A budget maps to an effort that every such model supports. `enabled: false`
-/// is not an effort, because models without thinking refuse efforts; only an explicit effort of none is.
+/// The effort for a vendor without budgets and without a switch. A budget maps to an effort that every such model
+/// supports. `enabled: true` alone is a medium effort, because some models do not think by default. `enabled: false` is
+/// not an effort, because models without thinking refuse efforts; only an explicit effort of none is.
 pub(super) fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
     let by_budget = || reasoning.budget.map(|budget| Effort::of_budget(budget).min(Effort::High));
+    let given = || reasoning.effort.or_else(|| by_budget().filter(|effort| *effort != Effort::None));
     match (reasoning.effort, reasoning.enabled) {
         (Some(Effort::None), _) => Some(Effort::None),
         (_, Some(false)) => None,
-        (effort, _) => effort.or_else(|| by_budget().filter(|effort| *effort != Effort::None)),
+        (_, Some(true)) => given().or(Some(Effort::Medium)),
+        (_, None) => given(),
     }
 }
 
@@ -325,6 +328,7 @@ mod tests {
             (Reasoning { budget: Some(31_999), ..none.clone() }, Some(Effort::High)),
             (Reasoning { budget: Some(1_024), enabled: Some(true), ..none.clone() }, Some(Effort::Low)),
             (Reasoning { budget: Some(0), ..none.clone() }, None),
+            (Reasoning { enabled: Some(true), ..none.clone() }, Some(Effort::Medium)),
             (Reasoning { enabled: Some(false), budget: Some(9_000), ..none.clone() }, None),
             (Reasoning { enabled: Some(false), effort: Some(Effort::High), ..none.clone() }, None),
             (Reasoning { enabled: Some(false), effort: Some(Effort::None), ..none.clone() }, Some(Effort::None)),

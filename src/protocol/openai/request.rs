@@ -93,7 +93,7 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
     losses.hint_if(reasoning.show == Some(false), "reasoning.exclude");
     let has_budget = reasoning.effort.is_none() && reasoning.enabled != Some(false) && reasoning.budget.is_some();
     losses.hint_if(has_budget, "budget_tokens");
-    let effort = effort_of(reasoning).or((reasoning.enabled == Some(true)).then_some(Effort::Medium))?;
+    let effort = effort_of(reasoning)?;
     // OpenAI's scale ends here.
     let most = if options.max_completion_tokens { Effort::XHigh } else { Effort::Max };
     Some(Value::from(effort.min(most).as_str()))

@@ -169,7 +169,11 @@ fn thinking_that_is_off_is_not_asked_for() {
         (Reasoning { effort: effort(Effort::Max), ..Reasoning::default() }, json!({ "effort": "xhigh" }), asked()),
         (Reasoning { budget: Some(31_999), ..Reasoning::default() }, json!({ "effort": "high" }), asked()),
         (Reasoning { budget: Some(0), ..Reasoning::default() }, Value::Null, Value::Null),
-        (Reasoning { enabled: Some(true), show: Some(false), ..Reasoning::default() }, Value::Null, asked()),
+        (
+            Reasoning { enabled: Some(true), show: Some(false), ..Reasoning::default() },
+            json!({ "effort": "medium" }),
+            asked(),
+        ),
         (Reasoning { show, ..Reasoning::default() }, json!({ "summary": "auto" }), asked()),
     ] {
         assert_eq!(reasoning(given.clone()), (wanted, include), "{given:?}");
