@@ -13,7 +13,9 @@ use photofinish::protocol::assemble::Assemble;
 use photofinish::protocol::dialect::TranslationOptions;
 use photofinish::protocol::frame::Frame;
 use photofinish::protocol::framing::Framing;
+use photofinish::protocol::neutral::signature::RemovedReasoning;
 use photofinish::protocol::neutral::{AnswerPiece, WritePieces};
+use photofinish::protocol::path_call::{PathCall, key_in};
 use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::request_translation::RequestTranslation;
 use photofinish::protocol::sse::SseEvent;
@@ -23,7 +25,14 @@ use photofinish::protocol::{Dialect, Surface, error};
 /// Bytes of an event, at most.
 const EVENT_MAX: usize = 8 << 20;
 /// The surfaces that an answer of another dialect is translated for.
-pub const TRANSLATED: [Surface; 3] = [Surface::Chat, Surface::Responses, Surface::Messages];
+pub const TRANSLATED: [Surface; 6] = [
+    Surface::Chat,
+    Surface::Responses,
+    Surface::Messages,
+    Surface::Gemini,
+    Surface::OllamaChat,
+    Surface::OllamaGenerate,
+];
 
 pub struct Target {
     pub name: &'static str,
@@ -52,6 +61,7 @@ const CONVERSE: &[&str] = &[
 ];
 const LINES: &[&str] = &[
     "{\"model\":\"m\",\"message\":{\"role\":\"assistant\",\"content\":\"a\",\"thinking\":\"b\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}}]},\"done\":false}\n{\"done\":true,\"done_reason\":\"stop\",\"eval_count\":3}\n",
+    "{\"model\":\"m\",\"response\":\"a\",\"thinking\":\"b\",\"done\":false}\n{\"response\":\"\",\"done\":true,\"done_reason\":\"length\",\"context\":[1],\"prompt_eval_count\":2}\n",
 ];
 const CHAT_REQUEST: &[&str] = &[
     "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,AA==\"}}]},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":[\"string\",\"null\"],\"enum\":[\"a\"]}},\"$defs\":{\"y\":{}}}}}],\"tool_choice\":\"auto\",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":{}}},\"stream\":true,\"stop\":[\"x\"],\"metadata\":{\"k\":\"v\"},\"reasoning_effort\":\"low\"}",
@@ -62,7 +72,16 @@ const RESPONSES_REQUEST: &[&str] = &[
 const MESSAGES_REQUEST: &[&str] = &[
     "{\"model\":\"m\",\"max_tokens\":9,\"system\":[{\"type\":\"text\",\"text\":\"s\",\"cache_control\":{\"type\":\"ephemeral\"}}],\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\",\"signature\":\"photofinish.openai.s\"},{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"f\",\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":[{\"type\":\"text\",\"text\":\"r\"}]}]}],\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}",
 ];
+const GEMINI_REQUEST: &[&str] = &[
+    "{\"systemInstruction\":{\"parts\":[{\"text\":\"s\"}]},\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":\"a\"},{\"inlineData\":{\"mimeType\":\"image/png\",\"data\":\"AA==\"}}]},{\"role\":\"model\",\"parts\":[{\"text\":\"t\",\"thought\":true,\"thoughtSignature\":\"cw==\"},{\"functionCall\":{\"id\":\"c\",\"name\":\"f\",\"args\":{\"x\":1}}}]},{\"role\":\"user\",\"parts\":[{\"functionResponse\":{\"id\":\"c\",\"name\":\"f\",\"response\":{\"output\":\"r\"}}}]}],\"tools\":[{\"functionDeclarations\":[{\"name\":\"f\",\"parameters\":{\"type\":\"OBJECT\",\"properties\":{\"x\":{\"type\":\"STRING\",\"nullable\":true}}}}]},{\"googleSearch\":{}}],\"toolConfig\":{\"functionCallingConfig\":{\"mode\":\"ANY\",\"allowedFunctionNames\":[\"f\"]}},\"generationConfig\":{\"maxOutputTokens\":9,\"stopSequences\":[\"x\"],\"responseMimeType\":\"application/json\",\"responseSchema\":{\"type\":\"OBJECT\",\"required\":[\"x\"]},\"thinkingConfig\":{\"thinkingBudget\":1024,\"includeThoughts\":true}}}",
+    "{\"contents\":[{\"parts\":[{\"inline_data\":{\"mime_type\":\"image/png\",\"data\":\"AA==\"}},{\"file_data\":{\"file_uri\":\"https://a/b\"}}]}],\"system_instruction\":{\"parts\":{\"text\":\"s\"}},\"generation_config\":{\"top_k\":1,\"thinking_config\":{\"thinking_level\":\"LOW\"}}}",
+];
+const OLLAMA_REQUEST: &[&str] = &[
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"a\",\"images\":[\"AA==\"]},{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"t\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"tool_name\":\"f\",\"content\":\"r\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":[\"string\",\"null\"]}}}}}],\"format\":{\"type\":\"object\"},\"think\":\"high\",\"options\":{\"num_predict\":9,\"stop\":[\"x\"],\"num_ctx\":4096},\"keep_alive\":\"5m\",\"stream\":false}",
+    "{\"model\":\"m\",\"prompt\":\"a\",\"system\":\"s\",\"suffix\":\"b\",\"images\":[\"AA==\"],\"format\":\"json\",\"raw\":false,\"context\":[1],\"think\":true,\"keep_alive\":0}",
+];
 const OTHER_REQUESTS: &[&str] = &["{\"model\":\"m\",\"prompt\":[\"a\"],\"n\":2}", "{\"model\":\"e\",\"input\":\"a\"}"];
+const PATHS: &[&str] = &["a/m:x:streamGenerateContent?alt=sse&key=a%2Fb"];
 const ERRORS: &[&str] = &[
     "{\"error\":{\"type\":\"invalid_request_error\",\"message\":\"stream_options\",\"code\":null,\"details\":[{\"reason\":\"API_KEY_INVALID\"}]}}",
     "[{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\"}}]",
@@ -84,7 +103,10 @@ pub const ALL: &[Target] = &[
     Target { name: "request_chat", run: |bytes| request(Surface::Chat, bytes), seeds: CHAT_REQUEST },
     Target { name: "request_responses", run: |bytes| request(Surface::Responses, bytes), seeds: RESPONSES_REQUEST },
     Target { name: "request_messages", run: |bytes| request(Surface::Messages, bytes), seeds: MESSAGES_REQUEST },
+    Target { name: "request_gemini", run: gemini_requests, seeds: GEMINI_REQUEST },
+    Target { name: "request_ollama", run: ollama_requests, seeds: OLLAMA_REQUEST },
     Target { name: "request_other", run: other_requests, seeds: OTHER_REQUESTS },
+    Target { name: "paths", run: paths, seeds: PATHS },
     Target { name: "errors", run: errors, seeds: ERRORS },
     Target { name: "config", run: configuration, seeds: CONFIG },
 ];
@@ -156,7 +178,7 @@ pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
     }
     if !untouched {
         writer.end(&mut out);
-        add(&out, &mut *assembly);
+        add(surface.framing(), &out, &mut *assembly);
     }
     assembly.finish();
 }
@@ -166,9 +188,9 @@ fn write(pieces: &mut Vec<AnswerPiece>, writer: &mut dyn WritePieces, out: &mut 
 }
 
 /// What the gateway itself wrote has to be read again.
-fn add(written: &[u8], assembly: &mut dyn Assemble) {
+fn add(framing: Framing, written: &[u8], assembly: &mut dyn Assemble) {
     let mut too_much = false;
-    for event in events(Framing::Sse, written, usize::MAX) {
+    for event in events(framing, written, usize::MAX) {
         let readable = event.fields().data.is_none_or(|data| {
             data.as_ref() == b"[DONE]" || serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_ok()
         });
@@ -186,6 +208,9 @@ pub fn request(surface: Surface, body: &[u8]) {
         request.body_for("another", true);
         RequestTranslation::untouched(Arc::new(request)).body_for("another", true);
     }
+    for taken in [RemovedReasoning::Foreign, RemovedReasoning::All] {
+        surface.without_reasoning(body, taken);
+    }
     if !surface.is_translated() {
         return;
     }
@@ -200,10 +225,33 @@ pub fn request(surface: Surface, body: &[u8]) {
     }
 }
 
+fn gemini_requests(body: &[u8]) {
+    request(Surface::Gemini, body);
+    request(Surface::GeminiCount, body);
+}
+
+fn ollama_requests(body: &[u8]) {
+    request(Surface::OllamaChat, body);
+    request(Surface::OllamaGenerate, body);
+}
+
 fn other_requests(body: &[u8]) {
-    for surface in [Surface::Completions, Surface::Embeddings, Surface::CountTokens] {
+    for surface in [Surface::Completions, Surface::Embeddings, Surface::CountTokens, Surface::OllamaEmbed] {
         request(surface, body);
     }
+}
+
+/// The path and the query of one of Gemini's calls.
+fn paths(path: &[u8]) {
+    let Ok(path) = std::str::from_utf8(path) else { return };
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    if let Some(call) = PathCall::of_gemini(path, query) {
+        let body = Bytes::from_static(b"{\"contents\":[{\"parts\":[{\"text\":\"a\"}]}]}");
+        if let Ok(request) = ApiRequest::parse_call(call.surface, body, Some(&call)) {
+            assert_eq!(request.model, call.model, "the model of the path is lost");
+        }
+    }
+    key_in(query);
 }
 
 pub fn errors(body: &[u8]) {

@@ -12,7 +12,7 @@ const MANY: usize = 1 << 18;
 /// Maximum nesting of a schema.
 const DEPTH: usize = 120;
 
-/// Messages or input, and tools, of a request of any surface; a surface ignores unknown members.
+/// Messages or input, and tools, of a request of any surface except Gemini's; a surface ignores unknown members.
 const OF_EVERY_SURFACE: &[Case] = &[
     case("messages", BOUND, |n| body(&list(n, |_| user("\"a\"")), "")),
     case("messages of both in turns", BOUND / 2, |n| {
@@ -120,6 +120,46 @@ const MESSAGES: &[Case] = &[
     }),
 ];
 
+const OLLAMA: &[Case] = &[
+    case("calls of a message, and their results", BOUND / 2, |n| {
+        let calls = list(n, |at| format!(r#"{{"function":{{"name":"f{at}","arguments":{{}}}}}}"#));
+        let results = each(n, |at| format!(r#",{{"role":"tool","tool_name":"f{at}","content":"r"}}"#));
+        body(&format!(r#"[{{"role":"assistant","content":"","tool_calls":{calls}}}{results}]"#), "")
+    }),
+    case("results of no call", BOUND, |n| {
+        body(&list(n, |at| format!(r#"{{"role":"tool","tool_name":"f{at}","content":"r"}}"#)), "")
+    }),
+    case("images of a message", BOUND, |n| {
+        let images = list(n, |_| "\"AA==\"".to_owned());
+        body(&format!(r#"[{{"role":"user","content":"a","images":{images}}}]"#), "")
+    }),
+];
+
+const ASKED: &str = r#"[{"role":"user","parts":[{"text":"a"}]}]"#;
+const GEMINI: &[Case] = &[
+    case("contents", BOUND, |n| contents(&list(n, |_| content("user", r#"{"text":"a"}"#)), "")),
+    case("contents of both in turns", BOUND / 2, |n| {
+        let turns = |_| format!("{},{}", content("user", r#"{"text":"a"}"#), content("model", r#"{"text":"b"}"#));
+        contents(&list(n, turns), "")
+    }),
+    case("parts", BOUND, |n| contents(&one_content("user", n, |_| r#"{"text":"a"}"#.to_owned()), "")),
+    case("thoughts", BOUND, |n| {
+        let thought = |_| r#"{"text":"t","thought":true,"thoughtSignature":"photofinish.openai.s"}"#.to_owned();
+        contents(&one_content("model", n, thought), "")
+    }),
+    case("calls, and their responses", BOUND / 2, |n| contents(&calls_of_gemini(n, |at| at), "")),
+    case("calls of one name", BOUND / 2, |n| contents(&calls_of_gemini(n, |_| 0), "")),
+    case("declarations", BOUND, |n| {
+        let declared = list(n, |at| format!(r#"{{"name":"f{at}","parameters":{{"type":"OBJECT"}}}}"#));
+        contents(ASKED, &format!(r#","tools":[{{"functionDeclarations":{declared}}}]"#))
+    }),
+    case("properties of a schema", MANY, |n| {
+        let schema = format!(r#"{{"type":"OBJECT","properties":{}}}"#, members(n, r#"{"type":"STRING"}"#));
+        contents(ASKED, &format!(r#","generationConfig":{{"responseSchema":{schema}}}"#))
+    }),
+    case("unknown members", MANY, |n| contents(ASKED, &each(n, |at| format!(",\"k{at}\":1")))),
+];
+
 const CONFIG: &[Case] = &[
     case("providers", 2_048, |n| {
         format!(
@@ -146,10 +186,18 @@ const HEADERS: &[Case] = &[case("rate limits", 20_000, |n| {
 /// All structures with too much growth.
 pub fn slow() -> Vec<String> {
     let mut slow = Vec::new();
-    for (surface, own) in [(Surface::Chat, CHAT), (Surface::Responses, RESPONSES), (Surface::Messages, MESSAGES)] {
+    for (surface, own) in [
+        (Surface::Chat, CHAT),
+        (Surface::Responses, RESPONSES),
+        (Surface::Messages, MESSAGES),
+        (Surface::OllamaChat, OLLAMA),
+    ] {
         for case in OF_EVERY_SURFACE.iter().chain(own) {
             slow.extend(probe(case, surface.as_str(), &|body| request(surface, body)));
         }
+    }
+    for case in GEMINI {
+        slow.extend(probe(case, "gemini", &|body| request(Surface::Gemini, body)));
     }
     for case in CONFIG {
         slow.extend(probe(case, "the config", &configuration));
@@ -168,9 +216,28 @@ pub fn slow() -> Vec<String> {
     slow
 }
 
-/// One body that is valid on every surface.
+/// One body that is valid on every surface except Gemini's.
 fn body(turns: &str, more: &str) -> String {
     format!(r#"{{"model":"m","max_tokens":9,"messages":{turns},"input":{turns}{more}}}"#)
+}
+
+fn contents(turns: &str, more: &str) -> String {
+    format!(r#"{{"contents":{turns}{more}}}"#)
+}
+
+fn content(role: &str, parts: &str) -> String {
+    format!(r#"{{"role":"{role}","parts":[{parts}]}}"#)
+}
+
+fn one_content(role: &str, n: usize, part: impl Fn(usize) -> String) -> String {
+    format!(r#"[{{"role":"{role}","parts":{}}}]"#, list(n, part))
+}
+
+fn calls_of_gemini(n: usize, name: impl Fn(usize) -> usize) -> String {
+    let calls = list(n, |at| format!(r#"{{"functionCall":{{"name":"f{}","args":{{}}}}}}"#, name(at)));
+    let results =
+        list(n, |at| format!(r#"{{"functionResponse":{{"name":"f{}","response":{{"output":"r"}}}}}}"#, name(at)));
+    format!(r#"[{{"role":"model","parts":{calls}}},{{"role":"user","parts":{results}}}]"#)
 }
 
 fn each(n: usize, one: impl Fn(usize) -> String) -> String {
