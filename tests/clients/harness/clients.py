@@ -7,7 +7,7 @@ import sys
 
 APPS = pathlib.Path(__file__).resolve().parent.parent / "apps"
 # The surface of a client with this dialect, as named in the rows.
-SURFACES = {"openai": "chat", "responses": "responses", "anthropic": "messages"}
+SURFACES = {"openai": "chat", "responses": "responses", "anthropic": "messages", "gemini": "gemini", "ollama": "ollama_chat"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,13 @@ CLIENTS = [
     python("openai-python", "openai", "openai_chat.py", "openai", quick=True),
     python("openai-python-responses", "responses", "openai_responses.py", "openai", quick=True),
     python("anthropic-python", "anthropic", "anthropic_messages.py", "anthropic", quick=True),
+    python("google-genai-python", "gemini", "google_genai.py", "google/genai", info="google_genai", quick=True),
+    python("ollama-python", "ollama", "ollama_library.py", "ollama", quick=True),
     node("openai-node", "openai", "openai_chat.mjs", "openai", quick=True),
     node("openai-node-responses", "responses", "openai_responses.mjs", "openai", quick=True),
     node("anthropic-node", "anthropic", "anthropic_messages.mjs", "@anthropic-ai/sdk", quick=True),
+    node("google-genai-node", "gemini", "google_genai.mjs", "@google/genai"),
+    node("ollama-node", "ollama", "ollama_library.mjs", "ollama"),
     python("langchain-openai", "openai", "langchain_openai_chat.py", "langchain_openai", "langchain"),
     python("langchain-responses", "responses", "langchain_responses.py", "langchain_openai", "langchain"),
     python("langchain-anthropic", "anthropic", "langchain_messages.py", "langchain_anthropic", "langchain"),
@@ -73,6 +77,17 @@ CLIENTS = [
     python("aider-anthropic", "anthropic", "aider_anthropic.py", "aider", "aider", "aider_chat", seconds=240),
     node("opencode", "openai", "opencode_cli.py", "opencode-ai", seconds=240),
     node("qwen-code", "openai", "qwen_cli.py", "@qwen-code/qwen-code", seconds=240),
+    node("gemini-cli", "gemini", "gemini_cli.py", "@google/gemini-cli", seconds=240),
+    node("cline", "openai", "cline_chat.py", "cline", seconds=240),
+    node("cline-anthropic", "anthropic", "cline_messages.py", "cline", seconds=240),
+    node("cline-ollama", "ollama", "cline_ollama.py", "cline", seconds=240),
+    node("continue", "openai", "continue_chat.py", "@continuedev/cli", seconds=240),
+    node("continue-anthropic", "anthropic", "continue_messages.py", "@continuedev/cli", seconds=240),
+    node("continue-ollama", "openai", "continue_ollama.py", "@continuedev/cli", seconds=240),
+    node("copilot", "openai", "copilot_chat.py", "@github/copilot", seconds=240),
+    node("copilot-responses", "responses", "copilot_responses.py", "@github/copilot", seconds=240),
+    node("copilot-anthropic", "anthropic", "copilot_messages.py", "@github/copilot", seconds=240),
+    node("promptfoo", "openai", "promptfoo_cli.py", "promptfoo", seconds=240),
     node("codex", "responses", "codex_cli.py", "@openai/codex", seconds=240),
     node("claude-code", "anthropic", "claude_cli.py", "@anthropic-ai/claude-code", seconds=240),
 ]
@@ -80,6 +95,16 @@ CLIENTS = [
 
 def installed(client, kits):
     return bool(list(kits.glob(client.needs)))
+
+
+def why_missing(client, kits):
+    """The reason that `install` wrote down, if it tried."""
+    notes = kits / "not-installed"
+    for line in notes.read_text().splitlines() if notes.exists() else []:
+        package, reason = line.split(": ", 1)
+        if client.needs.endswith(f"node_modules/{package}"):
+            return reason
+    return f"it is not installed in {kits}"
 
 
 def version(client, kits):

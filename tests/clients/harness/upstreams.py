@@ -93,7 +93,8 @@ def config(llama_ports, script, lossy):
         lines.extend([f"[providers.{name}]", f'base_url = "{url}"', f'dialect = "{dialect}"', f'api_key = "${{{key}}}"'])
 
     def model(name, upstreams, dialects):
-        lines.extend([f"[models.{name}]", f"upstreams = {upstreams}".replace("'", '"')])
+        # promptfoo knows a model of Gemini by its name.
+        lines.extend([f"[models.{name}]", f'aliases = ["gemini-{name}"]', f"upstreams = {upstreams}".replace("'", '"')])
         models[name] = dialects
 
     for name, port in (llama_ports or {}).items():

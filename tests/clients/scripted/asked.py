@@ -5,6 +5,7 @@ Not for validation: the script ignores everything that it does not use.
 
 import dataclasses
 import json
+import re
 
 
 @dataclasses.dataclass
@@ -126,8 +127,18 @@ def messages(asked, body):
         asked.user("".join(block["text"] for block in content if block["type"] == "text"))
 
 
+def camel(value):
+    """Google's clients may write `inline_data` for `inlineData`."""
+    if isinstance(value, list):
+        return [camel(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {re.sub("_(.)", lambda found: found[1].upper(), key): camel(item) for key, item in value.items()}
+
+
 def gemini(asked, body):
-    asked.system = plain((body.get("systemInstruction") or body.get("system_instruction") or {}).get("parts"))
+    body = camel(body)
+    asked.system = plain((body.get("systemInstruction") or {}).get("parts"))
     asked.tools = [one["name"] for tool in body.get("tools") or [] for one in tool.get("functionDeclarations") or []]
     config = body.get("generationConfig") or {}
     asked.schema = bool(config.get("responseJsonSchema") or config.get("responseSchema"))
@@ -192,4 +203,11 @@ def ollama(asked, body):
             asked.results.append(message["content"])
 
 
-READERS = {"openai": chat, "responses": responses, "anthropic": messages, "gemini": gemini, "bedrock": bedrock, "ollama": ollama}
+def ollama_generate(asked, body):
+    messages = [{"role": "system", "content": body.get("system") or ""},
+                {"role": "user", "content": body["prompt"], "images": body.get("images")}]
+    ollama(asked, body | {"messages": messages})
+
+
+READERS = {"openai": chat, "responses": responses, "anthropic": messages, "gemini": gemini, "bedrock": bedrock, "ollama": ollama,
+           "ollama_generate": ollama_generate}

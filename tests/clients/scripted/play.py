@@ -14,6 +14,7 @@ ARGUMENTS = {
     "Bash": [{"command": "echo sunny", "description": "Say the weather"}],
     "bash": [{"command": "echo sunny", "description": "Say the weather"}],
     "run_shell_command": [{"command": "echo sunny", "description": "Say the weather", "is_background": False}],
+    "run_commands": [{"commands": ["echo sunny"]}],
     "exec_command": [{"cmd": "echo sunny"}],
     "shell_command": [{"command": "echo sunny"}],
     "shell": [{"command": ["echo", "sunny"]}],

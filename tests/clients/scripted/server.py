@@ -21,8 +21,9 @@ PATHS = [
     (re.compile(r"^/v1beta/models/([^/:]+):streamGenerateContent\?alt=sse$"), "gemini"),
     (re.compile(r"^/model/([^/]+)/converse-stream$"), "bedrock"),
     (re.compile(r"^/api/chat$"), "ollama"),
+    (re.compile(r"^/api/generate$"), "ollama_generate"),
 ]
-TYPES = {"bedrock": "application/vnd.amazon.eventstream", "ollama": "application/x-ndjson"}
+TYPES = {"bedrock": "application/vnd.amazon.eventstream", "ollama": "application/x-ndjson", "ollama_generate": "application/x-ndjson"}
 KEY_HEADERS = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
@@ -34,9 +35,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             body = json.loads(body)
             self.path = self.path.removesuffix("?beta=true")
-            plain = {"/v1/messages/count_tokens": self.count, "/v1/embeddings": self.embed, "/v1/completions": self.complete}
+            plain = {"/v1/messages/count_tokens": self.count, "/v1/embeddings": self.embed, "/v1/completions": self.complete,
+                     "/api/embed": self.ollama_embed}
             if self.path in plain:
                 return plain[self.path](body)
+            if self.path.startswith("/v1beta/") and self.path.endswith(":countTokens"):
+                return self.json(200, {"totalTokens": 11})
             dialect, model = self.dialect(body)
             if dialect:
                 return self.stream(dialect, model, body)
@@ -90,6 +94,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = [{"object": "embedding", "index": index, "embedding": numbers} for index, _ in enumerate(given)]
         self.json(200, {"object": "list", "model": body["model"], "data": data, "usage": {"prompt_tokens": 3, "total_tokens": 3}})
 
+    def ollama_embed(self, body):
+        given = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        self.json(200, {"model": body["model"], "embeddings": [[0.5, 0.25] for _ in given], "prompt_eval_count": 3})
+
     def complete(self, body):
         head = {"id": self.server.id("cmpl-"), "object": "text_completion", "created": streams.NOW, "model": body["model"]}
         events = [head | {"choices": [{"text": text, "index": 0, "logprobs": None, "finish_reason": None}]} for text in ("Once", " upon")]
@@ -105,7 +113,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def error(self, dialect, status, message):
         shapes = {"anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": message}},
                   "gemini": {"error": {"code": status, "message": message, "status": "INVALID_ARGUMENT"}},
-                  "bedrock": {"message": message}, "ollama": {"error": message}}
+                  "bedrock": {"message": message}, "ollama": {"error": message}, "ollama_generate": {"error": message}}
         self.json(status, shapes.get(dialect, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}))
 
     def json(self, status, body):

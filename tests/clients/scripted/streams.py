@@ -211,8 +211,18 @@ def bedrock(answer, model, ids):
 
 
 def ollama(answer, model, ids):
+    return ollama_lines(answer, model, lambda message: {"message": {"role": "assistant", "content": ""} | message})
+
+
+def ollama_generate(answer, model, ids):
+    return ollama_lines(answer, model, lambda message: {"response": message.pop("content", "")} | message)
+
+
+def ollama_lines(answer, model, output):
+    """`output` puts a message into the members of one of Ollama's calls."""
+
     def line(message, **members):
-        head = {"model": model, "created_at": "2026-01-01T00:00:00Z", "message": {"role": "assistant", "content": ""} | message}
+        head = {"model": model, "created_at": "2026-01-01T00:00:00Z"} | output(message)
         return (json.dumps(head | {"done": False} | members) + "\n").encode()
 
     for piece in answer.pieces:
@@ -226,4 +236,5 @@ def ollama(answer, model, ids):
                eval_count=answer.output_tokens, eval_duration=5_000_000)
 
 
-WRITERS = {"openai": chat, "responses": responses, "anthropic": messages, "gemini": gemini, "bedrock": bedrock, "ollama": ollama}
+WRITERS = {"openai": chat, "responses": responses, "anthropic": messages, "gemini": gemini, "bedrock": bedrock, "ollama": ollama,
+           "ollama_generate": ollama_generate}
