@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
 use photofinish::config;
 use photofinish::protocol::assemble::Assemble;
 use photofinish::protocol::dialect::TranslationOptions;
@@ -15,6 +16,7 @@ use photofinish::protocol::frame::Frame;
 use photofinish::protocol::framing::Framing;
 use photofinish::protocol::neutral::signature::RemovedReasoning;
 use photofinish::protocol::neutral::{AnswerPiece, WritePieces};
+use photofinish::protocol::passed_call::PassedCall;
 use photofinish::protocol::path_call::{PathCall, key_in};
 use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::request_translation::RequestTranslation;
@@ -82,6 +84,9 @@ const OLLAMA_REQUEST: &[&str] = &[
 ];
 const OTHER_REQUESTS: &[&str] = &["{\"model\":\"m\",\"prompt\":[\"a\"],\"n\":2}", "{\"model\":\"e\",\"input\":\"a\"}"];
 const PATHS: &[&str] = &["a/m:x:streamGenerateContent?alt=sse&key=a%2Fb"];
+const FORM: &[&str] = &[
+    "multipart/form-data; boundary=\"b\"\n--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a \\\"b\\\".mp3\"\r\ncontent-type: audio/mpeg\r\n\r\nID3\r\n--b--\r\n",
+];
 const ERRORS: &[&str] = &[
     "{\"error\":{\"type\":\"invalid_request_error\",\"message\":\"stream_options\",\"code\":null,\"details\":[{\"reason\":\"API_KEY_INVALID\"}]}}",
     "[{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\"}}]",
@@ -107,6 +112,7 @@ pub const ALL: &[Target] = &[
     Target { name: "request_ollama", run: ollama_requests, seeds: OLLAMA_REQUEST },
     Target { name: "request_other", run: other_requests, seeds: OTHER_REQUESTS },
     Target { name: "paths", run: paths, seeds: PATHS },
+    Target { name: "form", run: form, seeds: FORM },
     Target { name: "errors", run: errors, seeds: ERRORS },
     Target { name: "config", run: configuration, seeds: CONFIG },
 ];
@@ -161,7 +167,8 @@ pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
     let mut assembly = surface.assembly();
     let mut template: Option<Template> = None;
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
-    for event in events(dialect.framing(), bytes, 16 << 10) {
+    let (framing, size) = if surface.streams() { (dialect.framing(), 16 << 10) } else { (Framing::Whole, usize::MAX) };
+    for event in events(framing, bytes, size) {
         if template.as_ref().and_then(|template| template.payload_of(&event)).is_none() {
             match dialect.read(surface, &event) {
                 Frame::Chunk(chunk) => template = Template::learn(&event, &chunk),
@@ -252,6 +259,21 @@ fn paths(path: &[u8]) {
         }
     }
     key_in(query);
+}
+
+/// The first line is the content type, the rest a form.
+pub fn form(bytes: &[u8]) {
+    let at = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (content_type, body) = (&bytes[..at], &bytes[(at + 1).min(bytes.len())..]);
+    let content_type = HeaderValue::from_bytes(content_type).ok();
+    let surface = Surface::Passed(PassedCall::Transcription);
+    let request = ApiRequest::parse_passed(surface, Bytes::copy_from_slice(body), content_type.as_ref());
+    let Ok(request) = request else { return };
+    // Only the model differs, and it is found again.
+    let sent = request.body_for("another", false);
+    assert_eq!(sent.len() + request.model.len(), body.len() + "another".len());
+    let again = ApiRequest::parse_passed(surface, sent, Some(&request.content_type()));
+    assert_eq!(again.map(|request| request.model).as_deref(), Ok("another"));
 }
 
 pub fn errors(body: &[u8]) {

@@ -100,15 +100,15 @@ async fn open(
     };
     let text = first.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&first).trim_ascii_start();
     let is_json_text = matches!(text.first(), Some(b'{' | b'['));
-    let is_whole = is_json_text
-        && match response_translation.framing() {
-            Framing::Sse => !is_event_stream(headers),
-            // Each line of such a stream begins like a JSON text.
-            Framing::Lines => is_json(headers),
-            Framing::Binary => true,
-        };
+    let is_whole = match response_translation.framing() {
+        Framing::Sse => is_json_text && !is_event_stream(headers),
+        // Each line of such a stream begins like a JSON text.
+        Framing::Lines => is_json_text && is_json(headers),
+        Framing::Binary => is_json_text,
+        Framing::Whole => true,
+    };
     if is_whole || (first.is_empty() && is_json(headers)) {
-        return whole(body, first, response_translation, bounds, key, guard).await;
+        return whole(body, first, headers, response_translation, bounds, key, guard).await;
     }
     let mut stream =
         EventStream::new(Some(body), response_translation, bounds.event_max, key, guard, bounds.budget.lease());
@@ -168,6 +168,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
 async fn whole(
     body: ResponseBody,
     first: Bytes,
+    headers: &HeaderMap,
     response_translation: ResponseTranslation,
     bounds: &Bounds,
     key: Option<HashedKey>,
@@ -184,14 +185,14 @@ async fn whole(
     }
     let (bytes, events) = aside(bytes.len(), || {
         let bytes = scrub(bytes.freeze(), key.as_ref());
-        let events = response_translation.events_of_whole(&bytes);
+        let events = response_translation.events_of_whole(&bytes, content_type(headers));
         (bytes, events)
     });
     let mut stream = EventStream::new(None, response_translation, WHOLE_MAX * 2, key, guard, lease);
     match events {
         // The token came with the last read, so the body has ended.
         Some(events) => stream.push_whole(events),
-        None => return Err(no_answer(&mut stream, bytes)),
+        None => return Err(no_answer(&mut stream, headers, bytes)),
     }
     Ok(stream)
 }
@@ -270,6 +271,10 @@ fn compression(headers: &HeaderMap) -> Option<&str> {
     (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
 }
 
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
     content_type_is(headers, "application/json")
 }
@@ -300,11 +305,11 @@ fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
 /// There is no memory for it.
 pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     let mut headers = spec.headers.clone();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, spec.request_translation.content_type());
     let provider = &spec.upstream.provider;
     let surface = spec.request_translation.surface();
     let spoken = provider.spoken_for(surface).unwrap_or_else(|| provider.preferred());
-    headers.insert(ACCEPT, HeaderValue::from_static(spoken.dialect.framing().accept()));
+    headers.insert(ACCEPT, HeaderValue::from_static(spec.request_translation.framing().accept()));
     // A compressed stream is a buffered stream.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));

@@ -13,6 +13,8 @@ use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::frame::is_refusal;
 use crate::routing::keyring;
 
+const WEB_PAGE: &str = "it answered with a web page: is base_url right?";
+
 impl ReadyAttempt {
     /// The failure of a complete answer without content.
     pub fn nothing_said(&mut self, body: Bytes) -> Failure {
@@ -45,7 +47,7 @@ pub(super) fn without_payload(
 ) -> Failure {
     if !stream.is_complete() {
         return if content_type_is(headers, "text/html") {
-            stream.fail(FailureKind::Malformed, "it answered with a web page: is base_url right?")
+            stream.fail(FailureKind::Malformed, WEB_PAGE)
         } else {
             stream.ended_too_early()
         };
@@ -87,7 +89,10 @@ pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> RawAnswer
 }
 
 /// A body that is not an answer: another dialect, not JSON, or an error.
-pub(super) fn no_answer(stream: &mut EventStream, body: Bytes) -> Failure {
+pub(super) fn no_answer(stream: &mut EventStream, headers: &HeaderMap, body: Bytes) -> Failure {
+    if content_type_is(headers, "text/html") {
+        return stream.fail(FailureKind::Malformed, WEB_PAGE);
+    }
     if let Some(dialect) = stream.response_translation.of_another(&body) {
         return stream.fail(FailureKind::Malformed, in_dialect(dialect));
     }

@@ -2,6 +2,7 @@
 //! Vocabulary: imports no dialect. Their functions are in `dispatch`.
 
 use super::framing::Framing;
+use super::passed_call::PassedCall;
 
 /// An API that an app calls: one path of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,8 @@ pub enum Surface {
     Gemini,
     /// Gemini's `countTokens`.
     GeminiCount,
+    /// OpenAI's calls that are not read.
+    Passed(PassedCall),
 }
 
 /// An API that a provider speaks.
@@ -50,7 +53,7 @@ pub struct TranslationOptions {
 }
 
 impl Surface {
-    pub const ALL: [Surface; 11] = [
+    pub const ALL: [Surface; 15] = [
         Surface::Chat,
         Surface::Completions,
         Surface::Embeddings,
@@ -62,6 +65,10 @@ impl Surface {
         Surface::OllamaEmbed,
         Surface::Gemini,
         Surface::GeminiCount,
+        Surface::Passed(PassedCall::Transcription),
+        Surface::Passed(PassedCall::Speech),
+        Surface::Passed(PassedCall::Image),
+        Surface::Passed(PassedCall::Moderation),
     ];
 
     /// The stored name, in `race.api`.
@@ -78,6 +85,7 @@ impl Surface {
             Surface::OllamaEmbed => "ollama_embed",
             Surface::Gemini => "gemini",
             Surface::GeminiCount => "gemini_count_tokens",
+            Surface::Passed(call) => call.as_str(),
         }
     }
 
@@ -95,13 +103,14 @@ impl Surface {
             Surface::OllamaEmbed => "/api/embed",
             Surface::Gemini => "/v1beta/models/{model}:generateContent",
             Surface::GeminiCount => "/v1beta/models/{model}:countTokens",
+            Surface::Passed(call) => call.path(),
         }
     }
 
     /// The dialect whose upstreams get requests of this surface unchanged.
     pub fn dialect(self) -> Dialect {
         match self {
-            Surface::Chat | Surface::Completions | Surface::Embeddings => Dialect::OpenAi,
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => Dialect::OpenAi,
             Surface::Responses => Dialect::Responses,
             Surface::Messages | Surface::CountTokens => Dialect::Anthropic,
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => Dialect::Ollama,
@@ -153,14 +162,19 @@ impl Surface {
         matches!(self, Surface::Embeddings | Surface::OllamaEmbed)
     }
 
-    /// How its own streams are cut into events. An answer that is never streamed is one server-sent event in here.
+    /// How its own answers are cut into events.
     pub fn framing(self) -> Framing {
-        if self.streams() { self.dialect().framing() } else { Framing::Sse }
+        if self.streams() { self.dialect().framing() } else { Framing::Whole }
     }
 
     /// Whether its answers may be streamed.
     pub fn streams(self) -> bool {
-        !self.embeds() && !self.counts()
+        !self.embeds() && !self.counts() && !self.is_passed()
+    }
+
+    /// Whether its requests and answers are passed through unread.
+    pub fn is_passed(self) -> bool {
+        matches!(self, Surface::Passed(_))
     }
 
     /// The surface's name for reasoning of earlier turns.
@@ -168,7 +182,7 @@ impl Surface {
         match self {
             Surface::Messages | Surface::CountTokens => "thinking",
             Surface::Responses => "reasoning",
-            Surface::Chat | Surface::Completions | Surface::Embeddings => "reasoning_details",
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => "reasoning_details",
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => "messages.thinking",
             Surface::Gemini | Surface::GeminiCount => "thoughts",
         }
@@ -179,7 +193,11 @@ impl Surface {
         match self {
             // The vendor's own event.
             Surface::Messages | Surface::CountTokens => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
-            Surface::Chat | Surface::Completions | Surface::Responses | Surface::Embeddings => b": keep-alive\n\n",
+            Surface::Chat
+            | Surface::Completions
+            | Surface::Responses
+            | Surface::Embeddings
+            | Surface::Passed(_) => b": keep-alive\n\n",
             // Lines of JSON have no comments, so it is an answer without text.
             Surface::OllamaChat | Surface::OllamaEmbed => {
                 b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n"
@@ -197,7 +215,7 @@ impl Surface {
     pub fn ending(self) -> &'static [u8] {
         match self {
             Surface::Chat | Surface::Completions => b"data: [DONE]\n\n",
-            Surface::Responses | Surface::Embeddings | Surface::CountTokens => b"",
+            Surface::Responses | Surface::Embeddings | Surface::CountTokens | Surface::Passed(_) => b"",
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => b"",
             Surface::Gemini | Surface::GeminiCount => b"",
             Surface::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",

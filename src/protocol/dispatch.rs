@@ -14,6 +14,7 @@ use super::frame::Frame;
 use super::neutral::signature::RemovedReasoning;
 use super::neutral::{Conversation, Losses, ReadPieces, WritePieces};
 use super::ollama::{OllamaForm, OllamaWriter};
+use super::parameter::required;
 use super::sse::SseEvent;
 use super::{anthropic, bedrock, bounds, completions, gemini, ollama, openai, other_dialect, responses, whole};
 
@@ -25,7 +26,9 @@ impl Surface {
     pub fn conversation(self, body: &[u8]) -> Result<Conversation, Invalid> {
         bounds::check(self, body)?;
         let read = match self {
-            Surface::Chat | Surface::Completions | Surface::Embeddings => openai::conversation(body),
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
+                openai::conversation(body)
+            }
             Surface::Responses => responses::conversation(body),
             Surface::Messages | Surface::CountTokens => anthropic::conversation(body),
             Surface::OllamaChat | Surface::OllamaEmbed => ollama::chat(body),
@@ -42,7 +45,7 @@ impl Surface {
             Surface::Chat => openai::without_reasoning(body, taken),
             Surface::Responses => responses::without_reasoning(body, taken),
             Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
-            Surface::Completions | Surface::Embeddings => None,
+            Surface::Completions | Surface::Embeddings | Surface::Passed(_) => None,
             Surface::Gemini => gemini::without_reasoning(body, taken),
             Surface::GeminiCount => None,
             // Its reasoning has no signatures.
@@ -68,6 +71,7 @@ impl Surface {
             Surface::OllamaEmbed => completions::check_embeddings(member),
             Surface::Gemini => gemini::check(member, false),
             Surface::GeminiCount => gemini::check(member, true),
+            Surface::Passed(call) => call.prompt().map_or(Ok(()), |prompt| required(prompt, member).map(drop)),
         }
     }
 
@@ -75,7 +79,7 @@ impl Surface {
     /// that the answer repeats.
     pub fn writer(self, model: &str, include_usage: bool, echo: &Arc<Map<String, Value>>) -> Box<dyn WritePieces> {
         match self {
-            Surface::Chat | Surface::Completions | Surface::Embeddings => {
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
                 Box::new(openai::OpenAiWriter::new(model, include_usage))
             }
             Surface::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
@@ -95,9 +99,11 @@ impl Surface {
             Surface::Messages => Box::new(anthropic::MessageAssembly::default()),
             Surface::OllamaChat | Surface::OllamaGenerate => Box::new(ollama::OllamaAssembly::default()),
             Surface::Gemini => Box::new(gemini::GeminiAssembly::default()),
-            Surface::Embeddings | Surface::CountTokens | Surface::OllamaEmbed | Surface::GeminiCount => {
-                Box::new(whole::WholeAssembly::default())
-            }
+            Surface::Embeddings
+            | Surface::CountTokens
+            | Surface::OllamaEmbed
+            | Surface::GeminiCount
+            | Surface::Passed(_) => Box::new(whole::WholeAssembly::default()),
         }
     }
 
@@ -114,7 +120,7 @@ impl Surface {
     /// The event that ends a broken stream.
     pub fn error_event(self, error: &ErrorShape<'_>) -> Bytes {
         match self {
-            Surface::Chat | Surface::Completions | Surface::Embeddings => {
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
                 Bytes::from(format!("data: {}\n\n", openai::error(error)))
             }
             Surface::Gemini | Surface::GeminiCount => Bytes::from(format!("data: {}\n\n", gemini::error(error))),
@@ -165,6 +171,7 @@ impl Dialect {
     /// The content of one event. This decides what counts as payload (the rules: `docs/measurement.md`).
     pub fn read(self, surface: Surface, event: &SseEvent) -> Frame<'_> {
         match self {
+            _ if surface.is_passed() => whole::read_passed(event),
             _ if !surface.streams() => whole::read(event),
             Dialect::OpenAi => openai::read(event),
             Dialect::Responses => responses::read(event),
@@ -236,6 +243,7 @@ impl Dialect {
         match (self, surface) {
             (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
             (Dialect::OpenAi, Surface::Embeddings) => "/embeddings".into(),
+            (Dialect::OpenAi, Surface::Passed(call)) => call.upstream_path().into(),
             (Dialect::OpenAi, _) => "/chat/completions".into(),
             (Dialect::Responses, _) => "/responses".into(),
             (Dialect::Anthropic, Surface::CountTokens) => "/messages/count_tokens".into(),

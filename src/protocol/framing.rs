@@ -1,4 +1,4 @@
-//! Cuts a stream into events: server-sent events, lines of JSON, or AWS's binary event stream.
+//! Cuts an answer into events: server-sent events, lines of JSON, AWS's binary event stream, or one event for all of it.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::binary;
 use super::lines;
 use super::sse::{FrameError, SseEvent, SseScanner};
 
-/// The format of a stream.
+/// The format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `text/event-stream`
@@ -15,6 +15,8 @@ pub enum Framing {
     Lines,
     /// `application/vnd.amazon.eventstream`
     Binary,
+    /// Not a stream: the whole body is one event.
+    Whole,
 }
 
 /// Cuts a byte stream into events. Each event keeps its original bytes.
@@ -23,6 +25,8 @@ pub enum FrameDecoder {
     Sse(SseScanner),
     Lines(lines::LineScanner),
     Binary(binary::BinaryScanner),
+    /// The body, which is pushed at once.
+    Whole(Option<Bytes>),
 }
 
 impl Framing {
@@ -32,6 +36,7 @@ impl Framing {
             Framing::Sse => FrameDecoder::Sse(SseScanner::new(max)),
             Framing::Lines => FrameDecoder::Lines(lines::LineScanner::new(max)),
             Framing::Binary => FrameDecoder::Binary(binary::BinaryScanner::new(max)),
+            Framing::Whole => FrameDecoder::Whole(None),
         }
     }
 
@@ -41,6 +46,7 @@ impl Framing {
             Framing::Sse => "text/event-stream; charset=utf-8",
             Framing::Lines => "application/x-ndjson",
             Framing::Binary => "application/vnd.amazon.eventstream",
+            Framing::Whole => "application/json",
         }
     }
 
@@ -50,6 +56,7 @@ impl Framing {
             Framing::Sse => "text/event-stream, application/json",
             Framing::Lines => "application/x-ndjson, application/json",
             Framing::Binary => "application/vnd.amazon.eventstream, application/json",
+            Framing::Whole => "application/json, */*",
         }
     }
 }
@@ -61,6 +68,7 @@ impl FrameDecoder {
             FrameDecoder::Sse(scanner) => scanner.push(bytes),
             FrameDecoder::Lines(scanner) => scanner.push(bytes),
             FrameDecoder::Binary(scanner) => scanner.push(bytes),
+            FrameDecoder::Whole(body) => *body = Some(bytes),
         }
     }
 
@@ -73,6 +81,7 @@ impl FrameDecoder {
             FrameDecoder::Sse(scanner) => Ok(scanner.next_event()?),
             FrameDecoder::Lines(scanner) => Ok(scanner.next_event()?),
             FrameDecoder::Binary(scanner) => scanner.next_event(),
+            FrameDecoder::Whole(body) => Ok(body.take().map(|raw| SseEvent { raw })),
         }
     }
 
@@ -81,7 +90,7 @@ impl FrameDecoder {
         match self {
             FrameDecoder::Sse(scanner) => scanner.finish(),
             FrameDecoder::Lines(scanner) => scanner.finish(),
-            FrameDecoder::Binary(_) => None,
+            FrameDecoder::Binary(_) | FrameDecoder::Whole(_) => None,
         }
     }
 }

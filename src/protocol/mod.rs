@@ -36,6 +36,7 @@ pub mod opening;
 mod other_dialect;
 mod outgoing;
 pub mod parameter;
+pub mod passed_call;
 pub mod path_call;
 pub mod prefix;
 pub mod request;

@@ -1,5 +1,5 @@
-//! A request of a client on any surface: parsed only at its top level, and rewritten for upstreams of its own dialect
-//! by splicing bytes. Not for upstreams of another dialect: see `request_translation`.
+//! A request of a client on any surface, a JSON object or a multipart form: parsed only at its top level, and rewritten
+//! for upstreams of its own dialect by splicing bytes. Not for upstreams of another dialect: see `request_translation`.
 //!
 //! `model`, `stream` and `stream_options` are set if the surface has them. All other members are copied byte for byte
 //! and in order, so a megabyte of base64 is not parsed and unknown members are kept.
@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use serde_json::value::RawValue;
 
 pub use members::InvalidRequest;
@@ -22,6 +23,8 @@ use super::path_call::PathCall;
 pub struct ApiRequest {
     pub surface: Surface,
     body: Bytes,
+    /// The content type of a multipart form. None: the body is a JSON object.
+    form: Option<HeaderValue>,
     /// Positions of the members that are set.
     edits: Vec<(SetMembers, Member)>,
     /// Position of the closing brace.
@@ -121,6 +124,37 @@ impl ApiRequest {
         Ok(request)
     }
 
+    /// A request of a surface that takes multipart forms; `content_type` is its own. Any other body must be JSON.
+    ///
+    /// # Errors
+    /// The problem. Names the member, never its value.
+    pub fn parse_passed(
+        surface: Surface,
+        body: Bytes,
+        content_type: Option<&HeaderValue>,
+    ) -> Result<ApiRequest, InvalidRequest> {
+        let form =
+            content_type.and_then(|value| Some((value, value.to_str().ok().filter(|text| form::is_form(text))?)));
+        let Some((content_type, text)) = form else {
+            if body.trim_ascii_start().starts_with(b"--") {
+                return Err(InvalidRequest::Form("needs the content-type multipart/form-data with its boundary"));
+            }
+            return ApiRequest::parse(surface, body);
+        };
+        let value = form::model_field(text, &body)?;
+        let mut request = ApiRequest::empty(surface);
+        request.model = match std::str::from_utf8(&body[value.clone()]) {
+            Ok("") => return Err(InvalidRequest::NoModel),
+            Ok(model) => model.to_owned(),
+            Err(_) => return Err(InvalidRequest::Member { member: "model", expected: "a string" }),
+        };
+        request.edits.push((SetMembers::Model, Member { whole: value.clone(), value }));
+        request.form = Some(content_type.clone());
+        request.end = body.len();
+        request.body = body;
+        Ok(request)
+    }
+
     /// A request that a translation wrote, to be spliced like a client's.
     ///
     /// # Errors
@@ -137,19 +171,9 @@ impl ApiRequest {
     /// The facts, without the body.
     fn read(surface: Surface, text: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Result<ApiRequest, InvalidRequest> {
         let mut request = ApiRequest {
-            surface,
-            edits: Vec::new(),
             end: text.trim_end().len().saturating_sub(1),
             has_members: !members.is_empty(),
-            prompt: [0..0, 0..0, 0..0],
-            body: Bytes::new(),
-            model: String::new(),
-            stream: surface.streams_by_default(),
-            listed: false,
-            include_usage: false,
-            n_choices: None,
-            max_tokens: None,
-            has_tools: false,
+            ..ApiRequest::empty(surface)
         };
         for (name, value) in members {
             request.take(name.as_ref(), value)?;
@@ -167,6 +191,25 @@ impl ApiRequest {
         Ok(request)
     }
 
+    fn empty(surface: Surface) -> ApiRequest {
+        ApiRequest {
+            surface,
+            body: Bytes::new(),
+            form: None,
+            edits: Vec::new(),
+            end: 0,
+            has_members: false,
+            prompt: [0..0, 0..0, 0..0],
+            model: String::new(),
+            stream: surface.streams_by_default(),
+            listed: false,
+            include_usage: false,
+            n_choices: None,
+            max_tokens: None,
+            has_tools: false,
+        }
+    }
+
     fn take(&mut self, name: &str, value: &RawValue) -> Result<(), InvalidRequest> {
         match name {
             "model" if SetMembers::Model.is_of(self.surface) => self.model = string(value)?,
@@ -174,7 +217,8 @@ impl ApiRequest {
             "stream_options" if SetMembers::StreamOptions.is_of(self.surface) => {
                 self.include_usage = include_usage(value)?
             }
-            "n" => self.n_choices = serde_json::from_str(value.get()).ok(),
+            // Several images are one answer.
+            "n" if self.surface.streams() => self.n_choices = serde_json::from_str(value.get()).ok(),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
                 self.max_tokens = serde_json::from_str(value.get()).ok().or(self.max_tokens);
             }
@@ -195,6 +239,11 @@ impl ApiRequest {
     /// The original body.
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// The content type of the body.
+    pub fn content_type(&self) -> HeaderValue {
+        self.form.clone().unwrap_or(HeaderValue::from_static("application/json"))
     }
 
     /// Bytes of the original body.
@@ -256,6 +305,7 @@ impl ApiRequest {
 
     fn value_of(&self, set: SetMembers, member: &Member, model: &str) -> String {
         match set {
+            SetMembers::Model if self.form.is_some() => model.to_owned(),
             SetMembers::Model => serde_json::Value::from(model).to_string(),
             SetMembers::Stream => "true".to_owned(),
             SetMembers::StreamOptions => with_usage(&self.body[member.value.clone()]),
@@ -286,6 +336,7 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
         Surface::OllamaGenerate => ["", "system", "prompt"],
         Surface::OllamaEmbed => ["", "", "input"],
         Surface::Gemini | Surface::GeminiCount => ["tools", "systemInstruction", "contents"],
+        Surface::Passed(call) => ["", "", call.prompt().unwrap_or_default()],
     };
     names.iter().position(|part| *part == name && !name.is_empty())
 }
@@ -307,6 +358,7 @@ fn with_usage(options: &[u8]) -> String {
 }
 
 mod continued;
+mod form;
 mod members;
 
 #[cfg(test)]

@@ -6,10 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::client_error::Invalid;
 use super::dialect::{Dialect, Surface, TranslationOptions};
+use super::framing::Framing;
 use super::neutral::signature::RemovedReasoning;
 use super::neutral::{Conversation, Losses, as_functions};
 use super::prefix::Prefix;
@@ -204,6 +206,19 @@ impl RequestTranslation {
     /// The losses of the translation.
     pub fn losses(&self) -> &Losses {
         &self.losses
+    }
+
+    /// How the upstream's answer is cut into events.
+    pub fn framing(&self) -> Framing {
+        if self.surface.streams() { self.dialect.framing() } else { Framing::Whole }
+    }
+
+    /// The content type of the body.
+    pub fn content_type(&self) -> HeaderValue {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.content_type(),
+            UpstreamBody::Fixed(_) => HeaderValue::from_static("application/json"),
+        }
     }
 
     /// The body for an upstream's model. `stream_options`: asks for usage, if the dialect requires asking.

@@ -14,6 +14,7 @@ use super::neutral::{AnswerPiece, Customs, ReadPieces, WritePieces};
 use super::request_translation::RequestTranslation;
 use super::responses;
 use super::sse::SseEvent;
+use super::whole;
 
 /// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
@@ -85,7 +86,7 @@ impl ResponseTranslation {
     }
 
     pub fn framing(&self) -> Framing {
-        if self.surface.streams() { self.dialect.framing() } else { Framing::Sse }
+        if self.surface.streams() { self.dialect.framing() } else { Framing::Whole }
     }
 
     /// Holds at most `max` bytes.
@@ -99,7 +100,10 @@ impl ResponseTranslation {
     }
 
     /// Turns a whole answer of the upstream into the bytes of a stream. None if the body is not an answer.
-    pub fn events_of_whole(&self, body: &[u8]) -> Option<Bytes> {
+    pub fn events_of_whole(&self, body: &Bytes, content_type: &str) -> Option<Bytes> {
+        if self.surface.is_passed() {
+            return whole::is_passable(body, content_type).then(|| body.clone());
+        }
         self.dialect.events_of_whole(self.surface, body)
     }
 

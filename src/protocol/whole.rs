@@ -1,16 +1,18 @@
-//! Answers without tokens, which arrive all at once: embeddings and token counts. Each becomes one event.
+//! Answers that arrive all at once: embeddings, token counts, and the calls that are passed through. Each is one event,
+//! and its bytes are those of the body.
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::PayloadKind;
 use super::assemble::{Assemble, Whole};
+use super::event_reader::says_error;
 use super::frame::{Chunk, Frame, Payload};
 use super::json::{InvalidJson, Json, unescape};
 use super::sse::SseEvent;
 
-/// The event of an answer. None if the body is an error or not an object.
+/// The event of an answer in JSON. None if the body is an error or not an object.
 pub fn event(body: &[u8]) -> Option<Bytes> {
     let text = std::str::from_utf8(body).ok()?;
     let mut good = text.trim_start().starts_with('{');
@@ -22,45 +24,69 @@ pub fn event(body: &[u8]) -> Option<Bytes> {
         }
         Ok(())
     });
-    if !good || walked.is_err() {
-        return None;
+    (good && walked.is_ok()).then(|| Bytes::copy_from_slice(body))
+}
+
+/// Whether a body of any format can be an answer: not a web page, and JSON only if it says so.
+pub fn is_passable(body: &[u8], content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match media_type.as_str() {
+        "text/html" => false,
+        "application/json" => serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok(),
+        _ => true,
     }
-    let mut event = BytesMut::with_capacity(body.len() + 8);
-    event.put_slice(b"data: ");
-    // JSON strings contain no bare line ends, so these are white space.
-    event.extend(text.trim().bytes().map(|byte| if byte == b'\n' || byte == b'\r' { b' ' } else { byte }));
-    event.put_slice(b"\n\n");
-    Some(event.freeze())
 }
 
 /// The content of the event: the whole answer.
 pub fn read(event: &SseEvent) -> Frame<'_> {
-    let fields = event.fields();
-    let Some(Cow::Borrowed(data)) = fields.data else { return Frame::KeepAlive };
-    match std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(chunk) {
-        Ok(chunk) => Frame::Chunk(chunk),
+    let mut chunk = chunk_of(event.raw.len());
+    match std::str::from_utf8(&event.raw).map_err(|_| InvalidJson).and_then(|text| facts(text, &mut chunk)) {
+        Ok(_) => Frame::Chunk(chunk),
         Err(InvalidJson) => Frame::Malformed,
     }
 }
 
-fn chunk(text: &str) -> Result<Chunk<'_>, InvalidJson> {
-    let mut chunk = Chunk {
-        payload: Some(Payload { kind: PayloadKind::Whole, chars: u32::try_from(text.len()).unwrap_or(u32::MAX) }),
+/// The same for an answer of any format. Facts are read from a JSON object, and from the events of a stream, which is
+/// passed on as a whole. An empty body has no payload.
+pub fn read_passed(event: &SseEvent) -> Frame<'_> {
+    let mut chunk = chunk_of(event.raw.len());
+    chunk.payload = chunk.payload.filter(|_| !event.raw.trim_ascii().is_empty());
+    let Ok(text) = std::str::from_utf8(&event.raw) else { return Frame::Chunk(chunk) };
+    let is_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
+    let texts = text.lines().filter_map(|line| line.strip_prefix("data:")).filter(|_| is_stream);
+    for text in texts.chain((!is_stream).then_some(text)).map(str::trim).filter(|text| text.starts_with('{')) {
+        // Other texts have no facts.
+        if facts(text, &mut chunk) == Ok(true) {
+            return Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage };
+        }
+    }
+    Frame::Chunk(chunk)
+}
+
+fn chunk_of(length: usize) -> Chunk<'static> {
+    Chunk {
+        payload: Some(Payload { kind: PayloadKind::Whole, chars: u32::try_from(length).unwrap_or(u32::MAX) }),
         finish_reason: Some(Cow::Borrowed("stop")),
         choices: 1,
         finished: 1,
         ..Chunk::default()
-    };
+    }
+}
+
+/// Adds the facts of a JSON object to the chunk. True: it is an error.
+fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> {
+    let mut is_error = false;
     Json::new(text).object(|name, json| {
         match name {
-            "usage" => chunk.usage = json.some()?.map(Cow::Borrowed),
+            "usage" => chunk.usage = json.some()?.map(Cow::Borrowed).or(chunk.usage.take()),
             "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
+            "error" => is_error |= says_error(json.skip()?),
             // A token count is the answer, not the usage of the attempt.
             _ => drop(json.skip()?),
         }
         Ok(())
     })?;
-    Ok(chunk)
+    Ok(is_error)
 }
 
 /// Returns the original answer.
@@ -71,8 +97,9 @@ pub struct WholeAssembly {
 
 impl Assemble for WholeAssembly {
     fn add(&mut self, event: &SseEvent) -> bool {
-        if let Some(data) = event.fields().data {
-            self.body = Bytes::copy_from_slice(&data);
+        // The end of such an answer is an event without bytes.
+        if !event.raw.is_empty() {
+            self.body = event.raw.clone();
         }
         true
     }
@@ -96,8 +123,50 @@ mod tests {
         assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
         let mut assembly = WholeAssembly::default();
         assert!(assembly.add(&event));
-        let value: serde_json::Value = serde_json::from_slice(&assembly.finish().unwrap().body).unwrap();
-        assert_eq!(value, serde_json::from_str::<serde_json::Value>(body).unwrap());
+        assert_eq!(assembly.finish().unwrap().body, body, "byte for byte");
+    }
+
+    #[test]
+    fn an_answer_of_any_format_is_passed_on_unless_it_is_an_error() {
+        let read = |body: &[u8]| {
+            let event = SseEvent { raw: Bytes::copy_from_slice(body) };
+            match read_passed(&event) {
+                Frame::Chunk(chunk) => (
+                    if chunk.payload.is_some() { "answer" } else { "empty" },
+                    chunk.usage.unwrap_or_default().into_owned(),
+                ),
+                Frame::Error { data, .. } => ("error", String::from_utf8(data.into_owned()).unwrap()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (usage, error) = ("{\"input_tokens\":3}", "{\"type\":\"error\",\"error\":{\"message\":\"no\"}}");
+        let stream = format!(
+            "event: a\ndata: {{\"delta\":\"aa\"}}\n\ndata:{{\"text\":\"b\",\"usage\":{usage}}}\n\ndata: [DONE]\n\n"
+        );
+        for (body, expected) in [
+            (&b"\xff\xfb\x90ID3"[..], ("answer", "")),
+            (b"{laughs} hello", ("answer", "")),
+            (b"data", ("answer", "")),
+            (b"", ("empty", "")),
+            (b" \n", ("empty", "")),
+            (format!(" {{\"text\":\"\",\"usage\":{usage}}}").as_bytes(), ("answer", usage)),
+            (stream.as_bytes(), ("answer", usage)),
+            (error.as_bytes(), ("error", error)),
+            (format!(": hm\n\ndata: {error}\n\n").as_bytes(), ("error", error)),
+        ] {
+            let (kind, text) = read(body);
+            assert_eq!((kind, text.as_str()), expected, "{}", String::from_utf8_lossy(body));
+        }
+        for (body, content_type, passable) in [
+            ("<html>", "text/html; charset=utf-8", false),
+            ("{\"a\":", "Application/JSON; charset=utf-8", false),
+            ("", "application/json", false),
+            ("{}", "application/json", true),
+            ("{\"a\":", "text/plain", true),
+            ("", "", true),
+        ] {
+            assert_eq!(is_passable(body.as_bytes(), content_type), passable, "{content_type} {body}");
+        }
     }
 
     #[test]

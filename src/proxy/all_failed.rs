@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::answer::passed_on;
+use super::answer::{passed_on, whole_type};
 use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
 use super::rejection::{FailedUpstream, Rejection};
@@ -112,11 +112,11 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
 
 /// A provider's own error or empty answer: its status and bytes, and its name. An error keeps its type.
 fn as_it_came(answer: &RawAnswer, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
-    let json = Some(HeaderValue::from_static("application/json"));
+    let whole_type = whole_type(request.surface, &answer.headers);
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
         (false, _) => (answer.body.clone(), answer.headers.get(CONTENT_TYPE).cloned()),
-        (true, false) if answer.whole => (answer.body.clone(), json),
-        (true, false) => (assemble_events(request.surface, answer.body.clone()), json),
+        (true, false) if answer.whole => (answer.body.clone(), whole_type),
+        (true, false) => (assemble_events(request.surface, answer.body.clone()), whole_type),
         // An answer that was not streamed became a stream.
         (true, true) => {
             let stream_type = HeaderValue::from_static(request.surface.framing().content_type());

@@ -83,10 +83,21 @@ pub fn event_stream(headers: &mut HeaderMap, surface: Surface) {
 pub fn whole(ready: &ReadyAttempt, about_race: HeaderMap, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = ready.status;
-    *response.headers_mut() = passed_on(&ready.headers, ready.stream.key());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().extend(about_race);
+    let headers = response.headers_mut();
+    *headers = passed_on(&ready.headers, ready.stream.key());
+    headers.extend(whole_type(ready.stream.surface(), &ready.headers).map(|value| (CONTENT_TYPE, value)));
+    scrub_headers(headers, ready.stream.key());
+    headers.extend(about_race);
     response
+}
+
+/// The content type of a whole answer. None: the upstream sent none with a body that was not read.
+pub fn whole_type(surface: Surface, upstream: &HeaderMap) -> Option<HeaderValue> {
+    if surface.is_passed() {
+        upstream.get(CONTENT_TYPE).cloned()
+    } else {
+        Some(HeaderValue::from_static("application/json"))
+    }
 }
 
 /// Keeps request ids, rate limits and Retry-After; drops cookies, `server`, connection headers and unknown ones. Removes `key`

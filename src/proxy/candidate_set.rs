@@ -114,7 +114,7 @@ pub fn resolve(
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
     let (mut whole, mut lossy, mut off) = (Vec::new(), Vec::new(), Vec::new());
     let mut conversation = LazyConversation { gateway, request, known: None };
-    for upstream in upstreams {
+    for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
         let provider = &upstream.provider;
         let name = upstream.name();
         let Some(line) = live.line(&provider.name) else { continue };
@@ -216,6 +216,14 @@ fn may_share(caller: &Caller, upstream: &UpstreamConfig, named: bool) -> Result<
         }
         _ => Ok(()),
     }
+}
+
+/// With the timeouts of a surface: an answer that is not read has no first token, and making an image takes long.
+fn timed(mut upstream: UpstreamConfig, surface: Surface) -> UpstreamConfig {
+    if surface.is_passed() {
+        upstream.timeouts.first_token = upstream.timeouts.total;
+    }
+    upstream
 }
 
 /// A token count is never raced.

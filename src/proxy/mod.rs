@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Request, Response};
 use tracing::Instrument;
@@ -137,9 +138,12 @@ async fn prepare(
     let read = guard.read(&bytes);
     let read_at = read.at();
     let until = read_at + live.config.race.timeouts.total;
-    let request =
-        gateway.heavy().run(length, until, move |_| ApiRequest::parse_call(surface, bytes, call.as_ref())).await??;
-    let request = Arc::new(request);
+    let content_type = headers.get(CONTENT_TYPE).cloned();
+    let parse = move |_: &StillWanted| match surface {
+        Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes, content_type.as_ref()),
+        _ => ApiRequest::parse_call(surface, bytes, call.as_ref()),
+    };
+    let request = Arc::new(gateway.heavy().run(length, until, parse).await??);
     let parsed = read.parsed(&request);
     let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers, caller.user.as_deref())?;

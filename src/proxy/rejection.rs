@@ -336,7 +336,10 @@ impl From<InvalidRequest> for Rejection {
         let param = match &invalid {
             InvalidRequest::NoModel => Some("model"),
             InvalidRequest::Member { member, .. } | InvalidRequest::Twice(member) => Some(*member),
-            InvalidRequest::Json(_) | InvalidRequest::NotAnObject | InvalidRequest::Surface(_) => None,
+            InvalidRequest::Json(_)
+            | InvalidRequest::NotAnObject
+            | InvalidRequest::Form(_)
+            | InvalidRequest::Surface(_) => None,
         };
         Rejection::new(code::INVALID_REQUEST, invalid.to_string()).on(param.map(Cow::Borrowed))
     }

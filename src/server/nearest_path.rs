@@ -52,8 +52,8 @@ mod tests {
             ("/api/metrics", Some("/metrics")),
             ("/v1", None),
             ("/", None),
-            ("/v1/audio/transcriptions", None),
-            ("/v1/images/generations", None),
+            ("/v1/audio/transcription", Some("/v1/audio/transcriptions")),
+            ("/v1/images/edits", None),
             ("/favicon.ico", None),
         ] {
             assert_eq!(nearest_path(asked, &served), expected, "{asked}");

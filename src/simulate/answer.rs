@@ -17,6 +17,7 @@ use crate::config::{SimulatedFailure, Simulation};
 
 use super::embeddings::embeddings;
 use super::pace::{RandomDraws, SimulatedPace};
+use super::passed;
 use super::request::{RequestKind, ValidRequest};
 use super::stream::{BodyScript, TokenStream};
 use super::tally::{RequestOutcome, Tally, Ticket};
@@ -29,8 +30,13 @@ const TOKENS_MAX: u32 = 100_000;
 /// The prefix of the models whose requests fail.
 const FAIL_PREFIX: &str = "fail-";
 
-const SERVED: &str =
-    "The simulated provider serves /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models.";
+/// Words of a transcript.
+const TRANSCRIPT: u32 = 11;
+
+const MODELS: &str = "/v1/models";
+const SERVED: &str = "The simulated provider serves /v1/chat/completions, /v1/completions, /v1/embeddings, \
+                      /v1/audio/transcriptions, /v1/audio/speech, /v1/images/generations, /v1/moderations and \
+                      /v1/models.";
 
 const SIMULATED: HeaderName = HeaderName::from_static("x-simulated");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -72,18 +78,13 @@ impl Answers {
     /// A simulated reset, or an unreadable request: the connection is closed without an answer.
     pub(super) async fn answer(self: Arc<Answers>, request: Request<Incoming>) -> io::Result<Response<AnswerBody>> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        let mut response = match (request.method(), request.uri().path()) {
-            (&Method::POST, "/v1/chat/completions") => {
-                self.read(RequestKind::Chat, request.into_body(), number).await?
-            }
-            (&Method::POST, "/v1/completions") => {
-                self.read(RequestKind::Completion, request.into_body(), number).await?
-            }
-            (&Method::POST, "/v1/embeddings") => self.read(RequestKind::Embedding, request.into_body(), number).await?,
-            (&Method::GET, "/v1/models") => whole(StatusCode::OK, &self.models()),
-            (_, "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings") => method_not_allowed("POST"),
-            (_, "/v1/models") => method_not_allowed("GET"),
-            _ => refusal(StatusCode::NOT_FOUND, SERVED),
+        let path = request.uri().path();
+        let mut response = match (request.method(), RequestKind::at(path)) {
+            (&Method::POST, Some(kind)) => self.read(kind, request, number).await?,
+            (_, Some(_)) => method_not_allowed("POST"),
+            (&Method::GET, None) if path == MODELS => whole(StatusCode::OK, &self.models()),
+            (_, None) if path == MODELS => method_not_allowed("GET"),
+            (_, None) => refusal(StatusCode::NOT_FOUND, SERVED),
         };
         let headers = response.headers_mut();
         headers.insert(SIMULATED, HeaderValue::from_static("true"));
@@ -93,7 +94,13 @@ impl Answers {
         Ok(response)
     }
 
-    async fn read(&self, kind: RequestKind, body: Incoming, number: u64) -> io::Result<Response<AnswerBody>> {
+    async fn read(
+        &self,
+        kind: RequestKind,
+        request: Request<Incoming>,
+        number: u64,
+    ) -> io::Result<Response<AnswerBody>> {
+        let (head, body) = request.into_parts();
         let body = match Limited::new(body, BODY_MAX).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
@@ -102,7 +109,11 @@ impl Answers {
             }
             Err(error) => return Err(io::Error::other(error)),
         };
-        match ValidRequest::parse(kind, &body) {
+        let request = match kind {
+            RequestKind::Passed(call) => ValidRequest::parse_passed(call, body, head.headers.get(CONTENT_TYPE)),
+            _ => ValidRequest::parse(kind, &body),
+        };
+        match request {
             Ok(request) => self.give(request, number).await,
             Err(message) => {
                 self.tally.start(None).end(RequestOutcome::Failed);
@@ -218,7 +229,7 @@ impl Answers {
     ) -> Response<AnswerBody> {
         let (tokens, reason) = match failure {
             Some(_) => (0, "stop"),
-            None if request.kind == RequestKind::Embedding => (1, "stop"),
+            None if request.kind.is_instant() => (1, "stop"),
             None => self.length(request),
         };
         tokio::time::sleep_until(ticket.started() + pace.whole(tokens)).await;
@@ -227,10 +238,19 @@ impl Answers {
             return whole(StatusCode::OK, &self.overloaded_json());
         }
         ticket.end(RequestOutcome::Completed);
-        if request.kind == RequestKind::Embedding {
-            return whole(StatusCode::OK, &embeddings(request, failure.is_some()));
+        match request.kind {
+            RequestKind::Embedding => whole(StatusCode::OK, &embeddings(request, failure.is_some())),
+            RequestKind::Passed(call) => {
+                let (content_type, body) = match failure {
+                    Some(_) => ("text/plain", Bytes::new()),
+                    None => passed::answer(call, request, &self.words.text(TRANSCRIPT)),
+                };
+                let mut response = Response::new(Either::Left(Full::new(body)));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+                response
+            }
+            _ => whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason)),
         }
-        whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason))
     }
 
     fn models(&self) -> Value {

@@ -6,6 +6,7 @@
 mod answer;
 mod embeddings;
 mod pace;
+mod passed;
 mod request;
 mod stream;
 mod tally;

@@ -1,8 +1,14 @@
-//! The parts of a request that the simulation uses: chat, legacy completions, embeddings. Unknown members are ignored, as most
-//! providers do. Not for the answer: see `answer`.
+//! The parts of a request that the simulation uses: chat, legacy completions, embeddings, and the calls that the
+//! gateway passes through. Unknown members are ignored, as most providers do. Not for the answer: see `answer`.
 
+use bytes::Bytes;
+use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::protocol::Surface;
+use crate::protocol::passed_call::PassedCall;
+use crate::protocol::request::ApiRequest;
 
 /// Maximum choices of one answer.
 const CHOICES_MAX: u32 = 8;
@@ -19,16 +25,33 @@ pub(super) enum RequestKind {
     Chat,
     Completion,
     Embedding,
+    Passed(PassedCall),
 }
 
 impl RequestKind {
+    /// The kind that is served at this path.
+    pub(super) fn at(path: &str) -> Option<RequestKind> {
+        match path {
+            "/v1/chat/completions" => Some(RequestKind::Chat),
+            "/v1/completions" => Some(RequestKind::Completion),
+            "/v1/embeddings" => Some(RequestKind::Embedding),
+            _ => PassedCall::ALL.into_iter().find(|call| call.path() == path).map(RequestKind::Passed),
+        }
+    }
+
     /// The member that holds the prompt.
     fn prompt(self) -> &'static str {
         match self {
             RequestKind::Chat => "messages",
             RequestKind::Completion => "prompt",
             RequestKind::Embedding => "input",
+            RequestKind::Passed(call) => call.prompt().unwrap_or_default(),
         }
+    }
+
+    /// Whether the answer comes at once, after the time to first token.
+    pub(super) fn is_instant(self) -> bool {
+        matches!(self, RequestKind::Embedding | RequestKind::Passed(_))
     }
 
     fn as_str(self) -> &'static str {
@@ -36,6 +59,7 @@ impl RequestKind {
             RequestKind::Chat => "chat",
             RequestKind::Completion => "completion",
             RequestKind::Embedding => "embeddings",
+            RequestKind::Passed(call) => call.as_str(),
         }
     }
 }
@@ -56,7 +80,7 @@ pub(super) struct ValidRequest {
     pub(super) seed: Option<i64>,
     /// At most 64 characters.
     pub(super) user: Option<String>,
-    /// The inputs of an embeddings request, as JSON texts.
+    /// The inputs of an embeddings or moderation request, as JSON texts.
     pub(super) inputs: Vec<String>,
     pub(super) dimensions: Option<u32>,
     /// The client wants vectors in base64, as OpenAI's own client does.
@@ -64,6 +88,35 @@ pub(super) struct ValidRequest {
 }
 
 impl ValidRequest {
+    /// Reads a request of a call that is passed through: a JSON object or a form.
+    ///
+    /// # Errors
+    /// The problem, for the client, without quoting the request.
+    pub(super) fn parse_passed(
+        call: PassedCall,
+        body: Bytes,
+        content_type: Option<&HeaderValue>,
+    ) -> Result<ValidRequest, String> {
+        let request = ApiRequest::parse_passed(Surface::Passed(call), body, content_type);
+        let request = request.map_err(|invalid| invalid.to_string())?;
+        let [.., prompt] = request.prompt();
+        let several: Vec<&RawValue> = serde_json::from_slice(prompt).unwrap_or_default();
+        Ok(ValidRequest {
+            kind: RequestKind::Passed(call),
+            prompt_tokens: (prompt.len() as u64).div_ceil(4),
+            inputs: several.iter().take(INPUTS_MAX).map(|input| input.get().to_owned()).collect(),
+            model: request.model,
+            stream: false,
+            include_usage: false,
+            choices: 1,
+            tokens_max: None,
+            seed: None,
+            user: None,
+            dimensions: None,
+            base64: false,
+        })
+    }
+
     /// # Errors
     /// The problem, for the client, without quoting the request.
     pub(super) fn parse(kind: RequestKind, body: &[u8]) -> Result<ValidRequest, String> {
@@ -73,7 +126,7 @@ impl ValidRequest {
         let prompt = match kind {
             RequestKind::Chat => raw.messages,
             RequestKind::Completion => raw.prompt,
-            RequestKind::Embedding => raw.input,
+            RequestKind::Embedding | RequestKind::Passed(_) => raw.input,
         };
         let prompt = prompt.ok_or_else(|| format!("`{}` is missing", kind.prompt()))?.get();
         let inputs = inputs(kind, prompt)?;

@@ -37,7 +37,7 @@ impl AnswerWords {
         }
     }
 
-    fn text(&self, tokens: u32) -> String {
+    pub(super) fn text(&self, tokens: u32) -> String {
         (0..tokens).map(|at| self.token(at)).collect()
     }
 }

@@ -18,6 +18,8 @@ pub enum InvalidRequest {
     Json(String),
     #[error("the body must be a JSON object")]
     NotAnObject,
+    #[error("the multipart form {0}")]
+    Form(&'static str),
     #[error("`model` is missing: name one of GET /v1/models, or an upstream as provider/model")]
     NoModel,
     #[error("`{0}` occurs twice in the body")]

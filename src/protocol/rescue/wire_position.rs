@@ -99,7 +99,7 @@ struct ItemWire {
 impl WirePosition {
     pub fn new(surface: Surface) -> WirePosition {
         match surface {
-            Surface::Chat | Surface::Embeddings => WirePosition::Chat(None),
+            Surface::Chat | Surface::Embeddings | Surface::Passed(_) => WirePosition::Chat(None),
             Surface::Completions => WirePosition::Completions(None),
             Surface::Messages | Surface::CountTokens => WirePosition::Messages(MessageBlocks::default()),
             Surface::Responses => WirePosition::Responses(Box::default()),

@@ -18,6 +18,7 @@ mod native_surfaces;
 mod ollama;
 mod overload;
 mod override_permissions;
+mod passed_calls;
 mod routing;
 mod secrets;
 mod surface_errors;

@@ -80,3 +80,28 @@ async fn if_all_fail_every_failure_is_listed() {
     let setup = served.stop().await;
     assert_eq!(setup.races().await, ["error 2 502", "rejected 0 502"]);
 }
+
+#[tokio::test]
+async fn images_moderations_and_transcripts_are_simulated_too() {
+    let served = Setup::new(CONFIG).serve().await;
+    let bodies = [
+        ("/v1/images/generations", "{\"model\":\"good/m\",\"prompt\":\"a\"}", "application/json", "b64_json"),
+        (
+            "/v1/moderations",
+            "{\"model\":\"bad/fail-500,good/m\",\"input\":[\"a\"]}",
+            "application/json",
+            "\"flagged\":false",
+        ),
+    ];
+    for (path, body, content_type, part) in bodies {
+        let answer = served.send("POST", path, &[], body).await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, content_type), "{}", answer.body);
+        assert!(answer.body.contains(part) && answer.header("x-simulated") == "true", "{}", answer.body);
+    }
+    let form = "--x\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nbad/fail-empty,good/m\r\n--x--\r\n";
+    let headers = [("content-type", "multipart/form-data; boundary=x")];
+    let answer = served.send("POST", "/v1/audio/transcriptions", &headers, form).await;
+    assert!(answer.body.contains("a simulated answer from good"), "{}", answer.body);
+    let setup = served.stop().await;
+    assert_eq!(setup.races().await, ["ok 1 200", "ok 2 200", "ok 2 200"]);
+}
