@@ -112,10 +112,10 @@ impl Provider {
         &self.dialects[0]
     }
 
-    /// The dialect for a surface: the surface's own, else the one it is translated to. None: the provider cannot serve it.
+    /// The dialect for a surface: the surface's own, else the first that it is translated to. None: the provider cannot serve it.
     pub fn spoken_for(&self, surface: Surface) -> Option<&ProviderDialect> {
         let own = self.dialects.iter().find(|spoken| spoken.dialect == surface.dialect());
-        own.or_else(|| surface.is_translated().then(|| self.preferred()))
+        own.or_else(|| self.dialects.iter().find(|spoken| surface.translates_to(spoken.dialect)))
     }
 
     /// The path of a request for a model, relative to the address of `spoken`: it begins with a slash and may have a query.

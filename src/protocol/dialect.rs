@@ -128,7 +128,13 @@ impl Surface {
         matches!(self.dialect(), Dialect::Ollama | Dialect::Gemini)
     }
 
-    /// Whether upstreams of another dialect can serve it.
+    /// Whether it is translated for upstreams of another dialect.
+    pub fn translates_to(self, dialect: Dialect) -> bool {
+        let has_embeddings = matches!(dialect, Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama);
+        self.is_translated() || (self.embeds() && has_embeddings)
+    }
+
+    /// Whether it is a conversation, which upstreams of every dialect can serve.
     pub fn is_translated(self) -> bool {
         matches!(
             self,

@@ -16,7 +16,9 @@ use super::neutral::{Conversation, Losses, ReadPieces, WritePieces};
 use super::ollama::{OllamaForm, OllamaWriter};
 use super::parameter::required;
 use super::sse::SseEvent;
-use super::{anthropic, bedrock, bounds, completions, gemini, ollama, openai, other_dialect, responses, whole};
+use super::{
+    anthropic, bedrock, bounds, completions, embeddings, gemini, ollama, openai, other_dialect, responses, whole,
+};
 
 impl Surface {
     /// Reads a request for translation.
@@ -241,8 +243,8 @@ impl Dialect {
     /// The path of a request for a model, appended to the base URL. May have a query.
     pub fn path(self, surface: Surface, model: &str) -> Cow<'static, str> {
         match (self, surface) {
+            _ if surface.embeds() => embeddings::path(self, model).into(),
             (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
-            (Dialect::OpenAi, Surface::Embeddings) => "/embeddings".into(),
             (Dialect::OpenAi, Surface::Passed(call)) => call.upstream_path().into(),
             (Dialect::OpenAi, _) => "/chat/completions".into(),
             (Dialect::Responses, _) => "/responses".into(),
@@ -252,7 +254,6 @@ impl Dialect {
             (Dialect::Gemini, _) => gemini::path(model).into(),
             (Dialect::Bedrock, _) => bedrock::path(model).into(),
             (Dialect::Ollama, Surface::OllamaGenerate) => "/api/generate".into(),
-            (Dialect::Ollama, Surface::OllamaEmbed) => "/api/embed".into(),
             (Dialect::Ollama, _) => "/api/chat".into(),
         }
     }

@@ -56,7 +56,7 @@ impl Framing {
             Framing::Sse => "text/event-stream, application/json",
             Framing::Lines => "application/x-ndjson, application/json",
             Framing::Binary => "application/vnd.amazon.eventstream, application/json",
-            Framing::Whole => "application/json, */*",
+            Framing::Whole => "*/*",
         }
     }
 }

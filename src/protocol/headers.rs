@@ -87,7 +87,9 @@ fn usage(headers: &HeaderMap) -> Usage {
     let is_tgi = headers.contains_key("x-compute-type");
     let of_tgi = |value: Option<i64>| value.filter(|_| is_tgi);
     Usage {
-        input_tokens: count("fireworks-prompt-tokens").or(of_tgi(count("x-prompt-tokens"))),
+        input_tokens: count("fireworks-prompt-tokens")
+            .or(of_tgi(count("x-prompt-tokens")))
+            .or(count("x-amzn-bedrock-input-token-count")),
         cached_input_tokens: count("fireworks-cached-prompt-tokens"),
         output_tokens: of_tgi(count("x-generated-tokens")),
         queue_us: of_tgi(micros("x-queue-time", 1e3)),

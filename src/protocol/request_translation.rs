@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 
 use super::client_error::Invalid;
 use super::dialect::{Dialect, Surface, TranslationOptions};
+use super::embeddings::{EmbeddingForm, EmbeddingRequest};
 use super::framing::Framing;
+use super::lost_names::name_of;
 use super::neutral::signature::RemovedReasoning;
 use super::neutral::{Conversation, Losses, as_functions};
 use super::prefix::Prefix;
@@ -29,6 +31,8 @@ pub struct RequestTranslation {
     customs: HashSet<String>,
     /// Members of the request that a translated answer repeats.
     echo: Arc<Map<String, Value>>,
+    /// How an answer with embeddings is translated back.
+    embedding: Option<EmbeddingForm>,
     /// Accounts for the memory of a translation.
     _lease: Option<Lease>,
 }
@@ -93,6 +97,7 @@ impl RequestTranslation {
             losses,
             customs: HashSet::new(),
             echo: Arc::default(),
+            embedding: None,
             _lease: None,
         }
     }
@@ -123,7 +128,30 @@ impl RequestTranslation {
             Dialect::Anthropic => spliced(Surface::Messages, body)?,
         };
         losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
-        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, _lease: None })
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, embedding: None, _lease: None })
+    }
+
+    /// A request for embeddings, for upstreams of another dialect.
+    ///
+    /// # Errors
+    /// The request is invalid, or the model does not take its input.
+    pub fn embedding(
+        surface: Surface,
+        body: &[u8],
+        dialect: Dialect,
+        options: &TranslationOptions,
+    ) -> Result<RequestTranslation, Invalid> {
+        let request = EmbeddingRequest::read(body)?;
+        let mut losses = Losses::default();
+        let body = Bytes::from(request.write(dialect, &options.model, &mut losses)?.to_string());
+        let body = match dialect {
+            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body),
+            Dialect::Ollama => spliced(Surface::OllamaEmbed, body)?,
+            Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => spliced(Surface::Embeddings, body)?,
+        };
+        let embedding = Some(request.form(surface, dialect));
+        let (customs, echo) = (HashSet::new(), Arc::default());
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, embedding, _lease: None })
     }
 
     /// The request to continue the text `said` of its answer, and how many bytes of it are included. None if the
@@ -151,6 +179,7 @@ impl RequestTranslation {
             losses: self.losses.clone(),
             customs: self.customs.clone(),
             echo: self.echo.clone(),
+            embedding: None,
             _lease: None,
             ..*self
         };
@@ -181,7 +210,7 @@ impl RequestTranslation {
 
     /// The surface of the upstream, whatever the caller's is.
     pub fn asked(&self) -> Surface {
-        if self.is_translated() { self.dialect.conversing() } else { self.surface }
+        if self.is_translated() && self.surface.is_translated() { self.dialect.conversing() } else { self.surface }
     }
 
     pub fn dialect(&self) -> Dialect {
@@ -201,6 +230,11 @@ impl RequestTranslation {
     /// Members of the request that a translated answer repeats.
     pub fn echo(&self) -> &Arc<Map<String, Value>> {
         &self.echo
+    }
+
+    /// How an answer with embeddings is translated back.
+    pub fn embedding_form(&self) -> Option<&EmbeddingForm> {
+        self.embedding.as_ref()
     }
 
     /// The losses of the translation.
@@ -228,94 +262,6 @@ impl RequestTranslation {
             UpstreamBody::Fixed(body) => body.clone(),
         }
     }
-}
-
-/// Dialects report losses by chat's names. These are the names of Messages.
-const OF_MESSAGES: [(&str, &str); 15] = [
-    ("stop", "stop_sequences"),
-    ("user", "metadata.user_id"),
-    ("reasoning", "thinking"),
-    ("reasoning_effort", "output_config.effort"),
-    ("reasoning_content", "thinking"),
-    ("reasoning.exclude", "thinking.display"),
-    ("budget_tokens", "thinking.budget_tokens"),
-    ("response_format", "output_config.format"),
-    ("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
-    ("max_completion_tokens", "max_tokens"),
-    ("image_url", "source.url"),
-    ("document_url", "source.url"),
-    ("document.url", "source.url"),
-    ("file_id", "source.file_id"),
-    ("document.title", "title"),
-];
-/// The names of Responses.
-const OF_RESPONSES: [(&str, &str); 16] = [
-    ("max_tokens", "max_output_tokens"),
-    ("max_completion_tokens", "max_output_tokens"),
-    ("reasoning_effort", "reasoning.effort"),
-    ("budget_tokens", "reasoning.effort"),
-    ("thinking.budget_tokens", "reasoning.effort"),
-    ("reasoning.exclude", "reasoning.summary"),
-    ("reasoning.encrypted_content", "include"),
-    ("reasoning_content", "reasoning"),
-    ("thinking", "reasoning"),
-    ("response_format", "text.format"),
-    ("verbosity", "text.verbosity"),
-    ("logprobs", "top_logprobs"),
-    ("image_url.detail", "detail"),
-    ("document_url", "file_url"),
-    ("document.url", "file_url"),
-    ("document.title", "filename"),
-];
-
-/// Ollama's names for them.
-const OF_OLLAMA: [(&str, &str); 14] = [
-    ("stop", "options.stop"),
-    ("seed", "options.seed"),
-    ("temperature", "options.temperature"),
-    ("top_p", "options.top_p"),
-    ("top_k", "options.top_k"),
-    ("max_tokens", "options.num_predict"),
-    ("max_completion_tokens", "options.num_predict"),
-    ("presence_penalty", "options.presence_penalty"),
-    ("frequency_penalty", "options.frequency_penalty"),
-    ("response_format", "format"),
-    ("reasoning", "think"),
-    ("reasoning_effort", "think"),
-    ("thinking", "messages.thinking"),
-    ("reasoning_content", "messages.thinking"),
-];
-
-/// Gemini's names for them.
-const OF_GEMINI: [(&str, &str); 15] = [
-    ("stop", "generationConfig.stopSequences"),
-    ("seed", "generationConfig.seed"),
-    ("temperature", "generationConfig.temperature"),
-    ("top_p", "generationConfig.topP"),
-    ("top_k", "generationConfig.topK"),
-    ("n", "generationConfig.candidateCount"),
-    ("max_tokens", "generationConfig.maxOutputTokens"),
-    ("presence_penalty", "generationConfig.presencePenalty"),
-    ("frequency_penalty", "generationConfig.frequencyPenalty"),
-    ("logprobs", "generationConfig.responseLogprobs"),
-    ("top_logprobs", "generationConfig.logprobs"),
-    ("response_format", "generationConfig.responseMimeType"),
-    ("reasoning", "generationConfig.thinkingConfig"),
-    ("reasoning_effort", "generationConfig.thinkingConfig"),
-    ("tool_choice", "toolConfig"),
-];
-
-/// The caller's name for a lost member.
-fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &'a str {
-    let table: &[(&str, &'static str)] = match surface {
-        Surface::Messages => &OF_MESSAGES,
-        Surface::Responses if name == "user" && !asked.contains_key("user") => return "safety_identifier",
-        Surface::Responses => &OF_RESPONSES,
-        Surface::OllamaChat | Surface::OllamaGenerate => &OF_OLLAMA,
-        Surface::Gemini => &OF_GEMINI,
-        _ => &[],
-    };
-    table.iter().find(|(chat, _)| *chat == name).map_or(name, |(_, own)| own)
 }
 
 /// The surface decides which members are set.

@@ -8,6 +8,7 @@ use super::arguments::CallArguments;
 use super::assemble::ITEMS_MAX;
 use super::client_error::ErrorShape;
 use super::dialect::{Dialect, Surface};
+use super::embeddings::EmbeddingForm;
 use super::frame::{Chunk, Frame};
 use super::framing::{FrameDecoder, Framing};
 use super::neutral::{AnswerPiece, Customs, ReadPieces, WritePieces};
@@ -20,8 +21,10 @@ use super::whole;
 pub struct ResponseTranslation {
     surface: Surface,
     dialect: Dialect,
-    /// None if the upstream speaks the caller's dialect.
+    /// None if the upstream speaks the caller's dialect, and for embeddings.
     translation: Option<AnswerTranslation>,
+    /// How the answer of another dialect becomes the caller's, and the upstream's model.
+    embedding: Option<(EmbeddingForm, String)>,
     /// The calls of an untranslated answer, from the first one on.
     calls: Option<Box<CallReader>>,
     /// The first and the last event of an untranslated stream, which its error event needs (Responses). Shared, not
@@ -59,7 +62,8 @@ impl ResponseTranslation {
     /// requested usage.
     pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
-        let translation = request_translation.is_translated().then(|| AnswerTranslation {
+        let is_conversation = request_translation.is_translated() && surface.is_translated();
+        let translation = is_conversation.then(|| AnswerTranslation {
             customs: match surface {
                 Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate | Surface::Gemini => {
                     Customs::for_functions()
@@ -74,7 +78,8 @@ impl ResponseTranslation {
             bytes: 0,
             ended: false,
         });
-        ResponseTranslation { surface, dialect, translation, calls: None, seen: None }
+        let embedding = request_translation.embedding_form().map(|form| (form.clone(), model.to_owned()));
+        ResponseTranslation { surface, dialect, translation, embedding, calls: None, seen: None }
     }
 
     pub fn surface(&self) -> Surface {
@@ -104,7 +109,10 @@ impl ResponseTranslation {
         if self.surface.is_passed() {
             return whole::is_passable(body, content_type).then(|| body.clone());
         }
-        self.dialect.events_of_whole(self.surface, body)
+        match &self.embedding {
+            Some((form, model)) => form.answer(body, model),
+            None => self.dialect.events_of_whole(self.surface, body),
+        }
     }
 
     /// The name of another dialect that this body is written in, if it is not of the upstream's.

@@ -11,6 +11,7 @@ use super::event_reader::says_error;
 use super::frame::{Chunk, Frame, Payload};
 use super::json::{InvalidJson, Json, unescape};
 use super::sse::SseEvent;
+use super::usage::Usage;
 
 /// The event of an answer in JSON. None if the body is an error or not an object.
 pub fn event(body: &[u8]) -> Option<Bytes> {
@@ -41,7 +42,11 @@ pub fn is_passable(body: &[u8], content_type: &str) -> bool {
 pub fn read(event: &SseEvent) -> Frame<'_> {
     let mut chunk = chunk_of(event.raw.len());
     match std::str::from_utf8(&event.raw).map_err(|_| InvalidJson).and_then(|text| facts(text, &mut chunk)) {
-        Ok(_) => Frame::Chunk(chunk),
+        Ok(_) => {
+            // Every input has tokens, so a count of zero stands for an unknown one.
+            chunk.usage = chunk.usage.filter(|usage| Usage::of(usage).input_tokens != Some(0));
+            Frame::Chunk(chunk)
+        }
         Err(InvalidJson) => Frame::Malformed,
     }
 }
@@ -79,6 +84,10 @@ fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> 
     Json::new(text).object(|name, json| {
         match name {
             "usage" => chunk.usage = json.some()?.map(Cow::Borrowed).or(chunk.usage.take()),
+            // Ollama's count.
+            "prompt_eval_count" => {
+                chunk.usage = json.some()?.map(|count| Cow::Owned(format!("{{\"prompt_eval_count\":{count}}}")));
+            }
             "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
             "error" => is_error |= says_error(json.skip()?),
             // A token count is the answer, not the usage of the attempt.

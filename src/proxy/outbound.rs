@@ -122,23 +122,30 @@ impl<'a> Outbound<'a> {
         dialect: Dialect,
         options: TranslationOptions,
     ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
+        let surface = self.request.surface;
         let alike = |with: &TranslationOptions| {
-            dialect.writes_alike(&with.model, &options.model)
-                && *with == TranslationOptions { model: with.model.clone(), ..options.clone() }
+            // Some requests for embeddings contain the model.
+            *with == options
+                || !surface.embeds()
+                    && dialect.writes_alike(&with.model, &options.model)
+                    && *with == TranslationOptions { model: with.model.clone(), ..options.clone() }
         };
         let made = self.translated.iter().find(|(of, with, _)| *of == dialect && alike(with));
         if let Some((_, _, request_translation)) = made {
             return Ok(Some(request_translation.clone()));
         }
-        let surface = self.request.surface;
         if self.conversation.is_none() {
             let bytes = translation_bytes(self.request.body());
             self.tree.cover(bytes).map_err(|BudgetFull| Rejection::no_memory(bytes, self.budget.max()))?;
         }
-        let conversation = self.conversation.get_or_insert_with(|| surface.conversation(self.request.body()));
-        let made = match conversation {
-            Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, &options),
-            Err(invalid) => Err(invalid.clone()),
+        let body = self.request.body();
+        let made = if surface.embeds() {
+            RequestTranslation::embedding(surface, body, dialect, &options)
+        } else {
+            match self.conversation.get_or_insert_with(|| surface.conversation(body)) {
+                Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, &options),
+                Err(invalid) => Err(invalid.clone()),
+            }
         };
         match made {
             Ok(request_translation) => {

@@ -25,6 +25,11 @@ pub use whole::events_of_whole;
 /// Characters to encode in a path segment: all except the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The path of a request in a model's own format.
+pub fn invoke_path(model: &str) -> String {
+    format!("/model/{}/invoke", utf8_percent_encode(model, RESERVED))
+}
+
 /// The path of a request for a model. The id may be an ARN with colons and slashes.
 pub fn path(model: &str) -> String {
     format!("/model/{}/converse-stream", utf8_percent_encode(model, RESERVED))

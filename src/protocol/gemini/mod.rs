@@ -82,6 +82,16 @@ pub fn counting_path(model: &str) -> String {
     model_path(model) + ":countTokens"
 }
 
+/// The path of a request for embeddings.
+pub fn embedding_path(model: &str) -> String {
+    model_path(model) + ":batchEmbedContents"
+}
+
+/// The model's full name, as in `models/gemini-embedding-001`.
+pub fn model_name(model: &str) -> String {
+    model_path(model).split_off(1)
+}
+
 fn model_path(model: &str) -> String {
     let mut segments = model.split('/');
     let is_path = segments.next().is_some_and(|first| PREFIXES.contains(&first))

@@ -123,6 +123,90 @@ async fn embeddings_fall_back() {
 }
 
 #[tokio::test]
+async fn embeddings_come_over_every_dialect_that_has_them() {
+    let gemini = r#"{"embeddings":[{"values":[1,-2]}]}"#;
+    let titan = r#"{"embedding":[1,-2],"inputTextTokenCount":5}"#;
+    let ollama = r#"{"model":"o","embeddings":[[1,-2]],"prompt_eval_count":4}"#;
+    let openai =
+        r#"{"data":[{"index":0,"embedding":[1,-2]}],"model":"e","usage":{"prompt_tokens":3,"total_tokens":3}}"#;
+    let gemini_request =
+        json!({"model": "models/g", "content": {"parts": [{"text": "hello"}]}, "outputDimensionality": 2});
+    for (dialect, model, path, body, sent, tokens) in [
+        ("gemini", "g", "/v1/models/g:batchEmbedContents", gemini, json!({"requests": [gemini_request]}), None),
+        (
+            "bedrock",
+            "amazon.titan-embed-text-v2:0",
+            "/v1/model/amazon.titan-embed-text-v2%3A0/invoke",
+            titan,
+            json!({"inputText": "hello", "dimensions": 2}),
+            Some(5),
+        ),
+        (
+            "ollama",
+            "o",
+            "/v1/api/embed",
+            ollama,
+            json!({"input": ["hello"], "truncate": false, "dimensions": 2, "model": "o"}),
+            Some(4),
+        ),
+    ] {
+        let fake = FakeProvider::start(vec![Script::status(200, &[], body)]).await;
+        let lines = if dialect == "bedrock" {
+            "dialect = \"bedrock\"\nregion = \"r\""
+        } else {
+            &format!("dialect = \"{dialect}\"")
+        };
+        let table = format!("[models.e]\nupstreams = [\"a/{model}\"]");
+        let gateway = Setup::new().provider("a", &fake, lines).model(&table).start().await;
+        let ask = json!({"model": "e", "input": "hello", "encoding_format": "base64", "dimensions": 2, "user": "u"});
+        let response = read_response(&mut gateway.post(EMBEDDINGS, &ask).await).await;
+        assert_eq!(response.json()["data"][0]["embedding"], "AACAPwAAAMA=", "{dialect}: {}", response.body);
+        assert_eq!(
+            (response.header("x-photofinish-dropped"), response.header("content-type")),
+            ("user", "application/json")
+        );
+        let up = fake.request(0).await;
+        assert_eq!((up.path.as_str(), up.json()), (path, sent), "{dialect}");
+        let rows = gateway.stop().await;
+        assert_row!(rows.one("a"), json!({"outcome": "won", "dialect": dialect, "input_tokens": tokens}), "{dialect}");
+    }
+    let fake = FakeProvider::start(vec![
+        Script::status(200, &[], openai),
+        Script::status(400, &[], "{\"error\":{\"message\":\"bad input\"}}"),
+    ])
+    .await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let ask = json!({"model": "m:latest", "input": "hello", "keep_alive": "5m"});
+    let response = read_response(&mut gateway.post("/api/embed", &ask).await).await;
+    assert_eq!(response.json(), json!({"model": "e", "embeddings": [[1.0, -2.0]], "prompt_eval_count": 3}));
+    let up = fake.request(0).await;
+    assert_eq!((up.path.as_str(), up.json()), (EMBEDDINGS, json!({"input": ["hello"], "model": "m"})));
+    let response = read_response(&mut gateway.post("/api/embed", &ask).await).await;
+    assert_eq!((response.status, &response.json()["error"]), (400, &json!("bad input")), "in Ollama's words");
+    let rows = gateway.stop().await;
+    assert_row!(rows.of(0)[0], json!({"outcome": "won", "input_tokens": 3}));
+}
+
+#[tokio::test]
+async fn what_embeddings_lose_follows_lossy() {
+    let native = FakeProvider::start(vec![json_answer(&embeddings())]).await;
+    let ollama = FakeProvider::start(vec![]).await;
+    let setup = Setup::new().provider("a", &ollama, "dialect = \"ollama\"").provider("b", &native, "");
+    let gateway = setup.start().await;
+    let post = async |ask: Value| read_response(&mut gateway.post(EMBEDDINGS, &ask).await).await;
+    let whole = post(json!({"model": "m", "input": "hello", "x_odd": 1})).await;
+    assert_eq!((whole.upstream(), whole.header("x-photofinish-left-out")), ("b/m", "a/m"));
+    let tokens = post(json!({"model": "a/m", "input": [1, 2]})).await;
+    assert!(tokens.status == 400 && tokens.body.contains("only upstreams of the dialect openai"), "{}", tokens.body);
+    let headers = [("x-photofinish-lossy", "refuse")];
+    let ask = json!({"model": "a/m", "input": "hello", "x_odd": 1});
+    let refused = read_response(&mut gateway.request(EMBEDDINGS, &headers, &ask).await).await;
+    assert_eq!((refused.status, refused.error_code().as_str()), (400, "photofinish_not_translatable"));
+    gateway.stop().await;
+    assert!(ollama.requests().is_empty());
+}
+
+#[tokio::test]
 async fn a_surface_that_no_upstream_speaks_is_a_400_that_lists_dialects() {
     let fake = FakeProvider::start(vec![]).await;
     let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
