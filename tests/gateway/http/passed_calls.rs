@@ -140,7 +140,9 @@ async fn a_bad_form_is_refused_before_any_attempt() {
     let gateway = Setup::over(&[&fake]).start().await;
     let good = form(&[("model", "m")], AUDIO);
     let invalid = |said| (400, "photofinish_invalid_request", said);
-    let cases: [(&str, &[u8], (u16, &str, &str)); 11] = [
+    // Content type, body, and the status, code and text of the answer.
+    type BadForm<'a> = (&'a str, &'a [u8], (u16, &'a str, &'a str));
+    let cases: [BadForm<'_>; 11] = [
         (FORM, &good[..good.len() - 6], invalid("ends before its closing boundary")),
         (FORM, b"", invalid("does not contain its own boundary")),
         ("multipart/form-data", &good, invalid("has no valid `boundary`")),
