@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use super::models;
 use super::provider_state::ProviderState;
-use super::text::{ShadedRow, YELLOW, write_columns, write_section};
+use super::screen::ScreenSettings;
+use super::text::{ShadedRow, YELLOW, brief_bytes, write_section, write_shaded};
 use crate::config::{Config, Keys, Permit, Provider, Simulation, Token, User, units};
 
 /// What the command takes.
@@ -29,28 +30,28 @@ pub struct CheckOptions {
 ///
 /// # Errors
 /// `out` fails.
-pub fn render(config: &Config, colour: bool, out: &mut impl io::Write) -> io::Result<bool> {
-    write_columns("", &server_rows(config), out)?;
+pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<bool> {
+    write_shaded("", server_rows(config).into_iter().map(|row| (row, None)).collect(), screen, out)?;
     let head = ["provider", "state", "cancel_billing", "address, or why it is off"].map(str::to_owned);
     let mut providers: Vec<ShadedRow> = config.providers.values().map(|of| provider_row(config, of)).collect();
     if !providers.is_empty() {
         providers.insert(0, (head.to_vec(), None));
     }
-    write_section("Providers", providers, colour, out)?;
+    write_section("Providers", providers, screen, out)?;
     if !config.models.is_empty() {
         writeln!(out, "\nModels")?;
     }
-    models::render(config, colour, out)?;
-    write_section("Users", user_rows(config).into_iter().map(|row| (row, None)).collect(), colour, out)?;
-    let usable = history::render(&config.store, colour, out)?;
+    models::render(config, screen, out)?;
+    write_section("Users", user_rows(config).into_iter().map(|row| (row, None)).collect(), screen, out)?;
+    let usable = history::render(&config.store, screen, out)?;
     let warnings = config.warnings.iter().map(|warning| (vec![warning.clone()], Some(YELLOW))).collect();
-    write_section("Warnings", warnings, colour, out)?;
+    write_section("Warnings", warnings, screen, out)?;
     Ok(usable)
 }
 
 fn server_rows(config: &Config) -> Vec<Vec<String>> {
     let server = &config.server;
-    let bytes = |bytes: usize| units::format_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let bytes = |bytes: usize| brief_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
     let mut rows = vec![
         vec!["config".into(), config.path.display().to_string()],
         vec!["store".into(), config.store.path.display().to_string()],
@@ -127,13 +128,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::cli::screen::PIPED;
     use crate::config::parse;
 
     fn rendered(text: &str) -> String {
         let env = |name: &str| (name == "SET").then(|| "planted-secret".to_owned());
         let config = parse(text, Path::new("config.toml"), &env).unwrap();
         let mut out = Vec::new();
-        render(&config, false, &mut out).unwrap();
+        render(&config, PIPED, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!(line("cerebras"), "cerebras own keys unknown UNSET is not set");
         assert_eq!(line("ollama"), "ollama on unknown http://127.0.0.1:11434/v1, no key");
         assert_eq!(line("sim"), "sim simulated free TTFT 200ms, 50 tokens/s");
-        assert_eq!(line("a:"), "a: race, NOT USABLE, all are off");
+        assert_eq!(line("a:"), "a: race, off: none of its providers is on");
         assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, no breaker, also bee");
         assert_eq!(line("openai/x"), "openai/x on no price weight 1");
         assert_eq!(line("ann"), "ann admin own keys for cerebras overrides: policy, slo");
@@ -220,14 +222,31 @@ mod tests {
     }
 
     #[test]
+    fn a_long_address_is_broken_into_lines_on_a_terminal() {
+        let address = format!("https://{}.example.com/v1", "long-name.".repeat(8));
+        let text = format!(
+            "[providers]\nopenai.api_key = \"${{SET}}\"\nmine.base_url = \"{address}\"\n\
+             mine.proxy = \"http://proxy.example.com:3128\"\n[models.m]\nupstreams = [\"mine/x\"]"
+        );
+        let config = parse(&text, Path::new("config.toml"), &|_| None).unwrap();
+        let printed = |screen: ScreenSettings| {
+            let mut out = Vec::new();
+            render(&config, screen, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(printed(PIPED).contains(&address));
+        let terminal = printed(ScreenSettings { width: 80, piped: false, ..PIPED });
+        let (_, providers) = terminal.split_once("\nProviders\n").unwrap();
+        assert!(providers.lines().all(|line| line.chars().count() <= 80), "{terminal}");
+        let pieces: String = providers.lines().take(6).flat_map(str::split_whitespace).collect();
+        assert!(pieces.contains(&format!("{address},nokey,throughproxy.example.com:3128")), "{terminal}");
+    }
+
+    #[test]
     fn columns_line_up() {
+        let rows = [["a", "ü", "c"], ["long", "d", "e"]].map(|row| (row.map(str::to_owned).to_vec(), None));
         let mut out = Vec::new();
-        write_columns(
-            "",
-            &[vec!["a".into(), "ü".into(), "c".into()], vec!["long".into(), "d".into(), "e".into()]],
-            &mut out,
-        )
-        .unwrap();
+        write_shaded("", rows.to_vec(), PIPED, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a     ü  c\nlong  d  e\n");
     }
 }

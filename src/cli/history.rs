@@ -12,6 +12,7 @@ use self::notes::{figure, length};
 use super::plot::{self, Plot, PlotUnit, XAxis};
 use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
+use super::text::write_paragraphs;
 use crate::clock::wall_micros;
 use crate::history::class::Concurrency;
 use crate::report::export as points;
@@ -83,6 +84,10 @@ pub fn run(
         return Ok(write_nothing(store_path, &answer.filter, (answer.moved, answer.running), screen.terminal(), out)?);
     }
     let title = title(question, &answer);
+    if notes::is_unknown(&answer) {
+        write_paragraphs([notes::unknown(question, &answer)], screen.terminal(), out)?;
+        return Ok(());
+    }
     let plot = Plot { title: &title, unit: unit(question.metric), x: axis(&answer), lines: lines(question, &answer) };
     plot::write(&plot, screen.width, screen.height, screen.colour, out)?;
     writeln!(out)?;

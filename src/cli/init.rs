@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
+use super::text::write_columns;
 use crate::config::{self, catalogue};
 use local_servers::LocalServer;
 use proposal::{FirstConfig, Surroundings};
@@ -41,6 +42,9 @@ pub async fn run(
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> anyhow::Result<()> {
+    if !options.stdout && path.is_dir() {
+        bail!("{} is a directory: --config PATH names the file to write", path.display());
+    }
     if !options.stdout && path.symlink_metadata().is_ok() {
         bail!(
             "{} is there already and stays unchanged: `photofinish check` explains it. --config PATH writes another file, --stdout \
@@ -71,10 +75,10 @@ pub async fn run(
     writeln!(out, "\n{} is written. Next:", path.display())?;
     let config = if path == Path::new("config.toml") { String::new() } else { format!(" --config {}", path.display()) };
     let race = format!("race \"Hello\" --model {}", first.model);
-    for (command, about) in [("check --live", "ask each upstream"), (&race, "see a race"), ("serve", "the gateway")] {
-        writeln!(out, "  photofinish {:<30}  {about}", format!("{command}{config}"))?;
-    }
-    Ok(())
+    let next =
+        [("check --live", "ask each upstream"), (&race, "run one race and see it"), ("serve", "start the gateway")];
+    let next = next.map(|(command, about)| vec![format!("photofinish {command}{config}"), about.to_owned()]);
+    Ok(write_columns("  ", &next, out)?)
 }
 
 /// The variable holds a key that can be sent.
@@ -116,10 +120,10 @@ fn report(found: &Surroundings, first: &FirstConfig, out: &mut impl Write) -> io
     match first.upstreams.as_slice() {
         _ if first.is_simulated => {
             let why = match found.keys.is_empty() && found.servers.is_empty() {
-                true => "No key of a provider is set, and no model server answers on this machine",
-                false => "No model of these is known: write one into `upstreams`, as \"PROVIDER/MODEL\"",
+                true => "No key of a provider is set, and no model server was found on this machine",
+                false => "Photofinish knows no model of these: write one into `upstreams`, as \"PROVIDER/MODEL\"",
             };
-            writeln!(out, "{why}. Until then the model \"{model}\" races two simulated providers")
+            writeln!(out, "{why}. Until then, the model \"{model}\" races two simulated providers, which need no key")
         }
         [one] => writeln!(out, "The model \"{model}\" is {one} alone: a second key or server makes it a race"),
         several => writeln!(out, "The model \"{model}\" races {}", several.join(", ")),
@@ -187,10 +191,13 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert!(
-            said(&[]).starts_with("No key of a provider is set, and no model server answers on this machine. Until")
+            said(&[]).starts_with("No key of a provider is set, and no model server was found on this machine. Until")
         );
         let xai = said(&["xai"]);
-        assert!(xai.starts_with("XAI_API_KEY is set: xai is on\nNo model of these is known: write one into"), "{xai}");
+        assert!(
+            xai.starts_with("XAI_API_KEY is set: xai is on\nPhotofinish knows no model of these: write one into"),
+            "{xai}"
+        );
     }
 
     #[tokio::test]

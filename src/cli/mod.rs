@@ -214,17 +214,17 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             serve::run(config).await?;
         }
         Command::Check(options) => {
-            let colour = ScreenSettings::of_stdout().colour;
-            let usable = check::render(&config, colour, &mut out)?;
+            let screen = ScreenSettings::of_stdout();
+            let usable = check::render(&config, screen, &mut out)?;
             let mut outcome = CommandOutcome::Done;
             if options.live {
-                outcome = check::live::run(config, colour, &mut out).await?;
+                outcome = check::live::run(config, screen, &mut out).await?;
             }
             out.flush()?;
             anyhow::ensure!(usable, UNUSABLE);
             return Ok(outcome.into());
         }
-        Command::Models(options) => models::run(&config, &options, ScreenSettings::of_stdout().colour, &mut out)?,
+        Command::Models(options) => models::run(&config, &options, ScreenSettings::of_stdout(), &mut out)?,
         Command::Stats(options) => {
             stats::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
         }

@@ -7,7 +7,8 @@ use std::io;
 use serde_json::{Value, json};
 
 use super::provider_state::ProviderState;
-use super::text::{RED, ShadedRow, clean, painted, write_shaded};
+use super::screen::ScreenSettings;
+use super::text::{ShadedRow, YELLOW, write_shaded};
 use crate::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, Price, RaceSettings, UpstreamConfig, units};
 
 /// What the command takes.
@@ -22,7 +23,12 @@ pub struct ModelsOptions {
 ///
 /// # Errors
 /// `out` fails.
-pub fn run(config: &Config, options: &ModelsOptions, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+pub fn run(
+    config: &Config,
+    options: &ModelsOptions,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
     if options.json {
         let models: Vec<Value> = config.models.values().map(|model| object(config, model)).collect();
         return writeln!(out, "{:#}", json!({ "models": models }));
@@ -30,16 +36,16 @@ pub fn run(config: &Config, options: &ModelsOptions, colour: bool, out: &mut imp
     if config.models.is_empty() {
         return writeln!(out, "The configuration has no models. A request may name an upstream: provider/model.");
     }
-    render(config, colour, out)
+    render(config, screen, out)
 }
 
 /// Two lines or more for each model: its policy, then its upstreams.
-pub fn render(config: &Config, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<()> {
     for model in config.models.values() {
-        let shade = (colour && config.upstreams_on(model) == 0).then_some(RED);
-        writeln!(out, "  {}", painted(&clean(&model_line(config, model)), shade))?;
+        let shade = (config.upstreams_on(model) == 0).then_some(YELLOW);
+        write_shaded("  ", vec![(vec![model_line(config, model)], shade)], screen, out)?;
         let rows = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
-        write_shaded("    ", rows, colour, out)?;
+        write_shaded("    ", rows, screen, out)?;
         if config.upstreams_on(model) == 1 {
             writeln!(out, "    one upstream: the policy makes no difference")?;
         }
@@ -147,6 +153,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::cli::screen::PIPED;
 
     const MODELS: &str = r#"
         [providers]
@@ -161,7 +168,8 @@ mod tests {
     fn printed(text: &str, json: bool, colour: bool) -> String {
         let config = crate::config::parse(text, Path::new("config.toml"), &|_| None).unwrap();
         let mut out = Vec::new();
-        run(&config, &ModelsOptions { json }, colour, &mut out).unwrap();
+        let screen = ScreenSettings { colour, ..PIPED };
+        run(&config, &ModelsOptions { json }, screen, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -185,7 +193,7 @@ mod tests {
         let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
         assert!(line("groq/x").contains("\x1b[32m") && line("openai/y").contains("\x1b[90m"), "{text:?}");
         let off = printed("models.off.upstreams = [\"groq/x\"]", false, true);
-        assert!(off.contains(&format!("{RED}off: race, NOT USABLE")), "{off:?}");
+        assert!(off.contains(&format!("{YELLOW}off: race, off: none of its providers is on")), "{off:?}");
     }
 
     #[test]

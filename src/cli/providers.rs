@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::outcome::WrongUse;
 use super::provider_state::ProviderState;
-use super::text::{aligned, clean, columns, fitted, too_wide, write_columns, write_lines};
+use super::text::{aligned, clean, columns, fitted, too_wide, write_columns, write_lines, write_paragraphs};
 use crate::config::catalogue::{self, CatalogueEntry, ServedDialect};
 use crate::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
 use crate::protocol::prefix::Prefix;
@@ -62,6 +62,13 @@ pub fn run(
 /// Columns of a shortened address, at least.
 const ADDRESS_LEAST: usize = 40;
 
+/// Below the table on a terminal.
+const NOTES: [&str; 3] = [
+    "HERE: its state in this configuration; -: it has neither a key nor a table.",
+    "CANCEL_BILLING: what a hang-up does to the bill (stops, bills_full or unknown).",
+    "more: photofinish providers NAME",
+];
+
 /// One line for each, with shorter addresses or without the last columns if they do not fit `width`.
 fn write_table(shown: &[&ListedProvider<'_>], width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     const HEAD: [&str; 6] = ["PROVIDER", "HERE", "KEY VARIABLE", "CANCEL_BILLING", "DIALECTS", "ADDRESS"];
@@ -78,8 +85,9 @@ fn write_table(shown: &[&ListedProvider<'_>], width: Option<usize>, out: &mut im
         lines = aligned(&rows, |_| true);
     }
     write_lines(&lines, out)?;
-    if rows[0].len() < HEAD.len() {
-        writeln!(out, "more: photofinish providers NAME")?;
+    // A program that reads the table gets no notes.
+    if width.is_some() {
+        write_paragraphs(NOTES.map(str::to_owned), width, out)?;
     }
     Ok(())
 }
@@ -140,6 +148,10 @@ impl ListedProvider<'_> {
         (ProviderState::of(config, provider).as_str(), why)
     }
 
+    fn is_simulated(&self) -> bool {
+        self.provider.is_some_and(|provider| provider.simulate.is_some())
+    }
+
     fn cancel_billing(&self) -> CancelBilling {
         let known = self.entry.map(|entry| entry.cancel_billing.value);
         self.provider.map(|provider| provider.cancel_billing).or(known).unwrap_or(CancelBilling::Unknown)
@@ -149,11 +161,12 @@ impl ListedProvider<'_> {
         let dialects = self.dialects();
         let names: Vec<&str> = dialects.iter().map(|[dialect, ..]| dialect.as_str()).collect();
         let address = match dialects.first().map(|[_, address, _]| address.as_str()) {
+            _ if self.is_simulated() => "this machine",
             None | Some("") => "per customer",
             Some(address) => address,
         };
         let variable = self.entry.and_then(|entry| entry.key_variable.as_deref()).unwrap_or("-");
-        let billing = self.cancel_billing().as_str();
+        let billing = if self.is_simulated() { "free" } else { self.cancel_billing().as_str() };
         [self.name, self.here().0, variable, billing, &names.join(", "), address].map(str::to_owned).to_vec()
     }
 
@@ -288,7 +301,7 @@ mod tests {
         assert_eq!(line("azure"), "azure - AZURE_OPENAI_API_KEY stops openai, responses per customer");
         assert_eq!(line("mine"), "mine on - unknown anthropic http://10.0.0.7/v1");
         assert_eq!(line("minted"), "minted token - unknown openai http://h");
-        assert_eq!(line("sim"), "sim simulated - stops openai per customer");
+        assert_eq!(line("sim"), "sim simulated - free openai this machine");
         assert_eq!(text.lines().count(), catalogue::entries().count() + 4);
         assert!(!text.contains("planted"), "{text}");
     }

@@ -10,10 +10,12 @@ pub struct ScreenSettings {
     /// Rows of the picture, without its legend.
     pub height: u16,
     pub colour: bool,
+    /// It is a pipe or a file, not a terminal.
+    pub piped: bool,
 }
 
 /// A picture in a pipe or a file is always the same.
-pub(super) const PIPED: ScreenSettings = ScreenSettings { width: 100, height: 20, colour: false };
+pub(super) const PIPED: ScreenSettings = ScreenSettings { width: 100, height: 20, colour: false, piped: true };
 /// Rows of a short terminal that are left for the legend and the prompt.
 const BELOW: u16 = 4;
 
@@ -26,7 +28,7 @@ impl ScreenSettings {
         }
         let (width, rows) = terminal_size::terminal_size_of(stdout).map_or((80, 24), |(width, rows)| (width.0, rows.0));
         let colour = std::env::var_os("NO_COLOR").is_none();
-        ScreenSettings { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
+        ScreenSettings { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour, piped: false }
     }
 
     /// Set if standard output and standard error are both a terminal.
@@ -41,6 +43,6 @@ impl ScreenSettings {
 
     /// Columns of the terminal, if it is one.
     pub(super) fn terminal(self) -> Option<usize> {
-        (self != PIPED).then_some(usize::from(self.width))
+        (!self.piped).then_some(usize::from(self.width))
     }
 }

@@ -27,7 +27,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let watch = ReloadWatch::new(&config)?;
     let app = App::start(config).await?;
     match raised {
-        Ok((before, now)) => tracing::info!(before, now, "descriptors: the soft limit is the hard one"),
+        Ok((before, now)) => tracing::debug!(before, now, "descriptors: the soft limit is the hard one"),
         Err(error) => tracing::warn!(%error, "the soft limit of descriptors cannot be raised"),
     }
     app.watch(watch);

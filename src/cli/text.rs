@@ -8,6 +8,7 @@ use std::io;
 use ratatui_core::style::Style;
 use ratatui_core::text::Span;
 
+use super::screen::ScreenSettings;
 use crate::history::CostBasis;
 use crate::history::cost::CostSum;
 use crate::history::survival::is_firm;
@@ -169,22 +170,62 @@ pub fn write_columns(indent: &str, rows: &[Vec<String>], out: &mut impl io::Writ
 /// The cells of a line, and its colour.
 pub type ShadedRow = (Vec<String>, Option<&'static str>);
 
-/// Lines of aligned text behind `indent`, each in its colour if `colour`.
-pub fn write_shaded(indent: &str, rows: Vec<ShadedRow>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+/// The least room in which a last cell is broken into lines; with less it is left whole.
+const LAST_CELL_LEAST: usize = 20;
+
+/// The rows with their last cells broken into lines, so that they fit `width` columns. A continued line is a row whose other
+/// cells are empty, with the same tag.
+pub fn with_last_cells_wrapped<T: Copy>(
+    rows: Vec<(Vec<String>, T)>,
+    width: usize,
+    is_text: impl Fn(usize) -> bool,
+) -> Vec<(Vec<String>, T)> {
+    let last = rows.iter().map(|(row, _)| row.len()).max().unwrap_or(0).saturating_sub(1);
+    let others: Vec<Vec<String>> = rows.iter().map(|(row, _)| row.iter().take(last).cloned().collect()).collect();
+    // With an empty last cell, so that every other column counts with its whole width.
+    let others: Vec<Vec<String>> = others.into_iter().map(|row| [row, vec!["|".to_owned()]].concat()).collect();
+    let taken = aligned(&others, is_text).iter().map(|line| columns(line)).max().unwrap_or(1) - 1;
+    let Some(room) = width.checked_sub(taken).filter(|room| *room >= LAST_CELL_LEAST) else { return rows };
+    let broken = rows.into_iter().flat_map(|(mut row, tag)| {
+        let cell = if row.len() > last { row.pop() } else { None };
+        let lines = cell.map_or_else(Vec::new, |cell| wrapped(&clean(&cell), room));
+        let mut lines = lines.into_iter();
+        row.extend(lines.next());
+        let more: Vec<_> = lines.map(|line| ([vec![String::new(); last], vec![line]].concat(), tag)).collect();
+        [(row, tag)].into_iter().chain(more)
+    });
+    broken.collect()
+}
+
+/// Lines of aligned text behind `indent`, each in its colour. On a terminal last cells are broken into lines.
+pub fn write_shaded(
+    indent: &str,
+    mut rows: Vec<ShadedRow>,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    if let Some(width) = screen.terminal() {
+        rows = with_last_cells_wrapped(rows, width.saturating_sub(columns(indent)), |_| true);
+    }
     let (rows, shades): (Vec<Vec<String>>, Vec<_>) = rows.into_iter().unzip();
     for (line, shade) in aligned(&rows, |_| true).iter().zip(shades) {
-        writeln!(out, "{indent}{}", painted(line, shade.filter(|_| colour)))?;
+        writeln!(out, "{indent}{}", painted(line, shade.filter(|_| screen.colour)))?;
     }
     Ok(())
 }
 
 /// The same below a title; nothing without rows.
-pub fn write_section(title: &str, rows: Vec<ShadedRow>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+pub fn write_section(
+    title: &str,
+    rows: Vec<ShadedRow>,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{title}")?;
-    write_shaded("  ", rows, colour, out)
+    write_shaded("  ", rows, screen, out)
 }
 
 /// Writes the parts with `between` in lines of at most `width`. A part stays on one line.
@@ -253,6 +294,16 @@ pub fn mark(samples: f64, p: f64) -> &'static str {
 
 pub fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), text)
+}
+
+/// A size in its largest unit, with a decimal where it is not whole.
+pub fn brief_bytes(bytes: u64) -> String {
+    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) if bytes.is_multiple_of(unit) => format!("{} {name}", bytes / unit),
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} B"),
+    }
 }
 
 /// Microseconds as milliseconds.

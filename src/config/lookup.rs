@@ -14,9 +14,10 @@ impl Config {
         named(name).or_else(|| named(name.strip_suffix(":latest")?))
     }
 
-    /// The models and aliases most like `name`, at most three, the best first.
+    /// The usable models and aliases most like `name`, at most three, the best first.
     pub fn nearest_models(&self, name: &str) -> Vec<String> {
-        nearest(name, self.models.keys().chain(self.aliases.keys()).map(String::as_str), 3)
+        let names = self.models.keys().chain(self.aliases.keys()).map(String::as_str);
+        nearest(name, names.filter(|name| self.model(name).is_some_and(|model| self.upstreams_on(model) > 0)), 3)
     }
 
     /// Why there is no provider of this name, as the end of a sentence, with a way out.
@@ -51,7 +52,7 @@ impl Config {
     /// The same in words: `1 of 2 upstreams on`.
     pub fn told_on(&self, model: &ModelConfig) -> String {
         match self.upstreams_on(model) {
-            0 => "NOT USABLE, all are off".to_owned(),
+            0 => "off: none of its providers is on".to_owned(),
             on => format!("{on} of {} upstreams on", model.upstreams.len()),
         }
     }

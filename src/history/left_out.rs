@@ -30,9 +30,25 @@ pub fn text(left_out: &[LeftOutUpstream]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// The upstreams in the text of a row. A model's name may have blanks in it, so an upstream ends where a reason does.
+pub fn parse(text: &str) -> Vec<LeftOutUpstream> {
+    let (mut left_out, mut upstream) = (Vec::new(), String::new());
+    for part in text.split(' ') {
+        upstream.push_str(part);
+        match upstream.rsplit_once('@').and_then(|(name, reason)| Some((name, LeftOutReason::from_name(reason)?))) {
+            Some((name, reason)) => {
+                left_out.push(LeftOutUpstream { upstream: name.to_owned(), reason });
+                upstream.clear();
+            }
+            None => upstream.push(' '),
+        }
+    }
+    left_out
+}
+
 /// The reasons in the text of a row, one for each upstream.
 pub fn reasons(text: &str) -> impl Iterator<Item = LeftOutReason> {
-    text.split(' ').filter_map(|upstream| LeftOutReason::from_name(upstream.rsplit_once('@')?.1))
+    parse(text).into_iter().map(|left_out| left_out.reason)
 }
 
 #[cfg(test)]
@@ -47,9 +63,11 @@ mod tests {
             .collect();
         assert_eq!(text(&[]), None);
         assert_eq!(text(&all[..1]).as_deref(), Some("ollama/a b@c:8b@dialect"));
+        assert_eq!(parse(&text(&all).unwrap()), all);
         assert_eq!(reasons(&text(&all).unwrap()).collect::<Vec<_>>(), LeftOutReason::ALL);
         let many = text(&vec![all[0].clone(); 100]).unwrap();
         assert!(many.chars().count() <= TEXT_MAX && many.ends_with("@dialect …"), "{many}");
+        assert!(parse(&many).iter().all(|left_out| *left_out == all[0]), "{many}");
         assert_eq!(reasons("x/y@newer_reason …").count(), 0);
     }
 }

@@ -65,12 +65,11 @@ impl CandidateSet {
 
     /// The upstreams that this race cannot start, and why, for its row. Policies that learn may start any candidate.
     pub fn left_out(&self, plan: &RacePlan) -> Option<String> {
-        let left_out = |upstream: &str, reason| LeftOutUpstream { upstream: upstream.to_owned(), reason };
         let mut all = self.unable.clone();
-        all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out(upstream, cooling.reason())));
+        all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
         if self.settings.policy.order() != UpstreamOrder::Learned {
             let behind = plan.entries.iter().skip(plan.max_attempts);
-            all.extend(behind.map(|entry| left_out(&self.list[entry.candidate].name, LeftOutReason::MaxAttempts)));
+            all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::MaxAttempts)));
         }
         left_out::text(&all)
     }
@@ -87,6 +86,21 @@ impl CandidateSet {
         });
         started.chain(cooling).collect()
     }
+}
+
+/// The answer if no upstream is left, with the names of all of them for the race's row.
+fn none_left(outbound: Outbound<'_>, model: &str, off: &[String], cooling: Vec<(String, CooldownState)>) -> Rejection {
+    let cool = cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason()));
+    let all: Vec<LeftOutUpstream> = outbound.left_out().iter().cloned().chain(cool).collect();
+    let rejection = match cooling.is_empty() {
+        true => outbound.rejection(model, off),
+        false => rejection::all_cooling_down(cooling),
+    };
+    rejection.leaving_out(left_out::text(&all))
+}
+
+fn left_out_for(upstream: &str, reason: LeftOutReason) -> LeftOutUpstream {
+    LeftOutUpstream { upstream: upstream.to_owned(), reason }
 }
 
 /// Finds the upstreams of a model or alias, or those that the request names.
@@ -142,8 +156,7 @@ pub fn resolve(
     }
     let BreakerAdmission { candidates, uploads, probes, .. } = admission;
     if candidates.is_empty() {
-        let off = outbound.rejection(model, &off);
-        return Err(if cooling.is_empty() { off } else { rejection::all_cooling_down(cooling) });
+        return Err(none_left(outbound, model, &off, cooling));
     }
     let windows = gateway.health().windows_of(&candidates);
     Ok(CandidateSet {
@@ -151,7 +164,7 @@ pub fn resolve(
         caller: caller_id,
         conversation: conversation.known.flatten(),
         crowded: false,
-        unable: outbound.left_out(),
+        unable: outbound.into_left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),
         basis,
         list: Arc::new(candidates),
@@ -178,7 +191,10 @@ fn asked_for<'l>(
         }
         (None, Some(model)) => Ok((model.upstreams.clone(), &model.race)),
         (None, None) => {
-            let unknown = |why: String| Rejection::unknown_model(model, &live.config.nearest_models(model), &why);
+            let unknown = |why: String| {
+                let why = model.contains('/').then_some(why.as_str());
+                Rejection::unknown_model(model, &live.config.nearest_models(model), why)
+            };
             let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
             Ok((upstreams, &live.config.race))
         }

@@ -156,7 +156,8 @@ impl Gateway {
         let live = self.live();
         routing(&self.health, &live, model).map_err(|why| {
             let model = model.unwrap_or_default();
-            Rejection::unknown_model(model, &live.config.nearest_models(model), &why)
+            let why = model.contains('/').then_some(why.as_str());
+            Rejection::unknown_model(model, &live.config.nearest_models(model), why)
         })
     }
 

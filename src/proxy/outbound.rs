@@ -103,7 +103,11 @@ impl<'a> Outbound<'a> {
     }
 
     /// Upstreams that are not asked because of their dialect.
-    pub fn left_out(self) -> Vec<LeftOutUpstream> {
+    pub fn left_out(&self) -> &[LeftOutUpstream] {
+        &self.left_out
+    }
+
+    pub fn into_left_out(self) -> Vec<LeftOutUpstream> {
         self.left_out
     }
 

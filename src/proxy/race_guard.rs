@@ -187,6 +187,9 @@ impl RaceGuard {
         self.name_span();
         tracing::debug!(status = rejection.status().as_u16(), code = rejection.code(), "the gateway answers itself");
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
+        if let Some(left_out) = rejection.left_out() {
+            self.record.left_out = Some(left_out.to_owned());
+        }
         self.record.done_us = Some(self.elapsed());
         self.outcome = Some(match rejection.is_after_race() {
             _ if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,

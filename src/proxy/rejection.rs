@@ -49,6 +49,8 @@ struct RejectionParts {
     after_race: bool,
     /// No upstream supports such a call.
     unspoken: bool,
+    /// The upstreams that could not start, as the race's row has them.
+    left_out: Option<String>,
 }
 
 impl Rejection {
@@ -62,6 +64,7 @@ impl Rejection {
             allow: None,
             after_race: false,
             unspoken: false,
+            left_out: None,
         }))
     }
 
@@ -76,6 +79,12 @@ impl Rejection {
 
     fn with(mut self, failed: &[FailedUpstream]) -> Rejection {
         self.0.attempts = failed.to_vec();
+        self
+    }
+
+    /// For the race's row.
+    pub fn leaving_out(mut self, left_out: Option<String>) -> Rejection {
+        self.0.left_out = left_out;
         self
     }
 
@@ -118,10 +127,15 @@ impl Rejection {
         Rejection::new(code::INVALID_REQUEST, "the request body broke off")
     }
 
-    pub fn unknown_model(model: &str, nearest: &[String], why: &str) -> Rejection {
+    /// `why`: why the name is not an upstream either, if it is written as one.
+    pub fn unknown_model(model: &str, nearest: &[String], why: Option<&str>) -> Rejection {
         let hint = if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
+        let (why, or) = match why {
+            Some(why) => (format!(", and {why}"), ""),
+            None => (String::new(), "; an upstream is named as provider/model"),
+        };
         let message = format!(
-            "the model {} is not configured, and {why}.{hint} GET /v1/models lists what there is.",
+            "the model {} is not configured{why}.{hint} GET /v1/models lists what there is{or}.",
             quoted(model)
         );
         Rejection::new(code::UNKNOWN_MODEL, message).on_model()
@@ -220,9 +234,8 @@ impl Rejection {
     pub fn not_found(path: &str, nearest: Option<&str>) -> Rejection {
         let hint = match nearest {
             Some(nearest) => format!("did you mean {nearest}?"),
-            None => {
-                "OpenAI clients take a base URL that ends in /v1, Anthropic and Ollama clients one without".to_owned()
-            }
+            None => "OpenAI clients take a base URL that ends in /v1, Anthropic, Gemini and Ollama clients one without"
+                .to_owned(),
         };
         Rejection::new(code::NOT_FOUND, format!("there is nothing at {}: {hint}", quoted(path)))
     }
@@ -271,6 +284,11 @@ impl Rejection {
 
     pub fn code(&self) -> &'static str {
         self.0.code.code
+    }
+
+    /// The upstreams that could not start, as the race's row has them.
+    pub fn left_out(&self) -> Option<&str> {
+        self.0.left_out.as_deref()
     }
 
     pub fn message(&self) -> &str {

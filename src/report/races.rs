@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::question::RaceWindow;
 use super::timeline::timeline;
-use crate::history::RaceOutcome;
+use crate::history::{RaceOutcome, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 
 /// Most races on a page.
@@ -84,7 +84,7 @@ pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Resu
     races.truncate(limit);
     let last = || Some(races.last()?.get("race_id")?.as_str()?.to_owned());
     let next = if more { last() } else { None };
-    Ok(Page { races: races.into_iter().map(with_start).collect(), next })
+    Ok(Page { races: races.into_iter().map(readable).collect(), next })
 }
 
 /// Reads one race with its attempts; none if nothing is stored. `race` is null until its own row is written, which may
@@ -98,7 +98,7 @@ pub fn one(reader: &StoreReader, race_id: &str) -> Result<Option<Value>, ReadErr
         return Ok(None);
     }
     let timeline = timeline(race.as_ref(), &attempts);
-    let race = race.map(with_start);
+    let race = race.map(readable);
     Ok(Some(json!({ "race_id": race_id, "race": race, "attempts": attempts, "timeline": timeline })))
 }
 
@@ -132,7 +132,14 @@ fn outcomes() -> impl TypedValueParser<Value = RaceOutcome> {
     PossibleValuesParser::new(names).try_map(|name| RaceOutcome::from_name(&name).ok_or("unknown"))
 }
 
-fn with_start(mut race: ExportRow) -> Map<String, Value> {
+/// The row with its start as a time, and the upstreams that it could not start as a list.
+fn readable(mut race: ExportRow) -> Map<String, Value> {
+    if let Some(text) = race.get("left_out").and_then(Value::as_str) {
+        let left_out = left_out::parse(text).into_iter();
+        let left_out = left_out.map(|one| json!({ "upstream": one.upstream, "reason": one.reason.as_str() }));
+        let left_out = left_out.collect();
+        race.insert("left_out".to_owned(), left_out);
+    }
     let started = race.get("started_at").and_then(Value::as_i64);
     let started = started.and_then(|started| Timestamp::from_microsecond(started).ok());
     race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));

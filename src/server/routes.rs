@@ -203,7 +203,8 @@ async fn model(
 
 /// Some clients request the base URL to see whether a server is there.
 async fn home() -> &'static str {
-    "Photofinish, a racing LLM gateway. Its surfaces are under /v1: GET /v1/models lists the models.\n"
+    "Photofinish, a racing LLM gateway. OpenAI clients take this address with /v1 as their base URL; Anthropic, Gemini and \
+     Ollama clients take it without. GET /v1/models lists the models.\n"
 }
 
 /// Answers a method that the path does not serve. It serves `only`; `all` adds the methods that every path answers.

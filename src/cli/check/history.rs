@@ -6,13 +6,18 @@
 use std::io;
 use std::path::Path;
 
-use crate::cli::text::{YELLOW, write_section};
+use crate::cli::screen::ScreenSettings;
+use crate::cli::text::{YELLOW, brief_bytes, write_section};
 use crate::config::{self, Retention, units};
 use crate::report::question::time;
 use crate::store::{Extent, OpenError, ReadError, StoreReader};
 
 /// False: `serve` cannot use it.
-pub(super) fn render(store: &config::StoreConfig, colour: bool, out: &mut impl io::Write) -> io::Result<bool> {
+pub(super) fn render(
+    store: &config::StoreConfig,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<bool> {
     let retention = match store.retention {
         Retention::Forever => "forever".to_owned(),
         Retention::For(kept) => units::format_duration(kept),
@@ -29,7 +34,7 @@ pub(super) fn render(store: &config::StoreConfig, colour: bool, out: &mut impl i
         let shade = (row[0] == "WARNING").then_some(YELLOW);
         (Vec::from(row), shade)
     };
-    write_section("History", rows.into_iter().map(shaded).collect(), colour, out)?;
+    write_section("History", rows.into_iter().map(shaded).collect(), screen, out)?;
     Ok(usable)
 }
 
@@ -59,8 +64,9 @@ fn extent(path: &Path) -> Result<Extent, DatabaseProblem> {
 
 fn described(extent: &Extent) -> Vec<[String; 2]> {
     let Extent { file_bytes, log_bytes, free_bytes, attempts, more, since, rolled_until } = extent;
-    let file = format!("{}, of which {} are free for new rows", size(*file_bytes), size(*free_bytes));
-    let log = format!("{} (write-ahead)", size(*log_bytes));
+    let free = if *free_bytes == 0 { String::new() } else { format!(", {} of it free", brief_bytes(*free_bytes)) };
+    let file = format!("{}{free}", brief_bytes(*file_bytes));
+    let log = format!("{} (write-ahead)", brief_bytes(*log_bytes));
     let about = if *more { "more than " } else { "" };
     let since = since.map_or_else(String::new, |since| format!(", since {}", time(since)));
     let rolled = rolled_until.map_or_else(|| "nothing yet".to_owned(), |until| format!("until {}", time(until)));
@@ -72,26 +78,18 @@ fn described(extent: &Extent) -> Vec<[String; 2]> {
     ]
 }
 
-/// A size with about three digits.
-fn size(bytes: u64) -> String {
-    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
-        None => format!("{bytes} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::cli::screen::PIPED;
     use crate::history::sample;
     use crate::store::{Record, Store};
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();
-        let usable = render(&config::StoreConfig { path: path.into(), retention }, false, &mut out).unwrap();
+        let usable = render(&config::StoreConfig { path: path.into(), retention }, PIPED, &mut out).unwrap();
         (usable, String::from_utf8(out).unwrap())
     }
 
@@ -104,7 +102,7 @@ mod tests {
         let store = Store::open(&path).await.unwrap();
         store.write(&[Record::Attempt(Box::new(sample::won(0)))]).await.unwrap();
         let (usable, text) = rendered(&path, Retention::For(Duration::from_secs(90 * 86_400)));
-        for words in ["KiB, of which 0 B are free", "1, since 2026-01-02T03:04:05Z", "nothing yet", "90d"] {
+        for words in ["KiB\n", "1, since 2026-01-02T03:04:05Z", "nothing yet", "90d"] {
             assert!(usable && text.contains(words), "{words}: {text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

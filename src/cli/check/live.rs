@@ -19,8 +19,9 @@ use serde_json::json;
 use crate::app::LocalGateway;
 use crate::cli::outcome::CommandOutcome;
 use crate::cli::race::answer::{AnswerReader, Refusal};
+use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
-use crate::cli::text::{GREEN, RED, aligned, counted, millis, painted};
+use crate::cli::text::{GREEN, RED, counted, millis, write_shaded};
 use crate::config::{Config, Keys, Provider, units};
 use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord};
@@ -66,11 +67,11 @@ enum LiveVerdict {
 #[derive(Default)]
 struct RaceRows(Mutex<HashMap<String, Vec<Record>>>);
 
-/// Sends the requests, and writes a line for each upstream to `out`. `colour`: `out` is a terminal.
+/// Sends the requests, and writes a line for each upstream to `out`. `screen`: of `out`.
 ///
 /// # Errors
 /// The gateway cannot be built, in words for an operator; or `out` fails.
-pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyhow::Result<CommandOutcome> {
+pub async fn run(config: Config, screen: ScreenSettings, out: &mut impl io::Write) -> anyhow::Result<CommandOutcome> {
     let targets = targets(&config);
     writeln!(out, "\nLive")?;
     if targets.is_empty() {
@@ -80,7 +81,7 @@ pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyh
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
     let upstreams = counted(all as u64, "upstream");
     writeln!(out, "  asking {upstreams} for {TOKENS} tokens each, at most {at_most}; no row is kept")?;
-    if targets.iter().any(|target| target.provider.simulate.is_none()) {
+    if targets.iter().any(|target| !matches!(target.provider.keys, Keys::NotConfigured)) {
         writeln!(out, "  this costs money: a few tokens per upstream")?;
     }
     out.flush()?;
@@ -106,7 +107,7 @@ pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyh
         }
     };
     alone.stop().await;
-    let answered = write(&targets, &heard, &rows, colour, out)?;
+    let answered = write(&targets, &heard, &rows, screen, out)?;
     Ok(match (interrupted, answered == all) {
         (true, _) => CommandOutcome::Interrupted,
         (_, true) => CommandOutcome::Done,
@@ -182,25 +183,25 @@ fn write(
     targets: &[LiveTarget],
     heard: &[LiveAnswer],
     rows: &RaceRows,
-    colour: bool,
+    screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> io::Result<usize> {
-    let (mut lines, mut answered) = (Vec::with_capacity(targets.len()), Vec::new());
+    let mut lines = Vec::with_capacity(targets.len());
+    let mut well = 0;
     for (place, target) in targets.iter().enumerate() {
         let heard = heard.iter().find(|heard| heard.target == place);
         let verdict =
             heard.map_or_else(|| LiveVerdict::Failed("interrupted".to_owned()), |heard| verdict(target, heard, rows));
-        answered.push(matches!(verdict, LiveVerdict::Answered(_)));
         lines.push(match verdict {
-            LiveVerdict::Answered(told) => [target.name.clone(), "ok".to_owned()].into_iter().chain(told).collect(),
-            LiveVerdict::Failed(why) => vec![target.name.clone(), "FAILED".to_owned(), why],
+            LiveVerdict::Answered(told) => {
+                well += 1;
+                let row = [target.name.clone(), "ok".to_owned()].into_iter().chain(told).collect();
+                (row, Some(GREEN))
+            }
+            LiveVerdict::Failed(why) => (vec![target.name.clone(), "FAILED".to_owned(), why], Some(RED)),
         });
     }
-    for (line, well) in aligned(&lines, |_| true).iter().zip(&answered) {
-        let shade = if *well { GREEN } else { RED };
-        writeln!(out, "{}", painted(&format!("  {line}"), colour.then_some(shade)))?;
-    }
-    let well = answered.iter().filter(|well| **well).count();
+    write_shaded("  ", lines, screen, out)?;
     writeln!(out, "  {well} of {} upstreams answered", targets.len())?;
     Ok(well)
 }
@@ -227,11 +228,11 @@ fn verdict(target: &LiveTarget, heard: &LiveAnswer, rows: &RaceRows) -> LiveVerd
                 None => "no text".to_owned(),
             };
             let whole = done_us.map(|us| format!("{} in all", millis(us - last.dispatch_us))).unwrap_or_default();
-            let model = last.model_reported.clone().unwrap_or_else(|| format!("{} (it does not say)", target.sent));
+            let model = last.model_reported.clone().unwrap_or_else(|| format!("{} (not confirmed)", target.sent));
             // An attempt before it failed, for example with another key.
             let before = attempts.iter().rev().skip(1).find_map(kind);
             let before = before.map(|kind| format!("; first: {}", words::of(kind, &target.provider, &target.sent)));
-            LiveVerdict::Answered(vec![ttft, whole, model + &before.unwrap_or_default()])
+            LiveVerdict::Answered(vec![ttft, whole, format!("as {model}{}", before.unwrap_or_default())])
         }
         (last, complaint) => {
             let status = last.and_then(|last| last.http_status);

@@ -14,6 +14,26 @@ use crate::report::dimension::Dimension;
 use crate::report::question::time;
 use crate::report::series::{Metric, SERIES_MAX, SeriesDimension, SeriesPoint, SeriesQuestion, SeriesReport};
 
+/// No point has a value or a bound, so that there is nothing to draw.
+pub(super) fn is_unknown(answer: &SeriesReport) -> bool {
+    let mut points = answer.lines.iter().flat_map(|line| &line.points);
+    points.all(|point| point.value.is_none() && point.over.is_none())
+}
+
+/// Instead of a picture without a line.
+pub(super) fn unknown(question: &SeriesQuestion, answer: &SeriesReport) -> String {
+    let why = match question.metric {
+        Metric::Cost => {
+            ": no price is in the configuration, and no upstream reported a cost. Prices go into `upstreams`, as input_price and output_price"
+        }
+        Metric::ClientTtft => ": no client asked to stream",
+        Metric::TokS => ": no answer had a token count and came in pieces",
+        Metric::Ttft | Metric::Goodput | Metric::Failures => "",
+    };
+    let attempts = counted(answer.attempts, "attempt");
+    format!("Nothing to draw: {} is not known for any of {attempts}{}{why}.", figure(question), only(&answer.filter))
+}
+
 /// One paragraph each.
 pub(super) fn write(
     question: &SeriesQuestion,

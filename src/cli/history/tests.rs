@@ -105,7 +105,7 @@ async fn every_line_fits_and_colour_is_asked_for() {
     let (_directory, path, _store) = store_with(twenty_races()).await;
     for (width, height) in [(40, 8), (80, 20), (160, 20)] {
         for by in ["", "--by model", "--by concurrency --metric tok_s", "--metric cost --every 5m"] {
-            let screen = ScreenSettings { width, height, colour: false };
+            let screen = ScreenSettings { width, height, colour: false, piped: false };
             let text = shown(&path, &format!("{WINDOW} {by}"), screen);
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
             assert!(!text.contains('\u{1b}') && text.contains("60 attempts"), "{text}");
@@ -175,6 +175,20 @@ async fn programs_are_told_of_what_is_left_out_elsewhere() {
         let words = "Left out: 2 more series of 2 attempts; the 62 with most are there.\n";
         assert_eq!(err, if written { words } else { "" }, "{line}");
     }
+}
+
+#[tokio::test]
+async fn an_unknown_figure_is_words_and_no_empty_picture() {
+    let unpriced = AttemptRecord { cost_usd: None, cost_usd_min: None, cost_usd_max: None, ..sample::lost(0, 90_000) };
+    let batch = vec![Record::Race(Box::new(sample::race(0))), Record::Attempt(Box::new(unpriced))];
+    let (_directory, path, _store) = store_with(batch).await;
+    let text = shown(&path, &format!("{WINDOW} --metric cost"), PIPED);
+    assert!(
+        text.starts_with("Nothing to draw: cost is not known for any of 1 attempt") && !text.contains('┤'),
+        "{text}"
+    );
+    assert!(text.contains("input_price"), "{text}");
+    assert_ne!(shown(&path, &format!("{WINDOW} --metric cost --json"), PIPED), "[]\n");
 }
 
 #[tokio::test]

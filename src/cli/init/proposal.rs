@@ -137,6 +137,9 @@ fn races(known: &[(&'static str, Vec<String>)], servers: &[LocalServer]) -> Vec<
         let about = match upstreams.len() {
             0 => return Vec::new(),
             1 => "one provider: a second key or server makes it a race",
+            _ if all_same(upstreams.iter().filter_map(|upstream| upstream.split_once('/'))) => {
+                "models of one name: the first to answer wins"
+            }
             _ => "different models: the first to answer wins, so answers differ",
         };
         return vec![race(FAST, about, upstreams)];
@@ -148,6 +151,12 @@ fn races(known: &[(&'static str, Vec<String>)], servers: &[LocalServer]) -> Vec<
         races.push(race("local", "on this machine", local));
     }
     races
+}
+
+/// Whether all have the same model.
+fn all_same<'u>(mut upstreams: impl Iterator<Item = (&'u str, &'u str)>) -> bool {
+    let first = upstreams.next();
+    upstreams.all(|(_, model)| first.is_some_and(|(_, first)| first == model))
 }
 
 /// Earlier in `MODELS` is more.
@@ -221,6 +230,14 @@ mod tests {
         ] {
             assert_eq!(proposed(providers, servers).upstreams, expected, "{providers:?}");
         }
+    }
+
+    #[test]
+    fn models_are_called_different_only_if_their_names_are() {
+        let about =
+            |one: &str, other: &str| proposed(&[], vec![server("ollama", &[one]), server("vllm", &[other])]).text;
+        assert!(about("m", "m").contains("[models.fast]   # models of one name"));
+        assert!(about("m", "n").contains("[models.fast]   # different models"));
     }
 
     #[test]

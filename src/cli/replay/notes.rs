@@ -19,8 +19,8 @@ const SLOPE: f64 = 0.05;
 /// Instead of a table: no upstream was watched enough.
 pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> String {
     format!(
-        "Nothing can be told of {}: {}, and no upstream was watched in {ENOUGH} of them ({}). Send more requests, or ask for a longer \
-         window.",
+        "Too little history of {}: {}, and a replay needs an upstream that was asked in at least {ENOUGH} of them ({}). Send more \
+         requests, or ask for a longer window.",
         model.name,
         counted(past.requests() as u64, "request"),
         left_out(past)

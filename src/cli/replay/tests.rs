@@ -163,7 +163,7 @@ async fn a_window_a_model_and_those_that_are_not_there() {
     assert!(shown(&directory, "", None).contains("Other models with requests: other (50)"));
     let nothing = shown(&directory, "--model other", None);
     assert!(
-        nothing.contains("Nothing can be told of other: 50 requests") && nothing.contains("groq/other 0"),
+        nothing.contains("Too little history of other: 50 requests") && nothing.contains("groq/other 0"),
         "{nothing}"
     );
     assert_eq!(object("--json --model other"), json!({"requests": 50}), "nothing can be told of them");

@@ -4,7 +4,8 @@
 use std::io;
 
 use crate::cli::text::{
-    GREEN, RED, YELLOW, aligned_with_margin, clean, fitted, or_dash, painted, too_wide, write_paragraphs, write_wrapped,
+    GREEN, RED, YELLOW, aligned_with_margin, clean, fitted, or_dash, painted, too_wide, with_last_cells_wrapped,
+    write_paragraphs, write_wrapped,
 };
 use crate::config::{Policy, UpstreamOrder};
 use crate::health::routing_status::{
@@ -20,6 +21,8 @@ pub(super) struct Detail {
     pub explain: bool,
 }
 
+/// The blank in front of a line.
+const MARGIN: usize = 1;
 /// Behind the name of the upstream and the sizes of prompts, before the reason.
 const COLUMNS: [&str; 7] = ["now", "load", "TPOT", "seen", "running", "used", "state"];
 
@@ -44,14 +47,13 @@ pub(super) fn write(
     let others = routing.upstreams.iter().filter(|upstream| upstream.models.is_empty());
     let others: Vec<RoutingRow> = others.map(|upstream| RoutingRow::new(upstream, None, detail)).collect();
     if !others.is_empty() {
-        write_paragraphs(["Of no model, named by callers themselves:".to_owned()], width, out)?;
+        write_paragraphs(["Upstreams that callers named themselves:".to_owned()], width, out)?;
         write_rows(&others, width, colour, out)?;
         writeln!(out)?;
     }
     if !off.is_empty() {
         let names: Vec<&str> = off.iter().map(|model| model.model.as_str()).collect();
-        let off =
-            format!("Off, for no upstream of theirs has its key: {}. One of them: --model NAME", names.join(", "));
+        let off = format!("Off, because none of their providers is on: {}. More: --model NAME", names.join(", "));
         write_paragraphs([off], width, out)?;
         writeln!(out)?;
     }
@@ -180,12 +182,18 @@ fn write_rows(rows: &[RoutingRow], width: Option<usize>, colour: bool, out: &mut
         let cells = row.cells.iter().map(|(_, cell)| cell.clone());
         [row.upstream.clone()].into_iter().chain(cells).collect()
     };
-    let lines: Vec<Vec<String>> = [head.clone()].into_iter().chain(rows.iter().map(cells)).collect();
+    let mut lines: Vec<(Vec<String>, _)> = [(head.clone(), None)]
+        .into_iter()
+        .chain(rows.iter().map(|row| (cells(row), row.colour.filter(|_| colour))))
+        .collect();
+    if let Some(width) = width.filter(|_| is_text(head.len() - 1)) {
+        lines = with_last_cells_wrapped(lines, width.saturating_sub(MARGIN), is_text);
+    }
+    let (lines, colours): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
     let lines = aligned_with_margin(&lines, is_text);
     if let Some(width) = too_wide(&lines, width) {
         return write_blocks(rows, width, colour, out);
     }
-    let colours = [None].into_iter().chain(rows.iter().map(|row| row.colour.filter(|_| colour)));
     lines.iter().zip(colours).try_for_each(|(line, colour)| writeln!(out, "{}", painted(line, colour)))
 }
 

@@ -106,7 +106,7 @@ const BRIEF: &str = r"demo: policy adaptive, best by time to first token
  sim/broken     90 ms  open 9 s  it kept failing: not tried for another 9s
  groq/m             –  off       groq is off because GROQ_API_KEY is not set
 
-Of no model, named by callers themselves:
+Upstreams that callers named themselves:
  upstream   TTFT p50  state
  sim/other         –  cools 2 min
 
@@ -128,7 +128,7 @@ TTFT p99 812 ms, answers of 60 tokens
  sim/broken   90 / 225 ms  108 / 270 ms  144 / 360 ms  ×1.00  0.10  8.2 ms    49        2   3 s  open 9 s  it kept failing: not tried for another 9s
  groq/m                 –             –             –  ×1.00  0.10       –     0        0     –  off       groq is off because GROQ_API_KEY is not set
 
-Of no model, named by callers themselves:
+Upstreams that callers named themselves:
  upstream   500  2k  8k    now  load  TPOT  seen  running  used  state
  sim/other    –   –   –  ×1.00  0.10     –     0        0     –  cools 2 min
 
@@ -171,7 +171,7 @@ fn models_that_are_off_take_one_line() {
     off.why.retain(|reason| reason.code == "off");
     routing.models.push(off);
     let text = drawn(&routing, None, false);
-    assert!(text.contains("Off, for no upstream of theirs has its key: gpt. One of them: --model NAME\n"), "{text}");
+    assert!(text.contains("Off, because none of their providers is on: gpt. More: --model NAME\n"), "{text}");
     assert!(!text.contains("gpt: policy"), "{text}");
     routing.models.remove(0);
     assert!(drawn(&routing, None, false).contains("gpt: policy"), "asked for by its name");

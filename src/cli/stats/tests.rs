@@ -38,7 +38,7 @@ async fn output(path: &Path, line: &str) -> String {
 }
 
 async fn shown(path: &Path, line: &str, width: Option<u16>) -> String {
-    let terminal = |width| ScreenSettings { width, height: 20, colour: false };
+    let terminal = |width| ScreenSettings { width, height: 20, colour: false, piped: false };
     let mut out = Vec::new();
     run(path, &options(line), width.map_or(PIPED, terminal), &mut out).unwrap();
     String::from_utf8(out).unwrap()

@@ -10,7 +10,7 @@ use super::routing::RoutingQuestion;
 use super::schema::{derived, object, parameters};
 use crate::health::routing_status::RoutingReport;
 use crate::history::table::Table as _;
-use crate::history::{AttemptRecord, RaceRecord};
+use crate::history::{AttemptRecord, LeftOutReason, RaceRecord};
 use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, POINT, REGRESSION, of_columns};
 use crate::report::{races, report_question as stats, series, timeline};
 
@@ -48,17 +48,36 @@ pub fn openapi() -> Value {
     document
 }
 
+/// One of `left_out`, which is text in the database.
+fn left_out_upstream() -> Value {
+    let reasons: Vec<&str> = LeftOutReason::ALL.iter().map(|reason| reason.as_str()).collect();
+    json!({
+        "type": "object",
+        "properties": {
+            "upstream": { "type": "string", "description": "`provider` / `model_sent`" },
+            "reason": { "type": "string", "enum": reasons },
+        },
+        "required": ["upstream", "reason"],
+        "additionalProperties": false,
+    })
+}
+
 /// The schemas that follow from declarations, by name.
 fn schemas() -> Map<String, Value> {
     let mut event = object("Something that happened in a race.", &[&EVENT]);
     let events: Vec<&str> =
         [timeline::BEGIN].into_iter().chain(timeline::OF_ATTEMPT).chain(timeline::OF_RACE).collect();
     event["properties"]["event"]["enum"] = json!(events);
+    let mut race =
+        object("A client's request: the row and its figures.", &[&of_columns(RaceRecord::COLUMNS), &OF_RACE]);
+    let left_out = &mut race["properties"]["left_out"];
+    left_out["type"] = json!(["array", "null"]);
+    left_out["items"] = left_out_upstream();
     let fields = [
         ("Group", object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &FIGURES])),
         ("Regression", object("A figure of an upstream that is worse than in the same hours before.", &[&REGRESSION])),
         ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&POINT])),
-        ("Race", object("A client's request: the row and its figures.", &[&of_columns(RaceRecord::COLUMNS), &OF_RACE])),
+        ("Race", race),
         (
             "Attempt",
             object(

@@ -37,7 +37,7 @@ async fn check_live_reports_working_and_failing_upstreams() {
     let ran = setup.run(&["check", "--live"]).await;
     assert_eq!(ran.code, Some(1), "{} {}", ran.out, ran.err);
     assert!(line(&ran, "good/m").starts_with("good/m ok TTFT "), "{}", ran.out);
-    assert!(line(&ran, "good/m").ends_with("in all fake-model"), "{}", ran.out);
+    assert!(line(&ran, "good/m").ends_with("in all as fake-model"), "{}", ran.out);
     let words = "bad/m FAILED 401: the key in BAD_KEY is refused: put a valid key there (Incorrect API key provided)";
     assert_eq!(line(&ran, "bad/m"), words);
     assert!(line(&ran, "other/gone").starts_with("other/gone FAILED 404: the provider does not know gone, or not at"));
@@ -96,7 +96,7 @@ async fn the_startup_log_names_disabled_providers_with_the_reason() {
     let half = served.process.logged("model half: ").await;
     assert!(half.ends_with("model half: race, 1 of 2 upstreams on"), "{half}");
     let none = served.process.logged("model none: ").await;
-    assert!(none.ends_with("NOT USABLE, all are off"), "{none}");
+    assert!(none.ends_with("off: none of its providers is on"), "{none}");
     let setup = served.stop().await;
     let checked = setup.run(&["check"]).await.out;
     assert!(checked.contains("half: race, 1 of 2 upstreams on") && checked.contains("GROQ_API_KEY is not set"));

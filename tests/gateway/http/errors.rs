@@ -144,7 +144,7 @@ async fn a_wrong_method_and_a_wrong_path_are_errors() {
         assert!(allowed.contains(&allow) && message.contains(allow), "{method} {path}: {allowed:?} {message}");
     }
     for (path, hint) in [
-        ("/v1", "Anthropic and Ollama clients one without"),
+        ("/v1", "Anthropic, Gemini and Ollama clients one without"),
         ("/v1/files/list", "OpenAI clients take a base URL that ends in /v1"),
         ("/v1/chat/completion", "did you mean /v1/chat/completions?"),
         ("/v1/v1/messages", "did you mean /v1/messages?"),

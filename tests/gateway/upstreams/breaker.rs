@@ -89,6 +89,29 @@ async fn a_race_that_shrinks_says_who_is_missing() {
     assert_eq!(left_out, [json!(first), json!("b/m@capability a/m@breaker d/m@max_attempts")]);
 }
 
+/// A race that was refused because no upstream was left names them too; `/api` lists them.
+#[tokio::test]
+async fn a_refused_race_says_who_is_missing() {
+    let (a, b) = (failing(0).await, failing(0).await);
+    let setup = Setup::new().provider("a", &a, "dialect = \"anthropic\"").provider("b", &b, "dialect = \"gemini\"");
+    let gateway = setup.race("lossy = \"refuse\"").start().await;
+    let ask = json!({"model": "m", "seed": 7, "n": 2, "messages": [{"role": "user", "content": "hi"}]});
+    let refused = read_response(&mut gateway.ask(&ask).await).await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    let list = json!([
+        {"upstream": "a/m", "reason": "capability"},
+        {"upstream": "b/m", "reason": "capability"},
+    ]);
+    let listed = async || {
+        let mut client = RawClient::connect(gateway.addr()).await;
+        client.request("GET", "/api/races", &[], "").await;
+        read_response(&mut client).await.json()["races"][0]["left_out"] == list
+    };
+    soon("the row is listed", async { while !listed().await {} }).await;
+    let rows = gateway.stop().await;
+    assert_eq!(rows.races[0]["left_out"], json!("a/m@capability b/m@capability"));
+}
+
 #[tokio::test]
 async fn without_failures_there_is_no_breaker() {
     let (a, b) = (failing(usize::MAX).await, failing(0).await);

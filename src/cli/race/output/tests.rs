@@ -12,7 +12,7 @@ struct Line {
     options: RaceOptions,
 }
 
-const SCREEN: ScreenSettings = ScreenSettings { width: 80, height: 24, colour: true };
+const SCREEN: ScreenSettings = ScreenSettings { width: 80, height: 24, colour: true, piped: false };
 
 /// Standard output and standard error of one race that says `texts`.
 fn shown(options: &[&str], screen: fn() -> Option<ScreenSettings>, texts: &[&str]) -> (String, String) {

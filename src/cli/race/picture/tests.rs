@@ -6,7 +6,7 @@ use crate::cli::race::feed::FeedEvent;
 use crate::history::AttemptOutcome;
 use crate::recorder::AttemptStep;
 
-const SCREEN: ScreenSettings = ScreenSettings { width: 90, height: 24, colour: false };
+const SCREEN: ScreenSettings = ScreenSettings { width: 90, height: 24, colour: false, piped: false };
 
 fn board(events: impl IntoIterator<Item = FeedEvent>) -> RaceBoard {
     let mut board = RaceBoard::new(["quick/m", "steady/m", "broken/m", "spare/m"].map(str::to_owned));
@@ -77,7 +77,7 @@ fn nothing_is_wider_or_higher_than_the_screen() {
     board.take(&won(30), 0);
     for width in 1..200 {
         for height in [1, 5, 24, 60] {
-            let screen = ScreenSettings { width, height, colour: false };
+            let screen = ScreenSettings { width, height, colour: false, piped: false };
             let lines = draw(&board, screen, 3_500_000);
             let fits = |line: &String| columns(line) <= usize::from(width);
             assert!(

@@ -67,7 +67,7 @@ async fn long_names_are_shortened_in_their_middle_and_stay_apart() {
 async fn the_best_and_the_worst_are_coloured_on_a_terminal_only() {
     let (_directory, path, _store) = store_with(forty_races()).await;
     let mut out = Vec::new();
-    let screen = ScreenSettings { width: 80, height: 20, colour: true };
+    let screen = ScreenSettings { width: 80, height: 20, colour: true, piped: false };
     run(&path, &options(""), screen, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
