@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::check::{check_members, optional, optional_bool, required, wrong_type};
-use super::{Invalid, items};
+use super::{Invalid, items, namespaces};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Reasoning, Tool, ToolChoice};
 use crate::protocol::parameter::{missing, wrong_value};
 
@@ -62,13 +62,19 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
 /// Members that the answer repeats, as far as they fit.
 fn echo_of(body: Map<String, Value>) -> Map<String, Value> {
     let mut left = ECHO_MAX;
+    let mut fits = |value: &Value| {
+        let rest = left.checked_sub(value.to_string().len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
     let echoed = body.into_iter().filter(|(name, value)| ECHOED.contains(&name.as_str()) && !value.is_null());
-    let fitting = echoed.filter(|(_, value)| match left.checked_sub(value.to_string().len()) {
-        Some(rest) => {
-            left = rest;
-            true
+    let fitting = echoed.filter_map(|(name, value)| {
+        if fits(&value) {
+            return Some((name, value));
         }
-        None => false,
+        // Calls of a namespace's tools are written with its name.
+        let names = (name == "tools").then(|| namespaces::names_only(&value)).flatten();
+        names.filter(&mut fits).map(|names| (name, names))
     });
     fitting.collect()
 }
@@ -122,43 +128,61 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
 
 fn tools(value: &Value, losses: &mut Losses) -> Result<Vec<Tool>, Invalid> {
     let mut tools = Vec::new();
-    for (at, tool) in value.as_array().into_iter().flatten().enumerate() {
+    for (at, given) in value.as_array().into_iter().flatten().enumerate() {
         let path = format!("tools[{at}]");
-        if !tool.is_object() {
-            return Err(wrong_type(&path, "an object", tool));
-        }
-        let kind = required(tool, &path, "type")?;
-        let custom = kind == "custom";
-        if !custom && kind != "function" {
-            losses.meaning(kind);
+        let Some((namespace, inner)) = namespaces::tools_of(given) else {
+            tools.extend(tool(given, &path, losses)?);
             continue;
-        }
-        let known: &[&str] = if custom {
-            &["type", "name", "description", "format"]
-        } else {
-            &["type", "name", "description", "parameters", "strict"]
         };
-        for (name, value) in tool.as_object().into_iter().flatten() {
-            if !known.contains(&name.as_str()) && !value.is_null() && value != false {
-                losses.hint(format!("{path}.{name}"));
-            }
+        tell(given, &path, &["type", "name", "tools"], losses);
+        for (at, given) in inner.iter().enumerate() {
+            let of_namespace = tool(given, &format!("{path}.tools[{at}]"), losses)?;
+            tools.extend(of_namespace.map(|tool| Tool { name: namespaces::joined(namespace, &tool.name), ..tool }));
         }
-        let object = |name: &str| match &tool[name] {
-            Value::Null => Ok(None),
-            value @ Value::Object(_) => Ok(Some(value.clone())),
-            other => Err(wrong_type(&format!("{path}.{name}"), "an object", other)),
-        };
-        tools.push(Tool {
-            name: required(tool, &path, "name")?.to_owned(),
-            description: optional(tool, &path, "description")?,
-            parameters: if custom { None } else { object("parameters")? },
-            strict: if custom { None } else { optional_bool(tool, &path, "strict")? },
-            custom,
-            format: if custom { object("format")?.filter(|format| format["type"] != "text") } else { None },
-            cache: None,
-        });
     }
     Ok(tools)
+}
+
+/// None: the vendor runs it, and others have no such tool.
+fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
+    if !tool.is_object() {
+        return Err(wrong_type(path, "an object", tool));
+    }
+    let kind = required(tool, path, "type")?;
+    let custom = kind == "custom";
+    if !custom && kind != "function" {
+        losses.meaning(kind);
+        return Ok(None);
+    }
+    let known: &[&str] = if custom {
+        &["type", "name", "description", "format"]
+    } else {
+        &["type", "name", "description", "parameters", "strict"]
+    };
+    tell(tool, path, known, losses);
+    let object = |name: &str| match &tool[name] {
+        Value::Null => Ok(None),
+        value @ Value::Object(_) => Ok(Some(value.clone())),
+        other => Err(wrong_type(&format!("{path}.{name}"), "an object", other)),
+    };
+    Ok(Some(Tool {
+        name: required(tool, path, "name")?.to_owned(),
+        description: optional(tool, path, "description")?,
+        parameters: if custom { None } else { object("parameters")? },
+        strict: if custom { None } else { optional_bool(tool, path, "strict")? },
+        custom,
+        format: if custom { object("format")?.filter(|format| format["type"] != "text") } else { None },
+        cache: None,
+    }))
+}
+
+/// Reports members that no other dialect has.
+fn tell(tool: &Value, path: &str, known: &[&str], losses: &mut Losses) {
+    for (name, value) in tool.as_object().into_iter().flatten() {
+        if !known.contains(&name.as_str()) && !value.is_null() && value != false {
+            losses.hint(format!("{path}.{name}"));
+        }
+    }
 }
 
 fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>, Invalid> {

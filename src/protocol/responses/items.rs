@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::check::{optional, required, wrong_type};
+use super::namespaces::joined;
 use super::{Invalid, content};
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
 use crate::protocol::neutral::{
@@ -17,8 +18,8 @@ const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
 /// Known members of items, apart from `type`, `id` and `status`.
 const KNOWN: [(&str, &[&str]); 6] = [
     ("message", &["role", "content", "phase"]),
-    ("function_call", &["call_id", "name", "arguments", "parsed_arguments"]),
-    ("custom_tool_call", &["call_id", "name", "input"]),
+    ("function_call", &["call_id", "name", "namespace", "arguments", "parsed_arguments"]),
+    ("custom_tool_call", &["call_id", "name", "namespace", "input"]),
     ("function_call_output", &["call_id", "output"]),
     ("custom_tool_call_output", &["call_id", "output"]),
     ("reasoning", &["summary", "content", "encrypted_content"]),
@@ -131,6 +132,7 @@ impl ItemReader<'_> {
     fn call(&mut self, item: &Value, path: &str, arguments: &str) -> Result<(), Invalid> {
         let text = |name: &str| required(item, path, name).map(str::to_owned);
         let (id, name, arguments, custom) = (text("call_id")?, text("name")?, text(arguments)?, arguments == "input");
+        let name = item["namespace"].as_str().map_or(name.clone(), |namespace| joined(namespace, &name));
         self.names.insert(id.clone(), name.clone());
         let call = ToolCall { id, name, arguments, custom, signature: self.signature.take(), cache: None };
         self.add(Role::Assistant, vec![MessagePart::Call(call)]);

@@ -10,6 +10,7 @@ mod conversation;
 mod envelope;
 mod foreign;
 mod items;
+mod namespaces;
 mod numbered;
 mod output;
 mod read;

@@ -17,6 +17,7 @@ pub(super) struct OutputCall {
     /// The item's id.
     pub id: String,
     pub call_id: String,
+    pub namespace: Option<String>,
     pub name: String,
     /// So far. Plain text for a custom tool.
     pub arguments: String,
@@ -31,6 +32,9 @@ impl OutputCall {
             "id": self.id, "type": kind, "status": status, "call_id": self.call_id, "name": self.name,
         });
         item[name] = Value::from(self.arguments.as_str());
+        if let Some(namespace) = &self.namespace {
+            item["namespace"] = Value::from(namespace.as_str());
+        }
         item
     }
 }

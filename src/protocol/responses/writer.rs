@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::ErrorShape;
 use super::envelope::{Envelope, Status, fail};
+use super::namespaces::Namespaces;
 use super::numbered::Numbered;
 use super::output::{OutputCall, OutputText, part_of};
 use crate::protocol::neutral::signature::{SignatureOwner, UNSIGNED, append, of_call, of_redacted, own, shown};
@@ -25,6 +26,7 @@ pub use behind::OpenMessage;
 #[derive(Debug)]
 pub struct ResponsesWriter {
     envelope: Envelope,
+    namespaces: Namespaces,
     numbered: Numbered,
     started: bool,
     /// By `output_index`. Null while the item is open.
@@ -116,6 +118,7 @@ impl ResponsesWriter {
     /// `model` is used until the upstream names its own. `echo` are members of the request that the answer repeats.
     pub fn new(model: &str, echo: Arc<Map<String, Value>>) -> ResponsesWriter {
         ResponsesWriter {
+            namespaces: Namespaces::of(&echo),
             envelope: Envelope::new(model, echo),
             numbered: Numbered::default(),
             started: false,
@@ -235,7 +238,8 @@ impl ResponsesWriter {
         self.close(Status::Completed, out);
         let (index, id) = self.reserve(if custom { "ctc" } else { "fc" });
         let call_id = if call_id.is_empty() { self.envelope.item_id("call", index) } else { call_id };
-        let call = OutputCall { index, id, call_id, name, arguments: String::new(), custom };
+        let (namespace, name) = self.namespaces.split(name);
+        let call = OutputCall { index, id, call_id, namespace, name, arguments: String::new(), custom };
         self.added(index, call.item("in_progress"), out);
         self.calls.insert(number, call);
     }

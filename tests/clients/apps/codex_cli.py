@@ -1,6 +1,8 @@
 """The Codex CLI, which speaks the Responses API: `codex exec` with a provider of its config."""
 
 import json
+import pathlib
+import sys
 
 import cli
 import kit
@@ -22,9 +24,9 @@ stream_max_retries = 0
 """)
 
 
-def codex(prompt):
+def codex(prompt, *flags):
     """The events of a run, by type of item."""
-    out = cli.run(cli.node("codex"), "exec", "--json", "--skip-git-repo-check", prompt, CODEX_HOME=str(cli.HOME), GATEWAY_TOKEN=kit.TOKEN)
+    out = cli.run(cli.node("codex"), "exec", "--json", "--skip-git-repo-check", *flags, prompt, CODEX_HOME=str(cli.HOME), GATEWAY_TOKEN=kit.TOKEN)
     events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     items = {}
     for event in events:
@@ -48,6 +50,16 @@ def command_run_for_the_model():
     (command,) = items["command_execution"]
     assert command["exit_code"] == 0 and "sunny" in command["aggregated_output"], command
     kit.has(items["agent_message"][-1]["text"], "calls=1", "results=Chunk ID")
+
+
+@scripted
+def tool_of_an_mcp_server():
+    server = pathlib.Path(__file__).with_name("mcp_sky.py")
+    flags = ["-c", f"mcp_servers.sky.command={json.dumps(sys.executable)}", "-c", f"mcp_servers.sky.args={json.dumps([str(server)])}"]
+    items = codex("What is the weather?", *flags)
+    (call,) = items["mcp_tool_call"]
+    assert (call["server"], call["tool"], call["status"]) == ("sky", "weather", "completed"), call
+    kit.has(items["agent_message"][-1]["text"], "calls=1", "sunny")
 
 
 kit.run()

@@ -19,6 +19,7 @@ class Asked:
     files: int = 0
     tools: list = dataclasses.field(default_factory=list)
     custom: list = dataclasses.field(default_factory=list)  # those of them with plain text input
+    namespaces: dict = dataclasses.field(default_factory=dict)  # namespace and name of those of them in one, by both names
     calls: int = 0  # tool calls in the conversation
     results: list = dataclasses.field(default_factory=list)  # results of the calls after the user's last text
     reasoned: int = 0  # reasoning of earlier turns in the request
@@ -81,7 +82,12 @@ def chat(asked, body):
 
 def responses(asked, body):
     asked.system = body.get("instructions") or ""
-    asked.tools = [tool["name"] for tool in body.get("tools") or [] if tool["type"] in ("function", "custom")]
+    for tool in body.get("tools") or []:
+        if tool["type"] == "namespace":
+            asked.namespaces |= {f"{tool['name']}__{inner['name']}": (tool["name"], inner["name"]) for inner in tool["tools"]}
+        elif tool["type"] in ("function", "custom"):
+            asked.tools.append(tool["name"])
+    asked.tools += asked.namespaces
     asked.custom = [tool["name"] for tool in body.get("tools") or [] if tool["type"] == "custom"]
     asked.schema = ((body.get("text") or {}).get("format") or {}).get("type") == "json_schema"
     asked.thinks = bool((body.get("reasoning") or {}).get("effort"))

@@ -10,6 +10,7 @@ import json
 # with these arguments without asking.
 ARGUMENTS = {
     "weather": [{"city": "Paris"}, {"city": "Rome"}],
+    "mcp__sky__weather": [{"city": "Paris"}],  # Codex: a tool of an MCP server
     "Weather-weather": [{"city": "Paris"}],  # Semantic Kernel: plugin and function
     "Bash": [{"command": "echo sunny", "description": "Say the weather"}],
     "bash": [{"command": "echo sunny", "description": "Say the weather"}],
@@ -36,6 +37,7 @@ class Piece:
     text: str
     name: str = ""
     is_custom: bool = False  # a call with plain-text arguments
+    namespace: str = ""  # of the called tool
 
 
 @dataclasses.dataclass
@@ -54,7 +56,8 @@ def answer(asked):
     tool = next((name for name in ARGUMENTS if name in asked.tools), None)
     if tool and "weather" in asked.last.lower() and not asked.results:
         is_custom = tool in asked.custom
-        pieces += [Piece("call", given["input"] if is_custom else json.dumps(given), tool, is_custom) for given in ARGUMENTS[tool]]
+        namespace, name = asked.namespaces.get(tool, ("", tool))
+        pieces += [Piece("call", given["input"] if is_custom else json.dumps(given), name, is_custom, namespace) for given in ARGUMENTS[tool]]
         finish = "tools"
     elif schema_tool := next((name for name in asked.tools if name in SCHEMA_TOOLS), None):
         pieces.append(Piece("call", json.dumps(ANSWER), schema_tool))

@@ -89,8 +89,9 @@ def item_of(piece, ids):
         return {"id": ids("ctc_"), "type": "custom_tool_call", "status": "completed", "call_id": ids("call_"), "name": piece.name,
                 "input": piece.text}
     if piece.kind == "call":
+        namespace = {"namespace": piece.namespace} if piece.namespace else {}
         return {"id": ids("fc_"), "type": "function_call", "status": "completed", "call_id": ids("call_"), "name": piece.name,
-                "arguments": piece.text}
+                "arguments": piece.text} | namespace
     part = {"type": "output_text", "text": piece.text, "annotations": [], "logprobs": []}
     return {"id": ids("msg_"), "type": "message", "status": "completed", "role": "assistant", "content": [part]}
 

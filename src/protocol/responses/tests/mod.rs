@@ -1,6 +1,7 @@
 //! Tables, goldens and properties of the dialect.
 
 mod echo;
+mod namespaces;
 mod reading;
 mod requests;
 mod round_trip;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{OpenOutput, ResponsesWriter};
 use crate::protocol::responses::envelope::Envelope;
+use crate::protocol::responses::namespaces::Namespaces;
 use crate::protocol::responses::numbered::Numbered;
 use crate::protocol::responses::output::OutputText;
 
@@ -37,6 +38,7 @@ impl ResponsesWriter {
             }
         };
         ResponsesWriter {
+            namespaces: Namespaces::of(response),
             envelope: Envelope::behind(response),
             numbered: Numbered::behind(number),
             started: true,
