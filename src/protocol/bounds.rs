@@ -27,9 +27,22 @@ pub(super) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
     let counted = Json::nested(text, DEPTH_MAX).object(|name, json| match name {
         "tools" | "functions" => json.list(|json| {
             tools += 1;
-            json.skip().map(drop)
+            json.object(|name, json| match name {
+                // Tools of a namespace, and Gemini's.
+                "tools" | "functionDeclarations" | "function_declarations" => json.list(|json| {
+                    tools += 1;
+                    json.skip().map(drop)
+                }),
+                _ => json.skip().map(drop),
+            })
         }),
-        "messages" | "input" => json.list(|json| {
+        "systemInstruction" | "system_instruction" => json.object(|_, json| {
+            json.list(|json| {
+                parts += 1;
+                json.skip().map(drop)
+            })
+        }),
+        "messages" | "input" | "contents" => json.list(|json| {
             messages += 1;
             json.object(|_, json| {
                 json.list(|json| {
@@ -47,7 +60,11 @@ pub(super) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
     if counted.is_err() {
         return Ok(());
     }
-    let turns = if surface == Surface::Responses { "input" } else { "messages" };
+    let turns = match surface.dialect() {
+        Dialect::Responses => "input",
+        Dialect::Gemini => "contents",
+        _ => "messages",
+    };
     for (name, what, count, most) in [
         ("tools", "tools", tools, TOOLS_MAX),
         (turns, turns, messages, MESSAGES_MAX),
@@ -125,6 +142,30 @@ mod tests {
                 let said = refused(surface, &body);
                 assert!(said.contains(words) && said.contains("20000") && said.contains(count), "{said}");
             }
+        }
+    }
+
+    #[test]
+    fn tools_and_parts_inside_of_others_count() {
+        let (empty, many) = (list("{}", 101), list("{}", 20_000));
+        let namespaces = list(&format!(r#"{{"type":"namespace","name":"n","tools":{empty}}}"#), 200);
+        for (surface, body, words) in [
+            (Surface::Responses, format!(r#"{{"model":"m","input":"a","tools":{namespaces}}}"#), "'tools'"),
+            (Surface::Gemini, format!(r#"{{"contents":[],"tools":[{{"functionDeclarations":{many}}}]}}"#), "'tools'"),
+            (Surface::Gemini, format!(r#"{{"contents":{}}}"#, list("{}", 20_001)), "'contents'"),
+            (
+                Surface::Gemini,
+                format!(r#"{{"contents":[{{"parts":{many}}},{{"parts":[{{}}]}}]}}"#),
+                "too many content parts",
+            ),
+            (
+                Surface::Gemini,
+                format!(r#"{{"systemInstruction":{{"parts":{many}}},"contents":[{{"parts":[{{}}]}}]}}"#),
+                "parts",
+            ),
+        ] {
+            let said = refused(surface, &body);
+            assert!(said.contains(words) && said.contains("20000"), "{said}");
         }
     }
 

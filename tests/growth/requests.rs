@@ -149,7 +149,7 @@ const GEMINI: &[Case] = &[
     }),
     case("calls, and their responses", BOUND / 2, |n| contents(&calls_of_gemini(n, |at| at), "")),
     case("calls of one name", BOUND / 2, |n| contents(&calls_of_gemini(n, |_| 0), "")),
-    case("declarations", BOUND, |n| {
+    case("declarations", BOUND / 2, |n| {
         let declared = list(n, |at| format!(r#"{{"name":"f{at}","parameters":{{"type":"OBJECT"}}}}"#));
         contents(ASKED, &format!(r#","tools":[{{"functionDeclarations":{declared}}}]"#))
     }),
