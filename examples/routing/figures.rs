@@ -24,16 +24,17 @@ pub struct Run {
 /// The money of one request, in the unit of the tariffs.
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestCost {
-    /// Hour of its arrival.
-    hour: i64,
+    /// When it ended, µs: only then does it add to the budget.
+    ended_us: i64,
     base: f64,
     extra: f64,
-    /// The part of `extra` that the budget may refuse, as far as the gateway sees it.
+    /// The part of `extra` that the budget may refuse, as far as the gateway sees it, and when its last attempt started, µs.
     bought: f64,
+    bought_us: i64,
     bill: f64,
 }
 
-/// A moment between two requests: what was spent before it, and the mean cost that the gateway knew.
+/// What the budget got and what was spent before a moment, and the mean cost that the gateway knew.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     base: f64,
@@ -83,11 +84,13 @@ impl Run {
             _ => self.failed += 1,
         }
         self.attempts += outcome.attempts.len();
+        let last_us = outcome.attempts.iter().map(|attempt| attempt.after_us).max();
         self.costs[id] = RequestCost {
-            hour: outcome.request.at_us / HOUR_US,
+            ended_us: outcome.request.at_us + outcome.took_us,
             base: outcome.base(),
             extra: outcome.extra(),
             bought: outcome.bought(),
+            bought_us: outcome.request.at_us + last_us.unwrap_or(0),
             bill: outcome.attempts.iter().map(|attempt| attempt.cost).sum(),
         };
     }
@@ -126,36 +129,43 @@ impl Run {
     /// The hour with the largest spent part of its allowed budget, `budget · base + max(200 · budget, 20) · mean cost`. Only extras
     /// that the budget may refuse count. Above 1 the bound is violated.
     pub fn worst_hour(&self, budget: f64) -> f64 {
-        let hour = |request: usize| self.costs[request].hour;
-        let hours = self.moments(|request| hour(request) != hour(request - 1));
+        let hours = self.moments(|_, before_us, now_us| before_us / HOUR_US != now_us / HOUR_US);
         hours.windows(2).map(|hour| part(budget, &hour[0], &hour[1])).fold(0.0, f64::max)
     }
 
-    /// [`Run::worst_hour`] for intervals of requests, between any two of three thousand moments.
+    /// [`Run::worst_hour`] for intervals between any two of three thousand moments.
     pub fn worst_interval(&self, budget: f64) -> f64 {
         const MOMENTS: usize = 3_000;
-        let apart = self.costs.len().div_ceil(MOMENTS).max(1);
-        let moments = self.moments(|request| request % apart == 0);
+        let apart = (2 * self.costs.len()).div_ceil(MOMENTS).max(1);
+        let moments = self.moments(|event, _, _| event % apart == 0);
         let worst = |(place, from): (usize, &Moment)| {
             moments[place..].iter().map(|to| part(budget, from, to)).fold(0.0, f64::max)
         };
         moments.iter().enumerate().map(worst).fold(0.0, f64::max)
     }
 
-    /// The beginning, the moment before each request that `begins` one, and the end.
-    fn moments(&self, begins: impl Fn(usize) -> bool) -> Vec<Moment> {
-        let (mut weight, mut now) = (0.0, Moment { base: 0.0, bought: 0.0, mean: 0.0 });
+    /// The beginning, the moment before each event that `begins` an interval, and the end. An event is a request's last start or its
+    /// end; `begins` gets its number, the time of the event before and its own time, µs.
+    fn moments(&self, begins: impl Fn(usize, i64, i64) -> bool) -> Vec<Moment> {
+        let both = |cost: &RequestCost| [(cost.bought_us, 0.0, cost.bought), (cost.ended_us, cost.base, 0.0)];
+        let mut events: Vec<(i64, f64, f64)> = self.costs.iter().flat_map(both).collect();
+        events.sort_by_key(|(at_us, ..)| *at_us);
+        // The first cost that the gateway hears of stands for the mean and fills the bucket.
+        let first = events.iter().map(|(_, base, bought)| base.max(*bought)).find(|cost| *cost > 0.0);
+        let (mut weight, mut before_us) = (0.0, 0);
+        let mut now = Moment { base: 0.0, bought: 0.0, mean: first.unwrap_or(0.0) };
         let mut moments = Vec::new();
-        for (request, cost) in self.costs.iter().enumerate() {
-            // The first cost that the gateway hears of stands for the mean and fills the bucket.
-            now.mean = if request == 0 { cost.base.max(cost.bought) } else { now.mean };
-            if request == 0 || begins(request) {
+        for (event, (at_us, base, bought)) in events.into_iter().enumerate() {
+            if event == 0 || begins(event, before_us, at_us) {
                 moments.push(now);
             }
-            weight = weight * (1.0 - 1.0 / 1_000.0) + 1.0;
-            now.mean += (cost.base - now.mean) / weight;
-            now.base += cost.base;
-            now.bought += cost.bought;
+            if base > 0.0 {
+                weight = weight * (1.0 - 1.0 / 1_000.0) + 1.0;
+                now.mean += (base - now.mean) / weight;
+            }
+            now.base += base;
+            now.bought += bought;
+            before_us = at_us;
         }
         moments.push(now);
         moments
