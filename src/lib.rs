@@ -19,7 +19,8 @@ pub mod shutdown;
 pub mod failure;
 pub mod telemetry;
 
-// 3 wire formats
+// 3 wire formats, the catalogue of models
+pub mod offerings;
 pub mod protocol;
 
 // 4 what is known

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts};
+use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, make_directory};
 use crate::config::Config;
 use crate::proxy::Gateway;
 use crate::recorder::{RaceObserver, Recorder, WriterTask};
@@ -31,6 +31,7 @@ impl LocalGateway {
         race_observer: Arc<dyn RaceObserver>,
     ) -> anyhow::Result<LocalGateway> {
         let (recorder, writer) = if stored {
+            make_directory(&config);
             let (recorder, writer) = Recorder::start(Store::open(&config.store.path).await?);
             (recorder, Some(writer))
         } else {

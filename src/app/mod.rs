@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::clock::Instant;
-use crate::config::{Config, Listen};
+use crate::config::{Config, ConfigSource, Listen};
 use crate::health::LiveConfig;
 use crate::machine;
 use crate::proxy::Gateway;
@@ -122,6 +122,7 @@ impl App {
         let tls = config.server.tls.is_some();
         startup_log::configuration(&config);
         let path = config.store.path.clone();
+        make_directory(&config);
         let store = open_store(&path).await?;
         let (recorder, writer) = Recorder::start(store);
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
@@ -152,8 +153,7 @@ impl App {
 
     /// Reads the config again. An invalid one is reported, and the old one stays in force.
     pub async fn reload(&self) {
-        let path = self.gateway.live().config.path.clone();
-        self.reloading().reload(&path).await;
+        self.reloading().reload().await;
     }
 
     /// Shuts down: accepts no new connections, lets streams finish for at most `drain`, cancels the rest, and flushes
@@ -251,6 +251,14 @@ fn way_out(listen: &Listen, error: &std::io::Error) -> String {
     let owner = machine::port_owner(address.port()).unwrap_or_else(|| "another program".to_owned());
     let free = SocketAddr::new(address.ip(), address.port().checked_add(1).unwrap_or(8080));
     format!("{owner} has it. End that, or take another address: `photofinish serve --listen {free}`, or {OTHER}")
+}
+
+/// Makes the directory of the built-in configuration's store. Without it the store says what is wrong.
+fn make_directory(config: &Config) {
+    let parent = config.store.path.parent().filter(|_| config.source == ConfigSource::BuiltIn);
+    if let Some(Err(error)) = parent.map(std::fs::create_dir_all) {
+        tracing::debug!(%error, "the directory of the store cannot be made");
+    }
 }
 
 /// Waits a moment for the store to open. After an error that may be temporary, the recorder continues trying in the

@@ -22,7 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The state of the watched files. Created before the gateway starts, so a change or signal during the start is not
 /// missed.
 pub struct ReloadWatch {
-    path: PathBuf,
+    /// None: the configuration is the built-in one.
+    path: Option<PathBuf>,
     seen: Option<FileStamp>,
     /// Certificates and keys, as of the latest reload.
     read_beside: FileStamps,
@@ -43,9 +44,15 @@ impl ReloadWatch {
     /// # Errors
     /// The handler for the signal cannot be installed.
     pub fn new(config: &Config) -> std::io::Result<ReloadWatch> {
-        let (path, read_beside) = (config.path.clone(), stamps(config));
+        let (path, read_beside) = (config.source.file().map(Path::to_owned), stamps(config));
         let hangup = signal(SignalKind::hangup())?;
-        Ok(ReloadWatch { seen: stamp(&path), path, seen_beside: read_beside.clone(), read_beside, hangup })
+        Ok(ReloadWatch {
+            seen: path.as_deref().and_then(stamp),
+            path,
+            seen_beside: read_beside.clone(),
+            read_beside,
+            hangup,
+        })
     }
 
     /// Runs until the gateway drains.
@@ -57,7 +64,7 @@ impl ReloadWatch {
                 _ = self.hangup.recv() => true,
                 () = tokio::time::sleep(LOOK_EVERY) => false,
             };
-            let now = stamp(&self.path);
+            let now = self.path.as_deref().and_then(stamp);
             // A file that is missing for a moment is being replaced.
             let is_new = now != self.seen && now.is_some();
             let beside = stamps(&reloading.gateway.live().config);
@@ -65,7 +72,7 @@ impl ReloadWatch {
             self.seen_beside.clone_from(&beside);
             if asked || is_new || (has_settled && beside != self.read_beside) {
                 self.seen = now;
-                reloading.reload(&self.path).await;
+                reloading.reload().await;
                 self.read_beside = stamps(&reloading.gateway.live().config);
                 // A change during the reload is noticed at the next check.
                 self.read_beside
@@ -87,17 +94,17 @@ pub(super) struct Reloading {
 }
 
 impl Reloading {
-    /// Reads the file and puts it in force, or reports its errors.
-    pub async fn reload(&self, path: &Path) {
-        match self.replace(path).await {
+    /// Reads the configuration again and puts it in force, or reports its errors.
+    pub async fn reload(&self) {
+        match self.replace().await {
             Ok(()) => tracing::info!("the new configuration is in force"),
             Err(error) => tracing::error!("the new configuration is not used, the old one stays in force:\n{error:#}"),
         }
     }
 
-    async fn replace(&self, path: &Path) -> anyhow::Result<()> {
+    async fn replace(&self) -> anyhow::Result<()> {
         let before = self.gateway.live();
-        let config = config::load_listening(path, before.config.given_listen.as_ref())?;
+        let config = config::load_listening(&before.config.source, before.config.given_listen.as_ref())?;
         if let Some(open) = self.bound.iter().find(|listen| !listen.is_local() && config.users.is_empty()) {
             anyhow::bail!(
                 "the gateway listens on {open}, which others can reach, and the new configuration has no [users]: \

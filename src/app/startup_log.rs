@@ -4,7 +4,7 @@
 use crate::config::{Config, Keys};
 
 pub(super) fn configuration(config: &Config) {
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %config.path.display(), "photofinish");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %config.source, "photofinish");
     let (mut on, mut simulated, mut waiting, mut off) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for provider in config.providers.values() {
         match &provider.keys {
@@ -25,7 +25,10 @@ pub(super) fn configuration(config: &Config) {
             tracing::info!("providers {what}: {}", names.join(", "));
         }
     }
-    for model in config.models.values() {
+    if config.serves_catalogue && !config.models.is_empty() {
+        catalogue_models(config);
+    }
+    for model in config.models.values().filter(|_| !config.serves_catalogue) {
         tracing::info!("model {}: {}, {}", model.name, model.race.policy.as_str(), config.told_on(model));
     }
     if config.models.is_empty() {
@@ -37,4 +40,36 @@ pub(super) fn configuration(config: &Config) {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+}
+
+/// The models of the catalogue in one line, and what would make more of them race.
+fn catalogue_models(config: &Config) {
+    let raced: Vec<&str> = config
+        .models
+        .values()
+        .filter(|model| config.upstreams_on(model) > 1)
+        .map(|model| model.name.as_str())
+        .collect();
+    let policy = config.models.values().next().map_or("", |model| model.race.policy.as_str());
+    tracing::info!(
+        catalogue = config.catalogue.date(),
+        policy,
+        "models: {} served by name, {} of them raced; `photofinish models` lists them",
+        config.models.len(),
+        raced.len()
+    );
+    match (raced.len(), config.most_useful_key()) {
+        (0, Some((variable, gained))) => {
+            tracing::info!("nothing races: a second key would help, most of all {variable}, for {gained} models");
+        }
+        (0, None) => tracing::info!("nothing races: no other provider hosts these models"),
+        _ => tracing::info!("raced: {}", shortened(&raced)),
+    }
+}
+
+/// Names with commas, and how many more there are.
+fn shortened(names: &[&str]) -> String {
+    const SHOWN: usize = 12;
+    let listed = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN { format!("{listed} and {} more", names.len() - SHOWN) } else { listed }
 }

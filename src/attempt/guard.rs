@@ -280,6 +280,7 @@ fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
         dispatch_us: micros_between(spec.read_at, dispatch),
         p_include: Some(spec.starting.p_include),
         p_audit: Some(spec.p_audit),
+        price_source: spec.upstream.price_source.as_ref().map(ToString::to_string),
         in_flight_upstream: spec.slot.as_ref().map_or(0, |slot| slot.before),
         ..AttemptRecord::new(
             spec.race_id.clone(),

@@ -38,10 +38,16 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
         providers.insert(0, (head.to_vec(), None));
     }
     write_section("Providers", providers, screen, out)?;
-    if !config.models.is_empty() {
-        writeln!(out, "\nModels")?;
+    if config.serves_catalogue && !config.models.is_empty() {
+        let (served, raced, date) = (config.models.len(), config.raceable(), config.catalogue.date());
+        writeln!(out, "\nModels\n  {served} of the catalogue of {date} by name, {raced} of them raced.")?;
+        writeln!(out, "  `photofinish models --raceable` lists those.")?;
+    } else {
+        if !config.models.is_empty() {
+            writeln!(out, "\nModels")?;
+        }
+        models::render(config, &models::ModelsOptions::default(), screen, out)?;
     }
-    models::render(config, screen, out)?;
     write_section("Users", user_rows(config).into_iter().map(|row| (row, None)).collect(), screen, out)?;
     let usable = history::render(&config.store, screen, out)?;
     let warnings = config.warnings.iter().map(|warning| (vec![warning.clone()], Some(YELLOW))).collect();
@@ -53,7 +59,7 @@ fn server_rows(config: &Config) -> Vec<Vec<String>> {
     let server = &config.server;
     let bytes = |bytes: usize| brief_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
     let mut rows = vec![
-        vec!["config".into(), config.path.display().to_string()],
+        vec!["config".into(), config.source.to_string()],
         vec!["store".into(), config.store.path.display().to_string()],
     ];
     rows.extend(server.listen.iter().map(|listen| vec!["listen".into(), listen.url(server.tls.is_some())]));
@@ -191,8 +197,8 @@ mod tests {
         assert_eq!(policy("policy = \"hedge\""), "hedge after p95 (1s until learned)");
         assert_eq!(policy("policy = \"hedge\"\nhedge_after = \"250ms\""), "hedge after 250ms");
         assert_eq!(policy("policy = \"fastest\"\noptimise = \"completion\""), "fastest, optimise completion");
-        assert_eq!(policy("policy = \"rule\"\nbudget = 0"), "rule, optimise ttft, budget 0");
-        assert_eq!(policy("policy = \"adaptive\""), "adaptive, optimise ttft, budget 0.1");
+        assert_eq!(policy("policy = \"rule\"\nbudget = 0"), "rule, budget 0");
+        assert_eq!(policy("policy = \"adaptive\""), "adaptive, budget 0.1");
         let goodput = policy("policy = \"adaptive\"\noptimise = \"goodput\"\nslo = { tpot = \"20ms\" }");
         assert_eq!(goodput, "adaptive, optimise goodput (TTFT 1s, TPOT 20ms), hold_max 300ms, budget 0.1");
     }

@@ -13,6 +13,7 @@ pub mod routing;
 pub mod simulate;
 pub mod stats;
 
+mod no_keys;
 mod outcome;
 mod provider_state;
 mod screen;
@@ -23,7 +24,7 @@ mod text;
 mod values;
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,11 +33,12 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 use crate::clock::wall_micros;
-use crate::config::{self, Config, LoadError};
+use crate::config::{self, Config, ConfigSource, LoadError};
 use crate::printable::printable_lines;
 use crate::report::series::SeriesError;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{self, LogFormat};
+use no_keys::NoKeys;
 use outcome::{CommandOutcome, WrongUse};
 use screen::ScreenSettings;
 
@@ -45,12 +47,13 @@ use screen::ScreenSettings;
 #[derive(Debug, Parser)]
 #[command(name = "photofinish", version, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
-    /// The configuration file.
-    #[arg(long, global = true, value_name = "PATH", env = "PHOTOFINISH_CONFIG", default_value = "config.toml")]
-    config: PathBuf,
+    /// The configuration file. Without one: config.toml in this directory, or else the keys in the environment.
+    #[arg(long, global = true, value_name = "PATH", env = "PHOTOFINISH_CONFIG")]
+    config: Option<PathBuf>,
 
+    /// Without a command and without a configuration file: `serve` if a provider's key is set.
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 const EXAMPLES: &str = include_str!("help/photofinish.txt").trim_ascii_end();
@@ -121,7 +124,16 @@ const IDLE_THREAD_FOR: Duration = Duration::from_millis(500);
 /// Runs the command that was typed.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let problem = match &cli.command {
+    let source = ConfigSource::find(cli.config.as_deref());
+    let command = match (cli.command, &source) {
+        (Some(command), _) => command,
+        (None, ConfigSource::BuiltIn) => Command::Serve(serve::ServeOptions::default()),
+        (None, ConfigSource::File(_)) => {
+            report(Cli::command().render_help().to_string().trim_end());
+            return ExitCode::from(2);
+        }
+    };
+    let problem = match &command {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
         Command::History(options) => Some("history").zip(options.problem(wall_micros())),
         Command::Replay(options) => Some("replay").zip(options.problem(wall_micros())),
@@ -135,7 +147,7 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit_code(&anyhow::Error::new(error).context("cannot start")),
     };
-    let code = runtime.block_on(run(cli)).unwrap_or_else(|error| exit_code(&error));
+    let code = runtime.block_on(run(command, &source)).unwrap_or_else(|error| exit_code(&error));
     // A look-up of a name may still block a thread; the exit does not wait for it.
     runtime.shutdown_background();
     code
@@ -151,8 +163,8 @@ fn wrong_use(command: &str, problem: String) -> clap::Error {
     }
 }
 
-async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    match cli.command {
+async fn run(command: Command, source: &ConfigSource) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Simulate(options) => {
             telemetry::start(telemetry::DEFAULT, LogFormat::Text);
             let shutdown = Shutdown::new();
@@ -169,7 +181,8 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let mut input = io::stdin().lock();
             let input = asks.then_some(&mut input as &mut dyn BufRead);
             let env = |name: &str| std::env::var(name).ok();
-            init::run(&cli.config, &options, &env, input, &mut io::stdout().lock(), &mut io::stderr()).await?;
+            let path = source.file().unwrap_or(Path::new(config::USUAL_FILE));
+            init::run(path, &options, &env, input, &mut io::stdout().lock(), &mut io::stderr()).await?;
         }
         // With --url the configuration is not read.
         Command::Routing(options) if let Some(at) = options.url.clone() => {
@@ -180,7 +193,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         // Works without a configuration too.
         Command::Providers(options) => {
-            let config = match config::load(&cli.config) {
+            let config = match config::load(source) {
                 Ok(config) => Some(config),
                 Err(LoadError::Read { path, source }) if source.kind() == io::ErrorKind::NotFound => {
                     report(&format!("{} is not there: this is the catalogue alone", path.display()));
@@ -196,7 +209,19 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 Command::Serve(options) => options.listen.as_ref(),
                 _ => None,
             };
-            let config = config::load_listening(&cli.config, listen)?;
+            let mut config = config::load_listening(source, listen)?;
+            if config.is_without_keys() {
+                match &command {
+                    Command::Serve(_) => return Err(NoKeys.into()),
+                    Command::Race(_) => {
+                        report(
+                            "no key of a provider is set and there is no config.toml: these providers are simulated",
+                        );
+                        config = init::simulated()?;
+                    }
+                    _ => {}
+                }
+            }
             return with_config(command, config).await;
         }
     }
@@ -260,7 +285,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
         // Output was piped into a program that has ended, such as `head`.
         _ if error.downcast_ref().is_some_and(is_closed_pipe) => return ExitCode::SUCCESS,
         Some(usage) => (usage.to_string(), 2),
-        None if error.is::<LoadError>() => (error.to_string(), 2),
+        None if error.is::<LoadError>() || error.is::<NoKeys>() => (error.to_string(), 2),
         None if is_wrong_use => (format!("error: {error}"), 2),
         None => (format!("photofinish: {error:#}"), 1),
     };

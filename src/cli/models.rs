@@ -2,18 +2,32 @@
 //!
 //! Not for requests to an upstream: see `check --live`.
 
+mod details;
+mod rows;
+
 use std::io;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::provider_state::ProviderState;
+use super::outcome::WrongUse;
 use super::screen::ScreenSettings;
-use super::text::{ShadedRow, YELLOW, write_shaded};
-use crate::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, Price, RaceSettings, UpstreamConfig, units};
+use super::text::{YELLOW, write_shaded};
+use crate::config::{Config, ModelConfig, PriceSource};
+use rows::{model_line, object, upstream_rows};
 
 /// What the command takes.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct ModelsOptions {
+    /// Only this model or alias, with everything that is known of it.
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Only models that two upstreams or more can serve.
+    #[arg(long)]
+    pub raceable: bool,
+    /// Only models that this provider serves.
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
     /// JSON: one object with a list of models.
     #[arg(long)]
     pub json: bool,
@@ -22,130 +36,70 @@ pub struct ModelsOptions {
 /// Prints the models of the configuration.
 ///
 /// # Errors
-/// `out` fails.
+/// `WrongUse`: an unknown model or provider. `out` fails.
 pub fn run(
     config: &Config,
     options: &ModelsOptions,
     screen: ScreenSettings,
     out: &mut impl io::Write,
-) -> io::Result<()> {
+) -> anyhow::Result<()> {
+    if let Some(name) = &options.provider
+        && !config.providers.contains_key(name)
+    {
+        return Err(WrongUse(config.why_no_provider(name)).into());
+    }
+    if let Some(name) = &options.name {
+        return details::run(config, name, options.json, screen, out);
+    }
     if options.json {
-        let models: Vec<Value> = config.models.values().map(|model| object(config, model)).collect();
-        return writeln!(out, "{:#}", json!({ "models": models }));
-    }
-    if config.models.is_empty() {
-        return writeln!(out, "The configuration has no models. A request may name an upstream: provider/model.");
-    }
-    render(config, screen, out)
-}
-
-/// Two lines or more for each model: its policy, then its upstreams.
-pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<()> {
-    for model in config.models.values() {
-        let shade = (config.upstreams_on(model) == 0).then_some(YELLOW);
-        write_shaded("  ", vec![(vec![model_line(config, model)], shade)], screen, out)?;
-        let rows = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
-        write_shaded("    ", rows, screen, out)?;
-        if config.upstreams_on(model) == 1 {
-            writeln!(out, "    one upstream: the policy makes no difference")?;
-        }
-    }
-    if config.models.values().flat_map(|model| &model.upstreams).any(|upstream| upstream.price.is_some()) {
-        writeln!(out, "  Prices are in US dollars per million tokens.")?;
+        let models: Vec<Value> = chosen(config, options).map(|model| object(config, model)).collect();
+        let catalogue = json!({ "date": config.catalogue.date(), "rows": config.catalogue.len() });
+        writeln!(out, "{:#}", json!({ "catalogue": catalogue, "models": models }))?;
+    } else if config.models.is_empty() {
+        writeln!(out, "The configuration has no models. A request may name an upstream: provider/model.")?;
+    } else if chosen(config, options).next().is_none() {
+        writeln!(out, "{} models are served, and none of them is such a one.", config.models.len())?;
+    } else {
+        render(config, options, screen, out)?;
     }
     Ok(())
 }
 
-fn model_line(config: &Config, model: &ModelConfig) -> String {
-    let mut line = format!("{}: {}, {}", model.name, policy(&model.race), config.told_on(model));
-    if model.race.breaker.failures == 0 {
-        line.push_str(", no breaker");
-    }
-    for alias in aliases(config, model) {
-        line.push_str(", also ");
-        line.push_str(alias);
-    }
-    line
+/// The models that the options ask for, by name.
+fn chosen<'c>(config: &'c Config, options: &'c ModelsOptions) -> impl Iterator<Item = &'c Arc<ModelConfig>> {
+    let by_provider = |model: &ModelConfig| {
+        let of = |name: &String| model.upstreams.iter().any(|upstream| upstream.provider.name == *name);
+        options.provider.as_ref().is_none_or(of)
+    };
+    config
+        .models
+        .values()
+        .filter(move |model| (!options.raceable || config.upstreams_on(model) > 1) && by_provider(model))
 }
 
-fn aliases<'c>(config: &'c Config, model: &ModelConfig) -> impl Iterator<Item = &'c str> {
-    config.aliases.iter().filter(|(_, name)| **name == model.name).map(|(alias, _)| alias.as_str())
-}
-
-/// The policy with the settings that matter to it.
-fn policy(race: &RaceSettings) -> String {
-    let name = race.policy.as_str();
-    match (race.policy, race.hedge_after) {
-        (Policy::Race | Policy::Fallback | Policy::Weighted, _) => name.to_owned(),
-        (Policy::Hedge, HedgeAfter::After(_)) => format!("{name} after {}", race.hedge_after.text()),
-        (Policy::Hedge, HedgeAfter::Quantile(_)) => {
-            let unlearned = units::format_duration(race.hedge_after.unlearned());
-            format!("{name} after {} ({unlearned} until learned)", race.hedge_after.text())
-        }
-        (Policy::Fastest, _) => format!("{name}, optimise {}", objective(race)),
-        (Policy::Adaptive | Policy::Rule, _) => {
-            format!("{name}, optimise {}, budget {}", objective(race), race.budget)
+/// Two lines or more for each model: its policy, then its upstreams.
+pub fn render(
+    config: &Config,
+    options: &ModelsOptions,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    for model in chosen(config, options) {
+        let shade = (config.upstreams_on(model) == 0).then_some(YELLOW);
+        write_shaded("  ", vec![(vec![model_line(config, model)], shade)], screen, out)?;
+        upstream_rows(config, model, screen, out)?;
+        if config.upstreams_on(model) == 1 && !config.serves_catalogue {
+            writeln!(out, "    one upstream: the policy makes no difference")?;
         }
     }
-}
-
-fn objective(race: &RaceSettings) -> String {
-    let name = race.optimise.as_str();
-    let held = match (race.policy, race.optimise) {
-        (Policy::Adaptive, Objective::Completion | Objective::Goodput) => {
-            format!(", hold_max {}", units::format_duration(race.hold_max))
-        }
-        _ => String::new(),
-    };
-    if race.optimise != Objective::Goodput {
-        return format!("{name}{held}");
+    let sources = || chosen(config, options).flat_map(|model| &model.upstreams).map(|upstream| &upstream.price_source);
+    if sources().any(Option::is_some) {
+        let catalogue = sources().flatten().any(|source| matches!(source, PriceSource::Catalogue(_)));
+        let from =
+            if catalogue { format!("; ~ by the catalogue of {}", config.catalogue.date()) } else { String::new() };
+        writeln!(out, "  Prices are in US dollars per million tokens{from}.")?;
     }
-    let [ttft, tpot] = [race.slo.ttft, race.slo.tpot].map(units::format_duration);
-    format!("{name} (TTFT {ttft}, TPOT {tpot}){held}")
-}
-
-fn upstream_row(config: &Config, model: &ModelConfig, upstream: &UpstreamConfig) -> ShadedRow {
-    let state = ProviderState::of(config, &upstream.provider);
-    let price = match upstream.price {
-        Some(Price { input, output, .. }) => format!("{} in, {} out", dollars(input), dollars(output)),
-        None if matches!(state, ProviderState::Off | ProviderState::Simulated) => String::new(),
-        None => "no price".to_owned(),
-    };
-    let mut row = vec![upstream.name(), state.as_str().to_owned(), price];
-    if model.race.policy == Policy::Weighted {
-        row.push(format!("weight {}", upstream.weight));
-    }
-    (row, Some(state.colour()))
-}
-
-/// At least cents.
-fn dollars(usd: f64) -> String {
-    let exact = usd.to_string();
-    let cents = format!("{usd:.2}");
-    if exact.len() > cents.len() { format!("${exact}") } else { format!("${cents}") }
-}
-
-fn object(config: &Config, model: &ModelConfig) -> Value {
-    let upstream = |upstream: &UpstreamConfig| {
-        let provider = &upstream.provider;
-        json!({
-            "upstream": upstream.name(),
-            "state": ProviderState::of(config, provider).as_str(),
-            "why": provider.why_off(),
-            "base_url": if provider.simulate.is_some() { None } else { Some(&provider.base_url) },
-            "input_price": upstream.price.map(|price| price.input),
-            "cached_price": upstream.price.map(|price| price.cached),
-            "output_price": upstream.price.map(|price| price.output),
-            "context": upstream.context,
-        })
-    };
-    json!({
-        "model": model.name,
-        "aliases": aliases(config, model).collect::<Vec<_>>(),
-        "policy": model.race.policy.as_str(),
-        "upstreams_on": config.upstreams_on(model),
-        "upstreams": model.upstreams.iter().map(upstream).collect::<Vec<_>>(),
-    })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -169,7 +123,7 @@ mod tests {
         let config = crate::config::parse(text, Path::new("config.toml"), &|_| None).unwrap();
         let mut out = Vec::new();
         let screen = ScreenSettings { colour, ..PIPED };
-        run(&config, &ModelsOptions { json }, screen, &mut out).unwrap();
+        run(&config, &ModelsOptions { json, ..ModelsOptions::default() }, screen, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

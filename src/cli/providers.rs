@@ -175,8 +175,12 @@ impl ListedProvider<'_> {
         let (state, why) = self.here();
         let state = if state == "-" { "not in this configuration" } else { state };
         let mut rows = vec![vec!["here".to_owned(), why.map_or(state.to_owned(), |why| format!("{state}: {why}"))]];
-        let variable = self.entry.and_then(|entry| entry.key_variable.as_deref()).unwrap_or("none");
-        rows.push(vec!["key variable".to_owned(), variable.to_owned()]);
+        let variables: Vec<&str> = self.entry.into_iter().flat_map(CatalogueEntry::key_variables).collect();
+        let variables = if variables.is_empty() { "none".to_owned() } else { variables.join(", or ") };
+        rows.push(vec!["key variable".to_owned(), variables]);
+        if self.entry.is_some_and(|entry| entry.only_if_named) {
+            rows.push(vec!["switched on".to_owned(), "only by a configuration that names it".to_owned()]);
+        }
         for [dialect, address, key] in self.dialects() {
             let address = if address.is_empty() { "an address per customer".to_owned() } else { address };
             rows.push(vec!["speaks".to_owned(), dialect, address, key]);
@@ -226,6 +230,8 @@ impl ListedProvider<'_> {
             "here": state,
             "why": why,
             "key_variable": self.entry.and_then(|entry| entry.key_variable.as_deref()),
+            "other_key_variables": self.entry.map_or(&[][..], |entry| &entry.other_variables),
+            "only_if_named": self.entry.is_some_and(|entry| entry.only_if_named),
             "cancel_billing": self.cancel_billing().as_str(),
             "dialects": dialects,
             "facts": facts,
@@ -298,7 +304,10 @@ mod tests {
         };
         assert_eq!(line("groq"), "groq on GROQ_API_KEY bills_full openai, responses https://api.groq.com/openai/v1");
         assert_eq!(line("openai"), "openai off OPENAI_API_KEY stops openai, responses https://api.openai.com/v1");
-        assert_eq!(line("azure"), "azure - AZURE_OPENAI_API_KEY stops openai, responses per customer");
+        assert_eq!(
+            line("azure"),
+            "azure - AZURE_OPENAI_API_KEY stops openai, responses {AZURE_OPENAI_ENDPOINT}/openai/v1"
+        );
         assert_eq!(line("mine"), "mine on - unknown anthropic http://10.0.0.7/v1");
         assert_eq!(line("minted"), "minted token - unknown openai http://h");
         assert_eq!(line("sim"), "sim simulated - free openai this machine");

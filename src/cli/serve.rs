@@ -6,7 +6,7 @@ use crate::config::{Config, Listen};
 use crate::machine;
 
 /// What the command takes.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct ServeOptions {
     /// Listen here instead of on `listen` in the configuration, such as 127.0.0.1:8081; also the variable PHOTOFINISH_LISTEN.
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]

@@ -24,6 +24,15 @@ pub struct CatalogueEntry {
     pub serves: Vec<ServedDialect>,
     /// The usual variable of the key. None: no key is needed.
     pub key_variable: Option<String>,
+    /// Other variables that people keep this key in. The first that is set counts, the usual one before them.
+    #[serde(default)]
+    pub other_variables: Vec<String>,
+    /// A key in its variable does not switch it on: the file has to name it. The key is often there for something else.
+    #[serde(default)]
+    pub only_if_named: bool,
+    /// It sends requests on to other providers, which host the models.
+    #[serde(default)]
+    pub router: bool,
     /// What a hang-up does to generation and billing.
     #[serde(deserialize_with = "sourced_choice")]
     pub cancel_billing: SourcedFact<CancelBilling>,
@@ -59,7 +68,7 @@ pub struct ServedDialect {
     #[serde(deserialize_with = "choice")]
     pub dialect: Dialect,
     /// With the version path, without a slash at the end. Empty: each customer has another address. Parts in braces come from the
-    /// keys with their names.
+    /// keys with their names, and those in capitals from the environment.
     pub base_url: String,
     /// `bearer`, or the header of the bare key. None: as usual in this dialect.
     key_in: Option<String>,
@@ -88,12 +97,42 @@ pub fn nearest(name: &str) -> Vec<String> {
     super::problem::nearest(name, entries().map(|entry| entry.name.as_str()), 2)
 }
 
+/// Values of a key variable that tools want set and that are no keys.
+const PLACEHOLDERS: [&str; 10] =
+    ["unused", "dummy", "none", "null", "placeholder", "changeme", "your-api-key", "not-needed", "no-key", "fake"];
+
+/// Whether this value of a key variable is surely no key.
+pub fn is_placeholder(key: &str) -> bool {
+    let key = key.trim();
+    PLACEHOLDERS.iter().any(|placeholder| key.eq_ignore_ascii_case(placeholder))
+}
+
 impl CatalogueEntry {
-    /// Usable without a table: its address needs nothing but the environment.
-    pub fn has_address(&self) -> bool {
+    /// Usable without a table in this environment.
+    pub fn has_address(&self, env: &dyn Fn(&str) -> Option<String>) -> bool {
         self.serves.iter().any(|served| {
-            !served.only_if_named && !served.base_url.is_empty() && !served.base_url.contains("{project}")
+            !served.only_if_named
+                && !served.base_url.is_empty()
+                && !served.base_url.contains("{project}")
+                && served.address_variable().is_none_or(|variable| env(variable).is_some_and(|url| !url.is_empty()))
         })
+    }
+
+    /// The variable with the customer's own address, if it has one.
+    pub fn address_variable(&self) -> Option<&str> {
+        self.serves.iter().find_map(ServedDialect::address_variable)
+    }
+
+    /// The variables that may hold its key, the usual one first.
+    pub fn key_variables(&self) -> impl Iterator<Item = &str> {
+        self.key_variable.iter().chain(&self.other_variables).map(String::as_str)
+    }
+
+    /// The variables that hold something that may be a key, the usual one first.
+    pub fn set_variables(&self, env: &dyn Fn(&str) -> Option<String>) -> impl Iterator<Item = &str> {
+        let is_set =
+            move |variable: &&str| env(variable).is_some_and(|key| !key.trim().is_empty() && !is_placeholder(&key));
+        self.key_variables().filter(is_set)
     }
 
     /// How it is asked in this dialect.
@@ -103,6 +142,11 @@ impl CatalogueEntry {
 }
 
 impl ServedDialect {
+    /// The variable with the customer's own address: `{AZURE_OPENAI_ENDPOINT}/openai/v1`.
+    pub fn address_variable(&self) -> Option<&str> {
+        address_variable(&self.base_url)
+    }
+
     /// How a key is sent. The region of signatures is empty.
     pub fn auth(&self) -> Auth {
         match self.key_in.as_deref() {
@@ -111,6 +155,12 @@ impl ServedDialect {
             Some(header) => Auth::Header(header.to_owned()),
         }
     }
+}
+
+/// The variable at the start of an address.
+pub(super) fn address_variable(base_url: &str) -> Option<&str> {
+    let (name, _) = base_url.strip_prefix('{')?.split_once('}')?;
+    Some(name).filter(|name| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
 }
 
 /// Reads the file: completes each provider by the defaults, and writes named sources out.

@@ -53,7 +53,7 @@ fn mode_for_others(_: &Metadata) -> Option<u32> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use crate::config::load;
+    use crate::config::{ConfigSource, load};
 
     #[test]
     fn files_that_others_may_read_are_told() {
@@ -83,7 +83,7 @@ mod tests {
                 std::fs::write(path("history.db"), "").unwrap();
                 set("history.db", mode);
             }
-            let mut warnings = load(&path("config.toml")).unwrap().warnings;
+            let mut warnings = load(&ConfigSource::File(path("config.toml"))).unwrap().warnings;
             warnings.retain(|warning| warning.contains("chmod"));
             assert_eq!(warnings.len(), expected.len(), "{key} {mode:o} {database:?}: {warnings:?}");
             for (warning, words) in warnings.iter().zip(expected) {

@@ -13,7 +13,8 @@ use super::problem::{LocatedProblem, Problems};
 use super::raw::RawConfig;
 use super::reader::ReaderScope;
 use super::resolve;
-use super::{Config, Listen};
+use super::source::usual_store;
+use super::{Config, ConfigSource, Listen};
 
 /// Bytes of the largest config file.
 const FILE_MAX: u64 = 1 << 20;
@@ -43,26 +44,44 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Reads the file, and its variables from the environment.
+/// Reads the file, if there is one, and the variables from the environment.
 ///
 /// # Errors
-/// The file cannot be read, is larger than 1 MiB, or has problems.
-pub fn load(path: &Path) -> Result<Config, LoadError> {
-    load_listening(path, None)
+/// The file cannot be read, is larger than 1 MiB, or has problems. A variable of the gateway's own is wrong.
+pub fn load(source: &ConfigSource) -> Result<Config, LoadError> {
+    load_listening(source, None)
 }
 
 /// The same for a gateway that listens on `listen`, if given, whatever the file and the environment say.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_listening(path: &Path, listen: Option<&Listen>) -> Result<Config, LoadError> {
-    let (text, metadata) = read_file(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
-    let read = read(&text, path, listen, &|name| std::env::var(name).ok());
-    let (mut config, holds_secrets) = read.map_err(LoadError::Problems)?;
+pub fn load_listening(source: &ConfigSource, listen: Option<&Listen>) -> Result<Config, LoadError> {
+    let env = |name: &str| std::env::var(name).ok();
+    let mut config = match source {
+        ConfigSource::File(path) => {
+            let (text, metadata) = read_file(path).map_err(|source| LoadError::Read { path: path.clone(), source })?;
+            let (mut config, holds_secrets) = read(&text, path, listen, &env).map_err(LoadError::Problems)?;
+            config.warnings.extend(file_modes::config(path, &metadata).filter(|_| holds_secrets));
+            config
+        }
+        ConfigSource::BuiltIn => built_in(usual_store(), listen, &env).map_err(LoadError::Problems)?,
+    };
     config.given_listen = listen.cloned();
-    config.warnings.extend(file_modes::config(&config.path, &metadata).filter(|_| holds_secrets));
     config.warnings.extend(config.server.tls.as_ref().and_then(|tls| file_modes::key(&tls.key)));
     config.warnings.extend(file_modes::database(&config.store.path));
+    Ok(config)
+}
+
+/// The built-in configuration: that of an empty file, with its history in `store`.
+pub(super) fn built_in(
+    store: PathBuf,
+    listen: Option<&Listen>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Config, Problems> {
+    let (mut config, _) = read("", Path::new("the environment"), listen, env)?;
+    config.source = ConfigSource::BuiltIn;
+    config.store.path = store;
     Ok(config)
 }
 

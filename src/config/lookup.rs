@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::catalogue::CatalogueEntry;
 use super::problem::nearest;
-use super::{Config, Keys, ModelConfig, Provider, catalogue};
+use super::{Config, ConfigSource, Keys, ModelConfig, Provider, catalogue, hosts};
 use crate::printable::quoted;
 
 impl Config {
@@ -20,14 +21,57 @@ impl Config {
         nearest(name, names.filter(|name| self.model(name).is_some_and(|model| self.upstreams_on(model) > 0)), 3)
     }
 
+    /// Why a model of the catalogue is not served, as the end of a sentence; and who would serve it. None: the catalogue has no such
+    /// model, and none with nearly its name.
+    pub fn why_not_served(&self, name: &str) -> Option<String> {
+        if let Some(model) = self.catalogue.model(name) {
+            let hosts = hosts::who_hosts(model);
+            return Some(match self.serves_catalogue {
+                true => format!("no provider that hosts it is on: {hosts} serve it"),
+                false => format!(
+                    "the configuration has other [models]; a table [models.{name:?}] would add it: {hosts} serve it"
+                ),
+            });
+        }
+        let nearest = nearest(name, self.catalogue.models().map(|(name, _)| name), 1);
+        let nearest = nearest.first().filter(|nearest| !self.models.contains_key(*nearest))?;
+        Some(format!("the catalogue has {nearest}: {} serve it", hosts::who_hosts(self.catalogue.model(nearest)?)))
+    }
+
+    /// The key that would make the most of the models with one upstream raceable, and how many.
+    pub fn most_useful_key(&self) -> Option<(&'static str, usize)> {
+        let alone = || self.models.values().filter(|model| model.upstreams.len() == 1);
+        let gain = |entry: &'static CatalogueEntry| {
+            let hosts = |model: &&Arc<ModelConfig>| {
+                let known = self.catalogue.model(&model.name);
+                known.is_some_and(|known| known.hosts.iter().any(|host| host.provider == entry.name))
+            };
+            Some((entry.key_variable.as_deref()?, alone().filter(hosts).count()))
+        };
+        let off = catalogue::entries()
+            .filter(|entry| !entry.router && !entry.only_if_named && entry.has_address(&|_| None))
+            .filter(|entry| !self.providers.contains_key(&entry.name));
+        off.filter_map(gain).filter(|(_, gained)| *gained > 0).max_by_key(|(_, gained)| *gained)
+    }
+
+    /// How many models have two upstreams or more that some caller can use.
+    pub fn raceable(&self) -> usize {
+        self.models.values().filter(|model| self.upstreams_on(model) > 1).count()
+    }
+
     /// Why there is no provider of this name, as the end of a sentence, with a way out.
     pub fn why_no_provider(&self, name: &str) -> String {
         match catalogue::find(name) {
-            Some(entry) => match entry.key_variable.as_deref().filter(|_| entry.has_address()) {
-                Some(variable) => {
-                    format!("the provider {name} needs a key in {variable}, or a table [providers.{name}]")
+            Some(entry) => match (entry.key_variable.as_deref(), entry.address_variable()) {
+                (Some(key), Some(address)) => {
+                    format!(
+                        "the provider {name} needs a key in {key} and its address in {address}, or a table [providers.{name}]"
+                    )
                 }
-                None => format!("the provider {name} needs a table [providers.{name}]"),
+                (Some(key), None) if !entry.only_if_named && entry.has_address(&|_| None) => {
+                    format!("the provider {name} needs a key in {key}, or a table [providers.{name}]")
+                }
+                _ => format!("the provider {name} needs a table [providers.{name}]"),
             },
             None => {
                 let known = catalogue::entries().map(|entry| entry.name.as_str());
@@ -41,6 +85,11 @@ impl Config {
     /// Some caller can use the provider without sending a key: it is on, or a user has a key for it.
     pub fn provider_is_on(&self, provider: &Provider) -> bool {
         provider.is_on() || self.users.iter().any(|user| user.keys.contains_key(&provider.name))
+    }
+
+    /// There is no file, and no provider has a key.
+    pub fn is_without_keys(&self) -> bool {
+        self.source == ConfigSource::BuiltIn && self.providers.is_empty()
     }
 
     /// Upstreams of a model that some caller can use once the gateway runs. A provider with a token counts.

@@ -1,4 +1,4 @@
-//! The configuration, whole and valid: what `config.toml` says, with every default filled in.
+//! The configuration, whole and valid: what `config.toml` or, without a file, the environment says, with every default filled in.
 //!
 //! `keys` declares each key once, for the parser and for the JSON Schema (`schema`). `raw` reads the tables, `resolve` makes a
 //! [`Config`] of them and reports *all* problems at once, `catalogue` has the common providers.
@@ -9,6 +9,8 @@ pub mod catalogue;
 mod certificate;
 mod file_modes;
 mod hints;
+mod host_limits;
+mod hosts;
 mod keys;
 mod kinds;
 mod listen;
@@ -33,6 +35,7 @@ mod resolve_provider;
 mod schema;
 mod settings;
 mod simulation;
+mod source;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -44,7 +47,7 @@ pub use certificate::ListenerCertificate;
 pub use listen::Listen;
 pub use load::{LoadError, load, load_listening, parse};
 pub use override_permits::{Override, Permit};
-pub use prices::{Price, dearest};
+pub use prices::{LongPromptPrice, Price, PriceSource, dearest};
 pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect};
 pub use race::{
@@ -55,5 +58,6 @@ pub use raw_user::token_hash;
 pub use schema::schema;
 pub use settings::{Config, Cors, ModelConfig, Retention, Server, StoreConfig, UpstreamConfig, User};
 pub use simulation::{SimulatedFailure, Simulation};
+pub use source::{ConfigSource, USUAL_FILE};
 pub use token::{CredentialSource, Token};
 pub use transport::{Authorities, Proxy, Transport};

@@ -1,5 +1,10 @@
 //! Prices of upstreams, and the substitute for an unknown price. Not for costs: see `history`.
 
+use std::fmt;
+use std::sync::Arc;
+
+use crate::offerings::{Offering, PriceTier};
+
 /// USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
@@ -7,6 +12,65 @@ pub struct Price {
     /// For input tokens that the provider read from its cache.
     pub cached: f64,
     pub output: f64,
+    /// Other prices for long prompts, if there are any.
+    pub long: Option<LongPromptPrice>,
+}
+
+/// What a provider takes for a prompt of more than `above` tokens and its answer, in USD per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LongPromptPrice {
+    pub above: u64,
+    pub input: f64,
+    pub cached: f64,
+    pub output: f64,
+}
+
+/// Where a price comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PriceSource {
+    Config,
+    /// The catalogue, with the day of its facts: `2026-11-22`.
+    Catalogue(Arc<str>),
+}
+
+impl fmt::Display for PriceSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PriceSource::Config => f.write_str("config"),
+            PriceSource::Catalogue(date) => write!(f, "catalogue {date}"),
+        }
+    }
+}
+
+impl Price {
+    /// The price in the catalogue. None: input or output is unknown. Of several prices for long prompts the dearest counts,
+    /// from the shortest such prompt on.
+    pub fn of_offering(offering: &Offering) -> Option<Price> {
+        let (input, output) = (offering.input?, offering.output?);
+        let cached = offering.cached.unwrap_or(input);
+        let long = offering.tiers.first().map(|first| {
+            let most = |usual: f64, of: fn(&PriceTier) -> Option<f64>| {
+                offering.tiers.iter().filter_map(of).fold(usual, f64::max)
+            };
+            LongPromptPrice {
+                above: first.above,
+                input: most(input, |tier| tier.input),
+                cached: most(cached, |tier| tier.cached),
+                output: most(output, |tier| tier.output),
+            }
+        });
+        Some(Price { input, cached, output, long })
+    }
+
+    /// The price of a prompt of this many tokens.
+    pub fn of_prompt(self, tokens: u64) -> Price {
+        match self.long {
+            Some(long) if tokens > long.above => {
+                Price { input: long.input, cached: long.cached, output: long.output, long: None }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// The price assumed for an upstream without one: the highest of each kind among the others, so that an unknown price is never
@@ -16,5 +80,26 @@ pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
         input: most.input.max(price.input),
         cached: most.cached.max(price.cached),
         output: most.output.max(price.output),
+        long: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dearest_of_several_tiers_counts_from_the_first_one_on() {
+        let tier = |above, output| PriceTier { above, output: Some(output), ..PriceTier::default() };
+        let offering = Offering {
+            input: Some(1.0),
+            output: Some(2.0),
+            tiers: vec![tier(100, 3.0), tier(1_000, 8.0)],
+            ..Offering::default()
+        };
+        let price = Price::of_offering(&offering).unwrap();
+        assert_eq!((price.cached, price.of_prompt(100).output, price.of_prompt(101).output), (1.0, 2.0, 8.0));
+        assert_eq!(price.of_prompt(101).input, 1.0, "a tier that does not say keeps the usual price");
+        assert_eq!(Price::of_offering(&Offering { output: None, ..offering }), None, "unknown is not free");
+    }
 }

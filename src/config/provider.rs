@@ -3,6 +3,7 @@
 //! Not for the facts about common providers: see `catalogue`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -106,10 +107,26 @@ pub enum Keys {
     Token(Arc<Token>),
 }
 
+/// By name. `None`: the provider is wrong and reported; using it is no further problem.
+pub(super) type ResolvedNames = BTreeMap<String, Option<Arc<Provider>>>;
+
 impl Provider {
     /// The dialect for requests that must be translated.
     pub fn preferred(&self) -> &ProviderDialect {
         &self.dialects[0]
+    }
+
+    /// The region of AWS that requests are signed for.
+    pub fn region(&self) -> Option<&str> {
+        match &self.preferred().auth {
+            Auth::SigV4 { region } => Some(region),
+            _ => None,
+        }
+    }
+
+    /// Whether it is asked in the dialect of this name.
+    pub fn speaks(&self, dialect: &str) -> bool {
+        self.dialects.iter().any(|spoken| spoken.dialect.as_str() == dialect)
     }
 
     /// The dialect for a surface: the surface's own, else the first that it is translated to. None: the provider cannot serve it.

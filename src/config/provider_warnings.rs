@@ -12,8 +12,8 @@ use crate::protocol::Dialect;
 /// Warns of a variable that is not set and differs by a letter or two from a usual one that is.
 pub(super) fn of_variables(scope: &ReaderScope<'_>, provider: &str, keys: &Keys) {
     let Keys::Off(unset) = keys else { return };
-    let usual = || catalogue::entries().filter_map(|entry| entry.key_variable.as_deref());
-    for name in unset.iter().filter(|name| usual().all(|usual| usual != **name)) {
+    let usual = || catalogue::entries().flat_map(CatalogueEntry::key_variables);
+    for name in unset.iter().filter(|name| usual().all(|usual| usual != name.as_str())) {
         let is_meant = |usual: &&str| {
             strsim::levenshtein(name, usual) <= 2 && (scope.env)(usual).is_some_and(|value| !value.is_empty())
         };

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
+use super::host_limits::{HostLimits, Precisions};
 use super::keys::{self, TableKeys, keys, nested, own};
 use super::kinds::{ParsedText, PlainText, RealNumber, WholeNumber};
 use super::problem::LocatedProblem;
@@ -19,13 +21,15 @@ use super::raw_user::RawUser;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
 use super::text::{self, ExpandedText};
 use super::units;
-use super::{Price, RaceSettings, Retention};
+use super::{Policy, Price, RaceSettings, Retention};
 
 /// The file.
 pub(super) struct RawConfig {
     pub(super) server: ServerKeys,
     pub(super) store: StoreKeys,
     pub(super) race: RaceSettings,
+    /// The settings of models without tables: `adaptive`, if the file does not choose, so that six keys do not mean six bills.
+    pub(super) race_without_models: RaceSettings,
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
     pub(super) users: Vec<RawUser>,
@@ -48,8 +52,10 @@ keys! {
 /// `[models.NAME]`
 pub(super) struct RawModel {
     pub(super) name: Located<String>,
-    /// Empty only if that is reported already.
+    /// Empty only if that is reported already, or if `hosts` is there.
     pub(super) upstreams: Vec<RawUpstream>,
+    /// The table lists no upstreams: the catalogue knows the hosts. With the place of `exclude` in the file.
+    pub(super) hosts: Option<HostLimits>,
     pub(super) aliases: Vec<Located<ExpandedText>>,
     pub(super) race: RaceSettings,
 }
@@ -64,6 +70,15 @@ keys! {
         aliases: Vec<Located<ExpandedText>> =
             own(|table, key| table.texts(key, usize::MAX, "names"), |_| keys::one_or_more(keys::any_text())),
             or Vec::new();
+        /// Without `upstreams`: providers that host the model and do not race it.
+        exclude: Vec<Located<ExpandedText>> =
+            own(|table, key| table.texts(key, EXCLUDED_MAX, "providers"), |_| keys::one_or_more(keys::any_text())),
+            or Vec::new();
+        /// Without `upstreams`: only hosts within this many times the price of the cheapest one.
+        price_within: Option<f64> = RealNumber(PRICE_WITHIN);
+        /// Without `upstreams`: `native` leaves out hosts known to serve the model below the precision in which its weights
+        /// were released; `any` takes all; a list such as `["bf16", "fp8"]` only those.
+        precision: Precisions = own(read_precision, precision_schema).shown("native"), or Precisions::Native;
     }
 }
 
@@ -100,6 +115,10 @@ keys! {
     }
 }
 
+const EXCLUDED_MAX: usize = 64;
+/// Below 1 even the cheapest host would be left out.
+const PRICE_WITHIN: RangeInclusive<f64> = 1.0..=1_000.0;
+
 /// Tokens; no model takes fewer or more.
 const CONTEXT: RangeInclusive<u64> = 512..=100_000_000;
 
@@ -109,8 +128,10 @@ const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
 impl RawConfig {
     pub(super) fn read<'s>(scope: &'s ReaderScope<'s>, document: DeTable<'_>) -> RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
-        let (server, store, race) =
-            (section(&mut root, "server"), section(&mut root, "store"), section(&mut root, "race"));
+        let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
+        let (race, has_policy) = read_race(&mut root);
+        let race_without_models =
+            if has_policy { race.clone() } else { RaceSettings { policy: Policy::Adaptive, ..race.clone() } };
         let providers = root
             .named_tables("providers", &["api_key", "base_url", "simulate"])
             .into_iter()
@@ -120,8 +141,17 @@ impl RawConfig {
             root.named_tables("models", &["upstreams"]).into_iter().map(|model| RawModel::read(model, &race)).collect();
         let users = root.named_tables("users", &["token", "token_sha256"]).into_iter().map(RawUser::read).collect();
         root.finish();
-        RawConfig { server, store, race, providers, models, users }
+        RawConfig { server, store, race, race_without_models, providers, models, users }
     }
+}
+
+/// `[race]`, and whether it chooses a policy.
+fn read_race(root: &mut TomlTable<'_, '_>) -> (RaceSettings, bool) {
+    let Some(mut table) = root.table("race", "[race]".to_owned()) else { return (RaceSettings::default(), false) };
+    let keys = RaceSettings::read(&mut table, &RaceSettings::default());
+    let has_policy = table.has("policy");
+    table.finish();
+    (keys, has_policy)
 }
 
 fn section<T: TableKeys>(root: &mut TomlTable<'_, '_>, key: &'static str) -> T {
@@ -136,9 +166,15 @@ impl RawModel {
         check_name(table.scope, &format!("the model name in {}", table.name), &name);
         let keys = ModelKeys::read(&mut table, &ModelKeys::default());
         let race = RaceSettings::read(&mut table, race);
-        if !table.has("upstreams") {
-            let message = format!("{} has no \"upstreams\"", table.name);
-            table.scope.report(LocatedProblem::at(name.offset, message).expected(UPSTREAMS_EXPECTED));
+        let hosts = (!table.has("upstreams")).then(|| HostLimits {
+            exclude: keys.exclude.into_iter().map(|excluded| excluded.value.value).collect(),
+            price_within: keys.price_within,
+            precision: keys.precision,
+        });
+        for key in ["exclude", "price_within", "precision"].into_iter().filter(|key| hosts.is_none() && table.has(key))
+        {
+            let message = format!("{} has no effect: the table lists its upstreams", table.what(key));
+            table.scope.report(LocatedProblem::at(table.offset, message).expected("one of the two"));
         }
         let mut aliases = keys.aliases;
         aliases.retain(|alias| {
@@ -146,7 +182,7 @@ impl RawModel {
             check_name(table.scope, &format!("an alias in {}", table.name), &alias)
         });
         table.finish();
-        RawModel { name, upstreams: keys.upstreams, aliases, race }
+        RawModel { name, upstreams: keys.upstreams, hosts, aliases, race }
     }
 }
 
@@ -159,6 +195,34 @@ fn read_upstreams(model: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Ve
         model.scope.report(LocatedProblem::at(list.offset, message).expected(UPSTREAMS_EXPECTED));
     }
     Some(list.value.into_iter().filter_map(|entry| RawUpstream::read(model, entry)).collect())
+}
+
+/// `precision = "native"`, `"any"` or a list.
+fn read_precision(model: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Precisions> {
+    const EXPECTED: &str = "\"native\", \"any\", or a list of bf16, fp16, fp8, int8, mxfp4, nvfp4, fp4, int4";
+    if model.is_string(key) {
+        let text = model.text(key)?;
+        return match text.value.value.as_str() {
+            "native" => Some(Precisions::Native),
+            "any" => Some(Precisions::Any),
+            _ => {
+                model.scope.report(model.bad_value(key, &text).expected(EXPECTED));
+                None
+            }
+        };
+    }
+    let listed = model.texts(key, PRECISIONS.len(), "precisions")?;
+    for text in listed.iter().filter(|text| !PRECISIONS.contains(&text.value.value.as_str())) {
+        model.scope.report(model.bad_value(key, text).expected(EXPECTED));
+    }
+    Some(Precisions::Listed(listed.into_iter().map(|text| text.value.value).collect()))
+}
+
+const PRECISIONS: [&str; 9] = ["fp32", "bf16", "fp16", "fp8", "int8", "mxfp4", "nvfp4", "fp4", "int4"];
+
+fn precision_schema(_: &mut SchemaGenerator) -> Schema {
+    let one = PRECISIONS.map(|name| json!({ "const": name }));
+    json_schema!({ "anyOf": [{ "const": "native" }, { "const": "any" }, { "type": "array", "items": { "anyOf": one } }] })
 }
 
 fn upstreams_schema(generator: &mut SchemaGenerator) -> Schema {
@@ -227,7 +291,7 @@ fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
         _ => {}
     }
     let (input, output) = (keys.input_price?, keys.output_price?);
-    Some(Price { input, cached: keys.cached_price.unwrap_or(input), output })
+    Some(Price { input, cached: keys.cached_price.unwrap_or(input), output, long: None })
 }
 
 /// The path in `sqlite:PATH`. Messages do not quote another URL: it may contain a password.

@@ -291,6 +291,11 @@ fn split_names<'i>(
                 continue;
             }
             let parts = split_names(&whole, inner, marks);
+            // No key begins with a digit, and many names go on with one after their dot.
+            if parts.is_empty() && key.get_ref().starts_with(|first: char| first.is_ascii_digit()) {
+                found.push((whole, offset, std::mem::take(inner)));
+                continue;
+            }
             let was_only_a_part = !parts.is_empty() && inner.is_empty();
             found.extend(parts);
             if was_only_a_part {

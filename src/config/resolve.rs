@@ -8,9 +8,11 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::catalogue;
+use super::hosts::{self, Hosting};
 use super::listen::LISTEN_VARIABLE;
 use super::own_address;
 use super::problem::{LocatedProblem, shown};
+use super::provider::ResolvedNames;
 use super::raw::{RawConfig, RawModel, RawUpstream};
 use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
@@ -18,9 +20,11 @@ use super::reader::{Located, ReaderScope};
 use super::resolve_provider;
 use super::transport::EnvProxies;
 use super::{
-    Config, Listen, ModelConfig, Provider, RaceSettings, Server, StoreConfig, Timeouts, UpstreamConfig, User, dearest,
+    Config, ConfigSource, Listen, ModelConfig, PriceSource, RaceSettings, Server, StoreConfig, Timeouts,
+    UpstreamConfig, User, dearest,
 };
 use crate::machine;
+use crate::offerings::ModelCatalogue;
 
 /// Bodies and buffers may use a quarter of the machine's memory: reading and translating them may briefly double it, and the
 /// database and other programs need room.
@@ -42,14 +46,22 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path, list
     add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     own_address::check(scope, &listen, &providers, &raw.models);
-    let (models, aliases) = resolve_models(scope, raw.models, &providers);
+    let catalogue = ModelCatalogue::built_in();
+    let serves_catalogue = raw.models.is_empty();
     let users = resolve_users(scope, raw.users, &providers);
-    if models.is_empty() {
-        scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
+    let hosting = Hosting { catalogue, providers: &providers, users: &users, today: hosts::today() };
+    let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
+    if serves_catalogue {
+        models = hosting.every_model(&raw.race_without_models);
+        let served = catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
+        aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
+        if models.is_empty() {
+            scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
+        }
     }
     let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
     Config {
-        path: absolute(path),
+        source: ConfigSource::File(absolute(path)),
         server: Server {
             listen,
             tls: server.tls,
@@ -70,6 +82,8 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path, list
         race: raw.race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,
+        serves_catalogue,
+        catalogue: catalogue.clone(),
         aliases,
         users,
         warnings: Vec::new(),
@@ -124,9 +138,6 @@ fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
     listen
 }
 
-/// By name. `None`: the provider is wrong and reported; using it is no further problem.
-pub(super) type ResolvedNames = BTreeMap<String, Option<Arc<Provider>>>;
-
 fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
     let listed = |raw| resolve_provider::listed(scope, raw, env_proxies).map(Arc::new);
     raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
@@ -168,7 +179,7 @@ fn add_providers_with_a_key(scope: &ReaderScope<'_>, providers: &mut ResolvedNam
 fn resolve_models(
     scope: &ReaderScope<'_>,
     raw: Vec<RawModel>,
-    providers: &ResolvedNames,
+    hosting: &Hosting<'_>,
 ) -> (BTreeMap<String, Arc<ModelConfig>>, BTreeMap<String, String>) {
     let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).collect();
     let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
@@ -189,7 +200,10 @@ fn resolve_models(
         }
         let race = raw.race;
         let offset = raw.name.offset;
-        let upstreams = resolve_upstreams(scope, &name, raw.upstreams, providers, race.timeouts);
+        let upstreams = match &raw.hosts {
+            Some(limits) => hosting.of_table(scope, &Located { offset, value: name.clone() }, limits, race.timeouts),
+            None => resolve_upstreams(scope, &name, raw.upstreams, hosting, race.timeouts),
+        };
         if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
             let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
             scope.report(LocatedProblem::at(offset, message).expected("at least one that is greater"));
@@ -229,9 +243,10 @@ fn resolve_upstreams(
     scope: &ReaderScope<'_>,
     model: &str,
     raw: Vec<RawUpstream>,
-    providers: &ResolvedNames,
+    hosting: &Hosting<'_>,
     timeouts: Timeouts,
 ) -> Vec<UpstreamConfig> {
+    let providers = hosting.providers;
     let mut seen = BTreeSet::new();
     let mut upstreams = Vec::new();
     for raw in raw {
@@ -254,14 +269,17 @@ fn resolve_upstreams(
                 scope.report(problem.nearest(&raw.provider, providers.keys().map(String::as_str).chain(known)));
             }
             Some(None) => {}
-            Some(Some(provider)) => upstreams.push(UpstreamConfig {
-                provider: Arc::clone(provider),
-                model: raw.model,
-                weight: raw.weight,
-                price: raw.price,
-                context: raw.context,
-                timeouts: raw.timeouts.over(timeouts),
-            }),
+            Some(Some(provider)) => {
+                let timeouts = raw.timeouts.over(timeouts);
+                let known = UpstreamConfig::of_catalogue(provider.clone(), raw.model, hosting.catalogue, timeouts);
+                upstreams.push(UpstreamConfig {
+                    weight: raw.weight,
+                    price_source: raw.price.map(|_| PriceSource::Config).or(known.price_source),
+                    price: raw.price.or(known.price),
+                    context: raw.context.or(known.context),
+                    ..known
+                });
+            }
         }
     }
     upstreams

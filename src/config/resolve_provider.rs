@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::catalogue::{self, CatalogueEntry, ServedDialect};
+use super::catalogue::{self, CatalogueEntry, ServedDialect, address_variable};
 use super::problem::{LocatedProblem, shown};
 use super::provider_warnings;
 use super::raw_provider::{RawProvider, base_url_problem};
@@ -113,20 +113,32 @@ pub(super) fn known(
         prefix: entry.continues.value,
         forward_headers: Vec::new(),
         keys: usual_key(scope, entry, offset),
-        key_sources: entry.key_variable.iter().cloned().collect(),
+        key_sources: used_variable(scope, entry).map(str::to_owned).into_iter().collect(),
         simulate: None,
     })
 }
 
-/// A provider of the catalogue that the file does not mention. None: its usual variable holds no usable key, or it needs a table.
+/// A provider of the catalogue that the file does not mention. None: its variables hold no usable key, or it needs a table.
 pub(super) fn unmentioned(
     scope: &ReaderScope<'_>,
     entry: &'static CatalogueEntry,
     env_proxies: &EnvProxies,
 ) -> Option<Provider> {
-    let variable = entry.key_variable.as_deref()?;
-    if (scope.env)(variable).is_none() || !entry.has_address() {
+    if entry.only_if_named || !entry.has_address(scope.env) {
         return None;
+    }
+    let set: Vec<&str> = entry.set_variables(scope.env).collect();
+    let Some(variable) = set.first() else {
+        let placeholder = entry
+            .key_variables()
+            .find(|variable| (scope.env)(variable).as_deref().is_some_and(catalogue::is_placeholder));
+        if let Some(variable) = placeholder {
+            scope.warn(format!("{variable} holds a placeholder and no key: {} is off", entry.name));
+        }
+        return None;
+    };
+    if let Some(other) = set.iter().find(|other| (scope.env)(other) != (scope.env)(variable)) {
+        scope.warn(format!("{variable} and {other} hold different keys: {} uses that of {variable}", entry.name));
     }
     // The file does not mention the variable, so a bad value is no problem of the file.
     let apart = ReaderScope::new(scope.env);
@@ -292,6 +304,10 @@ fn fill(scope: &ReaderScope<'_>, address: &str, parts: &[(&'static str, Located<
         location => format!("{location}-aiplatform.googleapis.com"),
     };
     let mut url = address.replace("{host}", &host).replace("{location}", location);
+    if let Some(variable) = address_variable(address) {
+        let own = (scope.env)(variable).filter(|own| !own.is_empty())?;
+        url = url.replace(&format!("{{{variable}}}"), own.trim().trim_end_matches('/'));
+    }
     if url.contains("{region}") {
         url = url.replace("{region}", &part(parts, "region").map_or_else(|| usual_region(scope), str::to_owned));
     }
@@ -361,8 +377,16 @@ fn check_api_version(scope: &ReaderScope<'_>, raw: &RawProvider) {
     }
 }
 
+/// The variable that its key is read from: the first that is set, or the usual one.
+fn used_variable<'e>(scope: &ReaderScope<'_>, entry: &'e CatalogueEntry) -> Option<&'e str> {
+    entry.set_variables(scope.env).next().or(entry.key_variable.as_deref())
+}
+
 fn usual_key(scope: &ReaderScope<'_>, entry: &CatalogueEntry, offset: usize) -> Keys {
-    let Some(variable) = entry.key_variable.as_deref() else { return Keys::NotConfigured };
+    let Some(variable) = used_variable(scope, entry) else { return Keys::NotConfigured };
+    if (scope.env)(variable).as_deref().is_some_and(catalogue::is_placeholder) {
+        return Keys::Off(vec![variable.to_owned()]);
+    }
     let typed = Located { offset, value: format!("${{{variable}}}") };
     match text::secret(scope, variable, &typed) {
         Secret::Set(key) => Keys::Keys(vec![key]),

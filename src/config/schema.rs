@@ -32,8 +32,7 @@ impl JsonSchema for ConfigFile {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut model = ModelKeys::properties(generator);
         model.extend(RaceSettings::properties(generator));
-        let mut model = keys::object(model);
-        model.insert("required".to_owned(), ["upstreams"].as_slice().into());
+        let model = keys::object(model);
         let provider = generator.subschema_for::<ProviderKeys>();
         let user = generator.subschema_for::<UserKeys>();
         let named = |about: &str, table: Schema| json_schema!({ "description": about, "type": "object", "additionalProperties": table });

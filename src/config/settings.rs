@@ -11,14 +11,19 @@ use std::time::Duration;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
-use super::{CancelBilling, Listen, ListenerCertificate, Permit, Price, Provider, RaceSettings, Timeouts};
+use super::{
+    CancelBilling, ConfigSource, Listen, ListenerCertificate, Permit, Price, PriceSource, Provider, ProviderDialect,
+    RaceSettings, Timeouts,
+};
+use crate::offerings::{ModelCatalogue, Offering};
+use crate::protocol::Surface;
 use crate::telemetry::LogFormat;
 
-/// One config file. Immutable; a reload makes another one.
+/// One configuration. Immutable; a reload makes another one.
 #[derive(Debug)]
 pub struct Config {
-    /// The file it was read from, absolute.
-    pub path: PathBuf,
+    /// Where it was read from; a file with its absolute path.
+    pub source: ConfigSource,
     pub server: Server,
     /// The address of `serve --listen`: a reload keeps it.
     pub given_listen: Option<Listen>,
@@ -29,6 +34,10 @@ pub struct Config {
     pub providers: BTreeMap<String, Arc<Provider>>,
     /// By name, without aliases.
     pub models: BTreeMap<String, Arc<ModelConfig>>,
+    /// No model is configured: `models` are those of the catalogue that a provider hosts that is on.
+    pub serves_catalogue: bool,
+    /// What is known of the models of all providers.
+    pub catalogue: Arc<ModelCatalogue>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,
@@ -119,13 +128,51 @@ pub struct UpstreamConfig {
     /// The share for the policy `weighted`; 1 by default, never negative.
     pub weight: f64,
     pub price: Option<Price>,
-    /// Tokens of prompt and answer that it takes, if configured.
+    /// Where `price` comes from, if there is one.
+    pub price_source: Option<PriceSource>,
+    /// Tokens of prompt and answer that it takes, by the configuration or the catalogue.
     pub context: Option<u64>,
+    /// What the catalogue knows of it.
+    pub offering: Option<Arc<Offering>>,
     /// The race's timeouts, with what the upstream sets of its own. `total` is always the race's.
     pub timeouts: Timeouts,
 }
 
 impl UpstreamConfig {
+    /// With the price and the limits of the catalogue, and no weight of its own.
+    pub fn of_catalogue(
+        provider: Arc<Provider>,
+        model: String,
+        catalogue: &ModelCatalogue,
+        timeouts: Timeouts,
+    ) -> UpstreamConfig {
+        let offering = catalogue.offering(&provider.name, &model).filter(|_| provider.simulate.is_none()).cloned();
+        let known = offering.as_deref();
+        let price = known.and_then(Price::of_offering);
+        let date = |offering: &Offering| offering.date.as_deref().unwrap_or(catalogue.date()).into();
+        UpstreamConfig {
+            price_source: known.filter(|_| price.is_some()).map(|known| PriceSource::Catalogue(date(known))),
+            context: known.and_then(|known| known.context),
+            provider,
+            model,
+            weight: 1.0,
+            price,
+            offering,
+            timeouts,
+        }
+    }
+
+    /// The dialect for a surface: the only one that the model is served in, else one of the provider's. None: the provider cannot
+    /// serve it.
+    pub fn spoken_for(&self, surface: Surface) -> Option<&ProviderDialect> {
+        let only = self.offering.as_deref().and_then(|offering| offering.dialect.as_deref());
+        let only = only.and_then(|only| self.provider.dialects.iter().find(|spoken| spoken.dialect.as_str() == only));
+        match only {
+            Some(only) if only.dialect == surface.dialect() || surface.translates_to(only.dialect) => Some(only),
+            _ => self.provider.spoken_for(surface),
+        }
+    }
+
     /// `provider/model`
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)

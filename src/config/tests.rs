@@ -8,8 +8,10 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod built_in;
 mod certificates;
 mod first_file;
+mod hosts;
 mod plans;
 mod problems;
 mod providers;
@@ -64,7 +66,7 @@ fn an_empty_file_has_the_defaults() {
     let config = good("");
     assert_eq!(config.server.listen, [Listen::Tcp("127.0.0.1:8080".parse().unwrap())]);
     assert_eq!((config.server.body_max, config.server.drain), (32 << 20, Duration::from_secs(30)));
-    assert!(config.path.is_absolute() && config.store.path.is_absolute());
+    assert!(config.source.file().unwrap().is_absolute() && config.store.path.is_absolute());
     assert!(config.store.path.ends_with("photofinish.db"));
     assert_eq!(config.store.retention, Retention::For(Duration::from_secs(90 * 86_400)));
     assert_eq!(good("store.retention = \"forever\"").store.retention, Retention::Forever);
@@ -72,7 +74,7 @@ fn an_empty_file_has_the_defaults() {
     assert_eq!((config.race.policy, config.race.max_attempts, config.race.audit), (Policy::Race, 4, 0.02));
     assert_eq!((config.race.retries, config.race.retry_wait), (0, Duration::from_secs(2)));
     assert_eq!(config.race.timeouts.total, Duration::from_secs(600));
-    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
+    assert_eq!(config.warnings, Vec::<String>::new());
 }
 
 #[test]
@@ -89,7 +91,16 @@ fn the_shipped_config_runs_as_it_is() {
     assert_eq!(on, 3, "the real ones are off");
     let lit = parse(SHIPPED, Path::new("config.toml"), &every_key).unwrap();
     assert!(lit.providers.values().all(|provider| lit.provider_is_on(provider)));
-    assert_eq!(lit.warnings, Vec::<String>::new());
+    assert!(SHIPPED.lines().count() <= 60);
+    let real = config
+        .models
+        .values()
+        .flat_map(|model| &model.upstreams)
+        .filter(|upstream| upstream.provider.simulate.is_none());
+    for upstream in real {
+        let known = upstream.offering.as_ref().unwrap_or_else(|| panic!("{} is not in the catalogue", upstream.name()));
+        assert!(!known.is_retired(&crate::config::hosts::today()) && known.model.is_some(), "{}", upstream.name());
+    }
 }
 
 #[test]
@@ -139,7 +150,7 @@ fn a_models_settings_are_the_races_and_its_own() {
     let [first, second] = model.upstreams.as_slice() else { panic!("two") };
     assert_eq!((first.provider.name.as_str(), first.model.as_str()), ("groq", "meta/llama"), "the first slash");
     assert_eq!((first.timeouts.idle, second.timeouts.idle), (Duration::from_secs(7), Duration::from_secs(5)));
-    assert_eq!((second.weight, second.price), (2.0, Some(Price { input: 0.0, cached: 0.0, output: 1.0 })));
+    assert_eq!((second.weight, second.price), (2.0, Some(Price { input: 0.0, cached: 0.0, output: 1.0, long: None })));
     assert_eq!(second.provider.base_url, "http://10.0.0.7:8000/v1");
     assert_eq!(second.provider.forward_headers, ["x-trace-id"]);
     assert_eq!(keys(&first.provider), ["planted-groq"], "no table: the usual variable");
@@ -283,14 +294,15 @@ fn no_secret_is_in_what_can_be_printed() {
 fn a_file_that_cannot_be_read_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
-    let error = load(&path).unwrap_err().to_string();
+    let source = ConfigSource::find(Some(&path));
+    let error = load(&source).unwrap_err().to_string();
     assert!(error.contains("--config PATH") && error.contains("PHOTOFINISH_CONFIG"), "{error}");
     std::fs::write(&path, "#".repeat(2 << 20)).unwrap();
-    assert!(load(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
+    assert!(load(&source).unwrap_err().to_string().contains("larger than 1 MiB"));
     std::fs::write(&path, "[sever]").unwrap();
-    assert!(matches!(load(&path), Err(LoadError::Problems(problems)) if problems.list.len() == 1));
+    assert!(matches!(load(&source), Err(LoadError::Problems(problems)) if problems.list.len() == 1));
     std::fs::write(&path, "").unwrap();
-    assert_eq!(load(&path).unwrap().path, path);
+    assert_eq!(load(&source).unwrap().source, source);
 }
 
 #[test]

@@ -134,13 +134,9 @@ pub fn named(
         let listed = model.and_then(|model| {
             model.upstreams.iter().find(|upstream| upstream.provider.name == provider && upstream.model == model_name)
         });
-        upstreams.push(listed.cloned().unwrap_or_else(|| UpstreamConfig {
-            provider: known.clone(),
-            model: model_name.to_owned(),
-            weight: 1.0,
-            price: None,
-            context: None,
-            timeouts: settings.timeouts,
+        upstreams.push(listed.cloned().unwrap_or_else(|| {
+            let (provider, catalogue) = (known.clone(), &live.config.catalogue);
+            UpstreamConfig::of_catalogue(provider, model_name.to_owned(), catalogue, settings.timeouts)
         }));
     }
     if upstreams.is_empty() { Err("it names no upstream".to_owned()) } else { Ok(upstreams) }
@@ -171,7 +167,11 @@ mod tests {
         for (name, why) in [
             ("cerebras/x", "the provider cerebras needs a key in CEREBRAS_API_KEY, or a table [providers.cerebras]"),
             ("ollama/x", "the provider ollama needs a table [providers.ollama]"),
-            ("azure/x", "the provider azure needs a table [providers.azure]"),
+            (
+                "azure/x",
+                "the provider azure needs a key in AZURE_OPENAI_API_KEY and its address in AZURE_OPENAI_ENDPOINT, or a table \
+                 [providers.azure]",
+            ),
             ("gorq/x", "there is no provider \"gorq\" in the configuration (did you mean groq?)"),
             ("nobody/x", "there is no provider \"nobody\" in the configuration"),
         ] {

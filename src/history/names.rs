@@ -51,6 +51,8 @@ stored_names! {
         Dialect = "dialect",
         /// Its dialect cannot express all of the request.
         Capability = "capability",
+        /// Prompt and answer surely do not fit into its context, or the answer is longer than it writes.
+        TooLong = "too_long",
         /// Its key or the upstream itself cools down.
         CoolingDown = "cooling_down",
         /// Its circuit breaker is open.

@@ -69,8 +69,9 @@ table! {
         /// several; null when there was no rescue
         rescued_by: Option<i64>,
         /// the upstreams of the model that this race could not start, each with why: `dialect` (it does not serve the
-        /// surface), `capability` (its dialect cannot express all of the request), `cooling_down`, `breaker`,
-        /// `max_attempts` (the plan was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512
+        /// surface), `capability` (its dialect cannot express all of the request, or the model lacks tools, a kind of input
+        /// or JSON schemas by the catalogue), `too_long` (prompt and answer surely exceed its context, or the answer its
+        /// longest one), `cooling_down`, `breaker`, `max_attempts` (the plan was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512
         /// characters, `…` marks a cut; a list in `/api/races`. It is also set when the request was rejected because no
         /// upstream was left; null when none was left out, when the request was rejected for another reason, and in rows of
         /// older versions. Upstreams without a key are not listed. The budget is no reason: it limits the number of extra
@@ -220,6 +221,9 @@ table! {
         cost_usd_min: Option<f64>,
         /// upper bound of its cost; null where nothing bounds it
         cost_usd_max: Option<f64>,
+        /// where the price comes from: `config`, `catalogue 2026-11-22` (the day of its facts), `reported` (the provider told
+        /// the cost itself); null where its upstream has no price
+        price_source: Option<String>,
     }
 }
 

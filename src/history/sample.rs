@@ -136,6 +136,7 @@ pub fn won(n: i64) -> AttemptRecord {
         definition_version: DEFINITION_VERSION,
         cost_usd_min: Some(0.0124),
         cost_usd_max: Some(0.0126),
+        price_source: Some("catalogue 2026-11-22".to_owned()),
     }
 }
 

@@ -42,6 +42,8 @@ pub struct ApiRequest {
     pub n_choices: Option<i64>,
     pub max_tokens: Option<i64>,
     pub has_tools: bool,
+    /// The answer has to follow a JSON schema.
+    pub has_schema: bool,
 }
 
 impl fmt::Debug for ApiRequest {
@@ -207,6 +209,7 @@ impl ApiRequest {
             n_choices: None,
             max_tokens: None,
             has_tools: false,
+            has_schema: false,
         }
     }
 
@@ -223,8 +226,14 @@ impl ApiRequest {
                 self.max_tokens = serde_json::from_str(value.get()).ok().or(self.max_tokens);
             }
             "options" | "generationConfig" if self.surface.has_nested_limits() => {
-                (self.max_tokens, self.n_choices) = limits(self.surface, value)
+                (self.max_tokens, self.n_choices) = limits(self.surface, value);
+                self.has_schema =
+                    value.get().contains("\"responseSchema\"") || value.get().contains("\"responseJsonSchema\"");
             }
+            "response_format" | "text" | "output_format" | "output_config" => {
+                self.has_schema = value.get().contains("\"json_schema\"");
+            }
+            "format" => self.has_schema = value.get().starts_with('{'),
             "tools" | "functions" => self.has_tools = value.get().len() > 2 && value.get() != "null",
             _ => {}
         }

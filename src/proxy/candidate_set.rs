@@ -8,6 +8,7 @@ use super::gateway::Gateway;
 use super::outbound::Outbound;
 use super::overrides::Overrides;
 use super::rejection::{self, FailedUpstream, Rejection};
+use super::request_needs::RequestNeeds;
 use crate::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig, UpstreamOrder};
 use crate::failure::Failure;
 pub use crate::health::Candidate;
@@ -57,9 +58,10 @@ impl CandidateSet {
         self.settings.drains.running = 0;
     }
 
-    /// Upstreams that are not asked because their dialect cannot express all of the request.
+    /// Upstreams that are not asked because they, or their dialects, cannot take all of the request.
     pub fn without_capability(&self) -> Vec<&str> {
-        let unable = self.unable.iter().filter(|left_out| left_out.reason == LeftOutReason::Capability);
+        let lacks = |reason| matches!(reason, LeftOutReason::Capability | LeftOutReason::TooLong);
+        let unable = self.unable.iter().filter(|left_out| lacks(left_out.reason));
         unable.map(|left_out| left_out.upstream.as_str()).collect()
     }
 
@@ -126,7 +128,8 @@ pub fn resolve(
     let may_probe = settings.max_attempts > 1 && !crowded && !request.surface.counts();
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_probe);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
-    let (mut whole, mut lossy, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut choices, mut off) = (Choices::default(), Vec::new());
+    let needs = RequestNeeds::of(request);
     let mut conversation = LazyConversation { gateway, request, known: None };
     for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
         let provider = &upstream.provider;
@@ -145,15 +148,15 @@ pub fn resolve(
         let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
         let candidate = Candidate { upstream, name, endpoint, surface, keys, named, extra: false };
-        let list = if outbound.is_second_choice(&request_translation) { &mut lossy } else { &mut whole };
-        list.push((candidate, request_translation));
+        match needs.unmet_by(&candidate.upstream) {
+            Some(reason) => choices.unfit.push((reason, (candidate, request_translation))),
+            None if outbound.is_second_choice(&request_translation) => {
+                choices.lossy.push((LeftOutReason::Capability, (candidate, request_translation)));
+            }
+            None => choices.whole.push((LeftOutReason::Capability, (candidate, request_translation))),
+        }
     }
-    let mut cooling = health::admit(gateway.health(), whole, &mut admission);
-    if admission.candidates.is_empty() {
-        cooling.extend(health::admit(gateway.health(), lossy, &mut admission));
-    } else {
-        outbound.leave_out(lossy.into_iter().map(|(candidate, _)| candidate.name), LeftOutReason::Capability);
-    }
+    let cooling = choices.admit(gateway, &mut admission, &mut outbound);
     let BreakerAdmission { candidates, uploads, probes, .. } = admission;
     if candidates.is_empty() {
         return Err(none_left(outbound, model, &off, cooling));
@@ -175,6 +178,43 @@ pub fn resolve(
     })
 }
 
+/// The upstreams that could be asked, the first choice first.
+#[derive(Default)]
+struct Choices {
+    /// They get the whole request and lack nothing.
+    whole: Vec<RankedChoice>,
+    /// Their dialect cannot express all of it.
+    lossy: Vec<RankedChoice>,
+    /// By the catalogue the model cannot serve it. The catalogue may be wrong, so the provider decides if no other is left.
+    unfit: Vec<RankedChoice>,
+}
+
+/// A candidate with the request to it, and why it is left out if a better choice is available.
+type RankedChoice = (LeftOutReason, (Candidate, Arc<RequestTranslation>));
+
+impl Choices {
+    /// Admits the first choice of which any can start. Returns the upstreams that cool down.
+    fn admit(
+        self,
+        gateway: &Gateway,
+        admission: &mut BreakerAdmission<'_>,
+        outbound: &mut Outbound<'_>,
+    ) -> Vec<(String, CooldownState)> {
+        let mut cooling = Vec::new();
+        for choice in [self.whole, self.lossy, self.unfit] {
+            if admission.candidates.is_empty() {
+                let choice = choice.into_iter().map(|(_, candidate)| candidate).collect();
+                cooling.extend(health::admit(gateway.health(), choice, admission));
+            } else {
+                for (reason, (candidate, _)) in choice {
+                    outbound.leave_out([candidate.name], reason);
+                }
+            }
+        }
+        cooling
+    }
+}
+
 /// The upstreams of the model, or those that the request names; and their settings.
 fn asked_for<'l>(
     live: &'l LiveConfig,
@@ -192,8 +232,7 @@ fn asked_for<'l>(
         (None, Some(model)) => Ok((model.upstreams.clone(), &model.race)),
         (None, None) => {
             let unknown = |why: String| {
-                let why = model.contains('/').then_some(why.as_str());
-                Rejection::unknown_model(model, &live.config.nearest_models(model), why)
+                Rejection::unknown_model(&live.config, model, model.contains('/').then_some(why.as_str()))
             };
             let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
             Ok((upstreams, &live.config.race))

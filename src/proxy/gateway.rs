@@ -156,8 +156,7 @@ impl Gateway {
         let live = self.live();
         routing(&self.health, &live, model).map_err(|why| {
             let model = model.unwrap_or_default();
-            let why = model.contains('/').then_some(why.as_str());
-            Rejection::unknown_model(model, &live.config.nearest_models(model), why)
+            Rejection::unknown_model(&live.config, model, model.contains('/').then_some(why.as_str()))
         })
     }
 

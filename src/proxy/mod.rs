@@ -24,6 +24,7 @@ mod policy;
 mod race_guard;
 mod raced_attempt;
 mod rejection;
+mod request_needs;
 mod rescuer;
 mod running;
 mod shed;

@@ -84,7 +84,7 @@ pub(super) fn usable_model(gateway: &Gateway, headers: &HeaderMap, id: &str) -> 
     match live.config.model(id) {
         Some(model) if usable(&caller, model) => Ok(model.clone()),
         Some(_) => Err(Rejection::model_off(id)),
-        None => Err(Rejection::unknown_model(id, &live.config.nearest_models(id), None)),
+        None => Err(Rejection::unknown_model(&live.config, id, None)),
     }
 }
 

@@ -67,7 +67,7 @@ impl<'a> Outbound<'a> {
     /// 503 or 413 if there is no memory for it.
     pub fn for_upstream(&mut self, upstream: &UpstreamConfig) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let provider = &upstream.provider;
-        let Some(spoken) = provider.spoken_for(self.request.surface) else {
+        let Some(spoken) = upstream.spoken_for(self.request.surface) else {
             self.unspoken(provider);
             self.leave_out([upstream.name()], LeftOutReason::Dialect);
             return Ok(None);
@@ -184,7 +184,7 @@ pub fn without_reasoning(
     upstream: &UpstreamConfig,
     budget: &Budget,
 ) -> Option<RequestTranslation> {
-    let dialect = upstream.provider.spoken_for(request.surface)?.dialect;
+    let dialect = upstream.spoken_for(request.surface)?.dialect;
     let mut lease = budget.lease();
     lease.cover(translation_bytes(request.body())).ok()?;
     let request_translation =

@@ -18,6 +18,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::config::Config;
 use crate::config::units::format_bytes;
 use crate::failure::{Failure, FailureKind};
 use crate::printable::quoted;
@@ -128,9 +129,11 @@ impl Rejection {
     }
 
     /// `why`: why the name is not an upstream either, if it is written as one.
-    pub fn unknown_model(model: &str, nearest: &[String], why: Option<&str>) -> Rejection {
+    pub fn unknown_model(config: &Config, model: &str, why: Option<&str>) -> Rejection {
+        let nearest = config.nearest_models(model);
         let hint = if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
-        let (why, or) = match why {
+        let who_would = config.why_not_served(model);
+        let (why, or) = match who_would.as_deref().or(why) {
             Some(why) => (format!(", and {why}"), ""),
             None => (String::new(), "; an upstream is named as provider/model"),
         };

@@ -56,6 +56,9 @@ impl BillBounds {
     /// Writes the known cost once the attempt is over: the cost that the provider reported, otherwise its usage at the
     /// price.
     pub fn count(&self, row: &mut AttemptRecord, reported: Option<f64>) {
+        if reported.is_some() {
+            row.price_source = Some("reported".to_owned());
+        }
         (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| counted(row, price))) {
             (Some(cost), _) => (Some(cost), CostBasis::Reported),
             (None, Some(cost)) if row.tok_src == TokenSource::Usage || is_embedding(row) => {
@@ -75,6 +78,7 @@ impl BillBounds {
         prompt: Option<Range>,
         answer: Option<f64>,
     ) -> (f64, Option<f64>) {
+        let price = price.of_prompt(row.input_tokens.map_or(0, |tokens| tokens.unsigned_abs()));
         let was_cut = row.cancel_us.is_some();
         if row.connect_us.is_none() || was_refused(row) {
             return (0.0, Some(0.0));
@@ -86,7 +90,8 @@ impl BillBounds {
                 (cost, Some(cost))
             }
             None => {
-                let (low, high) = (price.input.min(price.cached) / 1e6, price.input.max(price.cached) / 1e6);
+                let long = price.of_prompt(u64::MAX);
+                let (low, high) = (price.input.min(price.cached) / 1e6, long.input.max(long.cached) / 1e6);
                 let is_billed = match self.cancel_billing {
                     _ if !was_cut => row.first_token_us.is_some(),
                     CancelBilling::BillsFull => true,
@@ -160,6 +165,7 @@ fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a Attem
 /// Cost in US dollars. None if input or output was not counted.
 fn counted(row: &AttemptRecord, price: Price) -> Option<f64> {
     let (input, output) = (row.input_tokens?, row.output_tokens.or(is_embedding(row).then_some(0))?);
+    let price = price.of_prompt(input.unsigned_abs());
     Some((prompt_cost(row, input, price) + generated(output, row) as f64 * price.output) / 1e6)
 }
 

@@ -44,7 +44,7 @@ impl Basis {
     /// price counts as the most expensive of the others. If it counted as free, it would get all requests.
     pub fn tariff(&self, (price, billed_on): (Option<Price>, bool)) -> Tariff {
         match price.or(self.dearest) {
-            Some(Price { input, cached, output }) => {
+            Some(Price { input, cached, output, .. }) => {
                 Tariff { input: input / 1e6, cached: cached / 1e6, output: output / 1e6, billed_on }
             }
             None => Tariff { input: 1.0, cached: 1.0, output: 1.0, billed_on },
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn money_where_a_price_is_known_and_tokens_where_none_is() {
-        let priced = |input, output| Some(Price { input, cached: input / 10.0, output });
+        let priced = |input, output| Some(Price { input, cached: input / 10.0, output, long: None });
         let prompt = PromptTokens { uncached: 1_000.0, cached: 500.0 };
         let cost = |upstreams: &[(Option<Price>, bool)]| -> Vec<f64> {
             let round = |cost: f64| (cost * 1e6).round() / 1e6;

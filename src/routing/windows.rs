@@ -44,7 +44,7 @@ pub struct PromptLength {
 }
 
 impl PromptLength {
-    fn tokens_at_least(self) -> u64 {
+    pub fn tokens_at_least(self) -> u64 {
         let tokens = if self.has_media { 0 } else { self.bytes / BYTES_PER_TOKEN };
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }

@@ -251,6 +251,7 @@ pub(super) fn migrator() -> Migrator {
         migration(4, "cost bounds", include_str!("../../migrations/0004_cost_bounds.sql")),
         migration(5, "rescued by", include_str!("../../migrations/0005_rescued_by.sql")),
         migration(6, "left out", include_str!("../../migrations/0006_left_out.sql")),
+        migration(7, "price source", include_str!("../../migrations/0007_price_source.sql")),
     ])
 }
 

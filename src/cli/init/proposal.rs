@@ -2,28 +2,37 @@
 //!
 //! Pure: not for what is found on the machine.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use super::local_servers::LocalServer;
 use crate::config::catalogue::CatalogueEntry;
-use crate::config::{Config, parse};
+use crate::config::{ModelConfig, UpstreamConfig, parse};
 
 /// Upstreams of one race at most: more cost more and are rarely faster.
 const RACING_MAX: usize = 4;
-/// The models of the shipped configuration that are proposed, the cheap and quick ones first.
-const MODELS: [&str; 6] =
-    ["llama-3.3-70b", "gpt-4o-mini", "gemini-2.5-flash", "mistral-small", "deepseek-chat", "claude"];
-const SHIPPED: &str = include_str!("../../../config.toml");
+/// Models that are proposed before others, if a key opens them: capable, cheap and quick ones of each maker.
+const MODELS: [&str; 7] = [
+    "gpt-oss-120b",
+    "llama-3.3-70b-instruct",
+    "gpt-5.4-mini",
+    "claude-sonnet-5",
+    "gemini-3.8-flash",
+    "deepseek-v4-flash",
+    "mistral-small-latest",
+];
 
 /// Columns of a list of upstreams on one line.
 const LINE_MAX: usize = 90;
 
 /// What is on this machine.
-pub(super) struct Surroundings {
-    /// The providers of the catalogue whose usual variable has a key.
+pub(super) struct Surroundings<'e> {
+    /// The providers of the catalogue whose variables hold a key.
     pub keys: Vec<&'static CatalogueEntry>,
     pub servers: Vec<LocalServer>,
+    /// The variables.
+    pub env: &'e dyn Fn(&str) -> Option<String>,
 }
 
 /// A first configuration.
@@ -55,7 +64,7 @@ impl ProposedRace {
     }
 }
 
-pub(super) fn first_config(found: &Surroundings) -> FirstConfig {
+pub(super) fn first_config(found: &Surroundings<'_>) -> FirstConfig {
     let known = known_models(found);
     let races = races(&known, &found.servers);
     let mut text = head(found);
@@ -66,7 +75,8 @@ pub(super) fn first_config(found: &Surroundings) -> FirstConfig {
     };
     text.push_str(POLICIES);
     races.iter().for_each(|race| text.push_str(&race.table()));
-    let named = found.keys.iter().filter(|entry| entry.has_address()).map(|entry| format!("{}/MODEL", entry.name));
+    let named =
+        found.keys.iter().filter(|entry| entry.has_address(found.env)).map(|entry| format!("{}/MODEL", entry.name));
     let named: Vec<String> = named.take(RACING_MAX).collect();
     if !named.is_empty() {
         // Writing to a string cannot fail.
@@ -101,7 +111,7 @@ upstreams = ["sim-quick/demo", "sim-steady/demo"]
 "#;
 
 /// What the file is, and where it listens if the usual port is taken.
-fn head(found: &Surroundings) -> String {
+fn head(found: &Surroundings<'_>) -> String {
     let mut text = "# Written by `photofinish init`. `photofinish check` shows what is on. Every key has a default;\n\
                     # docs/configuration.md lists them. The keys of providers stay in the environment.\n"
         .to_owned();
@@ -111,28 +121,26 @@ fn head(found: &Surroundings) -> String {
     text
 }
 
-/// The proposed models, each with its upstreams whose providers are on; at least one.
-fn known_models(found: &Surroundings) -> Vec<(&'static str, Vec<String>)> {
-    let is_set = |name: &str| found.keys.iter().any(|entry| entry.key_variable.as_deref() == Some(name));
-    let shipped = parse(SHIPPED, Path::new("config.toml"), &|name| is_set(name).then(|| "set".to_owned()));
-    // A test reads the file.
-    let Ok(shipped) = shipped else { return Vec::new() };
-    let on = |shipped: &Config, name: &str| -> Vec<String> {
-        let upstreams = shipped.model(name).map(|model| model.upstreams.iter()).into_iter().flatten();
-        let on = upstreams.filter(|upstream| upstream.provider.is_on());
-        on.map(|upstream| upstream.name()).take(RACING_MAX).collect()
+/// The models of the catalogue that these keys open, each with its upstreams: the preferred ones first, then those with the most
+/// hosts.
+fn known_models(found: &Surroundings<'_>) -> Vec<(String, Vec<String>)> {
+    let Ok(open) = parse("", Path::new("config.toml"), found.env) else { return Vec::new() };
+    let upstreams = |model: &ModelConfig| -> Vec<String> {
+        model.upstreams.iter().map(UpstreamConfig::name).take(RACING_MAX).collect()
     };
-    let models = MODELS.map(|name| (name, on(&shipped, name)));
-    models.into_iter().filter(|(_, upstreams)| !upstreams.is_empty()).collect()
+    let mut models: Vec<(String, Vec<String>)> =
+        open.models.values().map(|model| (model.name.clone(), upstreams(model))).collect();
+    models.sort_by_key(|(name, upstreams)| (place(name), Reverse(upstreams.len())));
+    models
 }
 
 /// The first is called `fast`. Empty: nothing is on.
-fn races(known: &[(&'static str, Vec<String>)], servers: &[LocalServer]) -> Vec<ProposedRace> {
+fn races(known: &[(String, Vec<String>)], servers: &[LocalServer]) -> Vec<ProposedRace> {
     let same: Vec<_> = known.iter().filter(|(_, upstreams)| upstreams.len() > 1).collect();
     let local = servers.iter().filter_map(|server| Some(format!("{}/{}", server.name, server.models.first()?)));
     let local: Vec<String> = local.take(RACING_MAX).collect();
     let race = |name: &str, about, upstreams| ProposedRace { name: name.to_owned(), about, upstreams };
-    let Some((_, best)) = same.iter().max_by_key(|(name, upstreams)| (upstreams.len(), place(name))) else {
+    let Some((_, best)) = same.iter().max_by_key(|(name, upstreams)| (upstreams.len(), Reverse(place(name)))) else {
         let upstreams = one_of_each(known, local);
         let about = match upstreams.len() {
             0 => return Vec::new(),
@@ -159,13 +167,13 @@ fn all_same<'u>(mut upstreams: impl Iterator<Item = (&'u str, &'u str)>) -> bool
     upstreams.all(|(_, model)| first.is_some_and(|(_, first)| first == model))
 }
 
-/// Earlier in `MODELS` is more.
-fn place(name: &str) -> std::cmp::Reverse<Option<usize>> {
-    std::cmp::Reverse(MODELS.iter().position(|model| *model == name))
+/// Its place among the preferred models; the others come last.
+fn place(name: &str) -> usize {
+    MODELS.iter().position(|model| *model == name).unwrap_or(MODELS.len())
 }
 
 /// One upstream of each provider and server; of a lone provider two models, if it has them.
-fn one_of_each(known: &[(&'static str, Vec<String>)], local: Vec<String>) -> Vec<String> {
+fn one_of_each(known: &[(String, Vec<String>)], local: Vec<String>) -> Vec<String> {
     let mut upstreams: Vec<String> = Vec::new();
     let provider = |upstream: &str| upstream.split('/').next().map(str::to_owned);
     let all = || known.iter().flat_map(|(_, upstreams)| upstreams);
@@ -176,8 +184,10 @@ fn one_of_each(known: &[(&'static str, Vec<String>)], local: Vec<String>) -> Vec
     }
     upstreams.extend(local);
     if upstreams.len() == 1 {
-        let second = all().find(|upstream| !upstreams.contains(upstream)).cloned();
-        upstreams.extend(second);
+        // Of the preferred models: any two others of one provider hardly stand in for each other.
+        let preferred = known.iter().take_while(|(name, _)| MODELS.contains(&name.as_str()));
+        let second = preferred.flat_map(|(_, upstreams)| upstreams).find(|upstream| !upstreams.contains(upstream));
+        upstreams.extend(second.cloned());
     }
     upstreams.truncate(RACING_MAX);
     upstreams
@@ -187,6 +197,7 @@ fn one_of_each(known: &[(&'static str, Vec<String>)], local: Vec<String>) -> Vec
 mod tests {
     use super::*;
     use crate::config::catalogue;
+    use crate::offerings::ModelCatalogue;
 
     fn server(name: &str, models: &[&str]) -> LocalServer {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
@@ -197,8 +208,8 @@ mod tests {
     fn proposed(providers: &[&str], servers: Vec<LocalServer>) -> FirstConfig {
         let keys: Vec<_> = providers.iter().map(|name| catalogue::find(name).unwrap()).collect();
         let variables: Vec<String> = keys.iter().filter_map(|entry| entry.key_variable.clone()).collect();
-        let first = first_config(&Surroundings { keys, servers });
         let env = |name: &str| variables.iter().any(|set| set == name).then(|| "key".to_owned());
+        let first = first_config(&Surroundings { keys, servers, env: &env });
         let config =
             parse(&first.text, Path::new("config.toml"), &env).unwrap_or_else(|p| panic!("{p}\n{}", first.text));
         assert_eq!(config.warnings, Vec::<String>::new(), "{}", first.text);
@@ -214,19 +225,23 @@ mod tests {
     fn what_is_found_is_raced() {
         let ollama = || server("ollama", &["llama3.2:3b", "qwen3:8b"]);
         for (providers, servers, expected) in [
-            (&["groq", "cerebras"][..], vec![], &["groq/llama-3.3-70b-versatile", "cerebras/llama-3.3-70b"][..]),
-            (&["openai", "openrouter"], vec![], &["openai/gpt-4o-mini", "openrouter/openai/gpt-4o-mini"]),
+            (&["groq", "cerebras"][..], vec![], &["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"][..]),
+            (&["openai", "openrouter"], vec![], &["openai/gpt-5.4-mini", "openrouter/openai/gpt-5.4-mini"]),
             // No model in common.
-            (&["openai", "groq"], vec![], &["groq/llama-3.3-70b-versatile", "openai/gpt-4o-mini"]),
-            (&["anthropic"], vec![ollama()], &["anthropic/claude-sonnet-4-5", "ollama/llama3.2:3b"]),
+            (&["openai", "groq"], vec![], &["groq/openai/gpt-oss-120b", "openai/gpt-5.4-mini"]),
+            (&["anthropic"], vec![ollama()], &["anthropic/claude-sonnet-5", "ollama/llama3.2:3b"]),
             (&[], vec![ollama(), server("vllm", &["m"])], &["ollama/llama3.2:3b", "vllm/m"]),
             // One provider with several models, and with one.
-            (&["openrouter"], vec![], &["openrouter/openai/gpt-4o-mini", "openrouter/google/gemini-2.5-flash"]),
+            (
+                &["openrouter"],
+                vec![],
+                &["openrouter/openai/gpt-oss-120b", "openrouter/meta-llama/llama-3.3-70b-instruct"],
+            ),
             (&["mistral"], vec![], &["mistral/mistral-small-latest"]),
             (&[], vec![server("llamacpp", &["m"])], &["llamacpp/m"]),
             // Nothing, or nothing whose models are known.
             (&[], vec![], &["sim-quick/demo", "sim-steady/demo"]),
-            (&["xai", "azure"], vec![server("ollama", &[])], &["sim-quick/demo", "sim-steady/demo"]),
+            (&["azure"], vec![server("ollama", &[])], &["sim-quick/demo", "sim-steady/demo"]),
         ] {
             assert_eq!(proposed(providers, servers).upstreams, expected, "{providers:?}");
         }
@@ -250,8 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn the_proposed_models_are_in_the_shipped_configuration() {
-        let shipped = parse(SHIPPED, Path::new("config.toml"), &|_| None).unwrap();
-        assert!(MODELS.iter().all(|name| shipped.models.contains_key(*name)));
+    fn the_preferred_models_are_in_the_catalogue() {
+        let catalogue = ModelCatalogue::built_in();
+        let lacking: Vec<_> = MODELS.iter().filter(|name| catalogue.model(name).is_none()).collect();
+        assert!(lacking.is_empty(), "{lacking:?}");
     }
 }

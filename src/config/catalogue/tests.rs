@@ -8,6 +8,7 @@ use super::*;
 /// What the config would fill in.
 fn filled(url: &str) -> String {
     let url = url.replace("{host}", "h.example").replace("{project}", "p");
+    let url = url.replace("{AZURE_OPENAI_ENDPOINT}", "https://h.example");
     url.replace("{location}", "l").replace("{region}", "r")
 }
 
@@ -29,7 +30,7 @@ fn names_and_addresses_are_sound() {
             assert_eq!((entry.key_variable.is_none(), !entry.warming.value), (local, local), "{}", entry.name);
         }
     }
-    let variables: Vec<_> = entries().filter_map(|entry| entry.key_variable.as_deref()).collect();
+    let variables: Vec<_> = entries().flat_map(CatalogueEntry::key_variables).collect();
     for (place, variable) in variables.iter().enumerate() {
         assert!(!variables[..place].contains(variable), "{variable} is the key of two providers");
     }

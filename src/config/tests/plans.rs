@@ -38,7 +38,7 @@ fn a_model_may_set_part_of_it() {
     let upstreams = &config.models["m"].upstreams;
     let domains: Vec<_> = upstreams.iter().map(|upstream| upstream.provider.domain.as_deref()).collect();
     assert_eq!(domains, [Some("park-1"), Some("park-1"), None]);
-    assert_eq!(upstreams[2].price, Some(Price { input: 2.0, cached: 0.5, output: 4.0 }));
+    assert_eq!(upstreams[2].price, Some(Price { input: 2.0, cached: 0.5, output: 4.0, long: None }));
 }
 
 #[test]

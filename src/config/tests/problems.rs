@@ -170,7 +170,7 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.s.simulate.tokens = 0", "1:31: bad value 0 for \"tokens\"", "1 to 100000"),
     ("providers.s.simulate.ttft = \"2h\"", "1:29: bad value \"2h\" for \"ttft\"", "to 1h"),
     // models
-    ("[models.a]", "1:9: [models.a] has no \"upstreams\"", "groq/llama"),
+    ("[models.a]", "1:9: [models.a] has no \"upstreams\", and the catalogue has no model of this name", "groq/llama"),
     ("models.a.upstreams = []", "1:22: \"upstreams\" in [models.a] is empty", ""),
     ("models.a.upstreams = \"groq/x\"", "1:22: \"upstreams\" in [models.a] is a string", "a list such as"),
     ("models.a.upstreams = [\"groq\"]", "1:23: bad upstream \"groq\"", "PROVIDER/MODEL"),

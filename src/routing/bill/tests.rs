@@ -1,9 +1,10 @@
 //! Costs and bounds as tables: a row, how it is billed, and the result.
 
 use super::*;
+use crate::config::LongPromptPrice;
 use crate::history::sample;
 
-const PRICE: Price = Price { input: 1.0, cached: 0.25, output: 10.0 };
+const PRICE: Price = Price { input: 1.0, cached: 0.25, output: 10.0, long: None };
 
 fn bill(cancel_billing: CancelBilling) -> BillBounds {
     BillBounds { cancel_billing, per_byte: Some(PerByte { least: 0.2, most: 0.4 }), ..STOPS }
@@ -101,7 +102,7 @@ fn a_cut_loser_lies_between_bounds() {
     assert_eq!(of(unknown, counted), (Some(0.00301), AtLeast, Some(0.00301), Some(0.004)), "it counted its prompt");
     let unsent: fn(&mut AttemptRecord) = |row| (row.connect_us, row.headers_us) = (None, None);
     assert_eq!(of(bills_full, unsent), (Some(0.0), Computed, Some(0.0), Some(0.0)));
-    let free = BillBounds { price: Some(Price { input: 0.0, cached: 0.0, output: 0.0 }), ..unknown };
+    let free = BillBounds { price: Some(Price { input: 0.0, cached: 0.0, output: 0.0, long: None }), ..unknown };
     assert_eq!(of(free, nothing), (Some(0.0), Computed, Some(0.0), Some(0.0)));
     assert_eq!(of(BillBounds { price: None, ..stops }, nothing), (None, Unknown, None, None));
 }
@@ -175,4 +176,30 @@ fn what_was_not_cut_has_its_own_bounds() {
     let counts = RaceRecord { api: "count_tokens", ..race() };
     let counted = row(|row| row.output_tokens = None);
     assert_eq!(settled(&counts, vec![(counted, STOPS)]), (Some(0.0), Computed, Some(0.0), Some(0.0)));
+}
+
+#[test]
+fn a_long_prompt_has_the_price_of_long_prompts() {
+    let long = LongPromptPrice { above: 1_000, input: 2.0, cached: 0.5, output: 15.0 };
+    let bill = BillBounds { price: Some(Price { long: Some(long), ..PRICE }), ..STOPS };
+    let cost = |tokens: i64| {
+        let mut row = row(|row| row.input_tokens = Some(tokens));
+        bill.count(&mut row, None);
+        told(&row).0
+    };
+    assert_eq!(cost(1_000), Some(0.002));
+    assert_eq!(cost(1_001), Some(0.003502), "of more than 1,000 tokens, and its answer with it");
+    // A prompt that nobody counted may be a long one.
+    let unknown = settled(&race(), vec![(cut(|_| {}), BillBounds { per_byte: STOPS.per_byte, ..bill })]);
+    let usual = settled(&race(), vec![(cut(|_| {}), STOPS)]);
+    assert!(unknown.3 >= usual.3, "{unknown:?} {usual:?}");
+}
+
+#[test]
+fn a_reported_cost_is_its_own_source() {
+    let mut row = row(|row| row.price_source = Some("config".to_owned()));
+    STOPS.count(&mut row, None);
+    assert_eq!(row.price_source.as_deref(), Some("config"));
+    STOPS.count(&mut row, Some(0.5));
+    assert_eq!(row.price_source.as_deref(), Some("reported"));
 }

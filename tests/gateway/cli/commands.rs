@@ -46,7 +46,7 @@ async fn init_writes_what_check_accepts() {
     // Without a terminal nothing is asked.
     let ran = setup.run(&["init", "--config", "first.toml"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
-    assert!(ran.out.contains("races groq/llama-3.3-70b-versatile, cerebras/llama-3.3-70b"), "{}", ran.out);
+    assert!(ran.out.contains("races groq/openai/gpt-oss-120b, cerebras/gpt-oss-120b"), "{}", ran.out);
     assert!(ran.out.contains("photofinish check --live --config first.toml "), "{}", ran.out);
     let written = std::fs::read_to_string(setup.path("first.toml")).unwrap();
     assert!(written.lines().count() <= 40 && !written.contains("planted"), "{written}");
@@ -69,7 +69,7 @@ async fn init_without_any_key_races_something() {
     let ran = setup.run(&["init", "--config", "first.toml"]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     // A developer's machine may have a model server.
-    if ran.out.contains("No key of a provider is set, and no model server answers") {
+    if ran.out.contains("No key of a provider is set, and no model server was found") {
         let raced = setup.run(&["race", "Hello", "--model", "demo", "--config", "first.toml", "--no-store"]).await;
         assert!(raced.code == Some(0) && raced.out.contains("simulated"), "{}{}", raced.out, raced.err);
     }
@@ -87,7 +87,7 @@ async fn check_shows_the_shipped_config() {
         found.unwrap_or_else(|| panic!("no {name}: {}", ran.out)).to_owned()
     };
     assert!(line("sim-quick").contains("simulated") && line("demo:").contains("3 of 3 upstreams on"));
-    assert!(line("groq").contains(" on ") && line("llama-3.3-70b:").contains("1 of 6 upstreams on"));
+    assert!(line("groq").contains(" on ") && line("gpt-oss-120b:").contains("1 of 4 upstreams on"));
     assert!(line("openai").contains(" off ") && line("openai").contains("OPENAI_API_KEY is not set"));
     assert!(!ran.out.contains("planted"), "{}", ran.out);
 }

@@ -7,3 +7,4 @@ mod log;
 mod providers;
 mod race;
 mod serve;
+mod without_file;

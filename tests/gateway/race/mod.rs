@@ -2,6 +2,7 @@
 
 mod billed_losers;
 mod cancellation;
+mod catalogue_facts;
 mod commit;
 mod every_surface;
 mod held_attempt;

@@ -1,0 +1,89 @@
+//! What a request needs of a model, against what the catalogue knows: who surely cannot serve it goes last.
+//!
+//! Only explicit facts count: what is unknown is no lack. Tokens are estimated from below, and of text alone. So an upstream may
+//! be left out, and no request is refused: without another upstream these are asked after all.
+
+use std::cell::OnceCell;
+
+use memchr::memmem;
+
+use crate::config::UpstreamConfig;
+use crate::health::prompt_length;
+use crate::history::LeftOutReason;
+use crate::offerings::{InputKind, Offering};
+use crate::protocol::request::ApiRequest;
+
+/// The needs of one request, found out when the first upstream is compared with them.
+pub struct RequestNeeds<'r> {
+    request: &'r ApiRequest,
+    /// Kinds of input beside text.
+    kinds: OnceCell<Vec<InputKind>>,
+    /// The least tokens of the prompt.
+    tokens: OnceCell<u64>,
+}
+
+/// The start of every mark in `MARKS`: most prompts have none of them.
+const FIRST: [&[u8]; 3] = [b"\"image", b"\"input_", b"\"audio/"];
+/// Also marks, rarer: documents as data.
+const DOCUMENT: &[u8] = b"application/pdf";
+/// Whole JSON strings, or the first bytes of them, that say what a part of a message is. The quotes keep out prose: inside a
+/// string they are escaped.
+const MARKS: [(InputKind, &[u8]); 8] = [
+    (InputKind::Image, b"\"image_url\""),
+    (InputKind::Image, b"\"input_image\""),
+    (InputKind::Image, b"\"image\""),
+    (InputKind::Image, b"\"images\""),
+    (InputKind::Image, b"\"image/"),
+    (InputKind::Audio, b"\"input_audio\""),
+    (InputKind::Audio, b"\"audio/"),
+    (InputKind::Pdf, b"\"application/pdf\""),
+];
+
+impl<'r> RequestNeeds<'r> {
+    pub fn of(request: &'r ApiRequest) -> RequestNeeds<'r> {
+        RequestNeeds { request, kinds: OnceCell::new(), tokens: OnceCell::new() }
+    }
+
+    /// Why this upstream surely cannot serve the request. None: it may.
+    pub fn unmet_by(&self, upstream: &UpstreamConfig) -> Option<LeftOutReason> {
+        if let Some(offering) = upstream.offering.as_deref()
+            && self.lacks(offering)
+        {
+            return Some(LeftOutReason::Capability);
+        }
+        let too_long = upstream.context.is_some_and(|context| self.least_tokens() > context);
+        let asks_too_much = || {
+            let most = upstream.offering.as_deref().and_then(|offering| offering.max_output);
+            most.zip(self.request.max_tokens).is_some_and(|(most, asked)| asked > 0 && asked.unsigned_abs() > most)
+        };
+        (too_long || asks_too_much()).then_some(LeftOutReason::TooLong)
+    }
+
+    fn lacks(&self, offering: &Offering) -> bool {
+        let lacks_kind = |kinds: &Vec<InputKind>| self.kinds().iter().any(|kind| !kinds.contains(kind));
+        (offering.tools == Some(false) && self.request.has_tools)
+            || (offering.schema == Some(false) && self.request.has_schema)
+            || offering.kinds.as_ref().is_some_and(lacks_kind)
+    }
+
+    fn kinds(&self) -> &[InputKind] {
+        self.kinds.get_or_init(|| {
+            let [.., messages] = self.request.prompt();
+            let has = |mark: &[u8]| memmem::find(messages, mark).is_some();
+            if !FIRST.into_iter().any(has) && !has(DOCUMENT) {
+                return Vec::new();
+            }
+            let mut kinds: Vec<InputKind> =
+                MARKS.into_iter().filter(|(_, mark)| has(mark)).map(|(kind, _)| kind).collect();
+            kinds.dedup();
+            kinds
+        })
+    }
+
+    /// The least tokens of prompt and answer together.
+    fn least_tokens(&self) -> u64 {
+        let answer = self.request.max_tokens.unwrap_or(0).max(0).unsigned_abs();
+        let prompt = *self.tokens.get_or_init(|| prompt_length(self.request).tokens_at_least());
+        prompt.saturating_add(answer)
+    }
+}

@@ -1,0 +1,67 @@
+//! The commands in a directory without a configuration: the keys in the environment are enough.
+
+use crate::harness::process::Setup;
+
+fn empty() -> Setup {
+    let setup = Setup::new("");
+    std::fs::remove_file(setup.path("config.toml")).unwrap();
+    let home = setup.path("home").display().to_string();
+    setup.env("HOME", &home)
+}
+
+#[tokio::test]
+async fn without_a_key_it_says_what_it_looks_for_and_offers_a_race() {
+    for args in [&[][..], &["serve"]] {
+        for key in ["", "dummy"] {
+            let ran = empty().env("OPENAI_API_KEY", key).env("HF_TOKEN", "planted").run(args).await;
+            assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
+            for words in ["GROQ_API_KEY", "ANTHROPIC_API_KEY", "photofinish race", "photofinish init"] {
+                assert!(ran.err.contains(words), "{words}: {}", ran.err);
+            }
+            assert!(!ran.err.contains("HF_TOKEN") && !ran.err.contains("planted"), "{}", ran.err);
+        }
+    }
+    let raced = empty().run(&["race", "Hello", "--no-store"]).await;
+    assert_eq!(raced.code, Some(0), "{}", raced.err);
+    assert!(raced.err.contains("these providers are simulated") && !raced.out.is_empty(), "{}", raced.err);
+}
+
+#[tokio::test]
+async fn two_keys_serve_the_models_that_they_open() {
+    let setup = empty().env("GROQ_API_KEY", "planted").env("CEREBRAS_API_KEY", "planted-other");
+    let check = setup.run(&["check"]).await;
+    assert_eq!((check.code, check.err.as_str()), (Some(0), ""), "{}", check.out);
+    let store = setup.path("home/.local/state/photofinish/photofinish.db").display().to_string();
+    assert!(check.out.contains("built in") && check.out.contains(&store), "{}", check.out);
+    assert!(!check.out.contains("planted") && !setup.path("home").exists(), "{}", check.out);
+
+    let raceable = setup.run(&["models", "--raceable"]).await;
+    assert!(raceable.out.contains("gpt-oss-120b: adaptive, budget 0.1, 2 of 2 upstreams on"), "{}", raceable.out);
+    let one = setup.run(&["models", "gpt-oss-120b"]).await;
+    assert!(one.code == Some(0) && one.out.contains("together/openai/gpt-oss-120b"), "{}", one.out);
+    let off = setup.run(&["models", "claude-sonnet-5"]).await;
+    assert!(off.code == Some(0) && off.out.contains("ANTHROPIC_API_KEY"), "{}", off.out);
+    let unknown = setup.run(&["models", "gpt-oss-12b"]).await;
+    assert!(unknown.code == Some(2) && unknown.err.contains("gpt-oss-120b"), "{}", unknown.err);
+    let provider = setup.run(&["models", "--provider", "gorq"]).await;
+    assert!(provider.code == Some(2) && provider.err.contains("groq"), "{}", provider.err);
+}
+
+#[tokio::test]
+async fn it_serves_and_lists_them() {
+    let setup = empty().env("GROQ_API_KEY", "planted").env("PHOTOFINISH_LISTEN", "127.0.0.1:0");
+    let alone = setup.spawn(&[]);
+    alone.logged("listening on http://").await;
+    assert!(alone.log().contains("nothing races: a second key would help"), "{}", alone.log());
+    alone.signal("TERM");
+    assert_eq!(alone.ended().await, Some(0), "{}", alone.log());
+    let served = setup.serve().await;
+    let models = served.get("/v1/models", &[]).await.json();
+    let names: Vec<&str> = models["data"].as_array().unwrap().iter().filter_map(|model| model["id"].as_str()).collect();
+    assert!(names.contains(&"gpt-oss-120b") && !names.contains(&"claude-sonnet-5"), "{names:?}");
+    let (status, code, message) = served.ask("claude-sonnet-5").await.error();
+    assert_eq!((status, code.as_str()), (404, "model_not_found"));
+    assert!(message.contains("anthropic (ANTHROPIC_API_KEY)"), "{message}");
+    let setup = served.stop().await;
+    assert!(setup.path("home/.local/state/photofinish/photofinish.db").exists());
+}
