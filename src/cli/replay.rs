@@ -77,7 +77,7 @@ pub fn run(
         table::write(&report, width, out)?;
     }
     writeln!(out)?;
-    let notes = if options.explain { notes::paragraphs(&report) } else { notes::brief(&report) };
+    let notes = if options.explain { notes::paragraphs(&report) } else { notes::brief(&report, options.wide) };
     Ok(write_paragraphs(notes, width, out)?)
 }
 

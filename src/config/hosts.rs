@@ -78,7 +78,7 @@ impl Hosting<'_> {
         }
         let upstreams = self.upstreams(model, limits, timeouts);
         if upstreams.is_empty() {
-            scope.warn(format!("model {title}: no provider that is on may serve it; {} host it", who_hosts(model)));
+            scope.warn(format!("model {title}: no provider that is on may serve it; {}", who_hosts(model)));
         }
         upstreams
     }
@@ -131,10 +131,15 @@ impl Hosting<'_> {
     }
 }
 
-/// Which providers host a model, and the variables of their keys.
+/// Which providers serve a model, with the variables of their keys: a whole clause.
 pub(super) fn who_hosts(model: &CataloguedModel) -> String {
-    let mut providers: Vec<&str> = model.hosts.iter().map(|host| host.provider.as_str()).collect();
+    let today = today();
+    let live = model.hosts.iter().filter(|host| !host.is_retired(&today));
+    let mut providers: Vec<&str> = live.map(|host| host.provider.as_str()).collect();
     providers.dedup();
+    if providers.is_empty() {
+        return "every provider has retired it".to_owned();
+    }
     let named = |name: &&str| match catalogue::find(name).and_then(|entry| entry.key_variable.as_deref()) {
         Some(variable) => format!("{name} ({variable})"),
         None => (*name).to_owned(),
@@ -142,7 +147,7 @@ pub(super) fn who_hosts(model: &CataloguedModel) -> String {
     let listed: Vec<String> = providers.iter().take(HOSTS_SHOWN).map(named).collect();
     let more = providers.len().saturating_sub(HOSTS_SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", listed.join(", "))
+    format!("{}{more} serve it", listed.join(", "))
 }
 
 /// Of several ids of one model at one provider: that of the caller's region, because newer models have no other; the one that

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::catalogue::CatalogueEntry;
 use super::problem::nearest;
 use super::{Config, ConfigSource, Keys, ModelConfig, Provider, catalogue, hosts};
+use crate::offerings::Offering;
 use crate::printable::quoted;
 
 impl Config {
@@ -27,24 +28,26 @@ impl Config {
         if let Some(model) = self.catalogue.model(name) {
             let hosts = hosts::who_hosts(model);
             return Some(match self.serves_catalogue {
-                true => format!("no provider that hosts it is on: {hosts} serve it"),
-                false => format!(
-                    "the configuration has other [models]; a table [models.{name:?}] would add it: {hosts} serve it"
-                ),
+                true => format!("no provider that hosts it is on: {hosts}"),
+                false => {
+                    format!("the configuration has other [models]; a table [models.{name:?}] would add it: {hosts}")
+                }
             });
         }
         let nearest = nearest(name, self.catalogue.models().map(|(name, _)| name), 1);
         let nearest = nearest.first().filter(|nearest| !self.models.contains_key(*nearest))?;
-        Some(format!("the catalogue has {nearest}: {} serve it", hosts::who_hosts(self.catalogue.model(nearest)?)))
+        Some(format!("the catalogue has {nearest}: {}", hosts::who_hosts(self.catalogue.model(nearest)?)))
     }
 
     /// The key that would make the most of the models with one upstream raceable, and how many.
     pub fn most_useful_key(&self) -> Option<(&'static str, usize)> {
         let alone = || self.models.values().filter(|model| model.upstreams.len() == 1);
+        let today = hosts::today();
         let gain = |entry: &'static CatalogueEntry| {
             let hosts = |model: &&Arc<ModelConfig>| {
                 let known = self.catalogue.model(&model.name);
-                known.is_some_and(|known| known.hosts.iter().any(|host| host.provider == entry.name))
+                let live = |host: &Arc<Offering>| host.provider == entry.name && !host.is_retired(&today);
+                known.is_some_and(|known| known.hosts.iter().any(live))
             };
             Some((entry.key_variable.as_deref()?, alone().filter(hosts).count()))
         };

@@ -15,7 +15,7 @@ use super::rejection::Rejection;
 use crate::config::ModelConfig;
 use crate::protocol::Surface;
 use crate::protocol::parameter::is_empty_list;
-use crate::protocol::request::ApiRequest;
+use crate::protocol::request::{ApiRequest, InvalidRequest};
 
 /// The version of Ollama whose API is served. Editors ask for a minimum.
 const VERSION: &str = "0.12.11";
@@ -56,7 +56,8 @@ pub async fn show(gateway: &Gateway, request: Request<Body>) -> Result<Response<
     let (parts, body) = request.into_parts();
     let bytes = body::read(&parts.headers, body, QUESTION_MAX, gateway.budget()).await?;
     let question: Option<Question> = serde_json::from_slice(&bytes).ok();
-    let id = question.and_then(|question| question.model).unwrap_or_default();
+    let id = question.and_then(|question| question.model).filter(|id| !id.is_empty());
+    let id = id.ok_or(InvalidRequest::NoModel)?;
     let model = usable_model(gateway, &parts.headers, &id)?;
     let mut info = json!({ "general.architecture": FAMILY, "general.basename": id });
     if let Some(tokens) = context(&model) {

@@ -198,7 +198,7 @@ fn cost(sum: &CostSum) -> String {
 /// What all attempts cost, and what of it a single attempt would not have.
 fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
     if all.usd().is_none() && all.uncounted() == 0 {
-        return "cost: not known: no price in the configuration, and none from an upstream".to_owned();
+        return "cost: not known: no price in the configuration or the catalogue, and none from an upstream".to_owned();
     }
     let beyond = match (losers, extra.usd()) {
         (0, _) => "nothing: there was no loser".to_owned(),

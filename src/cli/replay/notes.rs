@@ -28,7 +28,7 @@ pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> Strin
 }
 
 /// A line about the requests, one about the marks and other models, and where to find more.
-pub(super) fn brief(report: &Report<'_>) -> Vec<String> {
+pub(super) fn brief(report: &Report<'_>, is_wide: bool) -> Vec<String> {
     let answer = report.answer;
     let requests = counted(answer.requests as u64, "request");
     let (from_us, until_us) = answer.span_us;
@@ -37,7 +37,7 @@ pub(super) fn brief(report: &Report<'_>) -> Vec<String> {
     let lines = [
         format!("{requests} for {}, {}.", report.model.name, span(from_us, until_us)),
         second.join(" "),
-        "more: --wide, --explain".to_owned(),
+        if is_wide { "more: --explain" } else { "more: --wide, --explain" }.to_owned(),
     ];
     lines.into_iter().filter(|line| !line.is_empty()).collect()
 }

@@ -131,6 +131,8 @@ async fn the_default_fits_a_laptop() {
     for words in ["recorded", "fallback", "attempts", " −1.00", "400 requests for demo, "] {
         assert!(text.contains(words), "{words}: {text}");
     }
+    let wide = shown(&directory, "--policy fallback --wide", Some(120));
+    assert!(wide.ends_with("more: --explain\n"), "{wide}");
 }
 
 #[tokio::test]

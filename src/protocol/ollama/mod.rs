@@ -63,9 +63,13 @@ pub fn is_error_line(event: &SseEvent) -> bool {
     matches!(Json::new(text).member("error", Json::some), Ok(Some(error)) if says_error(error))
 }
 
-/// An error in the vendor's shape: a text. The other members are the gateway's own.
+/// An error in the vendor's shape: a text, so it names the member that is wrong itself. The other members are the gateway's own.
 pub fn error(error: &ErrorShape<'_>) -> Value {
-    let mut shape = json!({ "error": error.message, "type": error.kind, "code": error.code });
+    let message = match error.param {
+        Some(param) if !error.message.contains(param) => format!("{param}: {}", error.message),
+        _ => error.message.to_owned(),
+    };
+    let mut shape = json!({ "error": message, "type": error.kind, "code": error.code });
     shape.put("attempts", error.attempts.cloned());
     shape
 }

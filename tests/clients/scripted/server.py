@@ -41,6 +41,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return plain[self.path](body)
             if self.path.startswith("/v1beta/") and self.path.endswith(":countTokens"):
                 return self.json(200, {"totalTokens": 11})
+            if self.path.startswith("/v1beta/") and self.path.endswith(":batchEmbedContents"):
+                return self.json(200, {"embeddings": [{"values": [0.5, 0.25]} for _ in body["requests"]]})
             dialect, model = self.dialect(body)
             if dialect:
                 return self.stream(dialect, model, body)

@@ -263,7 +263,7 @@ fn lines_become_a_whole_answer() {
 #[test]
 fn an_error_is_a_text() {
     let error = ErrorShape { status: 400, kind: "k", code: "c", message: "no", param: Some("p"), attempts: None };
-    let expected = json!({ "error": "no", "type": "k", "code": "c" });
+    let expected = json!({ "error": "p: no", "type": "k", "code": "c" });
     assert_eq!(Surface::OllamaChat.error(&error), expected);
     assert_eq!(Surface::OllamaChat.error_event(&error), format!("{expected}\n"));
     let own = json!({ "error": "model not found" }).to_string();
