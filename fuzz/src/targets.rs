@@ -162,7 +162,8 @@ fn streams(dialect: Dialect, bytes: &[u8]) {
 
 /// One answer on its way down: cut, classified, translated where the surface is another's, and put together.
 pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
-    let untouched = surface.dialect() == dialect;
+    // Answers that are not streamed are one event, and nothing writes them in pieces.
+    let untouched = surface.dialect() == dialect || !surface.streams();
     let (mut reader, mut writer) = (dialect.reader(), surface.writer("model", true, &Arc::default()));
     let mut assembly = surface.assembly();
     let mut template: Option<Template> = None;
