@@ -42,7 +42,7 @@ pub(super) fn configuration(config: &Config) {
     }
 }
 
-/// The models of the catalogue in one line, and what would make more of them race.
+/// A line about the models of the catalogue, and one about what races or would.
 fn catalogue_models(config: &Config) {
     let raced: Vec<&str> = config
         .models

@@ -162,7 +162,7 @@ fn within_provider(one: &Offering, other: &Offering) -> Ordering {
     anywhere(one).cmp(&anywhere(other)).then(is_other(one).cmp(&is_other(other))).then(compare(one, other))
 }
 
-/// Offerings that go away come last; then the cheapest first. An unknown price counts as the dearest.
+/// Offerings that are deprecated or a preview come last; then the cheapest first. An unknown price counts as the dearest.
 fn compare(one: &Offering, other: &Offering) -> Ordering {
     let goes = |offering: &Offering| matches!(offering.status, OfferingStatus::Deprecated | OfferingStatus::Preview);
     let price = |offering: &Offering| offering.blended_price().unwrap_or(f64::INFINITY);

@@ -54,7 +54,7 @@ pub(super) struct RawModel {
     pub(super) name: Located<String>,
     /// Empty only if that is reported already, or if `hosts` is there.
     pub(super) upstreams: Vec<RawUpstream>,
-    /// The table lists no upstreams: the catalogue knows the hosts. With the place of `exclude` in the file.
+    /// The table lists no upstreams: the catalogue knows the hosts.
     pub(super) hosts: Option<HostLimits>,
     pub(super) aliases: Vec<Located<ExpandedText>>,
     pub(super) race: RaceSettings,

@@ -114,7 +114,7 @@ pub enum Retention {
 #[derive(Debug)]
 pub struct ModelConfig {
     pub name: String,
-    /// At least one; upstreams of providers that are off are included.
+    /// Upstreams of providers that are off are included. Empty only if the table lists none and no host of the catalogue is on.
     pub upstreams: Vec<UpstreamConfig>,
     pub race: RaceSettings,
 }

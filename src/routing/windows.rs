@@ -1,5 +1,5 @@
-//! The context window of each upstream, from the configuration or from refusals. Used only for the order of upstreams;
-//! it excludes no upstream.
+//! The context window of each upstream, from the configuration, the catalogue or refusals. Used only for the order of
+//! upstreams; it refuses no request.
 
 use std::collections::HashMap;
 use std::time::Duration;
