@@ -9,6 +9,7 @@ mod connection_error;
 mod counted_stream;
 mod dns;
 mod endpoint;
+mod get;
 mod http1;
 mod http2;
 mod pool;
@@ -19,6 +20,7 @@ mod tunnel;
 
 pub use dns::{Resolver, system_resolver};
 pub use endpoint::{Endpoint, InvalidUrl};
+pub use get::{GetError, GetLimits, WholeAnswer};
 pub use response::{Response, ResponseBody};
 pub use sigv4::{Credentials, SignError, sign};
 

@@ -1,6 +1,7 @@
 //! The answer of an upstream. At its end the body returns an HTTP/1.1 connection to the pool. If it is dropped before,
 //! it closes the connection, or resets the stream of an HTTP/2 connection.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -77,6 +78,11 @@ impl ResponseBody {
                 }
             }
         }
+    }
+
+    /// [`ResponseBody::poll_chunk`] as a future.
+    pub async fn next_chunk(&mut self) -> Option<Result<Bytes, Failure>> {
+        poll_fn(|context| self.poll_chunk(context)).await
     }
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {

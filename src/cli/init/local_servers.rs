@@ -2,19 +2,17 @@
 //!
 //! Not for servers elsewhere: a user configures those.
 
-use std::future::poll_fn;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use crate::config::catalogue;
 use crate::protocol::Dialect;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Endpoint, Outgoing, UpstreamClient};
+use crate::upstream::{Endpoint, GetLimits, UpstreamClient};
 
 /// A server on this machine that takes longer does not run.
 const ANSWER_MAX: Duration = Duration::from_millis(1_500);
@@ -47,7 +45,7 @@ pub(super) async fn look(servers: Vec<(String, String)>) -> anyhow::Result<Vec<L
     let look = |(name, url): (String, String)| {
         let client = &client;
         async move {
-            let list = tokio::time::timeout(ANSWER_MAX, models(client, &url)).await.ok()??;
+            let list = models(client, &url).await?;
             Some(LocalServer { models: usable(&list)?, name, url })
         }
     };
@@ -58,27 +56,12 @@ pub(super) async fn look(servers: Vec<(String, String)>) -> anyhow::Result<Vec<L
 
 /// The answer to `GET /models`. None: there is none.
 async fn models(client: &UpstreamClient, url: &str) -> Option<Value> {
-    let outgoing = Outgoing {
-        endpoint: Endpoint::parse(url).ok()?,
-        method: Method::GET,
-        path: "/models".into(),
-        headers: HeaderMap::new(),
-        body: Bytes::new(),
-        connect_timeout: ANSWER_MAX,
-        fresh: false,
-    };
-    let mut response = client.send(&outgoing, |_| {}).await.ok()?;
-    let mut body = Vec::new();
-    while let Some(chunk) = poll_fn(|context| response.body.poll_chunk(context)).await {
-        body.extend_from_slice(&chunk.ok()?);
-        if body.len() > BODY_MAX {
-            return None;
-        }
-    }
-    if response.status != StatusCode::OK {
+    let limits = GetLimits { time: ANSWER_MAX, bytes: BODY_MAX };
+    let answer = client.get(Endpoint::parse(url).ok()?, "/models".to_owned(), HeaderMap::new(), limits).await.ok()?;
+    if answer.status != StatusCode::OK {
         return None;
     }
-    serde_json::from_slice(&body).ok()
+    serde_json::from_slice(&answer.body).ok()
 }
 
 /// The models of a list. None: it is none, or that of a Photofinish, which is no model server.
