@@ -8,10 +8,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::offering::{Offering, bits};
-use super::row::Row;
+use super::row::{Row, is_plain};
 
 /// The form of `catalogue.json` that this program reads.
 const FORMAT: u32 = 1;
+/// Characters that a message shows of a wrong date or name.
+const TEXT_SHOWN: usize = 64;
 
 /// Every offering of one version of the catalogue.
 #[derive(Debug, Default)]
@@ -44,8 +46,12 @@ pub enum CatalogueError {
     /// It has another form, written by another version.
     Format(u32),
     Invalid(serde_json::Error),
+    /// Its date is no day.
+    Date(String),
     /// A row of this provider is wrong, and why.
     Row(String, String),
+    /// A name of a model or of a provider is too long or has control characters.
+    Name(String),
 }
 
 impl fmt::Display for CatalogueError {
@@ -56,7 +62,9 @@ impl fmt::Display for CatalogueError {
             }
             CatalogueError::Format(found) => write!(f, "it has the format {found}, and this version reads {FORMAT}"),
             CatalogueError::Invalid(error) => write!(f, "it is no catalogue: {error}"),
+            CatalogueError::Date(date) => write!(f, "its date {date:?} is no day such as \"2026-11-22\""),
             CatalogueError::Row(provider, why) => write!(f, "a row of {provider} is wrong: {why}"),
+            CatalogueError::Name(name) => write!(f, "the name {name:?} is too long or has control characters"),
         }
     }
 }
@@ -139,6 +147,7 @@ impl ModelCatalogue {
         }
         let CatalogueText { date, sources, columns, models: named, rows } =
             serde_json::from_slice(text).map_err(CatalogueError::Invalid)?;
+        check(&date, rows.keys(), &named)?;
         let newest = |letters: &str| {
             let dates = sources.iter().filter(|(letter, _)| letters.contains(letter.as_str()));
             dates.map(|(_, source)| source.date.clone()).max()
@@ -200,6 +209,11 @@ impl ModelCatalogue {
         self.models.iter().map(|(name, model)| (name.as_str(), model))
     }
 
+    /// Every offering, by provider and id, in no order.
+    pub fn offerings(&self) -> impl Iterator<Item = &Arc<Offering>> {
+        self.offerings.values().flat_map(HashMap::values)
+    }
+
     /// How many offerings there are.
     pub fn len(&self) -> usize {
         self.offerings.values().map(HashMap::len).sum()
@@ -207,6 +221,22 @@ impl ModelCatalogue {
 
     pub fn is_empty(&self) -> bool {
         self.offerings.is_empty()
+    }
+}
+
+/// Checks what is outside of the rows: the program compares the date and prints the names.
+fn check<'p>(
+    date: &str,
+    mut providers: impl Iterator<Item = &'p String>,
+    named: &[NamedModel],
+) -> Result<(), CatalogueError> {
+    if date.parse::<jiff::civil::Date>().is_err() || date.len() != "2026-11-22".len() {
+        return Err(CatalogueError::Date(date.chars().take(TEXT_SHOWN).collect()));
+    }
+    let mut names = named.iter().flat_map(|model| model.also.iter().chain([&model.name]));
+    match providers.find(|name| !is_plain(name)).or_else(|| names.find(|name| !is_plain(name))) {
+        Some(name) => Err(CatalogueError::Name(name.chars().take(TEXT_SHOWN).collect())),
+        None => Ok(()),
     }
 }
 
@@ -264,6 +294,8 @@ mod tests {
             (r#"{"groq":[["x",null,1,1,5,"smell"]]}"#, "kinds"),
             (r#"{"groq":[["x",null,1,1,5,"","yes"]]}"#, "abilities"),
             (r#"{"groq":[[null,"m"]]}"#, "no id"),
+            (r#"{"groq":[["x\u001b[2J"]]}"#, "id"),
+            (r#"{"gr\u0007oq":[["x"]]}"#, "control characters"),
         ] {
             let error = read("[]", rows).unwrap_err().to_string();
             assert!(error.contains(why), "{rows}: {error}");
@@ -272,6 +304,11 @@ mod tests {
         assert!(newer.contains("a newer photofinish reads it"), "{newer}");
         for text in ["", "{", "[]", "<html>", r#"{"format":1}"#] {
             assert!(ModelCatalogue::read(text.as_bytes()).is_err(), "{text}");
+        }
+        for date in ["", "2026-13-01", "9", "2026-11-22T00:00:00"] {
+            let text = format!(r#"{{"format":1,"date":"{date}","sources":{{}},"columns":[],"models":[],"rows":{{}}}}"#);
+            let error = ModelCatalogue::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("is no day"), "{date}: {error}");
         }
     }
 

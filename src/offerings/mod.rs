@@ -4,8 +4,10 @@
 //! Not for providers' addresses and dialects: see `config::catalogue`.
 
 mod catalogue;
+mod change;
 mod offering;
 mod row;
 
 pub use catalogue::{CatalogueError, CataloguedModel, ModelCatalogue};
+pub use change::{CatalogueChange, PriceMove};
 pub use offering::{InputKind, Offering, OfferingStatus, PriceTier};

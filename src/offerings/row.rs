@@ -59,7 +59,7 @@ impl Row<'_> {
     fn text(&self, column: &str) -> Result<Option<String>, String> {
         match self.value(column) {
             None => Ok(None),
-            Some(Value::String(text)) if text.len() <= TEXT_MAX => Ok(Some(text.clone())),
+            Some(Value::String(text)) if is_plain(text) => Ok(Some(text.clone())),
             Some(_) => Err(self.wrong(column)),
         }
     }
@@ -132,7 +132,9 @@ impl Row<'_> {
             })
         };
         let tiers: Option<Vec<PriceTier>> = value.as_array().and_then(|tiers| tiers.iter().map(read).collect());
-        tiers.ok_or_else(|| self.wrong("tiers"))
+        let mut tiers = tiers.ok_or_else(|| self.wrong("tiers"))?;
+        tiers.sort_by_key(|tier| tier.above);
+        Ok(tiers)
     }
 }
 
@@ -140,6 +142,11 @@ impl Row<'_> {
 const TEXT_MAX: usize = 512;
 /// USD per million tokens; no model costs more.
 const PRICE_MAX: f64 = 100_000.0;
+
+/// Safe to print, and not too long.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.len() <= TEXT_MAX && !text.contains(char::is_control)
+}
 
 /// None: it is no price. `Some(None)`: unknown.
 fn price(value: Option<&Value>) -> Option<Option<f64>> {
