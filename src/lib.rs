@@ -43,8 +43,9 @@ pub mod simulate;
 pub mod store;
 pub mod upstream;
 
-// 9 recorder, answers
+// 9 recorder, answers, newer catalogues
 pub mod recorder;
+pub mod refresh;
 pub mod rehearse;
 pub mod report;
 

@@ -10,6 +10,7 @@ use std::process::Command;
 use photofinish::cli::providers::continues;
 use photofinish::config::{Config, Policy, Server, Simulation, catalogue, parse};
 use photofinish::routing::adaptive::DecisionReason;
+use photofinish::telemetry::LOG_VARIABLE;
 
 const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
 const CONFIG: &str = include_str!("../config.toml");
@@ -53,6 +54,7 @@ fn every_key_is_in_the_documented_config() {
         "[server]\nzzz = 1",
         "[server]\ntls = { cert = \"x\", key = \"x\", zzz = 1 }",
         "[store]\nzzz = 1",
+        "[catalogue]\nzzz = 1",
         "[race]\nzzz = 1",
         "[race]\ntimeouts = { zzz = 1 }",
         "[race]\ndrains = { zzz = 1 }",
@@ -157,9 +159,7 @@ fn commands_options_and_variables_are_in_the_cli_page() {
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command} is not in docs/cli.md");
     }
-    for variable in
-        ["PHOTOFINISH_CONFIG", "PHOTOFINISH_LISTEN", "PHOTOFINISH_TOKEN", photofinish::telemetry::LOG_VARIABLE]
-    {
+    for variable in ["PHOTOFINISH_CONFIG", "PHOTOFINISH_LISTEN", "PHOTOFINISH_TOKEN", LOG_VARIABLE] {
         assert!(COMMANDS.contains(&format!("| `{variable}` |")), "{variable}");
     }
     for policy in Policy::ALL {

@@ -1,5 +1,6 @@
 //! Builds the gateway and connects its parts: the order of start, reload and shutdown.
 
+mod catalogue_refresh;
 mod clock_check;
 mod local_gateway;
 mod memory_release;
@@ -131,6 +132,7 @@ impl App {
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(regression_watch::watch(path, gateway.clone()));
         serving.spawn(server::serve(listeners, gateway.clone()));
+        serving.spawn(catalogue_refresh::run(gateway.clone()));
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
         }

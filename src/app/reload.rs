@@ -1,5 +1,5 @@
-//! Loads a new configuration while the gateway runs: on SIGHUP, or when the file or one of the certificates and keys
-//! that it names has changed.
+//! Loads a new configuration while the gateway runs: on SIGHUP, or when the file, one of the certificates and keys that it
+//! names, or the catalogue beside the store has changed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ pub struct ReloadWatch {
     /// None: the configuration is the built-in one.
     path: Option<PathBuf>,
     seen: Option<FileStamp>,
-    /// Certificates and keys, as of the latest reload.
+    /// Certificates, keys and the catalogue, as of the latest reload.
     read_beside: FileStamps,
-    /// Certificates and keys, as of the latest check. A certificate and its key are not replaced in one step, so a
+    /// The same, as of the latest check. A certificate and its key are not replaced in one step, so a
     /// reload waits until two checks agree.
     seen_beside: FileStamps,
     hangup: Signal,
@@ -136,9 +136,14 @@ fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 4] 
     ]
 }
 
-/// The stamps of all files that a configuration names.
+/// The stamps of all files that a configuration names, and of the catalogue beside the store, which may be absent.
 fn stamps(config: &Config) -> FileStamps {
-    config.files().map(|path| (path.to_owned(), stamp(path))).collect()
+    const ABSENT: FileStamp = (SystemTime::UNIX_EPOCH, 0);
+    let mut stamps: FileStamps = config.files().map(|path| (path.to_owned(), stamp(path))).collect();
+    let catalogue = config.catalogue_file();
+    let seen = stamp(&catalogue).or(Some(ABSENT));
+    stamps.insert(catalogue, seen);
+    stamps
 }
 
 fn stamp(path: &Path) -> Option<FileStamp> {

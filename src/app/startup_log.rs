@@ -1,7 +1,7 @@
 //! Logs a summary of a configuration: which file, what is on, and why the rest is off. Uses the same texts as
 //! `photofinish check`.
 
-use crate::config::{Config, Keys};
+use crate::config::{Config, Keys, today};
 
 pub(super) fn configuration(config: &Config) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %config.source, "photofinish");
@@ -25,6 +25,8 @@ pub(super) fn configuration(config: &Config) {
             tracing::info!("providers {what}: {}", names.join(", "));
         }
     }
+    let catalogue = &config.catalogue;
+    tracing::info!(rows = catalogue.len(), "catalogue of models: {}, {}", catalogue.date(), config.catalogue_place);
     if config.serves_catalogue && !config.models.is_empty() {
         catalogue_models(config);
     }
@@ -37,7 +39,7 @@ pub(super) fn configuration(config: &Config) {
     if !config.users.is_empty() {
         tracing::info!(users = config.users.len(), "callers must send a token");
     }
-    for warning in &config.warnings {
+    for warning in config.warnings.iter().chain(&config.old_catalogue(&today())) {
         tracing::warn!("{warning}");
     }
 }
@@ -52,7 +54,6 @@ fn catalogue_models(config: &Config) {
         .collect();
     let policy = config.models.values().next().map_or("", |model| model.race.policy.as_str());
     tracing::info!(
-        catalogue = config.catalogue.date(),
         policy,
         "models: {} served by name, {} of them raced; `photofinish models` lists them",
         config.models.len(),

@@ -12,7 +12,7 @@ use super::models;
 use super::provider_state::ProviderState;
 use super::screen::ScreenSettings;
 use super::text::{ShadedRow, YELLOW, brief_bytes, write_section, write_shaded};
-use crate::config::{Config, Keys, Permit, Provider, Simulation, Token, User, units};
+use crate::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -50,7 +50,8 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
     }
     write_section("Users", user_rows(config).into_iter().map(|row| (row, None)).collect(), screen, out)?;
     let usable = history::render(&config.store, screen, out)?;
-    let warnings = config.warnings.iter().map(|warning| (vec![warning.clone()], Some(YELLOW))).collect();
+    let old = config.old_catalogue(&today());
+    let warnings = config.warnings.iter().chain(&old).map(|warning| (vec![warning.clone()], Some(YELLOW))).collect();
     write_section("Warnings", warnings, screen, out)?;
     Ok(usable)
 }
@@ -61,6 +62,7 @@ fn server_rows(config: &Config) -> Vec<Vec<String>> {
     let mut rows = vec![
         vec!["config".into(), config.source.to_string()],
         vec!["store".into(), config.store.path.display().to_string()],
+        vec!["catalogue".into(), format!("{}, {}", config.catalogue.date(), config.catalogue_place)],
     ];
     rows.extend(server.listen.iter().map(|listen| vec!["listen".into(), listen.url(server.tls.is_some())]));
     rows.extend(server.tls.iter().map(|tls| vec!["certificate".into(), tls.cert.display().to_string()]));

@@ -78,6 +78,7 @@ enum Command {
     /// answer, and 130 after Ctrl-C.
     Check(check::CheckOptions),
     /// What is served, by which upstreams, and at what price.
+    #[command(args_conflicts_with_subcommands = true)]
     Models(models::ModelsOptions),
     /// The built-in catalogue of providers, each fact with its source.
     #[command(after_help = providers::EXAMPLES)]
@@ -248,6 +249,9 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             out.flush()?;
             anyhow::ensure!(usable, UNUSABLE);
             return Ok(outcome.into());
+        }
+        Command::Models(models::ModelsOptions { action: Some(models::ModelsAction::Update(options)), .. }) => {
+            models::update::run(&config, &options, &mut out).await?;
         }
         Command::Models(options) => models::run(&config, &options, ScreenSettings::of_stdout(), &mut out)?,
         Command::Stats(options) => {

@@ -4,6 +4,7 @@
 
 mod details;
 mod rows;
+pub mod update;
 
 use std::io;
 use std::sync::Arc;
@@ -31,6 +32,17 @@ pub struct ModelsOptions {
     /// JSON: one object with a list of models.
     #[arg(long)]
     pub json: bool,
+    #[command(subcommand)]
+    pub action: Option<ModelsAction>,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+pub enum ModelsAction {
+    /// Get a newer catalogue of models and put it beside the store.
+    ///
+    /// The next start takes it, and a running gateway within seconds. The exit code is 1 where it is refused.
+    #[command(after_help = update::EXAMPLES)]
+    Update(update::UpdateOptions),
 }
 
 /// Prints the models of the configuration.
@@ -53,7 +65,8 @@ pub fn run(
     }
     if options.json {
         let models: Vec<Value> = chosen(config, options).map(|model| object(config, model)).collect();
-        let catalogue = json!({ "date": config.catalogue.date(), "rows": config.catalogue.len() });
+        let place = config.catalogue_place.to_string();
+        let catalogue = json!({ "date": config.catalogue.date(), "rows": config.catalogue.len(), "source": place });
         writeln!(out, "{:#}", json!({ "catalogue": catalogue, "models": models }))?;
     } else if config.models.is_empty() {
         writeln!(out, "The configuration has no models. A request may name an upstream: provider/model.")?;
@@ -61,6 +74,7 @@ pub fn run(
         writeln!(out, "{} models are served, and none of them is such a one.", config.models.len())?;
     } else {
         render(config, options, screen, out)?;
+        writeln!(out, "  The catalogue is {}.", config.catalogue_place)?;
     }
     Ok(())
 }
@@ -136,6 +150,7 @@ mod tests {
     sim/z     simulated
     ollama/w  on         no price
   Prices are in US dollars per million tokens.
+  The catalogue is built in.
 ";
         assert_eq!(text, expected, "{text}");
         assert!(printed("", false, false).contains("no models"));

@@ -33,7 +33,7 @@ pub(super) struct Hosting<'c> {
 }
 
 /// The present day, UTC.
-pub(super) fn today() -> String {
+pub fn today() -> String {
     jiff::Timestamp::from_microsecond(wall_micros()).map(|now| now.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
 }
 

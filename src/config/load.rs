@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use super::catalogue_choice::ChosenCatalogue;
 use super::file_modes;
 use super::hints;
 use super::problem::{LocatedProblem, Problems};
@@ -61,7 +62,8 @@ pub fn load_listening(source: &ConfigSource, listen: Option<&Listen>) -> Result<
     let mut config = match source {
         ConfigSource::File(path) => {
             let (text, metadata) = read_file(path).map_err(|source| LoadError::Read { path: path.clone(), source })?;
-            let (mut config, holds_secrets) = read(&text, path, listen, &env).map_err(LoadError::Problems)?;
+            let given = GivenSettings { listen, reads_catalogue: true, ..GivenSettings::default() };
+            let (mut config, holds_secrets) = read(&text, path, &given, &env).map_err(LoadError::Problems)?;
             config.warnings.extend(file_modes::config(path, &metadata).filter(|_| holds_secrets));
             config
         }
@@ -79,25 +81,62 @@ pub(super) fn built_in(
     listen: Option<&Listen>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Config, Problems> {
-    let (mut config, _) = read("", Path::new("the environment"), listen, env)?;
+    let given = GivenSettings { listen, store: Some(store), reads_catalogue: true };
+    let (mut config, _) = read("", Path::new("the environment"), &given, env)?;
     config.source = ConfigSource::BuiltIn;
-    config.store.path = store;
     Ok(config)
 }
 
-/// Reads a config from its text. Opens only the files that `file:`, `tls` and `ca_file` name; `path` is for messages.
+/// What does not come from the text.
+#[derive(Default)]
+struct GivenSettings<'g> {
+    /// Where to listen, whatever the text says.
+    listen: Option<&'g Listen>,
+    /// The database, whatever the text says.
+    store: Option<PathBuf>,
+    /// Uses a newer catalogue from the file beside the store.
+    reads_catalogue: bool,
+}
+
+/// Reads a config from its text, with the built-in catalogue. Opens only the files that `file:`, `tls` and `ca_file` name; `path` is for messages.
 ///
 /// # Errors
 /// All problems of the text at once; broken TOML syntax alone.
 pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
-    read(text, path, None, env).map(|(config, _)| config)
+    read(text, path, &GivenSettings::default(), env).map(|(config, _)| config)
 }
 
 /// The config, and whether the text itself contains secrets.
+///
+/// A newer catalogue must not stop the gateway from starting: if it makes the text wrong, for example because it lacks a
+/// model, the built-in one counts.
 fn read(
     text: &str,
     path: &Path,
-    listen: Option<&Listen>,
+    given: &GivenSettings<'_>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Config, bool), Problems> {
+    let found = read_once(text, path, given, env);
+    let Some(problems) = found.as_ref().err().filter(|_| given.reads_catalogue) else { return found };
+    let without = GivenSettings { reads_catalogue: false, store: given.store.clone(), ..*given };
+    match read_once(text, path, &without, env) {
+        Ok((mut config, holds_secrets)) => {
+            let file = config.catalogue_file();
+            let why = problems.list.first().map(ToString::to_string).unwrap_or_default();
+            config.warnings.push(format!(
+                "the catalogue {} is not used, because the configuration does not fit it; the built-in one counts: {why}",
+                file.display()
+            ));
+            Ok((config, holds_secrets))
+        }
+        Err(_) => found,
+    }
+}
+
+fn read_once(
+    text: &str,
+    path: &Path,
+    given: &GivenSettings<'_>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Config, bool), Problems> {
     let file = path.display().to_string();
@@ -111,10 +150,17 @@ fn read(
         }
     };
     let scope = ReaderScope::new(env);
-    let raw = RawConfig::read(&scope, document);
-    let mut config = resolve::resolve(&scope, raw, path, listen);
+    let mut raw = RawConfig::read(&scope, document);
+    if let Some(store) = &given.store {
+        raw.store.url.clone_from(store);
+    }
+    let chosen = match given.reads_catalogue {
+        true => ChosenCatalogue::beside(&raw.store.url, &scope),
+        false => ChosenCatalogue::built_in(),
+    };
+    let mut config = resolve::resolve(&scope, raw, path, given.listen, chosen);
     let holds_secrets = scope.holds_secrets();
-    let (found, warnings) = scope.finish();
+    let (found, warnings) = scope.finish(&file, text);
     if !found.is_empty() {
         return Err(Problems::new(file, text, found));
     }

@@ -1,14 +1,40 @@
 //! Look-ups in a [`Config`]. Not for reading it: see `load`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Span;
+use jiff::civil::Date;
+
 use super::catalogue::CatalogueEntry;
+use super::catalogue_choice::catalogue_file;
 use super::problem::nearest;
 use super::{Config, ConfigSource, Keys, ModelConfig, Provider, catalogue, hosts};
 use crate::offerings::Offering;
 use crate::printable::quoted;
 
+/// Days after which the catalogue is old: of prices five months old, one in eleven was wrong.
+const OLD_AFTER_DAYS: i32 = 60;
+
 impl Config {
+    /// Where a newer catalogue is kept: beside the store.
+    pub fn catalogue_file(&self) -> PathBuf {
+        catalogue_file(&self.store.path)
+    }
+
+    /// A warning if the catalogue is old on this day, such as `2026-11-22`.
+    pub fn old_catalogue(&self, today: &str) -> Option<String> {
+        let (date, today): (Date, Date) = (self.catalogue.date().parse().ok()?, today.parse().ok()?);
+        let days = date.until(today).unwrap_or_else(|_| Span::new()).get_days();
+        (days > OLD_AFTER_DAYS).then(|| {
+            format!(
+                "the catalogue of models is {days} days old ({date}, {}): prices and limits may have changed; \
+                 `photofinish models update` or a newer version brings new ones",
+                self.catalogue_place
+            )
+        })
+    }
+
     /// The model with this name or alias.
     pub fn model(&self, name: &str) -> Option<&Arc<ModelConfig>> {
         let named = |name: &str| self.models.get(name).or_else(|| self.models.get(self.aliases.get(name)?));

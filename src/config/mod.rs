@@ -6,6 +6,8 @@
 //! Not for settings that a command takes: see `cli`.
 
 pub mod catalogue;
+mod catalogue_choice;
+mod catalogue_url;
 mod certificate;
 mod file_modes;
 mod hints;
@@ -43,7 +45,10 @@ mod token;
 mod transport;
 pub mod units;
 
+pub use catalogue_choice::{CATALOGUE_MAX, CataloguePlace};
+pub use catalogue_url::CatalogueUrl;
 pub use certificate::ListenerCertificate;
+pub use hosts::today;
 pub use listen::Listen;
 pub use load::{LoadError, load, load_listening, parse};
 pub use override_permits::{Override, Permit};

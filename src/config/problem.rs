@@ -104,7 +104,7 @@ impl LocatedProblem {
         self
     }
 
-    fn placed(self, text: &str) -> ConfigProblem {
+    pub(super) fn placed(self, text: &str) -> ConfigProblem {
         let before = text.get(..self.offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         ConfigProblem {

@@ -10,6 +10,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
+use super::catalogue_url::CatalogueKeys;
 use super::host_limits::{HostLimits, Precisions};
 use super::keys::{self, TableKeys, keys, nested, own};
 use super::kinds::{ParsedText, PlainText, RealNumber, WholeNumber};
@@ -27,6 +28,7 @@ use super::{Policy, Price, RaceSettings, Retention};
 pub(super) struct RawConfig {
     pub(super) server: ServerKeys,
     pub(super) store: StoreKeys,
+    pub(super) catalogue: CatalogueKeys,
     pub(super) race: RaceSettings,
     /// The settings of models without tables: `adaptive`, if the file does not choose, so that six keys do not mean six bills.
     pub(super) race_without_models: RaceSettings,
@@ -129,6 +131,7 @@ impl RawConfig {
     pub(super) fn read<'s>(scope: &'s ReaderScope<'s>, document: DeTable<'_>) -> RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
+        let catalogue = section(&mut root, "catalogue");
         let (race, has_policy) = read_race(&mut root);
         let race_without_models =
             if has_policy { race.clone() } else { RaceSettings { policy: Policy::Adaptive, ..race.clone() } };
@@ -141,7 +144,7 @@ impl RawConfig {
             root.named_tables("models", &["upstreams"]).into_iter().map(|model| RawModel::read(model, &race)).collect();
         let users = root.named_tables("users", &["token", "token_sha256"]).into_iter().map(RawUser::read).collect();
         root.finish();
-        RawConfig { server, store, race, race_without_models, providers, models, users }
+        RawConfig { server, store, catalogue, race, race_without_models, providers, models, users }
     }
 }
 

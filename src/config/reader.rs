@@ -22,7 +22,8 @@ pub(super) struct Located<T> {
 pub(super) struct ReaderScope<'s> {
     pub(super) env: &'s dyn Fn(&str) -> Option<String>,
     found: RefCell<Vec<LocatedProblem>>,
-    warnings: RefCell<Vec<String>>,
+    /// Some with their place in the file.
+    warnings: RefCell<Vec<(Option<usize>, String)>>,
     /// The file itself contains a secret.
     holds_secrets: Cell<bool>,
 }
@@ -37,7 +38,12 @@ impl<'s> ReaderScope<'s> {
     }
 
     pub(super) fn warn(&self, warning: String) {
-        self.warnings.borrow_mut().push(warning);
+        self.warnings.borrow_mut().push((None, warning));
+    }
+
+    /// A warning about what begins at this byte of the file.
+    pub(super) fn warn_at(&self, offset: usize, warning: String) {
+        self.warnings.borrow_mut().push((Some(offset), warning));
     }
 
     /// Notes that the file itself contains a secret.
@@ -49,9 +55,13 @@ impl<'s> ReaderScope<'s> {
         self.holds_secrets.get()
     }
 
-    /// The problems and the warnings.
-    pub(super) fn finish(self) -> (Vec<LocatedProblem>, Vec<String>) {
-        (self.found.into_inner(), self.warnings.into_inner())
+    /// The problems and the warnings of the file with this name and text.
+    pub(super) fn finish(self, file: &str, text: &str) -> (Vec<LocatedProblem>, Vec<String>) {
+        let warning = |(offset, warning): (Option<usize>, String)| match offset {
+            Some(offset) => format!("{file}:{}", LocatedProblem::at(offset, warning).placed(text)),
+            None => warning,
+        };
+        (self.found.into_inner(), self.warnings.into_inner().into_iter().map(warning).collect())
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::catalogue;
+use super::catalogue_choice::ChosenCatalogue;
 use super::hosts::{self, Hosting};
 use super::listen::LISTEN_VARIABLE;
 use super::own_address;
@@ -24,7 +25,6 @@ use super::{
     UpstreamConfig, User, dearest,
 };
 use crate::machine;
-use crate::offerings::ModelCatalogue;
 
 /// Bodies and buffers may use a quarter of the machine's memory: reading and translating them may briefly double it, and the
 /// database and other programs need room.
@@ -38,7 +38,13 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 /// Valid only if `scope` has no problem afterwards. The warnings are still in `scope`.
 ///
 /// `listen` replaces the addresses of the file and of the environment.
-pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path, listen: Option<&Listen>) -> Config {
+pub(super) fn resolve(
+    scope: &ReaderScope<'_>,
+    raw: RawConfig,
+    path: &Path,
+    listen: Option<&Listen>,
+    chosen: ChosenCatalogue,
+) -> Config {
     let server = raw.server;
     let listen = resolve_listen(scope, server.listen, listen, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
@@ -46,7 +52,7 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path, list
     add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
     own_address::check(scope, &listen, &providers, &raw.models);
-    let catalogue = ModelCatalogue::built_in();
+    let catalogue = &*chosen.catalogue;
     let serves_catalogue = raw.models.is_empty();
     let users = resolve_users(scope, raw.users, &providers);
     let hosting = Hosting { catalogue, providers: &providers, users: &users, today: hosts::today() };
@@ -83,7 +89,9 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path, list
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,
         serves_catalogue,
-        catalogue: catalogue.clone(),
+        catalogue: chosen.catalogue,
+        catalogue_place: chosen.place,
+        catalogue_refresh: raw.catalogue.refresh,
         aliases,
         users,
         warnings: Vec::new(),
@@ -272,6 +280,15 @@ fn resolve_upstreams(
             Some(Some(provider)) => {
                 let timeouts = raw.timeouts.over(timeouts);
                 let known = UpstreamConfig::of_catalogue(provider.clone(), raw.model, hosting.catalogue, timeouts);
+                if let Some(retired) = known.offering.as_deref().filter(|offering| offering.is_retired(&hosting.today))
+                {
+                    let since = retired.retires.as_deref().map_or(String::new(), |day| format!(" since {day}"));
+                    let name = known.name();
+                    scope.warn_at(
+                        raw.offset,
+                        format!("{name} in [models.{}] is retired{since}, by the catalogue", shown(model)),
+                    );
+                }
                 upstreams.push(UpstreamConfig {
                     weight: raw.weight,
                     price_source: raw.price.map(|_| PriceSource::Config).or(known.price_source),

@@ -9,6 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::RaceSettings;
+use super::catalogue_url::CatalogueKeys;
 use super::keys::{self, TableKeys as _};
 use super::raw::{ModelKeys, StoreKeys};
 use super::raw_provider::ProviderKeys;
@@ -43,6 +44,7 @@ impl JsonSchema for ConfigFile {
         keys::object(vec![
             ("server", section("Where and how the gateway listens.", generator.subschema_for::<ServerKeys>())),
             ("store", section("The history.", generator.subschema_for::<StoreKeys>())),
+            ("catalogue", section("The catalogue of models.", generator.subschema_for::<CatalogueKeys>())),
             ("race", section("The defaults of every model.", generator.subschema_for::<RaceSettings>())),
             ("providers", named("Providers by name; those of the catalogue need only a key.", provider)),
             ("models", named("Models by the name that apps send, each with its upstreams.", model)),

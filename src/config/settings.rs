@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::{
-    CancelBilling, ConfigSource, Listen, ListenerCertificate, Permit, Price, PriceSource, Provider, ProviderDialect,
-    RaceSettings, Timeouts,
+    CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Listen, ListenerCertificate, Permit, Price, PriceSource,
+    Provider, ProviderDialect, RaceSettings, Timeouts,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use crate::protocol::Surface;
@@ -38,6 +38,10 @@ pub struct Config {
     pub serves_catalogue: bool,
     /// What is known of the models of all providers.
     pub catalogue: Arc<ModelCatalogue>,
+    /// Where `catalogue` comes from.
+    pub catalogue_place: CataloguePlace,
+    /// `[catalogue] refresh`: where the gateway asks for a newer catalogue. None: it does not.
+    pub catalogue_refresh: Option<CatalogueUrl>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,

@@ -29,6 +29,14 @@ pub struct Transport {
     pub authorities: Option<Arc<Authorities>>,
 }
 
+impl Transport {
+    /// The transport that the environment's variables ask for. One of them that names no proxy is passed over.
+    pub(super) fn of_environment(url: &str) -> Transport {
+        let env = |name: &str| std::env::var(name).ok();
+        RawTransport::default().for_url(url, &EnvProxies::read(&ReaderScope::new(&env)))
+    }
+}
+
 /// An HTTP proxy that opens tunnels (`CONNECT`).
 #[derive(PartialEq, Eq, Hash)]
 pub struct Proxy {
@@ -256,7 +264,7 @@ fn is_https(base_url: &str) -> bool {
 }
 
 /// The text of the address names this machine. A simulated provider has no address until it listens.
-fn is_local(base_url: &str) -> bool {
+pub(super) fn is_local(base_url: &str) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else { return true };
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     match host.parse::<IpAddr>() {

@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::offering::{InputKind, Offering, OfferingStatus, PriceTier};
+use crate::printable::printable;
 
 /// A row of one provider, with the names of its places.
 pub(super) struct Row<'r> {
@@ -145,7 +146,7 @@ const PRICE_MAX: f64 = 100_000.0;
 
 /// Safe to print, and not too long.
 pub(super) fn is_plain(text: &str) -> bool {
-    text.len() <= TEXT_MAX && !text.contains(char::is_control)
+    text.len() <= TEXT_MAX && printable(text) == text
 }
 
 /// None: it is no price. `Some(None)`: unknown.

@@ -160,7 +160,7 @@ impl Gateway {
         })
     }
 
-    pub(super) fn client(&self) -> &UpstreamClient {
+    pub fn client(&self) -> &UpstreamClient {
         &self.client
     }
 

@@ -44,7 +44,7 @@ pub(super) fn run(
         None => writeln!(out, "{name}: not served; {}", config.why_not_served(name).unwrap_or_default())?,
     }
     if !hosts.is_empty() {
-        writeln!(out, "\nHosts in the catalogue of {}", config.catalogue.date())?;
+        writeln!(out, "\nHosts in the catalogue of {} ({})", config.catalogue.date(), config.catalogue_place)?;
         let rows = hosts.iter().map(|host| row(config, host)).collect();
         write_shaded("  ", rows, screen, out)?;
         writeln!(out)?;

@@ -58,6 +58,16 @@ fn hosts(keys: &[&str], region: &str, limits: &HostLimits) -> Vec<String> {
 }
 
 #[test]
+fn a_listed_upstream_that_is_retired_is_a_warning_with_its_place() {
+    let text = "[models.a]\nupstreams = [\n  \"cerebras/gpt-oss-120b\",\n  \"fireworks/accounts/fireworks/models/gpt-oss-120b\",\n]";
+    let config = parse(text, Path::new("f.toml"), &|_| None).unwrap();
+    let retired: Vec<&String> = config.warnings.iter().filter(|warning| warning.contains("retired")).collect();
+    let expected = "f.toml:4:3: fireworks/accounts/fireworks/models/gpt-oss-120b in [models.a] is retired since 2026-11-07, \
+                    by the catalogue";
+    assert_eq!(retired, [expected]);
+}
+
+#[test]
 fn the_hosts_that_are_on_race_the_cheapest_first() {
     let usual = HostLimits::default();
     assert_eq!(

@@ -4,6 +4,7 @@ mod check_live;
 mod commands;
 mod costs;
 mod log;
+mod models_update;
 mod providers;
 mod race;
 mod serve;

@@ -1,0 +1,146 @@
+//! `photofinish models update`: a newer catalogue from a file or an address, put beside the store.
+//!
+//! Not for the checks that it has to pass: see `refresh`.
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use serde_json::json;
+
+use crate::cli::outcome::WrongUse;
+use crate::cli::text::counted;
+use crate::config::{CatalogueUrl, Config};
+use crate::offerings::PriceMove;
+use crate::refresh::{self, CatalogueUpdate, UpdateOrigin, UpdateOutcome};
+use crate::shutdown::Shutdown;
+use crate::upstream::UpstreamClient;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  photofinish models update --from catalogue.json
+  photofinish models update --from https://example.com/catalogue.json
+  photofinish models update --accept    from `refresh` under [catalogue]";
+
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct UpdateOptions {
+    /// A file, or an https address; `refresh` under [catalogue] unless given.
+    #[arg(long, value_name = "FILE|URL")]
+    from: Option<String>,
+    /// Take it even if more than a fifth of the rows vanish, a price in use moves more than threefold, it is older than the
+    /// catalogue in use, or a configured model is not in it.
+    #[arg(long)]
+    accept: bool,
+    /// JSON: one object with what changed.
+    #[arg(long)]
+    json: bool,
+}
+
+impl UpdateOptions {
+    /// # Errors
+    /// `WrongUse`: there is no origin, or it is an address that is not safe.
+    fn origin(&self, config: &Config) -> Result<UpdateOrigin, WrongUse> {
+        let Some(from) = &self.from else {
+            return config.catalogue_refresh.clone().map(UpdateOrigin::Url).ok_or_else(|| {
+                WrongUse(
+                    "there is no usual address of newer catalogues: give a file or an https address with --from, or set \
+                     `refresh` under [catalogue]"
+                        .to_owned(),
+                )
+            });
+        };
+        if !from.contains("://") {
+            return Ok(UpdateOrigin::File(PathBuf::from(from)));
+        }
+        let url = CatalogueUrl::parse(from);
+        url.map(UpdateOrigin::Url).map_err(|why| WrongUse(format!("the address of --from {why}")))
+    }
+}
+
+/// Gets the catalogue and prints what it changes.
+///
+/// # Errors
+/// `WrongUse` as above. The catalogue cannot be had, is refused, or cannot be written; `out` fails.
+pub async fn run(config: &Config, options: &UpdateOptions, out: &mut impl io::Write) -> anyhow::Result<()> {
+    let origin = options.origin(config)?;
+    let shutdown = Shutdown::new();
+    let client = UpstreamClient::new(shutdown.clone()).context("cannot set up TLS")?;
+    let received = refresh::receive(&origin, &config.catalogue_file(), &client, refresh::LIMITS).await;
+    shutdown.cancel();
+    let update = match received? {
+        None => None,
+        Some(received) => {
+            Some(refresh::settle(config, &received, options.accept).with_context(|| format!("{origin} is refused"))?)
+        }
+    };
+    if options.json {
+        writeln!(out, "{:#}", object(config, &origin, update.as_ref()))?;
+    } else {
+        print(config, &origin, update.as_ref(), out)?;
+    }
+    if let Some(CatalogueUpdate { outcome: UpdateOutcome::Refused, objections, .. }) = update {
+        bail!("{origin} is refused: {}. With --accept it is taken nevertheless", objections.join("; "));
+    }
+    Ok(())
+}
+
+fn object(config: &Config, origin: &UpdateOrigin, update: Option<&CatalogueUpdate>) -> serde_json::Value {
+    let outcome = match update.map(|update| update.outcome) {
+        None | Some(UpdateOutcome::Unchanged) => "unchanged",
+        Some(UpdateOutcome::Written) => "written",
+        Some(UpdateOutcome::Refused) => "refused",
+    };
+    let moved = |moved: &PriceMove| {
+        json!({
+            "upstream": moved.upstream,
+            "price": moved.price,
+            "before": moved.before,
+            "after": moved.after,
+        })
+    };
+    json!({
+        "outcome": outcome,
+        "from": origin.to_string(),
+        "file": config.catalogue_file(),
+        "date_before": config.catalogue.date(),
+        "date": update.map_or(config.catalogue.date(), |update| &update.date),
+        "added": update.map_or(&[][..], |update| &update.change.added),
+        "gone": update.map_or(&[][..], |update| &update.change.gone),
+        "moved": update.map_or(&[][..], |update| &update.change.moved).iter().map(moved).collect::<Vec<_>>(),
+        "objections": update.map_or(&[][..], |update| &update.objections),
+    })
+}
+
+fn print(
+    config: &Config,
+    origin: &UpdateOrigin,
+    update: Option<&CatalogueUpdate>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let (date, place) = (config.catalogue.date(), &config.catalogue_place);
+    let Some(update) = update.filter(|update| update.outcome != UpdateOutcome::Unchanged) else {
+        return writeln!(out, "{origin} has nothing newer: the catalogue in use is of {date} ({place}).");
+    };
+    writeln!(out, "{origin}: the catalogue of {}; in use is that of {date} ({place}).", update.date)?;
+    let change = &update.change;
+    let names = |names: &[String], what: &str| {
+        let rows = counted(names.len() as u64, "row");
+        (!names.is_empty()).then(|| format!("  {rows} {what}: {}", refresh::first(names, String::clone)))
+    };
+    let price = |moved: &PriceMove| {
+        let after = moved.after.map_or("unknown".to_owned(), |after| format!("${after}"));
+        format!("{} {} ${} → {after}", moved.upstream, moved.price, moved.before)
+    };
+    let moved = (!change.moved.is_empty()).then(|| {
+        let prices = counted(change.moved.len() as u64, "price");
+        format!("  {prices} moved by more than 10 %: {}", refresh::first(&change.moved, price))
+    });
+    for line in [names(&change.added, "added"), names(&change.gone, "gone"), moved].into_iter().flatten() {
+        writeln!(out, "{line}")?;
+    }
+    if update.outcome == UpdateOutcome::Written {
+        writeln!(out, "Written to {}. A running gateway takes it within seconds.", config.catalogue_file().display())?;
+    }
+    Ok(())
+}

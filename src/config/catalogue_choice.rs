@@ -1,0 +1,158 @@
+//! Which version of the catalogue of models counts: the built-in one, or a newer one in the file beside the store.
+//!
+//! Not for getting a newer one: see `refresh`.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::reader::ReaderScope;
+use crate::offerings::ModelCatalogue;
+
+/// The catalogue's file, in the directory of the store.
+const CATALOGUE_FILE: &str = "catalogue.json";
+/// Bytes of the largest catalogue.
+pub const CATALOGUE_MAX: usize = 16 << 20;
+
+/// Where the catalogue that counts comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CataloguePlace {
+    BuiltIn,
+    File(PathBuf),
+}
+
+impl fmt::Display for CataloguePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CataloguePlace::BuiltIn => f.write_str("built in"),
+            CataloguePlace::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The catalogue that counts.
+#[derive(Clone)]
+pub(super) struct ChosenCatalogue {
+    pub(super) catalogue: Arc<ModelCatalogue>,
+    pub(super) place: CataloguePlace,
+}
+
+impl ChosenCatalogue {
+    pub(super) fn built_in() -> ChosenCatalogue {
+        ChosenCatalogue { catalogue: ModelCatalogue::built_in().clone(), place: CataloguePlace::BuiltIn }
+    }
+
+    /// The file beside this store, if it is not older than the built-in catalogue. A damaged file is only a warning.
+    pub(super) fn beside(store: &Path, scope: &ReaderScope<'_>) -> ChosenCatalogue {
+        let path = catalogue_file(&std::path::absolute(store).unwrap_or_else(|_| store.to_owned()));
+        let built_in = ChosenCatalogue::built_in();
+        match read(&path) {
+            Ok(Some(catalogue)) if catalogue.date() >= built_in.catalogue.date() => {
+                ChosenCatalogue { catalogue: Arc::new(catalogue), place: CataloguePlace::File(path) }
+            }
+            Ok(_) => built_in,
+            Err(why) => {
+                let date = built_in.catalogue.date();
+                scope.warn(format!(
+                    "the catalogue {} is not used: {why}; the built-in one of {date} counts",
+                    path.display()
+                ));
+                built_in
+            }
+        }
+    }
+}
+
+/// The file beside this store. None: there is none.
+fn read(path: &Path) -> Result<Option<ModelCatalogue>, String> {
+    let told = |error: io::Error| error.to_string();
+    match path.metadata() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(told(error)),
+        // Reading a pipe would wait for its writer.
+        Ok(metadata) if !metadata.is_file() => return Err("it is no file".to_owned()),
+        Ok(_) => {}
+    }
+    let mut text = Vec::new();
+    let limit = u64::try_from(CATALOGUE_MAX).unwrap_or(u64::MAX);
+    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut text)).map_err(told)?;
+    if text.len() > CATALOGUE_MAX {
+        return Err(format!("it is larger than {} MiB", CATALOGUE_MAX >> 20));
+    }
+    ModelCatalogue::read(&text).map(Some).map_err(|error| error.to_string())
+}
+
+/// Where a newer catalogue is kept: beside the store.
+pub(super) fn catalogue_file(store: &Path) -> PathBuf {
+    store.with_file_name(CATALOGUE_FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, ConfigSource, load};
+    use super::*;
+
+    /// A catalogue with one model of Groq.
+    fn text(date: &str) -> String {
+        format!(
+            r#"{{"format":1,"date":"{date}","sources":{{}},"columns":["id","model","input","output"],
+                "models":[],"rows":{{"groq":[["planted-model","planted-model",1,2]]}}}}"#
+        )
+    }
+
+    /// The configuration with this file beside its store.
+    fn with(catalogue: &[u8]) -> Config {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let store = folder.path().join("history.db");
+        std::fs::write(
+            &path,
+            format!("store.url = \"sqlite:{}\"\nmodels.m.upstreams = [\"groq/planted-model\"]", store.display()),
+        )
+        .unwrap();
+        std::fs::write(folder.path().join(CATALOGUE_FILE), catalogue).unwrap();
+        let config = load(&ConfigSource::File(path)).unwrap();
+        assert_eq!(config.catalogue_file(), folder.path().join(CATALOGUE_FILE));
+        config
+    }
+
+    #[test]
+    fn the_newer_of_the_two_counts() {
+        let newer = with(text("2999-01-01").as_bytes());
+        assert_eq!(newer.catalogue.date(), "2999-01-01");
+        assert_eq!(newer.catalogue_place, CataloguePlace::File(newer.catalogue_file()));
+        assert_eq!(newer.models["m"].upstreams[0].price.map(|price| price.output), Some(2.0));
+        let older = with(text("2020-01-01").as_bytes());
+        assert_eq!(older.catalogue_place, CataloguePlace::BuiltIn);
+        assert!(older.catalogue.len() > 1 && older.warnings.iter().all(|warning| !warning.contains("catalogue")));
+    }
+
+    #[test]
+    fn a_damaged_file_is_a_warning_and_the_built_in_one_counts() {
+        let whole = text("2999-01-01");
+        for (bytes, why) in [
+            (&whole.as_bytes()[..whole.len() / 2], "it is no catalogue"),
+            (b"<html>", "it is no catalogue"),
+            (b"", "it is no catalogue"),
+            (br#"{"format":2}"#, "a newer photofinish reads it"),
+            (&vec![b' '; CATALOGUE_MAX + 1], "larger than 16 MiB"),
+        ] {
+            let config = with(bytes);
+            assert_eq!(config.catalogue_place, CataloguePlace::BuiltIn);
+            let warning = config.warnings.iter().find(|warning| warning.contains(CATALOGUE_FILE)).unwrap();
+            assert!(warning.contains(why) && warning.contains("the built-in one of 20"), "{warning}");
+        }
+    }
+
+    #[test]
+    fn a_catalogue_is_old_after_sixty_days() {
+        let config = with(text("2999-01-01").as_bytes());
+        assert_eq!((config.old_catalogue("2999-03-02"), config.old_catalogue("2026-11-23")), (None, None));
+        let warning = config.old_catalogue("2999-03-03").unwrap();
+        assert!(warning.contains("61 days old") && warning.contains("models update"), "{warning}");
+    }
+}

@@ -1,0 +1,86 @@
+//! One conditional GET of a catalogue, with a few redirects. Not for judging what came: see `mod`.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::error::UpdateError;
+use super::memory::FileVersion;
+use crate::config::CatalogueUrl;
+use crate::upstream::{Endpoint, GetError, GetLimits, UpstreamClient, WholeAnswer};
+
+/// Redirects that are followed: a release's address has one or two.
+const REDIRECTS_MAX: usize = 3;
+
+/// What the address has.
+pub(super) enum FetchedFile {
+    /// The version that the request named.
+    NotModified,
+    File {
+        text: Bytes,
+        version: FileVersion,
+    },
+}
+
+/// Asks for the file, unless it is the `known` version.
+pub(super) async fn fetch(
+    client: &UpstreamClient,
+    url: &CatalogueUrl,
+    known: Option<&FileVersion>,
+    limits: GetLimits,
+) -> Result<FetchedFile, UpdateError> {
+    let followed = tokio::time::timeout(limits.time, follow(client, url, known, limits)).await;
+    let answer = followed.unwrap_or_else(|_| Err(no_answer(url, &GetError::Late(limits.time))))?;
+    match answer.status {
+        StatusCode::NOT_MODIFIED if known.is_some() => Ok(FetchedFile::NotModified),
+        StatusCode::OK => {
+            let header = |name: HeaderName| Some(answer.headers.get(name)?.to_str().ok()?.to_owned());
+            let version = FileVersion { etag: header(ETAG), last_modified: header(LAST_MODIFIED) };
+            Ok(FetchedFile::File { text: answer.body, version })
+        }
+        status => Err(UpdateError(format!("{url} answers with the status {}", status.as_u16()))),
+    }
+}
+
+/// The first answer that is no redirect.
+async fn follow(
+    client: &UpstreamClient,
+    url: &CatalogueUrl,
+    known: Option<&FileVersion>,
+    limits: GetLimits,
+) -> Result<WholeAnswer, UpdateError> {
+    let mut at = url.clone();
+    for _ in 0..=REDIRECTS_MAX {
+        let endpoint = Endpoint::parse(at.origin()).map_err(|error| UpdateError(error.to_string()))?;
+        let endpoint = endpoint.with_transport(at.transport());
+        let answer = client.get(endpoint, at.path_and_query().to_owned(), headers(known), limits).await;
+        let answer = answer.map_err(|error| no_answer(&at, &error))?;
+        let is_redirect = matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+        if !is_redirect {
+            return Ok(answer);
+        }
+        let location = answer.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        at = at.redirected(location).map_err(|why| UpdateError(format!("the redirect of {at} {why}")))?;
+    }
+    Err(UpdateError(format!("{url} has more than {REDIRECTS_MAX} redirects")))
+}
+
+fn no_answer(url: &CatalogueUrl, error: &GetError) -> UpdateError {
+    UpdateError(format!("cannot get {url}: {error}"))
+}
+
+fn headers(known: Option<&FileVersion>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));
+    let conditions = [
+        (IF_NONE_MATCH, known.and_then(|known| known.etag.as_deref())),
+        (IF_MODIFIED_SINCE, known.and_then(|known| known.last_modified.as_deref())),
+    ];
+    for (name, value) in conditions {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}

@@ -1,0 +1,185 @@
+//! `photofinish models update` and `[catalogue] refresh` against servers that answer well, badly or never.
+
+use std::path::Path;
+use std::time::Duration;
+
+use photofinish::config::CatalogueUrl;
+use photofinish::refresh::{LIMITS, UpdateOrigin, receive};
+use photofinish::shutdown::Shutdown;
+use photofinish::upstream::{GetLimits, UpstreamClient};
+use serde_json::{Value, json};
+
+use crate::harness::process::Setup;
+use crate::support::{FakeProvider, Script};
+
+const BUILT_IN: &str = include_str!("../../../data/catalogue.json");
+const CONFIG: &str = "providers.groq.api_key = \"planted\"\nmodels.m.upstreams = [\"groq/openai/gpt-oss-120b\"]\n";
+
+/// The built-in catalogue at a later date, with all prices of Groq multiplied.
+fn newer(factor: f64) -> String {
+    let mut catalogue: Value = serde_json::from_str(BUILT_IN).unwrap();
+    catalogue["date"] = json!("2999-01-01");
+    for row in catalogue["rows"]["groq"].as_array_mut().unwrap() {
+        for price in row.as_array_mut().unwrap().iter_mut().skip(2).take(4) {
+            *price = price.as_f64().map_or(Value::Null, |usd| json!(usd * factor));
+        }
+    }
+    catalogue.to_string()
+}
+
+fn url(server: &FakeProvider) -> String {
+    format!("{}/catalogue.json", server.base_url())
+}
+
+/// The file with this version; 304 where the request knows it.
+async fn versioned(factor: f64) -> FakeProvider {
+    let text = newer(factor);
+    FakeProvider::answering(move |request| match request.header("if-none-match") {
+        Some("\"one\"") => Script::new().head(304, &[("etag", "\"one\""), ("content-length", "0")]).end(),
+        _ => Script::status(200, &[("etag", "\"one\""), ("last-modified", "Sat, 01 Aug 2026 00:00:00 GMT")], &text),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_newer_file_is_taken_once_and_then_asked_for_by_its_version() {
+    let server = versioned(2.0).await;
+    let setup = Setup::new(CONFIG);
+    let update = ["models", "update", "--from", &url(&server)];
+    let ran = setup.run(&update).await;
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
+    for words in ["the catalogue of 2999-01-01", "moved by more than 10 %: groq/", "Written to ", "catalogue.json"] {
+        assert!(ran.out.contains(words), "{words}: {}", ran.out);
+    }
+    let models = setup.run(&["models"]).await.out;
+    assert!(models.contains("~$0.30 in, $1.20 out"), "{models}");
+    assert!(models.contains("by the catalogue of 2999-01-01.\n  The catalogue is /"), "{models}");
+    let again = setup.run(&update).await;
+    assert!(again.code == Some(0) && again.out.contains("has nothing newer"), "{}{}", again.out, again.err);
+    let requests = server.requests();
+    assert_eq!((requests.len(), requests[0].header("if-none-match")), (2, None));
+    assert_eq!(requests[1].header("if-none-match"), Some("\"one\""));
+    assert_eq!(requests[1].header("if-modified-since"), Some("Sat, 01 Aug 2026 00:00:00 GMT"));
+    assert!(requests[0].header("authorization").is_none() && requests[0].header("user-agent").is_some());
+    // Another file in its place has no version.
+    setup.write("catalogue.json", newer(1.0));
+    setup.run(&update).await;
+    assert_eq!(server.requests()[2].header("if-none-match"), None);
+}
+
+#[tokio::test]
+async fn prices_that_move_tenfold_need_consent() {
+    let server = versioned(10.0).await;
+    let setup = Setup::new(CONFIG);
+    let address = url(&server);
+    let refused = setup.run(&["models", "update", "--json", "--from", &address]).await;
+    let said: Value = serde_json::from_str(&refused.out).unwrap();
+    assert_eq!((refused.code, &said["outcome"], &said["date"]), (Some(1), &json!("refused"), &json!("2999-01-01")));
+    assert!(refused.err.contains("groq/openai/gpt-oss-120b") && refused.err.contains("--accept"), "{}", refused.err);
+    assert!(!setup.path("catalogue.json").exists());
+    let taken = setup.run(&["models", "update", "--accept", "--json", "--from", &address]).await;
+    let said: Value = serde_json::from_str(&taken.out).unwrap();
+    assert_eq!((taken.code, &said["outcome"]), (Some(0), &json!("written")), "{}", taken.err);
+    assert!(setup.path("catalogue.json").exists());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_catalogue_changes_nothing() {
+    let whole = newer(1.0);
+    let half = whole[..whole.len() / 2].to_owned();
+    let large = format!("{}{whole}", " ".repeat(20 << 20));
+    for (script, why) in [
+        (Script::status(404, &[], "gone"), "the status 404"),
+        (Script::status(500, &[], "{}"), "the status 500"),
+        (Script::status(304, &[], ""), "the status 304"),
+        (Script::status(200, &[], &large), "more than 16777216 bytes"),
+        (Script::status(200, &[], &half), "it is no catalogue"),
+        (Script::status(200, &[("content-type", "text/html")], "<html>Sign in</html>"), "a page of HTML"),
+        (Script::new().head(200, &[("content-length", "9999")]).raw("{"), "cannot get"),
+        (Script::status(302, &[("location", "http://example.com/c.json")], ""), "is http: only https"),
+        (Script::status(302, &[], ""), "the redirect of"),
+    ] {
+        let script = script.step(crate::support::Step::Close);
+        let server = FakeProvider::start(vec![script]).await;
+        let setup = Setup::new(CONFIG);
+        let ran = setup.run(&["models", "update", "--accept", "--from", &url(&server)]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{why}");
+        assert!(ran.err.contains(why), "{why}: {}", ran.err);
+        assert!(!setup.path("catalogue.json").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_few_redirects_are_followed() {
+    let text = newer(1.0);
+    let server = FakeProvider::answering(move |request| match request.path.as_str() {
+        "/v1/catalogue.json" => Script::status(302, &[("location", "/moved")], ""),
+        "/moved" => Script::status(200, &[], &text),
+        path => Script::status(301, &[("location", path)], ""),
+    })
+    .await;
+    let setup = Setup::new(CONFIG);
+    let ran = setup.run(&["models", "update", "--from", &url(&server)]).await;
+    assert!(ran.code == Some(0) && setup.path("catalogue.json").exists(), "{}", ran.err);
+    let circle = format!("{}/circle", server.base_url());
+    let ran = setup.run(&["models", "update", "--from", &circle]).await;
+    assert!(ran.code == Some(1) && ran.err.contains("more than 3 redirects"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_server_that_stalls_is_given_up() {
+    for script in [Script::new().until_closed(), Script::new().head(200, &[]).chunk("{").until_closed()] {
+        let server = FakeProvider::start(vec![script]).await;
+        let shutdown = Shutdown::new();
+        let client = UpstreamClient::new(shutdown.clone()).unwrap();
+        let origin = UpdateOrigin::Url(CatalogueUrl::parse(&url(&server)).unwrap());
+        let limits = GetLimits { time: Duration::from_millis(50), ..LIMITS };
+        let error = receive(&origin, Path::new("catalogue.json"), &client, limits).await.err().unwrap();
+        assert!(error.to_string().contains("not complete within 50ms"), "{error}");
+        shutdown.cancel();
+    }
+}
+
+#[tokio::test]
+async fn an_origin_is_needed_and_has_to_be_safe() {
+    let setup = Setup::new(CONFIG);
+    for (args, why) in [
+        (&["models", "update"][..], "no usual address"),
+        (&["models", "update", "--from", "http://example.com/c.json"], "only https"),
+        (&["models", "update", "--from", "ftp://example.com/c.json"], "does not begin with https://"),
+    ] {
+        let ran = setup.run(args).await;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{why}");
+        assert!(ran.err.contains(why), "{why}: {}", ran.err);
+    }
+    setup.configure("catalogue.refresh = \"http://example.com/c.json\"");
+    let ran = setup.run(&["check"]).await;
+    assert!(ran.code == Some(2) && ran.err.contains("\"refresh\" in [catalogue] is http"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_running_gateway_refreshes_its_catalogue_where_it_is_asked_to() {
+    let server = versioned(2.0).await;
+    let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server))).serve().await;
+    served.process.logged("a newer catalogue of models, of 2999-01-01, came from http://").await;
+    served.process.logged("catalogue of models: 2999-01-01, /").await;
+    served.process.logged("the new configuration is in force").await;
+    let setup = served.stop().await;
+    // The next start does not ask again on the same day.
+    let served = setup.serve().await;
+    served.process.logged("catalogue of models: 2999-01-01, /").await;
+    served.stop().await;
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_running_gateway_takes_nothing_that_needs_consent() {
+    let server = versioned(10.0).await;
+    let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server))).serve().await;
+    let line = served.process.logged("is not taken").await;
+    assert!(line.contains("models update --accept"), "{line}");
+    assert!(!served.setup.path("catalogue.json").exists());
+    let setup = served.stop().await;
+    let taken = setup.run(&["models", "update", "--accept"]).await;
+    assert!(taken.code == Some(0) && taken.out.contains("Written to"), "{}", taken.err);
+}
