@@ -23,6 +23,12 @@ impl LoadSlope {
         self.slope * (load(in_flight) - self.mean)
     }
 
+    /// The time that all other attempts there lose together while one more runs, as a share of the time of that one.
+    pub fn burden(&self, in_flight: u32) -> f64 {
+        let others = f64::from(in_flight);
+        self.slope * others / (1.0 + others)
+    }
+
     /// `error`: logarithm of the time less its prediction, this effect included.
     pub fn observe(&mut self, in_flight: u32, error: f64, weight: f64) {
         let off = load(in_flight) - self.mean;

@@ -153,30 +153,28 @@ impl CandidateScores {
 }
 
 /// The hedges that are looked at: what each would have met by each time, started now or at one of the timers.
-struct HedgeOptions {
+struct HedgeOptions<'s> {
+    scores: &'s CandidateScores,
     candidates: CandidateOrder,
     /// The first timer, a point of the grid.
     first: usize,
-    missing: [GridRow; HEDGE_CANDIDATES],
     met: [[GridRow; TIMERS]; HEDGE_CANDIDATES],
 }
 
-impl HedgeOptions {
+impl<'s> HedgeOptions<'s> {
     /// The best few candidates that may join `running`, and timers around the median of `leader`.
     fn new(
         question: &AdaptiveQuestion<'_>,
-        scores: &CandidateScores,
+        scores: &'s CandidateScores,
         leader: &AttemptForecast,
         running: &[AttemptView],
-    ) -> HedgeOptions {
+    ) -> HedgeOptions<'s> {
         let median = leader.alive.partition_point(|alive| *alive > 0.5);
         let candidates: CandidateOrder = beside(question, scores, running).iter().take(HEDGE_CANDIDATES).collect();
         let first = median.saturating_sub(EARLIER);
-        let missing = [[0.0; TIMES]; HEDGE_CANDIDATES];
-        let mut hedges = HedgeOptions { candidates, first, missing, met: [[[0.0; TIMES]; TIMERS]; HEDGE_CANDIDATES] };
-        for (hedge, candidate) in candidates.iter().enumerate() {
-            hedges.missing[hedge] = scores.prospects[candidate].missing;
-            for (timer, met) in hedges.met[hedge].iter_mut().enumerate() {
+        let mut hedges = HedgeOptions { scores, candidates, first, met: [[[0.0; TIMES]; TIMERS]; HEDGE_CANDIDATES] };
+        for (candidate, met) in candidates.iter().zip(&mut hedges.met) {
+            for (timer, met) in met.iter_mut().enumerate() {
                 if let Some(from) = point(first, timer) {
                     grid::met(&scores.prospects[candidate].missing, from, met);
                 }
@@ -195,25 +193,25 @@ impl HedgeOptions {
     ) -> Option<HedgeChoice> {
         let now = all.open_at(weights, None);
         let later: [GridRow; TIMERS] = std::array::from_fn(|timer| all.open_at(weights, point(self.first, timer)));
-        let mut best: Option<HedgeChoice> = None;
-        let mut at_once: Option<HedgeChoice> = None;
-        for (hedge, candidate) in self.candidates.iter().enumerate() {
+        let (mut at_once, mut at_timer): (Option<HedgeChoice>, Option<HedgeChoice>) = (None, None);
+        for (candidate, met) in self.candidates.iter().zip(&self.met) {
             if !question.may_join(candidate, running) {
                 continue;
             }
-            let price = price(question, candidate, running);
-            let gain = grid::dot(&now, &self.missing[hedge].map(|missing| 1.0 - missing)) - price;
-            let immediate = HedgeChoice { candidate, from: None, gain };
-            at_once = Some(at_once.map_or(immediate, |other| better(other, immediate)));
-            best = Some(best.map_or(immediate, |other| better(other, immediate)));
-            for (timer, open) in later.iter().enumerate() {
+            let price = self.price(question, weights, candidate, running);
+            let missing = &self.scores.prospects[candidate].missing;
+            let gain = grid::dot(&now, &missing.map(|missing| 1.0 - missing)) - price;
+            at_once = better(at_once, HedgeChoice { candidate, from: None, gain });
+            for (timer, (open, met)) in later.iter().zip(met).enumerate() {
                 let Some(from) = point(self.first, timer) else { break };
-                let gain = grid::dot(open, &self.met[hedge][timer]) - price * all.alive[from];
-                best = best.map(|other| better(other, HedgeChoice { candidate, from: Some(from), gain }));
+                let gain = grid::dot(open, met) - price * all.alive[from];
+                at_timer = better(at_timer, HedgeChoice { candidate, from: Some(from), gain });
             }
         }
-        let best = best.filter(|best| best.gain > 0.0)?;
-        at_once.filter(|at_once| at_once.gain >= best.gain * NOW_IS_AS_GOOD).or(Some(best))
+        let at_once = at_once?;
+        let best = at_timer.filter(|at_timer| at_timer.gain > at_once.gain).unwrap_or(at_once);
+        let choice = if at_once.gain >= best.gain * NOW_IS_AS_GOOD { at_once } else { best };
+        (best.gain > 0.0).then_some(choice)
     }
 
     /// The best of this moment and its neighbours.
@@ -225,16 +223,36 @@ impl HedgeOptions {
         running: &[AttemptView],
         best: HedgeChoice,
     ) -> HedgeChoice {
-        let hedge = self.candidates.iter().position(|candidate| candidate == best.candidate);
-        let Some((from, hedge)) = best.from.zip(hedge) else { return best };
-        let price = price(question, best.candidate, running);
-        let neighbours = [from.saturating_sub(1), (from + 1).min(TIMES - 1)];
-        neighbours.into_iter().fold(best, |best, from| {
+        let Some(from) = best.from else { return best };
+        let missing = &self.scores.prospects[best.candidate].missing;
+        let price = self.price(question, weights, best.candidate, running);
+        let mut refined = best;
+        for from in [from.saturating_sub(1), (from + 1).min(TIMES - 1)] {
             let mut met = [0.0; TIMES];
-            grid::met(&self.missing[hedge], from, &mut met);
+            grid::met(missing, from, &mut met);
             let gain = grid::dot(&all.open_at(weights, Some(from)), &met) - price * all.alive[from];
-            better(best, HedgeChoice { from: Some(from), gain, ..best })
-        })
+            if gain > refined.gain {
+                refined = HedgeChoice { from: Some(from), gain, ..best };
+            }
+        }
+        refined
+    }
+
+    /// The gain that pays for a hedge, µs: its cost by λ, what its answer would cost more than that of the cheapest running attempt,
+    /// and what other attempts at its upstream lose by it.
+    fn price(
+        &self,
+        question: &AdaptiveQuestion<'_>,
+        weights: &SurvivalWeights,
+        candidate: usize,
+        running: &[AttemptView],
+    ) -> f32 {
+        let hedge = &question.candidates[candidate];
+        let prices = running.iter().filter_map(|attempt| Some(question.candidates.get(attempt.candidate)?.price));
+        let dearer = (hedge.price - prices.fold(hedge.price, f64::min)) * question.us_per_cost;
+        let slows = hedge.forecast.load.burden(hedge.sent.in_flight) as f32;
+        let lost = slows * weights.cost(&self.scores.prospects[candidate].alive);
+        question.terms.lambda_us as f32 * share_of_mean(question, hedge.cost) + dearer as f32 + lost
     }
 }
 
@@ -243,16 +261,8 @@ fn point(first: usize, timer: usize) -> Option<usize> {
     Some(first + timer * APART).filter(|point| *point < TIMES)
 }
 
-/// The gain that pays for a hedge, µs: its cost by λ, and what its answer would cost more than that of the cheapest running attempt.
-fn price(question: &AdaptiveQuestion<'_>, candidate: usize, running: &[AttemptView]) -> f32 {
-    let hedge = &question.candidates[candidate];
-    let prices = running.iter().filter_map(|attempt| Some(question.candidates.get(attempt.candidate)?.price));
-    let dearer = (hedge.price - prices.fold(hedge.price, f64::min)) * question.us_per_cost;
-    question.terms.lambda_us as f32 * share_of_mean(question, hedge.cost) + dearer as f32
-}
-
-fn better(one: HedgeChoice, other: HedgeChoice) -> HedgeChoice {
-    if other.gain > one.gain { other } else { one }
+fn better(one: Option<HedgeChoice>, other: HedgeChoice) -> Option<HedgeChoice> {
+    one.filter(|one| one.gain >= other.gain).or(Some(other))
 }
 
 /// Candidates that may join the running attempts, best first.

@@ -88,6 +88,29 @@ fn a_late_one_is_hedged_and_the_dearer_a_hedge_the_later() {
 }
 
 #[test]
+fn a_hedge_that_slows_others_must_gain_more() {
+    let heavy = known(HEAVY, 2e4);
+    let mut slowed = heavy.clone();
+    // Each doubling of the load doubles the time. With 7 in flight the load is the mean, so the prediction stays.
+    for in_flight in [1, 31].into_iter().cycle().take(2_000) {
+        let error = f64::from(in_flight + 1).ln() - 8_f64.ln() - slowed.load.effect(in_flight);
+        slowed.load.observe(in_flight, error, 1.0);
+    }
+    let crowded = CandidateForecast { sent: SendConditions { in_flight: 7, ..sent() }, ..candidate(&slowed) };
+    // The highest price of these at which it is started, s.
+    let dearest = |hedge: CandidateForecast<'_>| {
+        let candidates = [candidate(&heavy), hedge];
+        let starts = |price_s: &i32| {
+            let question = question(&candidates, terms(1e6 * f64::from(*price_s)));
+            next(&question, &[running(0, 800_000)]).0 == NextDecision::Start(1)
+        };
+        (1..=100).rev().find(starts).unwrap_or(0)
+    };
+    let (idle, crowded) = (dearest(candidate(&heavy)), dearest(crowded));
+    assert!(0 < crowded && crowded < idle && idle < 100, "{crowded} of {idle}");
+}
+
+#[test]
 fn never_within_one_domain() {
     let heavy = known(HEAVY, 2e4);
     let of = |domain| CandidateForecast { domain: Some(domain), ..candidate(&heavy) };
