@@ -2,6 +2,7 @@
 
 mod catalogue_refresh;
 mod clock_check;
+mod discovery;
 mod local_gateway;
 mod memory_release;
 mod regression_watch;
@@ -32,6 +33,7 @@ use crate::server::{self, Listener};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
 use crate::upstream::{Resolver, UpstreamClient, system_resolver};
+use discovery::Discovery;
 use reload::Reloading;
 use rollup_task::RollupTask;
 use simulated::Simulated;
@@ -60,6 +62,7 @@ pub struct App {
     lines: Shutdown,
     simulated: Simulated,
     tokens: Tokens,
+    discovery: Discovery,
 }
 
 /// The parts that answer requests, with or without a listener.
@@ -136,7 +139,9 @@ impl App {
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
         }
-        Ok(App { listens, gateway, writer, serving, lines, simulated, tokens })
+        let discovery = Discovery::new(gateway.clone());
+        serving.spawn(discovery.clone().run());
+        Ok(App { listens, gateway, writer, serving, lines, simulated, tokens, discovery })
     }
 
     /// The addresses it listens on, in the order of the configuration.
@@ -227,6 +232,7 @@ impl App {
             gateway: self.gateway.clone(),
             simulated: self.simulated.clone(),
             tokens: self.tokens.clone(),
+            discovery: self.discovery.clone(),
             bound: self.listens.clone(),
         }
     }

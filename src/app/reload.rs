@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::discovery::Discovery;
 use super::simulated::Simulated;
 use super::startup_log;
 use super::tokens::Tokens;
@@ -89,6 +90,7 @@ pub(super) struct Reloading {
     pub gateway: Arc<Gateway>,
     pub simulated: Simulated,
     pub tokens: Tokens,
+    pub discovery: Discovery,
     /// The addresses the gateway listens on, whatever `listen` says now.
     pub bound: Vec<Listen>,
 }
@@ -113,7 +115,7 @@ impl Reloading {
         }
         let next = self.simulated.next(&config).await?;
         let restart = restart_needed(&before.config, &config);
-        let live = LiveConfig::new(config, &next.addresses())?;
+        let live = self.discovery.applied(&LiveConfig::new(config, &next.addresses())?);
         self.tokens.hand_over(&live.config);
         startup_log::configuration(&live.config);
         for (what, _) in restart.iter().filter(|(_, changed)| *changed) {
@@ -122,6 +124,7 @@ impl Reloading {
         self.gateway.reload(live);
         self.tokens.keep(&self.gateway.live().config);
         next.put_in_force();
+        self.discovery.reloaded();
         Ok(())
     }
 }

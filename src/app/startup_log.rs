@@ -69,7 +69,7 @@ fn catalogue_models(config: &Config) {
 }
 
 /// Names with commas, and how many more there are.
-fn shortened(names: &[&str]) -> String {
+pub(super) fn shortened(names: &[&str]) -> String {
     const SHOWN: usize = 12;
     let listed = names[..names.len().min(SHOWN)].join(", ");
     if names.len() > SHOWN { format!("{listed} and {} more", names.len() - SHOWN) } else { listed }

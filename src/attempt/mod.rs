@@ -16,6 +16,7 @@ mod held_back;
 mod in_flight;
 mod item;
 mod meter;
+mod model_list;
 mod no_answer;
 mod observation;
 mod ready;
@@ -25,6 +26,7 @@ mod whole;
 
 pub use in_flight::InFlightGuard;
 pub use item::{ItemKind, StreamItem};
+pub use model_list::{ModelListError, ModelListRequest};
 pub use ready::ReadyAttempt;
 pub use spec::AttemptSpec;
 pub use stream::EventStream;

@@ -250,6 +250,7 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
     let facts = [
         ("hang-up", entry.cancel_billing.value.as_str().to_owned(), &entry.cancel_billing.source),
         ("continues an answer that was begun", continues(entry), &entry.continues.source),
+        ("is asked for its list of models", yes(entry.lists.value), &entry.lists.source),
         ("takes stream_options", yes(entry.stream_options.value), &entry.stream_options.source),
         ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), &entry.max_completion_tokens.source),
         ("gives no finish reason", yes(entry.omits_finish_reason.value), &entry.omits_finish_reason.source),

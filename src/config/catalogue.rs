@@ -44,6 +44,8 @@ pub struct CatalogueEntry {
     pub takes_thoughts: SourcedFact<bool>,
     /// The provider ends streams with `[DONE]` and without a finish reason.
     pub omits_finish_reason: SourcedFact<bool>,
+    /// The provider has a list of its models, and requests name them as the list does.
+    pub lists: SourcedFact<bool>,
     /// How the provider is asked to continue an answer.
     #[serde(deserialize_with = "sourced_choice")]
     pub continues: SourcedFact<Prefix>,

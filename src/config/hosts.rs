@@ -43,8 +43,12 @@ impl Hosting<'_> {
         let with_hosts = |(name, model): (&str, &CataloguedModel)| {
             let upstreams = self.upstreams(model, &HostLimits::default(), race.timeouts);
             let name = name.to_owned();
-            (!upstreams.is_empty())
-                .then(|| (name.clone(), Arc::new(ModelConfig { name, upstreams, race: race.clone() })))
+            (!upstreams.is_empty()).then(|| {
+                (
+                    name.clone(),
+                    Arc::new(ModelConfig { name, upstreams, hosts: Some(HostLimits::default()), race: race.clone() }),
+                )
+            })
         };
         self.catalogue.models().filter_map(with_hosts).collect()
     }

@@ -43,6 +43,8 @@ pub struct Provider {
     pub keys: Keys,
     /// Where the keys come from, for messages: names of variables, and `file:…`. Empty if they are in the config file itself.
     pub key_sources: Vec<String>,
+    /// It is asked for the list of its models.
+    pub discover: bool,
     pub simulate: Option<Simulation>,
 }
 
@@ -122,6 +124,12 @@ impl Provider {
             Auth::SigV4 { region } => Some(region),
             _ => None,
         }
+    }
+
+    /// The dialect in which it is asked for the list of its models, and the path. None: it is not asked.
+    pub fn model_list(&self) -> Option<(&ProviderDialect, &'static str)> {
+        let mut asked = self.dialects.iter().filter(|_| self.discover && self.simulate.is_none());
+        asked.find_map(|spoken| Some((spoken, spoken.dialect.model_list_path()?)))
     }
 
     /// Whether it is asked in the dialect of this name.

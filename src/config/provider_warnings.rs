@@ -47,3 +47,15 @@ pub(super) fn of_path(
         scope.warn(format!("provider {provider}: base_url has no version path; most servers answer at {url}/v1"));
     }
 }
+
+/// Warns if a provider is to be asked for a list of its models and none of its dialects has one.
+pub(super) fn of_discovery(
+    scope: &ReaderScope<'_>,
+    provider: &str,
+    discover: Option<bool>,
+    dialects: &[ProviderDialect],
+) {
+    if discover == Some(true) && dialects.iter().all(|spoken| spoken.dialect.model_list_path().is_none()) {
+        scope.warn(format!("provider {provider}: discover has no effect, because its dialect has no list of models"));
+    }
+}

@@ -54,6 +54,8 @@ keys! {
         proxy: Option<Located<ProxyChoice>> = own(read_proxy, |_| keys::any_text());
         /// A PEM file with certificate authorities that are trusted for it.
         ca_file: Option<Located<Arc<Authorities>>> = own(read_ca_file, |_| keys::any_text());
+        /// Whether it is asked for the list of its models; providers of the catalogue that have one are.
+        discover: Option<bool> = Flag;
         /// A simulated provider over real HTTP on loopback.
         simulate: Option<Simulation> = inner();
     }
@@ -97,7 +99,7 @@ const DOMAIN: ParsedText<String> = ParsedText {
 /// The ways to give a key; a provider has one at most.
 const CREDENTIALS: [&str; 3] = ["api_key", "aws", "token"];
 /// What a simulated provider cannot have.
-const NOT_SIMULATED: [&str; 11] = [
+const NOT_SIMULATED: [&str; 12] = [
     "base_url",
     "api_key",
     "aws",
@@ -109,6 +111,7 @@ const NOT_SIMULATED: [&str; 11] = [
     "project",
     "location",
     "api_version",
+    "discover",
 ];
 
 impl RawProvider {

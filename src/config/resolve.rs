@@ -85,6 +85,7 @@ pub(super) fn resolve(
         },
         given_listen: None,
         store: StoreConfig { path: absolute(&raw.store.url), retention: raw.store.retention },
+        race_without_table: if serves_catalogue { raw.race_without_models } else { raw.race.clone() },
         race: raw.race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,
@@ -217,7 +218,7 @@ fn resolve_models(
             scope.report(LocatedProblem::at(offset, message).expected("at least one that is greater"));
         }
         warn_of_prices(scope, &shown(&name), &race, &upstreams);
-        models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, race }));
+        models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, hosts: raw.hosts, race }));
     }
     (models, aliases)
 }

@@ -39,6 +39,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     dialects.iter_mut().for_each(|spoken| spoken.transport = raw.transport.for_url(&spoken.base_url, env_proxies));
     let name = raw.name.value;
     provider_warnings::of_variables(scope, &name, &raw.keys);
+    provider_warnings::of_discovery(scope, &name, raw.typed.discover, &dialects);
     if let Some(url) = raw.typed.base_url.as_deref() {
         provider_warnings::of_path(scope, &name, url, entry, &dialects);
     }
@@ -73,6 +74,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
         forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
         key_sources: raw.key_sources,
+        discover: raw.typed.discover.unwrap_or(entry.is_some_and(|entry| entry.lists.value)),
         simulate: None,
         name,
     })
@@ -114,6 +116,7 @@ pub(super) fn known(
         forward_headers: Vec::new(),
         keys: usual_key(scope, entry, offset),
         key_sources: used_variable(scope, entry).map(str::to_owned).into_iter().collect(),
+        discover: entry.lists.value,
         simulate: None,
     })
 }
@@ -175,6 +178,7 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: Keys::NotConfigured,
         key_sources: Vec::new(),
+        discover: false,
         simulate: Some(simulation),
     })
 }

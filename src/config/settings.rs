@@ -11,6 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
+use super::host_limits::HostLimits;
 use super::{
     CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Listen, ListenerCertificate, Permit, Price, PriceSource,
     Provider, ProviderDialect, RaceSettings, Timeouts,
@@ -19,8 +20,8 @@ use crate::offerings::{ModelCatalogue, Offering};
 use crate::protocol::Surface;
 use crate::telemetry::LogFormat;
 
-/// One configuration. Immutable; a reload makes another one.
-#[derive(Debug)]
+/// One configuration. Immutable; a reload makes another one, and so does what providers list.
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Where it was read from; a file with its absolute path.
     pub source: ConfigSource,
@@ -30,6 +31,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// `[race]`: the defaults of every model, and the settings of a request that names its upstreams itself.
     pub race: RaceSettings,
+    /// The settings of models without a table.
+    pub race_without_table: RaceSettings,
     /// By name: the providers that the file defines, and those of the catalogue that it uses or whose usual variable has a key.
     pub providers: BTreeMap<String, Arc<Provider>>,
     /// By name, without aliases.
@@ -115,11 +118,13 @@ pub enum Retention {
 }
 
 /// `[models.NAME]`
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ModelConfig {
     pub name: String,
     /// Upstreams of providers that are off are included. Empty only if the table lists none and no host of the catalogue is on.
     pub upstreams: Vec<UpstreamConfig>,
+    /// Limits of the hosts that were found for it. None: its table lists the upstreams.
+    pub(super) hosts: Option<HostLimits>,
     pub race: RaceSettings,
 }
 
@@ -138,6 +143,8 @@ pub struct UpstreamConfig {
     pub context: Option<u64>,
     /// What the catalogue knows of it.
     pub offering: Option<Arc<Offering>>,
+    /// When its provider did not list it. Only an upstream that the catalogue found has this.
+    pub unlisted: Option<Arc<str>>,
     /// The race's timeouts, with what the upstream sets of its own. `total` is always the race's.
     pub timeouts: Timeouts,
 }
@@ -162,6 +169,7 @@ impl UpstreamConfig {
             weight: 1.0,
             price,
             offering,
+            unlisted: None,
             timeouts,
         }
     }
@@ -180,6 +188,12 @@ impl UpstreamConfig {
     /// `provider/model`
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// Why it is the last choice, as a sentence. None: it is not.
+    pub fn why_unlisted(&self) -> Option<String> {
+        let at = self.unlisted.as_deref()?;
+        Some(format!("{} did not list it when asked at {at}", self.provider.name))
     }
 
     /// The price, and whether the provider bills a cancelled attempt in full.

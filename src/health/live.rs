@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::{Config, ModelConfig, RaceSettings, UpstreamConfig, User};
+use crate::config::{Config, ModelConfig, ProviderLists, RaceSettings, UpstreamConfig, User};
 use crate::learning::{CostBudgetKey, Learning};
 use crate::printable::quoted;
 use crate::protocol::Dialect;
@@ -20,13 +20,16 @@ const NAME_MAX: usize = 512;
 
 /// One configuration in force. A reload makes another; a running request keeps the one it began with.
 pub struct LiveConfig {
+    /// With what providers list.
     pub config: Config,
+    /// As it was read.
+    base: Arc<Config>,
     /// The route of each provider, by name.
-    lines: HashMap<String, ProviderRoute>,
+    lines: HashMap<String, Arc<ProviderRoute>>,
     /// `provider/model` of all models.
     upstreams: HashSet<String>,
     /// The users' keys, by user, then by provider.
-    user_keys: HashMap<String, HashMap<String, HashedKey>>,
+    user_keys: Arc<HashMap<String, HashMap<String, HashedKey>>>,
 }
 
 /// The address and the keys of a provider.
@@ -69,14 +72,36 @@ impl LiveConfig {
                 endpoints.push((spoken.dialect, Endpoint::parse(url)?.with_transport(spoken.transport.clone())));
             }
             let line = ProviderRoute { endpoints, shared: SharedKeys::of(provider), turn: AtomicUsize::new(0) };
-            lines.insert(provider.name.clone(), line);
+            lines.insert(provider.name.clone(), Arc::new(line));
         }
         let keys_of = |user: &User| {
             user.keys.iter().map(|(provider, key)| (provider.clone(), HashedKey::new(key.clone(), true))).collect()
         };
         let user_keys = config.users.iter().map(|user| (user.name.clone(), keys_of(user))).collect();
-        let upstreams = config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
-        Ok(LiveConfig { config, lines, upstreams, user_keys })
+        Ok(LiveConfig {
+            upstreams: upstream_names(&config),
+            base: Arc::new(config.clone()),
+            config,
+            lines,
+            user_keys: Arc::new(user_keys),
+        })
+    }
+
+    /// The same configuration, with what providers list now instead of what they listed before.
+    pub fn with_lists(&self, lists: &ProviderLists) -> LiveConfig {
+        let config = self.base.with_lists(lists);
+        LiveConfig {
+            upstreams: upstream_names(&config),
+            base: self.base.clone(),
+            config,
+            lines: self.lines.clone(),
+            user_keys: self.user_keys.clone(),
+        }
+    }
+
+    /// The configuration as it was read, without what providers list.
+    pub fn as_read(&self) -> &Config {
+        &self.base
     }
 
     /// Whether a model lists it.
@@ -94,12 +119,16 @@ impl LiveConfig {
     }
 
     pub fn line(&self, provider: &str) -> Option<&ProviderRoute> {
-        self.lines.get(provider)
+        self.lines.get(provider).map(Arc::as_ref)
     }
 
     pub fn key_of_user(&self, user: &User, provider: &str) -> Option<&HashedKey> {
         self.user_keys.get(&user.name)?.get(provider)
     }
+}
+
+fn upstream_names(config: &Config) -> HashSet<String> {
+    config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect()
 }
 
 /// Upstreams separated by commas. An upstream that the model lists keeps the prices and timeouts it has there.
@@ -134,10 +163,12 @@ pub fn named(
         let listed = model.and_then(|model| {
             model.upstreams.iter().find(|upstream| upstream.provider.name == provider && upstream.model == model_name)
         });
-        upstreams.push(listed.cloned().unwrap_or_else(|| {
+        let upstream = listed.cloned().unwrap_or_else(|| {
             let (provider, catalogue) = (known.clone(), &live.config.catalogue);
             UpstreamConfig::of_catalogue(provider, model_name.to_owned(), catalogue, settings.timeouts)
-        }));
+        });
+        // The caller chose it, whatever its provider lists.
+        upstreams.push(UpstreamConfig { unlisted: None, ..upstream });
     }
     if upstreams.is_empty() { Err("it names no upstream".to_owned()) } else { Ok(upstreams) }
 }

@@ -53,6 +53,8 @@ stored_names! {
         Capability = "capability",
         /// Prompt and answer surely do not fit into its context, or the answer is longer than it writes.
         TooLong = "too_long",
+        /// Its provider no longer lists it.
+        Unlisted = "unlisted",
         /// Its key or the upstream itself cools down.
         CoolingDown = "cooling_down",
         /// Its circuit breaker is open.

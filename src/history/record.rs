@@ -71,8 +71,8 @@ table! {
         /// the upstreams of the model that this race could not start, each with why: `dialect` (it does not serve the
         /// surface), `capability` (its dialect cannot express all of the request, or the model lacks tools, a kind of input
         /// or JSON schemas by the catalogue), `too_long` (prompt and answer surely exceed its context, or the answer its
-        /// longest one), `cooling_down`, `breaker`, `max_attempts` (the plan was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512
-        /// characters, `…` marks a cut; a list in `/api/races`. It is also set when the request was rejected because no
+        /// longest one), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `max_attempts` (the plan
+        /// was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a list in `/api/races`. It is also set when the request was rejected because no
         /// upstream was left; null when none was left out, when the request was rejected for another reason, and in rows of
         /// older versions. Upstreams without a key are not listed. The budget is no reason: it limits the number of extra
         /// attempts and excludes no upstream; `why` has `budget` where an extra did not fit

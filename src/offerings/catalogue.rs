@@ -199,6 +199,19 @@ impl ModelCatalogue {
         self.models.get(name).or_else(|| self.models.get(self.aliases.get(name)?))
     }
 
+    /// The name of the model that has this name or alias, or that hosts offer under this id. None: there is none, or hosts differ.
+    pub fn identity(&self, id: &str) -> Option<&str> {
+        if let Some((name, _)) = self.models.get_key_value(id) {
+            return Some(name);
+        }
+        if let Some(name) = self.aliases.get(id) {
+            return Some(name);
+        }
+        let mut names = self.offerings.values().filter_map(|offerings| offerings.get(id)?.model.as_deref());
+        let name = names.next()?;
+        names.all(|other| other == name).then_some(name)
+    }
+
     /// Other names of models, and the names of those.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.aliases.iter().map(|(alias, name)| (alias.as_str(), name.as_str()))
@@ -322,5 +335,7 @@ mod tests {
         assert_eq!(catalogue.model("n").unwrap().hosts[0].id, "y");
         assert_eq!(catalogue.model("m").unwrap().variants[0].id, "m-fast");
         assert!(catalogue.model("twice").is_none(), "two models have the name");
+        let identities = ["m", "o", "lab/z", "twice", "z"].map(|id| catalogue.identity(id));
+        assert_eq!(identities, [Some("m"), Some("m"), Some("n"), None, None]);
     }
 }

@@ -30,6 +30,7 @@ pub mod limits;
 mod lines;
 mod lost_names;
 mod members;
+pub mod model_list;
 pub mod neutral;
 pub mod ollama;
 mod open_calls;

@@ -33,7 +33,7 @@ pub fn about_race(candidates: &CandidateSet, candidate: usize, ready: &ReadyAtte
         ("x-photofinish-ttft-ms", ttft_ms.to_string()),
         ("server-timing", format!("ttft;dur={client_ms:.3}, gateway;dur={overhead_ms:.3}")),
         ("x-photofinish-dropped", lost.join(", ")),
-        ("x-photofinish-left-out", candidates.without_capability().join(", ")),
+        ("x-photofinish-left-out", candidates.passed_over().join(", ")),
     ];
     let written = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     written

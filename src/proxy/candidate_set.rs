@@ -58,10 +58,11 @@ impl CandidateSet {
         self.settings.drains.running = 0;
     }
 
-    /// Upstreams that are not asked because they, or their dialects, cannot take all of the request.
-    pub fn without_capability(&self) -> Vec<&str> {
-        let lacks = |reason| matches!(reason, LeftOutReason::Capability | LeftOutReason::TooLong);
-        let unable = self.unable.iter().filter(|left_out| lacks(left_out.reason));
+    /// Upstreams that are not asked because they, or their dialects, cannot take all of the request, or no longer have the model.
+    pub fn passed_over(&self) -> Vec<&str> {
+        let is_told =
+            |reason| matches!(reason, LeftOutReason::Capability | LeftOutReason::TooLong | LeftOutReason::Unlisted);
+        let unable = self.unable.iter().filter(|left_out| is_told(left_out.reason));
         unable.map(|left_out| left_out.upstream.as_str()).collect()
     }
 
@@ -148,13 +149,9 @@ pub fn resolve(
         let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
         let candidate = Candidate { upstream, name, endpoint, surface, keys, named, extra: false };
-        match needs.unmet_by(&candidate.upstream) {
-            Some(reason) => choices.unfit.push((reason, (candidate, request_translation))),
-            None if outbound.is_second_choice(&request_translation) => {
-                choices.lossy.push((LeftOutReason::Capability, (candidate, request_translation)));
-            }
-            None => choices.whole.push((LeftOutReason::Capability, (candidate, request_translation))),
-        }
+        let unmet = needs.unmet_by(&candidate.upstream);
+        let is_lossy = outbound.is_second_choice(&request_translation);
+        choices.add(unmet, is_lossy, (candidate, request_translation));
     }
     let cooling = choices.admit(gateway, &mut admission, &mut outbound);
     let BreakerAdmission { candidates, uploads, probes, .. } = admission;
@@ -187,12 +184,24 @@ struct Choices {
     lossy: Vec<RankedChoice>,
     /// By the catalogue the model cannot serve it. The catalogue may be wrong, so the provider decides if no other is left.
     unfit: Vec<RankedChoice>,
+    /// Their providers do not list the model now. A list may be incomplete, so they are asked if no other is left.
+    unlisted: Vec<RankedChoice>,
 }
 
 /// A candidate with the request to it, and why it is left out if a better choice is available.
 type RankedChoice = (LeftOutReason, (Candidate, Arc<RequestTranslation>));
 
 impl Choices {
+    /// `unmet`: what it surely cannot do. `is_lossy`: its dialect cannot express all of the request.
+    fn add(&mut self, unmet: Option<LeftOutReason>, is_lossy: bool, choice: (Candidate, Arc<RequestTranslation>)) {
+        match unmet {
+            Some(reason) => self.unfit.push((reason, choice)),
+            None if choice.0.upstream.unlisted.is_some() => self.unlisted.push((LeftOutReason::Unlisted, choice)),
+            None if is_lossy => self.lossy.push((LeftOutReason::Capability, choice)),
+            None => self.whole.push((LeftOutReason::Capability, choice)),
+        }
+    }
+
     /// Admits the first choice of which any can start. Returns the upstreams that cool down.
     fn admit(
         self,
@@ -201,7 +210,7 @@ impl Choices {
         outbound: &mut Outbound<'_>,
     ) -> Vec<(String, CooldownState)> {
         let mut cooling = Vec::new();
-        for choice in [self.whole, self.lossy, self.unfit] {
+        for choice in [self.whole, self.lossy, self.unfit, self.unlisted] {
             if admission.candidates.is_empty() {
                 let choice = choice.into_iter().map(|(_, candidate)| candidate).collect();
                 cooling.extend(health::admit(gateway.health(), choice, admission));

@@ -2,8 +2,8 @@
 //! single request.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
@@ -12,6 +12,7 @@ use super::load::{AdmissionLoad, ShedCounts};
 use super::rejection::Rejection;
 use crate::attempt::InFlightGuard;
 use crate::budget::Budget;
+use crate::config::ProviderLists;
 use crate::health::routing_status::{RoutingReport, routing};
 use crate::health::{LiveConfig, UpstreamHealth};
 use crate::learning::Learning;
@@ -27,6 +28,8 @@ const DISCARDS_MAX: i64 = 512;
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
     live: ArcSwap<LiveConfig>,
+    /// Held while another configuration takes the place of `live`.
+    changing: Mutex<()>,
     client: UpstreamClient,
     recorder: Recorder,
     shutdown: Shutdown,
@@ -70,6 +73,7 @@ impl Gateway {
             heavy: BlockingPool::new(shutdown.clone()),
             discards: Arc::default(),
             live: ArcSwap::from_pointee(live),
+            changing: Mutex::default(),
             client,
             recorder,
             shutdown,
@@ -88,12 +92,23 @@ impl Gateway {
     /// Puts a new configuration in force. Ends all cool-downs: a key may have been replaced. Keeps the breakers and the statistics
     /// of providers whose address stays.
     pub fn reload(&self, live: LiveConfig) {
-        self.recorder.metrics().configure(&live.config);
-        let before = self.live();
-        self.health.keep_known(&before, &live);
-        self.budget.resize(live.config.server.memory);
-        self.live.store(Arc::new(live));
+        self.replace(|_| live);
+        self.budget.resize(self.live().config.server.memory);
         self.health.clear_cooldowns();
+    }
+
+    /// Puts what providers list in force; cool-downs stay. `lists` gets the configuration in force.
+    pub fn take_lists(&self, lists: impl FnOnce(&LiveConfig) -> ProviderLists) {
+        self.replace(|live| live.with_lists(&lists(live)));
+    }
+
+    fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig) {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.live();
+        let live = make(&before);
+        self.recorder.metrics().configure(&live.config);
+        self.health.keep_known(&before, &live);
+        self.live.store(Arc::new(live));
     }
 
     pub fn recorder(&self) -> &Recorder {

@@ -133,7 +133,7 @@ impl RoutingRow {
         let colour = match reason.map_or("", |reason| reason.code.as_str()) {
             "best" => Some(GREEN),
             "unknown" | "throttled" => Some(YELLOW),
-            "off" | "breaker" | "cooling_down" => Some(RED),
+            "off" | "breaker" | "cooling_down" | "unlisted" => Some(RED),
             _ => None,
         };
         let cells: Vec<(String, String)> = if detail.wide {

@@ -42,6 +42,7 @@ fn every_fact_has_a_source() {
         let facts = [
             &entry.cancel_billing.source,
             &entry.stream_options.source,
+            &entry.lists.source,
             &entry.max_completion_tokens.source,
             &entry.omits_finish_reason.source,
             &entry.takes_thoughts.source,

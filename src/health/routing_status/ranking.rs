@@ -33,6 +33,8 @@ pub struct RankedUpstream {
 pub struct Obstacles {
     /// Why it has no key.
     pub off: Option<String>,
+    /// Why its provider does not have it now.
+    pub unlisted: Option<String>,
     /// Time until the first of its keys is free.
     pub cooling: Option<Duration>,
     pub breaker: BreakerStatus,
@@ -47,8 +49,10 @@ pub fn rank(
 ) -> (Vec<String>, Vec<StatusReason>) {
     let usable =
         |contender: &&RankedUpstream| contender.obstacles.off.is_none() && contender.obstacles.cooling.is_none();
-    let undoubted =
-        |contender: &&RankedUpstream| usable(contender) && contender.obstacles.breaker == BreakerStatus::Closed;
+    let undoubted = |contender: &&RankedUpstream| {
+        let obstacles = &contender.obstacles;
+        usable(contender) && obstacles.unlisted.is_none() && obstacles.breaker == BreakerStatus::Closed
+    };
     let mut able: Vec<&RankedUpstream> = contenders.iter().filter(undoubted).collect();
     // A doubtful upstream is better than none.
     let doubtful = able.is_empty();
@@ -60,9 +64,10 @@ pub fn rank(
     let mut order = Vec::new();
     let mut why = Vec::new();
     for contender in &ranked {
-        let (code, text) = match doubtful {
-            true => ("breaker", "its breaker is open; asked all the same, for there is no other".to_owned()),
-            false => compared.why(contender, ranked[0], ranked.len() == 1),
+        let (code, text) = match (doubtful, &contender.obstacles.unlisted) {
+            (true, Some(why)) => ("unlisted", format!("{why}; asked all the same, for there is no other")),
+            (true, None) => ("breaker", "its breaker is open; asked all the same, for there is no other".to_owned()),
+            (false, _) => compared.why(contender, ranked[0], ranked.len() == 1),
         };
         order.push(contender.name.clone());
         why.push(reason(contender, code, text));
@@ -86,13 +91,14 @@ fn reason(contender: &RankedUpstream, code: &str, text: String) -> StatusReason 
 }
 
 fn left_out(obstacles: &Obstacles) -> (&'static str, String) {
-    match (&obstacles.off, obstacles.cooling, obstacles.breaker) {
+    match (&obstacles.off, obstacles.cooling, obstacles.breaker, &obstacles.unlisted) {
         (Some(why), ..) => ("off", why.clone()),
-        (None, Some(wait), _) => ("cooling_down", format!("cooling down for another {wait:.0?}")),
-        (None, None, BreakerStatus::Open(wait)) => {
+        (None, Some(wait), ..) => ("cooling_down", format!("cooling down for another {wait:.0?}")),
+        (None, None, _, Some(why)) => ("unlisted", why.clone()),
+        (None, None, BreakerStatus::Open(wait), None) => {
             ("breaker", format!("it kept failing: not tried for another {wait:.0?}"))
         }
-        (None, None, _) => ("breaker", "it kept failing: the next request also tries it".to_owned()),
+        (None, None, _, None) => ("breaker", "it kept failing: the next request also tries it".to_owned()),
     }
 }
 

@@ -152,5 +152,16 @@ pub struct StatusReason {
 }
 
 /// The values of `code`.
-pub const CODES: [&str; 10] =
-    ["best", "close", "slower", "dearer", "unknown", "throttled", "breaker", "cooling_down", "off", "beyond"];
+pub const CODES: [&str; 11] = [
+    "best",
+    "close",
+    "slower",
+    "dearer",
+    "unknown",
+    "throttled",
+    "breaker",
+    "cooling_down",
+    "unlisted",
+    "off",
+    "beyond",
+];

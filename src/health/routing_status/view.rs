@@ -176,7 +176,8 @@ impl<'a> StatusView<'a> {
         let cooling = held.map(|held| held.wait);
         let trying = if settings.max_attempts > 1 { ProbeScope::Beside } else { ProbeScope::InPlace };
         let breaker = lock(&self.health.breakers).standing(asked, &settings.breaker, None, trying, self.now);
-        Obstacles { off: matches!(*ring, KeyOrder::Off).then(|| why_off(upstream)), cooling, breaker }
+        let off = matches!(*ring, KeyOrder::Off).then(|| why_off(upstream));
+        Obstacles { off, unlisted: upstream.why_unlisted(), cooling, breaker }
     }
 }
 

@@ -5,6 +5,7 @@ mod caller_isolation;
 mod consequences;
 mod content_policy;
 mod context_length;
+mod discovery;
 mod failures;
 mod foreign_reasoning;
 mod recovery;

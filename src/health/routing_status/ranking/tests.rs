@@ -28,7 +28,7 @@ fn contender(name: &str, learner: &Learner) -> RankedUpstream {
         cost: 1.0,
         price: 1.0,
         domain: None,
-        obstacles: Obstacles { off: None, cooling: None, breaker: BreakerStatus::Closed },
+        obstacles: Obstacles { off: None, unlisted: None, cooling: None, breaker: BreakerStatus::Closed },
     }
 }
 
@@ -97,7 +97,7 @@ fn what_is_best_depends_on_the_aim() {
 #[test]
 fn who_cannot_be_asked_stands_behind_with_the_reason() {
     let with = |name: &str, obstacles: Obstacles| RankedUpstream { obstacles, ..seen(name, 50.0, 20.0) };
-    let open = |breaker| Obstacles { off: None, cooling: None, breaker };
+    let open = |breaker| Obstacles { off: None, unlisted: None, cooling: None, breaker };
     let contenders = [
         with("off/m", Obstacles { off: Some("KEY is not set".to_owned()), ..open(BreakerStatus::Closed) }),
         with("cool/m", Obstacles { cooling: Some(Duration::from_secs(7)), ..open(BreakerStatus::Closed) }),
@@ -118,7 +118,8 @@ fn who_cannot_be_asked_stands_behind_with_the_reason() {
 
 #[test]
 fn a_doubtful_one_is_asked_where_there_is_no_other() {
-    let obstacles = || Obstacles { off: None, cooling: None, breaker: BreakerStatus::Open(Duration::from_secs(9)) };
+    let obstacles =
+        || Obstacles { off: None, unlisted: None, cooling: None, breaker: BreakerStatus::Open(Duration::from_secs(9)) };
     let contenders = [RankedUpstream { obstacles: obstacles(), ..seen("a/m", 300.0, 20.0) }];
     let (order, why) = ranked(&contenders, "");
     assert_eq!((order, codes(&why)), (vec!["a/m".to_owned()], vec![("a/m", "breaker")]));

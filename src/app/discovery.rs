@@ -1,0 +1,237 @@
+//! Asks providers for the lists of their models after the gateway listens, and once a day, and puts what they say in force.
+//!
+//! A list that cannot be read changes nothing. Not for what a list changes: see `config::listed`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use http::StatusCode;
+use tokio::sync::Notify;
+
+use super::startup_log::shortened;
+use crate::attempt::{ModelListError, ModelListRequest};
+use crate::clock::{Instant, wall_micros};
+use crate::config::{Keys, Provider, ProviderDialect, ProviderList, ProviderLists, UnlistedUpstreams};
+use crate::health::LiveConfig;
+use crate::proxy::Gateway;
+use crate::routing::keyring::{HashedKey, KeyOrder};
+use crate::upstream::Endpoint;
+
+/// Providers asked at the same time.
+const ASKED_MAX: usize = 8;
+/// For a whole list, from the first byte sent.
+const LIST_FOR: Duration = Duration::from_secs(5);
+/// Until a list is asked for again.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// The same after a failure.
+const AGAIN_AFTER: Duration = Duration::from_secs(600);
+
+/// What providers list. Cheap to clone; all clones share one state.
+#[derive(Clone)]
+pub(super) struct Discovery {
+    gateway: Arc<Gateway>,
+    known: Arc<Mutex<BTreeMap<String, KnownList>>>,
+    /// Another configuration is in force.
+    reloaded: Arc<Notify>,
+}
+
+/// The latest answer of one provider.
+struct KnownList {
+    source: ListSource,
+    /// None: it has not given a list yet.
+    list: Option<Arc<ProviderList>>,
+    /// When to ask again.
+    due: Instant,
+}
+
+/// Where a list comes from. Another address or key may have another list.
+#[derive(Clone, PartialEq)]
+struct ListSource {
+    endpoint: Endpoint,
+    path: &'static str,
+    /// The first key. None: no key is needed, or it changes by itself.
+    key: Option<String>,
+}
+
+impl ListSource {
+    /// None: the provider is not asked.
+    fn of(live: &LiveConfig, provider: &Provider) -> Option<(ListSource, ProviderDialect)> {
+        let (spoken, path) = provider.model_list()?;
+        let may_be_asked = match provider.keys {
+            Keys::Keys(_) | Keys::Token(_) => true,
+            Keys::NotConfigured => provider.serves_its_list(),
+            Keys::Off(_) => false,
+        };
+        if !may_be_asked || provider.is_at(&live.config.server.listen) {
+            return None;
+        }
+        let route = live.line(&provider.name)?;
+        let key = match &*route.shared() {
+            KeyOrder::Keys(keys) if matches!(provider.keys, Keys::Keys(_)) => {
+                keys.first().map(|key| key.id().to_owned())
+            }
+            _ => None,
+        };
+        Some((ListSource { endpoint: route.endpoint(spoken.dialect)?.clone(), path, key }, spoken.clone()))
+    }
+}
+
+impl Discovery {
+    pub fn new(gateway: Arc<Gateway>) -> Discovery {
+        Discovery { gateway, known: Arc::default(), reloaded: Arc::default() }
+    }
+
+    /// A new configuration with the lists that are known of its providers.
+    pub fn applied(&self, live: &LiveConfig) -> LiveConfig {
+        live.with_lists(&self.lists(live))
+    }
+
+    /// A new configuration is in force: asks the providers that it changed.
+    pub fn reloaded(&self) {
+        self.reloaded.notify_one();
+    }
+
+    /// Runs until the gateway drains.
+    pub async fn run(self) {
+        let mut draining = std::pin::pin!(self.gateway.shutdown().draining());
+        loop {
+            let round = async {
+                self.ask_all_due().await;
+                tokio::select! {
+                    // A list may have come while the configuration was being read.
+                    () = self.reloaded.notified() => self.apply(),
+                    () = tokio::time::sleep_until(self.next_due()) => {}
+                }
+            };
+            tokio::select! {
+                () = &mut draining => return,
+                () = round => {}
+            }
+        }
+    }
+
+    /// Puts the lists in force that are known of the providers of the present configuration.
+    fn apply(&self) {
+        self.gateway.take_lists(|live| self.lists(live));
+    }
+
+    async fn ask_all_due(&self) {
+        let live = self.gateway.live();
+        let mut asked = Vec::new();
+        self.known().retain(|name, _| live.config.providers.contains_key(name));
+        for provider in live.config.providers.values() {
+            match ListSource::of(&live, provider) {
+                None => drop(self.known().remove(&provider.name)),
+                Some((source, _)) if !self.is_due(&provider.name, &source) => {}
+                Some((source, spoken)) => asked.push(self.ask(&live, provider, source, spoken)),
+            }
+        }
+        futures_util::stream::iter(asked).buffer_unordered(ASKED_MAX).collect::<()>().await;
+    }
+
+    async fn ask(&self, live: &LiveConfig, provider: &Provider, source: ListSource, spoken: ProviderDialect) {
+        if let Keys::Token(token) = &provider.keys {
+            // A failure is in the log already. Without a token the provider refuses.
+            let _ = tokio::time::timeout(LIST_FOR, token.tried()).await;
+        }
+        let request = ModelListRequest {
+            spoken: &spoken,
+            endpoint: source.endpoint.clone(),
+            key: live.line(&provider.name).and_then(|route| first_key(&route.shared())),
+            path: source.path,
+            deadline: LIST_FOR,
+        };
+        match request.send(self.gateway.client()).await {
+            Ok(ids) => self.take(provider, source, ids),
+            Err(error) => self.failed(provider, source, &error),
+        }
+    }
+
+    fn take(&self, provider: &Provider, source: ListSource, ids: Vec<String>) {
+        let list = Arc::new(ProviderList::new(ids, &now()));
+        let known = KnownList { source, list: Some(list.clone()), due: Instant::now() + KEPT_FOR };
+        let before = self.known().insert(provider.name.clone(), known).and_then(|known| known.list);
+        let live = self.gateway.live();
+        let unlisted = live.as_read().unlisted(provider, &list);
+        let said_before = before.map(|before| live.as_read().unlisted(provider, &before));
+        tracing::debug!(provider = provider.name, models = list.ids().len(), "the list of models was read");
+        if said_before.as_ref() != Some(&unlisted) {
+            report(provider, &list, &unlisted);
+        }
+        self.apply();
+    }
+
+    fn failed(&self, provider: &Provider, source: ListSource, error: &ModelListError) {
+        let name = &provider.name;
+        match error {
+            ModelListError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                tracing::warn!("{name} refuses its key when asked for its list of models: {error}");
+            }
+            _ => tracing::debug!("{name} gave no list of models, which changes nothing: {error}"),
+        }
+        let mut known = self.known();
+        let list = known.remove(name).filter(|known| known.source == source).and_then(|known| known.list);
+        known.insert(name.clone(), KnownList { source, list, due: Instant::now() + AGAIN_AFTER });
+    }
+
+    /// The lists that are of the providers of this configuration.
+    fn lists(&self, live: &LiveConfig) -> ProviderLists {
+        let known = self.known();
+        let of = |provider: &Arc<Provider>| {
+            let (source, _) = ListSource::of(live, provider)?;
+            let known = known.get(&provider.name).filter(|known| known.source == source)?;
+            Some((provider.name.clone(), known.list.clone()?))
+        };
+        live.config.providers.values().filter_map(of).collect()
+    }
+
+    fn is_due(&self, provider: &str, source: &ListSource) -> bool {
+        let is_fresh = |known: &KnownList| known.source == *source && known.due > Instant::now();
+        !self.known().get(provider).is_some_and(is_fresh)
+    }
+
+    fn next_due(&self) -> Instant {
+        self.known().values().map(|known| known.due).min().unwrap_or_else(|| Instant::now() + KEPT_FOR)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, KnownList>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One line for each change that a list makes, and for each of its doubts.
+fn report(provider: &Provider, list: &ProviderList, unlisted: &UnlistedUpstreams) {
+    let name = &provider.name;
+    if provider.serves_its_list() {
+        let ids: Vec<&str> = list.ids().collect();
+        tracing::info!("{name} serves by name: {}", shortened(&ids));
+    }
+    let upstreams = |unlisted: &[(String, String)]| {
+        let names: Vec<&str> = unlisted.iter().map(|(upstream, _)| upstream.as_str()).collect();
+        shortened(&names)
+    };
+    if !unlisted.found.is_empty() && !provider.serves_its_list() {
+        tracing::warn!("{name} does not list {}: left out unless no other is left", upstreams(&unlisted.found));
+    }
+    if !unlisted.named.is_empty() {
+        tracing::warn!(
+            "{name} does not list {}: asked all the same, because the configuration names it",
+            upstreams(&unlisted.named)
+        );
+    }
+}
+
+fn first_key(order: &KeyOrder) -> Option<HashedKey> {
+    match order {
+        KeyOrder::Keys(keys) => keys.first().cloned(),
+        KeyOrder::NoneNeeded | KeyOrder::Off => None,
+    }
+}
+
+/// `2026-11-22 06:30 UTC`
+fn now() -> String {
+    let now = jiff::Timestamp::from_microsecond(wall_micros());
+    now.map(|now| now.strftime("%Y-%m-%d %H:%M UTC").to_string()).unwrap_or_default()
+}

@@ -1,0 +1,162 @@
+//! What providers list now, and what that changes: a model that is gone from its provider's list becomes the last choice, and
+//! the models of local servers are served by name.
+//!
+//! Not for asking: see `app::discovery`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::catalogue;
+use super::host_limits::HostLimits;
+use super::{Config, ModelConfig, Provider, UpstreamConfig};
+use crate::offerings::{ModelCatalogue, Offering};
+
+/// Models of one server that are served by name. Others are usable as `provider/id`.
+const SERVED_MAX: usize = 1_000;
+
+/// The list of each provider that was read, by the provider's name.
+pub type ProviderLists = BTreeMap<String, Arc<ProviderList>>;
+
+/// The ids that a provider listed; at least one.
+#[derive(Debug)]
+pub struct ProviderList {
+    /// By the id in lower case: some providers write it differently in their documentation.
+    ids: BTreeMap<String, String>,
+    /// When it was read: `2026-11-22 06:30 UTC`.
+    at: Arc<str>,
+}
+
+/// The upstreams of one provider that its list lacks, as `provider/model`, each with the name of its model.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct UnlistedUpstreams {
+    /// Found in the catalogue: they become the last choice.
+    pub found: Vec<(String, String)>,
+    /// The user named them, and may know a name that no list has: they stay.
+    pub named: Vec<(String, String)>,
+}
+
+impl ProviderList {
+    pub fn new(ids: Vec<String>, at: &str) -> ProviderList {
+        ProviderList { ids: ids.into_iter().map(|id| (id.to_lowercase(), id)).collect(), at: at.into() }
+    }
+
+    /// The ids as the provider writes them.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.ids.values().map(String::as_str)
+    }
+
+    /// Whether it has this id, the id with a date, or by the catalogue another id of the same model.
+    fn has(&self, catalogue: &ModelCatalogue, provider: &str, id: &str) -> bool {
+        let folded = id.to_lowercase();
+        let stem = folded.strip_suffix("-latest").unwrap_or(&folded);
+        let mut alike = self.ids.range(stem.to_owned()..).map_while(|(listed, _)| listed.strip_prefix(stem));
+        let model = |id: &str| catalogue.offering(provider, id).and_then(|offering| offering.model.as_deref());
+        self.ids.contains_key(&folded)
+            || alike.any(is_version)
+            || model(id).is_some_and(|wanted| self.ids.values().any(|listed| model(listed) == Some(wanted)))
+    }
+}
+
+/// Whether this end of an id only says which version it is: empty, `-20251101`, `-2026-04-23`, `-0613`, `-001`, `-04-17`,
+/// `@20251101`, `-latest` or `:latest`.
+fn is_version(end: &str) -> bool {
+    if matches!(end, "" | "-latest" | ":latest") {
+        return true;
+    }
+    let Some(version) = end.strip_prefix(['-', '@']) else { return false };
+    let shape: String = version.chars().map(|c| if c.is_ascii_digit() { 'd' } else { c }).collect();
+    matches!(shape.as_str(), "dddddddd" | "dddd-dd-dd" | "dddd" | "ddd" | "dd-dd" | "dd-dddd")
+}
+
+impl Provider {
+    /// Every model that it lists is served by name: a local server, or one that only the file knows.
+    pub fn serves_its_list(&self) -> bool {
+        catalogue::find(&self.name).is_none_or(|entry| entry.key_variable.is_none())
+    }
+}
+
+impl Config {
+    /// This configuration with what providers list now. `self` is as it was read.
+    pub fn with_lists(&self, lists: &ProviderLists) -> Config {
+        let mut config = self.clone();
+        for (name, list) in lists {
+            let Some(provider) = self.providers.get(name) else { continue };
+            if provider.serves_its_list() {
+                list.ids().take(SERVED_MAX).for_each(|id| config.serve(provider, id));
+            } else {
+                config.leave_out_unlisted(provider, list);
+            }
+        }
+        config
+    }
+
+    /// The upstreams of this provider that its list lacks.
+    pub fn unlisted(&self, provider: &Provider, list: &ProviderList) -> UnlistedUpstreams {
+        let mut unlisted = UnlistedUpstreams::default();
+        for model in self.models.values() {
+            let side = if model.hosts.is_some() { &mut unlisted.found } else { &mut unlisted.named };
+            let of = |upstream: &&UpstreamConfig| upstream.provider.name == provider.name;
+            let lacks = |upstream: &&UpstreamConfig| !list.has(&self.catalogue, &provider.name, &upstream.model);
+            let gone = model.upstreams.iter().filter(of).filter(lacks);
+            side.extend(gone.map(|upstream| (upstream.name(), model.name.clone())));
+        }
+        unlisted
+    }
+
+    fn leave_out_unlisted(&mut self, provider: &Provider, list: &ProviderList) {
+        for (gone, model) in self.unlisted(provider, list).found {
+            let upstreams = self.models.get_mut(&model).map(|model| &mut Arc::make_mut(model).upstreams);
+            for upstream in upstreams.into_iter().flatten().filter(|upstream| upstream.name() == gone) {
+                upstream.unlisted = Some(list.at.clone());
+            }
+        }
+    }
+
+    /// Serves a model of a local server by its id. It joins the hosts of the model that it is by the catalogue, if that model is
+    /// served and has not its own list of upstreams.
+    fn serve(&mut self, provider: &Arc<Provider>, id: &str) {
+        let race = self.race_without_table.clone();
+        let catalogue = self.catalogue.clone();
+        let upstream = UpstreamConfig::of_catalogue(provider.clone(), id.to_owned(), &catalogue, race.timeouts);
+        let known = catalogue.identity(id).filter(|name| self.may_join(name, provider));
+        let name = known.unwrap_or(id);
+        if known.is_none() && !self.may_be_named(id) {
+            return;
+        }
+        let new =
+            || ModelConfig { name: name.to_owned(), upstreams: Vec::new(), hosts: Some(HostLimits::default()), race };
+        let model = self.models.entry(name.to_owned()).or_insert_with(|| Arc::new(new()));
+        if model.hosts.is_some() && !model.upstreams.iter().any(|listed| listed.name() == upstream.name()) {
+            let model = Arc::make_mut(model);
+            let timeouts = model.race.timeouts;
+            model.upstreams.push(UpstreamConfig { timeouts, ..upstream });
+        }
+        if name != id && !self.models.contains_key(id) && self.may_be_named(id) {
+            self.aliases.entry(id.to_owned()).or_insert_with(|| name.to_owned());
+        }
+    }
+
+    /// Whether this model of the catalogue may have the provider as a further host, whose precision is unknown.
+    fn may_join(&self, name: &str, provider: &Provider) -> bool {
+        let Some(known) = self.catalogue.model(name).filter(|known| !known.hosts.iter().any(|host| host.embedding))
+        else {
+            return false;
+        };
+        match self.models.get(name) {
+            Some(model) => model.hosts.as_ref().is_some_and(|limits| {
+                !limits.exclude.contains(&provider.name)
+                    && limits.precision.take(&Offering::default(), known.released_bits)
+            }),
+            None => self.serves_catalogue && !self.aliases.contains_key(name),
+        }
+    }
+
+    /// Whether a request for this id can only mean this model: an alias of the file and `provider/model` mean others.
+    fn may_be_named(&self, id: &str) -> bool {
+        let means_upstream = id.split_once('/').is_some_and(|(provider, _)| self.providers.contains_key(provider));
+        !means_upstream && !self.aliases.contains_key(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

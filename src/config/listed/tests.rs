@@ -1,0 +1,131 @@
+//! What lists change: which ids they have, and whose models are served by name.
+
+use std::path::Path;
+
+use super::*;
+
+/// With a key for every provider that reads one of these variables.
+fn config(text: &str, keys: &[&str]) -> Config {
+    let env = |name: &str| keys.contains(&name).then(|| "planted".to_owned());
+    crate::config::parse(text, Path::new("x"), &env).unwrap()
+}
+
+fn lists(of: &[(&str, &[&str])]) -> ProviderLists {
+    let list =
+        |ids: &[&str]| ProviderList::new(ids.iter().map(|id| (*id).to_owned()).collect(), "2026-11-22 06:30 UTC");
+    of.iter().map(|(provider, ids)| ((*provider).to_owned(), Arc::new(list(ids)))).collect()
+}
+
+/// Each upstream of a model; in brackets if its provider does not list it.
+fn upstreams(config: &Config, model: &str) -> Vec<String> {
+    let name = |upstream: &UpstreamConfig| match upstream.unlisted {
+        Some(_) => format!("({})", upstream.name()),
+        None => upstream.name(),
+    };
+    config.model(model).map_or(Vec::new(), |model| model.upstreams.iter().map(name).collect())
+}
+
+#[test]
+fn a_version_at_the_end_is_no_other_model() {
+    let catalogue = ModelCatalogue::built_in();
+    let has = |listed: &str, id: &str| ProviderList::new(vec![listed.to_owned()], "").has(catalogue, "openai", id);
+    for (listed, id) in [
+        ("m", "m"),
+        ("Org/M", "org/m"),
+        ("m-20251101", "m"),
+        ("m-2026-04-23", "m"),
+        ("m-0613", "m"),
+        ("m-001", "m"),
+        ("m-04-17", "m"),
+        ("m@20251101", "m"),
+        ("m:latest", "m"),
+        ("m-latest", "m"),
+        ("m-20241022", "m-latest"),
+    ] {
+        assert!(has(listed, id), "{listed} has {id}");
+    }
+    for (listed, id) in [
+        ("m-mini", "m"),
+        ("m-5-20251101", "m"),
+        ("m-1", "m"),
+        ("m2", "m"),
+        ("m", "m-mini"),
+        ("m", "m-20251101"),
+        ("m:70b", "m"),
+        ("n", "m"),
+    ] {
+        assert!(!has(listed, id), "{listed} has no {id}");
+    }
+    let dated = ProviderList::new(vec!["claude-opus-4-20250514".to_owned()], "");
+    assert!(dated.has(catalogue, "anthropic", "claude-opus-4-0"), "one model by the catalogue");
+    assert!(!dated.has(catalogue, "openai", "claude-opus-4-0"));
+}
+
+#[test]
+fn only_upstreams_that_the_catalogue_found_become_the_last_choice() {
+    let text = "models.\"gpt-oss-120b\" = {}\nmodels.mine.upstreams = [\"groq/openai/gpt-oss-120b\", \"groq/ft:mine\"]";
+    let read = config(text, &["GROQ_API_KEY", "CEREBRAS_API_KEY"]);
+    let gone = lists(&[("groq", &["other"]), ("cerebras", &["gpt-oss-120b"]), ("nobody", &["x"])]);
+    let listed = read.with_lists(&gone);
+    let mut found = upstreams(&listed, "gpt-oss-120b");
+    found.sort();
+    assert_eq!(found, ["(groq/openai/gpt-oss-120b)", "cerebras/gpt-oss-120b"]);
+    assert_eq!(upstreams(&listed, "mine"), ["groq/openai/gpt-oss-120b", "groq/ft:mine"]);
+    let unlisted = read.unlisted(&read.providers["groq"], &gone["groq"]);
+    assert_eq!((unlisted.found.len(), unlisted.named.len()), (1, 2), "{unlisted:?}");
+    let again = read.with_lists(&lists(&[("groq", &["openai/gpt-oss-120b"])]));
+    assert!(again.models["gpt-oss-120b"].upstreams.iter().all(|upstream| upstream.unlisted.is_none()));
+}
+
+#[test]
+fn a_local_server_s_models_are_served_by_name_and_join_their_model() {
+    let ids: &[&str] = &["llama3.2:3b", "openai/gpt-oss-120b", "groq/x", "nomic-embed-text"];
+    let servers = "[providers]\nvllm = {}\nollama = {}\nbox = { base_url = \"http://h/v1\", discover = true }\n";
+    let read = config(servers, &["GROQ_API_KEY"]);
+    let local = lists(&[("vllm", ids), ("ollama", &["llama3.2:3b"]), ("box", &["llama3.2:3b"])]);
+    let listed = read.with_lists(&local);
+    assert_eq!(upstreams(&listed, "gpt-oss-120b"), ["groq/openai/gpt-oss-120b", "vllm/openai/gpt-oss-120b"]);
+    assert_eq!(listed.aliases["openai/gpt-oss-120b"], "gpt-oss-120b");
+    assert_eq!(upstreams(&listed, "llama3.2:3b"), ["box/llama3.2:3b", "ollama/llama3.2:3b", "vllm/llama3.2:3b"]);
+    assert_eq!(upstreams(&listed, "nomic-embed-text"), ["vllm/nomic-embed-text"]);
+    assert!(listed.model("groq/x").is_none(), "a request for it means groq");
+    assert_eq!(listed.models["llama3.2:3b"].race.policy, read.models["gpt-oss-120b"].race.policy);
+    assert!(read.with_lists(&ProviderLists::new()).model("llama3.2:3b").is_none());
+}
+
+#[test]
+fn the_file_s_own_models_aliases_and_limits_go_before_a_list() {
+    let text = "[providers]\nvllm = {}\n[models.a]\nupstreams = [\"groq/x\"]\naliases = [\"b\"]\n\
+                [models.\"gpt-oss-120b\"]\nexclude = [\"vllm\"]\n[models.\"gpt-oss-20b\"]\nupstreams = [\"groq/y\"]\n\
+                [models.\"qwen3-32b\"]\nprecision = [\"bf16\"]";
+    let read = config(text, &["GROQ_API_KEY"]);
+    let ids: &[&str] = &["a", "b", "openai/gpt-oss-120b", "openai/gpt-oss-20b", "Qwen/Qwen3-32B", "glm-4.7", "c"];
+    let listed = read.with_lists(&lists(&[("vllm", ids)]));
+    assert_eq!(upstreams(&listed, "a"), ["groq/x"]);
+    assert_eq!(listed.aliases["b"], "a");
+    assert_eq!(upstreams(&listed, "gpt-oss-120b"), ["groq/openai/gpt-oss-120b"]);
+    assert_eq!(upstreams(&listed, "gpt-oss-20b"), ["groq/y"]);
+    for id in ["openai/gpt-oss-120b", "openai/gpt-oss-20b", "Qwen/Qwen3-32B", "glm-4.7", "c"] {
+        assert_eq!(upstreams(&listed, id), [format!("vllm/{id}")], "by its own name");
+    }
+}
+
+#[test]
+fn a_provider_is_asked_if_the_catalogue_says_so_or_the_file_does() {
+    let text = "[providers]\ngroq = { api_key = \"k\" }\nxai = { api_key = \"k\", discover = false }\n\
+                azure = { api_key = \"k\", base_url = \"http://h/openai/v1\" }\nollama = {}\nown = { base_url = \"http://h/v1\" }\n\
+                box = { base_url = \"http://h/v1\", discover = true }\nsim.simulate = {}\n\
+                aws = { base_url = \"http://h\", dialect = \"bedrock\", api_key = \"k\", discover = true }";
+    let config = config(text, &["MISTRAL_API_KEY"]);
+    let asked: Vec<&str> =
+        config.providers.values().filter(|of| of.model_list().is_some()).map(|of| of.name.as_str()).collect();
+    assert_eq!(asked, ["box", "groq", "mistral", "ollama"]);
+    assert!(
+        config.warnings.iter().any(|warning| warning.contains("aws: discover has no effect")),
+        "{:?}",
+        config.warnings
+    );
+    let local: Vec<&str> =
+        config.providers.values().filter(|of| of.serves_its_list()).map(|of| of.name.as_str()).collect();
+    assert_eq!(local, ["aws", "box", "ollama", "own", "sim"]);
+}

@@ -1,0 +1,292 @@
+//! What providers list: a model that is gone is the last choice, local models are served by name, and a list that cannot be
+//! read changes nothing.
+
+use std::time::Duration;
+
+use photofinish::attempt::ModelListRequest;
+use photofinish::config;
+use photofinish::shutdown::Shutdown;
+use photofinish::upstream::{Endpoint, UpstreamClient};
+use serde_json::{Value, json};
+
+use crate::harness::answer::{Response, advance_clock, advance_clock_until, read_response, silent};
+use crate::harness::gateway::{Setup, TestGateway};
+use crate::support::{FakeProvider, RawClient, Request, Script, soon};
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// A model of the catalogue with these hosts, and the ids that they give it.
+const MODEL: &str = "[models.\"gpt-oss-120b\"]\npolicy = \"race\"";
+const GROQ_ID: &str = "openai/gpt-oss-120b";
+const CEREBRAS_ID: &str = "gpt-oss-120b";
+
+fn list(ids: &[&str]) -> String {
+    let data: Vec<Value> = ids.iter().map(|id| json!({ "id": id, "object": "model" })).collect();
+    json!({ "object": "list", "data": data }).to_string()
+}
+
+/// Answers a GET with this text and everything else with a stream.
+async fn listing(status: u16, text: String) -> FakeProvider {
+    FakeProvider::answering(move |request| match request.method.as_str() {
+        "GET" => Script::status(status, &[], &text),
+        _ => Script::stream(&["hello"]),
+    })
+    .await
+}
+
+fn of_method(fake: &FakeProvider, method: &str) -> Vec<Request> {
+    fake.requests().into_iter().filter(|request| request.method == method).collect()
+}
+
+fn provider(name: &str, fake: &FakeProvider, lines: &str) -> String {
+    format!("[providers.{name}]\nbase_url = \"{}\"\n{lines}\n", fake.base_url())
+}
+
+async fn get(gateway: &TestGateway, path: &str) -> Value {
+    let mut client = RawClient::connect(gateway.addr()).await;
+    client.request("GET", path, &[], "").await;
+    read_response(&mut client).await.json()
+}
+
+/// Asks for the status until it is as wanted.
+async fn until(gateway: &TestGateway, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    soon("the effect of a list", async {
+        loop {
+            let told = get(gateway, path).await;
+            if wanted(&told) {
+                return told;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+/// The reason for an upstream's place.
+fn code<'v>(told: &'v Value, upstream: &str) -> &'v str {
+    let why = told["models"][0]["why"].as_array().unwrap();
+    why.iter().find(|reason| reason["upstream"] == upstream).unwrap()["code"].as_str().unwrap()
+}
+
+async fn ask(gateway: &TestGateway, model: &str) -> Response {
+    let body = json!({ "model": model, "stream": true, "messages": [{ "role": "user", "content": "x" }] });
+    read_response(&mut gateway.ask(&body).await).await
+}
+
+fn names(models: &Value) -> Vec<&str> {
+    models["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_model_that_its_provider_no_longer_lists_is_left_out_and_says_why() {
+    let groq = listing(200, list(&["openai/gpt-oss-20b", "brand-new"])).await;
+    let cerebras = listing(200, list(&[CEREBRAS_ID])).await;
+    let setup = Setup::new()
+        .table(&provider("groq", &groq, "api_key = \"planted\""))
+        .table(&provider("cerebras", &cerebras, "api_key = \"planted\""))
+        .model(MODEL);
+    let gateway = setup.start().await;
+    let gone = format!("groq/{GROQ_ID}");
+    let told = until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
+    let why = told["models"][0]["why"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("groq did not list it when asked at 20") && why.ends_with(" UTC"), "{why}");
+
+    let answer = ask(&gateway, "gpt-oss-120b").await;
+    assert_eq!(
+        (answer.streamed_text().as_str(), answer.header("x-photofinish-upstream")),
+        ("hello", "cerebras/gpt-oss-120b")
+    );
+    assert_eq!(answer.header("x-photofinish-left-out"), gone);
+    assert!(of_method(&groq, "POST").is_empty());
+    // A caller may still ask for it, and for a model that the catalogue does not have.
+    for id in [GROQ_ID, "brand-new"] {
+        assert_eq!(ask(&gateway, &format!("groq/{id}")).await.streamed_text(), "hello");
+    }
+    let asked = of_method(&groq, "GET").remove(0);
+    assert_eq!((asked.path.as_str(), asked.header("authorization")), ("/v1/models", Some("Bearer planted")));
+    let rows = gateway.stop().await;
+    assert_eq!(rows.races[0]["left_out"], format!("{gone}@unlisted"));
+    assert!(rows.races[1]["left_out"].is_null());
+}
+
+#[tokio::test]
+async fn if_every_upstream_is_gone_all_are_asked() {
+    let groq = listing(200, list(&["openai/gpt-oss-20b"])).await;
+    let cerebras = listing(200, list(&["other"])).await;
+    let setup = Setup::new()
+        .table(&provider("groq", &groq, "api_key = \"planted\""))
+        .table(&provider("cerebras", &cerebras, "api_key = \"planted\""))
+        .model(MODEL);
+    let gateway = setup.start().await;
+    let (one, other) = (format!("groq/{GROQ_ID}"), format!("cerebras/{CEREBRAS_ID}"));
+    let both = |told: &Value| code(told, &one) == "unlisted" && code(told, &other) == "unlisted";
+    let told = until(&gateway, "/api/routing?model=gpt-oss-120b", both).await;
+    assert!(told["models"][0]["why"][0]["text"].as_str().unwrap().ends_with("there is no other"), "{told}");
+    let answer = ask(&gateway, "gpt-oss-120b").await;
+    assert_eq!((answer.streamed_text().as_str(), answer.header("x-photofinish-left-out")), ("hello", ""));
+    let rows = gateway.stop().await;
+    assert_eq!(rows.attempts.len(), 2, "{:#?}", rows.attempts);
+}
+
+#[tokio::test]
+async fn an_upstream_that_the_file_names_stays_and_a_provider_without_discovery_is_not_asked() {
+    let (groq, cerebras) = (listing(200, list(&["other"])).await, listing(200, list(&["other"])).await);
+    let custom = listing(200, list(&["other"])).await;
+    let setup = Setup::new()
+        .table(&provider("cerebras", &cerebras, "api_key = \"planted\"\ndiscover = false"))
+        .table(&provider("groq", &groq, "api_key = \"planted\""))
+        .table(&provider("custom", &custom, ""))
+        .model(&format!("{MODEL}\n[models.mine]\npolicy = \"race\"\nupstreams = [\"groq/ft:mine\", \"custom/x\"]"));
+    let gateway = setup.start().await;
+    let gone = format!("groq/{GROQ_ID}");
+    until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
+    assert_eq!(ask(&gateway, "mine").await.header("x-photofinish-left-out"), "");
+    let rows = gateway.stop().await;
+    assert_eq!(rows.attempts.len(), 2, "{:#?}", rows.attempts);
+    // Providers are asked in the order of their names, so these would have been.
+    assert!(of_method(&cerebras, "GET").is_empty() && of_method(&custom, "GET").is_empty());
+}
+
+#[tokio::test]
+async fn a_named_local_server_needs_no_configured_model() {
+    let ollama = listing(200, list(&["llama3.2:3b", "groq/trap"])).await;
+    let vllm = listing(200, list(&[GROQ_ID])).await;
+    let groq = listing(200, list(&[GROQ_ID])).await;
+    let setup = Setup::new()
+        .race("policy = \"race\"")
+        .table(&provider("groq", &groq, "api_key = \"planted\""))
+        .table(&provider("ollama", &ollama, ""))
+        .table(&provider("vllm", &vllm, ""));
+    let gateway = setup.start().await;
+    let has = |models: &Value, name: &str| names(models).contains(&name);
+    let all = until(&gateway, "/v1/models", |models| has(models, "llama3.2:3b") && has(models, GROQ_ID)).await;
+    assert!(!has(&all, "groq/trap"), "that is a name of groq's: {all}");
+    assert_eq!(ask(&gateway, "llama3.2:3b").await.upstream(), "ollama/llama3.2:3b");
+    for name in ["gpt-oss-120b", GROQ_ID] {
+        assert_eq!(ask(&gateway, name).await.streamed_text(), "hello", "{name}");
+    }
+    let rows = gateway.stop().await;
+    for race in [1, 2] {
+        let mut raced: Vec<&str> = rows.of(race).iter().map(|row| row["provider"].as_str().unwrap()).collect();
+        raced.sort_unstable();
+        assert_eq!(raced, ["groq", "vllm"]);
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_kept_for_a_day_and_asked_for_again_after_a_change() {
+    let groq = listing(200, list(&["other"])).await;
+    let gone = format!("groq/{GROQ_ID}");
+    let setup = |key: &str| Setup::new().table(&provider("groq", &groq, &format!("api_key = \"{key}\""))).model(MODEL);
+    let gateway = setup("one").start().await;
+    let routing = "/api/routing?model=gpt-oss-120b";
+    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
+    gateway.reload(&setup("one")).await;
+    assert_eq!(code(&get(&gateway, routing).await, &gone), "unlisted", "at once, and without asking");
+    gateway.reload(&setup("two")).await;
+    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
+    advance_clock(DAY).await;
+    groq.answered(2).await;
+    let keys: Vec<Option<String>> =
+        of_method(&groq, "GET").iter().map(|request| request.header("authorization").map(str::to_owned)).collect();
+    assert_eq!(keys, ["Bearer one", "Bearer two", "Bearer two"].map(|key| Some(key.to_owned())));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_read_changes_nothing() {
+    let whole = list(&["other"]);
+    let other = listing(200, whole.clone()).await;
+    let moved = format!("{}/models", other.base_url());
+    for (script, what) in [
+        (Script::status(304, &[], ""), "304"),
+        (Script::status(500, &[], &whole), "500"),
+        (Script::status(200, &[], &whole[..whole.len() / 2]), "half a JSON"),
+        (Script::status(302, &[("location", &moved)], &whole), "a redirect"),
+    ] {
+        let groq = FakeProvider::answering(move |request| match request.method.as_str() {
+            "GET" => script.clone(),
+            _ => Script::stream(&["hello"]),
+        });
+        let groq = groq.await;
+        let setup =
+            |key: &str| Setup::new().table(&provider("groq", &groq, &format!("api_key = \"{key}\""))).model(MODEL);
+        let gateway = setup("one").start().await;
+        groq.answered(0).await;
+        // That it asks with the new key shows that it has finished with the first answer.
+        gateway.reload(&setup("two")).await;
+        groq.answered(1).await;
+        let told = get(&gateway, "/api/routing?model=gpt-oss-120b").await;
+        assert_ne!(code(&told, &format!("groq/{GROQ_ID}")), "unlisted", "{what}");
+        gateway.stop().await;
+    }
+    assert!(other.requests().is_empty(), "no redirect is followed");
+}
+
+/// The list of a provider that answers the pages with these scripts, or why there is none.
+async fn asked(dialect: &str, scripts: Vec<Script>) -> (Result<Vec<String>, String>, Vec<Request>) {
+    let fake = FakeProvider::start(scripts).await;
+    let text = provider("x", &fake, &format!("dialect = \"{dialect}\"\ndiscover = true"));
+    let config = config::parse(&text, "x".as_ref(), &|_| None).unwrap();
+    let (spoken, path) = config.providers["x"].model_list().unwrap();
+    let shutdown = Shutdown::new();
+    let request = ModelListRequest {
+        spoken,
+        endpoint: Endpoint::parse(&spoken.base_url).unwrap(),
+        key: None,
+        path,
+        deadline: Duration::from_secs(5),
+    };
+    let client = UpstreamClient::new(shutdown.clone()).unwrap();
+    let read = advance_clock_until(request.send(&client)).await;
+    shutdown.cancel();
+    (read.map_err(|error| error.to_string()), fake.requests())
+}
+
+#[tokio::test]
+async fn each_bad_answer_has_its_reason() {
+    let whole = list(&["a"]);
+    let endless = Script::new().head(200, &[]).chunk("{\"data\":[").chunk(" ".repeat(20 << 20)).chunk("]}").end();
+    for (script, why) in [
+        (Script::status(304, &[], ""), "it answered with status 304"),
+        (Script::status(404, &[], &whole), "it answered with status 404"),
+        (Script::status(500, &[], &whole), "it answered with status 500"),
+        (Script::status(301, &[("location", "http://example.invalid/models")], &whole), "it answered with status 301"),
+        (
+            Script::status(200, &[("content-type", "text/html")], "<html></html>"),
+            "it is not the JSON of a list of models",
+        ),
+        (Script::status(200, &[], &whole[..9]), "it is not the JSON of a list of models"),
+        (Script::status(200, &[], &list(&[])), "it is empty"),
+        (endless, "the answer has more than 8388608 bytes"),
+    ] {
+        let (read, requests) = asked("openai", vec![script]).await;
+        assert_eq!((read, requests.len()), (Err(why.to_owned()), 1));
+    }
+    let (read, _) = asked("openai", vec![silent()]).await;
+    assert_eq!(read, Err("the answer was not complete within 5s".to_owned()));
+    let half = Script::new().head(200, &[("content-length", "99")]).raw(&whole[..9]).close();
+    assert!(asked("openai", vec![half]).await.0.is_err());
+}
+
+#[tokio::test]
+async fn every_page_is_read_and_a_list_without_end_is_none() {
+    let page = |id: &str, more: bool| {
+        Script::status(200, &[], &json!({ "data": [{ "id": id }], "has_more": more, "last_id": id }).to_string())
+    };
+    let (read, requests) = asked("anthropic", vec![page("a", true), page("b", true), page("c", false)]).await;
+    assert_eq!(read, Ok(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]));
+    let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
+    let first = "/v1/models?limit=1000";
+    assert_eq!(paths, [first, &format!("{first}&after_id=a"), &format!("{first}&after_id=b")]);
+    assert_eq!(requests[1].header("anthropic-version"), Some("2023-06-01"));
+
+    let (read, requests) = asked("anthropic", vec![page("a", true); 30]).await;
+    assert_eq!((read.is_err(), requests.len()), (true, 20));
+    let token = json!({ "models": [{ "name": "models/a" }], "nextPageToken": "x" }).to_string();
+    let last = json!({ "models": [{ "name": "models/b" }] }).to_string();
+    let (read, requests) = asked("gemini", [token, last].map(|text| Script::status(200, &[], &text)).into()).await;
+    assert_eq!(read, Ok(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(requests[1].path, "/v1/models?pageSize=1000&pageToken=x");
+    let (read, _) = asked("anthropic", vec![page("a", true), Script::status(500, &[], "{}")]).await;
+    assert!(read.is_err(), "a list that is cut short says nothing about the models that it lacks");
+}
