@@ -211,6 +211,7 @@ impl Meter {
         let usage = self.usage();
         record.input_tokens = usage.input_tokens;
         record.cached_input_tokens = usage.cached_input_tokens;
+        record.cache_write_tokens = usage.cache_creation_tokens;
         record.output_tokens = usage.output_tokens;
         record.reasoning_tokens = usage.reasoning_tokens;
         record.tok_src = match usage.output_tokens {

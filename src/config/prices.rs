@@ -11,6 +11,8 @@ pub struct Price {
     pub input: f64,
     /// For input tokens that the provider read from its cache.
     pub cached: f64,
+    /// For input tokens that the provider wrote into its cache.
+    pub written: f64,
     pub output: f64,
     /// Other prices for long prompts, if there are any.
     pub long: Option<LongPromptPrice>,
@@ -22,6 +24,7 @@ pub struct LongPromptPrice {
     pub above: u64,
     pub input: f64,
     pub cached: f64,
+    pub written: f64,
     pub output: f64,
 }
 
@@ -43,30 +46,34 @@ impl fmt::Display for PriceSource {
 }
 
 impl Price {
-    /// The price in the catalogue. None: input or output is unknown. Of several prices for long prompts the dearest counts,
-    /// from the shortest such prompt on.
+    /// The price in the catalogue. None: input or output is unknown. Reading and writing the cache cost as much as other input
+    /// unless the catalogue says otherwise. Of several prices for long prompts the dearest counts, from the shortest such
+    /// prompt on.
     pub fn of_offering(offering: &Offering) -> Option<Price> {
         let (input, output) = (offering.input?, offering.output?);
-        let cached = offering.cached.unwrap_or(input);
+        let (cached, written) = (offering.cached.unwrap_or(input), offering.written.unwrap_or(input));
         let long = offering.tiers.first().map(|first| {
             let most = |usual: f64, of: fn(&PriceTier) -> Option<f64>| {
                 offering.tiers.iter().filter_map(of).fold(usual, f64::max)
             };
+            let long_input = most(input, |tier| tier.input);
             LongPromptPrice {
                 above: first.above,
-                input: most(input, |tier| tier.input),
+                input: long_input,
                 cached: most(cached, |tier| tier.cached),
+                written: most(written.max(long_input), |tier| tier.written),
                 output: most(output, |tier| tier.output),
             }
         });
-        Some(Price { input, cached, output, long })
+        Some(Price { input, cached, written, output, long })
     }
 
     /// The price of a prompt of this many tokens.
     pub fn of_prompt(self, tokens: u64) -> Price {
         match self.long {
             Some(long) if tokens > long.above => {
-                Price { input: long.input, cached: long.cached, output: long.output, long: None }
+                let LongPromptPrice { input, cached, written, output, .. } = long;
+                Price { input, cached, written, output, long: None }
             }
             _ => self,
         }
@@ -79,6 +86,7 @@ pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
     prices.reduce(|most, price| Price {
         input: most.input.max(price.input),
         cached: most.cached.max(price.cached),
+        written: most.written.max(price.written),
         output: most.output.max(price.output),
         long: None,
     })
@@ -100,6 +108,14 @@ mod tests {
         let price = Price::of_offering(&offering).unwrap();
         assert_eq!((price.cached, price.of_prompt(100).output, price.of_prompt(101).output), (1.0, 2.0, 8.0));
         assert_eq!(price.of_prompt(101).input, 1.0, "a tier that does not say keeps the usual price");
+        assert_eq!(price.written, 1.0, "writing a cache costs as much as other input unless it is known");
+        let dear = Offering {
+            written: Some(1.25),
+            tiers: vec![PriceTier { above: 100, input: Some(2.0), ..tier(0, 3.0) }],
+            ..offering.clone()
+        };
+        let dear = Price::of_offering(&dear).unwrap();
+        assert_eq!((dear.written, dear.of_prompt(101).written), (1.25, 2.0));
         assert_eq!(Price::of_offering(&Offering { output: None, ..offering }), None, "unknown is not free");
     }
 }

@@ -110,6 +110,8 @@ keys! {
         output_price: Option<f64> = RealNumber(AMOUNTS);
         /// USD per million input tokens that the provider reads from its cache; `input_price` unless set.
         cached_price: Option<f64> = RealNumber(AMOUNTS);
+        /// USD per million input tokens that the provider writes into its cache; `input_price` unless set.
+        cache_write_price: Option<f64> = RealNumber(AMOUNTS);
         /// Tokens of prompt and answer that it takes. A larger request does not go there.
         context: Option<u64> = WholeNumber(CONTEXT);
         /// Its own timeouts; `total` is the race's.
@@ -287,14 +289,18 @@ fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
         let message = format!("{} has \"{there}\" but no \"{missing}\"", table.name);
         table.scope.report(LocatedProblem::at(table.offset, message).expected("both, in USD per million tokens"));
     };
-    match ["input_price", "output_price", "cached_price"].map(|key| table.has(key)) {
-        [true, false, _] => lacks("input_price", "output_price"),
-        [false, true, _] => lacks("output_price", "input_price"),
-        [false, false, true] => lacks("cached_price", "input_price"),
-        _ => {}
+    match ["input_price", "output_price"].map(|key| table.has(key)) {
+        [true, false] => lacks("input_price", "output_price"),
+        [false, true] => lacks("output_price", "input_price"),
+        [true, true] => {}
+        [false, false] => {
+            let alone = ["cached_price", "cache_write_price"].into_iter().find(|key| table.has(key));
+            alone.into_iter().for_each(|key| lacks(key, "input_price"));
+        }
     }
     let (input, output) = (keys.input_price?, keys.output_price?);
-    Some(Price { input, cached: keys.cached_price.unwrap_or(input), output, long: None })
+    let (cached, written) = (keys.cached_price.unwrap_or(input), keys.cache_write_price.unwrap_or(input));
+    Some(Price { input, cached, written, output, long: None })
 }
 
 /// The path in `sqlite:PATH`. Messages do not quote another URL: it may contain a password.

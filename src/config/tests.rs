@@ -150,7 +150,10 @@ fn a_models_settings_are_the_races_and_its_own() {
     let [first, second] = model.upstreams.as_slice() else { panic!("two") };
     assert_eq!((first.provider.name.as_str(), first.model.as_str()), ("groq", "meta/llama"), "the first slash");
     assert_eq!((first.timeouts.idle, second.timeouts.idle), (Duration::from_secs(7), Duration::from_secs(5)));
-    assert_eq!((second.weight, second.price), (2.0, Some(Price { input: 0.0, cached: 0.0, output: 1.0, long: None })));
+    assert_eq!(
+        (second.weight, second.price),
+        (2.0, Some(Price { input: 0.0, cached: 0.0, written: 0.0, output: 1.0, long: None }))
+    );
     assert_eq!(second.provider.base_url, "http://10.0.0.7:8000/v1");
     assert_eq!(second.provider.forward_headers, ["x-trace-id"]);
     assert_eq!(keys(&first.provider), ["planted-groq"], "no table: the usual variable");

@@ -209,8 +209,8 @@ table! {
         /// cost of this attempt; `cost_basis` states how exact it is
         cost_usd: Option<f64>,
         /// `reported` (by the provider, if from 0 to 1,000,000 USD), `computed` (tokens × price, cached input tokens ×
-        /// `cached_price`; or it is certain that nothing is billed), `at_least` (the lower bound), `at_most` (the upper
-        /// bound, where the lower is 0), `unknown`
+        /// `cached_price`, those written into the cache × `cache_write_price`; or it is certain that nothing is billed),
+        /// `at_least` (the lower bound), `at_most` (the upper bound, where the lower is 0), `unknown`
         cost_basis: CostBasis,
         /// other attempts that ran at this upstream at dispatch
         in_flight_upstream: i64,
@@ -224,6 +224,8 @@ table! {
         /// where the price comes from: `config`, `catalogue 2026-11-22` (the day of its facts), `reported` (the provider told
         /// the cost itself); null where its upstream has no price
         price_source: Option<String>,
+        /// part of `input_tokens` that the provider wrote into its cache
+        cache_write_tokens: Option<i64>,
     }
 }
 

@@ -91,7 +91,8 @@ impl BillBounds {
             }
             None => {
                 let long = price.of_prompt(u64::MAX);
-                let (low, high) = (price.input.min(price.cached) / 1e6, long.input.max(long.cached) / 1e6);
+                let low = price.input.min(price.cached).min(price.written) / 1e6;
+                let high = long.input.max(long.cached).max(long.written) / 1e6;
                 let is_billed = match self.cancel_billing {
                     _ if !was_cut => row.first_token_us.is_some(),
                     CancelBilling::BillsFull => true,
@@ -172,7 +173,9 @@ fn counted(row: &AttemptRecord, price: Price) -> Option<f64> {
 /// In millionths of a US dollar.
 fn prompt_cost(row: &AttemptRecord, input: i64, price: Price) -> f64 {
     let cached = row.cached_input_tokens.unwrap_or(0).clamp(0, input.max(0));
-    (input - cached) as f64 * price.input + cached as f64 * price.cached
+    let written = row.cache_write_tokens.unwrap_or(0).clamp(0, (input - cached).max(0));
+    let usual = input - cached - written;
+    usual as f64 * price.input + cached as f64 * price.cached + written as f64 * price.written
 }
 
 /// Providers bill only its input.

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn money_where_a_price_is_known_and_tokens_where_none_is() {
-        let priced = |input, output| Some(Price { input, cached: input / 10.0, output, long: None });
+        let priced = |input, output| Some(Price { input, cached: input / 10.0, written: input, output, long: None });
         let prompt = PromptTokens { uncached: 1_000.0, cached: 500.0 };
         let cost = |upstreams: &[(Option<Price>, bool)]| -> Vec<f64> {
             let round = |cost: f64| (cost * 1e6).round() / 1e6;

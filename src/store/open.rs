@@ -252,6 +252,7 @@ pub(super) fn migrator() -> Migrator {
         migration(5, "rescued by", include_str!("../../migrations/0005_rescued_by.sql")),
         migration(6, "left out", include_str!("../../migrations/0006_left_out.sql")),
         migration(7, "price source", include_str!("../../migrations/0007_price_source.sql")),
+        migration(8, "cache write tokens", include_str!("../../migrations/0008_cache_write_tokens.sql")),
     ])
 }
 

@@ -106,6 +106,7 @@ pub(super) fn object(config: &Config, model: &ModelConfig) -> Value {
             "base_url": if provider.simulate.is_some() { None } else { Some(&provider.base_url) },
             "input_price": upstream.price.map(|price| price.input),
             "cached_price": upstream.price.map(|price| price.cached),
+            "cache_write_price": upstream.price.map(|price| price.written),
             "output_price": upstream.price.map(|price| price.output),
             "price_source": upstream.price_source.as_ref().map(ToString::to_string),
             "context": upstream.context,

@@ -20,7 +20,7 @@ fn a_model_may_set_part_of_it() {
         providers.ollama.domain = "park-1"
         providers.s = { simulate = {}, domain = "park-1" }
         [models.m]
-        upstreams = ["ollama/x", "s/y", { upstream = "vllm/z", input_price = 2, output_price = 4, cached_price = 0.5 }]
+        upstreams = ["ollama/x", "s/y", { upstream = "vllm/z", input_price = 2, output_price = 4, cached_price = 0.5, cache_write_price = 2.5 }]
         policy = "rule"
         hedge_after = "p99.9"
         budget = 0
@@ -38,7 +38,7 @@ fn a_model_may_set_part_of_it() {
     let upstreams = &config.models["m"].upstreams;
     let domains: Vec<_> = upstreams.iter().map(|upstream| upstream.provider.domain.as_deref()).collect();
     assert_eq!(domains, [Some("park-1"), Some("park-1"), None]);
-    assert_eq!(upstreams[2].price, Some(Price { input: 2.0, cached: 0.5, output: 4.0, long: None }));
+    assert_eq!(upstreams[2].price, Some(Price { input: 2.0, cached: 0.5, written: 2.5, output: 4.0, long: None }));
 }
 
 #[test]

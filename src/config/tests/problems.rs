@@ -182,6 +182,7 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("models.a.upstreams = [{upstream=\"groq/x\",weight=0}]", "1:8: every upstream of [models.a] has the weight", ""),
     ("models.a.upstreams = [{upstream=\"groq/x\",input_price=1}]", "1:23: an upstream of", "no \"output_price\""),
     ("models.a.upstreams = [{upstream=\"groq/x\",cached_price=1}]", "1:23: an upstream of", "no \"input_price\""),
+    ("models.a.upstreams = [{upstream=\"groq/x\",cache_write_price=1}]", "1:23: an upstream of", "no \"input_price\""),
     (
         "models.a.upstreams = [{upstream=\"groq/x\",input_price=1,output_price=1,cached_price=-1}]",
         "1:84: bad value -1 for \"cached_price\"",

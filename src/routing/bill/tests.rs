@@ -4,7 +4,7 @@ use super::*;
 use crate::config::LongPromptPrice;
 use crate::history::sample;
 
-const PRICE: Price = Price { input: 1.0, cached: 0.25, output: 10.0, long: None };
+const PRICE: Price = Price { input: 1.0, cached: 0.25, written: 1.0, output: 10.0, long: None };
 
 fn bill(cancel_billing: CancelBilling) -> BillBounds {
     BillBounds { cancel_billing, per_byte: Some(PerByte { least: 0.2, most: 0.4 }), ..STOPS }
@@ -17,7 +17,8 @@ const STOPS: BillBounds =
 fn row(change: impl FnOnce(&mut AttemptRecord)) -> AttemptRecord {
     let mut row = sample::won(0);
     (row.input_tokens, row.output_tokens, row.reasoning_tokens) = (Some(1_000), Some(100), Some(20));
-    (row.cached_input_tokens, row.failure, row.cost_usd_min, row.cost_usd_max) = (None, None, None, None);
+    (row.cached_input_tokens, row.cache_write_tokens) = (None, None);
+    (row.failure, row.cost_usd_min, row.cost_usd_max) = (None, None, None);
     row.cancel_us = None;
     change(&mut row);
     row
@@ -102,7 +103,8 @@ fn a_cut_loser_lies_between_bounds() {
     assert_eq!(of(unknown, counted), (Some(0.00301), AtLeast, Some(0.00301), Some(0.004)), "it counted its prompt");
     let unsent: fn(&mut AttemptRecord) = |row| (row.connect_us, row.headers_us) = (None, None);
     assert_eq!(of(bills_full, unsent), (Some(0.0), Computed, Some(0.0), Some(0.0)));
-    let free = BillBounds { price: Some(Price { input: 0.0, cached: 0.0, output: 0.0, long: None }), ..unknown };
+    let free =
+        BillBounds { price: Some(Price { input: 0.0, cached: 0.0, written: 0.0, output: 0.0, long: None }), ..unknown };
     assert_eq!(of(free, nothing), (Some(0.0), Computed, Some(0.0), Some(0.0)));
     assert_eq!(of(BillBounds { price: None, ..stops }, nothing), (None, Unknown, None, None));
 }
@@ -179,8 +181,22 @@ fn what_was_not_cut_has_its_own_bounds() {
 }
 
 #[test]
+fn tokens_written_into_a_cache_have_a_price_of_their_own() {
+    let bill = BillBounds { price: Some(Price { written: 1.25, ..PRICE }), ..STOPS };
+    for (cached, written, usd) in [(0, 400, 0.0021), (400, 400, 0.0018), (0, 9_000, 0.00225), (800, 9_000, 0.00145)] {
+        let mut row = row(|row| (row.cached_input_tokens, row.cache_write_tokens) = (Some(cached), Some(written)));
+        bill.count(&mut row, None);
+        assert_eq!(told(&row).0, Some(usd), "{cached} read, {written} written");
+    }
+    // A prompt that nobody counted may have been written.
+    let per_byte = Some(PerByte { least: 0.2, most: 0.4 });
+    let highest = |bill: BillBounds| settled(&race(), vec![(cut(|_| {}), BillBounds { per_byte, ..bill })]).3.unwrap();
+    assert_eq!(((highest(bill) - highest(STOPS)) * 1e9).round(), 1_000_000.0, "4,000 tokens at 0.25 more");
+}
+
+#[test]
 fn a_long_prompt_has_the_price_of_long_prompts() {
-    let long = LongPromptPrice { above: 1_000, input: 2.0, cached: 0.5, output: 15.0 };
+    let long = LongPromptPrice { above: 1_000, input: 2.0, cached: 0.5, written: 2.5, output: 15.0 };
     let bill = BillBounds { price: Some(Price { long: Some(long), ..PRICE }), ..STOPS };
     let cost = |tokens: i64| {
         let mut row = row(|row| row.input_tokens = Some(tokens));

@@ -36,7 +36,7 @@ async fn a_whole_answer_of_a_talkative_provider_fills_every_column() {
         ];
         let usage = json!({"usage": {
             "prompt_tokens": 7, "completion_tokens": 5, "cost": 0.5, "queue_time": 0.001, "prompt_time": 0.002,
-            "completion_time": 0.003, "prompt_tokens_details": {"cached_tokens": 3},
+            "completion_time": 0.003, "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1},
             "completion_tokens_details": {"reasoning_tokens": 2},
         }});
         let tokens = Script::new().head(200, &headers).comment("wait").role();
@@ -59,13 +59,31 @@ async fn a_whole_answer_of_a_talkative_provider_fills_every_column() {
             "conn_reused": 1, "http_version": "1.1", "start_reason": "first", "model_reported": "fake-model",
             "first_kind": "reasoning", "payload_events": 3, "reasoning_events": 1, "keepalives": 1,
             "chars_first": 2, "chars_total": 9, "burst": 0, "client_stalled": 0,
-            "input_tokens": 7, "cached_input_tokens": 3, "output_tokens": 5, "reasoning_tokens": 2,
+            "input_tokens": 7, "cached_input_tokens": 3, "cache_write_tokens": 1, "output_tokens": 5, "reasoning_tokens": 2,
             "tok_src": "usage", "finish_reason": "stop", "cost_usd": 0.5, "cost_basis": "reported",
             "server_queue_us": 1_000, "server_prefill_us": 2_000, "server_decode_us": 3_000,
             "server_total_us": 12_000, "p_include": 1.0, "p_audit": 0.0,
             "ratelimit_remaining_requests": 9, "ratelimit_remaining_tokens": 1_000,
         })
     );
+}
+
+#[tokio::test]
+async fn tokens_written_into_a_cache_are_counted_and_have_their_own_price() {
+    let usage = json!({"usage": {
+        "prompt_tokens": 1_000, "completion_tokens": 100,
+        "prompt_tokens_details": {"cached_tokens": 200, "cache_write_tokens": 400},
+    }});
+    let script = Script::sse().role().token("x").finish("stop").event(chunk(json!([]), &usage)).done().end();
+    let fake = FakeProvider::start(vec![script]).await;
+    let prices = "input_price = 1.0, cached_price = 0.1, cache_write_price = 1.25, output_price = 10.0";
+    let model = format!("[models.m]\nupstreams = [{{ upstream = \"a/m\", {prices} }}]");
+    let gateway = Setup::over(&[&fake]).model(&model).start().await;
+    read_response(&mut gateway.streaming().await).await;
+    let row = gateway.stop().await.one("a").clone();
+    assert_row!(&row, json!({"cached_input_tokens": 200, "cache_write_tokens": 400, "cost_basis": "computed"}));
+    let cost = row["cost_usd"].as_f64().unwrap();
+    assert!((cost - 0.001_92).abs() < 1e-9, "400 × 1 + 200 × 0.1 + 400 × 1.25 + 100 × 10 millionths: {cost}");
 }
 
 #[tokio::test]
