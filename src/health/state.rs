@@ -21,8 +21,6 @@ use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 const REMEMBERED_MAX: usize = 10_000;
 /// How long they are remembered: the next version of a server may accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
-/// Marks a prompt with images or files, in every dialect that carries their bytes.
-const MEDIA: &[u8] = b"base64";
 
 /// The state of all upstreams. Shared by all requests.
 pub struct UpstreamHealth {
@@ -214,11 +212,7 @@ impl UpstreamHealth {
 
 /// The length of a request's prompt.
 pub fn prompt_length(request: &ApiRequest) -> PromptLength {
-    let parts = request.prompt();
-    PromptLength {
-        bytes: parts.iter().map(|part| part.len()).sum(),
-        has_media: parts.iter().any(|part| memchr::memmem::find(part, MEDIA).is_some()),
-    }
+    PromptLength::of(&request.prompt())
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

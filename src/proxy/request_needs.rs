@@ -204,7 +204,7 @@ mod tests {
                 Offering { tools: known.0, schema: known.1, kinds, context: limits.0, max_output: limits.1, ..Offering::default() };
             let lacks = (tools && known.0 == Some(false)) || (schema && known.1 == Some(false)) || (image && known.2 == Some(false));
             let asked = max_tokens.unwrap_or(0).unsigned_abs();
-            // A token has at most six bytes of text, so a tokenizer cannot count fewer.
+            // The estimate counts a token for six bytes, and the frame of the message too.
             let fewest = words as u64 / 6 + asked;
             let beyond = limits.1.is_some_and(|most| asked > most);
             let told = unmet(Surface::Chat, &body, offering);

@@ -4,15 +4,22 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use memchr::memmem;
+
 use crate::clock::Instant;
 
 /// Maximum number of upstreams with a learnt window.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long a learnt window is used: a server may be restarted with a larger one.
 const BELIEVED_FOR: Duration = Duration::from_secs(3_600);
-/// Assumed maximum of prompt bytes per token in a long prompt. Prose has 4 to 5, and no human-readable text has more
-/// than 6. It gives a lower bound for the tokens of a prompt.
+/// Assumed maximum of visible bytes per token in a long prompt: English prose has 3 to 4. It gives a lower bound for the
+/// tokens of a prompt.
 const BYTES_PER_TOKEN: usize = 6;
+const UNICODE_ESCAPE: &[u8] = b"\\u";
+/// Bytes of an escape such as \u00e9.
+const UNICODE_ESCAPE_BYTES: usize = 6;
+/// Marks a prompt with images or files, in every dialect that carries their bytes.
+const MEDIA: &[u8] = b"base64";
 
 /// Learnt windows of all upstreams, by name.
 #[derive(Debug, Default)]
@@ -39,13 +46,31 @@ pub struct ContextWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLength {
     pub bytes: usize,
+    /// Bytes without blanks, and with one byte for each escape: a tokenizer makes one token of a long run of blanks, and two
+    /// characters that are escaped with twelve bytes may be one token.
+    visible: usize,
     /// The prompt has images or files, so its bytes say nothing about its tokens.
     pub has_media: bool,
 }
 
 impl PromptLength {
+    /// Of the parts of a prompt, which are JSON.
+    pub fn of(parts: &[&[u8]]) -> PromptLength {
+        let invisible = |part: &&[u8]| {
+            let [blanks, escapes] = [b' ', b'\\'].map(|byte| memchr::memchr_iter(byte, part).count());
+            let unicode = if escapes == 0 { 0 } else { memmem::find_iter(part, UNICODE_ESCAPE).count() };
+            blanks + escapes + (UNICODE_ESCAPE_BYTES - UNICODE_ESCAPE.len()) * unicode
+        };
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        PromptLength {
+            bytes,
+            visible: usize::saturating_sub(bytes, parts.iter().map(invisible).sum()),
+            has_media: parts.iter().any(|part| memmem::find(part, MEDIA).is_some()),
+        }
+    }
+
     pub fn tokens_at_least(self) -> u64 {
-        let tokens = if self.has_media { 0 } else { self.bytes / BYTES_PER_TOKEN };
+        let tokens = if self.has_media { 0 } else { self.visible / BYTES_PER_TOKEN };
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 }
@@ -95,13 +120,10 @@ impl ContextWindows {
         }
     }
 
-    /// The window of this upstream. The configuration has priority over learnt values.
-    pub fn of(&self, upstream: &str, configured: Option<u64>, now: Instant) -> ContextWindow {
+    /// The window of this upstream: the smaller of the known one and the one that its refusal told.
+    pub fn of(&self, upstream: &str, known: Option<u64>, now: Instant) -> ContextWindow {
         let learnt = self.learnt(upstream, now);
-        match configured {
-            Some(tokens) => ContextWindow { tokens: Some(tokens), ..learnt },
-            None => learnt,
-        }
+        ContextWindow { tokens: [known, learnt.tokens].into_iter().flatten().min(), ..learnt }
     }
 
     fn learnt(&self, upstream: &str, now: Instant) -> ContextWindow {
@@ -115,7 +137,7 @@ mod tests {
     use super::*;
 
     fn text(bytes: usize) -> PromptLength {
-        PromptLength { bytes, has_media: false }
+        PromptLength { bytes, visible: bytes, has_media: false }
     }
 
     #[tokio::test(start_paused = true)]
@@ -125,7 +147,8 @@ mod tests {
         assert!(windows.is_empty(), "it told nothing");
         windows.refused("a/m", Some(1_000), Some(9_000), now);
         assert_eq!(windows.of("a/m", None, now), ContextWindow { tokens: Some(1_000), refused_bytes: Some(9_000) });
-        assert_eq!(windows.of("a/m", Some(2_000), now).tokens, Some(2_000), "the configuration knows better");
+        assert_eq!(windows.of("a/m", Some(2_000), now).tokens, Some(1_000), "it says so itself");
+        assert_eq!(windows.of("a/m", Some(500), now).tokens, Some(500));
         assert_eq!(windows.of("b/m", None, now), ContextWindow::default());
         assert_eq!(windows.of("a/m", None, now + BELIEVED_FOR), ContextWindow::default());
     }
@@ -155,7 +178,25 @@ mod tests {
         let window = ContextWindow { tokens: Some(1_000), refused_bytes: Some(100) };
         assert!(!ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(6_005)));
         assert!(ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(6_006)));
-        assert!(!window.is_too_small_for(PromptLength { bytes: 9_000_000, has_media: true }), "images are few tokens");
+        assert!(!window.is_too_small_for(PromptLength { has_media: true, ..text(9_000_000) }), "images are few tokens");
+    }
+
+    #[test]
+    fn the_fewest_tokens_of_a_prompt() {
+        let tokens = |part: &str| PromptLength::of(&[part.as_bytes()]).tokens_at_least();
+        assert_eq!(tokens("\"It depends.\""), 2);
+        assert_eq!(
+            tokens(&format!("\"{}\"", "\\n    ".repeat(1_000))),
+            1_002 / 6,
+            "indentation is a few long runs of blanks"
+        );
+        assert_eq!(
+            tokens(&format!("\"{}\"", "\\u4f60\\u597d".repeat(600))),
+            1_202 / 6,
+            "one token may be two characters"
+        );
+        assert_eq!(tokens(&format!("\"{}\"", "\\\\u".repeat(600))), 0, "a backslash before u is no escape, but rare");
+        assert_eq!(PromptLength::of(&[b"\"data:image/png;base64,AAAA\"", &[b'x'; 600]]).tokens_at_least(), 0);
     }
 
     #[tokio::test(start_paused = true)]

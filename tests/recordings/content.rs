@@ -13,12 +13,23 @@ const ONE_READ: usize = 4_000;
 
 /// The payload of one event.
 struct Payload {
-    chars: usize,
+    text: String,
     /// The payload is only reasoning.
     reasoning: bool,
 }
 
+impl Payload {
+    fn chars(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
 impl Recording {
+    /// All that the model wrote.
+    pub fn text(&self) -> String {
+        self.until_its_end().filter_map(payload).map(|payload| payload.text).collect()
+    }
+
     /// The columns that depend on the content; `size`: bytes of each replayed piece.
     pub fn content(&self, size: usize) -> Vec<(&'static str, Value)> {
         let payloads: Vec<Payload> = self.until_its_end().filter_map(payload).collect();
@@ -26,8 +37,8 @@ impl Recording {
         let mut columns = vec![
             ("payload_events", json!(payloads.len())),
             ("reasoning_events", json!(reasoning)),
-            ("chars_total", json!(payloads.iter().map(|payload| payload.chars).sum::<usize>())),
-            ("chars_first", json!(payloads.first().map_or(0, |payload| payload.chars))),
+            ("chars_total", json!(payloads.iter().map(Payload::chars).sum::<usize>())),
+            ("chars_first", json!(payloads.first().map_or(0, Payload::chars))),
             ("keepalives", json!(self.until_its_end().filter(|event| event.data.is_none()).count())),
             ("first_answer_us IS NULL", json!(i64::from(reasoning == payloads.len()))),
             ("second_token_us IS NULL", json!(i64::from(payloads.len() < 2))),
@@ -79,28 +90,31 @@ impl Recording {
 
 /// None for an event without generated output.
 fn payload(event: &Event) -> Option<Payload> {
-    let (mut answer, mut thoughts) = (0, 0);
+    let (mut answer, mut thoughts) = (String::new(), String::new());
     for delta in choices(event).map(|choice| &choice["delta"]) {
         match &delta["content"] {
             Value::Array(parts) => {
                 for part in parts {
-                    answer += chars(&part["text"]);
+                    answer += text(&part["text"]);
                     let inner = part["thinking"].as_array().into_iter().flatten();
-                    thoughts += inner.map(|thought| chars(&thought["text"])).sum::<usize>();
+                    thoughts.extend(inner.map(|thought| text(&thought["text"])));
                 }
             }
-            content => answer += chars(content),
+            content => answer += text(content),
         }
-        answer += chars(&delta["refusal"]);
+        answer += text(&delta["refusal"]);
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
-            answer += chars(&call["function"]["name"]) + chars(&call["function"]["arguments"]);
+            answer.extend([text(&call["function"]["name"]), text(&call["function"]["arguments"])]);
         }
         // The same text under two names is counted once.
-        thoughts += chars(&delta["reasoning_content"]).max(chars(&delta["reasoning"]));
+        let [one, other] = [&delta["reasoning_content"], &delta["reasoning"]].map(text);
+        thoughts += if other.len() > one.len() { other } else { one };
     }
-    (answer + thoughts > 0).then_some(Payload { chars: answer + thoughts, reasoning: answer == 0 })
+    let reasoning = answer.is_empty();
+    let text = answer + &thoughts;
+    (!text.is_empty()).then_some(Payload { text, reasoning })
 }
 
-fn chars(value: &Value) -> usize {
-    value.as_str().map_or(0, |text| text.chars().count())
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
