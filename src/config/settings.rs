@@ -157,7 +157,8 @@ impl UpstreamConfig {
         catalogue: &ModelCatalogue,
         timeouts: Timeouts,
     ) -> UpstreamConfig {
-        let offering = catalogue.offering(&provider.name, &model).filter(|_| provider.simulate.is_none()).cloned();
+        let offering =
+            catalogue.offering_or_undated(&provider.name, &model).filter(|_| provider.simulate.is_none()).cloned();
         let known = offering.as_deref();
         let price = known.and_then(Price::of_offering);
         let date = |offering: &Offering| offering.date.as_deref().unwrap_or(catalogue.date()).into();

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
+use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,6 +14,8 @@ use super::row::{Row, is_plain};
 
 /// The form of `catalogue.json` that this program reads.
 const FORMAT: u32 = 1;
+/// A number of eight digits at the end of a name is a date in one of these years.
+const YEARS: RangeInclusive<i16> = 2020..=2100;
 /// Characters that a message shows of a wrong date or name.
 const TEXT_SHOWN: usize = 64;
 
@@ -189,7 +193,18 @@ impl ModelCatalogue {
         &self.date
     }
 
-    /// What the provider says of this id.
+    /// What the provider says of this id, or of the id without the date of a snapshot: a new snapshot costs what its model does.
+    pub fn offering_or_undated(&self, provider: &str, id: &str) -> Option<&Arc<Offering>> {
+        self.offering(provider, id).or_else(|| self.offering(provider, undated(id)?))
+    }
+
+    /// The name of the model that a dated name is a snapshot of, such as an answer's. None: the name has no date, or the
+    /// catalogue has no such model.
+    pub fn undated_model<'n>(&self, name: &'n str) -> Option<&'n str> {
+        undated(name).filter(|name| self.model(name).is_some())
+    }
+
+    /// What the provider says of this very id.
     pub fn offering(&self, provider: &str, id: &str) -> Option<&Arc<Offering>> {
         self.offerings.get(provider)?.get(id)
     }
@@ -237,13 +252,26 @@ impl ModelCatalogue {
     }
 }
 
+/// The name without the date at its end: `gpt-5.5-2026-04-23`, `claude-opus-4-5-20251101` or `…@20251101`.
+fn undated(name: &str) -> Option<&str> {
+    for (length, form) in [("2026-04-23".len(), "%Y-%m-%d"), ("20260423".len(), "%Y%m%d")] {
+        let start = name.len().saturating_sub(length);
+        let Some((base, date)) = name.split_at_checked(start) else { continue };
+        let is_date = Date::strptime(form, date).is_ok_and(|date| YEARS.contains(&date.year()));
+        if let Some(base) = base.strip_suffix(['-', '@']).filter(|base| is_date && !base.is_empty()) {
+            return Some(base);
+        }
+    }
+    None
+}
+
 /// Checks what is outside of the rows: the program compares the date and prints the names.
 fn check<'p>(
     date: &str,
     mut providers: impl Iterator<Item = &'p String>,
     named: &[NamedModel],
 ) -> Result<(), CatalogueError> {
-    if date.parse::<jiff::civil::Date>().is_err() || date.len() != "2026-11-22".len() {
+    if date.parse::<Date>().is_err() || date.len() != "2026-11-22".len() {
         return Err(CatalogueError::Date(date.chars().take(TEXT_SHOWN).collect()));
     }
     let mut names = named.iter().flat_map(|model| model.also.iter().chain([&model.name]));
@@ -323,6 +351,34 @@ mod tests {
             let error = ModelCatalogue::read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("is no day"), "{date}: {error}");
         }
+    }
+
+    #[test]
+    fn a_dated_name_finds_the_row_without_its_date() {
+        let rows =
+            r#"{"openai":[["gpt-9","gpt-9",1,2],["gpt-9-2026-04-23","gpt-9-2026-04-23",8,9]],"vertex":[["c","c"]]}"#;
+        let catalogue = read("[]", rows).unwrap();
+        let found =
+            |provider: &str, id: &str| catalogue.offering_or_undated(provider, id).map(|found| found.id.clone());
+        for (provider, id, expected) in [
+            ("openai", "gpt-9", Some("gpt-9")),
+            ("openai", "gpt-9-2026-04-23", Some("gpt-9-2026-04-23")),
+            ("openai", "gpt-9-2026-12-31", Some("gpt-9")),
+            ("openai", "gpt-9-20261231", Some("gpt-9")),
+            ("vertex", "c@20261231", Some("c")),
+            ("vertex", "gpt-9-2026-12-31", None),
+            ("openai", "gpt-9-2026-13-31", None),
+            ("openai", "gpt-9-12345678", None),
+            ("openai", "gpt-920261231", None),
+            ("openai", "-2026-12-31", None),
+            ("openai", "gpt-9-é2026-12-3", None),
+            ("openai", "", None),
+        ] {
+            assert_eq!(found(provider, id).as_deref(), expected, "{provider}/{id}");
+        }
+        assert_eq!(catalogue.undated_model("gpt-9-2026-12-31"), Some("gpt-9"));
+        assert_eq!((catalogue.undated_model("gpt-8-2026-12-31"), catalogue.undated_model("gpt-9")), (None, None));
+        assert!(catalogue.offering("openai", "gpt-9-2026-12-31").is_none());
     }
 
     #[test]

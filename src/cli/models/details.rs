@@ -22,6 +22,9 @@ pub(super) fn run(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
+    let asked = name;
+    let is_known = |name: &str| config.model(name).is_some() || config.catalogue.model(name).is_some();
+    let name = config.catalogue.undated_model(name).filter(|_| !is_known(name)).unwrap_or(name);
     let served = config.model(name);
     let known = config.catalogue.model(served.map_or(name, |model| &model.name));
     if served.is_none() && known.is_none() {
@@ -35,6 +38,9 @@ pub(super) fn run(
         let model = served.map(|model| object(config, model));
         writeln!(out, "{:#}", json!({ "name": name, "model": model, "hosts": hosts }))?;
         return Ok(());
+    }
+    if name != asked {
+        writeln!(out, "{asked} is a snapshot of {name}\n")?;
     }
     match served {
         Some(model) => {

@@ -39,6 +39,8 @@ async fn two_keys_serve_the_models_that_they_open() {
     assert!(raceable.out.contains("gpt-oss-120b: adaptive, budget 0.1, 2 of 2 upstreams on"), "{}", raceable.out);
     let one = setup.run(&["models", "gpt-oss-120b"]).await;
     assert!(one.code == Some(0) && one.out.contains("together/openai/gpt-oss-120b"), "{}", one.out);
+    let dated = setup.run(&["models", "gpt-oss-120b-2099-01-01"]).await;
+    assert_eq!(dated.out, format!("gpt-oss-120b-2099-01-01 is a snapshot of gpt-oss-120b\n\n{}", one.out));
     let off = setup.run(&["models", "claude-sonnet-5"]).await;
     assert!(off.code == Some(0) && off.out.contains("ANTHROPIC_API_KEY"), "{}", off.out);
     let unknown = setup.run(&["models", "gpt-oss-12b"]).await;

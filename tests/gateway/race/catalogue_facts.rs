@@ -9,6 +9,29 @@ use crate::support::{FakeProvider, Script};
 /// By the catalogue: text alone, no tools, 8,000 tokens in all, 4,000 of an answer.
 const SMALL: &str = "cohere/c4ai-aya-expanse-8b";
 
+/// Neither a date in the name that was asked nor the name in the answer loses the row of the catalogue.
+#[tokio::test]
+async fn the_price_is_that_of_the_name_that_was_asked() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["x"])).await;
+    let gateway = Setup::new().provider("cohere", &fake, "").start().await;
+    for model in [SMALL.to_owned(), format!("{SMALL}-2099-01-01"), "cohere/nobody-knows-2099-01-01".to_owned()] {
+        read_response(&mut gateway.ask(&chat(&model, json!({}))).await).await;
+    }
+    let rows = gateway.stop().await;
+    let source = "catalogue 2026-11-10";
+    for (race, (sent, source)) in [
+        ("c4ai-aya-expanse-8b", json!(source)),
+        ("c4ai-aya-expanse-8b-2099-01-01", json!(source)),
+        ("nobody-knows-2099-01-01", Value::Null),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let row = json!({"model_sent": sent, "model_reported": "fake-model", "price_source": source});
+        assert_row!(rows.of(race)[0], row);
+    }
+}
+
 fn chat(model: &str, members: Value) -> Value {
     let mut ask = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
     ask.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
