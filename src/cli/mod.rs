@@ -253,7 +253,10 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         Command::Models(models::ModelsOptions { action: Some(models::ModelsAction::Update(options)), .. }) => {
             models::update::run(&config, &options, &mut out).await?;
         }
-        Command::Models(options) => models::run(&config, &options, ScreenSettings::of_stdout(), &mut out)?,
+        Command::Models(options) => {
+            let now = models::ListedNow::ask(&config).await;
+            models::run(&config, &options, now.as_ref(), ScreenSettings::of_stdout(), &mut out)?;
+        }
         Command::Stats(options) => {
             stats::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
         }

@@ -4,6 +4,7 @@
 
 mod details;
 mod rows;
+mod running;
 pub mod update;
 
 use std::io;
@@ -16,6 +17,7 @@ use super::screen::ScreenSettings;
 use super::text::{YELLOW, write_shaded};
 use crate::config::{Config, ModelConfig, PriceSource};
 use rows::{model_line, object, upstream_rows};
+pub use running::ListedNow;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -45,13 +47,14 @@ pub enum ModelsAction {
     Update(update::UpdateOptions),
 }
 
-/// Prints the models of the configuration.
+/// Prints the models of the configuration. `now`: what the running gateway knows beyond it.
 ///
 /// # Errors
 /// `WrongUse`: an unknown model or provider. `out` fails.
 pub fn run(
     config: &Config,
     options: &ModelsOptions,
+    now: Option<&ListedNow>,
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
@@ -61,13 +64,21 @@ pub fn run(
         return Err(WrongUse(config.why_no_provider(name)).into());
     }
     if let Some(name) = &options.name {
-        return details::run(config, name, options.json, screen, out);
+        details::run(config, name, options.json, screen, out)?;
+        if let (Some(now), false) = (now, options.json) {
+            now.of_model(config, name).write(out)?;
+        }
+        return Ok(());
     }
     if options.json {
         let models: Vec<Value> = chosen(config, options).map(|model| object(config, model)).collect();
         let place = config.catalogue_place.to_string();
         let catalogue = json!({ "date": config.catalogue.date(), "rows": config.catalogue.len(), "source": place });
-        writeln!(out, "{:#}", json!({ "catalogue": catalogue, "models": models }))?;
+        writeln!(
+            out,
+            "{:#}",
+            json!({ "catalogue": catalogue, "models": models, "running": now.map(ListedNow::json) })
+        )?;
     } else if config.models.is_empty() {
         writeln!(out, "The configuration has no models. A request may name an upstream: provider/model.")?;
     } else if chosen(config, options).next().is_none() {
@@ -75,6 +86,9 @@ pub fn run(
     } else {
         render(config, options, screen, out)?;
         writeln!(out, "  The catalogue is {}.", config.catalogue_place)?;
+    }
+    if let Some(now) = now.filter(|_| !options.json) {
+        now.write(out)?;
     }
     Ok(())
 }
@@ -137,7 +151,7 @@ mod tests {
         let config = crate::config::parse(text, Path::new("config.toml"), &|_| None).unwrap();
         let mut out = Vec::new();
         let screen = ScreenSettings { colour, ..PIPED };
-        run(&config, &ModelsOptions { json, ..ModelsOptions::default() }, screen, &mut out).unwrap();
+        run(&config, &ModelsOptions { json, ..ModelsOptions::default() }, None, screen, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

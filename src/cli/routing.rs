@@ -62,5 +62,11 @@ pub async fn run(
     Ok(table::write(&routing, detail, screen.terminal(), screen.colour, out)?)
 }
 
+/// What the gateway at `at` answers. None: none answers, or it wants a token.
+pub(super) async fn report(at: &GatewayAddress) -> Option<RoutingReport> {
+    let answer = ask::ask(at, None, None).await.ok()?;
+    serde_json::from_slice(&answer).ok()
+}
+
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, advance_clock, advance_clock_until, read_response, silent};
 use crate::harness::gateway::{Setup, TestGateway};
+use crate::harness::process::{self, CommandOutput};
 use crate::support::{FakeProvider, RawClient, Request, Script, soon};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -220,6 +221,41 @@ async fn a_list_that_cannot_be_read_changes_nothing() {
         gateway.stop().await;
     }
     assert!(other.requests().is_empty(), "no redirect is followed");
+}
+
+#[tokio::test]
+async fn the_command_shows_what_the_running_gateway_knows() {
+    let (groq, ollama) = (listing(200, list(&["other"])).await, listing(200, list(&["llama3.2:3b"])).await);
+    let groq_table = provider("groq", &groq, "api_key = \"planted\"");
+    let config = format!("\n{groq_table}{}{MODEL}\n", provider("ollama", &ollama, ""));
+    let served = process::Setup::new(&config).serve().await;
+    served.process.logged("groq does not list groq/openai/gpt-oss-120b").await;
+    served.process.logged("ollama serves by name: llama3.2:3b").await;
+    while !served.get("/v1/models", &[]).await.body.contains("llama3.2:3b") {
+        tokio::task::yield_now().await;
+    }
+    let models = async |more: &[&str]| {
+        let mut command = served.setup.command(&[&["models"], more].concat());
+        command.env("PHOTOFINISH_LISTEN", served.addr.to_string());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+        CommandOutput::new(&soon("the command ends", output).await.unwrap())
+    };
+    let drawn = models(&[]).await;
+    assert!(
+        drawn.out.contains("\n    groq/openai/gpt-oss-120b  groq did not list it when asked at 20"),
+        "{}",
+        drawn.out
+    );
+    assert!(drawn.out.ends_with("  The running gateway also serves: llama3.2:3b.\n"), "{}", drawn.out);
+    let one = models(&["gpt-oss-120b"]).await;
+    assert!(one.out.contains("groq did not list it") && !one.out.contains("llama3.2"), "{}", one.out);
+    let told: Value = serde_json::from_str(&models(&["--json"]).await.out).unwrap();
+    assert_eq!(told["running"]["served"], json!(["llama3.2:3b"]));
+    assert_eq!(told["running"]["unlisted"][0]["upstream"], "groq/openai/gpt-oss-120b");
+    assert!(!served.process.log().contains("planted"));
+    let setup = served.stop().await;
+    let alone: Value = serde_json::from_str(&setup.run(&["models", "--json"]).await.out).unwrap();
+    assert!(alone["running"].is_null(), "{alone}");
 }
 
 /// The list of a provider that answers the pages with these scripts, or why there is none.
