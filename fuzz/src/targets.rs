@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use photofinish::config;
+use photofinish::offerings::{CatalogueChange, ModelCatalogue};
 use photofinish::protocol::assemble::Assemble;
 use photofinish::protocol::dialect::TranslationOptions;
 use photofinish::protocol::frame::Frame;
@@ -94,6 +95,9 @@ const ERRORS: &[&str] = &[
 const CONFIG: &[&str] = &[
     "[server]\nlisten = \"127.0.0.1:0\"\n\n[providers.a]\nbase_url = \"http://127.0.0.1:1/v1\"\nauth = \"none\"\n\n[models.m]\nupstreams = [\"a/x\"]\n\n[race]\npolicy = \"race\"\n",
 ];
+const CATALOGUE: &[&str] = &[
+    "{\"format\":1,\"date\":\"2026-11-22\",\"sources\":{\"m\":{\"date\":\"2026-07-02\"}},\"columns\":[\"id\",\"model\",\"input\",\"output\",\"context\",\"kinds\",\"abilities\",\"source\",\"tiers\"],\"models\":[{\"name\":\"m\",\"open\":true,\"precision\":\"fp8\",\"also\":[\"n\"],\"of\":\"o\"}],\"rows\":{\"groq\":[[\"m-2026-04-23\",\"m\",1,2.5,131072,\"image pdf\",\"+-?\",\"m\",[[200000,2,null,null,5]]]]}}",
+];
 
 pub const ALL: &[Target] = &[
     Target { name: "sse", run: |bytes| cut(Framing::Sse, bytes), seeds: EVENTS },
@@ -115,6 +119,7 @@ pub const ALL: &[Target] = &[
     Target { name: "form", run: form, seeds: FORM },
     Target { name: "errors", run: errors, seeds: ERRORS },
     Target { name: "config", run: configuration, seeds: CONFIG },
+    Target { name: "catalogue", run: catalogue, seeds: CATALOGUE },
 ];
 
 /// Cuts bytes into events, in reads of different sizes; every byte has to come out again.
@@ -289,5 +294,19 @@ pub fn configuration(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     if let Err(problems) = config::parse(text, Path::new("config.toml"), &|_| Some("value".to_owned())) {
         problems.to_string();
+    }
+}
+
+/// A catalogue from elsewhere is read, compared, and asked for names with and without a date.
+pub fn catalogue(text: &[u8]) {
+    match ModelCatalogue::read(text) {
+        Ok(catalogue) => {
+            assert!(CatalogueChange::between(&catalogue, &catalogue).is_empty(), "it differs from itself");
+            for row in catalogue.offerings() {
+                assert!(catalogue.offering_or_undated(&row.provider, &row.id).is_some(), "a row is not found");
+                catalogue.undated_model(&row.id);
+            }
+        }
+        Err(error) => drop(error.to_string()),
     }
 }

@@ -1,6 +1,6 @@
 //! Asks once a day for a newer catalogue of models, if `[catalogue] refresh` says where.
 //!
-//! A catalogue that somebody has to agree to is not taken: the log says so. Once one is written, the watch over the
+//! A catalogue that needs consent is not taken: the log says so. Once one is written, the watch over the
 //! configuration's files reloads it. Not for what is refused: see `refresh`.
 
 use std::sync::Arc;
@@ -60,9 +60,13 @@ async fn ask(gateway: &Arc<Gateway>, url: &CatalogueUrl) -> Duration {
             ASK_EVERY
         }
         Ok(Some(update)) if update.outcome == UpdateOutcome::Written => {
-            let CatalogueUpdate { date, change, .. } = update;
+            let CatalogueUpdate { date, change, gone_in_use, .. } = update;
             let (added, gone, moved) = (change.added.len(), change.gone.len(), change.moved.len());
             tracing::info!(added, gone, moved, "a newer catalogue of models, of {date}, came from {url}");
+            if !gone_in_use.is_empty() {
+                let upstreams = refresh::first(&gone_in_use, String::clone);
+                tracing::warn!("the newer catalogue lacks upstreams of the configuration: {upstreams}");
+            }
             ASK_EVERY
         }
         Ok(Some(CatalogueUpdate { date, objections, .. })) => {

@@ -47,19 +47,18 @@ impl ChosenCatalogue {
     /// The file beside this store, if it is not older than the built-in catalogue. A damaged file is only a warning.
     pub(super) fn beside(store: &Path, scope: &ReaderScope<'_>) -> ChosenCatalogue {
         let path = catalogue_file(&std::path::absolute(store).unwrap_or_else(|_| store.to_owned()));
-        let built_in = ChosenCatalogue::built_in();
+        let date = ModelCatalogue::built_in_date();
         match read(&path) {
-            Ok(Some(catalogue)) if catalogue.date() >= built_in.catalogue.date() => {
+            Ok(Some(catalogue)) if catalogue.date() >= date => {
                 ChosenCatalogue { catalogue: Arc::new(catalogue), place: CataloguePlace::File(path) }
             }
-            Ok(_) => built_in,
+            Ok(_) => ChosenCatalogue::built_in(),
             Err(why) => {
-                let date = built_in.catalogue.date();
                 scope.warn(format!(
                     "the catalogue {} is not used: {why}; the built-in one of {date} counts",
                     path.display()
                 ));
-                built_in
+                ChosenCatalogue::built_in()
             }
         }
     }
@@ -67,19 +66,19 @@ impl ChosenCatalogue {
 
 /// The file beside this store. None: there is none.
 fn read(path: &Path) -> Result<Option<ModelCatalogue>, String> {
-    let told = |error: io::Error| error.to_string();
+    let text_of = |error: io::Error| error.to_string();
     match path.metadata() {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        Err(error) => return Err(told(error)),
+        Err(error) => return Err(text_of(error)),
         // Reading a pipe would wait for its writer.
         Ok(metadata) if !metadata.is_file() => return Err("it is no file".to_owned()),
         Ok(_) => {}
     }
     let mut text = Vec::new();
     let limit = u64::try_from(CATALOGUE_MAX).unwrap_or(u64::MAX);
-    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut text)).map_err(told)?;
+    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut text)).map_err(text_of)?;
     if text.len() > CATALOGUE_MAX {
         return Err(format!("it is larger than {} MiB", CATALOGUE_MAX >> 20));
     }

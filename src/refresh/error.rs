@@ -1,4 +1,4 @@
-//! Why there is no update. Not for objections that somebody may overrule: see `mod`.
+//! Why there is no update. Not for objections, which `--accept` overrules: see `mod`.
 
 /// A sentence for the user.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,4 @@
-//! Brings a newer catalogue of models from a file or an address and puts it beside the store, where the next start or reload
-//! takes it.
+//! Gets a newer catalogue of models from a file or an address and puts it beside the store. The next start or reload takes it.
 //!
 //! Every step may refuse, and then nothing has changed. Not for which catalogue counts: see `config`.
 
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::config::{CATALOGUE_MAX, CatalogueUrl, Config, PriceSource, today};
+use crate::config::{CATALOGUE_MAX, CatalogueUrl, Config, PriceSource, UpstreamConfig, today};
 use crate::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
 use crate::upstream::{GetLimits, UpstreamClient};
 pub use error::UpdateError;
@@ -27,9 +26,9 @@ pub use memory::asked_at_us;
 
 /// How long one look at an address may take, redirects included.
 const FETCH_FOR: Duration = Duration::from_secs(30);
-/// Share of the rows that may vanish without anybody's consent.
+/// Share of the rows that may vanish without consent.
 const VANISHED_SHARE: f64 = 0.2;
-/// How many times dearer or cheaper a price in use may become without anybody's consent.
+/// How many times dearer or cheaper a price in use may become without consent.
 const MOVED_TIMES: f64 = 3.0;
 /// Names that one objection has.
 const NAMES_SHOWN: usize = 3;
@@ -68,7 +67,9 @@ pub struct CatalogueUpdate {
     pub date: String,
     /// Against the catalogue in use.
     pub change: CatalogueChange,
-    /// Why somebody has to agree first; empty where nobody has to.
+    /// Rows that are gone and that an upstream of the configuration uses: it has no price and no limits then.
+    pub gone_in_use: Vec<String>,
+    /// Reasons to ask for consent.
     pub objections: Vec<String>,
 }
 
@@ -78,11 +79,11 @@ pub enum UpdateOutcome {
     Written,
     /// The same file is there already.
     Unchanged,
-    /// There are objections, and nobody agreed.
+    /// There are objections and no consent.
     Refused,
 }
 
-/// Reads the file, or asks the address whether it has another one than it had the last time. None: it has not.
+/// Reads the file, or gets it from the address if it is not the version that is there. None: it is.
 ///
 /// # Errors
 /// The file cannot be read, or the address does not answer with a file within the limits.
@@ -126,7 +127,8 @@ fn read(path: &Path) -> Result<Bytes, String> {
     }
 }
 
-/// Compares the file with the catalogue in use, and puts it beside the store if nothing speaks against it or `accept` is set.
+/// Compares the file with the catalogue in use. Puts it beside the store if there is no objection, or if `accept` is the
+/// consent.
 /// Blocks while it reads and writes.
 ///
 /// # Errors
@@ -137,7 +139,7 @@ pub fn settle(config: &Config, received: &ReceivedFile, accept: bool) -> Result<
         let page = received.text.trim_ascii_start().starts_with(b"<");
         UpdateError(if page { "it is a page of HTML and no catalogue".to_owned() } else { error.to_string() })
     })?;
-    let built_in = ModelCatalogue::built_in().date();
+    let built_in = ModelCatalogue::built_in_date();
     if new.date() < built_in {
         return Err(UpdateError(format!("it is of {}, older than the built-in catalogue of {built_in}", new.date())));
     }
@@ -157,10 +159,12 @@ pub fn settle(config: &Config, received: &ReceivedFile, accept: bool) -> Result<
             None => FetchMemory::forget(&target),
         }
     }
-    Ok(CatalogueUpdate { outcome, date: new.date().to_owned(), change, objections })
+    let in_use = in_use(config, |_| true);
+    let gone_in_use = change.gone.iter().filter(|upstream| in_use.contains(*upstream)).cloned().collect();
+    Ok(CatalogueUpdate { outcome, date: new.date().to_owned(), change, gone_in_use, objections })
 }
 
-/// Why somebody has to agree to this catalogue.
+/// Why this catalogue needs consent.
 fn objections(config: &Config, new: &ModelCatalogue, change: &CatalogueChange) -> Vec<String> {
     let mut objections = Vec::new();
     let (gone, before) = (change.gone.len(), change.rows_before);
@@ -189,9 +193,7 @@ fn objections(config: &Config, new: &ModelCatalogue, change: &CatalogueChange) -
 
 /// The prices that an upstream of the configuration goes by and that move too far. A retired row needs no price.
 fn moved_in_use<'c>(config: &Config, new: &ModelCatalogue, change: &'c CatalogueChange) -> Vec<&'c PriceMove> {
-    let upstreams = config.models.values().flat_map(|model| &model.upstreams);
-    let priced = upstreams.filter(|upstream| matches!(upstream.price_source, Some(PriceSource::Catalogue(_))));
-    let in_use: BTreeSet<String> = priced.filter_map(|upstream| Some(upstream.offering.as_ref()?.upstream())).collect();
+    let in_use = in_use(config, |upstream| matches!(upstream.price_source, Some(PriceSource::Catalogue(_))));
     let today = today();
     let is_retired = |upstream: &str| {
         let row = upstream.split_once('/').and_then(|(provider, id)| new.offering(provider, id));
@@ -201,6 +203,12 @@ fn moved_in_use<'c>(config: &Config, new: &ModelCatalogue, change: &'c Catalogue
         moved.ratio() > MOVED_TIMES && in_use.contains(&moved.upstream) && !is_retired(&moved.upstream)
     };
     change.moved.iter().filter(too_far).collect()
+}
+
+/// The rows that upstreams of the configuration use, of those that `counts`.
+fn in_use(config: &Config, counts: impl Fn(&UpstreamConfig) -> bool) -> BTreeSet<String> {
+    let upstreams = config.models.values().flat_map(|model| &model.upstreams).filter(|upstream| counts(upstream));
+    upstreams.filter_map(|upstream| Some(upstream.offering.as_ref()?.upstream())).collect()
 }
 
 /// The first few with commas, and how many more there are.

@@ -1,4 +1,4 @@
-//! Replaces a file in one step: whoever reads it sees the old one or the new one, whole. Not for what is in it.
+//! Replaces a file in one step: a reader sees the old file or the new one, whole. Not for what is in it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -38,7 +38,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), UpdateError> {
     Ok(())
 }
 
-/// Never opens a file that is there: nobody can prepare a link in its place.
+/// Never opens a file that is there, so no link can be prepared in its place.
 fn write_new(path: &Path, bytes: &[u8], mode: Option<Permissions>) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -103,6 +103,19 @@ fn a_newer_catalogue_is_written_and_counts() {
     assert_eq!(place.update(text, false).unwrap().outcome, UpdateOutcome::Unchanged);
 }
 
+#[test]
+fn a_row_in_use_that_is_gone_is_named() {
+    let place = Place::new();
+    let text = newer(|catalogue| {
+        let rows = catalogue["rows"]["groq"].as_array_mut().unwrap();
+        rows.retain(|row| row[0] != IN_USE.1 && row[0] != "openai/gpt-oss-20b");
+    });
+    let update = place.update(text, false).unwrap();
+    assert_eq!((update.outcome, update.change.gone.len()), (UpdateOutcome::Written, 2));
+    assert_eq!(update.gone_in_use, ["groq/openai/gpt-oss-120b"]);
+    assert_eq!(place.config().models["gpt-oss-120b"].upstreams[0].price, None);
+}
+
 #[cfg(unix)]
 #[test]
 fn the_mode_of_the_file_stays() {
@@ -117,7 +130,7 @@ fn the_mode_of_the_file_stays() {
 }
 
 #[test]
-fn a_bad_file_is_refused_whatever_anyone_agrees_to_and_nothing_is_lost() {
+fn a_bad_file_is_refused_even_with_consent_and_nothing_is_lost() {
     let place = Place::new();
     place.update(newer(|_| {}), false).unwrap();
     let before = place.files();

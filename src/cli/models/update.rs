@@ -107,6 +107,7 @@ fn object(config: &Config, origin: &UpdateOrigin, update: Option<&CatalogueUpdat
         "date": update.map_or(config.catalogue.date(), |update| &update.date),
         "added": update.map_or(&[][..], |update| &update.change.added),
         "gone": update.map_or(&[][..], |update| &update.change.gone),
+        "gone_in_use": update.map_or(&[][..], |update| &update.gone_in_use),
         "moved": update.map_or(&[][..], |update| &update.change.moved).iter().map(moved).collect::<Vec<_>>(),
         "objections": update.map_or(&[][..], |update| &update.objections),
     })
@@ -136,7 +137,8 @@ fn print(
         let prices = counted(change.moved.len() as u64, "price");
         format!("  {prices} moved by more than 10 %: {}", refresh::first(&change.moved, price))
     });
-    for line in [names(&change.added, "added"), names(&change.gone, "gone"), moved].into_iter().flatten() {
+    let in_use = names(&update.gone_in_use, "gone that the configuration uses");
+    for line in [names(&change.added, "added"), names(&change.gone, "gone"), in_use, moved].into_iter().flatten() {
         writeln!(out, "{line}")?;
     }
     if update.outcome == UpdateOutcome::Written {

@@ -188,7 +188,7 @@ fn tokens_written_into_a_cache_have_a_price_of_their_own() {
         bill.count(&mut row, None);
         assert_eq!(told(&row).0, Some(usd), "{cached} read, {written} written");
     }
-    // A prompt that nobody counted may have been written.
+    // An uncounted prompt may have been written.
     let per_byte = Some(PerByte { least: 0.2, most: 0.4 });
     let highest = |bill: BillBounds| settled(&race(), vec![(cut(|_| {}), BillBounds { per_byte, ..bill })]).3.unwrap();
     assert_eq!(((highest(bill) - highest(STOPS)) * 1e9).round(), 1_000_000.0, "4,000 tokens at 0.25 more");
