@@ -27,6 +27,12 @@ pub struct BlockingPool {
 pub struct StillWanted(Option<Weak<()>>);
 
 impl StillWanted {
+    /// For work that no client waits for.
+    #[cfg(test)]
+    pub fn always() -> StillWanted {
+        StillWanted(None)
+    }
+
     /// # Errors
     /// The client has left, so no client sees the error.
     pub fn check(&self) -> Result<(), Rejection> {

@@ -294,3 +294,6 @@ fn timed(mut upstream: UpstreamConfig, surface: Surface) -> UpstreamConfig {
 fn for_surface(settings: RaceSettings, surface: Surface) -> RaceSettings {
     if surface.counts() { RaceSettings { policy: Policy::Fallback, audit: 0.0, ..settings } } else { settings }
 }
+
+#[cfg(test)]
+mod tests;

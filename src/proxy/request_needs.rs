@@ -94,7 +94,6 @@ mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
-    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -173,48 +172,6 @@ mod tests {
         for offering in [text_only(), without_schema()] {
             assert_eq!(unmet(Surface::Chat, &plain(), offering.clone()), None);
             assert_eq!(unmet(Surface::Messages, &plain(), offering), None);
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-        /// Against the rule itself: who explicitly lacks a thing is left out, and what is unknown leaves nobody out.
-        #[test]
-        fn only_an_explicit_lack_leaves_an_upstream_out(
-            needs in (any::<bool>(), any::<bool>(), any::<bool>(), proptest::option::of(0_i64..20_000), 0_usize..60_000),
-            known in (any::<Option<bool>>(), any::<Option<bool>>(), proptest::option::of(any::<bool>())),
-            limits in (proptest::option::of(512_u64..20_000), proptest::option::of(1_u64..20_000)),
-        ) {
-            let (tools, schema, image, max_tokens, words) = needs;
-            let mut content = vec![json!({"type": "text", "text": "w".repeat(words)})];
-            content.extend(image.then(|| json!({"type": "image_url", "image_url": {"url": "https://x/y.png"}})));
-            let mut body = json!({"model": "m", "messages": [{"role": "user", "content": content}]});
-            if tools {
-                body["tools"] = json!([{"type": "function", "function": {"name": "f"}}]);
-            }
-            if schema {
-                body["response_format"] = json!({"type": "json_schema", "json_schema": {"name": "s"}});
-            }
-            if let Some(max_tokens) = max_tokens {
-                body["max_tokens"] = max_tokens.into();
-            }
-            let kinds = known.2.map(|sees| if sees { vec![InputKind::Text, InputKind::Image] } else { vec![InputKind::Text] });
-            let offering =
-                Offering { tools: known.0, schema: known.1, kinds, context: limits.0, max_output: limits.1, ..Offering::default() };
-            let lacks = (tools && known.0 == Some(false)) || (schema && known.1 == Some(false)) || (image && known.2 == Some(false));
-            let asked = max_tokens.unwrap_or(0).unsigned_abs();
-            // The estimate counts a token for six bytes, and the frame of the message too.
-            let fewest = words as u64 / 6 + asked;
-            let beyond = limits.1.is_some_and(|most| asked > most);
-            let told = unmet(Surface::Chat, &body, offering);
-            prop_assert_eq!(told == Some(LeftOutReason::Capability), lacks);
-            if told == Some(LeftOutReason::TooLong) {
-                let prompt = request(Surface::Chat, &body).prompt().iter().map(|part| part.len() as u64).sum::<u64>() / 6;
-                prop_assert!(beyond || limits.0.is_some_and(|context| prompt + asked > context));
-            } else if !lacks {
-                prop_assert!(!beyond && limits.0.is_none_or(|context| fewest <= context));
-            }
         }
     }
 }
