@@ -138,6 +138,7 @@ mod tests {
     use super::*;
     use crate::cli::screen::PIPED;
     use crate::config::parse;
+    use crate::offerings::ModelCatalogue;
 
     fn rendered(text: &str) -> String {
         let env = |name: &str| (name == "SET").then(|| "planted-secret".to_owned());
@@ -248,6 +249,18 @@ mod tests {
         assert!(providers.lines().all(|line| line.chars().count() <= 80), "{terminal}");
         let pieces: String = providers.lines().take(6).flat_map(str::split_whitespace).collect();
         assert!(pieces.contains(&format!("{address},nokey,throughproxy.example.com:3128")), "{terminal}");
+    }
+
+    #[test]
+    fn an_old_catalogue_is_a_warning() {
+        let text = r#"{"format":1,"date":"2020-02-01","sources":{},"columns":[],"models":[],"rows":{}}"#;
+        let mut config = parse("", Path::new("config.toml"), &|_| None).unwrap();
+        config.catalogue = Arc::new(ModelCatalogue::read(text.as_bytes()).unwrap());
+        let mut out = Vec::new();
+        render(&config, PIPED, &mut out).unwrap();
+        let printed = String::from_utf8(out).unwrap();
+        let (_, warnings) = printed.split_once("\nWarnings\n").unwrap();
+        assert!(warnings.contains("days old (2020-02-01, built in)"), "{printed}");
     }
 
     #[test]

@@ -68,6 +68,25 @@ async fn a_newer_file_is_taken_once_and_then_asked_for_by_its_version() {
 }
 
 #[tokio::test]
+async fn an_https_address_needs_a_certificate_that_is_trusted() {
+    for alpn in ["h2", "http/1.1"] {
+        let text = newer(1.0);
+        let server = FakeProvider::answering_tls(&[alpn], move |_| Script::status(200, &[], &text)).await;
+        let setup = Setup::new(CONFIG);
+        let address = url(&server);
+        let update = ["models", "update", "--from", &address];
+        let foreign = setup.run(&update).await;
+        assert!(foreign.code == Some(1) && foreign.err.contains("cannot get https://"), "{}", foreign.err);
+        assert!(!setup.path("catalogue.json").exists());
+        setup.write("ca.pem", server.ca());
+        let authorities = setup.path("ca.pem").display().to_string();
+        let setup = setup.env("SSL_CERT_FILE", &authorities);
+        let ran = setup.run(&update).await;
+        assert!(ran.code == Some(0) && setup.path("catalogue.json").exists(), "{}", ran.err);
+    }
+}
+
+#[tokio::test]
 async fn prices_that_move_tenfold_need_consent() {
     let server = versioned(10.0).await;
     let setup = Setup::new(CONFIG);
