@@ -48,16 +48,17 @@ impl Config {
         nearest(name, names.filter(|name| self.model(name).is_some_and(|model| self.upstreams_on(model) > 0)), 3)
     }
 
-    /// Why a model of the catalogue is not served, as the end of a sentence; and who would serve it. None: the catalogue has no such
+    /// Why a model of the catalogue is not served, or has no host, as the end of a sentence; and who would serve it. None: the catalogue has no such
     /// model, and none with nearly its name.
     pub fn why_not_served(&self, name: &str) -> Option<String> {
         if let Some(model) = self.catalogue.model(name) {
             let hosts = hosts::who_hosts(model);
-            return Some(match self.serves_catalogue {
-                true => format!("no provider that hosts it is on: {hosts}"),
-                false => {
-                    format!("the configuration has other [models]; a table [models.{name:?}] would add it: {hosts}")
-                }
+            return Some(if self.models.contains_key(name) {
+                format!("no provider that is on may serve it: {hosts}")
+            } else if self.serves_catalogue {
+                format!("no provider that hosts it is on: {hosts}")
+            } else {
+                format!("the configuration has other [models]; a table [models.{name:?}] would add it: {hosts}")
             });
         }
         let nearest = nearest(name, self.catalogue.models().map(|(name, _)| name), 1);

@@ -129,7 +129,10 @@ pub fn resolve(
     let may_probe = settings.max_attempts > 1 && !crowded && !request.surface.counts();
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_probe);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
-    let (mut choices, mut off) = (Choices::default(), Vec::new());
+    let mut choices = Choices::default();
+    let without_host = known.filter(|model| model.upstreams.is_empty());
+    let mut off: Vec<String> =
+        without_host.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect();
     let needs = RequestNeeds::of(request);
     let mut conversation = LazyConversation { gateway, request, known: None };
     for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {

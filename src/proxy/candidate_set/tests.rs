@@ -111,12 +111,30 @@ fn config(known: &[Option<Offering>]) -> Config {
     config
 }
 
-#[tokio::test]
-async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody() {
+fn gateway() -> Arc<Gateway> {
+    let live = LiveConfig::new(config(&[]), &HashMap::new()).unwrap();
     let shutdown = Shutdown::new();
     let client = UpstreamClient::with_resolver(shutdown.clone(), system_resolver()).unwrap();
+    Arc::new(Gateway::new(live, client, Recorder::without_store(), shutdown))
+}
+
+#[tokio::test]
+async fn a_model_without_a_host_names_the_keys_that_would_help() {
+    let text = "[models.\"claude-sonnet-4-5\"]\naliases = [\"sonnet\"]";
+    let config = parse(text, Path::new("x"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
+    let live = LiveConfig::new(config, &HashMap::new()).unwrap();
+    let caller = Caller::new(&live, None, &HeaderMap::new()).unwrap();
+    let body = Bytes::from(json!({"model": "sonnet", "messages": [{"role": "user", "content": "x"}]}).to_string());
+    let request = Arc::new(ApiRequest::parse(Surface::Chat, body).unwrap());
+    let refused = resolve(&gateway(), &live, &caller, &request, &Overrides::default(), false, &StillWanted::always());
+    let refused = format!("{:?}", refused.err().unwrap());
+    assert!(refused.contains("no provider that is on may serve it: anthropic (ANTHROPIC_API_KEY)"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody() {
     let live = |known: &[Option<Offering>]| LiveConfig::new(config(known), &HashMap::new()).unwrap();
-    let gateway = Arc::new(Gateway::new(live(&[]), client, Recorder::without_store(), shutdown));
+    let gateway = gateway();
     let catalogue = proptest::collection::vec(proptest::option::weighted(0.8, facts()), UPSTREAMS);
     let cases = (catalogue, proptest::collection::vec(needs(), REQUESTS));
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(CASES));
