@@ -16,7 +16,7 @@ use crate::clock::{Instant, wall_micros};
 use crate::config::{Keys, Provider, ProviderDialect, ProviderList, ProviderLists, UnlistedUpstreams};
 use crate::health::LiveConfig;
 use crate::proxy::Gateway;
-use crate::routing::keyring::{HashedKey, KeyOrder};
+use crate::routing::keyring::KeyOrder;
 use crate::upstream::Endpoint;
 
 /// Providers asked at the same time.
@@ -100,8 +100,7 @@ impl Discovery {
             let round = async {
                 self.ask_all_due().await;
                 tokio::select! {
-                    // A list may have come while the configuration was being read.
-                    () = self.reloaded.notified() => self.apply(),
+                    () = self.reloaded.notified() => self.follow_reload(),
                     () = tokio::time::sleep_until(self.next_due()) => {}
                 }
             };
@@ -110,6 +109,13 @@ impl Discovery {
                 () = round => {}
             }
         }
+    }
+
+    /// Providers without a list are asked again: a reload is also how a user says that a local server runs now.
+    fn follow_reload(&self) {
+        self.known().retain(|_, known| known.list.is_some());
+        // A list may have come while the configuration was being read.
+        self.apply();
     }
 
     /// Puts the lists in force that are known of the providers of the present configuration.
@@ -133,13 +139,15 @@ impl Discovery {
 
     async fn ask(&self, live: &LiveConfig, provider: &Provider, source: ListSource, spoken: ProviderDialect) {
         if let Keys::Token(token) = &provider.keys {
-            // A failure is in the log already. Without a token the provider refuses.
+            // A failure is in the log already.
             let _ = tokio::time::timeout(LIST_FOR, token.tried()).await;
         }
+        let keys = live.line(&provider.name).and_then(|route| route.shared().into_owned().into_keys());
+        let Some(keys) = keys else { return self.failed(provider, source, &ModelListError::NoKey) };
         let request = ModelListRequest {
             spoken: &spoken,
             endpoint: source.endpoint.clone(),
-            key: live.line(&provider.name).and_then(|route| first_key(&route.shared())),
+            key: keys.into_iter().next(),
             path: source.path,
             deadline: LIST_FOR,
         };
@@ -155,9 +163,12 @@ impl Discovery {
         let before = self.known().insert(provider.name.clone(), known).and_then(|known| known.list);
         let live = self.gateway.live();
         let unlisted = live.as_read().unlisted(provider, &list);
-        let said_before = before.map(|before| live.as_read().unlisted(provider, &before));
+        let says_the_same = before.is_some_and(|before| match provider.serves_its_list() {
+            true => before.ids().eq(list.ids()),
+            false => live.as_read().unlisted(provider, &before) == unlisted,
+        });
         tracing::debug!(provider = provider.name, models = list.ids().len(), "the list of models was read");
-        if said_before.as_ref() != Some(&unlisted) {
+        if !says_the_same {
             report(provider, &list, &unlisted);
         }
         self.apply();
@@ -165,15 +176,16 @@ impl Discovery {
 
     fn failed(&self, provider: &Provider, source: ListSource, error: &ModelListError) {
         let name = &provider.name;
+        let before = self.known().remove(name).filter(|known| known.source == source);
         match error {
-            ModelListError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            // Once: the provider is asked again and again.
+            ModelListError::Status(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) if before.is_none() => {
                 tracing::warn!("{name} refuses its key when asked for its list of models: {error}");
             }
             _ => tracing::debug!("{name} gave no list of models, which changes nothing: {error}"),
         }
-        let mut known = self.known();
-        let list = known.remove(name).filter(|known| known.source == source).and_then(|known| known.list);
-        known.insert(name.clone(), KnownList { source, list, due: Instant::now() + AGAIN_AFTER });
+        let list = before.and_then(|known| known.list);
+        self.known().insert(name.clone(), KnownList { source, list, due: Instant::now() + AGAIN_AFTER });
     }
 
     /// The lists that are of the providers of this configuration.
@@ -220,13 +232,6 @@ fn report(provider: &Provider, list: &ProviderList, unlisted: &UnlistedUpstreams
             "{name} does not list {}: asked all the same, because the configuration names it",
             upstreams(&unlisted.named)
         );
-    }
-}
-
-fn first_key(order: &KeyOrder) -> Option<HashedKey> {
-    match order {
-        KeyOrder::Keys(keys) => keys.first().cloned(),
-        KeyOrder::NoneNeeded | KeyOrder::Off => None,
     }
 }
 

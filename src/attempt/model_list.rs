@@ -35,6 +35,8 @@ pub struct ModelListRequest<'a> {
 /// Why there is no list. Its text never quotes the provider, which may quote the key.
 #[derive(Debug)]
 pub enum ModelListError {
+    /// The provider's token has not been read yet.
+    NoKey,
     NoAnswer(GetError),
     /// Redirects are not followed: the key is for this address alone.
     Status(StatusCode),
@@ -46,6 +48,7 @@ pub enum ModelListError {
 impl fmt::Display for ModelListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ModelListError::NoKey => f.write_str("there is no key for it yet"),
             ModelListError::NoAnswer(why) => why.fmt(f),
             ModelListError::Status(status) => write!(f, "it answered with status {}", status.as_u16()),
             ModelListError::Unreadable(why) => why.fmt(f),

@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use super::Dialect;
+use crate::printable::printable;
 
 /// Bytes of an id. A list with a longer one is not read.
 const ID_MAX: usize = 512;
@@ -25,6 +26,8 @@ pub enum NoModelList {
     CutShort,
     #[error("it is the list of another Photofinish")]
     OfGateway,
+    #[error("its server is simulated and answers any name")]
+    Simulated,
 }
 
 /// Every form of the list. A member that a dialect does not use is absent.
@@ -33,6 +36,7 @@ struct ListBody {
     data: Option<Vec<ListEntry>>,
     models: Option<Vec<ListEntry>>,
     has_more: Option<bool>,
+    simulated: Option<bool>,
     #[serde(rename = "nextPageToken")]
     next_page_token: Option<String>,
 }
@@ -65,6 +69,9 @@ impl Dialect {
             Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic | Dialect::Bedrock => (body.data, false),
         };
         let entries = entries.ok_or(NoModelList::Invalid)?;
+        if body.simulated == Some(true) {
+            return Err(NoModelList::Simulated);
+        }
         let has_more = body.has_more == Some(true);
         if entries.iter().any(|entry| entry.owned_by.as_deref() == Some("photofinish")) {
             return Err(NoModelList::OfGateway);
@@ -98,13 +105,13 @@ impl ListBody {
             return serde_json::from_slice(text);
         }
         let data = Some(serde_json::from_slice(text)?);
-        Ok(ListBody { data, models: None, has_more: None, next_page_token: None })
+        Ok(ListBody { data, models: None, has_more: None, simulated: None, next_page_token: None })
     }
 }
 
-/// An id becomes part of names, headers and rows.
+/// An id becomes part of names, headers, rows and lines of the log.
 fn is_usable(id: &str) -> bool {
-    (1..=ID_MAX).contains(&id.len()) && !id.contains(char::is_control)
+    (1..=ID_MAX).contains(&id.len()) && printable(id) == id
 }
 
 /// As the value of a query's parameter.
@@ -174,7 +181,9 @@ mod tests {
             (Dialect::OpenAi, r#"{"data":[{"id":7}]}"#, NoModelList::Invalid),
             (Dialect::OpenAi, r#"{"data":[{"id":""}]}"#, NoModelList::Invalid),
             (Dialect::OpenAi, r#"{"data":[{"id":"a\nb"}]}"#, NoModelList::Invalid),
+            (Dialect::OpenAi, "{\"data\":[{\"id\":\"a\u{202e}b\"}]}", NoModelList::Invalid),
             (Dialect::OpenAi, r#"{"models":[{"name":"a"}]}"#, NoModelList::Invalid),
+            (Dialect::OpenAi, r#"{"data":[{"id":"simulated"}],"simulated":true}"#, NoModelList::Simulated),
             (Dialect::OpenAi, r#"{"data":[{"id":"a"}],"has_more":true}"#, NoModelList::CutShort),
             (Dialect::Anthropic, r#"{"data":[],"has_more":true}"#, NoModelList::CutShort),
             (Dialect::OpenAi, r#"{"data":[{"id":"m","owned_by":"photofinish"}]}"#, NoModelList::OfGateway),

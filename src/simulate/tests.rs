@@ -4,6 +4,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::protocol::Dialect;
+use crate::protocol::model_list::NoModelList;
 
 /// Fast: 1 ms to the first token, 0.1 ms from one to the next.
 fn fast() -> Simulation {
@@ -194,6 +196,9 @@ async fn the_models_are_listed_with_the_failures() {
     let ids: Vec<&str> = models["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 11);
     assert!(ids.contains(&"simulated") && ids.contains(&"fail-hang"), "{ids:?}");
+    // It answers every name, so a gateway must not take the others for gone.
+    let page = Dialect::OpenAi.model_page(models.to_string().as_bytes());
+    assert_eq!(page, Err(NoModelList::Simulated));
 }
 
 #[tokio::test]

@@ -194,6 +194,34 @@ async fn a_list_is_kept_for_a_day_and_asked_for_again_after_a_change() {
 }
 
 #[tokio::test]
+async fn a_local_server_that_did_not_answer_is_asked_again_after_a_reload() {
+    let text = list(&["llama3.2:3b"]);
+    let vllm = FakeProvider::answering(move |request| match request.number {
+        0 => Script::status(503, &[], "{}"),
+        _ => Script::status(200, &[], &text),
+    });
+    let vllm = vllm.await;
+    let setup = Setup::new().table(&provider("vllm", &vllm, ""));
+    let gateway = setup.start().await;
+    vllm.answered(0).await;
+    gateway.reload(&setup).await;
+    until(&gateway, "/v1/models", |models| names(models) == ["llama3.2:3b"]).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_provider_with_a_token_is_asked_with_it() {
+    let groq = listing(200, list(&["other"])).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "minted\n").unwrap();
+    let token = format!("token = {{ file = \"{}\" }}", path.display());
+    let gateway = Setup::new().table(&provider("groq", &groq, &token)).model(MODEL).start().await;
+    assert_eq!(groq.request(0).await.header("authorization"), Some("Bearer minted"));
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_list_that_cannot_be_read_changes_nothing() {
     let whole = list(&["other"]);
     let other = listing(200, whole.clone()).await;
