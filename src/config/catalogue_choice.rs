@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::reader::ReaderScope;
 use crate::offerings::ModelCatalogue;
 
-/// The catalogue's file, in the directory of the store.
-const CATALOGUE_FILE: &str = "catalogue.json";
+/// The catalogue's file, in the directory of the store. The name is our own: that directory may have files of other programs.
+const CATALOGUE_FILE: &str = "photofinish.catalogue.json";
 /// Bytes of the largest catalogue.
 pub const CATALOGUE_MAX: usize = 16 << 20;
 

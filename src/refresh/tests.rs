@@ -36,7 +36,7 @@ impl Place {
     }
 
     fn target(&self) -> PathBuf {
-        self.folder.path().join("catalogue.json")
+        self.folder.path().join("photofinish.catalogue.json")
     }
 
     fn update(&self, text: impl Into<Bytes>, accept: bool) -> Result<CatalogueUpdate, UpdateError> {
@@ -101,6 +101,17 @@ fn a_newer_catalogue_is_written_and_counts() {
     );
     assert_eq!(config.models["gpt-oss-120b"].upstreams[0].price.unwrap().output, 1.2);
     assert_eq!(place.update(text, false).unwrap().outcome, UpdateOutcome::Unchanged);
+}
+
+#[test]
+fn a_file_of_another_program_stays() {
+    let place = Place::new();
+    let foreign = place.folder.path().join("catalogue.json");
+    std::fs::write(&foreign, r#"{"my": "own catalogue of goods"}"#).unwrap();
+    let config = place.config();
+    assert!(config.warnings.iter().all(|warning| !warning.contains("catalogue.json")), "{:?}", config.warnings);
+    assert_eq!(place.update(newer(|_| {}), true).unwrap().outcome, UpdateOutcome::Written);
+    assert_eq!(std::fs::read(&foreign).unwrap(), br#"{"my": "own catalogue of goods"}"#);
 }
 
 #[test]

@@ -15,6 +15,9 @@ use crate::support::{FakeProvider, Script};
 const BUILT_IN: &str = include_str!("../../../data/catalogue.json");
 const CONFIG: &str = "providers.groq.api_key = \"planted\"\nmodels.m.upstreams = [\"groq/openai/gpt-oss-120b\"]\n";
 
+/// Beside the store.
+const FILE: &str = "photofinish.catalogue.json";
+
 /// The built-in catalogue at a later date, with all prices of Groq multiplied.
 fn newer(factor: f64) -> String {
     let mut catalogue: Value = serde_json::from_str(BUILT_IN).unwrap();
@@ -48,7 +51,7 @@ async fn a_newer_file_is_taken_once_and_then_asked_for_by_its_version() {
     let update = ["models", "update", "--from", &url(&server)];
     let ran = setup.run(&update).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
-    for words in ["the catalogue of 2999-01-01", "moved by more than 10 %: groq/", "Written to ", "catalogue.json"] {
+    for words in ["the catalogue of 2999-01-01", "moved by more than 10 %: groq/", "Written to ", FILE] {
         assert!(ran.out.contains(words), "{words}: {}", ran.out);
     }
     let models = setup.run(&["models"]).await.out;
@@ -62,7 +65,7 @@ async fn a_newer_file_is_taken_once_and_then_asked_for_by_its_version() {
     assert_eq!(requests[1].header("if-modified-since"), Some("Sat, 01 Aug 2026 00:00:00 GMT"));
     assert!(requests[0].header("authorization").is_none() && requests[0].header("user-agent").is_some());
     // Another file in its place has no version.
-    setup.write("catalogue.json", newer(1.0));
+    setup.write(FILE, newer(1.0));
     setup.run(&update).await;
     assert_eq!(server.requests()[2].header("if-none-match"), None);
 }
@@ -77,12 +80,12 @@ async fn an_https_address_needs_a_certificate_that_is_trusted() {
         let update = ["models", "update", "--from", &address];
         let foreign = setup.run(&update).await;
         assert!(foreign.code == Some(1) && foreign.err.contains("cannot get https://"), "{}", foreign.err);
-        assert!(!setup.path("catalogue.json").exists());
+        assert!(!setup.path(FILE).exists());
         setup.write("ca.pem", server.ca());
         let authorities = setup.path("ca.pem").display().to_string();
         let setup = setup.env("SSL_CERT_FILE", &authorities);
         let ran = setup.run(&update).await;
-        assert!(ran.code == Some(0) && setup.path("catalogue.json").exists(), "{}", ran.err);
+        assert!(ran.code == Some(0) && setup.path(FILE).exists(), "{}", ran.err);
     }
 }
 
@@ -95,11 +98,11 @@ async fn prices_that_move_tenfold_need_consent() {
     let said: Value = serde_json::from_str(&refused.out).unwrap();
     assert_eq!((refused.code, &said["outcome"], &said["date"]), (Some(1), &json!("refused"), &json!("2999-01-01")));
     assert!(refused.err.contains("groq/openai/gpt-oss-120b") && refused.err.contains("--accept"), "{}", refused.err);
-    assert!(!setup.path("catalogue.json").exists());
+    assert!(!setup.path(FILE).exists());
     let taken = setup.run(&["models", "update", "--accept", "--json", "--from", &address]).await;
     let said: Value = serde_json::from_str(&taken.out).unwrap();
     assert_eq!((taken.code, &said["outcome"]), (Some(0), &json!("written")), "{}", taken.err);
-    assert!(setup.path("catalogue.json").exists());
+    assert!(setup.path(FILE).exists());
 }
 
 #[tokio::test]
@@ -124,7 +127,7 @@ async fn an_answer_that_is_no_catalogue_changes_nothing() {
         let ran = setup.run(&["models", "update", "--accept", "--from", &url(&server)]).await;
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{why}");
         assert!(ran.err.contains(why), "{why}: {}", ran.err);
-        assert!(!setup.path("catalogue.json").exists());
+        assert!(!setup.path(FILE).exists());
     }
 }
 
@@ -139,7 +142,7 @@ async fn a_few_redirects_are_followed() {
     .await;
     let setup = Setup::new(CONFIG);
     let ran = setup.run(&["models", "update", "--from", &url(&server)]).await;
-    assert!(ran.code == Some(0) && setup.path("catalogue.json").exists(), "{}", ran.err);
+    assert!(ran.code == Some(0) && setup.path(FILE).exists(), "{}", ran.err);
     let circle = format!("{}/circle", server.base_url());
     let ran = setup.run(&["models", "update", "--from", &circle]).await;
     assert!(ran.code == Some(1) && ran.err.contains("more than 3 redirects"), "{}", ran.err);
@@ -197,7 +200,7 @@ async fn a_running_gateway_takes_nothing_that_needs_consent() {
     let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server))).serve().await;
     let line = served.process.logged("is not taken").await;
     assert!(line.contains("models update --accept"), "{line}");
-    assert!(!served.setup.path("catalogue.json").exists());
+    assert!(!served.setup.path(FILE).exists());
     let setup = served.stop().await;
     let taken = setup.run(&["models", "update", "--accept"]).await;
     assert!(taken.code == Some(0) && taken.out.contains("Written to"), "{}", taken.err);
