@@ -178,18 +178,32 @@ pub fn resolve(
     })
 }
 
-/// The upstreams that could be asked, the first choice first.
-#[derive(Default)]
-struct Choices {
-    /// They get the whole request and lack nothing.
-    whole: Vec<RankedChoice>,
-    /// Their dialect cannot express all of it.
-    lossy: Vec<RankedChoice>,
+/// How good a choice an upstream is, the best first.
+#[derive(Clone, Copy)]
+enum ChoiceRank {
+    /// It gets the whole request and lacks nothing.
+    Whole,
+    /// Its dialect cannot express all of it.
+    Lossy,
     /// By the catalogue the model cannot serve it. The catalogue may be wrong, so the provider decides if no other is left.
-    unfit: Vec<RankedChoice>,
-    /// Their providers do not list the model now. A list may be incomplete, so they are asked if no other is left.
-    unlisted: Vec<RankedChoice>,
+    Unfit,
+    /// Its provider does not list the model now. A list may be incomplete, so it is asked if no other is left.
+    Unlisted,
+    UnlistedAndUnfit,
 }
+
+impl ChoiceRank {
+    const COUNT: usize = 5;
+
+    /// It would probably fail.
+    fn is_last_resort(rank: usize) -> bool {
+        rank >= ChoiceRank::Unfit as usize
+    }
+}
+
+/// The upstreams that could be asked, by rank.
+#[derive(Default)]
+struct Choices([Vec<RankedChoice>; ChoiceRank::COUNT]);
 
 /// A candidate with the request to it, and why it is left out if a better choice is available.
 type RankedChoice = (LeftOutReason, (Candidate, Arc<RequestTranslation>));
@@ -197,24 +211,29 @@ type RankedChoice = (LeftOutReason, (Candidate, Arc<RequestTranslation>));
 impl Choices {
     /// `unmet`: what it surely cannot do. `is_lossy`: its dialect cannot express all of the request.
     fn add(&mut self, unmet: Option<LeftOutReason>, is_lossy: bool, choice: (Candidate, Arc<RequestTranslation>)) {
-        match unmet {
-            Some(reason) => self.unfit.push((reason, choice)),
-            None if choice.0.upstream.unlisted.is_some() => self.unlisted.push((LeftOutReason::Unlisted, choice)),
-            None if is_lossy => self.lossy.push((LeftOutReason::Capability, choice)),
-            None => self.whole.push((LeftOutReason::Capability, choice)),
-        }
+        let (rank, reason) = match (choice.0.upstream.unlisted.is_some(), unmet) {
+            (true, Some(_)) => (ChoiceRank::UnlistedAndUnfit, LeftOutReason::Unlisted),
+            (true, None) => (ChoiceRank::Unlisted, LeftOutReason::Unlisted),
+            (false, Some(reason)) => (ChoiceRank::Unfit, reason),
+            (false, None) if is_lossy => (ChoiceRank::Lossy, LeftOutReason::Capability),
+            (false, None) => (ChoiceRank::Whole, LeftOutReason::Capability),
+        };
+        self.0[rank as usize].push((reason, choice));
     }
 
-    /// Admits the first choice of which any can start. Returns the upstreams that cool down.
+    /// Admits the first choice of which any can start. Returns the upstreams that cool down. While a better choice only waits for a
+    /// rate limit, the last resorts are not asked: their failure would hide when to try again.
     fn admit(
         self,
         gateway: &Gateway,
         admission: &mut BreakerAdmission<'_>,
         outbound: &mut Outbound<'_>,
     ) -> Vec<(String, CooldownState)> {
-        let mut cooling = Vec::new();
-        for choice in [self.whole, self.lossy, self.unfit, self.unlisted] {
-            if admission.candidates.is_empty() {
+        let mut cooling: Vec<(String, CooldownState)> = Vec::new();
+        for (rank, choice) in self.0.into_iter().enumerate() {
+            let is_limited = |(_, cooling): &(String, CooldownState)| cooling.why.is_some_and(|why| !why.is_refusal());
+            let waits = ChoiceRank::is_last_resort(rank) && cooling.iter().any(is_limited);
+            if admission.candidates.is_empty() && !waits {
                 let choice = choice.into_iter().map(|(_, candidate)| candidate).collect();
                 cooling.extend(health::admit(gateway.health(), choice, admission));
             } else {

@@ -12,9 +12,9 @@ use crate::clock::Instant;
 const REMEMBERED_MAX: usize = 10_000;
 /// How long a learnt window is used: a server may be restarted with a larger one.
 const BELIEVED_FOR: Duration = Duration::from_secs(3_600);
-/// Assumed maximum of visible bytes per token in a long prompt: English prose has 3 to 4. It gives a lower bound for the
-/// tokens of a prompt.
-const BYTES_PER_TOKEN: usize = 6;
+/// Assumed maximum of characters per token, for a lower bound of a prompt's tokens: English prose has 5 to 6 with its blanks,
+/// other languages fewer. Only a list of very long words has more.
+const CHARS_PER_TOKEN: usize = 7;
 const UNICODE_ESCAPE: &[u8] = b"\\u";
 /// Bytes of an escape such as \u00e9.
 const UNICODE_ESCAPE_BYTES: usize = 6;
@@ -46,8 +46,8 @@ pub struct ContextWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLength {
     pub bytes: usize,
-    /// Bytes without blanks, and with one byte for each escape: a tokenizer makes one token of a long run of blanks, and two
-    /// characters that are escaped with twelve bytes may be one token.
+    /// Characters without repetitions, and with one for each escape: a tokenizer makes one token of a long run of one
+    /// character, and two characters that are escaped with twelve bytes may be one token.
     visible: usize,
     /// The prompt has images or files, so its bytes say nothing about its tokens.
     pub has_media: bool,
@@ -56,23 +56,29 @@ pub struct PromptLength {
 impl PromptLength {
     /// Of the parts of a prompt, which are JSON.
     pub fn of(parts: &[&[u8]]) -> PromptLength {
-        let invisible = |part: &&[u8]| {
-            let [blanks, escapes] = [b' ', b'\\'].map(|byte| memchr::memchr_iter(byte, part).count());
-            let unicode = if escapes == 0 { 0 } else { memmem::find_iter(part, UNICODE_ESCAPE).count() };
-            blanks + escapes + (UNICODE_ESCAPE_BYTES - UNICODE_ESCAPE.len()) * unicode
-        };
-        let bytes = parts.iter().map(|part| part.len()).sum();
         PromptLength {
-            bytes,
-            visible: usize::saturating_sub(bytes, parts.iter().map(invisible).sum()),
+            bytes: parts.iter().map(|part| part.len()).sum(),
+            visible: parts.iter().map(|part| visible(part)).sum(),
             has_media: parts.iter().any(|part| memmem::find(part, MEDIA).is_some()),
         }
     }
 
     pub fn tokens_at_least(self) -> u64 {
-        let tokens = if self.has_media { 0 } else { self.visible / BYTES_PER_TOKEN };
+        let tokens = if self.has_media { 0 } else { self.visible / CHARS_PER_TOKEN };
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
+}
+
+/// The characters of a JSON text that surely make tokens.
+fn visible(part: &[u8]) -> usize {
+    // The later bytes of a UTF-8 character are 10xxxxxx.
+    let counts = |pair: &&[u8]| pair[1] != pair[0] && pair[1] & 0xc0 != 0x80 && pair[1] != b'\\';
+    let escaped = match memchr::memchr(b'\\', part) {
+        Some(first) => memmem::find_iter(&part[first..], UNICODE_ESCAPE).count(),
+        None => 0,
+    };
+    let characters = part.windows(2).filter(counts).count();
+    characters.saturating_sub((UNICODE_ESCAPE_BYTES - UNICODE_ESCAPE.len()) * escaped)
 }
 
 impl ContextWindow {
@@ -168,7 +174,7 @@ mod tests {
         assert_eq!(
             windows.of("a/m", None, now),
             ContextWindow { tokens: None, refused_bytes: None },
-            "150 tokens at least"
+            "128 tokens at least"
         );
         assert!(windows.is_empty());
     }
@@ -176,26 +182,41 @@ mod tests {
     #[test]
     fn only_what_surely_does_not_fit_is_too_long() {
         let window = ContextWindow { tokens: Some(1_000), refused_bytes: Some(100) };
-        assert!(!ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(6_005)));
-        assert!(ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(6_006)));
+        assert!(!ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(7_006)));
+        assert!(ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(7_007)));
         assert!(!window.is_too_small_for(PromptLength { has_media: true, ..text(9_000_000) }), "images are few tokens");
     }
 
+    /// With the count of OpenAI's tokenizer o200k for 200 repetitions.
+    const COUNTED: [(&str, u64); 9] = [
+        ("The committee meets on Thursday to settle the remaining questions.\\n", 2_200),
+        ("Die Versammlung entscheidet am Donnerstag über die übrigen Fragen.\\n", 2_400),
+        ("Комитет собирается в четверг, чтобы решить оставшиеся вопросы.\\n", 2_800),
+        ("समिति शेष प्रश्नों को हल करने के लिए गुरुवार को मिलेगी।\\n", 3_400),
+        ("კომიტეტი ხუთშაბათს იკრიბება დარჩენილი საკითხების გადასაწყვეტად.\\n", 4_800),
+        ("委员会周四开会解决剩余问题。\\n", 2_000),
+        ("| column | value | difference |\\n| --- | --- | --- |\\n", 2_800),
+        ("----------------------------------------------------------------\\n", 400),
+        ("        if (value !== undefined) {\\n            return value;\\n        }\\n", 2_800),
+    ];
+
     #[test]
-    fn the_fewest_tokens_of_a_prompt() {
+    fn the_estimate_is_below_the_tokens_of_every_script() {
         let tokens = |part: &str| PromptLength::of(&[part.as_bytes()]).tokens_at_least();
-        assert_eq!(tokens("\"It depends.\""), 2);
-        assert_eq!(
-            tokens(&format!("\"{}\"", "\\n    ".repeat(1_000))),
-            1_002 / 6,
-            "indentation is a few long runs of blanks"
-        );
-        assert_eq!(
-            tokens(&format!("\"{}\"", "\\u4f60\\u597d".repeat(600))),
-            1_202 / 6,
-            "one token may be two characters"
-        );
-        assert_eq!(tokens(&format!("\"{}\"", "\\\\u".repeat(600))), 0, "a backslash before u is no escape, but rare");
+        for (text, counted) in COUNTED {
+            let text = text.repeat(200);
+            let escape =
+                |unit: u16| if unit < 128 { char::from(unit as u8).to_string() } else { format!("\\u{unit:04x}") };
+            let escaped: String = text.encode_utf16().map(escape).collect();
+            for estimate in [tokens(&text), tokens(&escaped)] {
+                assert!(
+                    estimate * 10 < counted * 9 && estimate * 10 > counted,
+                    "{estimate} of {counted}: {}",
+                    &text[..9]
+                );
+            }
+        }
+        assert_eq!(tokens(&"\\\\u".repeat(600)), 0, "a backslash before u is no escape, but rare");
         assert_eq!(PromptLength::of(&[b"\"data:image/png;base64,AAAA\"", &[b'x'; 600]]).tokens_at_least(), 0);
     }
 

@@ -32,7 +32,7 @@ struct Needs {
 
 impl Needs {
     fn body(&self) -> Value {
-        let mut content = vec![json!({"type": "text", "text": "w".repeat(self.text_bytes)})];
+        let mut content = vec![json!({"type": "text", "text": "wo".repeat(self.text_bytes / 2)})];
         content.extend(self.image.then(|| json!({"type": "image_url", "image_url": {"url": "https://x/y.png"}})));
         let mut body = json!({"model": "m", "messages": [{"role": "user", "content": content}]});
         if self.tools {
@@ -72,7 +72,7 @@ impl Needs {
 fn needs() -> impl Strategy<Value = Needs> {
     let max_tokens = prop_oneof![Just(None), (0_i64..20_000).prop_map(Some), Just(Some(i64::MAX)), Just(Some(-1))];
     // Most prompts are short and some are not.
-    let text_bytes = prop_oneof![4 => 0_usize..200, 1 => 0_usize..30_000];
+    let text_bytes = prop_oneof![15 => 0_usize..200, 1 => 0_usize..30_000];
     (any::<bool>(), any::<bool>(), any::<bool>(), max_tokens, text_bytes).prop_map(
         |(tools, schema, image, max_tokens, text_bytes)| Needs { tools, schema, image, max_tokens, text_bytes },
     )
@@ -92,8 +92,11 @@ fn facts() -> impl Strategy<Value = Offering> {
     )
 }
 
+/// What is known of an upstream, and whether its provider lists it.
+type Known = (Option<Offering>, bool);
+
 /// The model `m` with these upstreams.
-fn config(known: &[Option<Offering>]) -> Config {
+fn config(known: &[Known]) -> Config {
     let mut text = "[models.m]\nupstreams = [".to_owned();
     (0..UPSTREAMS).for_each(|place| text += &format!("\"p{place}/m\", "));
     text += "]\n";
@@ -104,7 +107,8 @@ fn config(known: &[Option<Offering>]) -> Config {
     }
     let mut config = parse(&text, Path::new("x"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
     let model = Arc::make_mut(config.models.get_mut("m").unwrap());
-    for (upstream, facts) in model.upstreams.iter_mut().zip(known) {
+    for (upstream, (facts, is_listed)) in model.upstreams.iter_mut().zip(known) {
+        upstream.unlisted = (!is_listed).then(|| "today".into());
         upstream.context = facts.as_ref().and_then(|facts| facts.context);
         upstream.offering = facts.clone().map(Arc::new);
     }
@@ -133,14 +137,15 @@ async fn a_model_without_a_host_names_the_keys_that_would_help() {
 
 #[tokio::test]
 async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody() {
-    let live = |known: &[Option<Offering>]| LiveConfig::new(config(known), &HashMap::new()).unwrap();
+    let live = |known: &[Known]| LiveConfig::new(config(known), &HashMap::new()).unwrap();
     let gateway = gateway();
-    let catalogue = proptest::collection::vec(proptest::option::weighted(0.8, facts()), UPSTREAMS);
+    let catalogue = proptest::collection::vec((proptest::option::weighted(0.8, facts()), any::<bool>()), UPSTREAMS);
     let cases = (catalogue, proptest::collection::vec(needs(), REQUESTS));
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(CASES));
     let checked = runner.run(&cases, |(known, requests)| {
         let live = live(&known);
-        let known: [Offering; UPSTREAMS] = std::array::from_fn(|place| known[place].clone().unwrap_or_default());
+        let listed: [bool; UPSTREAMS] = std::array::from_fn(|place| known[place].1);
+        let known: [Offering; UPSTREAMS] = std::array::from_fn(|place| known[place].0.clone().unwrap_or_default());
         let caller = Caller::new(&live, None, &HeaderMap::new()).map_err(|_| TestCaseError::fail("no caller"))?;
         for needs in requests {
             let body = Bytes::from(needs.body().to_string());
@@ -154,11 +159,14 @@ async fn an_explicit_lack_leaves_an_upstream_out_and_an_estimate_refuses_nobody(
                 .collect();
             prop_assert!(!asked.is_empty());
             prop_assert_eq!(asked.len() + chosen.unable.len(), UPSTREAMS, "each is asked or has a reason");
-            if surely_fits.contains(&true) {
+            // The first choice are those that are listed, whatever the facts say of them.
+            let in_reach = |place: usize| listed[place] || !listed.contains(&true);
+            prop_assert!(asked.iter().all(|place| in_reach(*place)), "{:?}", needs);
+            if (0..UPSTREAMS).any(|place| surely_fits[place] && in_reach(place)) {
                 let lacking = asked.iter().find(|place| needs.explicitly_lacked_by(&known[**place]));
                 prop_assert_eq!(lacking, None, "{:?}", needs);
             }
-            let fits = (0..UPSTREAMS).find(|place| surely_fits[*place] && !asked.contains(place));
+            let fits = (0..UPSTREAMS).find(|place| surely_fits[*place] && in_reach(*place) && !asked.contains(place));
             prop_assert_eq!(fits, None, "{:?}", needs);
         }
         Ok(())

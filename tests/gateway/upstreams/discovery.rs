@@ -129,6 +129,29 @@ async fn if_every_upstream_is_gone_all_are_asked() {
 }
 
 #[tokio::test]
+async fn while_the_listed_upstream_waits_for_a_rate_limit_the_gone_one_is_not_asked() {
+    let groq = listing(200, list(&["openai/gpt-oss-20b"])).await;
+    let cerebras = FakeProvider::answering(move |request| match request.method.as_str() {
+        "GET" => Script::status(200, &[], &list(&[CEREBRAS_ID])),
+        _ => Script::status(429, &[("retry-after", "30")], "{}"),
+    })
+    .await;
+    let setup = Setup::new()
+        .table(&provider("groq", &groq, "api_key = \"planted\""))
+        .table(&provider("cerebras", &cerebras, "api_key = \"planted\""))
+        .model(MODEL);
+    let gateway = setup.start().await;
+    let gone = format!("groq/{GROQ_ID}");
+    until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
+    for _ in 0..2 {
+        let answer = ask(&gateway, "gpt-oss-120b").await;
+        assert_eq!((answer.status, answer.header("retry-after").is_empty()), (429, false));
+    }
+    assert!(of_method(&groq, "POST").is_empty());
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn an_upstream_that_the_file_names_stays_and_a_provider_without_discovery_is_not_asked() {
     let (groq, cerebras) = (listing(200, list(&["other"])).await, listing(200, list(&["other"])).await);
     let custom = listing(200, list(&["other"])).await;
