@@ -23,13 +23,15 @@ mod signals;
 mod text;
 mod values;
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 use crate::clock::wall_micros;
@@ -78,7 +80,6 @@ enum Command {
     /// answer, and 130 after Ctrl-C.
     Check(check::CheckOptions),
     /// What is served, by which upstreams, and at what price.
-    #[command(args_conflicts_with_subcommands = true)]
     Models(models::ModelsOptions),
     /// The built-in catalogue of providers, each fact with its source.
     #[command(after_help = providers::EXAMPLES)]
@@ -92,7 +93,7 @@ enum Command {
     /// Draw a figure over time, or over the attempts in flight.
     ///
     /// A line for each upstream, model or user. Each point is one step of the figure that `stats` shows for a whole window.
-    #[command(after_help = history::EXAMPLES, args_conflicts_with_subcommands = true)]
+    #[command(after_help = history::EXAMPLES)]
     History(history::HistoryOptions),
     /// Run one race and draw it; then print the answer and what it cost.
     ///
@@ -124,7 +125,7 @@ const IDLE_THREAD_FOR: Duration = Duration::from_millis(500);
 
 /// Runs the command that was typed.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = typed(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let source = ConfigSource::find(cli.config.as_deref());
     let command = match (cli.command, &source) {
         (Some(command), _) => command,
@@ -152,6 +153,27 @@ pub fn main() -> ExitCode {
     // A look-up of a name may still block a thread; the exit does not wait for it.
     runtime.shutdown_background();
     code
+}
+
+/// Reads the command line. Arguments of `models` and `history` are no arguments of their subcommands.
+///
+/// clap's own check, `args_conflicts_with_subcommands`, would also refuse the global `--config` before a subcommand.
+fn typed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut cli = Cli::command();
+    let matches = cli.try_get_matches_from_mut(words)?;
+    if let Some((name, given)) = matches.subcommand()
+        && let Some(action) = given.subcommand_name()
+        && let Some(command) = cli.find_subcommand(name)
+    {
+        let was_typed = |arg: &&Arg| {
+            let mut typed = given.ids().filter(|id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine));
+            !arg.is_global_set() && typed.any(|id| id == arg.get_id())
+        };
+        if let Some(arg) = command.get_arguments().find(was_typed) {
+            return Err(wrong_use(name, format!("the subcommand '{action}' cannot be used with '{arg}'")));
+        }
+    }
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut cli))
 }
 
 /// As clap writes it, with the usage of that command.
@@ -303,4 +325,47 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 fn report(text: &str) {
     // There is no other place for it if standard error is closed.
     let _ = writeln!(io::stderr(), "{}", printable_lines(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        typed(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_configuration_is_named_anywhere_in_the_line() {
+        for line in [
+            "photofinish --config a.toml models update --accept",
+            "photofinish models --config a.toml update --accept",
+            "photofinish models update --accept --config a.toml",
+            "photofinish history --config a.toml export",
+        ] {
+            assert_eq!(read(line).unwrap().config.as_deref(), Some(Path::new("a.toml")), "{line}");
+        }
+        let options = |line| match read(line).unwrap().command {
+            Some(Command::Models(options)) => options,
+            command => panic!("{command:?}"),
+        };
+        assert!(options("photofinish models --config a.toml update").action.is_some());
+        let listing = options("photofinish models --config a.toml --raceable m");
+        assert!(listing.raceable && listing.name.as_deref() == Some("m") && listing.action.is_none());
+    }
+
+    #[test]
+    fn options_of_a_command_are_none_of_its_subcommand() {
+        for (line, given) in [
+            ("photofinish models m update", "'update' cannot be used with '[NAME]'"),
+            ("photofinish models --raceable update", "'update' cannot be used with '--raceable'"),
+            ("photofinish models --provider groq update", "'update' cannot be used with '--provider <NAME>'"),
+            ("photofinish models --json --config a.toml update", "'update' cannot be used with '--json'"),
+            ("photofinish history --metric cost export", "'export' cannot be used with '--metric"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(given), "{line}: {error}");
+        }
+    }
 }
