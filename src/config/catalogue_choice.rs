@@ -66,23 +66,29 @@ impl ChosenCatalogue {
 
 /// The file beside this store. None: there is none.
 fn read(path: &Path) -> Result<Option<ModelCatalogue>, String> {
-    let text_of = |error: io::Error| error.to_string();
-    match path.metadata() {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(text_of(error)),
-        // Reading a pipe would wait for its writer.
-        Ok(metadata) if !metadata.is_file() => return Err("it is no file".to_owned()),
-        Ok(_) => {}
+    match read_catalogue_text(path) {
+        Ok(text) => ModelCatalogue::read(&text).map(Some).map_err(|error| error.to_string()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The text of a catalogue's file.
+///
+/// # Errors
+/// It is absent, is no file, cannot be read, or has more than [`CATALOGUE_MAX`] bytes.
+pub fn read_catalogue_text(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe would wait for its writer.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
     }
     let mut text = Vec::new();
     let limit = u64::try_from(CATALOGUE_MAX).unwrap_or(u64::MAX);
-    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut text)).map_err(text_of)?;
-    if text.len() > CATALOGUE_MAX {
-        return Err(format!("it is larger than {} MiB", CATALOGUE_MAX >> 20));
+    File::open(path)?.take(limit + 1).read_to_end(&mut text)?;
+    match text.len() > CATALOGUE_MAX {
+        true => Err(io::Error::other(format!("it is larger than {} MiB", CATALOGUE_MAX >> 20))),
+        false => Ok(text),
     }
-    ModelCatalogue::read(&text).map(Some).map_err(|error| error.to_string())
 }
 
 /// Where a newer catalogue is kept: beside the store.

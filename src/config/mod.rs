@@ -46,7 +46,7 @@ mod token;
 mod transport;
 pub mod units;
 
-pub use catalogue_choice::{CATALOGUE_MAX, CataloguePlace};
+pub use catalogue_choice::{CATALOGUE_MAX, CataloguePlace, read_catalogue_text};
 pub use catalogue_url::CatalogueUrl;
 pub use certificate::ListenerCertificate;
 pub use hosts::today;

@@ -2,6 +2,8 @@
 //!
 //! Not for whether a newer version may be used: see `refresh`.
 
+use std::fmt;
+
 use super::catalogue::ModelCatalogue;
 use super::offering::{Offering, PriceTier};
 
@@ -39,6 +41,17 @@ impl PriceMove {
             Some(after) if after == self.before => 1.0,
             Some(after) => (after / self.before).max(self.before / after),
             None => f64::INFINITY,
+        }
+    }
+}
+
+/// Such as `groq/openai/gpt-oss-120b output $0.6 → $6`.
+impl fmt::Display for PriceMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ${} → ", self.upstream, self.price, self.before)?;
+        match self.after {
+            Some(after) => write!(f, "${after}"),
+            None => f.write_str("unknown"),
         }
     }
 }

@@ -4,3 +4,10 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UpdateError(pub(super) String);
+
+/// The work on the file stopped; the next try is as good.
+impl From<tokio::task::JoinError> for UpdateError {
+    fn from(error: tokio::task::JoinError) -> UpdateError {
+        UpdateError(error.to_string())
+    }
+}

@@ -5,20 +5,22 @@ use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::error::UpdateError;
-use super::memory::FileVersion;
+use super::memory::{FetchMemory, FileVersion};
 use crate::config::CatalogueUrl;
 use crate::upstream::{Endpoint, GetError, GetLimits, UpstreamClient, WholeAnswer};
 
 /// Redirects that are followed: a release's address has one or two.
 const REDIRECTS_MAX: usize = 3;
 
-/// What the address has.
-pub(super) enum FetchedFile {
-    /// The version that the request named.
-    NotModified,
-    File {
+/// What an origin has.
+pub enum ReceivedFile {
+    /// The address still has the version that was judged before.
+    Known(FetchMemory),
+    /// A file that is not judged yet.
+    New {
         text: Bytes,
-        version: FileVersion,
+        /// How to ask for a newer one, if it came from an address.
+        memory: Option<FetchMemory>,
     },
 }
 
@@ -26,19 +28,20 @@ pub(super) enum FetchedFile {
 pub(super) async fn fetch(
     client: &UpstreamClient,
     url: &CatalogueUrl,
-    known: Option<&FileVersion>,
+    known: Option<FetchMemory>,
     limits: GetLimits,
-) -> Result<FetchedFile, UpdateError> {
-    let followed = tokio::time::timeout(limits.time, follow(client, url, known, limits)).await;
+) -> Result<ReceivedFile, UpdateError> {
+    let version = known.as_ref().map(|known| &known.file);
+    let followed = tokio::time::timeout(limits.time, follow(client, url, version, limits)).await;
     let answer = followed.unwrap_or_else(|_| Err(no_answer(url, &GetError::Late(limits.time))))?;
-    match answer.status {
-        StatusCode::NOT_MODIFIED if known.is_some() => Ok(FetchedFile::NotModified),
-        StatusCode::OK => {
+    match (answer.status, known) {
+        (StatusCode::NOT_MODIFIED, Some(known)) => Ok(ReceivedFile::Known(known)),
+        (StatusCode::OK, _) => {
             let header = |name: HeaderName| Some(answer.headers.get(name)?.to_str().ok()?.to_owned());
             let version = FileVersion { etag: header(ETAG), last_modified: header(LAST_MODIFIED) };
-            Ok(FetchedFile::File { text: answer.body, version })
+            Ok(ReceivedFile::New { text: answer.body, memory: Some(FetchMemory::new(url, version)) })
         }
-        status => Err(UpdateError(format!("{url} answers with the status {}", status.as_u16()))),
+        (status, _) => Err(UpdateError(format!("{url} answers with the status {}", status.as_u16()))),
     }
 }
 

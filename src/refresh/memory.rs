@@ -1,4 +1,5 @@
-//! What is remembered of the address that the catalogue beside the store came from: its version there, and when it was asked.
+//! What is remembered of the address that the last file came from: the file's version there, when it was asked, and
+//! whether the file was taken.
 //!
 //! Only saves work: without this file the next request is unconditional. Not for the catalogue itself: see `replace`.
 
@@ -22,36 +23,59 @@ pub(super) struct FileVersion {
     pub last_modified: Option<String>,
 }
 
-/// The version that is beside the store, and where it came from.
+/// The version of an address's file that was judged last.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct FetchMemory {
+pub struct FetchMemory {
     /// SHA-256 of the address: its query may hold a secret.
     address: Vec<u8>,
-    pub file: FileVersion,
-    /// Bytes and time of change of the catalogue's file, in microseconds since 1970: another file has no version.
+    pub(super) file: FileVersion,
+    /// None: it was taken, and is the catalogue beside the store.
+    pub(super) untaken: Option<UntakenFile>,
+    /// Bytes and time of change of the catalogue beside the store, in microseconds since 1970. Once that is another file,
+    /// this memory is void.
     stamp: Option<(u64, i64)>,
     /// When the address was asked, in microseconds since 1970.
     asked_at_us: i64,
 }
 
+/// A file that was not put beside the store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct UntakenFile {
+    /// Its day.
+    pub date: String,
+    /// Why it was not taken.
+    pub objections: Vec<String>,
+}
+
 impl FetchMemory {
-    pub fn new(url: &CatalogueUrl, file: FileVersion) -> FetchMemory {
-        FetchMemory { address: hash(url), file, stamp: None, asked_at_us: 0 }
+    pub(super) fn new(url: &CatalogueUrl, file: FileVersion) -> FetchMemory {
+        FetchMemory { address: hash(url), file, ..FetchMemory::default() }
     }
 
-    /// None: the file at `target` does not come from this address.
-    pub fn of(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
+    /// None: no file of this address was judged since the catalogue at `target` changed.
+    pub(super) fn of(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
         let path = path(target);
         if path.metadata().ok()?.len() > MEMORY_MAX {
             return None;
         }
         let memory: FetchMemory = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        let is_of_this = memory.address == hash(url) && memory.stamp.is_some() && memory.stamp == stamp(target);
-        is_of_this.then_some(memory)
+        let is_known = memory.stamp.is_some() || memory.untaken.is_some();
+        let is_of_this = memory.address == hash(url) && memory.stamp == stamp(target);
+        (is_known && is_of_this).then_some(memory)
     }
 
-    /// Remembers that the address was asked now and has the file at `target`.
-    pub fn asked_again(self, target: &Path) {
+    /// None: the file at `target` does not come from this address.
+    pub(super) fn of_taken(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
+        FetchMemory::of(target, url).filter(|memory| memory.untaken.is_none())
+    }
+
+    /// The same of a file that was not taken.
+    pub(super) fn without(self, untaken: UntakenFile) -> FetchMemory {
+        FetchMemory { untaken: Some(untaken), ..self }
+    }
+
+    /// Remembers that the address was asked now, beside the catalogue at `target`.
+    pub(super) fn asked_again(self, target: &Path) {
         let memory = FetchMemory { stamp: stamp(target), asked_at_us: wall_micros(), ..self };
         let written = serde_json::to_vec(&memory).ok().map(|text| replace::replace(&path(target), &text));
         if let Some(Err(error)) = written {
@@ -60,7 +84,7 @@ impl FetchMemory {
     }
 
     /// The catalogue at `target` comes from elsewhere now.
-    pub fn forget(target: &Path) {
+    pub(super) fn forget(target: &Path) {
         // Without the file nothing is remembered either.
         let _ = std::fs::remove_file(path(target));
     }
@@ -68,7 +92,7 @@ impl FetchMemory {
 
 /// When this address was last asked and had the file at `target`, in microseconds since 1970.
 pub fn asked_at_us(target: &Path, url: &CatalogueUrl) -> Option<i64> {
-    FetchMemory::of(target, url).map(|memory| memory.asked_at_us)
+    FetchMemory::of_taken(target, url).map(|memory| memory.asked_at_us)
 }
 
 fn path(target: &Path) -> PathBuf {

@@ -9,20 +9,16 @@ mod replace;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use crate::config::{CATALOGUE_MAX, CatalogueUrl, Config, PriceSource, UpstreamConfig, today};
+use crate::config::{CATALOGUE_MAX, CatalogueUrl, Config, PriceSource, UpstreamConfig, read_catalogue_text, today};
 use crate::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
 use crate::upstream::{GetLimits, UpstreamClient};
 pub use error::UpdateError;
-use fetch::FetchedFile;
-use memory::FetchMemory;
+pub use fetch::ReceivedFile;
 pub use memory::asked_at_us;
+use memory::{FetchMemory, UntakenFile};
 
 /// How long one look at an address may take, redirects included.
 const FETCH_FOR: Duration = Duration::from_secs(30);
@@ -52,13 +48,6 @@ impl fmt::Display for UpdateOrigin {
     }
 }
 
-/// A file that was read and not judged yet.
-pub struct ReceivedFile {
-    text: Bytes,
-    /// How to ask for a newer one, if it came from an address.
-    memory: Option<FetchMemory>,
-}
-
 /// What an update found, and what became of it.
 #[derive(Debug)]
 pub struct CatalogueUpdate {
@@ -69,7 +58,7 @@ pub struct CatalogueUpdate {
     pub change: CatalogueChange,
     /// Rows that are gone and that an upstream of the configuration uses: it has no price and no limits then.
     pub gone_in_use: Vec<String>,
-    /// Reasons to ask for consent.
+    /// Reasons to ask for consent, or not to take it at all.
     pub objections: Vec<String>,
 }
 
@@ -79,11 +68,15 @@ pub enum UpdateOutcome {
     Written,
     /// The same file is there already.
     Unchanged,
+    /// It is older than the built-in catalogue, so it is never used.
+    Older,
     /// There are objections and no consent.
     Refused,
 }
 
-/// Reads the file, or gets it from the address if it is not the version that is there. None: it is.
+/// Reads the file, or gets it from the address if it is not the version that is there.
+///
+/// Judges a file again that was refused before: the user may consent now.
 ///
 /// # Errors
 /// The file cannot be read, or the address does not answer with a file within the limits.
@@ -92,76 +85,101 @@ pub async fn receive(
     target: &Path,
     client: &UpstreamClient,
     limits: GetLimits,
-) -> Result<Option<ReceivedFile>, UpdateError> {
-    let url = match origin {
+) -> Result<ReceivedFile, UpdateError> {
+    match origin {
         UpdateOrigin::File(path) => {
-            let text = read(path).map_err(|why| UpdateError(format!("cannot read {}: {why}", path.display())))?;
-            return Ok(Some(ReceivedFile { text, memory: None }));
+            let text = read_catalogue_text(path);
+            let text = text.map_err(|error| UpdateError(format!("cannot read {}: {error}", path.display())))?;
+            Ok(ReceivedFile::New { text: text.into(), memory: None })
         }
-        UpdateOrigin::Url(url) => url,
-    };
-    let known = FetchMemory::of(target, url);
-    match fetch::fetch(client, url, known.as_ref().map(|known| &known.file), limits).await? {
-        FetchedFile::NotModified => {
-            if let Some(known) = known {
-                known.asked_again(target);
-            }
-            Ok(None)
-        }
-        FetchedFile::File { text, version } => {
-            Ok(Some(ReceivedFile { text, memory: Some(FetchMemory::new(url, version)) }))
-        }
+        UpdateOrigin::Url(url) => fetch::fetch(client, url, FetchMemory::of_taken(target, url), limits).await,
     }
 }
 
-fn read(path: &Path) -> Result<Bytes, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("it is no file".to_owned());
-    }
-    let (mut text, limit) = (Vec::new(), u64::try_from(CATALOGUE_MAX).unwrap_or(u64::MAX));
-    file.take(limit + 1).read_to_end(&mut text).map_err(|error| error.to_string())?;
-    match text.len() > CATALOGUE_MAX {
-        true => Err(format!("it is larger than {} MiB", CATALOGUE_MAX >> 20)),
-        false => Ok(text.into()),
-    }
+/// Gets the file from the address if it is not the version that was judged last, taken or not.
+///
+/// # Errors
+/// The address does not answer with a file within the limits.
+pub async fn look_again(
+    url: &CatalogueUrl,
+    target: &Path,
+    client: &UpstreamClient,
+    limits: GetLimits,
+) -> Result<ReceivedFile, UpdateError> {
+    fetch::fetch(client, url, FetchMemory::of(target, url), limits).await
 }
 
 /// Compares the file with the catalogue in use. Puts it beside the store if there is no objection, or if `accept` is the
-/// consent.
+/// consent. Remembers the version of a file from an address, taken or not.
 /// Blocks while it reads and writes.
 ///
 /// # Errors
-/// The file is no catalogue, is older than the built-in one, or cannot be written.
-pub fn settle(config: &Config, received: &ReceivedFile, accept: bool) -> Result<CatalogueUpdate, UpdateError> {
+/// The file is no catalogue, or cannot be written.
+pub fn settle(config: &Config, received: ReceivedFile, accept: bool) -> Result<CatalogueUpdate, UpdateError> {
     let target = config.catalogue_file();
-    let new = ModelCatalogue::read(&received.text).map_err(|error| {
-        let page = received.text.trim_ascii_start().starts_with(b"<");
+    let (text, memory) = match received {
+        ReceivedFile::Known(memory) => {
+            let update = known(config, &memory);
+            memory.asked_again(&target);
+            return Ok(update);
+        }
+        ReceivedFile::New { text, memory } => (text, memory),
+    };
+    let new = ModelCatalogue::read(&text).map_err(|error| {
+        let page = text.trim_ascii_start().starts_with(b"<");
         UpdateError(if page { "it is a page of HTML and no catalogue".to_owned() } else { error.to_string() })
     })?;
-    let built_in = ModelCatalogue::built_in_date();
-    if new.date() < built_in {
-        return Err(UpdateError(format!("it is of {}, older than the built-in catalogue of {built_in}", new.date())));
+    let is_there = read_catalogue_text(&target).is_ok_and(|there| there == text);
+    let update = judge(config, &new, is_there, accept);
+    let is_taken = matches!(update.outcome, UpdateOutcome::Written | UpdateOutcome::Unchanged);
+    if update.outcome == UpdateOutcome::Written {
+        replace::replace(&target, &text)?;
     }
-    let change = CatalogueChange::between(&config.catalogue, &new);
-    let objections = objections(config, &new, &change);
-    let outcome = if read(&target).is_ok_and(|there| there == received.text) {
-        UpdateOutcome::Unchanged
-    } else if !objections.is_empty() && !accept {
-        UpdateOutcome::Refused
-    } else {
-        replace::replace(&target, &received.text)?;
-        UpdateOutcome::Written
-    };
-    if outcome != UpdateOutcome::Refused {
-        match &received.memory {
-            Some(memory) => memory.clone().asked_again(&target),
-            None => FetchMemory::forget(&target),
+    match memory {
+        Some(memory) if is_taken => memory.asked_again(&target),
+        Some(memory) => {
+            let untaken = UntakenFile { date: update.date.clone(), objections: update.objections.clone() };
+            memory.without(untaken).asked_again(&target);
         }
+        None if is_taken => FetchMemory::forget(&target),
+        None => {}
     }
+    Ok(update)
+}
+
+/// What became of the version that the address still has.
+fn known(config: &Config, memory: &FetchMemory) -> CatalogueUpdate {
+    let (outcome, date, objections) = match &memory.untaken {
+        None => (UpdateOutcome::Unchanged, config.catalogue.date(), Vec::new()),
+        Some(UntakenFile { date, objections }) => {
+            let is_older = date.as_str() < ModelCatalogue::built_in_date();
+            let outcome = if is_older { UpdateOutcome::Older } else { UpdateOutcome::Refused };
+            (outcome, date.as_str(), objections.clone())
+        }
+    };
+    let change = CatalogueChange::default();
+    CatalogueUpdate { outcome, date: date.to_owned(), change, gone_in_use: Vec::new(), objections }
+}
+
+/// What the new catalogue changes, and whether to write it.
+fn judge(config: &Config, new: &ModelCatalogue, is_there: bool, accept: bool) -> CatalogueUpdate {
+    let change = CatalogueChange::between(&config.catalogue, new);
+    let built_in = ModelCatalogue::built_in_date();
+    let (outcome, objections) = if new.date() < built_in {
+        let why = format!("it is of {}, older than the built-in catalogue of {built_in}", new.date());
+        (UpdateOutcome::Older, vec![why])
+    } else {
+        let objections = objections(config, new, &change);
+        let outcome = match objections.is_empty() || accept {
+            _ if is_there => UpdateOutcome::Unchanged,
+            true => UpdateOutcome::Written,
+            false => UpdateOutcome::Refused,
+        };
+        (outcome, objections)
+    };
     let in_use = in_use(config, |_| true);
     let gone_in_use = change.gone.iter().filter(|upstream| in_use.contains(*upstream)).cloned().collect();
-    Ok(CatalogueUpdate { outcome, date: new.date().to_owned(), change, gone_in_use, objections })
+    CatalogueUpdate { outcome, date: new.date().to_owned(), change, gone_in_use, objections }
 }
 
 /// Why this catalogue needs consent.
@@ -173,11 +191,8 @@ fn objections(config: &Config, new: &ModelCatalogue, change: &CatalogueChange) -
     }
     let moved = moved_in_use(config, new, change);
     if !moved.is_empty() {
-        let shown = |moved: &&PriceMove| {
-            let after = moved.after.map_or("unknown".to_owned(), |after| format!("${after}"));
-            format!("{} {} ${} → {after}", moved.upstream, moved.price, moved.before)
-        };
-        objections.push(format!("prices in use move more than threefold: {}", first(&moved, shown)));
+        objections
+            .push(format!("prices in use move more than threefold: {}", first(&moved, |moved| moved.to_string())));
     }
     let date = config.catalogue.date();
     if new.date() < date {

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::error::UpdateError;
 
 /// Writes a temporary file into the same directory and renames it. The mode of an existing file stays.
+/// Does not replace a read-only file: its owner wants to keep it.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), UpdateError> {
     let failed = |why: &str| UpdateError(format!("cannot write {}: {why}", path.display()));
     let mode = match fs::symlink_metadata(path) {
@@ -14,6 +15,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), UpdateError> {
             return Err(failed("it is a symbolic link, and only a file of its own is replaced"));
         }
         Ok(found) if !found.is_file() => return Err(failed("it is no file")),
+        Ok(found) if found.permissions().readonly() => return Err(failed("it is read-only")),
         Ok(found) => Some(found.permissions()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(&error.to_string())),

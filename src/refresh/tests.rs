@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -40,7 +41,7 @@ impl Place {
     }
 
     fn update(&self, text: impl Into<Bytes>, accept: bool) -> Result<CatalogueUpdate, UpdateError> {
-        settle(&self.config(), &ReceivedFile { text: text.into(), memory: None }, accept)
+        settle(&self.config(), ReceivedFile::New { text: text.into(), memory: None }, accept)
     }
 
     /// Every file with its bytes.
@@ -157,13 +158,52 @@ fn a_bad_file_is_refused_even_with_consent_and_nothing_is_lost() {
         (not_a_number.into_bytes(), "it is no catalogue"),
         (priced(json!(-1)), "a row of groq is wrong: input of \"openai/gpt-oss-120b\""),
         (priced(json!("1")), "a row of groq is wrong: input of \"openai/gpt-oss-120b\""),
-        (newer(|catalogue| catalogue["date"] = json!("2026-01-01")), "older than the built-in catalogue of 20"),
         (newer(|catalogue| catalogue["date"] = json!("soon")), "is no day"),
     ] {
         let error = place.update(text, true).unwrap_err().to_string();
         assert!(error.contains(why), "{why}: {error}");
         assert_eq!(place.files(), before);
     }
+}
+
+#[test]
+fn a_file_older_than_the_built_in_one_is_refused_even_with_consent() {
+    let place = Place::new();
+    place.update(newer(|_| {}), false).unwrap();
+    let before = place.files();
+    let update = place.update(newer(|catalogue| catalogue["date"] = json!("2026-01-01")), true).unwrap();
+    assert_eq!((update.outcome, update.date.as_str()), (UpdateOutcome::Older, "2026-01-01"));
+    assert!(update.objections[0].contains("of 2026-01-01, older than the built-in catalogue of 20"), "{update:?}");
+    assert_eq!(place.files(), before);
+}
+
+/// A socket cannot be opened at all, so the error shows that its type is looked at first. Opening a pipe would wait.
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_no_file_is_not_opened() {
+    let place = Place::new();
+    let path = place.folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let client = UpstreamClient::new(crate::shutdown::Shutdown::new()).unwrap();
+    let received = receive(&UpdateOrigin::File(path.clone()), &place.target(), &client, LIMITS).await;
+    let error = received.err().unwrap().to_string();
+    assert!(error.contains("it is no file"), "{error}");
+    std::fs::rename(path, place.target()).unwrap();
+    let error = place.update(newer(|_| {}), true).unwrap_err().to_string();
+    assert!(error.contains("it is no file"), "{error}");
+}
+
+#[test]
+fn a_read_only_file_stays() {
+    let place = Place::new();
+    place.update(newer(|_| {}), false).unwrap();
+    let mut permissions = std::fs::metadata(place.target()).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(place.target(), permissions).unwrap();
+    let before = place.files();
+    let error = place.update(newer(|catalogue| times(catalogue, IN_USE, 1.5)), true).unwrap_err().to_string();
+    assert!(error.contains("photofinish.catalogue.json: it is read-only"), "{error}");
+    assert_eq!(place.files(), before);
 }
 
 #[tokio::test]

@@ -68,28 +68,25 @@ pub async fn run(config: &Config, options: &UpdateOptions, out: &mut impl io::Wr
     let client = UpstreamClient::new(shutdown.clone()).context("cannot set up TLS")?;
     let received = refresh::receive(&origin, &config.catalogue_file(), &client, refresh::LIMITS).await;
     shutdown.cancel();
-    let update = match received? {
-        None => None,
-        Some(received) => {
-            Some(refresh::settle(config, &received, options.accept).with_context(|| format!("{origin} is refused"))?)
-        }
-    };
+    let update = refresh::settle(config, received?, options.accept).with_context(|| format!("{origin} is refused"))?;
     if options.json {
-        writeln!(out, "{:#}", object(config, &origin, update.as_ref()))?;
+        writeln!(out, "{:#}", object(config, &origin, &update))?;
     } else {
-        print(config, &origin, update.as_ref(), out)?;
+        print(config, &origin, &update, out)?;
     }
-    if let Some(CatalogueUpdate { outcome: UpdateOutcome::Refused, objections, .. }) = update {
-        bail!("{origin} is refused: {}. With --accept it is taken nevertheless", objections.join("; "));
+    let why = update.objections.join("; ");
+    match update.outcome {
+        UpdateOutcome::Written | UpdateOutcome::Unchanged => Ok(()),
+        UpdateOutcome::Older => bail!("{origin} is refused: {why}"),
+        UpdateOutcome::Refused => bail!("{origin} is refused: {why}. With --accept it is taken nevertheless"),
     }
-    Ok(())
 }
 
-fn object(config: &Config, origin: &UpdateOrigin, update: Option<&CatalogueUpdate>) -> serde_json::Value {
-    let outcome = match update.map(|update| update.outcome) {
-        None | Some(UpdateOutcome::Unchanged) => "unchanged",
-        Some(UpdateOutcome::Written) => "written",
-        Some(UpdateOutcome::Refused) => "refused",
+fn object(config: &Config, origin: &UpdateOrigin, update: &CatalogueUpdate) -> serde_json::Value {
+    let outcome = match update.outcome {
+        UpdateOutcome::Unchanged => "unchanged",
+        UpdateOutcome::Written => "written",
+        UpdateOutcome::Older | UpdateOutcome::Refused => "refused",
     };
     let moved = |moved: &PriceMove| {
         json!({
@@ -104,38 +101,29 @@ fn object(config: &Config, origin: &UpdateOrigin, update: Option<&CatalogueUpdat
         "from": origin.to_string(),
         "file": config.catalogue_file(),
         "date_before": config.catalogue.date(),
-        "date": update.map_or(config.catalogue.date(), |update| &update.date),
-        "added": update.map_or(&[][..], |update| &update.change.added),
-        "gone": update.map_or(&[][..], |update| &update.change.gone),
-        "gone_in_use": update.map_or(&[][..], |update| &update.gone_in_use),
-        "moved": update.map_or(&[][..], |update| &update.change.moved).iter().map(moved).collect::<Vec<_>>(),
-        "objections": update.map_or(&[][..], |update| &update.objections),
+        "date": update.date,
+        "added": update.change.added,
+        "gone": update.change.gone,
+        "gone_in_use": update.gone_in_use,
+        "moved": update.change.moved.iter().map(moved).collect::<Vec<_>>(),
+        "objections": update.objections,
     })
 }
 
-fn print(
-    config: &Config,
-    origin: &UpdateOrigin,
-    update: Option<&CatalogueUpdate>,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
+fn print(config: &Config, origin: &UpdateOrigin, update: &CatalogueUpdate, out: &mut impl io::Write) -> io::Result<()> {
     let (date, place) = (config.catalogue.date(), &config.catalogue_place);
-    let Some(update) = update.filter(|update| update.outcome != UpdateOutcome::Unchanged) else {
+    if update.outcome == UpdateOutcome::Unchanged {
         return writeln!(out, "{origin} has nothing newer: the catalogue in use is of {date} ({place}).");
-    };
+    }
     writeln!(out, "{origin}: the catalogue of {}; in use is that of {date} ({place}).", update.date)?;
     let change = &update.change;
     let names = |names: &[String], what: &str| {
         let rows = counted(names.len() as u64, "row");
         (!names.is_empty()).then(|| format!("  {rows} {what}: {}", refresh::first(names, String::clone)))
     };
-    let price = |moved: &PriceMove| {
-        let after = moved.after.map_or("unknown".to_owned(), |after| format!("${after}"));
-        format!("{} {} ${} → {after}", moved.upstream, moved.price, moved.before)
-    };
     let moved = (!change.moved.is_empty()).then(|| {
         let prices = counted(change.moved.len() as u64, "price");
-        format!("  {prices} moved by more than 10 %: {}", refresh::first(&change.moved, price))
+        format!("  {prices} moved by more than 10 %: {}", refresh::first(&change.moved, PriceMove::to_string))
     });
     let in_use = names(&update.gone_in_use, "gone that the configuration uses");
     for line in [names(&change.added, "added"), names(&change.gone, "gone"), in_use, moved].into_iter().flatten() {

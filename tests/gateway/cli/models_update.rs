@@ -35,8 +35,7 @@ fn url(server: &FakeProvider) -> String {
 }
 
 /// The file with this version; 304 where the request knows it.
-async fn versioned(factor: f64) -> FakeProvider {
-    let text = newer(factor);
+async fn versioned(text: String) -> FakeProvider {
     FakeProvider::answering(move |request| match request.header("if-none-match") {
         Some("\"one\"") => Script::new().head(304, &[("etag", "\"one\""), ("content-length", "0")]).end(),
         _ => Script::status(200, &[("etag", "\"one\""), ("last-modified", "Sat, 01 Aug 2026 00:00:00 GMT")], &text),
@@ -46,7 +45,7 @@ async fn versioned(factor: f64) -> FakeProvider {
 
 #[tokio::test]
 async fn a_newer_file_is_taken_once_and_then_asked_for_by_its_version() {
-    let server = versioned(2.0).await;
+    let server = versioned(newer(2.0)).await;
     let setup = Setup::new(CONFIG);
     let update = ["models", "update", "--from", &url(&server)];
     let ran = setup.run(&update).await;
@@ -91,7 +90,7 @@ async fn an_https_address_needs_a_certificate_that_is_trusted() {
 
 #[tokio::test]
 async fn prices_that_move_tenfold_need_consent() {
-    let server = versioned(10.0).await;
+    let server = versioned(newer(10.0)).await;
     let setup = Setup::new(CONFIG);
     let address = url(&server);
     let refused = setup.run(&["models", "update", "--json", "--from", &address]).await;
@@ -181,7 +180,7 @@ async fn an_origin_is_needed_and_has_to_be_safe() {
 
 #[tokio::test]
 async fn a_running_gateway_refreshes_its_catalogue_where_it_is_asked_to() {
-    let server = versioned(2.0).await;
+    let server = versioned(newer(2.0)).await;
     let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server))).serve().await;
     served.process.logged("a newer catalogue of models, of 2999-01-01, came from http://").await;
     served.process.logged("catalogue of models: 2999-01-01, /").await;
@@ -196,12 +195,42 @@ async fn a_running_gateway_refreshes_its_catalogue_where_it_is_asked_to() {
 
 #[tokio::test]
 async fn a_running_gateway_takes_nothing_that_needs_consent() {
-    let server = versioned(10.0).await;
+    let server = versioned(newer(10.0)).await;
     let served = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server))).serve().await;
     let line = served.process.logged("is not taken").await;
     assert!(line.contains("models update --accept"), "{line}");
     assert!(!served.setup.path(FILE).exists());
     let setup = served.stop().await;
+    // The next start asks for another version only, and warns again.
+    let served = setup.serve().await;
+    assert_eq!(after_time(&served.process.logged("is not taken").await), after_time(&line));
+    let setup = served.stop().await;
+    assert_eq!(server.requests()[1].header("if-none-match"), Some("\"one\""));
     let taken = setup.run(&["models", "update", "--accept"]).await;
     assert!(taken.code == Some(0) && taken.out.contains("Written to"), "{}", taken.err);
+}
+
+/// A line of the log without its time.
+fn after_time(line: &str) -> &str {
+    line.split_once(' ').unwrap().1
+}
+
+#[tokio::test]
+async fn a_file_older_than_the_built_in_one_is_nothing_newer() {
+    let mut catalogue: Value = serde_json::from_str(BUILT_IN).unwrap();
+    catalogue["date"] = json!("2026-01-01");
+    let server = versioned(catalogue.to_string()).await;
+    let mut setup = Setup::new(&format!("catalogue.refresh = \"{}\"\n{CONFIG}", url(&server)));
+    for _ in 0..2 {
+        let served = setup.serve().await;
+        let line = served.process.logged("has nothing newer").await;
+        assert!(line.contains("INFO") && line.contains("of 2026-01-01, older than the built-in one"), "{line}");
+        assert!(!served.process.log().contains("the next try"), "{}", served.process.log());
+        setup = served.stop().await;
+    }
+    let known: Vec<_> = server.requests().iter().map(|request| request.header("if-none-match").is_some()).collect();
+    assert_eq!(known, [false, true]);
+    let ran = setup.run(&["models", "update", "--accept"]).await;
+    assert!(ran.code == Some(1) && ran.err.contains("of 2026-01-01, older than the built-in catalogue"), "{}", ran.err);
+    assert!(!setup.path(FILE).exists());
 }
