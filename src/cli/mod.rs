@@ -235,7 +235,7 @@ async fn run(command: Command, source: &ConfigSource) -> anyhow::Result<ExitCode
             let mut config = config::load_listening(source, listen)?;
             if config.is_without_keys() {
                 match &command {
-                    Command::Serve(_) => return Err(NoKeys.into()),
+                    Command::Serve(_) => return Err(NoKeys(config.warnings).into()),
                     Command::Race(_) => {
                         report(
                             "no key of a provider is set and there is no config.toml: these providers are simulated",

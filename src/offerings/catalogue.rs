@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::offering::{Offering, bits};
 use super::row::{Row, is_plain};
@@ -84,15 +85,16 @@ struct CatalogueDate {
 }
 
 #[derive(Deserialize)]
-struct CatalogueText {
+struct CatalogueText<'t> {
     date: String,
     /// By the letter that rows name them with.
     sources: BTreeMap<String, CatalogueSource>,
     /// The names of the places in a row.
     columns: Vec<String>,
     models: Vec<NamedModel>,
-    /// By provider.
-    rows: BTreeMap<String, Vec<Vec<Value>>>,
+    /// By provider. Read one by one, because all values together take more memory than what is kept.
+    #[serde(borrow)]
+    rows: BTreeMap<String, &'t RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +174,7 @@ impl ModelCatalogue {
         let (mut offerings, mut models) = (HashMap::new(), BTreeMap::<String, CataloguedModel>::new());
         let mut names = AliasTable::default();
         for (provider, rows) in rows {
+            let rows: Vec<Vec<Value>> = serde_json::from_str(rows.get()).map_err(CatalogueError::Invalid)?;
             let mut of_provider = HashMap::with_capacity(rows.len());
             for values in &rows {
                 let row = Row { columns: &columns, values };

@@ -18,6 +18,8 @@ async fn without_a_key_it_says_what_it_looks_for_and_offers_a_race() {
             for words in ["GROQ_API_KEY", "ANTHROPIC_API_KEY", "photofinish race", "photofinish init"] {
                 assert!(ran.err.contains(words), "{words}: {}", ran.err);
             }
+            let placeholder = ran.err.contains("OPENAI_API_KEY holds a placeholder and no key: openai is off.\n");
+            assert_eq!(placeholder, key == "dummy", "{}", ran.err);
             assert!(!ran.err.contains("HF_TOKEN") && !ran.err.contains("planted"), "{}", ran.err);
         }
     }
