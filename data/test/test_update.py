@@ -123,6 +123,14 @@ class Committed(unittest.TestCase):
             self.assertIn(row.get("status"), (None, "preview", "deprecated", "retired"), key)
             self.assertRegex(row["source"], "^m?g?l?o?$", key)
 
+    def test_a_price_of_storage_is_no_price_of_a_written_token(self):
+        names = tomllib.loads((DATA / "sources.toml").read_text())["providers"]
+        stored = [row for (provider, id), row in self.rows.items() if re.search(names[provider].get("storage", "^$"), id)]
+        self.assertGreater(len(stored), 8)
+        for row in stored:
+            self.assertIsNone(row.get("written"), row["id"])
+            self.assertEqual({tier[3] for tier in row.get("tiers") or []} - {None}, set(), row["id"])
+
     def test_identity_toml_decides_each_word_once(self):
         models = self.identity["models"]
         for field in ("ids", "links"):
