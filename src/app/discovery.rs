@@ -158,20 +158,27 @@ impl Discovery {
     }
 
     fn take(&self, provider: &Provider, source: ListSource, ids: Vec<String>) {
+        let served = || {
+            let live = self.gateway.live();
+            live.config.served_by_list(live.as_read(), provider)
+        };
+        let served_before = served();
         let list = Arc::new(ProviderList::new(ids, &now()));
         let known = KnownList { source, list: Some(list.clone()), due: Instant::now() + KEPT_FOR };
         let before = self.known().insert(provider.name.clone(), known).and_then(|known| known.list);
-        let live = self.gateway.live();
-        let unlisted = live.as_read().unlisted(provider, &list);
-        let says_the_same = before.is_some_and(|before| match provider.serves_its_list() {
-            true => before.ids().eq(list.ids()),
-            false => live.as_read().unlisted(provider, &before) == unlisted,
-        });
-        tracing::debug!(provider = provider.name, models = list.ids().len(), "the list of models was read");
-        if !says_the_same {
-            report(provider, &list, &unlisted);
-        }
         self.apply();
+        tracing::debug!(provider = provider.name, models = list.ids().len(), "the list of models was read");
+        let served = served();
+        if served != served_before && !served.is_empty() {
+            let ids: Vec<&str> = served.iter().map(String::as_str).collect();
+            tracing::info!("{} serves by name: {}", provider.name, shortened(&ids));
+        }
+        let live = self.gateway.live();
+        let unlisted = |list: &ProviderList| live.as_read().unlisted(provider, list);
+        let lacking = unlisted(&list);
+        if before.is_none_or(|before| unlisted(&before) != lacking) {
+            report(provider, &lacking);
+        }
     }
 
     fn failed(&self, provider: &Provider, source: ListSource, error: &ModelListError) {
@@ -213,13 +220,9 @@ impl Discovery {
     }
 }
 
-/// One line for each change that a list makes, and for each of its doubts.
-fn report(provider: &Provider, list: &ProviderList, unlisted: &UnlistedUpstreams) {
+/// Logs the upstreams that a list lacks: those that it makes the last choice, and those that stay.
+fn report(provider: &Provider, unlisted: &UnlistedUpstreams) {
     let name = &provider.name;
-    if provider.serves_its_list() {
-        let ids: Vec<&str> = list.ids().collect();
-        tracing::info!("{name} serves by name: {}", shortened(&ids));
-    }
     let upstreams = |unlisted: &[(String, String)]| {
         let names: Vec<&str> = unlisted.iter().map(|(upstream, _)| upstream.as_str()).collect();
         shortened(&names)

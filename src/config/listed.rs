@@ -3,7 +3,7 @@
 //!
 //! Not for asking: see `app::discovery`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::catalogue;
@@ -82,7 +82,7 @@ impl Config {
         for (name, list) in lists {
             let Some(provider) = self.providers.get(name) else { continue };
             if provider.serves_its_list() {
-                list.ids().take(SERVED_MAX).for_each(|id| config.serve(provider, id));
+                list.ids().take(SERVED_MAX).for_each(|id| config.serve(self, provider, id));
             } else {
                 config.leave_out_unlisted(provider, list);
             }
@@ -112,21 +112,35 @@ impl Config {
         }
     }
 
-    /// Serves a model of a local server by its id. It joins the hosts of the model that it is by the catalogue, if that model is
-    /// served and has not its own list of upstreams.
-    fn serve(&mut self, provider: &Arc<Provider>, id: &str) {
+    /// The provider's ids that are upstreams only because it lists them. `self` has the lists, `as_read` has none.
+    pub fn served_by_list(&self, as_read: &Config, provider: &Provider) -> BTreeSet<String> {
+        let ids = |model: &ModelConfig| -> BTreeSet<String> {
+            let own = model.upstreams.iter().filter(|upstream| upstream.provider.name == provider.name);
+            own.map(|upstream| upstream.model.clone()).collect()
+        };
+        let added = |model: &Arc<ModelConfig>| {
+            let configured = as_read.models.get(&model.name).map_or_else(BTreeSet::new, |model| ids(model));
+            ids(model).into_iter().filter(move |id| !configured.contains(id))
+        };
+        self.models.values().flat_map(added).collect()
+    }
+
+    /// Adds a model of a local server. It becomes a host of its model in the catalogue, if `may_join` allows that. Otherwise it
+    /// is served by its id, unless the file gives that name to a model: the file's limits hold for that model, so the id is
+    /// then usable as `provider/id` only.
+    fn serve(&mut self, as_read: &Config, provider: &Arc<Provider>, id: &str) {
         let race = self.race_without_table.clone();
         let catalogue = self.catalogue.clone();
         let upstream = UpstreamConfig::of_catalogue(provider.clone(), id.to_owned(), &catalogue, race.timeouts);
         let known = catalogue.identity(id).filter(|name| self.may_join(name, provider));
         let name = known.unwrap_or(id);
-        if known.is_none() && !self.may_be_named(id) {
+        if known.is_none() && (as_read.models.contains_key(id) || !self.may_be_named(id)) {
             return;
         }
         let new =
             || ModelConfig { name: name.to_owned(), upstreams: Vec::new(), hosts: Some(HostLimits::default()), race };
         let model = self.models.entry(name.to_owned()).or_insert_with(|| Arc::new(new()));
-        if model.hosts.is_some() && !model.upstreams.iter().any(|listed| listed.name() == upstream.name()) {
+        if !model.upstreams.iter().any(|listed| listed.name() == upstream.name()) {
             let model = Arc::make_mut(model);
             let timeouts = model.race.timeouts;
             model.upstreams.push(UpstreamConfig { timeouts, ..upstream });

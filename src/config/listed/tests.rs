@@ -111,6 +111,24 @@ fn the_file_s_own_models_aliases_and_limits_go_before_a_list() {
 }
 
 #[test]
+fn a_list_that_uses_the_catalogue_s_name_is_held_to_the_limits_of_the_file() {
+    let text = "[providers]\nvllm = {}\n[models.\"gpt-oss-120b\"]\nexclude = [\"vllm\"]\n\
+                [models.\"gpt-oss-20b\"]\nprecision = [\"bf16\"]\n[models.\"text-embedding-3-small\"]";
+    let read = config(text, &["GROQ_API_KEY"]);
+    let ids: &[&str] = &["gpt-oss-120b", "gpt-oss-20b", "text-embedding-3-small"];
+    let listed = read.with_lists(&lists(&[("vllm", ids)]));
+    for id in ids {
+        assert!(read.models.contains_key(*id), "{id}");
+        assert_eq!(upstreams(&listed, id), upstreams(&read, id), "{id}");
+    }
+    assert!(listed.served_by_list(&read, &read.providers["vllm"]).is_empty(), "so the log names none");
+    let without_limits = config("[providers]\nvllm = {}\n[models.\"gpt-oss-120b\"]", &["GROQ_API_KEY"]);
+    let listed = without_limits.with_lists(&lists(&[("vllm", ids)]));
+    assert_eq!(upstreams(&listed, "gpt-oss-120b"), ["groq/openai/gpt-oss-120b", "vllm/gpt-oss-120b"]);
+    assert_eq!(upstreams(&listed, "text-embedding-3-small"), ["vllm/text-embedding-3-small"], "no table holds it");
+}
+
+#[test]
 fn a_provider_is_asked_if_the_catalogue_says_so_or_the_file_does() {
     let text = "[providers]\ngroq = { api_key = \"k\" }\nxai = { api_key = \"k\", discover = false }\n\
                 azure = { api_key = \"k\", base_url = \"http://h/openai/v1\" }\nollama = {}\nown = { base_url = \"http://h/v1\" }\n\
