@@ -20,8 +20,8 @@ pub type ProviderLists = BTreeMap<String, Arc<ProviderList>>;
 /// The ids that a provider listed; at least one.
 #[derive(Debug)]
 pub struct ProviderList {
-    /// By the id in lower case: some providers write it differently in their documentation.
-    ids: BTreeMap<String, String>,
+    /// Each id in lower case, because some providers write it differently in their documentation, and as the provider lists it.
+    ids: BTreeSet<(String, String)>,
     /// When it was read: `2026-11-22 06:30 UTC`.
     at: Arc<str>,
 }
@@ -42,18 +42,17 @@ impl ProviderList {
 
     /// The ids as the provider writes them.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.ids.values().map(String::as_str)
+        self.ids.iter().map(|(_, id)| id.as_str())
     }
 
     /// Whether it has this id, the id with a date, or by the catalogue another id of the same model.
     fn has(&self, catalogue: &ModelCatalogue, provider: &str, id: &str) -> bool {
         let folded = id.to_lowercase();
         let stem = folded.strip_suffix("-latest").unwrap_or(&folded);
-        let mut alike = self.ids.range(stem.to_owned()..).map_while(|(listed, _)| listed.strip_prefix(stem));
+        let from = (stem.to_owned(), String::new());
+        let mut alike = self.ids.range(from..).map_while(|(listed, _)| listed.strip_prefix(stem));
         let model = |id: &str| catalogue.offering(provider, id).and_then(|offering| offering.model.as_deref());
-        self.ids.contains_key(&folded)
-            || alike.any(is_version)
-            || model(id).is_some_and(|wanted| self.ids.values().any(|listed| model(listed) == Some(wanted)))
+        alike.any(is_version) || model(id).is_some_and(|wanted| self.ids().any(|listed| model(listed) == Some(wanted)))
     }
 }
 

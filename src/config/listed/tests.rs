@@ -129,6 +129,15 @@ fn a_list_that_uses_the_catalogue_s_name_is_held_to_the_limits_of_the_file() {
 }
 
 #[test]
+fn ids_that_differ_only_in_case_are_two_models() {
+    let read = config("[providers]\nvllm = {}", &[]);
+    let listed = read.with_lists(&lists(&[("vllm", &["m", "M", "n"])]));
+    for id in ["M", "m", "n"] {
+        assert_eq!(upstreams(&listed, id), [format!("vllm/{id}")]);
+    }
+}
+
+#[test]
 fn a_provider_is_asked_if_the_catalogue_says_so_or_the_file_does() {
     let text = "[providers]\ngroq = { api_key = \"k\" }\nxai = { api_key = \"k\", discover = false }\n\
                 azure = { api_key = \"k\", base_url = \"http://h/openai/v1\" }\nollama = {}\nown = { base_url = \"http://h/v1\" }\n\
