@@ -8,6 +8,7 @@ mod context_length;
 mod discovery;
 mod failures;
 mod foreign_reasoning;
+mod model_lists;
 mod recovery;
 mod retries;
 mod simulated;
