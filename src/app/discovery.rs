@@ -1,6 +1,6 @@
-//! Asks providers for the lists of their models after the gateway listens, and once a day, and puts what they say in force.
+//! Asks providers for the lists of their models after the gateway listens, and then regularly, and puts what they say in force.
 //!
-//! A list that cannot be read changes nothing. Not for what a list changes: see `config::listed`.
+//! A list that cannot be read changes nothing until the one before it is too old. Not for what a list changes: see `config::listed`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,11 @@ const LIST_FOR: Duration = Duration::from_secs(5);
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// The same after a failure.
 const AGAIN_AFTER: Duration = Duration::from_secs(600);
+/// The same for a local server, after a failure too. Its owner pulls a model and uses it at once, and to ask costs little.
+const LOCAL_KEPT_FOR: Duration = Duration::from_secs(300);
+/// The age from which a list no longer counts, if all attempts to read a newer one failed. After `KEPT_FOR` this leaves a
+/// provider a day for an outage.
+const VALID_FOR: Duration = Duration::from_secs(48 * 3_600);
 
 /// What providers list. Cheap to clone; all clones share one state.
 #[derive(Clone)]
@@ -40,10 +45,15 @@ pub(super) struct Discovery {
 /// The latest answer of one provider.
 struct KnownList {
     source: ListSource,
-    /// None: it has not given a list yet.
-    list: Option<Arc<ProviderList>>,
+    /// None: it has not given a list yet, or only one that is too old.
+    list: Option<DatedList>,
     /// When to ask again.
     due: Instant,
+}
+
+struct DatedList {
+    list: Arc<ProviderList>,
+    read_at: Instant,
 }
 
 /// Where a list comes from. Another address or key may have another list.
@@ -111,9 +121,17 @@ impl Discovery {
         }
     }
 
-    /// Providers without a list are asked again: a reload is also how a user says that a local server runs now.
+    /// Providers without a list and local servers are asked again: a reload is also how a user says that a local server runs now
+    /// or has another model. Its list stays in force until it answers.
     fn follow_reload(&self) {
-        self.known().retain(|_, known| known.list.is_some());
+        let live = self.gateway.live();
+        let is_local = |name: &str| live.config.providers.get(name).is_some_and(|provider| provider.serves_its_list());
+        self.known().retain(|name, known| {
+            if is_local(name) {
+                known.due = Instant::now();
+            }
+            known.list.is_some()
+        });
         // A list may have come while the configuration was being read.
         self.apply();
     }
@@ -164,7 +182,8 @@ impl Discovery {
         };
         let served_before = served();
         let list = Arc::new(ProviderList::new(ids, &now()));
-        let known = KnownList { source, list: Some(list.clone()), due: Instant::now() + KEPT_FOR };
+        let dated = DatedList { list: list.clone(), read_at: Instant::now() };
+        let known = KnownList { source, list: Some(dated), due: due(provider, KEPT_FOR) };
         let before = self.known().insert(provider.name.clone(), known).and_then(|known| known.list);
         self.apply();
         tracing::debug!(provider = provider.name, models = list.ids().len(), "the list of models was read");
@@ -176,7 +195,7 @@ impl Discovery {
         let live = self.gateway.live();
         let unlisted = |list: &ProviderList| live.as_read().unlisted(provider, list);
         let lacking = unlisted(&list);
-        if before.is_none_or(|before| unlisted(&before) != lacking) {
+        if before.is_none_or(|before| unlisted(&before.list) != lacking) {
             report(provider, &lacking);
         }
     }
@@ -192,7 +211,13 @@ impl Discovery {
             _ => tracing::debug!("{name} gave no list of models, which changes nothing: {error}"),
         }
         let list = before.and_then(|known| known.list);
-        self.known().insert(name.clone(), KnownList { source, list, due: Instant::now() + AGAIN_AFTER });
+        let is_too_old = list.as_ref().is_some_and(|dated| dated.read_at.elapsed() >= VALID_FOR);
+        let list = list.filter(|_| !is_too_old);
+        self.known().insert(name.clone(), KnownList { source, list, due: due(provider, AGAIN_AFTER) });
+        if is_too_old {
+            tracing::warn!("the list of {name}'s models is two days old and counts no longer: {error}");
+            self.apply();
+        }
     }
 
     /// The lists that are of the providers of this configuration.
@@ -201,7 +226,7 @@ impl Discovery {
         let of = |provider: &Arc<Provider>| {
             let (source, _) = ListSource::of(live, provider)?;
             let known = known.get(&provider.name).filter(|known| known.source == source)?;
-            Some((provider.name.clone(), known.list.clone()?))
+            Some((provider.name.clone(), known.list.as_ref()?.list.clone()))
         };
         live.config.providers.values().filter_map(of).collect()
     }
@@ -218,6 +243,11 @@ impl Discovery {
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, KnownList>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// When to ask this provider again; `after` is for one that is not local.
+fn due(provider: &Provider, after: Duration) -> Instant {
+    Instant::now() + if provider.serves_its_list() { LOCAL_KEPT_FOR } else { after }
 }
 
 /// Logs the upstreams that a list lacks: those that it makes the last choice, and those that stay.

@@ -1,6 +1,7 @@
 //! What providers list: a model that is gone is the last choice, local models are served by name, and a list that cannot be
 //! read changes nothing. Not for reading one list: see `model_lists`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,9 +9,12 @@ use serde_json::{Value, json};
 use crate::harness::answer::{Response, advance_clock, read_response};
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::harness::process::{self, CommandOutput};
-use crate::support::{FakeProvider, RawClient, Request, Script, soon};
+use crate::support::{FakeProvider, Gate, RawClient, Request, Script, soon};
 
+const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// A local server's list is kept for as long.
+const LOCAL_KEPT_FOR: Duration = Duration::from_secs(300);
 /// A model of the catalogue with these hosts, and the ids that they give it.
 const MODEL: &str = "[models.\"gpt-oss-120b\"]\npolicy = \"race\"";
 const GROQ_ID: &str = "openai/gpt-oss-120b";
@@ -229,6 +233,50 @@ async fn a_local_server_that_did_not_answer_is_asked_again_after_a_reload() {
 }
 
 #[tokio::test]
+async fn a_model_pulled_into_a_local_server_is_served_after_a_reload_or_five_minutes() {
+    let answers = Gate::new();
+    let held = answers.clone();
+    let vllm = FakeProvider::answering(move |request| {
+        let script = if request.number == 1 { Script::new().wait(&held) } else { Script::new() };
+        script.head(200, &[]).chunk(list(&["a", "b", "c"][..=request.number.min(2)])).end()
+    });
+    let vllm = vllm.await;
+    let setup = Setup::new().table(&provider("vllm", &vllm, ""));
+    let gateway = setup.start().await;
+    until(&gateway, "/v1/models", |models| names(models) == ["a"]).await;
+    gateway.reload(&setup).await;
+    vllm.request(1).await;
+    assert_eq!(names(&get(&gateway, "/v1/models").await), ["a"], "until the server answers");
+    answers.open();
+    until(&gateway, "/v1/models", |models| names(models) == ["a", "b"]).await;
+    advance_clock(LOCAL_KEPT_FOR).await;
+    until(&gateway, "/v1/models", |models| names(models) == ["a", "b", "c"]).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_counts_for_two_days_while_no_newer_one_can_be_read() {
+    let text = list(&["other"]);
+    let groq = FakeProvider::answering(move |request| match request.number {
+        0 => Script::status(200, &[], &text),
+        _ => Script::status(503, &[], "{}"),
+    });
+    let groq = groq.await;
+    let gone = format!("groq/{GROQ_ID}");
+    let setup = Setup::new().table(&provider("groq", &groq, "api_key = \"planted\"")).model(MODEL);
+    let gateway = setup.start().await;
+    let routing = "/api/routing?model=gpt-oss-120b";
+    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
+    advance_clock(DAY).await;
+    groq.answered(1).await;
+    advance_clock(DAY - HOUR).await;
+    assert_eq!(code(&get(&gateway, routing).await, &gone), "unlisted", "an outage changes nothing at first");
+    advance_clock(2 * HOUR).await;
+    until(&gateway, routing, |told| code(told, &gone) != "unlisted").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_provider_with_a_token_is_asked_with_it() {
     let groq = listing(200, list(&["other"])).await;
     let folder = tempfile::tempdir().unwrap();
@@ -270,6 +318,14 @@ async fn a_list_that_cannot_be_read_changes_nothing() {
     assert!(other.requests().is_empty(), "no redirect is followed");
 }
 
+/// `photofinish models`, with a gateway at this address.
+async fn models_command(setup: &process::Setup, more: &[&str], gateway: SocketAddr) -> CommandOutput {
+    let mut command = setup.command(&[&["models"], more].concat());
+    command.env("PHOTOFINISH_LISTEN", gateway.to_string());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    CommandOutput::new(&soon("the command ends", output).await.unwrap())
+}
+
 #[tokio::test]
 async fn the_command_shows_what_the_running_gateway_knows() {
     let (groq, ollama) = (listing(200, list(&["other"])).await, listing(200, list(&["llama3.2:3b"])).await);
@@ -281,12 +337,7 @@ async fn the_command_shows_what_the_running_gateway_knows() {
     while !served.get("/v1/models", &[]).await.body.contains("llama3.2:3b") {
         tokio::task::yield_now().await;
     }
-    let models = async |more: &[&str]| {
-        let mut command = served.setup.command(&[&["models"], more].concat());
-        command.env("PHOTOFINISH_LISTEN", served.addr.to_string());
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-        CommandOutput::new(&soon("the command ends", output).await.unwrap())
-    };
+    let models = async |more: &[&str]| models_command(&served.setup, more, served.addr).await;
     let drawn = models(&[]).await;
     assert!(
         drawn.out.contains("\n    groq/openai/gpt-oss-120b  groq did not list it when asked at 20"),
