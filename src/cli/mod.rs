@@ -276,7 +276,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             models::update::run(&config, &options, &mut out).await?;
         }
         Command::Models(options) => {
-            let now = models::ListedNow::ask(&config).await;
+            let now = models::ListedNow::ask(&config, &options).await;
             models::run(&config, &options, now.as_ref(), ScreenSettings::of_stdout(), &mut out)?;
         }
         Command::Stats(options) => {

@@ -3,51 +3,24 @@
 //! Not for requests to an upstream: see `check --live`.
 
 mod details;
+mod options;
 mod rows;
 mod running;
 pub mod update;
 
 use std::io;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::outcome::WrongUse;
 use super::screen::ScreenSettings;
 use super::text::{YELLOW, write_shaded};
-use crate::config::{Config, ModelConfig, PriceSource};
+use crate::config::{Config, PriceSource};
+pub use options::{ModelsAction, ModelsOptions};
 use rows::{model_line, object, upstream_rows};
 pub use running::ListedNow;
 
-/// What the command takes.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct ModelsOptions {
-    /// Only this model or alias, with everything that is known of it.
-    #[arg(value_name = "NAME")]
-    pub name: Option<String>,
-    /// Only models that two upstreams or more can serve.
-    #[arg(long)]
-    pub raceable: bool,
-    /// Only models that this provider serves.
-    #[arg(long, value_name = "NAME")]
-    pub provider: Option<String>,
-    /// JSON: one object with a list of models.
-    #[arg(long)]
-    pub json: bool,
-    #[command(subcommand)]
-    pub action: Option<ModelsAction>,
-}
-
-#[derive(clap::Subcommand, Clone, Debug)]
-pub enum ModelsAction {
-    /// Get a newer catalogue of models and put it beside the store.
-    ///
-    /// The next start takes it, and a running gateway within seconds. The exit code is 1 where it is refused.
-    #[command(after_help = update::EXAMPLES)]
-    Update(update::UpdateOptions),
-}
-
-/// Prints the models of the configuration. `now`: what the running gateway knows beyond it.
+/// Prints the models of the configuration. `now`: what the running gateway knows beyond it of the models asked for.
 ///
 /// # Errors
 /// `WrongUse`: an unknown model or provider. `out` fails.
@@ -65,13 +38,8 @@ pub fn run(
     }
     if let Some(name) = &options.name {
         details::run(config, name, options.json, screen, out)?;
-        if let (Some(now), false) = (now, options.json) {
-            now.of_model(config, name).write(out)?;
-        }
-        return Ok(());
-    }
-    if options.json {
-        let models: Vec<Value> = chosen(config, options).map(|model| object(config, model)).collect();
+    } else if options.json {
+        let models: Vec<Value> = options.chosen(config).map(|model| object(config, model)).collect();
         let place = config.catalogue_place.to_string();
         let catalogue = json!({ "date": config.catalogue.date(), "rows": config.catalogue.len(), "source": place });
         writeln!(
@@ -81,7 +49,7 @@ pub fn run(
         )?;
     } else if config.models.is_empty() {
         writeln!(out, "The configuration has no models. A request may name an upstream: provider/model.")?;
-    } else if chosen(config, options).next().is_none() {
+    } else if options.chosen(config).next().is_none() {
         writeln!(out, "{} models are served, and none of them is such a one.", config.models.len())?;
     } else {
         render(config, options, screen, out)?;
@@ -93,18 +61,6 @@ pub fn run(
     Ok(())
 }
 
-/// The models that the options ask for, by name.
-fn chosen<'c>(config: &'c Config, options: &'c ModelsOptions) -> impl Iterator<Item = &'c Arc<ModelConfig>> {
-    let by_provider = |model: &ModelConfig| {
-        let of = |name: &String| model.upstreams.iter().any(|upstream| upstream.provider.name == *name);
-        options.provider.as_ref().is_none_or(of)
-    };
-    config
-        .models
-        .values()
-        .filter(move |model| (!options.raceable || config.upstreams_on(model) > 1) && by_provider(model))
-}
-
 /// Two lines or more for each model: its policy, then its upstreams.
 pub fn render(
     config: &Config,
@@ -112,7 +68,7 @@ pub fn render(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    for model in chosen(config, options) {
+    for model in options.chosen(config) {
         let shade = (config.upstreams_on(model) == 0).then_some(YELLOW);
         write_shaded("  ", vec![(vec![model_line(config, model)], shade)], screen, out)?;
         upstream_rows(config, model, screen, out)?;
@@ -120,7 +76,7 @@ pub fn render(
             writeln!(out, "    one upstream: the policy makes no difference")?;
         }
     }
-    let sources = || chosen(config, options).flat_map(|model| &model.upstreams).map(|upstream| &upstream.price_source);
+    let sources = || options.chosen(config).flat_map(|model| &model.upstreams).map(|upstream| &upstream.price_source);
     if sources().any(Option::is_some) {
         let catalogue = sources().flatten().any(|source| matches!(source, PriceSource::Catalogue(_)));
         let from =

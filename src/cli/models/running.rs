@@ -1,14 +1,18 @@
 //! What a running gateway knows beyond the configuration: what providers list now. Not for the rest of its state: see
 //! `routing`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::options::ModelsOptions;
 use crate::cli::routing::{self, GatewayAddress};
 use crate::cli::text::write_columns;
-use crate::config::{Config, UpstreamConfig};
+use crate::config::{Config, ModelConfig, UpstreamConfig};
+use crate::health::routing_status::RoutingReport;
 
 /// A gateway on this machine that takes longer is not waited for.
 const ANSWER_FOR: Duration = Duration::from_secs(1);
@@ -17,36 +21,41 @@ const ANSWER_FOR: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct ListedNow {
     /// Upstreams that are the last choice, as `provider/model`, and why.
-    unlisted: Vec<(String, String)>,
+    unlisted: BTreeMap<String, String>,
     /// Models that are served only because a local server lists them.
     served: Vec<String>,
 }
 
 impl ListedNow {
-    /// Asks the gateway of this configuration. None: none answers, or it has users and answers admins only.
-    pub async fn ask(config: &Config) -> Option<ListedNow> {
-        if !config.users.is_empty() {
+    /// Asks the gateway of this configuration. None: none answers, it has users and answers admins only, or the options
+    /// show nothing of its answer.
+    pub async fn ask(config: &Config, options: &ModelsOptions) -> Option<ListedNow> {
+        if !config.users.is_empty() || (options.name.is_some() && options.json) {
             return None;
         }
         let at = GatewayAddress::listening(&config.server.listen, config.server.tls.is_some()).ok()?;
         let told = tokio::time::timeout(ANSWER_FOR, routing::report(&at)).await.ok()??;
-        let mut now = ListedNow::default();
-        for model in told.models {
-            if !config.models.contains_key(&model.model) {
-                now.served.push(model.model);
-            }
-            let gone = model.why.into_iter().filter(|reason| reason.code == "unlisted");
-            now.unlisted.extend(gone.map(|reason| (reason.upstream, reason.text)));
-        }
-        Some(now)
+        Some(ListedNow::of(&told, config, options))
     }
 
-    /// What concerns this model of the configuration.
-    pub(super) fn of_model(&self, config: &Config, name: &str) -> ListedNow {
-        let upstreams: Vec<String> =
-            config.model(name).map_or(Vec::new(), |model| model.upstreams.iter().map(UpstreamConfig::name).collect());
-        let unlisted = self.unlisted.iter().filter(|(upstream, _)| upstreams.contains(upstream));
-        ListedNow { unlisted: unlisted.cloned().collect(), served: Vec::new() }
+    /// What concerns the models that the options ask for.
+    fn of(running: &RoutingReport, config: &Config, options: &ModelsOptions) -> ListedNow {
+        let models: Vec<&Arc<ModelConfig>> = match &options.name {
+            Some(name) => config.model(name).into_iter().collect(),
+            None => options.chosen(config).collect(),
+        };
+        let shown: BTreeSet<String> =
+            models.iter().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
+        let mut now = ListedNow::default();
+        for model in &running.models {
+            if !config.models.contains_key(&model.model) && is_chosen(&model.model, running, options) {
+                now.served.push(model.model.clone());
+            }
+            for reason in model.why.iter().filter(|why| why.code == "unlisted" && shown.contains(&why.upstream)) {
+                now.unlisted.entry(reason.upstream.clone()).or_insert_with(|| reason.text.clone());
+            }
+        }
+        now
     }
 
     pub(super) fn json(&self) -> Value {
@@ -68,4 +77,15 @@ impl ListedNow {
         }
         Ok(())
     }
+}
+
+/// Whether the options ask for this model, which the configuration lacks.
+fn is_chosen(model: &String, running: &RoutingReport, options: &ModelsOptions) -> bool {
+    let upstreams = || running.upstreams.iter().filter(|upstream| upstream.models.contains(model));
+    let by_provider = |provider: &String| {
+        upstreams().any(|upstream| upstream.upstream.split_once('/').is_some_and(|(name, _)| name == provider))
+    };
+    options.name.is_none()
+        && (!options.raceable || upstreams().filter(|upstream| upstream.on).count() > 1)
+        && options.provider.as_ref().is_none_or(by_provider)
 }

@@ -355,3 +355,42 @@ async fn the_command_shows_what_the_running_gateway_knows() {
     let alone: Value = serde_json::from_str(&setup.run(&["models", "--json"]).await.out).unwrap();
     assert!(alone["running"].is_null(), "{alone}");
 }
+
+#[tokio::test]
+async fn the_command_s_options_choose_among_the_running_gateway_s_models_too() {
+    let groq = listing(200, list(&["other"])).await;
+    let (ollama, vllm) = (listing(200, list(&["one", "both"])).await, listing(200, list(&["both"])).await);
+    let config = format!(
+        "\n{}{}{}{MODEL}\naliases = [\"mine\"]\n",
+        provider("groq", &groq, "api_key = \"planted\""),
+        provider("ollama", &ollama, ""),
+        provider("vllm", &vllm, "")
+    );
+    let served = process::Setup::new(&config).serve().await;
+    served.process.logged("groq does not list groq/openai/gpt-oss-120b").await;
+    served.process.logged("ollama serves by name: both, one").await;
+    served.process.logged("vllm serves by name: both").await;
+    for (options, models, unlisted) in [
+        (&[][..], &["both", "one"][..], 1),
+        (&["--raceable"], &["both"], 0),
+        (&["--provider", "groq"], &[], 1),
+        (&["--provider", "vllm"], &["both"], 0),
+    ] {
+        let told = models_command(&served.setup, &[options, &["--json"]].concat(), served.addr).await;
+        let told: Value = serde_json::from_str(&told.out).unwrap();
+        let running = &told["running"];
+        assert_eq!(running["served"], json!(models), "{options:?}");
+        assert_eq!(running["unlisted"].as_array().unwrap().len(), unlisted, "{options:?}: {running}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_json_of_one_model_needs_no_gateway() {
+    let setup = process::Setup::new(&format!("\n{MODEL}\n"));
+    let gateway = FakeProvider::answering(|_| Script::status(503, &[], "{}")).await;
+    let one = models_command(&setup, &["gpt-oss-120b", "--json"], gateway.addr()).await;
+    assert!(one.out.contains("\"hosts\"") && gateway.requests().is_empty(), "{}", one.out);
+    models_command(&setup, &["--json"], gateway.addr()).await;
+    assert_eq!(gateway.requests().len(), 1, "all models are asked for at this address");
+}
