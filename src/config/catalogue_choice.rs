@@ -47,16 +47,18 @@ impl ChosenCatalogue {
     /// The file beside this store, if it is not older than the built-in catalogue. A damaged file is only a warning.
     pub(super) fn beside(store: &Path, scope: &ReaderScope<'_>) -> ChosenCatalogue {
         let path = catalogue_file(&std::path::absolute(store).unwrap_or_else(|_| store.to_owned()));
-        let date = ModelCatalogue::built_in_date();
+        // Reads the built-in catalogue, so only where there is a file to compare it with.
+        let built_in_date = ModelCatalogue::built_in_date;
         match read(&path) {
-            Ok(Some(catalogue)) if catalogue.date() >= date => {
+            Ok(Some(catalogue)) if catalogue.date() >= built_in_date() => {
                 ChosenCatalogue { catalogue: Arc::new(catalogue), place: CataloguePlace::File(path) }
             }
             Ok(_) => ChosenCatalogue::built_in(),
             Err(why) => {
                 scope.warn(format!(
-                    "the catalogue {} is not used: {why}; the built-in one of {date} counts",
-                    path.display()
+                    "the catalogue {} is not used: {why}; the built-in one of {} counts",
+                    path.display(),
+                    built_in_date()
                 ));
                 ChosenCatalogue::built_in()
             }

@@ -98,7 +98,8 @@ struct GivenSettings<'g> {
     reads_catalogue: bool,
 }
 
-/// Reads a config from its text, with the built-in catalogue. Opens only the files that `file:`, `tls` and `ca_file` name; `path` is for messages.
+/// Reads a config from its text, with the built-in catalogue. Opens only the files that `file:`, `tls` and `ca_file` name;
+/// `path` is for messages.
 ///
 /// # Errors
 /// All problems of the text at once; broken TOML syntax alone.

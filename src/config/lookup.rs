@@ -48,8 +48,8 @@ impl Config {
         nearest(name, names.filter(|name| self.model(name).is_some_and(|model| self.upstreams_on(model) > 0)), 3)
     }
 
-    /// Why a model of the catalogue is not served, or has no host, as the end of a sentence; and who would serve it. None: the catalogue has no such
-    /// model, and none with nearly its name.
+    /// Why a model of the catalogue is not served, or has no host, as the end of a sentence; and who would serve it. None: the
+    /// catalogue has no such model, and none with nearly its name.
     pub fn why_not_served(&self, name: &str) -> Option<String> {
         if let Some(model) = self.catalogue.model(name) {
             let hosts = hosts::who_hosts(model);

@@ -45,6 +45,8 @@ pub struct Provider {
     pub key_sources: Vec<String>,
     /// It is asked for the list of its models.
     pub discover: bool,
+    /// A connection to it is kept open.
+    pub warm: bool,
     pub simulate: Option<Simulation>,
 }
 

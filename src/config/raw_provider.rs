@@ -56,6 +56,8 @@ keys! {
         ca_file: Option<Located<Arc<Authorities>>> = own(read_ca_file, |_| keys::any_text());
         /// Whether it is asked for the list of its models; providers of the catalogue that have one are.
         discover: Option<bool> = Flag;
+        /// Keep a connection to it open, so that no request waits for one.
+        warm: Option<bool> = Flag;
         /// A simulated provider over real HTTP on loopback.
         simulate: Option<Simulation> = inner();
     }
@@ -99,7 +101,7 @@ const DOMAIN: ParsedText<String> = ParsedText {
 /// The ways to give a key; a provider has one at most.
 const CREDENTIALS: [&str; 3] = ["api_key", "aws", "token"];
 /// What a simulated provider cannot have.
-const NOT_SIMULATED: [&str; 12] = [
+const NOT_SIMULATED: [&str; 13] = [
     "base_url",
     "api_key",
     "aws",
@@ -112,6 +114,7 @@ const NOT_SIMULATED: [&str; 12] = [
     "location",
     "api_version",
     "discover",
+    "warm",
 ];
 
 impl RawProvider {

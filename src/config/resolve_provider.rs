@@ -31,11 +31,8 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     let dialects = dialects(scope, &raw, entry);
     check_parts(scope, &raw, entry, &dialects);
     let mut dialects = dialects?;
-    raw.transport.check(
-        scope,
-        &format!("[providers.{}]", shown(&raw.name.value)),
-        dialects.iter().map(|spoken| &*spoken.base_url),
-    );
+    let table = format!("[providers.{}]", shown(&raw.name.value));
+    raw.transport.check(scope, &table, dialects.iter().map(|spoken| &*spoken.base_url));
     dialects.iter_mut().for_each(|spoken| spoken.transport = raw.transport.for_url(&spoken.base_url, env_proxies));
     let name = raw.name.value;
     provider_warnings::of_variables(scope, &name, &raw.keys);
@@ -57,6 +54,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
         }
     }
     let known = entry.map(|entry| entry.cancel_billing.value);
+    let is = |fact: fn(&CatalogueEntry) -> bool| entry.is_some_and(fact);
     Some(Provider {
         base_url: dialects.first()?.base_url.clone(),
         dialects,
@@ -64,17 +62,15 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
         cancel_billing: raw.typed.cancel_billing.or(known).unwrap_or(CancelBilling::Unknown),
         domain: raw.typed.domain,
         stream_options: entry.is_none_or(|entry| entry.stream_options.value),
-        max_completion_tokens: entry.is_some_and(|entry| entry.max_completion_tokens.value),
-        omits_finish_reason: raw
-            .typed
-            .omits_finish_reason
-            .unwrap_or(entry.is_some_and(|entry| entry.omits_finish_reason.value)),
-        takes_thoughts: entry.is_some_and(|entry| entry.takes_thoughts.value),
+        max_completion_tokens: is(|entry| entry.max_completion_tokens.value),
+        omits_finish_reason: raw.typed.omits_finish_reason.unwrap_or(is(|entry| entry.omits_finish_reason.value)),
+        takes_thoughts: is(|entry| entry.takes_thoughts.value),
         prefix: raw.typed.prefix.or(entry.map(|entry| entry.continues.value)).unwrap_or_default(),
         forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
         key_sources: raw.key_sources,
-        discover: raw.typed.discover.unwrap_or(entry.is_some_and(|entry| entry.lists.value)),
+        discover: raw.typed.discover.unwrap_or(is(|entry| entry.lists.value)),
+        warm: raw.typed.warm.unwrap_or_default(),
         simulate: None,
         name,
     })
@@ -117,6 +113,7 @@ pub(super) fn known(
         keys: usual_key(scope, entry, offset),
         key_sources: used_variable(scope, entry).map(str::to_owned).into_iter().collect(),
         discover: entry.lists.value,
+        warm: false,
         simulate: None,
     })
 }
@@ -179,6 +176,7 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         keys: Keys::NotConfigured,
         key_sources: Vec::new(),
         discover: false,
+        warm: false,
         simulate: Some(simulation),
     })
 }

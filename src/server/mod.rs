@@ -18,6 +18,7 @@ mod served_paths;
 mod socket;
 mod stream;
 mod tls;
+mod version;
 
 pub use listener::Listener;
 
@@ -35,9 +36,10 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -49,8 +51,10 @@ use crate::machine;
 use crate::proxy::{Gateway, Rejection};
 use crate::shutdown::Shutdown;
 use connection_slots::{ConnectionSlot, Places};
+use socket::{ClientPresence, Socket};
 use stream::{Streams, WatchedBody};
 use tls::Handshake;
+use version::HttpVersion;
 
 /// Maximum client connections. When they run short, idle ones are closed.
 pub const CONNECTIONS_MAX: usize = 16_384;
@@ -189,34 +193,75 @@ async fn connection(
     peer: IpAddr,
     place: ConnectionSlot,
     tls: Option<Arc<ServerConfig>>,
-    mut shared: ServerState,
+    shared: ServerState,
 ) {
     let (socket, client) = socket::share(stream);
-    let Some(certificate) = tls else {
-        return serve_connection(socket, client.left(), peer, place, &shared).await;
-    };
+    match tls {
+        // Boxed: the state of TLS would take several kilobytes of every connection.
+        Some(certificate) => Box::pin(tls_connection(socket, client, peer, place, certificate, shared)).await,
+        None => plain_connection(socket, client, peer, place, shared).await,
+    }
+}
+
+async fn tls_connection(
+    socket: Socket,
+    client: ClientPresence,
+    peer: IpAddr,
+    place: ConnectionSlot,
+    certificate: Arc<ServerConfig>,
+    mut shared: ServerState,
+) {
     match tls::shake_hands(socket, &client, certificate, &place, &shared.shutdown).await {
-        Handshake::Tls(stream) => serve_connection(*stream, client.left(), peer, place, &shared).await,
+        Handshake::Tls(stream) => {
+            let version = HttpVersion::agreed(stream.get_ref().1.alpn_protocol());
+            let by = Instant::now() + HEAD_FOR;
+            serve_connection(*stream, version, by, client.left(), peer, place, &shared).await;
+        }
         Handshake::Plain(socket) => {
             shared.router = tls::only_https();
-            serve_connection(socket, client.left(), peer, place, &shared).await;
+            plain_connection(socket, client, peer, place, shared).await;
         }
         Handshake::Ended => {}
     }
 }
 
-fn builder(shutdown: &Shutdown) -> Builder<Streams> {
-    let mut builder = Builder::new(Streams(shutdown.clone()));
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR).max_buf_size(BUFFER_MAX);
-    let mut http2 = builder.http2();
-    http2.timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_FOR));
-    http2.max_concurrent_streams(STREAMS_MAX).max_send_buf_size(STREAM_BUFFER_MAX);
+async fn plain_connection(
+    socket: Socket,
+    client: ClientPresence,
+    peer: IpAddr,
+    place: ConnectionSlot,
+    shared: ServerState,
+) {
+    let by = Instant::now() + HEAD_FOR;
+    let version = tokio::select! {
+        version = tokio::time::timeout_at(by, HttpVersion::of_plain(&client)) => version.ok().flatten(),
+        () = place.given_up() => None,
+        () = shared.shutdown.draining() => None,
+    };
+    if let Some(version) = version {
+        serve_connection(socket, version, by, client.left(), peer, place, &shared).await;
+    }
+}
+
+fn http1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
+    builder.max_buf_size(BUFFER_MAX).max_header_size(BUFFER_MAX);
     builder
 }
 
-/// Serves until `client_left`, or until the connection ends by itself, stays silent, gives up its slot, or must end.
+fn http2(shutdown: &Shutdown) -> http2::Builder<Streams> {
+    let mut builder = http2::Builder::new(Streams(shutdown.clone()));
+    builder.timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_FOR));
+    builder.max_concurrent_streams(STREAMS_MAX).max_send_buf_size(STREAM_BUFFER_MAX);
+    builder
+}
+
+/// Serves one connection. The head of the first request must arrive before `by`.
 async fn serve_connection<S>(
     stream: S,
+    version: HttpVersion,
+    by: Instant,
     client_left: impl Future<Output = ()>,
     peer: IpAddr,
     place: ConnectionSlot,
@@ -224,7 +269,6 @@ async fn serve_connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let builder = builder(&shared.shutdown);
     let router = TowerToHyperService::new(shared.router.clone());
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
@@ -240,14 +284,37 @@ async fn serve_connection<S>(
             Ok::<_, Infallible>(response.map(|body| WatchedBody::new(body, work)))
         }
     });
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let (stream, shutdown) = (TokioIo::new(stream), &shared.shutdown);
+    match version {
+        HttpVersion::Http1 => {
+            let connection = http1().serve_connection(stream, service);
+            until_over(connection, client_left, by, &asked, &place, shutdown).await;
+        }
+        // Boxed: few connections speak it, and its state is twice as large.
+        HttpVersion::Http2 => {
+            let connection = http2(shutdown).serve_connection(stream, service);
+            Box::pin(until_over(connection, client_left, by, &asked, &place, shutdown)).await;
+        }
+    }
+}
+
+/// Drives a connection until `client_left`, or until it ends by itself, stays silent, gives up its slot, or must end.
+async fn until_over(
+    connection: impl GracefulConnection,
+    client_left: impl Future<Output = ()>,
+    by: Instant,
+    asked: &AtomicBool,
+    place: &ConnectionSlot,
+    shutdown: &Shutdown,
+) {
+    let mut connection = std::pin::pin!(connection);
     let mut client_left = std::pin::pin!(client_left);
     let mut given_up = std::pin::pin!(place.given_up());
-    // hyper has no time limit for the version bytes, the HTTP/2 preface, and further requests on HTTP/2.
-    let mut look = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
-    let mut draining = std::pin::pin!(shared.shutdown.draining());
+    // hyper has no time limit for the HTTP/2 preface, and for further requests on HTTP/2.
+    let mut look = std::pin::pin!(tokio::time::sleep_until(by));
+    let mut draining = std::pin::pin!(shutdown.draining());
     let cancelled = async {
-        shared.shutdown.cancelled().await;
+        shutdown.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     let mut cancelled = std::pin::pin!(cancelled);

@@ -53,11 +53,10 @@ struct SocketState {
 }
 
 impl ClientPresence {
-    /// The client's first byte, without consuming it. None: the client left.
-    pub(super) async fn first_byte(&self) -> Option<u8> {
-        let mut first = [0];
-        let peeked = self.0.stream.peek(&mut first).await;
-        matches!(peeked, Ok(1)).then_some(first[0])
+    /// The client's first bytes, as many as have arrived and fit, without consuming them. Empty: the client left.
+    pub(super) async fn first_bytes<'a>(&self, room: &'a mut [u8]) -> &'a [u8] {
+        let arrived = self.0.stream.peek(room).await.unwrap_or(0);
+        &room[..arrived]
     }
 
     /// Resolves when the client has closed its sending side and hyper does not read the rest. A half-closed connection

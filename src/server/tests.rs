@@ -63,18 +63,23 @@ fn shared(router: Router, places: Arc<Places>) -> ServerState {
     ServerState { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
 }
 
-async fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
+async fn served(version: HttpVersion, router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
     let (client, server) = duplex(PIPE);
     let shared = shared(router, Places::new(1, 0));
-    let (shutdown, place) = (shared.shutdown.clone(), place().await);
-    let serving = async move { serve_connection(server, pending(), HERE, place, &shared).await };
+    let (shutdown, place, by) = (shared.shutdown.clone(), place().await, Instant::now() + HEAD_FOR);
+    let serving = async move { serve_connection(server, version, by, pending(), HERE, place, &shared).await };
     (client, shutdown.spawn(serving), shutdown)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_asks_nothing_is_closed() {
-    for said in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\n"] {
-        let (mut client, serving, _) = served(router().0).await;
+    for (version, said) in [
+        (HttpVersion::Http1, ""),
+        (HttpVersion::Http1, "GET / HTTP/1.1\r\n"),
+        (HttpVersion::Http2, "PRI * HTTP/2.0\r\n\r\nSM\r\n"),
+        (HttpVersion::Http2, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    ] {
+        let (mut client, serving, _) = served(version, router().0).await;
         let began = Instant::now();
         client.write_all(said.as_bytes()).await.unwrap();
         serving.await.unwrap();
@@ -83,8 +88,21 @@ async fn a_connection_that_asks_nothing_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_of_unknown_version_is_closed() {
+    for said in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        client.write_all(said.as_bytes()).await.unwrap();
+        let (socket, presence) = socket::share(listener.accept().await.unwrap().0);
+        let (shared, place, began) = (shared(router().0, Places::new(1, 0)), place().await, Instant::now());
+        plain_connection(socket, presence, HERE, place, shared).await;
+        assert_eq!(began.elapsed().as_secs(), HEAD_FOR.as_secs(), "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_whose_answer_takes_long_is_kept() {
-    let (mut client, serving, _) = served(router().0).await;
+    let (mut client, serving, _) = served(HttpVersion::Http1, router().0).await;
     client.write_all(b"GET /slow HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
@@ -95,7 +113,7 @@ async fn a_connection_whose_answer_takes_long_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn an_http2_stream_that_is_not_read_is_ended_and_its_connection_kept() {
     let (router, dropped) = router();
-    let (client, _serving, shutdown) = served(router).await;
+    let (client, _serving, shutdown) = served(HttpVersion::Http2, router).await;
     let (mut sender, connection) = http2::handshake(shutdown.clone(), TokioIo::new(client)).await.unwrap();
     shutdown.spawn(connection);
     let mut ask = |path: &str| {
@@ -113,7 +131,7 @@ async fn an_http2_stream_that_is_not_read_is_ended_and_its_connection_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_http2_connection_is_told_to_go() {
-    let (client, serving, shutdown) = served(router().0).await;
+    let (client, serving, shutdown) = served(HttpVersion::Http2, router().0).await;
     // The client answers every ping, like one that wants to stay connected.
     let (mut sender, connection) = http2::handshake(shutdown.clone(), TokioIo::new(client)).await.unwrap();
     let connection = shutdown.spawn(connection);
@@ -138,7 +156,7 @@ async fn an_http1_connection_waits_for_its_next_head_no_longer_than_for_the_firs
     for (pause, bytes) in
         [(Duration::from_secs(3_600), ""), (Duration::from_secs(5), "GET / HTTP/1.1\r\nx: 1234567890")]
     {
-        let (mut client, serving, shutdown) = served(router().0).await;
+        let (mut client, serving, shutdown) = served(HttpVersion::Http1, router().0).await;
         client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
         let mut answer = [0; 1_024];
         let read = client.read(&mut answer).await.unwrap();

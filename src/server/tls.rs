@@ -43,16 +43,16 @@ pub(super) async fn shake_hands(
     shutdown: &Shutdown,
 ) -> Handshake {
     let handshake = async {
-        match client.first_byte().await {
-            Some(HANDSHAKE_RECORD) => match TlsAcceptor::from(config).accept(socket).await {
+        match client.first_bytes(&mut [0]).await {
+            [HANDSHAKE_RECORD] => match TlsAcceptor::from(config).accept(socket).await {
                 Ok(stream) => Handshake::Tls(Box::new(stream)),
                 Err(error) => {
                     tracing::debug!(%error, "a client's TLS handshake failed");
                     Handshake::Ended
                 }
             },
-            Some(_) => Handshake::Plain(socket),
-            None => Handshake::Ended,
+            [] => Handshake::Ended,
+            _ => Handshake::Plain(socket),
         }
     };
     tokio::select! {

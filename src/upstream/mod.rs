@@ -41,7 +41,7 @@ use connect::{Connector, NewConnection};
 use pool::{ConnectionClaim, ConnectionRequest, Dial, Pool, PooledConnection};
 use stream_choice::DIAL_PATIENCE;
 
-/// Interval of the check for expired idle connections.
+/// Interval of the check for idle connections that have expired, and for warm ones that are missing.
 const SWEEP: Duration = Duration::from_secs(10);
 /// Resends of one request that no peer has processed.
 const RESENDS_MAX: usize = 3;
@@ -55,7 +55,16 @@ pub struct UpstreamClient {
 struct ClientState {
     connector: Connector,
     pools: Mutex<HashMap<endpoint::Origin, Arc<Pool>>>,
+    warm: Mutex<Vec<WarmEndpoint>>,
     shutdown: Shutdown,
+}
+
+/// An endpoint to which a connection is kept open.
+#[derive(Clone, Debug)]
+pub struct WarmEndpoint {
+    pub endpoint: Endpoint,
+    /// Timeout for a new connection.
+    pub connect_timeout: Duration,
 }
 
 /// One request to an upstream.
@@ -112,7 +121,12 @@ impl UpstreamClient {
 
     fn with_connector(shutdown: Shutdown, connector: Connector) -> UpstreamClient {
         let client = UpstreamClient {
-            inner: Arc::new(ClientState { connector, pools: Mutex::default(), shutdown: shutdown.clone() }),
+            inner: Arc::new(ClientState {
+                connector,
+                pools: Mutex::default(),
+                warm: Mutex::default(),
+                shutdown: shutdown.clone(),
+            }),
         };
         let inner = Arc::downgrade(&client.inner);
         let draining = shutdown.draining();
@@ -121,6 +135,7 @@ impl UpstreamClient {
             while tokio::time::timeout(SWEEP, &mut draining).await.is_err() {
                 let Some(inner) = inner.upgrade() else { return };
                 inner.pools().values().for_each(|pool| pool.sweep());
+                UpstreamClient { inner }.warm();
             }
         });
         client
@@ -129,6 +144,25 @@ impl UpstreamClient {
     /// Whether they are running out.
     pub fn descriptors(&self) -> &Descriptors {
         &self.inner.connector.descriptors
+    }
+
+    /// From now on keeps a connection open to each of these, and to no other: it is made now, and again when none is left
+    /// or the idle one is about to expire. No request is sent over it. Connections to one origin are shared.
+    pub fn keep_warm(&self, endpoints: Vec<WarmEndpoint>) {
+        *self.inner.warm.lock().unwrap_or_else(PoisonError::into_inner) = endpoints;
+        self.warm();
+    }
+
+    fn warm(&self) {
+        if self.descriptors().are_scarce() {
+            return;
+        }
+        let warm = self.inner.warm.lock().unwrap_or_else(PoisonError::into_inner);
+        for WarmEndpoint { endpoint, connect_timeout } in warm.iter() {
+            if let Some(dial) = self.inner.pool(endpoint).warm(SWEEP, *connect_timeout) {
+                self.dial(dial, endpoint);
+            }
+        }
     }
 
     /// Sends a request and waits for the head of its answer. `connected` is called as soon as a connection is ready.
@@ -172,7 +206,8 @@ impl UpstreamClient {
         if let ConnectionClaim::Have(connection) = claim {
             return Ok(connection);
         }
-        let made = tokio::time::timeout(limit, self.make(pool, outgoing, &asker, claim));
+        // Boxed: making one takes 8 KB of state, which the many requests that find one need not carry.
+        let made = Box::pin(tokio::time::timeout(limit, self.make(pool, outgoing, &asker, claim)));
         made.await.unwrap_or_else(|_| Err(pool.late(limit)))
     }
 
@@ -269,3 +304,6 @@ fn request(outgoing: &Outgoing, version: Version) -> Request<Full<Bytes>> {
     }
     request
 }
+
+#[cfg(test)]
+mod tests;

@@ -171,9 +171,26 @@ impl Pool {
         if step == StreamStep::Wait {
             return ConnectionClaim::Wait;
         }
-        state.dials.push(now);
-        state.patience = state.patience.max(asker.connect_timeout);
-        ConnectionClaim::Dial(Dial { pool: self.clone(), begun: now, limit: state.patience, ended: false })
+        ConnectionClaim::Dial(self.begin_dial(state, asker.connect_timeout))
+    }
+
+    /// A dial for a connection before a request needs it. None: one is idle and stays so for `lasting`, one has a free
+    /// stream, or one is being made.
+    pub fn warm(self: &Arc<Pool>, lasting: Duration, connect_timeout: Duration) -> Option<Dial> {
+        self.sweep();
+        let mut state = self.state();
+        let is_idle = state.idle.last().is_some_and(|idle| idle.since.elapsed() + lasting < IDLE_FOR);
+        let mut seats = state.shared.iter().map(|shared| shared.seat(false));
+        let has_room = seats.any(|seat| !seat.worn && seat.streams < seat.streams_max);
+        let is_warm = is_idle || has_room || !state.dials.is_empty();
+        (!is_warm).then(|| self.begin_dial(&mut state, connect_timeout))
+    }
+
+    fn begin_dial(self: &Arc<Pool>, state: &mut PoolState, connect_timeout: Duration) -> Dial {
+        let begun = Instant::now();
+        state.dials.push(begun);
+        state.patience = state.patience.max(connect_timeout);
+        Dial { pool: self.clone(), begun, limit: state.patience, ended: false }
     }
 
     /// The next change. A future registered before [`Pool::claim`] misses no change.

@@ -56,6 +56,8 @@ pub(super) struct Log(watch::Sender<State>);
 struct State {
     exchanges: Vec<Exchange>,
     connections: usize,
+    /// TLS handshakes that continued an earlier session.
+    resumed: usize,
 }
 
 impl Log {
@@ -108,6 +110,21 @@ impl Log {
 
     pub(super) fn connections(&self) -> usize {
         self.0.borrow().connections
+    }
+
+    pub(super) fn resumes(&self) {
+        self.0.send_modify(|state| state.resumed += 1);
+    }
+
+    pub(super) fn resumed(&self) -> usize {
+        self.0.borrow().resumed
+    }
+
+    /// Waits for this many connections.
+    pub(super) async fn connects(&self, count: usize) {
+        let mut seen = self.0.subscribe();
+        let found = async { seen.wait_for(|state| state.connections >= count).await.map(drop) };
+        soon(&format!("connection {count}"), found).await.expect("the log outlives this");
     }
 
     pub(super) fn exchanges(&self) -> Vec<Exchange> {

@@ -119,6 +119,16 @@ impl FakeProvider {
         self.log.connections()
     }
 
+    /// Waits for this many connections.
+    pub async fn connected(&self, count: usize) {
+        self.log.connects(count).await;
+    }
+
+    /// TLS handshakes so far that continued an earlier session.
+    pub fn resumed(&self) -> usize {
+        self.log.resumed()
+    }
+
     /// All requests so far, in order of arrival.
     pub fn requests(&self) -> Vec<Request> {
         self.log.exchanges().into_iter().map(|exchange| exchange.request).collect()

@@ -16,7 +16,7 @@ use hyper_util::server::conn::auto::Builder;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, HandshakeKind, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream as ClientStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -90,6 +90,9 @@ pub(super) fn acceptor(alpn: &[&str]) -> (TlsAcceptor, String) {
 pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, answer: Answer, log: Arc<Log>) {
     let connection = log.connected();
     let Ok(stream) = acceptor.accept(stream).await else { return };
+    if stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed) {
+        log.resumes();
+    }
     let service = service_fn(move |request| perform_head(request, connection, Arc::clone(&answer), Arc::clone(&log)));
     // An error here means that the client left or a script broke off: the log has the details.
     let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;

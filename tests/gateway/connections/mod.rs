@@ -7,3 +7,4 @@ mod loopback_without_proxy;
 mod name_lookup;
 mod pool;
 mod proxies_and_certificates;
+mod warm;

@@ -130,9 +130,9 @@ impl Setup {
     /// Starts with this history.
     pub async fn start_after(&self, rows: &[Record]) -> TestGateway {
         let directory = with_database().await;
-        let store = Store::open(&directory.path().join("test.db")).await.unwrap();
-        store.write(rows).await.unwrap();
-        store.close().await;
+        let store = Store::open(&directory.path().join("test.db")).unwrap();
+        store.write(rows).unwrap();
+        store.close();
         self.start_by(directory, system_resolver()).await
     }
 
@@ -159,7 +159,7 @@ async fn with_database() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("test.db");
     let empty = EMPTY.get_or_init(|| async {
-        Store::open(&path).await.unwrap().close().await;
+        Store::open(&path).unwrap().close();
         std::fs::read(&path).unwrap()
     });
     std::fs::write(&path, empty.await).unwrap();

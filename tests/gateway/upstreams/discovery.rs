@@ -42,6 +42,14 @@ pub(super) fn provider(name: &str, fake: &FakeProvider, lines: &str) -> String {
     format!("[providers.{name}]\nbase_url = \"{}\"\n{lines}\n", fake.base_url())
 }
 
+/// Both hosts are on, and [`MODEL`] is raced.
+fn hosts(groq: &FakeProvider, cerebras: &FakeProvider) -> Setup {
+    Setup::new()
+        .table(&provider("groq", groq, "api_key = \"planted\""))
+        .table(&provider("cerebras", cerebras, "api_key = \"planted\""))
+        .model(MODEL)
+}
+
 async fn get(gateway: &TestGateway, path: &str) -> Value {
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("GET", path, &[], "").await;
@@ -81,11 +89,7 @@ fn names(models: &Value) -> Vec<&str> {
 async fn a_model_that_its_provider_no_longer_lists_is_left_out_and_says_why() {
     let groq = listing(200, list(&["openai/gpt-oss-20b", "brand-new"])).await;
     let cerebras = listing(200, list(&[CEREBRAS_ID])).await;
-    let setup = Setup::new()
-        .table(&provider("groq", &groq, "api_key = \"planted\""))
-        .table(&provider("cerebras", &cerebras, "api_key = \"planted\""))
-        .model(MODEL);
-    let gateway = setup.start().await;
+    let gateway = hosts(&groq, &cerebras).start().await;
     let gone = format!("groq/{GROQ_ID}");
     let told = until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
     let why = told["models"][0]["why"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
@@ -113,11 +117,7 @@ async fn a_model_that_its_provider_no_longer_lists_is_left_out_and_says_why() {
 async fn if_every_upstream_is_gone_all_are_asked() {
     let groq = listing(200, list(&["openai/gpt-oss-20b"])).await;
     let cerebras = listing(200, list(&["other"])).await;
-    let setup = Setup::new()
-        .table(&provider("groq", &groq, "api_key = \"planted\""))
-        .table(&provider("cerebras", &cerebras, "api_key = \"planted\""))
-        .model(MODEL);
-    let gateway = setup.start().await;
+    let gateway = hosts(&groq, &cerebras).start().await;
     let (one, other) = (format!("groq/{GROQ_ID}"), format!("cerebras/{CEREBRAS_ID}"));
     let both = |told: &Value| code(told, &one) == "unlisted" && code(told, &other) == "unlisted";
     let told = until(&gateway, "/api/routing?model=gpt-oss-120b", both).await;
@@ -136,11 +136,7 @@ async fn while_the_listed_upstream_waits_for_a_rate_limit_the_gone_one_is_not_as
         _ => Script::status(429, &[("retry-after", "30")], "{}"),
     })
     .await;
-    let setup = Setup::new()
-        .table(&provider("groq", &groq, "api_key = \"planted\""))
-        .table(&provider("cerebras", &cerebras, "api_key = \"planted\""))
-        .model(MODEL);
-    let gateway = setup.start().await;
+    let gateway = hosts(&groq, &cerebras).start().await;
     let gone = format!("groq/{GROQ_ID}");
     until(&gateway, "/api/routing?model=gpt-oss-120b", |told| code(told, &gone) == "unlisted").await;
     for _ in 0..2 {
