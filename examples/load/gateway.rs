@@ -52,8 +52,13 @@ pub struct Won {
 impl Gateway {
     /// Starts a gateway with a model `load` that races these upstreams.
     pub fn start(base_urls: &[String]) -> anyhow::Result<Gateway> {
+        Gateway::start_with(&config(base_urls))
+    }
+
+    /// Starts a gateway with its files in a temporary directory.
+    pub fn start_with(config: &str) -> anyhow::Result<Gateway> {
         let dir = tempfile::tempdir()?;
-        let mut gateway = Gateway::start_in(dir.path(), &config(base_urls))?;
+        let mut gateway = Gateway::start_in(dir.path(), config)?;
         gateway.own_dir = Some(dir);
         Ok(gateway)
     }
@@ -81,9 +86,7 @@ impl Gateway {
 
     /// Resident memory in KiB.
     pub fn rss_kib(&self) -> anyhow::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        Ok(line.trim().trim_end_matches(" kB").parse()?)
+        rss_kib_of(self.child.id())
     }
 
     pub fn pid(&self) -> u32 {
@@ -151,7 +154,13 @@ pub fn own_cpu() -> anyhow::Result<Duration> {
     cpu_of("self")
 }
 
-fn cpu_of(pid: &str) -> anyhow::Result<Duration> {
+pub fn rss_kib_of(pid: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+pub fn cpu_of(pid: &str) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in brackets may contain any character; user and system time are the 12th and 13th field after it.
     let (_, rest) = stat.rsplit_once(')').context("no process name")?;
@@ -160,7 +169,7 @@ fn cpu_of(pid: &str) -> anyhow::Result<Duration> {
 }
 
 /// The path of the program, built in the same profile as this example.
-fn program() -> anyhow::Result<PathBuf> {
+pub fn program() -> anyhow::Result<PathBuf> {
     let example = std::env::current_exe()?;
     let target = example.parent().and_then(Path::parent).context("no target directory")?;
     let program = target.join("photofinish");

@@ -1,4 +1,5 @@
-//! Drives the gateway over real loopback HTTP. `race`, `streams`, `proxy` and `clock` print its cost and the accuracy
+//! Drives the gateway over real loopback HTTP. `cost` compares it with nginx, and `grow` shows how its
+//! cost grows. `race`, `streams`, `proxy` and `clock` print its cost and the accuracy
 //! of its measurements; `policies` compares the policies.
 //!
 //! This process runs the simulated upstreams and the clients, so that both use one clock; the gateway is `photofinish
@@ -7,9 +8,11 @@
 
 mod client;
 mod clock;
+mod cost;
 mod drive;
 mod figures;
 mod gateway;
+mod grow;
 mod ledger;
 mod outcome;
 mod policies;
@@ -23,6 +26,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use tokio::runtime::Builder;
 
 /// Maximum time of a run.
 const RUN_MAX: Duration = Duration::from_secs(600);
@@ -37,6 +41,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// The cost of requests, events and streams, compared with nginx on the same core. Takes three minutes.
+    Cost(cost::Options),
+    /// How the gateway's cost grows with streams, connections, bodies and the width of races. Takes two minutes.
+    Grow(grow::Options),
     /// The time that a race adds to the first token, and how soon the losers are stopped.
     Race(race::Options),
     /// Memory and CPU time of many slow streams at once.
@@ -49,16 +57,26 @@ enum Command {
     Policies(policies::Options),
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let run = async {
-        match Cli::parse().command {
-            Command::Race(options) => race::run(options).await,
-            Command::Streams(options) => streams::run(options).await,
-            Command::Proxy(options) => proxy::run(options).await,
-            Command::Clock(options) => clock::run(options).await,
-            Command::Policies(options) => policies::run(options).await,
+fn main() -> anyhow::Result<()> {
+    let command = Cli::parse().command;
+    let runtime = match command {
+        Command::Cost(_) | Command::Grow(_) => {
+            cost::prepare()?;
+            Builder::new_current_thread().enable_all().build()?
         }
+        _ => Builder::new_multi_thread().enable_all().build()?,
     };
-    tokio::time::timeout(RUN_MAX, run).await.context("the run took too long")?
+    runtime.block_on(async { tokio::time::timeout(RUN_MAX, run(command)).await.context("the run took too long")? })
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Cost(options) => cost::run(options).await,
+        Command::Grow(options) => grow::run(options).await,
+        Command::Race(options) => race::run(options).await,
+        Command::Streams(options) => streams::run(options).await,
+        Command::Proxy(options) => proxy::run(options).await,
+        Command::Clock(options) => clock::run(options).await,
+        Command::Policies(options) => policies::run(options).await,
+    }
 }

@@ -2,6 +2,7 @@
 //! The client also runs the same races itself, without a gateway, which shows the share of the machine.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,19 +26,19 @@ const WARM_UP: usize = 2;
 pub struct Options {
     /// Races to measure.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=3_500))]
-    races: u32,
+    pub races: u32,
     /// Concurrent races.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=250))]
-    concurrent: u32,
+    pub concurrent: u32,
     /// Tokens of an answer.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    tokens: u32,
+    pub tokens: u32,
     /// Tokens per second of an answer.
     #[arg(long, default_value_t = 100.0)]
-    rate: f64,
+    pub rate: f64,
     /// TTFT of the fastest of three upstreams, in milliseconds; the others take two and three times as long.
     #[arg(long, default_value_t = 30)]
-    ttft: u64,
+    pub ttft: u64,
 }
 
 /// One race as its client saw it.
@@ -46,23 +47,34 @@ struct Seen {
     ttft: Duration,
 }
 
+impl Options {
+    /// The TTFT of the upstreams.
+    pub fn ttfts(&self) -> [Duration; 3] {
+        [1, 2, 3].map(|factor| Duration::from_millis(self.ttft * factor))
+    }
+}
+
+/// What the races showed.
+pub struct Raced {
+    /// Client TTFT − fastest upstream's.
+    pub added: Sample,
+    /// Winner's token → loser sees close.
+    pub stopped: Sample,
+}
+
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let ttfts = [1, 2, 3].map(|factor| Duration::from_millis(options.ttft * factor));
+    let ttfts = options.ttfts();
     let mut table = Table::default();
     table.row("upstreams", format!("TTFT {ttfts:?} exact, {} tokens at {}/s", options.tokens, options.rate));
     table.row("races", format!("{} at {} concurrent, each way", options.races, options.concurrent));
 
     let upstreams = Upstreams::start(&ttfts, options.rate).await?;
     let gateway = Gateway::start(&upstreams.base_urls())?;
-    let addr = gateway.addr;
     let cpu = gateway.cpu()?;
     let began = Instant::now();
-    let seen = drive(&upstreams, options, move |kept, user| {
-        async move { raced(kept, addr, user, options.tokens).await }.boxed()
-    })
-    .await?;
+    let raced = through(&upstreams, gateway.addr, options).await?;
     let (took, cpu) = (began.elapsed(), gateway.cpu()?.saturating_sub(cpu));
-    report(&mut table, "gateway", &upstreams, seen).await?;
+    raced.report(&mut table, "gateway");
     let rows = gateway.stop().await?;
     let [p50, p99] = rows.overhead_ms.map(|ms| ms.unwrap_or(f64::NAN));
     table
@@ -73,15 +85,36 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     table.row("gateway: rows", rows.line());
 
     let upstreams = Upstreams::start(&ttfts, options.rate).await?;
+    directly(&upstreams, options).await?.report(&mut table, "no gateway");
+    table.print("race")?;
+    Ok(())
+}
+
+/// Races through a gateway.
+pub async fn through(upstreams: &Upstreams, gateway: SocketAddr, options: Options) -> anyhow::Result<Raced> {
+    let seen = drive(upstreams, options, move |kept, user| {
+        async move { raced(kept, gateway, user, options.tokens).await }.boxed()
+    })
+    .await?;
+    joined(upstreams, seen).await
+}
+
+/// The same races by the client itself.
+pub async fn directly(upstreams: &Upstreams, options: Options) -> anyhow::Result<Raced> {
     let addrs: Arc<[_]> = upstreams.addrs().into();
-    let seen = drive(&upstreams, options, move |kept, user| {
+    let seen = drive(upstreams, options, move |kept, user| {
         let addrs = addrs.clone();
         async move { raced_directly(kept, &addrs, user, options.tokens).await }.boxed()
     })
     .await?;
-    report(&mut table, "no gateway", &upstreams, seen).await?;
-    table.print("race")?;
-    Ok(())
+    joined(upstreams, seen).await
+}
+
+impl Raced {
+    fn report(self, table: &mut Table, name: &str) {
+        table.row(format!("{name}: client TTFT - fastest upstream's"), self.added.line());
+        table.row(format!("{name}: winner's token -> loser sees close"), self.stopped.line());
+    }
 }
 
 /// The connections of a worker, by upstream.
@@ -124,12 +157,7 @@ async fn drive(
 }
 
 /// One race through the gateway.
-async fn raced(
-    mut kept: Kept,
-    gateway: std::net::SocketAddr,
-    user: String,
-    tokens: u32,
-) -> anyhow::Result<(Kept, Duration)> {
+async fn raced(mut kept: Kept, gateway: SocketAddr, user: String, tokens: u32) -> anyhow::Result<(Kept, Duration)> {
     let slot = kept.first_mut().context("no slot")?;
     let sent = Instant::now();
     let mut connection = match slot.take() {
@@ -145,7 +173,7 @@ async fn raced(
 /// The same race by the client: three requests, the first token wins, the other two connections are dropped.
 async fn raced_directly(
     mut kept: Kept,
-    addrs: &[std::net::SocketAddr],
+    addrs: &[SocketAddr],
     user: String,
     tokens: u32,
 ) -> anyhow::Result<(Kept, Duration)> {
@@ -174,7 +202,7 @@ async fn raced_directly(
 }
 
 /// Joins the results of the clients with the timestamps of the upstreams.
-async fn report(table: &mut Table, name: &str, upstreams: &Upstreams, seen: Vec<Seen>) -> anyhow::Result<()> {
+async fn joined(upstreams: &Upstreams, seen: Vec<Seen>) -> anyhow::Result<Raced> {
     upstreams.quiet().await?;
     let mut by_user: HashMap<String, Vec<FinishedRequest>> = HashMap::new();
     for ended in upstreams.ended() {
@@ -193,7 +221,5 @@ async fn report(table: &mut Table, name: &str, upstreams: &Upstreams, seen: Vec<
             stopped.add(loser.ended.saturating_duration_since(winner));
         }
     }
-    table.row(format!("{name}: client TTFT - fastest upstream's"), added.line());
-    table.row(format!("{name}: winner's token -> loser sees close"), stopped.line());
-    Ok(())
+    Ok(Raced { added, stopped })
 }
