@@ -2,6 +2,8 @@
 //! providers. Characters that control a terminal, change the direction of writing or are invisible become escapes such
 //! as `\u{202e}`.
 
+use std::fmt::{self, Write};
+
 /// Escapes text that is shown on one line.
 pub fn printable(text: &str) -> String {
     escaped(text, is_harmful)
@@ -18,23 +20,40 @@ pub fn quoted(text: &str) -> String {
     format!("{:?}", text.chars().take(200).collect::<String>())
 }
 
+/// Writes text as [`printable`] shows it.
+pub struct PrintableWriter<W>(pub W);
+
+impl<W: Write> Write for PrintableWriter<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        write_escaped(&mut self.0, text, is_harmful)
+    }
+}
+
 fn escaped(text: &str, harmful: impl Fn(char) -> bool) -> String {
-    if !text.chars().any(&harmful) {
-        return text.to_owned();
-    }
-    let mut shown = String::with_capacity(2 * text.len());
-    for c in text.chars() {
-        if harmful(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
+    let mut shown = String::with_capacity(text.len());
+    // A string takes everything.
+    let _ = write_escaped(&mut shown, text, harmful);
     shown
+}
+
+fn write_escaped(out: &mut impl Write, text: &str, harmful: impl Fn(char) -> bool) -> fmt::Result {
+    let mut rest = text;
+    while let Some(at) = rest.find(&harmful) {
+        let (before, from) = rest.split_at(at);
+        let mut from = from.chars();
+        out.write_str(before)?;
+        from.next().map_or(Ok(()), |c| write!(out, "{}", c.escape_default()))?;
+        rest = from.as_str();
+    }
+    out.write_str(rest)
 }
 
 /// Control characters, line separators, direction marks, and characters that are invisible.
 fn is_harmful(c: char) -> bool {
+    // Most text.
+    if matches!(c, ' '..='~') {
+        return false;
+    }
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'

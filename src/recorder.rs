@@ -59,7 +59,7 @@ impl Recorder {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
         let state = Arc::new(StoreState::new());
         let tasks = Shutdown::new();
-        let task = tasks.spawn(WriterState::new(store, receiver, Arc::clone(&state)).run(tasks.clone()));
+        let task = tasks.spawn(WriterState::new(store, receiver, tasks.clone(), Arc::clone(&state)).run());
         let queue = Some(RowQueue { sender, state: Arc::clone(&state) });
         let recorder =
             Recorder { queue, sheet: None, metrics: Arc::default(), state: Arc::clone(&state), race_observer: None };
@@ -108,15 +108,17 @@ impl Recorder {
     }
 
     /// Never waits. `overhead_us`: see [`Metrics::race`].
-    pub fn race(&self, race: RaceRecord, overhead_us: Option<i64>) {
+    pub fn race(&self, race: impl Into<Box<RaceRecord>>, overhead_us: Option<i64>) {
+        let race = race.into();
         self.metrics.race(&race, overhead_us);
-        self.send(Record::Race(Box::new(race)));
+        self.send(Record::Race(race));
     }
 
     /// Never waits. `choices` and `took_us`: see [`Metrics::attempt`].
-    pub fn attempt(&self, attempt: AttemptRecord, choices: Option<i64>, took_us: i64) {
+    pub fn attempt(&self, attempt: impl Into<Box<AttemptRecord>>, choices: Option<i64>, took_us: i64) {
+        let attempt = attempt.into();
         self.metrics.attempt(&attempt, choices, took_us);
-        self.send(Record::Attempt(Box::new(attempt)));
+        self.send(Record::Attempt(attempt));
     }
 
     /// Counts every record, also lost ones.
@@ -193,7 +195,7 @@ impl WriterTask {
         if !finished {
             self.tasks.cancel();
             if !self.tasks.finished(SPILL_FOR).await {
-                // The running transaction is rolled back with its connection.
+                // A running transaction still ends by itself.
                 self.task.abort();
             }
         }

@@ -15,11 +15,15 @@ use tokio_util::task::TaskTracker;
 
 /// Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct Shutdown {
+pub struct Shutdown(Arc<ShutdownState>);
+
+/// The flags repeat the states of the tokens, readable without their locks.
+#[derive(Debug, Default)]
+struct ShutdownState {
     draining: CancellationToken,
+    is_draining: AtomicBool,
     cancelled: CancellationToken,
-    /// The state of the cancel token, readable without its lock.
-    is_cancelled: Arc<AtomicBool>,
+    is_cancelled: AtomicBool,
     tasks: TaskTracker,
 }
 
@@ -34,7 +38,7 @@ impl Shutdown {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.tasks.spawn(task)
+        self.0.tasks.spawn(task)
     }
 
     /// Runs blocking work on a thread for such work. [`Shutdown::finished`] waits for it too, so it must end soon after
@@ -44,48 +48,49 @@ impl Shutdown {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.tasks.spawn_blocking(work)
+        self.0.tasks.spawn_blocking(work)
     }
 
     /// No new connections from now on.
     pub fn drain(&self) {
-        self.draining.cancel();
+        self.0.is_draining.store(true, Ordering::Release);
+        self.0.draining.cancel();
     }
 
     /// Asks all running work to end now. Implies draining.
     pub fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Release);
-        self.draining.cancel();
-        self.cancelled.cancel();
+        self.0.is_cancelled.store(true, Ordering::Release);
+        self.drain();
+        self.0.cancelled.cancel();
     }
 
     pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
+        self.0.is_draining.load(Ordering::Acquire)
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Acquire)
+        self.0.is_cancelled.load(Ordering::Acquire)
     }
 
     /// Resolves once draining began.
     pub fn draining(&self) -> WaitForCancellationFutureOwned {
-        self.draining.clone().cancelled_owned()
+        self.0.draining.clone().cancelled_owned()
     }
 
     /// Resolves once all work must end. Owned, so that a response body can hold it.
     pub fn cancelled(&self) -> WaitForCancellationFutureOwned {
-        self.cancelled.clone().cancelled_owned()
+        self.0.cancelled.clone().cancelled_owned()
     }
 
     /// Waits until every spawned task has ended, at most `limit`; true if all did.
     pub async fn finished(&self, limit: Duration) -> bool {
-        self.tasks.close();
-        tokio::time::timeout(limit, self.tasks.wait()).await.is_ok()
+        self.0.tasks.close();
+        tokio::time::timeout(limit, self.0.tasks.wait()).await.is_ok()
     }
 
     /// How many spawned tasks still run.
     pub fn running(&self) -> usize {
-        self.tasks.len()
+        self.0.tasks.len()
     }
 }
 

@@ -65,7 +65,7 @@ async fn run(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Re
 }
 
 async fn make(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
-    let store = Store::open(path).await?;
+    let store = Store::open(path)?;
     let span_us = options.days * 86_400_000_000;
     let races = options.attempts.div_ceil(FIELD);
     let mut world = World::new(now_us() - span_us, span_us as f64 / races as f64);
@@ -73,15 +73,15 @@ async fn make(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::R
     for _ in 0..races {
         world.race(&mut batch);
         if batch.len() >= BATCH {
-            store.write(&batch).await?;
+            store.write(&batch)?;
             batch.clear();
         }
     }
-    store.write(&batch).await?;
+    store.write(&batch)?;
     let took = began.elapsed().as_secs_f64();
     let attempts = races * FIELD;
     writeln!(out, "made: {attempts} attempts in {took:.1} s, {:.0} attempts/s", attempts as f64 / took)?;
-    store.close().await;
+    store.close();
     Ok(())
 }
 
@@ -167,7 +167,7 @@ fn furthest(exact: &Stats, rolled: &Stats) -> f64 {
 
 /// Throughput of the writer during repeated queries, then the time of small batches.
 async fn write(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
-    let store = Store::open(path).await?;
+    let store = Store::open(path)?;
     let mut world = World::new(now_us(), 1_000.0);
     let (stop, asked_times) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
     let until = Instant::now() + Duration::from_secs(options.seconds);
@@ -187,7 +187,7 @@ async fn write(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::
                     while batch.len() < BATCH {
                         world.race(&mut batch);
                     }
-                    store.write(&batch).await?;
+                    store.write(&batch)?;
                     written += batch.iter().filter(|record| matches!(record, Record::Attempt(_))).count();
                 }
                 anyhow::Ok(())
@@ -212,7 +212,7 @@ async fn write(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::
             world.race(&mut batch);
         }
         let flush_began = Instant::now();
-        store.write(&batch).await?;
+        store.write(&batch)?;
         flushes.push(flush_began.elapsed());
     }
     flushes.sort();
@@ -222,7 +222,7 @@ async fn write(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::
         "flush of 100 rows: p50 {p50:.1} ms, p99 {p99:.1} ms, most {:.1} ms",
         millis(flushes[flushes.len() - 1])
     )?;
-    store.close().await;
+    store.close();
     Ok(())
 }
 

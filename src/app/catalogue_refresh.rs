@@ -48,7 +48,7 @@ pub(super) async fn run(gateway: Arc<Gateway>) {
     }
 }
 
-/// A restart does not ask again what was asked within the last day.
+/// A restart does not ask again within a day of the last request, unless the file was not taken: then the log says why again.
 fn until_due(gateway: &Gateway, url: &CatalogueUrl) -> Duration {
     let asked = refresh::asked_at_us(&gateway.live().config.catalogue_file(), url);
     let since = asked.map(|asked| wall_micros().saturating_sub(asked)).filter(|since| *since >= 0);

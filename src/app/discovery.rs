@@ -258,7 +258,7 @@ fn report(provider: &Provider, unlisted: &UnlistedUpstreams) {
         shortened(&names)
     };
     if !unlisted.found.is_empty() && !provider.serves_its_list() {
-        tracing::warn!("{name} does not list {}: left out unless no other is left", upstreams(&unlisted.found));
+        tracing::warn!("{name} does not list {}: asked only if no other is left", upstreams(&unlisted.found));
     }
     if !unlisted.named.is_empty() {
         tracing::warn!(

@@ -32,7 +32,7 @@ impl LocalGateway {
     ) -> anyhow::Result<LocalGateway> {
         let (recorder, writer) = if stored {
             make_directory(&config);
-            let (recorder, writer) = Recorder::start(Store::open(&config.store.path).await?);
+            let (recorder, writer) = Recorder::start(Store::open(&config.store.path)?);
             (recorder, Some(writer))
         } else {
             (Recorder::without_store(), None)

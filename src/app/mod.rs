@@ -139,6 +139,7 @@ impl App {
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
         }
+        gateway.client().keep_warm(gateway.live().warm());
         let discovery = Discovery::new(gateway.clone());
         serving.spawn(discovery.clone().run());
         Ok(App { listens, gateway, writer, serving, lines, simulated, tokens, discovery })
@@ -272,16 +273,20 @@ fn make_directory(config: &Config) {
 /// Waits a moment for the store to open. After an error that may be temporary, the recorder continues trying in the
 /// background.
 async fn open_store(path: &Path) -> anyhow::Result<Store> {
-    match tokio::time::timeout(OPEN_FOR, Store::open(path)).await {
-        Ok(Ok(store)) => {
+    let opening = Shutdown::new().run_blocking({
+        let path = path.to_path_buf();
+        move || Store::open(&path)
+    });
+    match tokio::time::timeout(OPEN_FOR, opening).await.ok().transpose()? {
+        Some(Ok(store)) => {
             tracing::info!(path = %path.display(), "store open");
             return Ok(store);
         }
-        Ok(Err(error)) if error.may_pass() => {
+        Some(Err(error)) if error.may_pass() => {
             tracing::warn!("the history cannot be written yet: {error}. The gateway starts without it and tries again");
         }
-        Ok(Err(error)) => return Err(error.into()),
-        Err(_) => {
+        Some(Err(error)) => return Err(error.into()),
+        None => {
             let path = path.display();
             tracing::warn!(%path, "the database takes long to open; the gateway starts without it and tries again");
         }

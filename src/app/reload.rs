@@ -124,6 +124,7 @@ impl Reloading {
         self.gateway.reload(live);
         self.tokens.keep(&self.gateway.live().config);
         next.put_in_force();
+        self.gateway.client().keep_warm(self.gateway.live().warm());
         self.discovery.reloaded();
         Ok(())
     }

@@ -36,7 +36,8 @@ pub(super) enum CancelReason {
 
 /// Not `Clone`: two guards would report one attempt twice.
 pub(super) struct AttemptGuard {
-    pub record: AttemptRecord,
+    /// Boxed: it is large, and the guard moves with its future.
+    pub record: Box<AttemptRecord>,
     pub meter: Meter,
     read_at: Instant,
     dispatch: Instant,
@@ -67,7 +68,7 @@ impl AttemptGuard {
     pub fn new(spec: &mut AttemptSpec, fate: Arc<AtomicU8>) -> AttemptGuard {
         let dispatch = Instant::now();
         AttemptGuard {
-            record: new_record(spec, dispatch),
+            record: Box::new(new_record(spec, dispatch)),
             meter: Meter::new(dispatch, choices_asked(spec.choices), spec.key.clone()),
             read_at: spec.read_at,
             dispatch,
@@ -177,11 +178,11 @@ impl AttemptGuard {
         self.record.retry_after_ms = failure.retry_after.and_then(|wait| i64::try_from(wait.as_millis()).ok());
     }
 
-    /// Fills in the last columns and returns the row.
-    fn finish(&mut self) -> AttemptRecord {
+    /// Fills in the last columns.
+    fn finish(&mut self) {
         self.meter.write(&mut self.record);
         let now = self.elapsed(Instant::now());
-        let record = &mut self.record;
+        let record = &mut *self.record;
         if self.counts {
             forget_tokens(record);
         }
@@ -225,13 +226,13 @@ impl AttemptGuard {
             (None, None) => {}
         }
         self.bill.count(record, self.meter.usage().cost_usd);
-        record.clone()
     }
 }
 
 impl Drop for AttemptGuard {
     fn drop(&mut self) {
-        let record = self.finish();
+        self.finish();
+        let record = std::mem::take(&mut self.record);
         let (outcome, cause) = (record.outcome.as_str(), record.censor_cause.map(CensorCause::as_str));
         let (failure, ttft_us) = (record.failure, record.first_token_us);
         if enabled!(Level::DEBUG) {

@@ -57,8 +57,11 @@ impl<'a> BreakerAdmission<'a> {
         settings: &'a RaceSettings,
         caller: CallerId,
         beside: bool,
+        upstreams: usize,
     ) -> BreakerAdmission<'a> {
-        let (candidates, uploads, probes, suspects) = Default::default();
+        // A candidate is large, and lives as long as the answer: no room for more of them than there can be.
+        let (candidates, uploads) = (Vec::with_capacity(upstreams), Vec::with_capacity(upstreams));
+        let (probes, suspects) = Default::default();
         let trying = if beside { ProbeScope::Beside } else { ProbeScope::InPlace };
         BreakerAdmission { health, settings, caller, trying, candidates, uploads, probes, suspects }
     }

@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::{Config, ModelConfig, ProviderLists, RaceSettings, UpstreamConfig, User};
+use crate::config::{Config, Keys, ModelConfig, Provider, ProviderLists, RaceSettings, UpstreamConfig, User};
 use crate::learning::{CostBudgetKey, Learning};
 use crate::printable::quoted;
 use crate::protocol::Dialect;
 use crate::routing::keyring::{HashedKey, KeyOrder, SharedKeys};
 use crate::routing::tariff::Basis;
-use crate::upstream::{Endpoint, InvalidUrl};
+use crate::upstream::{Endpoint, InvalidUrl, WarmEndpoint};
 
 /// Upstreams that one request may name.
 const NAMED_MAX: usize = 64;
@@ -102,6 +102,15 @@ impl LiveConfig {
     /// The configuration as it was read, without what providers list.
     pub fn as_read(&self) -> &Config {
         &self.base
+    }
+
+    /// The endpoints to which a connection is kept open.
+    pub fn warm(&self) -> Vec<WarmEndpoint> {
+        let is_warm = |provider: &&Arc<Provider>| provider.warm && !matches!(provider.keys, Keys::Off(_));
+        let routes = self.config.providers.values().filter(is_warm).filter_map(|provider| self.line(&provider.name));
+        let connect_timeout = self.config.race.timeouts.connect;
+        let endpoints = routes.flat_map(|route| &route.endpoints);
+        endpoints.map(|(_, endpoint)| WarmEndpoint { endpoint: endpoint.clone(), connect_timeout }).collect()
     }
 
     /// Whether a model lists it.

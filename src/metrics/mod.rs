@@ -317,7 +317,7 @@ fn ttft() -> MetricHistogram {
 }
 
 fn upstream_name(provider: &str, model: &str) -> String {
-    format!("{provider}/{model}")
+    [provider, "/", model].concat()
 }
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ pub struct CandidateState {
     pub trial: bool,
     /// Its latest start. The current in-flight count includes that attempt, so predictions use this instead.
     pub started: Option<SendConditions>,
-    /// The median predicted for it then and when it counts as failed, microseconds; none if too little was known.
+    /// The median predicted for it then and when it counts as failed, microseconds; none if too little was known, or
+    /// under a policy that replaces no overdue attempt.
     pub waits_us: Option<(i64, i64)>,
 }
 

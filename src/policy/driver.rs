@@ -81,7 +81,10 @@ impl PolicyDriver {
         let state = &mut self.parts.candidates[candidate];
         let sent = state.sent();
         state.started = Some(sent);
-        state.waits_us = state.known.forecast().waits_us(sent, learning.now_us());
+        // Only these policies replace an overdue attempt.
+        if self.parts.settings.policy.spends_budget() {
+            state.waits_us = state.known.forecast().waits_us(sent, learning.now_us());
+        }
         ObserverSpec {
             ordinal,
             learning: learning.clone(),

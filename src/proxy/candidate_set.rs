@@ -127,7 +127,7 @@ pub fn resolve(
     let caller_id = caller.id(live);
     // A token count is never raced.
     let may_probe = settings.max_attempts > 1 && !crowded && !request.surface.counts();
-    let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_probe);
+    let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_probe, upstreams.len());
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
     let mut choices = Choices::default();
     let without_host = known.filter(|model| model.upstreams.is_empty());

@@ -30,7 +30,8 @@ use crate::shutdown::Shutdown;
 /// Not `Clone`: two guards would report one race twice.
 pub struct RaceGuard {
     surface: Surface,
-    record: RaceRecord,
+    /// Boxed: it is large, and the guard moves with its future.
+    record: Box<RaceRecord>,
     /// How it ended. None: a drop means that the client left.
     outcome: Option<RaceOutcome>,
     /// The zero of all its times: when the request was read; before that, when it arrived.
@@ -100,7 +101,7 @@ impl RaceGuard {
         };
         RaceGuard {
             surface,
-            record,
+            record: Box::new(record),
             outcome: None,
             read_at: Instant::now(),
             token_us: None,
@@ -318,14 +319,14 @@ impl Drop for RaceGuard {
         }
         let now = self.elapsed();
         self.record.done_us.get_or_insert(now);
-        let (race_id, model) = (std::mem::take(&mut self.record.race_id), std::mem::take(&mut self.record.model));
         let overhead_us = self.overhead_us();
-        let why = self.pay();
-        let (user, plan, left_out) = (self.record.user.take(), self.record.plan.take(), self.record.left_out.take());
-        let (outcome, attempts, winner) = (self.record.outcome.as_str(), self.record.attempts, self.record.winner);
+        self.record.why = self.pay();
+        let record = std::mem::take(&mut self.record);
+        let (outcome, attempts, winner, why) =
+            (record.outcome.as_str(), record.attempts, record.winner, record.why.as_deref());
         if enabled!(Level::DEBUG) {
             self.span.in_scope(|| tracing::debug!(outcome, attempts, winner, why, "the race is over"));
         }
-        self.recorder.race(RaceRecord { race_id, model, user, plan, why, left_out, ..self.record }, overhead_us);
+        self.recorder.race(record, overhead_us);
     }
 }

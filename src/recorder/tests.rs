@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 async fn started() -> (TempDir, std::path::PathBuf, Recorder, WriterTask) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let (recorder, writer) = Recorder::start(Store::open(&path).await.unwrap());
+    let (recorder, writer) = Recorder::start(Store::open(&path).unwrap());
     (directory, path, recorder, writer)
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::log_throttle::LogThrottle;
 use super::state::{Condition, StoreState};
@@ -30,10 +30,10 @@ const RETRY_LAST: Duration = Duration::from_secs(1);
 const REMIND_EVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct WriterState {
-    store: Store,
-    spill: Spill,
+    store: Arc<Store>,
+    spill: Arc<Spill>,
     receiver: mpsc::Receiver<Vec<Record>>,
-    batch: Vec<Record>,
+    tasks: Shutdown,
     state: Arc<StoreState>,
     /// None while the store accepts rows.
     trouble: Option<Trouble>,
@@ -53,11 +53,16 @@ struct Trouble {
 }
 
 impl WriterState {
-    pub(super) fn new(store: Store, receiver: mpsc::Receiver<Vec<Record>>, state: Arc<StoreState>) -> WriterState {
-        let spill = Spill::of(store.path());
-        let (batch, back_at) = (Vec::with_capacity(2 * BATCH_MAX), Instant::now());
-        let mut writing =
-            WriterState { store, spill, receiver, batch, state, trouble: None, back_at, stuck: LogThrottle::new() };
+    /// `tasks`: the signal to finish; it also runs the work on the files.
+    pub(super) fn new(
+        store: Store,
+        receiver: mpsc::Receiver<Vec<Record>>,
+        tasks: Shutdown,
+        state: Arc<StoreState>,
+    ) -> WriterState {
+        let (spill, store) = (Arc::new(Spill::of(store.path())), Arc::new(store));
+        let (back_at, stuck) = (Instant::now(), LogThrottle::new());
+        let mut writing = WriterState { store, spill, receiver, tasks, state, trouble: None, back_at, stuck };
         if !writing.store.is_open() {
             writing.state.is(Condition::Delayed);
             writing.trouble = Some(Trouble::new());
@@ -66,20 +71,31 @@ impl WriterState {
     }
 
     /// Runs until every recorder was dropped, or the writer is being finished, and the queue is empty.
-    pub(super) async fn run(mut self, tasks: Shutdown) {
+    pub(super) async fn run(mut self) {
         self.find_spill().await;
-        while self.next_batch(&tasks).await {
-            self.check_invariants();
-            self.keep(&tasks).await;
-            if !tasks.is_draining() {
+        while let Some(batch) = self.next_batch().await {
+            self.check_invariants(&batch);
+            self.keep(&Arc::new(batch)).await;
+            if !self.tasks.is_draining() {
                 self.bring_back().await;
             }
         }
         self.close().await;
     }
 
+    /// Runs work on the files, which blocks. If the caller stops waiting, the work still runs to its end: a second at
+    /// most for a lock, and then one batch. [`Shutdown::finished`] waits for it.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store, &Spill) -> Result<T, WriteError> + Send + 'static,
+    ) -> Result<T, WriteError> {
+        let (store, spill) = (Arc::clone(&self.store), Arc::clone(&self.spill));
+        let done = self.tasks.run_blocking(move || work(&store, &spill)).await;
+        done.unwrap_or_else(|_| Err(WriteError::panicked()))
+    }
+
     async fn find_spill(&mut self) {
-        match self.spill.rows().await {
+        match self.aside(|_, spill| spill.rows()).await {
             Ok(0) => {}
             Ok(rows) => {
                 self.state.found(rows);
@@ -89,91 +105,84 @@ impl WriterState {
         }
     }
 
-    /// Waits for rows and takes them. The batch stays empty if it is only time to try the store again or to move rows
-    /// back. False if no more rows will come.
-    async fn next_batch(&mut self, tasks: &Shutdown) -> bool {
-        self.batch.clear();
-        if tasks.is_draining() {
+    /// Waits for rows and takes them. The batch is empty if it is only time to try the store again or to move rows
+    /// back. None if no more rows will come.
+    async fn next_batch(&mut self) -> Option<Vec<Record>> {
+        let mut batch = Vec::new();
+        if self.tasks.is_draining() {
             self.receiver.close();
-            return self.take_more(Instant::now(), tasks).await;
+            self.take_waiting(&mut batch);
+            return (!batch.is_empty()).then_some(batch);
         }
         let wake_at = match &self.trouble {
             Some(trouble) => Some(trouble.again_at),
             None => (self.state.spilled() > 0).then_some(self.back_at),
         };
         tokio::select! {
-            rows = self.receiver.recv() => match rows {
-                Some(rows) => self.batch.extend(rows),
-                None => return false,
-            },
-            () = tasks.draining() => return true,
-            () = at(wake_at) => return true,
+            rows = self.receiver.recv() => batch.extend(rows?),
+            () = self.tasks.draining() => return Some(batch),
+            () = at(wake_at) => return Some(batch),
         }
-        self.take_more(Instant::now() + LINGER, tasks).await;
-        true
+        // Not by waiting for each race: that would wake this task for each.
+        if self.state.queued() < BATCH_MAX {
+            tokio::select! {
+                () = sleep(LINGER) => {}
+                () = self.tasks.draining() => {}
+            }
+        }
+        self.take_waiting(&mut batch);
+        Some(batch)
     }
 
-    /// Fills the batch from the queue until `until`. False if there was nothing.
-    async fn take_more(&mut self, until: Instant, tasks: &Shutdown) -> bool {
-        let mut any = false;
-        while self.batch.len() < BATCH_MAX {
-            let rows = match self.receiver.try_recv() {
-                Ok(rows) => rows,
-                Err(_) if tasks.is_draining() => break,
-                Err(_) => {
-                    let received = tokio::select! {
-                        received = timeout_at(until, self.receiver.recv()) => received,
-                        () = tasks.draining() => break,
-                    };
-                    let Ok(Some(rows)) = received else { break };
-                    rows
-                }
-            };
-            any = true;
-            self.batch.extend(rows);
+    /// Fills the batch from the queue.
+    fn take_waiting(&mut self, batch: &mut Vec<Record>) {
+        while batch.len() < BATCH_MAX
+            && let Ok(rows) = self.receiver.try_recv()
+        {
+            batch.extend(rows);
         }
-        any
     }
 
     /// Returns once the batch is in the store or in the spill file, or can never be written. An empty batch tests
     /// whether the store accepts rows again.
-    async fn keep(&mut self, tasks: &Shutdown) {
+    async fn keep(&mut self, batch: &Arc<Vec<Record>>) {
         loop {
-            if self.is_due() && !tasks.is_cancelled() {
+            if self.is_due(batch) && !self.tasks.is_cancelled() {
+                let rows = Arc::clone(batch);
                 let written = tokio::select! {
-                    written = self.store.write(&self.batch) => Some(written),
-                    () = tasks.cancelled() => None,
+                    written = self.aside(move |store, _| store.write(&rows)) => Some(written),
+                    () = self.tasks.cancelled() => None,
                 };
                 match written {
-                    Some(Ok(())) => return self.written(),
+                    Some(Ok(())) => return self.written(batch.len()),
                     Some(Err(error)) if error.retry => self.delayed(&error),
-                    Some(Err(error)) => return self.refused(&error),
+                    Some(Err(error)) => return self.refused(&error, batch.len()),
                     None => {}
                 }
             }
-            if self.batch.is_empty() || self.put_aside().await {
+            if batch.is_empty() || self.put_aside(batch).await {
                 return;
             }
-            if tasks.is_cancelled() {
-                return self.state.lose(self.batch.len());
+            if self.tasks.is_cancelled() {
+                return self.state.lose(batch.len());
             }
             tokio::select! {
                 () = at(self.trouble.as_ref().map(|trouble| trouble.again_at)) => {}
-                () = tasks.cancelled() => {}
+                () = self.tasks.cancelled() => {}
             }
         }
     }
 
     /// Whether it is time to try the store.
-    fn is_due(&self) -> bool {
+    fn is_due(&self, batch: &[Record]) -> bool {
         match &self.trouble {
-            None => !self.batch.is_empty(),
+            None => !batch.is_empty(),
             Some(trouble) => Instant::now() >= trouble.again_at,
         }
     }
 
-    fn written(&mut self) {
-        self.state.keep(self.batch.len());
+    fn written(&mut self, rows: usize) {
+        self.state.keep(rows);
         self.state.is(Condition::Ok);
         if let Some(trouble) = self.trouble.take() {
             let waiting = self.state.queued() + self.state.spilled();
@@ -196,8 +205,8 @@ impl WriterState {
         self.state.is(Condition::Delayed);
     }
 
-    fn refused(&self, error: &WriteError) {
-        self.state.lose(self.batch.len());
+    fn refused(&self, error: &WriteError, rows: usize) {
+        self.state.lose(rows);
         if self.state.refusal.is_due() {
             let dropped = self.state.dropped();
             tracing::error!(%error, dropped, "the database refuses rows of the history: they are lost");
@@ -205,13 +214,14 @@ impl WriterState {
     }
 
     /// True if the batch is in the spill file now.
-    async fn put_aside(&mut self) -> bool {
-        match self.spill.append(&self.batch).await {
+    async fn put_aside(&self, batch: &Arc<Vec<Record>>) -> bool {
+        let rows = Arc::clone(batch);
+        match self.aside(move |_, spill| spill.append(&rows)).await {
             Ok(()) => {
                 if self.state.spilled() == 0 {
                     tracing::info!(path = %self.spill.path().display(), "rows wait in a file until the database takes them");
                 }
-                self.state.spill(self.batch.len());
+                self.state.spill(batch.len());
                 self.state.is(Condition::Delayed);
                 true
             }
@@ -227,7 +237,7 @@ impl WriterState {
         if self.trouble.is_some() || self.state.spilled() == 0 || Instant::now() < self.back_at {
             return;
         }
-        match self.spill.move_some(&self.store).await {
+        match self.aside(|store, spill| spill.move_some(store)).await {
             Ok(moved) => {
                 self.state.bring_back(moved.rows, moved.more);
                 if !moved.more {
@@ -254,12 +264,18 @@ impl WriterState {
             let path = self.spill.path().display();
             tracing::warn!(rows, %path, "rows wait in a file: the next start writes them into the database");
         }
-        self.store.close().await;
-        self.spill.close().await;
+        let closed = self.aside(|store, spill| {
+            store.close();
+            spill.close();
+            Ok(())
+        });
+        if let Err(error) = closed.await {
+            self.complain(&error);
+        }
     }
 
-    fn check_invariants(&self) {
-        for record in &self.batch {
+    fn check_invariants(&self, batch: &[Record]) {
+        for record in batch {
             let Record::Attempt(attempt) = record else { continue };
             let columns = invariants::violations(attempt);
             if columns.is_empty() {

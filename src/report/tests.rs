@@ -20,9 +20,9 @@ const THREE: i64 = STARTED_AT.div_euclid(HOUR_US) * HOUR_US;
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
-    store.write(&batch).await.unwrap();
-    store.close().await;
+    let store = Store::open(&path).unwrap();
+    store.write(&batch).unwrap();
+    store.close();
     (directory, path)
 }
 

@@ -1,12 +1,9 @@
-//! The declared columns for the two SQLite drivers and for JSON: binds, reads and displays a cell.
+//! The declared columns for SQLite and for JSON: binds, reads and displays a cell.
 //!
 //! Not for the list of columns: see `history::record`.
 
-use rusqlite::types::ValueRef;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use serde_json::{Map, Value};
-use sqlx::Arguments as _;
-use sqlx::error::BoxDynError;
-use sqlx::sqlite::SqliteArguments;
 
 use crate::history::table::{CellValue, Subset, Table};
 
@@ -21,14 +18,15 @@ pub(super) fn select<S: Subset>() -> String {
     S::NAMES.iter().map(|name| format!("{table}.{name}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds one value for each column.
-pub(super) fn bind<T: Table>(record: &T, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
-    record.cells().try_for_each(|cell| match cell {
-        CellValue::Null => arguments.add(None::<i64>),
-        CellValue::Integer(value) => arguments.add(value),
-        CellValue::Real(value) => arguments.add(value),
-        CellValue::Text(value) => arguments.add(value),
-    })
+impl ToSql for CellValue<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match *self {
+            CellValue::Null => ValueRef::Null,
+            CellValue::Integer(value) => ValueRef::Integer(value),
+            CellValue::Real(value) => ValueRef::Real(value),
+            CellValue::Text(value) => ValueRef::Text(value.as_bytes()),
+        }))
+    }
 }
 
 /// A record as the database would return it.

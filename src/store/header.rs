@@ -3,12 +3,9 @@
 //!
 //! Not for a replaced file: `Store` detects a new inode.
 
-use std::fs::Metadata;
-use std::io::SeekFrom;
+use std::fs::{File, Metadata};
+use std::io::{Read as _, Seek as _};
 use std::path::Path;
-
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 /// How every SQLite database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -24,18 +21,14 @@ pub(super) struct Header {
 
 impl Header {
     /// False only if it was read and is not a database.
-    pub(super) async fn is_of_a_database(&mut self, path: &Path, id: FileId) -> bool {
+    pub(super) fn is_of_a_database(&mut self, path: &Path, id: FileId) -> bool {
         if self.file.as_ref().is_none_or(|(of, _)| *of != id) {
-            self.file = File::open(path).await.ok().map(|file| (id, file));
+            self.file = File::open(path).ok().map(|file| (id, file));
         }
         let Some((_, file)) = &mut self.file else { return true };
         let mut begin = [0; MAGIC.len()];
-        let read = async {
-            file.seek(SeekFrom::Start(0)).await?;
-            file.read_exact(&mut begin).await
-        };
-        match read.await {
-            Ok(_) => begin == *MAGIC,
+        match file.rewind().and_then(|()| file.read_exact(&mut begin)) {
+            Ok(()) => begin == *MAGIC,
             Err(error) => error.kind() != std::io::ErrorKind::UnexpectedEof,
         }
     }
@@ -47,8 +40,8 @@ pub(super) struct FileId(u64, u64);
 
 impl FileId {
     /// The file at the path; none if there is no file.
-    pub(super) async fn at(path: &Path) -> Option<FileId> {
-        tokio::fs::metadata(path).await.ok().map(|metadata| FileId::of(&metadata))
+    pub(super) fn at(path: &Path) -> Option<FileId> {
+        std::fs::metadata(path).ok().map(|metadata| FileId::of(&metadata))
     }
 
     #[cfg(unix)]

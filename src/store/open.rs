@@ -6,11 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
 
-use super::code;
+use super::migrations::{MIGRATIONS, MigrateError, is_known, migrate};
 use crate::clock::Instant;
 
 /// Why a database cannot be used, and what to do. For the operator.
@@ -87,46 +84,52 @@ const READING: OpenFlags =
 /// Rows of each index that are sampled for the planner's statistics on close.
 const ANALYSIS_LIMIT: u32 = 400;
 
-/// Opens for writing. Creates the file, readable for its owner only, and migrates it.
+/// Opens for writing. Creates the file, readable for its owner only, and migrates it. Blocks.
 ///
 /// SQLite ignores the busy timeout when it switches to a write-ahead log. If two processes start on one new file, one
 /// finds it locked, so this function waits.
 ///
 /// `bytes_max`: largest size of the file while this connection writes to it.
-pub(super) async fn writable(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConnection, OpenError> {
+#[expect(clippy::disallowed_methods, reason = "everything in this room blocks: its callers use a thread for such work")]
+pub(super) fn writable(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenError> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
-        match writable_now(path, bytes_max).await {
-            Err(OpenError::Locked { .. }) if Instant::now() < until => tokio::time::sleep(LOCKED_AGAIN).await,
+        match writable_now(path, bytes_max) {
+            Err(OpenError::Locked { .. }) if Instant::now() < until => std::thread::sleep(LOCKED_AGAIN),
             result => return result,
         }
     }
 }
 
-async fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConnection, OpenError> {
-    create_private(path).await.map_err(|error| explain_io(path, &error))?;
+fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenError> {
+    create_private(path).map_err(|error| explain_io(path, &error))?;
     let explained = |error| explain(path, &error);
-    let mut connection = options(path).connect().await.map_err(explained)?;
-    match owner(&mut connection).await.map_err(explained)? {
+    let mut connection = connect_writing(path).map_err(explained)?;
+    match owner(&connection).map_err(explained)? {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
         FileOwner::Nobody | FileOwner::Photofinish => {}
     }
-    connection.close().await.map_err(explained)?;
-
-    let mut connection = options(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Normal)
-        .optimize_on_close(true, ANALYSIS_LIMIT)
-        .connect()
-        .await
-        .map_err(explained)?;
-    migrate(&mut connection).await.map_err(|error| explain_migration(path, &error))?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(explained)?;
+    migrate(&mut connection).map_err(|error| explain_migration(path, &error))?;
     if let Some(bytes_max) = bytes_max {
-        let page: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut connection).await.map_err(explained)?;
-        let pages = bytes_max / page.unsigned_abs().max(512);
-        let limit = AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
-        sqlx::query(limit).execute(&mut connection).await.map_err(explained)?;
+        let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;
+        connection.pragma_update(None, "max_page_count", bytes_max / page.max(512)).map_err(explained)?;
     }
+    Ok(connection)
+}
+
+/// Renews the planner's statistics, moves the write-ahead log into the file, and closes.
+pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "analysis_limit", ANALYSIS_LIMIT)?;
+    connection.execute_batch("PRAGMA optimize")?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+fn connect_writing(path: &Path) -> rusqlite::Result<Connection> {
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
     Ok(connection)
 }
 
@@ -155,12 +158,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
 
 /// Opens a file that [`writable`] has migrated, for roll-ups.
 pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
-    let explained = |error| explain_sqlite(path, &error);
-    let connection =
-        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-            .map_err(explained)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(explained)?;
-    connection.pragma_update(None, "synchronous", "NORMAL").map_err(explained)?;
+    let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
     of_this_edition(path, &connection)?;
     Ok(connection)
 }
@@ -199,79 +197,56 @@ fn uri_path(path: &Path) -> String {
 }
 
 fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let explained = |error| explain_sqlite(path, &error);
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(explained);
-    match (number("PRAGMA application_id")?, number("SELECT count(*) FROM sqlite_schema")?) {
-        (APPLICATION_ID, _) => {}
-        (0, 0) => return Err(OpenError::Older { path: path.into() }),
-        _ => return Err(OpenError::Foreign { path: path.into() }),
+    let explained = |error| explain(path, &error);
+    match owner(connection).map_err(explained)? {
+        FileOwner::Photofinish => {}
+        FileOwner::Nobody => return Err(OpenError::Older { path: path.into() }),
+        FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
     }
-    let known = migrator();
-    let newest = number("SELECT coalesce(max(version), 0) FROM _sqlx_migrations")?;
-    if !known.version_exists(newest) && newest != 0 {
+    let newest = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
+    let newest: i64 = connection.query_row(newest, [], |row| row.get(0)).map_err(explained)?;
+    if !is_known(newest) && newest != 0 {
         return Err(OpenError::Newer { path: path.into(), version: newest });
     }
-    match known.iter().map(|migration| migration.version).max() {
+    match MIGRATIONS.iter().map(|migration| migration.version).max() {
         Some(wanted) if newest < wanted => Err(OpenError::Older { path: path.into() }),
         _ => Ok(()),
     }
 }
 
 fn explain_read(path: &Path, error: &rusqlite::Error) -> OpenError {
-    for_reading(explain_sqlite(path, error))
+    for_reading(explain(path, error))
 }
 
 /// Removes advice about creating directories or writing, which a reader does not need.
 fn for_reading(error: OpenError) -> OpenError {
     match error {
-        OpenError::Unusable { path, reason } => OpenError::Unreadable { path, reason },
+        OpenError::Unusable { path, reason } | OpenError::Disk { path, reason } => {
+            OpenError::Unreadable { path, reason }
+        }
         error => error,
     }
 }
 
-fn explain_sqlite(path: &Path, error: &rusqlite::Error) -> OpenError {
-    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, NotADatabase};
+fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, SystemIoFailure};
     let path = path.to_path_buf();
     match error.sqlite_error_code() {
         Some(NotADatabase | DatabaseCorrupt) => OpenError::NotADatabase { path },
         Some(DatabaseBusy | DatabaseLocked) => OpenError::Locked { path },
+        Some(DiskFull | SystemIoFailure) => OpenError::Disk { path, reason: error.to_string() },
         _ => OpenError::Unusable { path, reason: error.to_string() },
     }
 }
 
-/// Every migration, oldest first. A released file is never edited.
-pub(super) fn migrator() -> Migrator {
-    let migration = |version, description: &'static str, sql: &'static str| {
-        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    };
-    Migrator::with_migrations(vec![
-        migration(1, "race and attempt", include_str!("../../migrations/0001_race_and_attempt.sql")),
-        migration(2, "rollup", include_str!("../../migrations/0002_rollup.sql")),
-        migration(3, "plan and why", include_str!("../../migrations/0003_plan_and_why.sql")),
-        migration(4, "cost bounds", include_str!("../../migrations/0004_cost_bounds.sql")),
-        migration(5, "rescued by", include_str!("../../migrations/0005_rescued_by.sql")),
-        migration(6, "left out", include_str!("../../migrations/0006_left_out.sql")),
-        migration(7, "price source", include_str!("../../migrations/0007_price_source.sql")),
-        migration(8, "cache write tokens", include_str!("../../migrations/0008_cache_write_tokens.sql")),
-    ])
-}
-
-fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .busy_timeout(BUSY_TIMEOUT)
-        .disable_statement_logging()
-        .thread_name(|id| format!("sqlite-{id}"))
-}
-
 /// SQLite gives its `-wal` and `-shm` files the mode of this one. An existing file is not opened: closing it would drop
 /// the locks of other connections of this process.
-async fn create_private(path: &Path) -> std::io::Result<()> {
-    let mut open = tokio::fs::OpenOptions::new();
+fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut open = std::fs::OpenOptions::new();
     open.write(true).create_new(true);
     #[cfg(unix)]
-    open.mode(0o600);
-    match open.open(path).await {
+    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+    match open.open(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -284,22 +259,13 @@ enum FileOwner {
     Other,
 }
 
-async fn owner(connection: &mut SqliteConnection) -> Result<FileOwner, sqlx::Error> {
-    let application_id: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await?;
-    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut *connection).await?;
-    Ok(match (application_id, tables) {
+fn owner(connection: &Connection) -> rusqlite::Result<FileOwner> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    Ok(match (number("PRAGMA application_id")?, number("SELECT count(*) FROM sqlite_schema")?) {
         (APPLICATION_ID, _) => FileOwner::Photofinish,
         (0, 0) => FileOwner::Nobody,
         _ => FileOwner::Other,
     })
-}
-
-/// One transaction: two processes that start on one new file wait for each other, and neither sees half a schema.
-async fn migrate(connection: &mut SqliteConnection) -> Result<(), MigrateError> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    migrator().run_direct(None, &mut *transaction, false).await?;
-    transaction.commit().await?;
-    Ok(())
 }
 
 fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
@@ -314,19 +280,8 @@ fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
 fn explain_migration(path: &Path, error: &MigrateError) -> OpenError {
     let path = path.to_path_buf();
     match error {
-        MigrateError::VersionMissing(version) => OpenError::Newer { path, version: *version },
-        MigrateError::VersionMismatch(version) => OpenError::Different { path, version: *version },
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => explain(&path, error),
-        error => OpenError::Unusable { path, reason: error.to_string() },
-    }
-}
-
-fn explain(path: &Path, error: &sqlx::Error) -> OpenError {
-    let path = path.to_path_buf();
-    match code::primary(error) {
-        Some(code::NOTADB | code::CORRUPT) => OpenError::NotADatabase { path },
-        Some(code::BUSY | code::LOCKED) => OpenError::Locked { path },
-        Some(code::FULL | code::IOERR) => OpenError::Disk { path, reason: error.to_string() },
-        _ => OpenError::Unusable { path, reason: error.to_string() },
+        MigrateError::Unknown(version) => OpenError::Newer { path, version: *version },
+        MigrateError::Different(version) => OpenError::Different { path, version: *version },
+        MigrateError::Database(error) => explain(&path, error),
     }
 }

@@ -1,8 +1,7 @@
 //! Reads the history for commands and pages, on read-only connections with a time limit. Blocks: do not call it from an
 //! async task.
 //!
-//! Not for a request's path or for routing, which keeps its statistics in memory. Reads with `rusqlite`, because `sqlx`
-//! sends each row to another thread: `docs/decisions/0004-rusqlite-for-reads.md`.
+//! Not for a request's path or for routing, which keeps its statistics in memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::columns::names;
 use super::header::Header;
 use super::write::{self, Record, WriteError};
-use super::{OpenError, Opened, Store};
+use super::{OpenError, Opened, Store, open};
 use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, RaceRecord};
 
@@ -50,110 +50,93 @@ impl Spill {
     ///
     /// # Errors
     /// The file exists and cannot be read. It is not changed.
-    pub async fn rows(&self) -> Result<u64, WriteError> {
-        if !tokio::fs::try_exists(self.path()).await.unwrap_or(true) {
+    pub fn rows(&self) -> Result<u64, WriteError> {
+        if !self.path().try_exists().unwrap_or(true) {
             return Ok(0);
         }
-        let mut slot = self.store.slot.lock().await;
-        let mut opened = self.store.still_there(&mut slot).await?;
-        let rows = count(&mut opened.connection).await.map_err(WriteError::unsound)?;
+        let mut slot = self.store.slot();
+        let opened = self.store.still_there(&mut slot)?;
+        let rows = count(&opened.connection).map_err(WriteError::unsound)?;
         slot.opened = Some(opened);
         Ok(rows)
     }
 
     /// Writes the whole batch, or nothing.
-    pub async fn append(&self, batch: &[Record]) -> Result<(), WriteError> {
-        self.store.write(batch).await
+    pub fn append(&self, batch: &[Record]) -> Result<(), WriteError> {
+        self.store.write(batch)
     }
 
     /// Moves some rows into the database. Removes the file once it is empty.
     ///
     /// # Errors
     /// Either file cannot be read or written. Rows that were copied but not removed are not copied twice.
-    pub async fn move_some(&self, into: &Store) -> Result<SpillProgress, WriteError> {
-        let mut slot = self.store.slot.lock().await;
-        let mut opened = self.store.still_there(&mut slot).await?;
-        let moved = self.move_now(&mut opened, into).await?;
+    pub fn move_some(&self, into: &Store) -> Result<SpillProgress, WriteError> {
+        let mut slot = self.store.slot();
+        let mut opened = self.store.still_there(&mut slot)?;
+        let moved = self.move_now(&mut opened, into)?;
         if moved.more {
             slot.opened = Some(opened);
         } else {
-            self.remove(opened).await;
+            self.remove(opened);
             // An open handle would keep the space of the file.
             slot.header = Header::default();
         }
         Ok(moved)
     }
 
-    pub async fn close(self) {
-        self.store.close().await;
+    pub fn close(&self) {
+        self.store.close();
     }
 
     /// Copies first and removes afterwards. A crash in between leaves rows in both files, and the next copy skips them.
-    async fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<SpillProgress, WriteError> {
+    fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<SpillProgress, WriteError> {
         let failed = WriteError::unsound;
         // Locked to the end: another process may add rows.
-        let mut here = opened.connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
-        let until: Option<String> =
-            sqlx::query_scalar(FIRST_TO_STAY).bind(MOVED_MAX).fetch_one(&mut *here).await.map_err(failed)?;
+        let here =
+            opened.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
+        let until: Option<String> = here.query_row(FIRST_TO_STAY, [MOVED_MAX], |row| row.get(0)).map_err(failed)?;
         // Sorts after every id.
         let until = until.unwrap_or_else(|| "g".to_owned());
-        let ids: Vec<String> = sqlx::query_scalar(IDS).bind(&until).fetch_all(&mut *here).await.map_err(failed)?;
-        into.copy_from(self.path(), &until, &ids).await?;
+        let ids = ids(&here, &until).map_err(failed)?;
+        into.in_file(|connection| copy(connection, self.path(), &until, &ids))?;
         let mut rows = 0;
         for sql in REMOVE {
-            rows += sqlx::query(sql).bind(&until).execute(&mut *here).await.map_err(failed)?.rows_affected();
+            rows += here.execute(sql, [&until]).map_err(failed)? as u64;
         }
-        let left = count(&mut here).await.map_err(failed)?;
-        here.commit().await.map_err(failed)?;
+        let left = count(&here).map_err(failed)?;
+        here.commit().map_err(failed)?;
         Ok(SpillProgress { rows, more: left > 0 })
     }
 
     /// Removes the empty file. It is closed first, because SQLite removes its `-wal` and `-shm` files only while the
     /// database exists.
-    async fn remove(&self, opened: Opened) {
-        let removed = async {
-            opened.connection.close().await?;
-            tokio::fs::remove_file(self.path()).await?;
-            Ok::<(), sqlx::Error>(())
-        };
-        if let Err(error) = removed.await {
+    fn remove(&self, opened: Opened) {
+        let closed = open::close(opened.connection).map_err(|error| error.to_string());
+        let removed = closed.and_then(|()| std::fs::remove_file(self.path()).map_err(|error| error.to_string()));
+        if let Err(error) = removed {
             tracing::warn!(path = %self.path().display(), %error, "cannot remove the empty file");
         }
     }
 }
 
-impl Store {
-    /// Copies the rows of all races before `until` from the database at `path`. `ids`: the ids of these races.
-    async fn copy_from(&self, path: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
-        let mut slot = self.slot.lock().await;
-        loop {
-            let mut opened = self.still_there(&mut slot).await?;
-            let copied = copy(&mut opened.connection, path, until, ids).await;
-            if let Some(copied) = self.ended(&mut slot, opened, copied).await {
-                return copied;
-            }
-        }
-    }
-}
-
-async fn copy(connection: &mut SqliteConnection, from: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
+/// Copies the rows of all races before `until` from the database at `from`. `ids`: the ids of these races.
+fn copy(connection: &mut Connection, from: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
     let failed = WriteError::unsound;
     let from = from.to_str().ok_or_else(|| WriteError::unavailable(&not_text(from)))?;
-    sqlx::query("ATTACH ? AS spill").bind(from).execute(&mut *connection).await.map_err(failed)?;
+    connection.execute("ATTACH ? AS spill", [from]).map_err(failed)?;
     // Not immediate: that would lock the other file too. The first statement writes, so it takes the lock at once.
-    let mut transaction = connection.begin().await.map_err(failed)?;
+    let transaction = connection.transaction().map_err(failed)?;
     for (table, columns) in [(RaceRecord::NAME, names::<RaceRecord>()), (AttemptRecord::NAME, names::<AttemptRecord>())]
     {
         let sql = format!(
             "INSERT INTO main.{table} ({columns}) SELECT {columns} FROM spill.{table} WHERE race_id < ? \
              ON CONFLICT DO NOTHING"
         );
-        let copied = sqlx::query(AssertSqlSafe(sql)).persistent(false).bind(until).execute(&mut *transaction);
-        copied.await.map_err(failed)?;
+        transaction.execute(&sql, [until]).map_err(failed)?;
     }
-    write::came(&mut transaction, ids.iter().map(String::as_str)).await.map_err(failed)?;
-    transaction.commit().await.map_err(failed)?;
-    sqlx::query("DETACH spill").execute(connection).await.map_err(failed)?;
+    write::came(&transaction, ids.iter().map(String::as_str)).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    connection.execute("DETACH spill", []).map_err(failed)?;
     Ok(())
 }
 
@@ -161,9 +144,12 @@ fn not_text(path: &Path) -> OpenError {
     OpenError::Unusable { path: PathBuf::from(path), reason: "its name is not valid UTF-8".to_owned() }
 }
 
-async fn count(connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
-    let rows: i64 = sqlx::query_scalar(COUNT).fetch_one(connection).await?;
-    Ok(rows.unsigned_abs())
+fn ids(connection: &Connection, until: &str) -> rusqlite::Result<Vec<String>> {
+    connection.prepare(IDS)?.query_map([until], |row| row.get(0))?.collect()
+}
+
+fn count(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.query_row(COUNT, [], |row| row.get(0))
 }
 
 const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt)";

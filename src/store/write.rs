@@ -1,15 +1,12 @@
-//! Writes a batch of records as one transaction of few statements.
+//! Writes a batch of records as one transaction, with one prepared statement for each table.
 //!
-//! Statements cost more than rows. So a statement writes many rows, in one of three fixed sizes, and six prepared
-//! statements serve every batch. An existing record stays unchanged, so a batch can be sent again when it is unclear
-//! whether its commit succeeded. Not for reading.
+//! An existing record stays unchanged, so a batch can be sent again when it is unclear whether its commit succeeded.
+//! Not for reading.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::LazyLock;
 
-use sqlx::error::BoxDynError;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+use rusqlite::{Connection, TransactionBehavior, params_from_iter};
 
 use super::OpenError;
 use super::columns;
@@ -51,57 +48,55 @@ impl WriteError {
         WriteError { retry: true, reason: error.to_string(), connection_is_sound: false }
     }
 
+    /// It panicked.
+    pub fn panicked() -> WriteError {
+        WriteError { retry: true, reason: "it panicked".to_owned(), connection_is_sound: false }
+    }
+
     /// No transaction had begun.
-    pub(super) fn sound(error: sqlx::Error) -> WriteError {
+    pub(super) fn sound(error: rusqlite::Error) -> WriteError {
         WriteError { connection_is_sound: true, ..WriteError::unsound(error) }
     }
 
-    /// A transaction may be open.
-    pub(super) fn unsound(error: sqlx::Error) -> WriteError {
+    /// A transaction had begun.
+    pub(super) fn unsound(error: rusqlite::Error) -> WriteError {
         WriteError { retry: may_pass(&error), reason: error.to_string(), connection_is_sound: false }
     }
 }
 
-/// The prepared statements, most rows first.
-pub(super) struct Statements {
-    race: [Statement; 3],
-    attempt: [Statement; 3],
+/// Writes the whole batch or nothing.
+pub(super) fn write(connection: &mut Connection, batch: &[Record]) -> Result<(), WriteError> {
+    // A deferred transaction would fail at its first write, despite the busy timeout, if another process had written.
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
+    rows(&transaction, batch).and_then(|()| transaction.commit()).map_err(WriteError::unsound)
 }
 
-struct Statement {
-    rows: usize,
-    sql: Arc<str>,
+fn rows(connection: &Connection, batch: &[Record]) -> rusqlite::Result<()> {
+    static RACE: LazyLock<String> = LazyLock::new(insert_into::<RaceRecord>);
+    static ATTEMPT: LazyLock<String> = LazyLock::new(insert_into::<AttemptRecord>);
+    insert(connection, &RACE, batch.iter().filter_map(Record::race))?;
+    insert(connection, &ATTEMPT, batch.iter().filter_map(Record::attempt))?;
+    came(connection, batch.iter().map(Record::race_id))
 }
 
-impl Statements {
-    pub(super) fn new() -> Statements {
-        const ROWS: [usize; 3] = [100, 10, 1];
-        Statements { race: ROWS.map(Statement::new::<RaceRecord>), attempt: ROWS.map(Statement::new::<AttemptRecord>) }
+/// Without records nothing is prepared: its table may be missing.
+fn insert<'r, T: Table + 'r>(
+    connection: &Connection,
+    sql: &str,
+    records: impl Iterator<Item = &'r T>,
+) -> rusqlite::Result<()> {
+    let mut records = records.peekable();
+    if records.peek().is_none() {
+        return Ok(());
     }
-
-    /// Writes the whole batch or nothing.
-    pub(super) async fn write(&self, connection: &mut SqliteConnection, batch: &[Record]) -> Result<(), WriteError> {
-        // A deferred transaction would fail at its first write, despite the busy timeout, if another process had
-        // written.
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
-        let failed = WriteError::unsound;
-        insert(&mut transaction, &self.race, batch.iter().filter_map(Record::race)).await.map_err(failed)?;
-        insert(&mut transaction, &self.attempt, batch.iter().filter_map(Record::attempt)).await.map_err(failed)?;
-        came(&mut transaction, batch.iter().map(Record::race_id)).await.map_err(failed)?;
-        transaction.commit().await.map_err(failed)
-    }
+    let mut statement = connection.prepare_cached(sql)?;
+    records.try_for_each(|record| statement.execute(params_from_iter(record.cells())).map(drop))
 }
 
-impl Statement {
-    fn new<T: Table>(rows: usize) -> Statement {
-        let row = format!("({})", vec!["?"; T::COLUMNS.len()].join(","));
-        let values = vec![row; rows].join(",");
-        let (table, columns) = (T::NAME, columns::names::<T>());
-        Statement {
-            rows,
-            sql: format!("INSERT INTO {table} ({columns}) VALUES {values} ON CONFLICT DO NOTHING").into(),
-        }
-    }
+fn insert_into<T: Table>() -> String {
+    let values = vec!["?"; T::COLUMNS.len()].join(",");
+    format!("INSERT INTO {} ({}) VALUES ({values}) ON CONFLICT DO NOTHING", T::NAME, columns::names::<T>())
 }
 
 impl Record {
@@ -129,50 +124,30 @@ impl Record {
 
 /// Marks the hours and days of these races, also unfinished ones: if the clock of another process is ahead, or this
 /// clock was set back, they may be rolled up already.
-pub(super) async fn came<'i>(
-    connection: &mut SqliteConnection,
-    race_ids: impl Iterator<Item = &'i str>,
-) -> Result<(), sqlx::Error> {
+pub(super) fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &'i str>) -> rusqlite::Result<()> {
     let spans = race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]);
-    for (hours, start) in spans.collect::<BTreeSet<_>>() {
-        sqlx::query(CAME).bind(hours).bind(start).execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
-async fn insert<'r, T: Table + 'r>(
-    connection: &mut SqliteConnection,
-    statements: &[Statement; 3],
-    records: impl Iterator<Item = &'r T>,
-) -> Result<(), sqlx::Error> {
-    let records: Vec<&T> = records.collect();
-    let mut rest = records.as_slice();
-    for statement in statements {
-        while let Some((rows, left)) = rest.split_at_checked(statement.rows) {
-            let arguments = bound(rows).map_err(sqlx::Error::Encode)?;
-            sqlx::query_with(AssertSqlSafe(statement.sql.clone()), arguments).execute(&mut *connection).await?;
-            rest = left;
-        }
-    }
-    Ok(())
-}
-
-fn bound<T: Table>(rows: &[&T]) -> Result<SqliteArguments, BoxDynError> {
-    let mut arguments = SqliteArguments::default();
-    for row in rows {
-        columns::bind(*row, &mut arguments)?;
-    }
-    Ok(arguments)
+    let mut came = connection.prepare_cached(CAME)?;
+    spans.collect::<BTreeSet<(i64, i64)>>().into_iter().try_for_each(|span| came.execute(span).map(drop))
 }
 
 /// Whether the error may pass with time, or after the operator acts.
-fn may_pass(error: &sqlx::Error) -> bool {
-    use super::code::{BUSY, CANTOPEN, CORRUPT, FULL, IOERR, LOCKED, NOTADB, READONLY};
-    match error {
-        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => true,
-        error => super::code::primary(error)
-            .is_some_and(|code| [BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN, CORRUPT, NOTADB].contains(&code)),
-    }
+fn may_pass(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, ReadOnly, SystemIoFailure,
+    };
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            CannotOpen
+                | DatabaseBusy
+                | DatabaseCorrupt
+                | DatabaseLocked
+                | DiskFull
+                | NotADatabase
+                | ReadOnly
+                | SystemIoFailure
+        )
+    )
 }
 
 /// Marks an hour or a day as having new rows, so that it is rolled up, or rolled up again. An hour whose old rows are

@@ -1,24 +1,25 @@
 //! Writes the fields of lines and spans in the text format. Text of callers and providers can neither control the
 //! terminal nor look like a separate line. Not for JSON, which escapes by itself.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use tracing::field::Field;
 use tracing_subscriber::fmt::format::Writer;
 
-use crate::printable::{printable, printable_lines};
+use crate::printable::{PrintableWriter, printable_lines};
 
 /// The message with its further lines indented, then `name=value`.
+///
+/// Each request writes the fields of its spans, whether or not a line is logged within them, so a value is not copied.
 pub(super) fn write(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    let value = format!("{value:?}");
-    let escape = |codes| if writer.has_ansi_escapes() { codes } else { "" };
-    match field.name() {
-        "message" => writer.write_str(&printable_lines(&value).replace('\n', "\n  ")),
-        name => {
-            let (italic, dim, plain) = (escape("\x1b[3m"), escape("\x1b[2m"), escape("\x1b[0m"));
-            write!(writer, "{italic}{name}{plain}{dim}={plain}{}", printable(&value))
-        }
+    if field.name() == "message" {
+        return writer.write_str(&printable_lines(&format!("{value:?}")).replace('\n', "\n  "));
     }
+    let (italic, equals) = if writer.has_ansi_escapes() { ("\x1b[3m", "\x1b[0m\x1b[2m=\x1b[0m") } else { ("", "=") };
+    writer.write_str(italic)?;
+    writer.write_str(field.name())?;
+    writer.write_str(equals)?;
+    write!(PrintableWriter(writer), "{value:?}")
 }
 
 #[cfg(test)]

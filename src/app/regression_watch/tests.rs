@@ -125,7 +125,7 @@ fn the_log_and_the_metrics_are_told_once() {
 
 /// Fifty successful attempts on the day before, and fifty failures in the last hour.
 async fn failing(path: &Path) {
-    let store = Store::open(path).await.unwrap();
+    let store = Store::open(path).unwrap();
     let race = |n: i64, failed: bool| {
         let ended = if failed { sample::failed(n) } else { AttemptRecord { ordinal: 2, ..sample::won(n) } };
         let attempt = AttemptRecord { provider: "groq".into(), ..ended };
@@ -134,8 +134,8 @@ async fn failing(path: &Path) {
     let last_hour = (NOW - sample::STARTED_AT) / 1_000 - 3_600_000;
     let day_before = last_hour - 24 * 3_600_000;
     let rows = (0..50).flat_map(|n| race(day_before + n, false).into_iter().chain(race(last_hour + n, true)));
-    store.write(&rows.collect::<Vec<_>>()).await.unwrap();
-    store.close().await;
+    store.write(&rows.collect::<Vec<_>>()).unwrap();
+    store.close();
 }
 
 #[tokio::test]

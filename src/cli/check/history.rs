@@ -99,14 +99,14 @@ mod tests {
         let path = directory.path().join("history.db");
         let (usable, text) = rendered(&path, Retention::Forever);
         assert!(usable && text.contains("none yet") && text.contains("forever") && !path.exists(), "{text}");
-        let store = Store::open(&path).await.unwrap();
-        store.write(&[Record::Attempt(Box::new(sample::won(0)))]).await.unwrap();
+        let store = Store::open(&path).unwrap();
+        store.write(&[Record::Attempt(Box::new(sample::won(0)))]).unwrap();
         let (usable, text) = rendered(&path, Retention::For(Duration::from_secs(90 * 86_400)));
         for words in ["KiB\n", "1, since 2026-01-02T03:04:05Z", "nothing yet", "90d"] {
             assert!(usable && text.contains(words), "{words}: {text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        store.close().await;
+        store.close();
         std::fs::write(&path, "").unwrap();
         let (usable, text) = rendered(&path, Retention::Forever);
         assert!(usable && text.contains("WARNING") && text.contains("photofinish serve"), "{text}");

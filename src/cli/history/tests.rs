@@ -21,8 +21,8 @@ struct Line {
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
-    store.write(&batch).await.unwrap();
+    let store = Store::open(&path).unwrap();
+    store.write(&batch).unwrap();
     (directory, path, store)
 }
 

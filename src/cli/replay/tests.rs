@@ -50,7 +50,7 @@ fn config_in(directory: &Path) -> config::Config {
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    Store::open(&path).await.unwrap().write(&batch).await.unwrap();
+    Store::open(&path).unwrap().write(&batch).unwrap();
     (directory, path)
 }
 

@@ -17,8 +17,8 @@ use crate::store::{Record, Roller, RollupStep, Store};
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
-    store.write(&batch).await.unwrap();
+    let store = Store::open(&path).unwrap();
+    store.write(&batch).unwrap();
     (directory, path, store)
 }
 
@@ -172,7 +172,7 @@ async fn what_is_there_and_not_told_is_named() {
     assert!(text.contains("--since 2026-01-02T03:00:00Z --until 2026-01-02T04:00:00Z"), "{text}");
     // A loser of just now, whose race has not ended.
     let now = (wall_micros() - sample::STARTED_AT) / 1_000;
-    store.write(&[attempt(sample::lost(now, 90_000))]).await.unwrap();
+    store.write(&[attempt(sample::lost(now, 90_000))]).unwrap();
     let text = output(&path, "--since 10m --wide").await;
     assert!(text.contains("1 attempt of races that still run"), "{text}");
 }

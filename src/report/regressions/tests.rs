@@ -105,12 +105,12 @@ impl World {
 async fn history(before: World, now: World) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     let mut draws = fastrand::Rng::with_seed(7);
     for day in 1..=7 {
-        store.write(&before.races(NOW - HOUR_US - day * DAY_US, 60, &mut draws)).await.unwrap();
+        store.write(&before.races(NOW - HOUR_US - day * DAY_US, 60, &mut draws)).unwrap();
     }
-    store.write(&now.races(NOW - HOUR_US, 200, &mut draws)).await.unwrap();
+    store.write(&now.races(NOW - HOUR_US, 200, &mut draws)).unwrap();
     (directory, path, store)
 }
 
@@ -179,7 +179,7 @@ async fn rolled_up_hours_tell_the_same_as_rows() {
     let usual = World { audit: 0.1, ..USUAL };
     for now in [usual, World { ttft_ms: 500.0, tpot_ms: 30.0, ..usual }, World { rival_ms: 600.0, ..usual }] {
         let (_directory, path, store) = history(usual, now).await;
-        store.close().await;
+        store.close();
         let question = RegressionsQuestion::default();
         let of_rows = answer(&path, &question);
         roll_up(&path);
@@ -198,12 +198,12 @@ async fn rolled_up_hours_tell_the_same_as_rows() {
 async fn too_little_is_not_compared() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     let question = RegressionsQuestion::default();
     assert_eq!(answer(&path, &question).upstreams, 0);
     let mut draws = fastrand::Rng::with_seed(8);
-    store.write(&USUAL.races(NOW - HOUR_US - DAY_US, 19, &mut draws)).await.unwrap();
-    store.write(&World { failing: 1.0, ..USUAL }.races(NOW - HOUR_US, 200, &mut draws)).await.unwrap();
+    store.write(&USUAL.races(NOW - HOUR_US - DAY_US, 19, &mut draws)).unwrap();
+    store.write(&World { failing: 1.0, ..USUAL }.races(NOW - HOUR_US, 200, &mut draws)).unwrap();
     let answer = answer(&path, &question);
     let too_few = |upstream: &str| TooFew { upstream: upstream.into(), attempts_before: 19, attempts_now: 200 };
     assert_eq!((answer.upstreams, answer.findings), (0, Vec::new()));
@@ -217,7 +217,7 @@ async fn a_race_that_still_runs_is_left_out() {
     let mut draws = fastrand::Rng::with_seed(9);
     let mut late = World { ttft_ms: 30_000.0, ..USUAL }.races(NOW - HOUR_US + 7_000, 100, &mut draws);
     late.retain(runs);
-    store.write(&late).await.unwrap();
+    store.write(&late).unwrap();
     let answer = answer(&path, &RegressionsQuestion::default());
     assert_eq!((figures(&answer), answer.attempts_now), (Vec::new(), 400));
 }

@@ -37,9 +37,9 @@ const MINUTE_MS: i64 = 60_000;
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     for batch in batch.chunks(900) {
-        store.write(batch).await.unwrap();
+        store.write(batch).unwrap();
     }
     (directory, path, store)
 }

@@ -3,7 +3,7 @@
 use super::grid::{self, GridRow, STEP, TIMES};
 use super::level::Level;
 use super::load::LoadSlope;
-use super::residuals::{ResidualShape, SHAPE, SHAPE_FROM, TAIL};
+use super::residuals::{LazyShape, SHAPE, SHAPE_FROM, TAIL};
 use super::size::SizeLine;
 use super::throttle::Throttle;
 use super::tpot::Tpot;
@@ -34,7 +34,7 @@ pub struct LatencyForecast {
     pub(super) line: SizeLine,
     pub(super) load: LoadSlope,
     pub(super) level: Level,
-    pub(super) shape: ResidualShape,
+    pub(super) shape: LazyShape,
     /// Variance of a residual, stragglers clamped.
     pub(super) variance: f64,
     pub(super) tpot: Tpot,
@@ -55,20 +55,20 @@ pub(super) fn fresh(last_us: Option<i64>, now: i64) -> f64 {
 impl LatencyForecast {
     /// The quantile `q` of the time to the first token for an attempt sent now, µs. None if it lies beyond what was seen.
     pub fn ttft_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
-        let residual = self.shape.quantile(q);
-        (residual <= f64::from(self.shape.known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
+        let residual = self.shape.get().quantile(q);
+        (residual <= f64::from(self.shape.get().known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
     }
 
     /// The same for the delay of a hedge: beyond what was seen it uses the prior's tail. None before a few samples.
     pub fn hedge_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
-        self.is_seen(now).then(|| (self.ln_ttft(sent, now) + self.shape.quantile(q)).exp())
+        self.is_seen(now).then(|| (self.ln_ttft(sent, now) + self.shape.get().quantile(q)).exp())
     }
 
     /// The median for an attempt sent now, µs, and when it counts as failed; none before a few samples.
     pub fn waits_us(&self, sent: SendConditions, now: i64) -> Option<(i64, i64)> {
         self.is_seen(now).then(|| {
             let median_us = self.median_us(sent, now);
-            let late_us = (self.ln_ttft(sent, now) + self.shape.quantile(OVERDUE_QUANTILE)).exp();
+            let late_us = (self.ln_ttft(sent, now) + self.shape.get().quantile(OVERDUE_QUANTILE)).exp();
             let (least, most) = OVERDUE;
             (median_us as i64, late_us.clamp(least * median_us, most * median_us) as i64)
         })
@@ -120,7 +120,7 @@ impl LatencyForecast {
 
     /// The median for an attempt sent now, µs, by the prior where too little was seen.
     pub(super) fn median_us(&self, sent: SendConditions, now: i64) -> f64 {
-        (self.ln_ttft(sent, now) + self.shape.quantile(0.5)).exp()
+        (self.ln_ttft(sent, now) + self.shape.get().quantile(0.5)).exp()
     }
 
     /// The residual's zero point: ln TTFT in µs as predicted for an attempt sent now.
@@ -140,10 +140,10 @@ impl LatencyForecast {
         for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0 && !overtaken(other)) {
             let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);
             let residual = (other.waited_us as f64).ln() - predicted - level.now(now);
-            let weight = 1.0 - self.shape.survival(residual);
+            let weight = 1.0 - self.shape.get().survival(residual);
             if weight > UNUSUAL {
                 let sent_us = now - other.waited_us;
-                level.observe_of(sent_us, self.shape.expected_beyond(residual), weight, self.variance, now);
+                level.observe_of(sent_us, self.shape.get().expected_beyond(residual), weight, self.variance, now);
             }
         }
         steady + level.now(now)
@@ -156,7 +156,7 @@ impl LatencyForecast {
         // Before the table nothing has arrived; beyond it the tail goes on.
         let before = ((-first).max(0.0) as usize).min(TIMES);
         let from = (first.max(0.0) as usize).min(SHAPE - 1);
-        let table = &self.shape.survival;
+        let table = &self.shape.get().survival;
         let mut row = [1.0; TIMES];
         let mut last = table[from];
         let mut done = before;

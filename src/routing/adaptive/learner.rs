@@ -3,7 +3,7 @@
 use super::forecast::fresh;
 use super::level::Level;
 use super::load::LoadSlope;
-use super::residuals::{ResidualShape, Residuals};
+use super::residuals::{LazyShape, Residuals};
 use super::size::Size;
 use super::throttle::Throttle;
 use super::tpot::Tpot;
@@ -33,8 +33,6 @@ pub struct Learner {
     load: LoadSlope,
     level: Level,
     residuals: Residuals,
-    /// The present shape of `residuals`.
-    shape: ResidualShape,
     variance: f64,
     tpot: Tpot,
     throttle: Throttle,
@@ -54,13 +52,11 @@ impl Default for Learner {
 impl Learner {
     /// Knows nothing: the prior.
     pub fn new() -> Learner {
-        let residuals = Residuals::new();
         Learner {
             size: Size::new(),
             load: LoadSlope::default(),
             level: Level::new(),
-            shape: residuals.shape(),
-            residuals,
+            residuals: Residuals::new(),
             variance: VARIANCE,
             tpot: Tpot::default(),
             throttle: Throttle::new(),
@@ -110,7 +106,7 @@ impl Learner {
             line: self.size.line(),
             load: self.load,
             level: self.level,
-            shape: self.shape.clone(),
+            shape: LazyShape::of(self.residuals.clone()),
             variance: self.variance,
             tpot: self.tpot,
             throttle: self.throttle,
@@ -130,7 +126,6 @@ impl Learner {
         self.launches *= left;
         self.size.fade(left);
         self.residuals.fade(left);
-        self.shape = self.residuals.shape();
     }
 
     /// An early cut carries almost no information: it weighs what share of all would have been there by then, and stands for
@@ -145,10 +140,10 @@ impl Learner {
         let (weight, surprise) = if event {
             (1.0, residual)
         } else {
-            (1.0 - self.shape.survival(residual), self.shape.expected_beyond(residual))
+            let shape = self.residuals.shape();
+            (1.0 - shape.survival(residual), shape.expected_beyond(residual))
         };
         self.residuals.add(residual, event);
-        self.shape = self.residuals.shape();
         if weight < TELLING {
             return;
         }

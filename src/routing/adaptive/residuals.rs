@@ -2,6 +2,8 @@
 //! Residuals, unlike raw times, are censored evenly by faster rivals: long prompts are cut more often. Not for quantiles of a
 //! report, which are in `history`.
 
+use std::sync::{LazyLock, OnceLock};
+
 use super::grid::STEP;
 
 /// Bins of 0.1 from −2.0 to 4.4; what lies outside counts in the first or the last.
@@ -46,6 +48,23 @@ pub struct ResidualShape {
     pub known_until: f32,
 }
 
+/// The shape of residuals, made when it is first read: many forecasts are replaced before a decision needs it.
+#[derive(Clone, Debug)]
+pub struct LazyShape {
+    residuals: Residuals,
+    shape: OnceLock<ResidualShape>,
+}
+
+impl LazyShape {
+    pub fn of(residuals: Residuals) -> LazyShape {
+        LazyShape { residuals, shape: OnceLock::new() }
+    }
+
+    pub fn get(&self) -> &ResidualShape {
+        self.shape.get_or_init(|| self.residuals.shape())
+    }
+}
+
 impl Residuals {
     pub fn new() -> Residuals {
         Residuals { events: [0.0; BINS], censored: [0.0; BINS] }
@@ -69,48 +88,40 @@ impl Residuals {
 
     /// Kaplan–Meier over the bins, each hazard drawn to the prior's; those that were cut within a bin were at risk for half of it.
     pub fn shape(&self) -> ResidualShape {
+        let fixed = &*FIXED;
         let mut edges = [1.0; BINS + 1];
-        let mut known_until = LOWEST;
+        // Bins from the lowest one whose estimate rests on what was seen.
+        let mut known = 0;
         let mut at_risk: f32 = self.events.iter().chain(&self.censored).sum();
-        for (bin, prior) in prior().iter().enumerate() {
+        for bin in 0..BINS {
             if at_risk >= ENOUGH {
-                known_until = LOWEST + BIN * (bin + 1) as f64;
+                known = bin + 1;
             }
             let exposed = (at_risk - self.censored[bin] / 2.0).max(0.0) + PRIOR;
-            let hazard = (self.events[bin] + PRIOR * prior) / exposed;
+            let hazard = (self.events[bin] + PRIOR * fixed.hazards[bin]) / exposed;
             edges[bin + 1] = edges[bin] * (1.0 - hazard.clamp(0.0, 1.0));
             at_risk = (at_risk - self.events[bin] - self.censored[bin]).max(0.0);
         }
-        ResidualShape::of(&edges, known_until as f32)
+        ResidualShape::of(&edges, (LOWEST + BIN * known as f64) as f32, fixed)
     }
 }
 
 impl ResidualShape {
     /// `edges`: survival at the lower edge of each bin and at the upper one of the last.
-    fn of(edges: &[f32; BINS + 1], known_until: f32) -> ResidualShape {
+    fn of(edges: &[f32; BINS + 1], known_until: f32, fixed: &FixedTables) -> ResidualShape {
         // From above: what is left of E[min(r, 2)] in and beyond each bin.
         let mut beyond = [0.0; BINS + 1];
         beyond[BINS] = edges[BINS] * EXPECTED_MOST as f32;
         for bin in (0..BINS).rev() {
-            let middle = (LOWEST + BIN * (bin as f64 + 0.5)).min(EXPECTED_MOST) as f32;
-            beyond[bin] = beyond[bin + 1] + (edges[bin] - edges[bin + 1]) * middle;
+            beyond[bin] = beyond[bin + 1] + (edges[bin] - edges[bin + 1]) * fixed.middles[bin];
         }
-        let at = |values: &[f32; BINS + 1], residual: f64| {
-            let position = ((residual - LOWEST) / BIN).clamp(0.0, BINS as f64);
-            let before = (position as usize).min(BINS - 1);
-            values[before] + (position - before as f64) as f32 * (values[before + 1] - values[before])
-        };
-        let residual = |point: usize| SHAPE_FROM + point as f64 * STEP;
-        let last = LOWEST + BIN * BINS as f64;
-        let survival = std::array::from_fn(|point| {
-            let further = (residual(point) - last).max(0.0);
-            at(edges, residual(point)) * (-TAIL_EXPONENT * further).exp() as f32
-        });
-        let expected = std::array::from_fn(|point| {
-            let alive = at(edges, residual(point));
-            let mean = if alive > 1e-6 { at(&beyond, residual(point)) / alive } else { EXPECTED_MOST as f32 };
-            mean.max(residual(point).min(EXPECTED_MOST) as f32)
-        });
+        let (mut survival, mut expected) = ([0.0; SHAPE], [0.0; SHAPE]);
+        for (index, point) in fixed.points.iter().enumerate() {
+            let alive = point.of(edges);
+            survival[index] = alive * point.tail;
+            let mean = if alive > 1e-6 { point.of(&beyond) / alive } else { EXPECTED_MOST as f32 };
+            expected[index] = mean.max(point.least);
+        }
         ResidualShape { survival, expected, known_until }
     }
 
@@ -142,21 +153,59 @@ fn at(table: &[f32; SHAPE], residual: f64) -> f32 {
     table[before] + (position - before as f64) as f32 * (table[before + 1] - table[before])
 }
 
-/// The prior's hazard in each bin.
-fn prior() -> &'static [f32; BINS] {
-    static TABLE: std::sync::LazyLock<[f32; BINS]> = std::sync::LazyLock::new(|| {
-        let survival = |residual: f64| {
-            let normal = 1.0 / (1.0 + (1.702 * residual / PRIOR_SD).exp());
-            let tail = (-TAIL_EXPONENT * (residual - PRIOR_SD).max(0.0)).exp();
-            (1.0 - TAIL_SHARE) * normal + TAIL_SHARE * tail
-        };
-        std::array::from_fn(|bin| {
-            let from = LOWEST + BIN * bin as f64;
-            (1.0 - survival(from + BIN) / survival(from)) as f32
-        })
-    });
-    &TABLE
+/// What a shape needs for each bin and each point and never changes. An exponential for each point would be most of its
+/// cost.
+struct FixedTables {
+    /// The prior's hazard in each bin.
+    hazards: [f32; BINS],
+    /// The middle of each bin, as far as expectations look.
+    middles: [f32; BINS],
+    points: [ShapePoint; SHAPE],
 }
+
+/// Where a point of the published tables lies among the bins.
+struct ShapePoint {
+    /// The bin, and how far into it.
+    bin: usize,
+    share: f32,
+    /// What the tail leaves beyond the last bin.
+    tail: f32,
+    /// Its residual, as far as expectations look.
+    least: f32,
+}
+
+impl ShapePoint {
+    fn new(point: usize) -> ShapePoint {
+        let residual = SHAPE_FROM + point as f64 * STEP;
+        let position = ((residual - LOWEST) / BIN).clamp(0.0, BINS as f64);
+        let bin = (position as usize).min(BINS - 1);
+        let further = (residual - (LOWEST + BIN * BINS as f64)).max(0.0);
+        ShapePoint {
+            bin,
+            share: (position - bin as f64) as f32,
+            tail: (-TAIL_EXPONENT * further).exp() as f32,
+            least: residual.min(EXPECTED_MOST) as f32,
+        }
+    }
+
+    fn of(&self, edges: &[f32; BINS + 1]) -> f32 {
+        edges[self.bin] + self.share * (edges[self.bin + 1] - edges[self.bin])
+    }
+}
+
+static FIXED: LazyLock<FixedTables> = LazyLock::new(|| {
+    let survival = |residual: f64| {
+        let normal = 1.0 / (1.0 + (1.702 * residual / PRIOR_SD).exp());
+        let tail = (-TAIL_EXPONENT * (residual - PRIOR_SD).max(0.0)).exp();
+        (1.0 - TAIL_SHARE) * normal + TAIL_SHARE * tail
+    };
+    let from = |bin: usize| LOWEST + BIN * bin as f64;
+    FixedTables {
+        hazards: std::array::from_fn(|bin| (1.0 - survival(from(bin) + BIN) / survival(from(bin))) as f32),
+        middles: std::array::from_fn(|bin| (LOWEST + BIN * (bin as f64 + 0.5)).min(EXPECTED_MOST) as f32),
+        points: std::array::from_fn(ShapePoint::new),
+    }
+});
 
 #[cfg(test)]
 mod tests {

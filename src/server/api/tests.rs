@@ -20,7 +20,7 @@ use crate::store::{Record, Store};
 async fn stored() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     let race = |race: RaceRecord| Record::Race(Box::new(race));
     let attempt = |attempt: AttemptRecord| Record::Attempt(Box::new(attempt));
     let mut batch = vec![race(sample::bare_race(1))];
@@ -29,7 +29,7 @@ async fn stored() -> (TempDir, PathBuf) {
         batch.push(race(sample::race(n)));
         batch.extend(attempts.map(attempt));
     }
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     (directory, path)
 }
 
@@ -239,7 +239,7 @@ fn reads(path: PathBuf) -> (DatabaseReads, Shutdown) {
 async fn more_than_a_few_reads_wait_and_are_turned_away() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    drop(Store::open(&path).await.unwrap());
+    drop(Store::open(&path).unwrap());
     let (reads, shutdown) = reads(path);
     let (mut gates, mut running) = (Vec::new(), Vec::new());
     for _ in 0..4 {

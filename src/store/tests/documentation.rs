@@ -78,7 +78,7 @@ async fn the_ten_queries_find_something() {
     of_now.started_at = wall_micros() - 60_000_000;
     let attempts = [sample::won(0), sample::lost(0, 99_000), sample::failed(0)];
     let batch: Vec<Record> = std::iter::once(race(of_now)).chain(attempts.map(attempt)).collect();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let mut other = plain(&path).await;
     let queries: Vec<&'static str> =
         SQL.split("```sql\n").skip(1).filter_map(|block| block.split("```").next()).collect();

@@ -14,22 +14,26 @@ mod writing;
 
 use std::path::{Path, PathBuf};
 
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
 use tempfile::TempDir;
 
+use super::migrations::Migration;
 use super::*;
 use crate::clock::wall_micros;
 use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::{AttemptRecord, RaceRecord, ShortBytes};
 
-/// A database as created by the version with only the first `migrations`.
+/// A database as created by a version with only the first `migrations`, which applied them with `sqlx`.
 async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
     let mut connection = plain(&path).await;
-    let first = Migrator::with_migrations(open::migrator().iter().take(migrations).cloned().collect());
+    let first = migrations::MIGRATIONS[..migrations].iter().map(|Migration { version, description, sql }| {
+        sqlx::migrate::Migration::new(*version, (*description).into(), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    let first = Migrator::with_migrations(first.collect());
     first.run_direct(None, &mut connection, false).await.unwrap();
     connection.close().await.unwrap();
     (directory, path)
@@ -54,7 +58,7 @@ async fn copy_rows(from: &Path, into: &Path) {
 async fn new_store() -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     (directory, path, store)
 }
 

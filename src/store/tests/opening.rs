@@ -5,7 +5,7 @@ use crate::history::sample;
 
 /// The error of opening for writing, as text.
 async fn refused(path: &Path) -> String {
-    match Store::open(path).await {
+    match Store::open(path) {
         Ok(_) => panic!("{} was opened", path.display()),
         Err(error) => error.to_string(),
     }
@@ -21,19 +21,19 @@ fn refused_reading(path: &Path) -> String {
 #[tokio::test]
 async fn a_new_file_is_private_and_migrated_and_opens_again() {
     let (_directory, path, store) = new_store().await;
-    store.write(&[race(sample::race(0))]).await.unwrap();
-    store.close().await;
+    store.write(&[race(sample::race(0))]).unwrap();
+    store.close();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     let mut other = plain(&path).await;
     let journal: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut other).await.unwrap();
     let races: i64 = sqlx::query_scalar("SELECT count(*) FROM race").fetch_one(&mut other).await.unwrap();
     assert_eq!((journal.as_str(), races), ("wal", 1));
-    store.close().await;
+    store.close();
 }
 
 #[tokio::test]
@@ -43,16 +43,19 @@ async fn an_empty_file_is_a_new_database() {
     std::fs::write(&path, "").unwrap();
     let message = refused_reading(&path);
     assert!(message.contains("is empty: `photofinish serve`"), "{message}");
-    Store::open(&path).await.unwrap().close().await;
+    Store::open(&path).unwrap().close();
 }
 
 #[tokio::test]
 async fn two_may_start_on_one_new_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let (one, other) = tokio::join!(Store::open(&path), Store::open(&path));
-    one.unwrap().close().await;
-    other.unwrap().close().await;
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| Store::open(&path).unwrap());
+        let other = Store::open(&path).unwrap();
+        one.join().unwrap().close();
+        other.close();
+    });
 }
 
 #[tokio::test]
@@ -98,7 +101,7 @@ async fn a_foreign_database_is_left_alone() {
 #[tokio::test]
 async fn a_newer_edition_and_another_build_are_told_apart() {
     let (_directory, path, store) = new_store().await;
-    store.close().await;
+    store.close();
     let mut other = plain(&path).await;
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
                  VALUES (99, 'later', 1, x'00', 0)";
@@ -127,9 +130,9 @@ async fn a_file_of_an_older_edition_is_brought_up_to_date() {
     .await
     .unwrap();
     assert!(refused_reading(&path).contains("older photofinish"));
-    let store = Store::open(&path).await.unwrap();
-    store.write(&[race(sample::race(1))]).await.unwrap();
-    store.close().await;
+    let store = Store::open(&path).unwrap();
+    store.write(&[race(sample::race(1))]).unwrap();
+    store.close();
     let rows: Vec<(String, Option<String>, Option<String>)> =
         sqlx::query_as("SELECT model, plan, why FROM race ORDER BY race_id").fetch_all(&mut other).await.unwrap();
     let RaceRecord { model, plan, why, .. } = sample::race(1);
@@ -139,7 +142,7 @@ async fn a_file_of_an_older_edition_is_brought_up_to_date() {
 #[tokio::test]
 async fn a_lock_is_named() {
     let (_directory, path, store) = new_store().await;
-    store.close().await;
+    store.close();
     let mut other = plain(&path).await;
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
     assert!(refused(&path).await.contains("locked"));
@@ -151,10 +154,10 @@ async fn reading_works_before_during_and_after_writing() {
     let (_directory, path, store) = new_store().await;
     let reader = StoreReader::open(&path).unwrap();
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 0);
-    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).unwrap();
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1);
     drop(reader);
-    store.close().await;
+    store.close();
     let reader = StoreReader::open(&path).unwrap();
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1);
 }
@@ -169,11 +172,11 @@ fn set_mode(path: &Path, mode: u32) {
 #[tokio::test]
 async fn a_database_that_may_only_be_read_is_read() {
     let (directory, path, store) = new_store().await;
-    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).unwrap();
     let read = || counted(&StoreReader::open(&path).unwrap(), &AttemptFilter::default()).unwrap();
     set_mode(&path, 0o444);
     assert_eq!(read(), 1, "while a gateway writes");
-    store.close().await;
+    store.close();
     assert_eq!(read(), 1);
     set_mode(directory.path(), 0o555);
     if std::fs::write(directory.path().join("probe"), "").is_ok() {
@@ -194,7 +197,7 @@ fn is_bound(directory: &Path) -> bool {
 #[tokio::test]
 async fn a_reader_is_told_what_it_lacks() {
     let (directory, path, store) = new_store().await;
-    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).unwrap();
     // A copy that was made while a gateway wrote, on a read-only medium.
     let copies = tempfile::tempdir().unwrap();
     let copy = copies.path().join("history.db");
@@ -202,7 +205,7 @@ async fn a_reader_is_told_what_it_lacks() {
         let named = |path: &Path| format!("{}{end}", path.display());
         std::fs::copy(named(&path), named(&copy)).unwrap();
     }
-    store.close().await;
+    store.close();
     set_mode(&path, 0o000);
     set_mode(copies.path(), 0o555);
     if is_bound(copies.path()) {

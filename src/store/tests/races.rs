@@ -17,7 +17,7 @@ async fn ten_races() -> (TempDir, StoreReader) {
         batch.extend([race(record), attempt(sample::won(n))]);
         batch.extend((n % 2 == 0).then(|| attempt(sample::lost(n, 99_000))));
     }
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     (directory, StoreReader::open(&path).unwrap())
 }
 
@@ -77,7 +77,7 @@ async fn a_race_has_its_rows_and_their_figures() {
 async fn a_row_is_told_as_it_is_read_back() {
     let (_directory, path, store) = new_store().await;
     let batch = [race(sample::race(1)), attempt(sample::won(1)), attempt(sample::lost(1, 99_000))];
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let (of_race, of_attempts) = StoreReader::open(&path).unwrap().race(&sample::race_id(1)).unwrap();
     for (record, read) in batch.iter().zip(of_race.into_iter().chain(of_attempts)) {
         let row = record.row();
@@ -128,7 +128,7 @@ async fn the_facts_of_rows_at_hand_are_those_of_the_database() {
     };
     let attempts = [sample::won(1), audited, failed];
     let batch: Vec<Record> = [race(sample::race(1))].into_iter().chain(attempts.clone().map(attempt)).collect();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let selection = Selection { now_us: wall_micros(), ..Selection::default() };
     let read = StoreReader::open(&path).unwrap().gather(&selection, Told::default).unwrap().0.0;
     let (of_race, started_at) = (RequestRow::of(&sample::race(1)), sample::race(1).started_at);
@@ -144,7 +144,7 @@ async fn the_facts_of_rows_at_hand_are_those_of_the_database() {
 async fn pages_and_races_are_searched_by_the_primary_key() {
     let (_directory, path, store) = new_store().await;
     let batch: Vec<Record> = (0..500).flat_map(|n| [race(sample::race(n)), attempt(sample::won(n))]).collect();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let mut other = plain(&path).await;
     for analysed in [false, true] {
         if analysed {
@@ -170,7 +170,7 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
 async fn what_nobody_waits_for_is_stopped() {
     let (_directory, path, store) = new_store().await;
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let reader = StoreReader::open(&path).unwrap().stopped_by(stop.clone());
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1_000);

@@ -21,7 +21,7 @@ async fn requests_come_whole_and_oldest_first() {
         batch.push(race(RaceRecord { model: if n == 3 { "other" } else { "m" }.into(), ..sample::race(n) }));
     }
     batch.push(race(sample::bare_race(9)));
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let at = |n: i64| Some(sample::STARTED_AT + n * 1_000);
     let all = RecordedFilter { newest: 100, ..RecordedFilter::default() };
     for (filter, expected) in [
@@ -60,7 +60,7 @@ async fn of_each_upstream_its_newest_come_whatever_else_was_recorded() {
         batch.extend(attempts.into_iter().map(attempt));
         batch.push(race(sample::race(n)));
     }
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let numbers = |upstreams: &[&str], newest: usize| -> Vec<i64> {
         let upstreams: Vec<String> = upstreams.iter().map(|name| (*name).to_owned()).collect();
         let mut read = Vec::new();

@@ -67,7 +67,7 @@ async fn old_rows_go_and_their_figures_stay() {
     // Late by the whole retention: neither counted nor kept.
     let mut late = sample::won(0);
     late.race_id = world::id(1, START_US + 8 * HOUR_US);
-    write_now(&path, vec![attempt(late)]);
+    write_now(&path, &[attempt(late)]);
     assert_eq!(roll(&path, Some(keep_from)).last(), Some(&RollupStep::Removed { races: 1 }));
     assert_eq!(answers(), before);
 }
@@ -111,7 +111,7 @@ fn the_writer_and_the_roller_do_not_stop_each_other() {
             }
         });
         for batch in records.chunks(100) {
-            runtime.block_on(store.write(batch)).unwrap();
+            store.write(batch).unwrap();
         }
         written.store(true, Relaxed);
     });
@@ -123,11 +123,11 @@ fn the_writer_and_the_roller_do_not_stop_each_other() {
 #[tokio::test]
 async fn a_history_of_the_first_edition_is_rolled_up() {
     let (_new_directory, new_path, store) = written(&world::records(10, RACES)).await;
-    store.close().await;
+    store.close();
     let (_directory, path) = old_store(1).await;
     copy_rows(&new_path, &path).await;
     assert!(StoreReader::open(&path).is_err_and(|error| error.to_string().contains("older photofinish")));
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     let query = "by=model,upstream";
     let before = counts(&ask(&of_cells(&path), query));
     assert_eq!(ask(&of_cells(&path), query).rolled_until, None);
@@ -135,7 +135,7 @@ async fn a_history_of_the_first_edition_is_rolled_up() {
     assert_eq!(steps.iter().filter(|step| **step == RollupStep::Day).count(), DAYS as usize);
     assert!(steps.iter().any(|step| matches!(step, RollupStep::Removed { .. })));
     assert_eq!(counts(&ask(&of_cells(&path), query)), before);
-    store.close().await;
+    store.close();
 }
 
 #[tokio::test]
@@ -143,17 +143,17 @@ async fn a_file_that_is_replaced_is_rolled_up_and_one_that_is_gone_is_an_error()
     let (directory, path, store) = written(&world::records(11, 200)).await;
     let mut roller = Roller::new(&path, || false);
     while roller.step(NOW_US, None).unwrap() != RollupStep::Nothing {}
-    store.close().await;
+    store.close();
     std::fs::rename(&path, directory.path().join("away.db")).unwrap();
     let error = roller.step(NOW_US, None).unwrap_err().to_string();
     assert!(error.contains("history.db"), "{error}");
     assert!(!path.exists());
-    let store = Store::open(&path).await.unwrap();
-    store.write(&world::records(12, 200)).await.unwrap();
+    let store = Store::open(&path).unwrap();
+    store.write(&world::records(12, 200)).unwrap();
     let steps =
         std::iter::from_fn(|| Some(roller.step(NOW_US, None).unwrap()).filter(|step| *step != RollupStep::Nothing));
     assert!(steps.count() > 20);
-    store.close().await;
+    store.close();
 }
 
 #[tokio::test]

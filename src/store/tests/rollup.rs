@@ -30,7 +30,7 @@ pub fn roll(path: &Path, keep_from: Option<i64>) -> Vec<RollupStep> {
 pub async fn written(records: &[Record]) -> (TempDir, PathBuf, Store) {
     let (directory, path, store) = new_store().await;
     for batch in records.chunks(1_000) {
-        store.write(batch).await.unwrap();
+        store.write(batch).unwrap();
     }
     (directory, path, store)
 }
@@ -207,7 +207,7 @@ async fn rows_that_come_late_are_found() {
     let (early, late) = records.split_at(records.len() * 9 / 10);
     let (_directory, path, store) = written(early).await;
     roll(&path, None);
-    store.write(late).await.unwrap();
+    store.write(late).unwrap();
     let expected = |query: &str| counts(&ask(&StoreReader::open(&whole_path).unwrap(), query));
     let query = "by=model,upstream,input";
     assert_eq!(counts(&ask(&of_cells(&path), query)), expected(query), "before the next roll-up");
@@ -217,14 +217,9 @@ async fn rows_that_come_late_are_found() {
     assert_eq!(roll(&path, None), []);
 }
 
-/// Writes to the file from a separate thread: the caller may be within a step.
-pub fn write_now(path: &Path, batch: Vec<Record>) {
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async { Store::open(path).await.unwrap().write(&batch).await.unwrap() });
-        });
-    });
+/// Writes to the file over another connection: the caller may be within a step.
+pub fn write_now(path: &Path, batch: &[Record]) {
+    Store::open(path).unwrap().write(batch).unwrap();
 }
 
 #[tokio::test]
@@ -240,7 +235,7 @@ async fn a_row_that_comes_while_its_hour_is_read_is_not_lost() {
     let (late, come) = (path.clone(), Arc::clone(&came));
     let mut roller = Roller::new(&path, move || {
         if !come.swap(true, Relaxed) {
-            write_now(&late, vec![of_hour(0)]);
+            write_now(&late, &[of_hour(0)]);
         }
         false
     });

@@ -145,7 +145,7 @@ async fn a_row_that_comes_while_its_day_is_made_is_counted_once() {
     let (from, come) = (path.clone(), Arc::clone(&came));
     let mut roller = Roller::new(&path, move || {
         if !come.swap(true, Relaxed) {
-            write_now(&from, late.clone());
+            write_now(&from, &late);
         }
         false
     });

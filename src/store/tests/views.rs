@@ -14,7 +14,7 @@ async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&m
     change_race(&mut of_race);
     change(&mut of_attempt);
     let in_rust = Decoding::of(&of_attempt).tpot_us(of_race.n_choices).map(|tpot| tpot / 1e3);
-    store.write(&[race(of_race), attempt(of_attempt)]).await.unwrap();
+    store.write(&[race(of_race), attempt(of_attempt)]).unwrap();
     let sql = "SELECT tpot_ms, tok_s, e2e_tok_s FROM attempt_speed";
     let row: (Option<f64>, Option<f64>, Option<f64>) =
         sqlx::query_as(sql).fetch_one(&mut plain(&path).await).await.unwrap();
@@ -94,7 +94,7 @@ async fn an_attempt_and_its_race() {
         race(sample::bare_race(2)),
         attempt(sample::failed(3)),
     ];
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let mut other = plain(&path).await;
 
     type Attempt = (String, Option<String>, Option<String>, String, Option<f64>, Option<f64>, Option<i64>, Option<f64>);
@@ -147,7 +147,7 @@ async fn the_hourly_figures() {
         (other.ordinal, other.provider, other.outcome) = (0, "groq".into(), outcome);
         batch.extend([race(sample::race(n)), attempt(other)]);
     }
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let mut other = plain(&path).await;
     let sql = "SELECT hour, upstream, attempts, wins, failures, empty, censored FROM upstream_hourly";
     let counts: Vec<(String, String, i64, i64, i64, i64, i64)> =
@@ -165,7 +165,7 @@ async fn the_hourly_figures() {
 async fn since_reads_only_its_time() {
     let (_directory, path, store) = new_store().await;
     let batch: Vec<Record> = (0..500).flat_map(|n| [race(sample::race(n)), attempt(sample::won(n))]).collect();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let mut other = plain(&path).await;
     for analysed in [false, true] {
         if analysed {
@@ -191,7 +191,7 @@ async fn the_filter_cuts_by_time_model_and_provider() {
     let batch: Vec<Record> = (0..3)
         .flat_map(|n| [race(sample::race(n)), attempt(sample::won(n)), attempt(sample::lost(n, 90_000))])
         .collect();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let reader = StoreReader::open(&path).unwrap();
     let all = AttemptFilter::default();
     let since = AttemptFilter { since: Some(sample::STARTED_AT + 1_000), ..all.clone() };
@@ -207,7 +207,7 @@ async fn the_filter_cuts_by_time_model_and_provider() {
 async fn a_query_that_takes_too_long_is_stopped() {
     let (_directory, path, store) = new_store().await;
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let mut reader = StoreReader::open(&path).unwrap();
     reader.time_limit = std::time::Duration::ZERO;
     let error = counted(&reader, &AttemptFilter::default()).unwrap_err();
@@ -246,7 +246,7 @@ async fn costs_lie_between_bounds_in_rows_of_every_edition() {
             ..sample::lost(n, 90_000)
         });
         let rows: Vec<Record> = losers.map(attempt).chain([race(sample::race(n)), attempt(sample::won(n))]).collect();
-        store.write(&rows).await.unwrap();
+        store.write(&rows).unwrap();
     }
     let sql =
         "SELECT cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max FROM race_cost ORDER BY race_id";

@@ -38,7 +38,7 @@ async fn every_column_makes_the_round_trip() {
     let attempts = [sample::won(0), sample::lost(0, 90_000), sample::failed(0)];
     let mut batch: Vec<Record> = races.iter().cloned().map(race).collect();
     batch.extend(attempts.iter().cloned().map(attempt));
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
 
     let mut other = plain(&path).await;
     let rows = sqlx::query("SELECT * FROM race ORDER BY race_id").fetch_all(&mut other).await.unwrap();
@@ -84,8 +84,8 @@ async fn the_migrations_make_the_declared_tables() {
 async fn a_batch_may_be_sent_again() {
     let (_directory, path, store) = new_store().await;
     let batch: Vec<Record> = (0..123).map(|n| attempt(sample::won(n))).collect();
-    store.write(&batch).await.unwrap();
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
+    store.write(&batch).unwrap();
     let mut other = plain(&path).await;
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM attempt").fetch_one(&mut other).await.unwrap();
     assert_eq!(rows, 123);
@@ -96,29 +96,29 @@ async fn a_lock_is_worth_another_try_and_a_missing_table_is_not() {
     let (_directory, path, store) = new_store().await;
     let mut other = plain(&path).await;
     let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
-    assert!(store.write(&[race(sample::race(0))]).await.unwrap_err().retry);
+    assert!(store.write(&[race(sample::race(0))]).unwrap_err().retry);
     lock.rollback().await.unwrap();
-    store.write(&[race(sample::race(0))]).await.unwrap();
+    store.write(&[race(sample::race(0))]).unwrap();
 
     sqlx::query("DROP TABLE attempt").execute(&mut other).await.unwrap();
-    assert!(!store.write(&[race(sample::race(1)), attempt(sample::won(1))]).await.unwrap_err().retry);
+    assert!(!store.write(&[race(sample::race(1)), attempt(sample::won(1))]).unwrap_err().retry);
     let races: i64 = sqlx::query_scalar("SELECT count(*) FROM race").fetch_one(&mut other).await.unwrap();
     assert_eq!(races, 1, "a batch that fails leaves nothing behind");
-    store.write(&[race(sample::race(1))]).await.unwrap();
+    store.write(&[race(sample::race(1))]).unwrap();
 }
 
 #[tokio::test]
 async fn a_disk_that_is_full_is_worth_another_try() {
     let (_directory, path, store) = new_store().await;
     {
-        let mut slot = store.slot.lock().await;
+        let mut slot = store.slot();
         let connection = &mut slot.opened.as_mut().unwrap().connection;
-        sqlx::query("PRAGMA max_page_count = 1").execute(connection).await.unwrap();
+        connection.execute_batch("PRAGMA max_page_count = 1").unwrap();
     }
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
-    assert!(store.write(&batch).await.unwrap_err().retry);
+    assert!(store.write(&batch).unwrap_err().retry);
     // The next connection has no limit, as if room had been made.
-    store.write(&batch).await.unwrap();
+    store.write(&batch).unwrap();
     let mut other = plain(&path).await;
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM attempt").fetch_one(&mut other).await.unwrap();
     assert_eq!(rows, 1_000);
@@ -127,28 +127,28 @@ async fn a_disk_that_is_full_is_worth_another_try() {
 #[tokio::test]
 async fn a_file_that_was_removed_or_replaced_is_noticed() {
     let (directory, path, store) = new_store().await;
-    store.write(&[race(sample::race(0))]).await.unwrap();
+    store.write(&[race(sample::race(0))]).unwrap();
     let away = directory.path().join("away.db");
     std::fs::rename(&path, &away).unwrap();
-    store.write(&[race(sample::race(1))]).await.unwrap();
+    store.write(&[race(sample::race(1))]).unwrap();
     let races: i64 = sqlx::query_scalar("SELECT count(*) FROM race").fetch_one(&mut plain(&away).await).await.unwrap();
     assert_eq!(races, 1, "what was moved away is complete");
 
     let elsewhere = directory.path().join("restored.db");
-    Store::open(&elsewhere).await.unwrap().close().await;
+    Store::open(&elsewhere).unwrap().close();
     std::fs::rename(&elsewhere, &path).unwrap();
-    store.write(&[race(sample::race(2)), race(sample::race(3))]).await.unwrap();
-    store.close().await;
+    store.write(&[race(sample::race(2)), race(sample::race(3))]).unwrap();
+    store.close();
     let races: i64 = sqlx::query_scalar("SELECT count(*) FROM race").fetch_one(&mut plain(&path).await).await.unwrap();
     assert_eq!(races, 2);
 
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "not a database ".repeat(100)).unwrap();
-    let error = store.write(&[race(sample::race(4))]).await.unwrap_err();
+    let error = store.write(&[race(sample::race(4))]).unwrap_err();
     assert!(error.retry && error.to_string().contains("not an SQLite database"), "{error}");
     std::fs::remove_file(&path).unwrap();
-    store.write(&[race(sample::race(4))]).await.unwrap();
+    store.write(&[race(sample::race(4))]).unwrap();
 }
 
 proptest! {
@@ -163,7 +163,7 @@ proptest! {
             for (more_races, more_attempts) in batches {
                 let mut batch: Vec<Record> = (races..races + more_races).map(|n| race(sample::bare_race(n))).collect();
                 batch.extend((attempts..attempts + more_attempts).map(|n| attempt(sample::failed(n))));
-                store.write(&batch).await.unwrap();
+                store.write(&batch).unwrap();
                 (races, attempts) = (races + more_races, attempts + more_attempts);
             }
             let sql = "SELECT (SELECT count(*) FROM race), (SELECT count(*) FROM attempt)";

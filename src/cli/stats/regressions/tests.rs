@@ -116,7 +116,7 @@ async fn over_a_real_file() {
     const DAY_MS: i64 = 86_400_000;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
-    let store = Store::open(&path).await.unwrap();
+    let store = Store::open(&path).unwrap();
     let attempt = |record: AttemptRecord| Record::Attempt(Box::new(record));
     let race = |n: i64| Record::Race(Box::new(sample::race(n)));
     let before = (0..100).flat_map(|n| [race(n), attempt(sample::won(n))]);
@@ -124,7 +124,7 @@ async fn over_a_real_file() {
         let failed = AttemptRecord { ordinal: 0, provider: "groq".into(), ..sample::failed(n) };
         [race(n), attempt(failed), attempt(sample::lost(n, 7_000))]
     });
-    store.write(&before.chain(now).collect::<Vec<_>>()).await.unwrap();
+    store.write(&before.chain(now).collect::<Vec<_>>()).unwrap();
 
     let hour = "--since 2026-01-03T03:00:00Z --until 2026-01-03T04:00:00Z";
     let shown = output(&path, hour);
