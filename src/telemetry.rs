@@ -29,10 +29,14 @@ pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 /// The log filter if the variable is not set.
 pub const DEFAULT: LevelFilter = LevelFilter::INFO;
 
-/// These libraries log single frames, which may contain secrets. So their level is fixed, unless the variable
+/// These libraries log single frames and statements, which may contain secrets. So their level is fixed, unless the variable
 /// names a part of one, such as `h2::codec=debug`.
-const QUIET: [(&str, LevelFilter); 3] =
-    [("h2", LevelFilter::WARN), ("hyper", LevelFilter::WARN), ("rustls", LevelFilter::WARN)];
+const QUIET: [(&str, LevelFilter); 4] = [
+    ("h2", LevelFilter::WARN),
+    ("hyper", LevelFilter::WARN),
+    ("rustls", LevelFilter::WARN),
+    ("sqlx", LevelFilter::WARN),
+];
 
 /// Starts the log; `default` is the log filter if the variable is not set. Later calls do nothing, so that tests may
 /// start several gateways in one process.

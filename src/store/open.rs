@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
+use sqlx::migrate::MigrateError;
 
-use super::migrations::{MIGRATIONS, MigrateError, is_known, migrate};
+use super::migrations::{migrate, migrator};
 use crate::clock::Instant;
 
 /// Why a database cannot be used, and what to do. For the operator.
@@ -104,13 +105,13 @@ pub(super) fn writable(path: &Path, bytes_max: Option<u64>) -> Result<Connection
 fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenError> {
     create_private(path).map_err(|error| explain_io(path, &error))?;
     let explained = |error| explain(path, &error);
-    let mut connection = connect_writing(path).map_err(explained)?;
+    let connection = connect_writing(path).map_err(explained)?;
     match owner(&connection).map_err(explained)? {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
         FileOwner::Nobody | FileOwner::Photofinish => {}
     }
     connection.pragma_update(None, "journal_mode", "WAL").map_err(explained)?;
-    migrate(&mut connection).map_err(|error| explain_migration(path, &error))?;
+    migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
     if let Some(bytes_max) = bytes_max {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;
         connection.pragma_update(None, "max_page_count", bytes_max / page.max(512)).map_err(explained)?;
@@ -205,10 +206,11 @@ fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError
     }
     let newest = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
     let newest: i64 = connection.query_row(newest, [], |row| row.get(0)).map_err(explained)?;
-    if !is_known(newest) && newest != 0 {
+    let known = migrator();
+    if !known.version_exists(newest) && newest != 0 {
         return Err(OpenError::Newer { path: path.into(), version: newest });
     }
-    match MIGRATIONS.iter().map(|migration| migration.version).max() {
+    match known.iter().map(|migration| migration.version).max() {
         Some(wanted) if newest < wanted => Err(OpenError::Older { path: path.into() }),
         _ => Ok(()),
     }
@@ -278,10 +280,22 @@ fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
 }
 
 fn explain_migration(path: &Path, error: &MigrateError) -> OpenError {
-    let path = path.to_path_buf();
+    let path_of = || path.to_path_buf();
     match error {
-        MigrateError::Unknown(version) => OpenError::Newer { path, version: *version },
-        MigrateError::Different(version) => OpenError::Different { path, version: *version },
-        MigrateError::Database(error) => explain(&path, error),
+        MigrateError::VersionMissing(version) => OpenError::Newer { path: path_of(), version: *version },
+        MigrateError::VersionMismatch(version) => OpenError::Different { path: path_of(), version: *version },
+        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => match result_code(cause) {
+            Some(code) => {
+                let error = rusqlite::ffi::Error::new(code);
+                explain(path, &rusqlite::Error::SqliteFailure(error, Some(cause.to_string())))
+            }
+            None => OpenError::Unusable { path: path_of(), reason: cause.to_string() },
+        },
+        error => OpenError::Unusable { path: path_of(), reason: error.to_string() },
     }
+}
+
+/// SQLite's extended result code. <https://www.sqlite.org/rescode.html>
+fn result_code(error: &sqlx::Error) -> Option<i32> {
+    error.as_database_error()?.code()?.parse().ok()
 }

@@ -14,26 +14,22 @@ mod writing;
 
 use std::path::{Path, PathBuf};
 
-use sqlx::migrate::{MigrationType, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
-use super::migrations::Migration;
 use super::*;
 use crate::clock::wall_micros;
 use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::{AttemptRecord, RaceRecord, ShortBytes};
 
-/// A database as created by a version with only the first `migrations`, which applied them with `sqlx`.
+/// A database as created by a version with only the first `migrations`.
 async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
     let mut connection = plain(&path).await;
-    let first = migrations::MIGRATIONS[..migrations].iter().map(|Migration { version, description, sql }| {
-        sqlx::migrate::Migration::new(*version, (*description).into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    let first = Migrator::with_migrations(first.collect());
+    let first = Migrator::with_migrations(migrations::migrator().iter().take(migrations).cloned().collect());
     first.run_direct(None, &mut connection, false).await.unwrap();
     connection.close().await.unwrap();
     (directory, path)
