@@ -37,6 +37,7 @@ pub mod learning;
 pub mod policy;
 
 // 8 mechanism
+pub mod dashboard;
 pub mod metrics;
 pub mod race;
 pub mod simulate;

@@ -1,15 +1,17 @@
 //! Authentication: the caller, and the keys sent with the request. Not for permissions to override settings: see `overrides`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 
 use super::gateway::Gateway;
 use super::overrides::{Overrides, PREFIX};
 use super::rejection::Rejection;
+use crate::clock::Instant;
 use crate::config::{User, token_hash};
 use crate::health::{CallerId, LiveConfig};
 use crate::routing::keyring::HashedKey;
@@ -27,12 +29,16 @@ pub struct Caller {
     pub brought: HashMap<String, HashedKey>,
 }
 
-/// Checks the token (`Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`), and counts failures. None if the configuration has no users.
+/// Checks the token (`Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`), or without one the session of the
+/// dashboard, and counts failures. None if the configuration has no users.
 ///
 /// # Errors
 /// 401 without a valid token.
 pub fn authenticate(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
-    let user = known(&live.config.users, headers);
+    let user = match session(gateway, live, headers) {
+        Some(user) => Ok(Some(user)),
+        None => known(&live.config.users, headers),
+    };
     if user.is_err() {
         gateway.totals().unauthorized();
     }
@@ -44,18 +50,49 @@ pub fn authenticate(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -
 /// # Errors
 /// 401 without a valid token, 403 for a user who is not an admin.
 pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
-    match authenticate(gateway, &gateway.live(), headers)? {
-        Some(user) if !user.admin => Err(Rejection::forbidden()),
-        _ => Ok(()),
-    }
+    admin_user(gateway, headers).map(drop)
+}
+
+/// As [`admin`]; returns the user, or none without users.
+///
+/// # Errors
+/// As [`admin`].
+pub fn admin_user(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
+    let user = authenticate(gateway, &gateway.live(), headers)?;
+    if user.as_ref().is_some_and(|user| !user.admin) { Err(Rejection::forbidden()) } else { Ok(user) }
 }
 
 /// For answers that have more detail for admins. A missing token is allowed; a wrong one is counted.
 pub fn is_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
-    if !gateway.live().config.users.is_empty() && token(headers).is_none() {
+    let live = gateway.live();
+    if !live.config.users.is_empty() && token(headers).is_none() && session(gateway, &live, headers).is_none() {
         return false;
     }
     admin(gateway, headers).is_ok()
+}
+
+/// Exchanges an admin's token for the secret of a session. None without users: nobody needs one.
+///
+/// # Errors
+/// 401 for a wrong token, 403 for a user who is not an admin, 429 after too many wrong tokens from this address.
+pub fn log_in(gateway: &Gateway, headers: &HeaderMap, address: IpAddr) -> Result<Option<String>, Rejection> {
+    let (live, sessions, now) = (gateway.live(), gateway.sessions(), Instant::now());
+    if live.config.users.is_empty() {
+        return Ok(None);
+    }
+    sessions.try_token(address, now).map_err(Rejection::too_many_tokens)?;
+    let user = known(&live.config.users, headers).inspect_err(|_| gateway.totals().unauthorized())?;
+    sessions.was_right(address);
+    let admin = user.filter(|user| user.admin).ok_or_else(Rejection::forbidden)?;
+    sessions.open(&admin, now).map(Some).ok_or_else(Rejection::internal)
+}
+
+/// The user of the session of the dashboard. A token counts before it.
+fn session(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Option<Arc<User>> {
+    if live.config.users.is_empty() || !headers.contains_key(COOKIE) || token(headers).is_some() {
+        return None;
+    }
+    gateway.sessions().user(&live.config.users, headers, Instant::now())
 }
 
 impl Caller {

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use super::blocking::BlockingPool;
 use super::load::{AdmissionLoad, ShedCounts};
 use super::rejection::Rejection;
+use super::sessions::Sessions;
 use crate::attempt::InFlightGuard;
 use crate::budget::Budget;
 use crate::config::ProviderLists;
@@ -38,6 +39,7 @@ pub struct Gateway {
     audits: Arc<AtomicI64>,
     drains: Arc<AtomicI64>,
     totals: Totals,
+    sessions: Sessions,
     budget: Budget,
     heavy: BlockingPool,
     /// Bodies of shed requests that are being read.
@@ -82,6 +84,7 @@ impl Gateway {
             audits: Arc::default(),
             drains: Arc::default(),
             totals: Totals::default(),
+            sessions: Sessions::default(),
         }
     }
 
@@ -131,6 +134,11 @@ impl Gateway {
 
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// Of the dashboard.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// The memory of all bodies and buffers.

@@ -27,15 +27,17 @@ mod rejection;
 mod request_needs;
 mod rescuer;
 mod running;
+mod sessions;
 mod shed;
 
 pub use admission::admit;
 pub use body::limited;
-pub use caller::{admin, is_admin};
+pub use caller::{admin, admin_user, is_admin, log_in};
 pub use gateway::{Gateway, Totals};
 pub use models::{gemini_list, gemini_one, list, one};
 pub use ollama::{show, tags, version};
 pub use rejection::Rejection;
+pub use sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 
 use std::sync::Arc;
 

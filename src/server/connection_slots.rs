@@ -263,7 +263,7 @@ impl Drop for RequestInProgress {
 }
 
 /// The addresses that one host can use: an IPv4 address, or a /64 network of IPv6.
-fn network(peer: IpAddr) -> IpAddr {
+pub(super) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();

@@ -8,22 +8,28 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 
+use super::dashboard;
 use crate::config::{Config, Cors};
 use crate::proxy::Rejection;
 
 /// The relation between the page that sent a request and the gateway, as its browser reports it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// What the browser wants to do with the answer, and where it will stand: together, the address bar of a tab.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Characters allowed in a host name (RFC 3986, reg-name) in addition to letters and digits.
 const NAME_MARKS: &[u8] = b"-._~%!$&'()*+,;=";
 /// Maximum bytes of a host name, as in DNS.
 const NAME_MAX: usize = 255;
 
+/// Returns whether a page of another origin sent it, which is then a listed one.
+///
 /// # Errors
 /// 400 without exactly one valid `Host`; 421 if there are no users and the host is a name that is not listed; 403 for a
 /// page of another origin that is not listed.
-pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<(), Rejection> {
+pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<bool, Rejection> {
     let host = host(request)?;
     if config.users.is_empty()
         && let Some(host) = &host
@@ -32,12 +38,27 @@ pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<(), Reje
         return Err(Rejection::unknown_host(host.name));
     }
     let headers = request.headers();
-    match is_foreign(headers, host.as_ref())
-        && !headers.get(ORIGIN).map_or(config.server.cors == Cors::Any, |origin| names(&config.server.cors, origin))
-    {
-        true => Err(Rejection::foreign_page(headers.get(ORIGIN).map(HeaderValue::as_bytes))),
-        false => Ok(()),
+    if !is_foreign(headers, host.as_ref()) || is_visit(request) {
+        return Ok(false);
     }
+    let is_listed =
+        headers.get(ORIGIN).map_or(config.server.cors == Cors::Any, |origin| names(&config.server.cors, origin));
+    if is_listed && !dashboard::is_own(request.uri().path()) { Ok(true) } else { Err(foreign(headers)) }
+}
+
+fn foreign(headers: &HeaderMap) -> Rejection {
+    Rejection::foreign_page(headers.get(ORIGIN).map(HeaderValue::as_bytes))
+}
+
+/// A link on another page that leads to one of the dashboard. A page of the dashboard has no data in itself.
+fn is_visit<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let says = |name: &HeaderName, value: &str| headers.get(name).is_some_and(|said| said == value);
+    request.method() == Method::GET
+        && dashboard::is_own(request.uri().path())
+        && !headers.contains_key(ORIGIN)
+        && says(&FETCH_MODE, "navigate")
+        && says(&FETCH_DEST, "document")
 }
 
 /// The requested host. None only in HTTP/1.0, which may omit it: no browser uses HTTP/1.0.
@@ -153,7 +174,7 @@ mod tests {
         for (name, value) in headers {
             request.headers_mut().append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
-        check(&request, &config).map_or_else(|rejection| rejection.status().as_u16(), |()| 200)
+        check(&request, &config).map_or_else(|rejection| rejection.status().as_u16(), |_| 200)
     }
 
     #[test]

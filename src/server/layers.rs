@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::middleware::Next;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
-use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, COOKIE, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt as _, layer::layer_fn};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
@@ -53,8 +53,8 @@ impl CrossOrigin {
         let listed = base
             .clone()
             .allow_origin(AllowOrigin::predicate(move |origin, _| allowed(origin)))
-            // The gateway sets no cookies, but without this a page that fetches with `credentials: "include"` could not
-            // read the answer.
+            // Without this a page that fetches with `credentials: "include"` could not read the answer. Its cookies
+            // are dropped.
             .allow_credentials(AllowCredentials::predicate(move |origin, _| is_listed(origin)));
         CrossOrigin { gateway, any: base.allow_origin(tower_http::cors::Any), listed }
     }
@@ -64,12 +64,16 @@ impl CrossOrigin {
 /// the current configuration.
 pub(super) async fn cross_origin(
     State(cross): State<Arc<CrossOrigin>>,
-    request: Request<Body>,
+    mut request: Request<Body>,
     next: Next,
 ) -> Response<Body> {
     let live = cross.gateway.live();
-    if let Err(rejection) = host_check::check(&request, &live.config) {
-        return rejection.answer_to(near(request.uri().path()));
+    let is_foreign = match host_check::check(&request, &live.config) {
+        Ok(is_foreign) => is_foreign,
+        Err(rejection) => return rejection.answer_to(near(request.uri().path())),
+    };
+    if request.headers().contains_key(COOKIE) {
+        drop_foreign_cookies(&mut request, is_foreign);
     }
     let cors = match &live.config.server.cors {
         Cors::None => None,
@@ -93,6 +97,15 @@ pub(super) async fn cross_origin(
         expose(response.headers_mut());
     }
     response
+}
+
+/// The session of the dashboard is for its own pages: a listed page sends a token. Browsers name the origin of every
+/// request that changes something, so one that names none comes from no page of ours.
+fn drop_foreign_cookies(request: &mut Request<Body>, is_foreign: bool) {
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if is_foreign || (changes && !request.headers().contains_key(ORIGIN)) {
+        request.headers_mut().remove(COOKIE);
+    }
 }
 
 /// The surface whose dialect is used for the error of an unknown path.

@@ -6,6 +6,7 @@
 
 mod api;
 mod connection_slots;
+mod dashboard;
 mod forwarded;
 mod health;
 mod host_check;
@@ -51,6 +52,7 @@ use crate::machine;
 use crate::proxy::{Gateway, Rejection};
 use crate::shutdown::Shutdown;
 use connection_slots::{ConnectionSlot, Places};
+use dashboard::ClientAddress;
 use socket::{ClientPresence, Socket};
 use stream::{Streams, WatchedBody};
 use tls::Handshake;
@@ -112,6 +114,13 @@ impl ServerState {
         let first = self.tls.as_ref()?;
         let live = (self.live)();
         Some(live.config.server.tls.as_ref().map_or(first, |tls| &tls.server).clone())
+    }
+
+    /// One address for all clients of a proxy that says nothing valid of them.
+    fn client<B>(&self, peer: IpAddr, request: &Request<B>) -> ClientAddress {
+        let live = (self.live)();
+        let client = forwarded::client(peer, request.headers(), &live.config.server.trusted_proxies);
+        ClientAddress(connection_slots::network(client.unwrap_or(peer)))
     }
 
     /// The answer to a refused request: a long request on a connection of the reserve, or, without users, a request
@@ -271,8 +280,12 @@ async fn serve_connection<S>(
 {
     let router = TowerToHyperService::new(shared.router.clone());
     let asked = AtomicBool::new(false);
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
+        if request.uri().path() == dashboard::SESSION {
+            let client = shared.client(peer, &request);
+            request.extensions_mut().insert(client);
+        }
         let work = place.connection.begin();
         let refusal = shared.refusal(&place, peer, &request);
         let answer = refusal.map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal)));

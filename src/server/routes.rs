@@ -18,7 +18,7 @@ use super::api::{self, DatabaseReads};
 use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin, near};
 use super::nearest_path::nearest_path;
 use super::served_paths::ServedPaths;
-use super::{health, metrics};
+use super::{dashboard, health, metrics};
 use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
 use crate::protocol::path_call::{PathCall, key_in};
@@ -102,6 +102,14 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/health", only_get(get(health::alive))),
         ("/readyz", only_get(get(health::ready))),
         ("/metrics", only_get(get(metrics::metrics))),
+        ("/dashboard", only_get(get(dashboard::first_page))),
+        ("/dashboard/{*page}", only_get(get(dashboard::page))),
+        (
+            dashboard::SESSION,
+            get(dashboard::session).post(dashboard::log_in).delete(dashboard::log_out).fallback(|asked: Method| {
+                method(asked, Surface::Chat, "GET, POST, DELETE", "GET, HEAD, POST, DELETE, OPTIONS")
+            }),
+        ),
     ];
     surfaces.chain(others).collect()
 }

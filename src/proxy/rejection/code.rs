@@ -51,6 +51,7 @@ pub const FOREIGN_PAGE: ErrorCode = forbidden("photofinish_foreign_page");
 pub const REMOTE_CLIENT: ErrorCode = forbidden("photofinish_remote_client");
 
 pub const COOLING_DOWN: ErrorCode = limited("photofinish_cooling_down");
+pub const TOO_MANY_TOKENS: ErrorCode = limited("photofinish_too_many_tokens");
 pub const RATE_LIMITED: ErrorCode = limited("photofinish_rate_limited");
 
 pub const INTERNAL: ErrorCode = server(StatusCode::INTERNAL_SERVER_ERROR, "photofinish_internal");

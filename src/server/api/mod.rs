@@ -10,6 +10,7 @@ mod reads;
 mod routing;
 mod schema;
 
+pub use answer::json as json_answer;
 use answer::{as_printed, json, refused};
 pub use openapi::openapi;
 pub use reads::DatabaseReads;

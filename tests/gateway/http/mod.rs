@@ -7,6 +7,7 @@ mod bad_input;
 mod browser_requests;
 mod client_floods;
 mod cors;
+mod dashboard;
 mod errors;
 mod gemini;
 mod headers_and_bodies;

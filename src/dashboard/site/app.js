@@ -1,0 +1,104 @@
+// The frame: the session, the list of pages, and the page of the address.
+import { html, render, useCallback, useEffect, useState } from "./lib/html.js";
+import { follow, link, useAddress } from "./lib/address.js";
+import { ApiError, LOGGED_OUT, send } from "./lib/api.js";
+import { PAGES } from "./pages.js";
+
+/** @typedef {{ user: string | null, version: string }} Session */
+
+function App() {
+  const [session, setSession] = useState(/** @type {Session | "none" | "gone" | "forbidden" | undefined} */ (undefined));
+  const look = useCallback(async () => {
+    try {
+      setSession(await (await send("/dashboard/session")).json());
+    } catch (error) {
+      const status = error instanceof ApiError ? error.status : 0;
+      setSession(status === 401 ? "none" : status === 403 ? "forbidden" : "gone");
+    }
+  }, []);
+  useEffect(() => {
+    const ended = () => setSession("none");
+    addEventListener(LOGGED_OUT, ended);
+    document.addEventListener("click", follow);
+    void look();
+    return () => {
+      removeEventListener(LOGGED_OUT, ended);
+      document.removeEventListener("click", follow);
+    };
+  }, []);
+  useEffect(() => {
+    if (session !== "gone") return;
+    const timer = setInterval(look, 2000);
+    return () => clearInterval(timer);
+  }, [session]);
+  if (session === undefined) return html`<main id="main"><p class="note" role="status">Asking the gateway …</p></main>`;
+  if (session === "gone") {
+    return html`<main id="main"><h1>Photofinish</h1><p class="note warn" role="alert">The gateway does not answer. It is asked again every two seconds.</p></main>`;
+  }
+  if (session === "forbidden") {
+    return html`<main id="main"><h1>Photofinish</h1><p class="note bad" role="alert">This user is no admin any more: set <code>admin = true</code> under <code>[users.NAME]</code>.</p></main>`;
+  }
+  return session === "none" ? html`<${Login} done=${look} />` : html`<${Frame} session=${session} left=${() => setSession("none")} />`;
+}
+
+/** @param {{ done: () => Promise<void> }} props */
+function Login({ done }) {
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    document.title = "Log in · Photofinish";
+  }, []);
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+    const field = /** @type {HTMLInputElement} */ (form.elements.namedItem("token"));
+    setBusy(true);
+    setProblem("");
+    try {
+      await send("/dashboard/session", { method: "POST", headers: { authorization: `Bearer ${field.value.trim()}` } });
+      field.value = "";
+      await done();
+    } catch (error) {
+      const known = error instanceof ApiError ? error : new ApiError(400, "", "A token has only letters, digits and signs of ASCII.");
+      const wait = known.wait ? ` Wait ${known.wait} s.` : "";
+      setProblem(known.status === 401 ? "The gateway does not know this token." : `${known.message}.${wait}`);
+      setBusy(false);
+      field.select();
+    }
+  };
+  return html`<main id="main" class="login">
+    <h1>Photofinish</h1>
+    <p>The token of a user with <code>admin = true</code>. It is sent once and not kept: a session of 12 hours takes its place.</p>
+    <form method="post" action="/dashboard/session" onSubmit=${submit}>
+      <label>Token<input name="token" type="password" autocomplete="current-password" required autofocus
+        aria-invalid=${problem ? "true" : undefined} aria-describedby="problem" /></label>
+      <button class="main" type="submit" disabled=${busy}>${busy ? "Logging in …" : "Log in"}</button>
+      <p id="problem" class="bad" role="alert">${problem}</p>
+    </form>
+  </main>`;
+}
+
+/** @param {{ session: Session, left: () => void }} props */
+function Frame({ session, left }) {
+  const { page, rest } = useAddress();
+  const at = PAGES.find((known) => known.name === (page || PAGES[0].name));
+  useEffect(() => {
+    document.title = `${rest && at?.title ? `${at.title} ${rest.slice(0, 8)}` : (at?.title ?? "No such page")} · Photofinish`;
+  }, [at, rest]);
+  const logOut = async () => {
+    await send("/dashboard/session", { method: "DELETE" }).catch(() => undefined);
+    left();
+  };
+  return html`<a class="skip" href="#main">To the content</a>
+    <header class="top">
+      <a class="brand" href=${link(PAGES[0].name)}>Photofinish</a>
+      <nav aria-label="Pages"><ul>${PAGES.map((known) => html`<li><a href=${link(known.name)}
+        aria-current=${known === at ? "page" : undefined}>${known.title}</a></li>`)}</ul></nav>
+      <span class="quiet">${session.version}</span>
+      ${session.user !== null && html`<span>${session.user}</span><button type="button" onClick=${logOut}>Log out</button>`}
+    </header>
+    <main id="main" tabindex="-1">${at ? html`<${at.Page} rest=${rest} key=${at.name} />` : html`<h1>No such page</h1>`}</main>`;
+}
+
+const root = document.getElementById("app");
+if (root) render(html`<${App} />`, root);

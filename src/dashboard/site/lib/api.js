@@ -1,0 +1,99 @@
+// Questions to the gateway. The cookie of the session goes along by itself; no script sees it or a token.
+import { useCallback, useEffect, useRef, useState } from "./html.js";
+
+/** The session has ended, or never began. */
+export const LOGGED_OUT = "photofinish:logged-out";
+
+export class ApiError extends Error {
+  /** @param {number} status 0: there was no answer @param {string} code @param {string} message @param {number} [wait] seconds */
+  constructor(status, code, message, wait) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.wait = wait;
+  }
+}
+
+/** @param {string} path @param {Record<string, string | undefined> | URLSearchParams} [query] */
+export function question(path, query = {}) {
+  const pairs = query instanceof URLSearchParams ? [...query] : Object.entries(query);
+  const kept = new URLSearchParams();
+  for (const [name, value] of pairs) if (value) kept.set(name, value);
+  const text = kept.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** @param {string} url @param {RequestInit} [options] @returns {Promise<Response>} */
+export async function send(url, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(url, { credentials: "same-origin", cache: "no-store", ...options });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "gone", "The gateway does not answer.");
+  }
+  // A gateway that is not ready says so with a 503.
+  if (answer.ok || (answer.status === 503 && url === "/readyz")) return answer;
+  const told = await answer.json().catch(() => null);
+  const wait = Number(answer.headers.get("retry-after")) || undefined;
+  const error = new ApiError(answer.status, told?.error?.code ?? "", told?.error?.message ?? `status ${answer.status}`, wait);
+  if (answer.status === 401 && !url.startsWith("/dashboard/")) dispatchEvent(new Event(LOGGED_OUT));
+  throw error;
+}
+
+/**
+ * @template T
+ * @typedef {object} Asked
+ * @property {T | undefined} data of the last good answer, of this question
+ * @property {ApiError | undefined} error of the last answer
+ * @property {boolean} busy a question is on its way
+ * @property {string | null} rolled until when the answer reads whole hours
+ * @property {() => void} again asks once more
+ */
+
+/** Asks when the question changes, every so many seconds, and again by itself while the gateway is gone.
+ * @template T
+ * @param {string | null} url null: nothing to ask
+ * @param {number} [every] seconds; 0: once
+ * @returns {Asked<T>} */
+export function useAnswer(url, every = 0) {
+  const [held, hold] = useState(/** @type {{ url: string | null, data?: T, error?: ApiError, rolled?: string | null }} */ ({ url: null }));
+  const [busy, setBusy] = useState(false);
+  const [turn, setTurn] = useState(0);
+  const gone = useRef(0);
+  useEffect(() => {
+    if (url === null) return;
+    const stop = new AbortController();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const ask = async () => {
+      setBusy(true);
+      let wait = every;
+      try {
+        const answer = await send(url, { signal: stop.signal });
+        const data = /** @type {T} */ (await answer.json());
+        gone.current = 0;
+        hold({ url, data, rolled: answer.headers.get("x-photofinish-rolled-until") });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        const known = error instanceof ApiError ? error : new ApiError(0, "broken", "The answer broke off.");
+        hold((before) => ({ url, data: before.url === url ? before.data : undefined, error: known, rolled: before.rolled }));
+        const passes = known.status === 0 || known.status === 503;
+        gone.current = passes ? gone.current + 1 : 0;
+        if (passes) wait = known.wait ?? Math.min(2 ** gone.current, 15);
+      }
+      setBusy(false);
+      if (wait > 0) timer = setTimeout(() => (document.hidden ? wake() : void ask()), wait * 1000);
+    };
+    // A page that nobody looks at asks nothing.
+    const wake = () => document.addEventListener("visibilitychange", ask, { once: true, signal: stop.signal });
+    void ask();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, [url, every, turn]);
+  const own = held.url === url;
+  const again = useCallback(() => setTurn((turn) => turn + 1), []);
+  return { data: own ? held.data : undefined, error: own ? held.error : undefined, busy, rolled: own ? (held.rolled ?? null) : null, again };
+}

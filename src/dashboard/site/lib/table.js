@@ -1,0 +1,44 @@
+// A table that sorts by its columns. The order is in the address.
+import { html } from "./html.js";
+
+/**
+ * @template R
+ * @typedef {object} Column
+ * @property {string} name in the address
+ * @property {any} title
+ * @property {(row: R) => any} cell
+ * @property {(row: R) => number | string | null | undefined} [order] none: it does not sort
+ * @property {boolean} [number]
+ * @property {string} [about]
+ */
+
+/** @template R
+ * @param {{ caption: string, columns: Column<R>[], rows: R[], id: (row: R) => string, sort?: string,
+ *   onSort?: (sort: string) => void }} props `sort`: the name of a column, with `-` before it from the largest */
+export function Table({ caption, columns, rows, id, sort = "", onSort }) {
+  const [by, down] = [sort.replace(/^-/, ""), sort.startsWith("-")];
+  const order = columns.find((column) => column.name === by)?.order;
+  const sorted = order ? [...rows].sort((a, b) => (down ? -1 : 1) * compare(order(a), order(b)) || 0) : rows;
+  // What is not known stands last, in either order.
+  if (order) sorted.sort((a, b) => Number(order(a) == null) - Number(order(b) == null));
+  const head = columns.map((column) => {
+    const own = column.name === by;
+    const next = own && !down ? `-${column.name}` : column.name;
+    const label = html`${column.title}${own ? (down ? " ↓" : " ↑") : ""}`;
+    return html`<th scope="col" class=${column.number ? "number" : ""} title=${column.about} aria-sort=${own ? (down ? "descending" : "ascending") : undefined}>
+      ${column.order && onSort ? html`<button type="button" onClick=${() => onSort(next)}>${label}</button>` : label}
+    </th>`;
+  });
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
+    <caption>${caption}</caption>
+    <thead><tr>${head}</tr></thead>
+    <tbody>${sorted.map((row) => html`<tr key=${id(row)}>${columns.map((column, at) => html`<${at === 0 ? "th" : "td"}
+      scope=${at === 0 ? "row" : undefined} class=${column.number ? "number" : at === 0 ? "name" : ""}>${column.cell(row)}<//>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+/** @param {any} a @param {any} b */
+function compare(a, b) {
+  if (a == null || b == null) return 0;
+  return typeof a === "string" ? a.localeCompare(b) : a - b;
+}
