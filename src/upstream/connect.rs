@@ -48,8 +48,6 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// Interval of further probes, until the system gives up (Linux: after nine without an answer).
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// Headers of an HTTP/1.1 answer.
-const HEADERS_MAX: usize = 1_024;
 /// The read buffer of an HTTP/1.1 connection. A client that stalls keeps it filled.
 const READ_BUFFER_MAX: usize = 64 * 1024;
 /// Bytes of one HTTP/2 answer that may wait to be read: 2.5 MB/s over a round trip of 100 ms, many times what a model
@@ -178,11 +176,7 @@ impl Connector {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (stream, count) = CountedStream::http1(stream);
-        let handshake = http1::Builder::new()
-            .max_buf_size(READ_BUFFER_MAX)
-            .max_headers(HEADERS_MAX)
-            .handshake(TokioIo::new(stream))
-            .await;
+        let handshake = http1::Builder::new().max_buf_size(READ_BUFFER_MAX).handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|error| failure(FailureKind::Protocol, &error.to_string()))?;
         Ok(NewConnection::Http1(Http1Connection::new(sender, Box::pin(connection), count)))
     }

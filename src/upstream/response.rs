@@ -86,13 +86,9 @@ impl ResponseBody {
     }
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.incoming).poll_frame(context);
         match &mut self.connection {
-            HeldConnection::Http1(line, _) if frame.is_pending() => {
-                line.drive(context);
-                Pin::new(&mut self.incoming).poll_frame(context)
-            }
-            _ => frame,
+            HeldConnection::Http1(line, _) => line.poll_frame(&mut self.incoming, context),
+            HeldConnection::Http2(_) | HeldConnection::Ended => Pin::new(&mut self.incoming).poll_frame(context),
         }
     }
 
