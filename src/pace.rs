@@ -43,7 +43,7 @@ impl YieldPace {
     /// Call before each step of a loop. Pending when it is time to yield; the task is woken after the others have run.
     #[inline]
     pub fn poll_proceed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.worked < TURN {
+        if !self.is_due() {
             self.rests = false;
             return Poll::Ready(());
         }
@@ -56,6 +56,12 @@ impl YieldPace {
         // This wakes the task only after the thread has polled its sockets and timers too.
         ready!(pin!(tokio::task::yield_now()).poll(context));
         Poll::Ready(())
+    }
+
+    /// Whether the next call yields.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.worked >= TURN
     }
 
     /// Whether the last call yielded. The pause is then the gateway's, not the provider's.

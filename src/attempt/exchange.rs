@@ -47,7 +47,7 @@ pub(super) async fn exchange(
     response_translation: ResponseTranslation,
     bounds: Bounds,
     key: Option<HashedKey>,
-    mut guard: AttemptGuard,
+    mut guard: Box<AttemptGuard>,
 ) -> Result<ReadyAttempt, Failure> {
     guard.dispatched();
     let outgoing = outgoing.inspect_err(|failure| guard.failed(failure))?;
@@ -87,7 +87,7 @@ async fn open(
     response_translation: ResponseTranslation,
     bounds: &Bounds,
     key: Option<HashedKey>,
-    mut guard: AttemptGuard,
+    mut guard: Box<AttemptGuard>,
 ) -> Result<EventStream, Failure> {
     let first = match poll_fn(|context| body.poll_chunk(context)).await {
         Some(Ok(first)) => first,
@@ -172,7 +172,7 @@ async fn whole(
     response_translation: ResponseTranslation,
     bounds: &Bounds,
     key: Option<HashedKey>,
-    mut guard: AttemptGuard,
+    mut guard: Box<AttemptGuard>,
 ) -> Result<EventStream, Failure> {
     guard.meter.read(Instant::now());
     let mut bytes = BytesMut::from(first);

@@ -6,7 +6,7 @@ const STEP_BITS: u32 = 4;
 const OCTAVES: usize = 32;
 const CELLS: usize = OCTAVES << STEP_BITS;
 
-/// Uses 2 kB from the first gap on, nothing before.
+/// Uses 4 bytes for each cell up to the largest gap: at most 2 kB.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     counts: Vec<u32>,
@@ -16,11 +16,12 @@ pub(super) struct Gaps {
 
 impl Gaps {
     pub fn add(&mut self, gap_us: i64) {
-        if self.counts.is_empty() {
-            self.counts = vec![0; CELLS];
-        }
         let gap_us = gap_us.max(0);
-        if let Some(count) = self.counts.get_mut(cell(gap_us)) {
+        let cell = cell(gap_us);
+        if cell >= self.counts.len() {
+            self.counts.resize(cell + 1, 0);
+        }
+        if let Some(count) = self.counts.get_mut(cell) {
             *count = count.saturating_add(1);
         }
         self.total += 1;

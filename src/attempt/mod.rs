@@ -55,7 +55,8 @@ pub struct Attempt {
 /// Starts an attempt. From here on its row is certain; its clock starts at the first poll.
 pub fn start(mut spec: AttemptSpec) -> Attempt {
     let fate = Arc::new(AtomicU8::new(CancelReason::Running as u8));
-    let guard = AttemptGuard::new(&mut spec, fate.clone());
+    // Boxed: it is large, and moves from future to future.
+    let guard = Box::new(AttemptGuard::new(&mut spec, fate.clone()));
     let outgoing = exchange::outgoing(&spec);
     let bounds = Bounds { event_max: spec.event_max, budget: spec.budget.clone() };
     let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;

@@ -61,7 +61,7 @@ pub struct EventStream {
     pub(super) template: Option<Template>,
     /// The key that was sent: some vendors quote it in errors.
     pub(super) key: Option<HashedKey>,
-    pub(super) guard: AttemptGuard,
+    pub(super) guard: Box<AttemptGuard>,
     /// Bytes read since the last complete event.
     unfinished: usize,
     /// Memory for an event of many reads, and for held events.
@@ -75,7 +75,7 @@ impl EventStream {
         response_translation: ResponseTranslation,
         event_max: usize,
         key: Option<HashedKey>,
-        guard: AttemptGuard,
+        guard: Box<AttemptGuard>,
         lease: Lease,
     ) -> EventStream {
         let now = Instant::now();
@@ -310,6 +310,11 @@ impl EventStream {
         self.pace.event(item.raw.len());
     }
 
+    /// Whether the next read yields first, so that other tasks run.
+    pub fn is_due_to_rest(&self) -> bool {
+        self.pace.is_due()
+    }
+
     /// The answer is complete: a finish reason for every choice, or `[DONE]` after any.
     pub fn is_complete(&self) -> bool {
         let meter = &self.guard.meter;
@@ -382,7 +387,7 @@ impl EventStream {
 
     /// Microseconds from dispatch to the token that made it ready.
     pub fn first_token_us(&self) -> Option<i64> {
-        let AttemptGuard { meter, answer_only, .. } = &self.guard;
+        let AttemptGuard { meter, answer_only, .. } = &*self.guard;
         if *answer_only { meter.first_answer_us() } else { meter.first_token_us() }
     }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -18,6 +18,9 @@ use crate::shutdown::Shutdown;
 
 /// A pause between two polls that counts as a slow client.
 const STALL: Duration = Duration::from_millis(100);
+
+/// Bytes from which on a frame takes no further event.
+const FRAME_MAX: usize = 16 << 10;
 
 /// Observes an answer. Dropped without [`RelayObserver::ended`]: the client left.
 pub trait RelayObserver: Send {
@@ -234,6 +237,30 @@ fn with_its_line_end(raw: Bytes) -> Bytes {
     if raw.ends_with(b"\r\n\r") { Bytes::from([&raw, &b"\n"[..]].concat()) } else { raw }
 }
 
+impl<W: RelayObserver> RelayBody<W> {
+    /// The bytes of one step. None at the end.
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        Poll::Ready(match ready!(self.poll_next(context)) {
+            RelayStep::Bytes(bytes) => Some(bytes),
+            RelayStep::Broken(broken) => Some(self.broken(*broken)),
+            RelayStep::End => None,
+        })
+    }
+
+    /// `first` with the events that are there already: one frame costs the client's connection as much as one event.
+    fn with_ready(&mut self, first: Bytes, context: &mut Context<'_>) -> Bytes {
+        let mut joined = BytesMut::new();
+        while first.len().max(joined.len()) < FRAME_MAX && !self.stream.is_due_to_rest() {
+            let Poll::Ready(Some(bytes)) = self.poll_bytes(context) else { break };
+            if joined.is_empty() {
+                joined.extend_from_slice(&first);
+            }
+            joined.extend_from_slice(&bytes);
+        }
+        if joined.is_empty() { first } else { joined.freeze() }
+    }
+}
+
 impl<W: RelayObserver + Unpin> Body for RelayBody<W> {
     type Data = Bytes;
     type Error = Infallible;
@@ -242,11 +269,8 @@ impl<W: RelayObserver + Unpin> Body for RelayBody<W> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = match ready!(self.poll_next(context)) {
-            RelayStep::Bytes(bytes) => bytes,
-            RelayStep::Broken(broken) => self.broken(*broken),
-            RelayStep::End => return Poll::Ready(None),
-        };
+        let Some(first) = ready!(self.poll_bytes(context)) else { return Poll::Ready(None) };
+        let bytes = self.with_ready(first, context);
         self.handed.now();
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }

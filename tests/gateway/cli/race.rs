@@ -14,9 +14,13 @@ const LATE: Duration = Duration::from_millis(150);
 
 /// `quick` answers after `broken` has failed, and `slow` only connects.
 async fn field() -> (Setup, [FakeProvider; 3]) {
-    let quick = FakeProvider::answering(|_| {
-        Script::sse().role().delay(LATE).tokens(&["Hello", " there"]).finish("stop").usage(9, 2).done().end()
-    });
+    field_with(|| Script::sse().role().delay(LATE).tokens(&["Hello", " there"]).finish("stop").usage(9, 2).done().end())
+        .await
+}
+
+/// `quick` answers with this.
+async fn field_with(answer: fn() -> Script) -> (Setup, [FakeProvider; 3]) {
+    let quick = FakeProvider::answering(move |_| answer());
     let slow = FakeProvider::answering(|_| Script::new().until_closed());
     let broken = FakeProvider::answering(|_| Script::status(500, &[], "{}"));
     let fakes = [quick.await, slow.await, broken.await];
@@ -221,7 +225,9 @@ async fn the_operator_needs_no_token_and_may_be_a_user() {
 
 #[tokio::test]
 async fn a_closed_pipe_is_no_error_and_loses_no_row() {
-    let (setup, _fakes) = field().await;
+    // An answer of one frame is won before anything is printed; this one stays open.
+    let open = || Script::sse().role().delay(LATE).tokens(&["Hello", " there"]).until_closed();
+    let (setup, _fakes) = field_with(open).await;
     let mut reader = std::process::Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
     let pipe = reader.stdin.take().unwrap();
     reader.wait().unwrap();
