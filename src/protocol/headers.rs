@@ -80,11 +80,13 @@ fn remaining(name: &str) -> Option<LimitKind> {
 /// Headers contain only what was known when they were sent. For a stream, OpenAI and Envoy send the time up to the
 /// headers, TGI and Fireworks send none.
 fn usage(headers: &HeaderMap) -> Usage {
-    let value = |name: &str| headers.get(name)?.to_str().ok().and_then(number);
+    // Few headers: comparing them costs less than hashing a dozen names.
+    let found = |name: &str| headers.iter().find(|(found, _)| *found == name).map(|(_, value)| value);
+    let value = |name: &str| found(name)?.to_str().ok().and_then(number);
     let count = |name: &str| value(name).map(|count| count as i64);
     let micros = |name: &str, unit: f64| value(name).map(|time| (time * unit).round() as i64);
     // TGI's other headers have common names, so this one must be present too.
-    let is_tgi = headers.contains_key("x-compute-type");
+    let is_tgi = found("x-compute-type").is_some();
     let of_tgi = |value: Option<i64>| value.filter(|_| is_tgi);
     Usage {
         input_tokens: count("fireworks-prompt-tokens")

@@ -45,9 +45,8 @@ pub struct RaceGuard {
     shutdown: Shutdown,
     /// The head of the answer was sent early, with status 200.
     head_sent: bool,
-    /// The request's. The id of the race and the user are recorded in it once the id is final.
+    /// The request's.
     span: Span,
-    is_named: bool,
     _permit: Arc<InFlightGuard>,
 }
 
@@ -92,7 +91,6 @@ impl RaceGuard {
     /// `permit`: its place among the requests in flight, held until the response body ends.
     pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>, permit: Arc<InFlightGuard>) -> RaceGuard {
         let record = RaceRecord {
-            race_id: uuid::Uuid::now_v7().to_string(),
             started_at: wall_micros(),
             user: user.map(|user| user.name.clone()),
             api: surface.as_str(),
@@ -111,7 +109,6 @@ impl RaceGuard {
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
             span: Span::current(),
-            is_named: false,
             _permit: permit,
         }
     }
@@ -126,6 +123,7 @@ impl RaceGuard {
         self.record.in_flight
     }
 
+    /// Empty until the guard is named.
     pub fn race_id(&self) -> &str {
         &self.record.race_id
     }
@@ -150,16 +148,17 @@ impl RaceGuard {
         self.read_at = Instant::now();
         let record = &mut self.record;
         record.started_at = wall_micros();
-        // Rows are found by the time in the id, so it must not be earlier than `started_at`.
-        record.race_id = uuid::Uuid::now_v7().to_string();
         record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
         record.input_tokens_estimate = record.input_bytes / 4;
-        self.name_span();
+        self.name();
         ReadRace(self)
     }
 
-    fn name_span(&mut self) {
-        if !std::mem::replace(&mut self.is_named, true) {
+    /// Makes the id, and records it and the user in the request's span. Not before the request was read or rejected: rows are
+    /// found by the time in the id, so it must not be earlier than `started_at`.
+    pub fn name(&mut self) {
+        if self.record.race_id.is_empty() {
+            self.record.race_id = uuid::Uuid::now_v7().to_string();
             tracing::record_all!(self.span, race_id = self.record.race_id, user = self.record.user);
         }
     }
@@ -185,7 +184,7 @@ impl RaceGuard {
 
     /// The gateway answers itself.
     pub fn rejected(mut self, rejection: &Rejection) {
-        self.name_span();
+        self.name();
         tracing::debug!(status = rejection.status().as_u16(), code = rejection.code(), "the gateway answers itself");
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
         if let Some(left_out) = rejection.left_out() {
@@ -321,6 +320,7 @@ impl Drop for RaceGuard {
         self.record.done_us.get_or_insert(now);
         let overhead_us = self.overhead_us();
         self.record.why = self.pay();
+        self.name();
         let record = std::mem::take(&mut self.record);
         let (outcome, attempts, winner, why) =
             (record.outcome.as_str(), record.attempts, record.winner, record.why.as_deref());

@@ -131,7 +131,7 @@ impl WinnersStream {
 }
 
 /// The result of the race, as an answer whose head was not sent yet.
-pub fn response_of(served: Result<ServedAnswer, Rejection>, guard: RaceGuard) -> Response<Body> {
+pub fn response_of(served: Result<ServedAnswer, Rejection>, mut guard: RaceGuard) -> Response<Body> {
     match served {
         Ok(ServedAnswer::Streaming(mut head, stream)) => {
             answer::name_race(head.headers_mut(), &guard);
@@ -143,6 +143,7 @@ pub fn response_of(served: Result<ServedAnswer, Rejection>, guard: RaceGuard) ->
             response.map(Body::from)
         }
         Err(rejection) => {
+            guard.name();
             let mut response = rejection.answer_to(guard.surface());
             answer::name_race(response.headers_mut(), &guard);
             guard.rejected(&rejection);
