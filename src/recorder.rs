@@ -5,12 +5,14 @@
 //! delayed: it puts the rows into a file in the same directory and moves them back later. A full queue drops rows and
 //! counts them. The recorder has its own tasks: it must outlive all code that records. Not for SQL: see `store`.
 
+mod live;
 mod log_throttle;
 mod race_observer;
 mod race_rows;
 mod state;
 mod writer;
 
+pub use live::{LiveWatcher, WATCHERS_MAX};
 pub use race_observer::{AttemptStep, RaceObserver};
 pub use state::Condition;
 
@@ -27,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Store};
+use live::LiveFeed;
 use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 use state::StoreState;
 use writer::WriterState;
@@ -44,6 +47,7 @@ pub struct Recorder {
     metrics: Arc<Metrics>,
     state: Arc<StoreState>,
     race_observer: Option<Arc<dyn RaceObserver>>,
+    live: Arc<LiveFeed>,
 }
 
 /// The writer task. Finish it after all code that records.
@@ -61,15 +65,23 @@ impl Recorder {
         let tasks = Shutdown::new();
         let task = tasks.spawn(WriterState::new(store, receiver, tasks.clone(), Arc::clone(&state)).run());
         let queue = Some(RowQueue { sender, state: Arc::clone(&state) });
-        let recorder =
-            Recorder { queue, sheet: None, metrics: Arc::default(), state: Arc::clone(&state), race_observer: None };
+        let recorder = Recorder { queue, ..Recorder::without_queue(Arc::clone(&state)) };
         (recorder, WriterTask { tasks, task, state })
     }
 
     /// Stores nothing. A race observer still gets every row.
     pub fn without_store() -> Recorder {
-        let state = Arc::new(StoreState::new());
-        Recorder { queue: None, sheet: None, metrics: Arc::default(), state, race_observer: None }
+        Recorder::without_queue(Arc::new(StoreState::new()))
+    }
+
+    fn without_queue(state: Arc<StoreState>) -> Recorder {
+        let (metrics, live) = (Arc::default(), Arc::default());
+        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live }
+    }
+
+    /// The events of all races from now on. None: too many watch.
+    pub fn watch(&self) -> Option<LiveWatcher> {
+        self.live.watch()
     }
 
     /// A clone with a race observer. Earlier clones have none.
@@ -98,12 +110,18 @@ impl Recorder {
         if let Some(race_observer) = &self.race_observer {
             race_observer.step(attempt, step, at_us);
         }
+        if self.live.is_watched() {
+            self.live.step(attempt, step, at_us);
+        }
     }
 
     /// See [`RaceObserver::committed`].
     pub fn committed(&self, race_id: &str, ordinal: i64) {
         if let Some(race_observer) = &self.race_observer {
             race_observer.committed(race_id, ordinal);
+        }
+        if self.live.is_watched() {
+            self.live.committed(race_id, ordinal);
         }
     }
 
@@ -168,6 +186,9 @@ impl Recorder {
     fn send(&self, record: Record) {
         if let Some(race_observer) = &self.race_observer {
             race_observer.recorded(&record);
+        }
+        if self.live.is_watched() {
+            self.live.recorded(&record);
         }
         match (&self.sheet, &self.queue) {
             (Some(sheet), _) => sheet.add(record),

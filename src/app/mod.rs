@@ -61,8 +61,7 @@ pub struct App {
     /// Connections to upstreams. They must outlive the requests served over them.
     lines: Shutdown,
     simulated: Simulated,
-    tokens: Tokens,
-    discovery: Discovery,
+    reloading: Reloading,
 }
 
 /// The parts that answer requests, with or without a listener.
@@ -134,15 +133,23 @@ impl App {
         serving.spawn(memory_release::tidy(serving.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(regression_watch::watch(path, gateway.clone()));
-        serving.spawn(server::serve(listeners, gateway.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
+        let discovery = Discovery::new(gateway.clone());
+        let reloading = Reloading {
+            gateway: gateway.clone(),
+            simulated: simulated.clone(),
+            tokens,
+            discovery: discovery.clone(),
+            bound: listens.clone(),
+            one_at_a_time: Arc::default(),
+        };
+        serving.spawn(server::serve(listeners, gateway.clone(), reloading.call()));
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
         }
         gateway.client().keep_warm(gateway.live().warm());
-        let discovery = Discovery::new(gateway.clone());
-        serving.spawn(discovery.clone().run());
-        Ok(App { listens, gateway, writer, serving, lines, simulated, tokens, discovery })
+        serving.spawn(discovery.run());
+        Ok(App { listens, gateway, writer, serving, lines, simulated, reloading })
     }
 
     /// The addresses it listens on, in the order of the configuration.
@@ -156,12 +163,13 @@ impl App {
 
     /// Reloads the config on SIGHUP and whenever the file has changed.
     pub fn watch(&self, watch: ReloadWatch) {
-        self.serving.spawn(watch.run(self.reloading()));
+        self.serving.spawn(watch.run(self.reloading.clone()));
     }
 
     /// Reads the config again. An invalid one is reported, and the old one stays in force.
     pub async fn reload(&self) {
-        self.reloading().reload().await;
+        // The log has its error.
+        let _ = self.reloading.reload().await;
     }
 
     /// Shuts down: accepts no new connections, lets streams finish for at most `drain`, cancels the rest, and flushes
@@ -225,16 +233,6 @@ impl App {
         self.serving.cancel();
         if !self.serving.finished(CANCEL_FOR).await {
             tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
-        }
-    }
-
-    fn reloading(&self) -> Reloading {
-        Reloading {
-            gateway: self.gateway.clone(),
-            simulated: self.simulated.clone(),
-            tokens: self.tokens.clone(),
-            discovery: self.discovery.clone(),
-            bound: self.listens.clone(),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::tokens::Tokens;
 use crate::config::{self, Config, Listen};
 use crate::health::LiveConfig;
 use crate::proxy::Gateway;
+use crate::server::ReloadCall;
 
 /// How often the files are checked. A check by path, unlike a watch on the file, also sees that a mounted file is
 /// replaced.
@@ -73,7 +74,8 @@ impl ReloadWatch {
             self.seen_beside.clone_from(&beside);
             if asked || is_new || (has_settled && beside != self.read_beside) {
                 self.seen = now;
-                reloading.reload().await;
+                // The log has its error.
+                let _ = reloading.reload().await;
                 self.read_beside = stamps(&reloading.gateway.live().config);
                 // A change during the reload is noticed at the next check.
                 self.read_beside
@@ -93,15 +95,31 @@ pub(super) struct Reloading {
     pub discovery: Discovery,
     /// The addresses the gateway listens on, whatever `listen` says now.
     pub bound: Vec<Listen>,
+    pub one_at_a_time: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Reloading {
     /// Reads the configuration again and puts it in force, or reports its errors.
-    pub async fn reload(&self) {
-        match self.replace().await {
+    ///
+    /// # Errors
+    /// For an operator, and already in the log.
+    pub async fn reload(&self) -> anyhow::Result<()> {
+        let _one_at_a_time = self.one_at_a_time.lock().await;
+        let replaced = self.replace().await;
+        match &replaced {
             Ok(()) => tracing::info!("the new configuration is in force"),
             Err(error) => tracing::error!("the new configuration is not used, the old one stays in force:\n{error:#}"),
         }
+        replaced
+    }
+
+    /// For a request to the server.
+    pub fn call(&self) -> ReloadCall {
+        let reloading = self.clone();
+        Arc::new(move || {
+            let reloading = reloading.clone();
+            Box::pin(async move { reloading.reload().await.map_err(|error| format!("{error:#}")) })
+        })
     }
 
     async fn replace(&self) -> anyhow::Result<()> {

@@ -79,6 +79,17 @@ impl CostSum {
         self.open += other.open;
     }
 
+    /// The rest of this sum without a part of it.
+    pub fn without(&self, part: &CostSum) -> CostSum {
+        let mut rest = *self;
+        rest.min_pico_usd = rest.min_pico_usd.saturating_sub(part.min_pico_usd);
+        rest.max_pico_usd = rest.max_pico_usd.saturating_sub(part.max_pico_usd);
+        rest.attempts.iter_mut().zip(part.attempts).for_each(|(all, of_part)| *all = all.saturating_sub(of_part));
+        rest.unpriced = rest.unpriced.saturating_sub(part.unpriced);
+        rest.open = rest.open.saturating_sub(part.open);
+        rest
+    }
+
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.min_pico_usd.to_le_bytes());
         bytes.extend_from_slice(&self.max_pico_usd.to_le_bytes());

@@ -5,6 +5,7 @@
 mod bytes;
 pub mod class;
 pub mod cost;
+pub mod curve;
 pub mod facts;
 pub mod goodput;
 pub mod grid;

@@ -5,6 +5,7 @@ pub(super) mod code;
 mod cooling;
 mod forbidden;
 mod overloaded;
+mod watched;
 
 pub use cooling::all_cooling_down;
 

@@ -3,7 +3,9 @@
 //!
 //! Not for SQL (`store`), estimates (`history`), the terminal (`cli`) or HTTP (`server`).
 
+pub mod costs;
 pub mod dimension;
+pub mod distribution;
 pub mod export;
 pub mod fields;
 pub mod figures;

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use super::question::from_pairs;
 use super::stats::{Stats, ask};
+use super::{costs, distribution};
 use crate::history::sample::{self, STARTED_AT};
 use crate::history::survival::Estimate;
 use crate::history::{AttemptOutcome, AttemptRecord};
@@ -158,4 +159,26 @@ async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
     };
     assert_eq!(ttft(0.50), Some(Estimate::Reached(300_000)));
     assert!((stats.groups[0].ttft_effective - 49.0 / 19.0).abs() < 1e-9, "{}", stats.groups[0].ttft_effective);
+}
+
+#[tokio::test]
+async fn curves_and_costs_agree_with_the_figures_from_rows_and_from_roll_ups() {
+    let (_directory, path) = two_hours().await;
+    let now_us = THREE + 30 * HOUR_US;
+    let pairs = [("exact".to_owned(), "true".to_owned())];
+    let reader = || StoreReader::open(&path).unwrap().with_exact_max(0);
+    let curves = |rows: &[(String, String)]| distribution::ask(&reader(), &from_pairs(rows).unwrap(), now_us).unwrap();
+    let spent = |rows: &[(String, String)]| costs::ask(&reader(), &from_pairs(rows).unwrap(), now_us).unwrap();
+    let (exact, exact_costs) = (curves(&pairs), spent(&pairs));
+    assert_eq!((exact.curves.len(), exact.curves[0].seen, exact.rolled_until), (1, 120, None));
+    assert_eq!(exact.curves[0].points.last().map(|point| (point.time_us, point.waiting)), Some((100_000, 0.0)));
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
+    let (rolled, rolled_costs) = (curves(&[]), spent(&[]));
+    assert!(rolled.rolled_until.is_some() && rolled_costs.rolled_until.is_some());
+    assert_eq!((rolled.curves.len(), rolled.curves[0].seen), (1, 120));
+    let last = rolled.curves[0].points.last().unwrap();
+    assert!((last.time_us - 100_000).abs() < 1_700 && last.waiting == 0.0, "{last:?}");
+    assert_eq!((exact_costs.total.attempts, exact_costs.total.all), (120, rolled_costs.total.all));
+    assert_eq!(exact_costs.total.answers, rolled_costs.total.answers);
 }

@@ -22,6 +22,9 @@ use crate::proxy::{self, COOKIE_NAME, Rejection, SESSION_FOR};
 /// Where a session begins and ends.
 pub const SESSION: &str = "/dashboard/session";
 
+/// Reads the configuration again.
+pub const RELOAD: &str = "/api/reload";
+
 /// The headers of everything under `/dashboard`: nothing from elsewhere, nothing inline, no frame around it.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
@@ -42,7 +45,7 @@ pub struct ClientAddress(pub IpAddr);
 
 /// Whether the gateway's own pages alone may ask for this path, whatever `cors` lists.
 pub fn is_own(path: &str) -> bool {
-    path.strip_prefix("/dashboard").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path == RELOAD || path.strip_prefix("/dashboard").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 pub async fn first_page(headers: HeaderMap) -> Response<Body> {

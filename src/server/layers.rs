@@ -235,7 +235,8 @@ mod tests {
         let cross = Arc::new(CrossOrigin::new(gateway.clone()));
         let reads = DatabaseReads::new("history.db".into(), Shutdown::new());
         for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
-            let site = ServedPaths { gateway: gateway.clone(), reads: reads.clone() };
+            let reload = Arc::new(|| Box::pin(std::future::ready(Ok(()))) as _);
+            let site = ServedPaths { gateway: gateway.clone(), reads: reads.clone(), reload };
             let router = Router::new().route(surface.path(), edge(any(panicking), surface.path(), &cross));
             let request = Request::post(surface.path()).header(HOST, "localhost").header(ORIGIN, PAGE);
             let response = router.with_state(site).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();

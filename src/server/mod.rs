@@ -22,6 +22,7 @@ mod tls;
 mod version;
 
 pub use listener::Listener;
+pub use served_paths::ReloadCall;
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -81,14 +82,14 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 const WARN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Accepts connections on all listeners until draining begins. Each connection is a task of the gateway's `Shutdown`.
-pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>) {
+pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, reload: ReloadCall) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
     let shared = ServerState {
         places: Places::new(all - reserve, reserve),
-        router: routes::router(gateway.clone()),
+        router: routes::router(gateway.clone(), reload),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
         shutdown: gateway.shutdown().clone(),
         live: Arc::new(move || gateway.live()),

@@ -15,9 +15,10 @@ use tower::ServiceBuilder;
 use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
+use super::dashboard::RELOAD;
 use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin, near};
 use super::nearest_path::nearest_path;
-use super::served_paths::ServedPaths;
+use super::served_paths::{ReloadCall, ServedPaths};
 use super::{dashboard, health, metrics};
 use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
@@ -26,11 +27,11 @@ use crate::proxy::{self, Gateway, Rejection};
 use crate::telemetry::request_span;
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
-pub(super) fn router(gateway: Arc<Gateway>) -> Router {
+pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {
     // A reload does not move the database, even if the new file names another one.
     let reads = DatabaseReads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
     let cross = Arc::new(CrossOrigin::new(gateway.clone()));
-    let site = ServedPaths { gateway, reads };
+    let site = ServedPaths { gateway, reads, reload };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
     let mut paths = Vec::new();
     for (path, served) in routes() {
@@ -87,6 +88,11 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/races", only_get(get(api::races))),
         ("/api/races/{race_id}", only_get(get(api::race))),
         ("/api/routing", only_get(get(api::routing))),
+        ("/api/distribution", only_get(get(api::distribution))),
+        ("/api/costs", only_get(get(api::costs))),
+        ("/api/config", only_get(get(api::config))),
+        ("/api/live", only_get(get(api::live))),
+        (RELOAD, post(api::reload).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
         ("/api/openapi.json", only_get(get(api::document))),
         ("/api/tags", only_get(get(tags))),
         ("/api/version", only_get(get(async || proxy::version()))),

@@ -1,5 +1,6 @@
 //! State and helpers that the handlers of all paths share. Not for the paths: see `routes`.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::extract::FromRef;
@@ -7,11 +8,15 @@ use axum::extract::FromRef;
 use super::api::DatabaseReads;
 use crate::proxy::Gateway;
 
+/// Reads the configuration again. The error is for an operator; the old configuration is then still in force.
+pub type ReloadCall = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+
 /// The state of the handlers.
 #[derive(Clone)]
 pub(super) struct ServedPaths {
     pub gateway: Arc<Gateway>,
     pub reads: DatabaseReads,
+    pub reload: ReloadCall,
 }
 
 impl FromRef<ServedPaths> for Arc<Gateway> {

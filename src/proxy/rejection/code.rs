@@ -40,6 +40,7 @@ pub const UNKNOWN_RACE: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_
 pub const METHOD_NOT_ALLOWED: ErrorCode = invalid(StatusCode::METHOD_NOT_ALLOWED, "photofinish_method_not_allowed");
 pub const BODY_TIMEOUT: ErrorCode = invalid(StatusCode::REQUEST_TIMEOUT, "photofinish_body_timeout");
 pub const TOO_LARGE: ErrorCode = invalid(StatusCode::PAYLOAD_TOO_LARGE, "photofinish_too_large");
+pub const NOT_RELOADED: ErrorCode = invalid(StatusCode::UNPROCESSABLE_ENTITY, "photofinish_not_reloaded");
 pub const UNKNOWN_HOST: ErrorCode = invalid(StatusCode::MISDIRECTED_REQUEST, "photofinish_unknown_host");
 
 pub const UNAUTHORIZED: ErrorCode =
@@ -51,6 +52,7 @@ pub const FOREIGN_PAGE: ErrorCode = forbidden("photofinish_foreign_page");
 pub const REMOTE_CLIENT: ErrorCode = forbidden("photofinish_remote_client");
 
 pub const COOLING_DOWN: ErrorCode = limited("photofinish_cooling_down");
+pub const TOO_MANY_WATCHERS: ErrorCode = limited("photofinish_too_many_watchers");
 pub const TOO_MANY_TOKENS: ErrorCode = limited("photofinish_too_many_tokens");
 pub const RATE_LIMITED: ErrorCode = limited("photofinish_rate_limited");
 

@@ -15,12 +15,6 @@ impl Rejection {
         Rejection::new(code::FORBIDDEN, message)
     }
 
-    /// Too many wrong tokens came from the client's address.
-    pub fn too_many_tokens(wait: Duration) -> Rejection {
-        let message = "too many wrong tokens came from this address: try again after Retry-After";
-        Rejection::new(code::TOO_MANY_TOKENS, message).after(wait)
-    }
-
     /// A header that this user may not send. `name`: its name in `overrides`.
     pub fn forbidden_override(header: &str, user: &str, name: &str) -> Rejection {
         let message = format!(

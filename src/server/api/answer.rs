@@ -17,11 +17,15 @@ pub fn refused(bad: BadParameter) -> Rejection {
 pub fn as_printed(objects: &[Map<String, Value>], rolled_until: Option<i64>) -> Result<Response<Body>, Rejection> {
     let mut bytes = Vec::new();
     export::write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;
-    let mut response = json(bytes);
+    Ok(with_source(json(bytes), rolled_until))
+}
+
+/// Says until when roll-ups were read.
+pub fn with_source(mut response: Response<Body>, rolled_until: Option<i64>) -> Response<Body> {
     if let Some(until) = rolled_until.and_then(|until| HeaderValue::try_from(time(until)).ok()) {
         response.headers_mut().insert("x-photofinish-rolled-until", until);
     }
-    Ok(response)
+    response
 }
 
 pub fn json(body: impl Into<Body>) -> Response<Body> {

@@ -4,17 +4,23 @@
 //! Reads URLs, waits for answers and reports errors. Not for the questions and figures: see `report`.
 
 mod answer;
+mod config;
+mod live;
 mod openapi;
 mod query;
 mod reads;
+mod reload;
 mod routing;
 mod schema;
 
 pub use answer::json as json_answer;
-use answer::{as_printed, json, refused};
+use answer::{as_printed, json, refused, with_source};
+pub use config::config;
+pub use live::live;
 pub use openapi::openapi;
 pub use reads::DatabaseReads;
 use reads::unread;
+pub use reload::reload;
 pub use routing::routing;
 
 use std::sync::LazyLock;
@@ -29,7 +35,7 @@ use super::served_paths::ServedPaths;
 use crate::proxy::{self, Rejection};
 use crate::report::question::BadParameter;
 use crate::report::series::{self, SeriesError};
-use crate::report::{export, races, regressions, report_question, stats};
+use crate::report::{costs, distribution, export, races, regressions, report_question, stats};
 use crate::store::StoreReader;
 
 pub async fn stats(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
@@ -63,6 +69,28 @@ pub async fn history(State(site): State<ServedPaths>, headers: HeaderMap, uri: U
         };
         let (objects, rolled_until) = site.reads.read(read).await?;
         as_printed(&objects, rolled_until)
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+pub async fn distribution(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let (question, now_us) = question(&uri, distribution::DistributionQuestion::problem)?;
+        let read = move |reader: &StoreReader| distribution::ask(reader, &question, now_us).map_err(unread);
+        let answer = site.reads.read(read).await?;
+        Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+pub async fn costs(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let (question, now_us) = question(&uri, costs::CostsQuestion::problem)?;
+        let read = move |reader: &StoreReader| costs::ask(reader, &question, now_us).map_err(unread);
+        let answer = site.reads.read(read).await?;
+        Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
     };
     answer.await.unwrap_or_else(Rejection::into_response)
 }

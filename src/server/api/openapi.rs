@@ -12,7 +12,7 @@ use crate::health::routing_status::RoutingReport;
 use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, LeftOutReason, RaceRecord};
 use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, POINT, REGRESSION, of_columns};
-use crate::report::{races, report_question as stats, series, timeline};
+use crate::report::{costs, distribution, races, report_question as stats, series, timeline};
 
 /// The refusals that every path can send before it reads the request.
 const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 503 while the gateway has no \
@@ -27,6 +27,8 @@ pub fn openapi() -> Value {
         ("/api/stats", parameters::<stats::ReportQuestion>()),
         ("/api/history", parameters::<series::SeriesQuestion>()),
         ("/api/races", parameters::<races::RacesQuestion>()),
+        ("/api/distribution", parameters::<distribution::DistributionQuestion>()),
+        ("/api/costs", parameters::<costs::CostsQuestion>()),
         ("/api/routing", parameters::<RoutingQuestion>()),
     ] {
         document["paths"][path]["get"]["parameters"] = parameters.into();
@@ -87,5 +89,6 @@ fn schemas() -> Map<String, Value> {
         ),
         ("Event", event),
     ];
-    fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter().chain(derived::<RoutingReport>()).collect()
+    let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
+    fields.chain(derived::<RoutingReport>()).chain(distribution::schema()).chain(costs::schema()).collect()
 }

@@ -167,6 +167,16 @@ async fn answers_are_as_the_document_says() {
         assert!(!points.as_array().unwrap().is_empty());
         assert_fits(&document, answer_of(&document, "/api/history"), &points, value);
     }
+    let question: distribution::DistributionQuestion = from_pairs(&[]).unwrap();
+    let curves = distribution::ask(&reader, &question, now_us).unwrap().json();
+    assert_eq!(curves["upstreams"].as_array().unwrap().len(), 2, "{curves}");
+    assert_fits(&document, answer_of(&document, "/api/distribution"), &curves, "curves");
+    for by in ["day", "model", "user", "upstream"] {
+        let question: costs::CostsQuestion = from_pairs(&pairs("by", by)).unwrap();
+        let answer = costs::ask(&reader, &question, now_us).unwrap().json();
+        assert!(answer["groups"][0].get(by).is_some() && answer["total"]["attempts"] == 9, "{answer}");
+        assert_fits(&document, answer_of(&document, "/api/costs"), &answer, by);
+    }
     let question = from_pairs(&pairs("limit", "2")).unwrap();
     let page = races::page(&reader, &question, now_us).unwrap().json();
     assert_eq!(page["next"], sample::race_id(2));

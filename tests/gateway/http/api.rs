@@ -6,13 +6,17 @@ use crate::harness::answer::{Response, read_response, silent};
 use crate::harness::process::{self, RunningGateway, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
-const PATHS: [&str; 6] = [
+const PATHS: [&str; 10] = [
     "/api/stats",
     "/api/history",
     "/api/races",
     "/api/races/01900000-0000-7000-8000-000000000000",
     "/api/openapi.json",
     "/api/routing",
+    "/api/distribution",
+    "/api/costs",
+    "/api/config",
+    "/api/live",
 ];
 
 fn fields(value: &Value) -> &Map<String, Value> {
@@ -116,7 +120,18 @@ async fn the_api_is_for_admins_and_shows_no_secret() {
         }
     }
     let admin = [("authorization", "Bearer planted-ann")];
-    for path in [PATHS[0], PATHS[1], PATHS[2], race.as_str(), PATHS[4], PATHS[5], "/api/stats?by=user"] {
+    for path in [
+        PATHS[0],
+        PATHS[1],
+        PATHS[2],
+        race.as_str(),
+        PATHS[4],
+        PATHS[5],
+        PATHS[6],
+        PATHS[7],
+        PATHS[8],
+        "/api/stats?by=user",
+    ] {
         let answer = served.get(path, &admin).await;
         assert_eq!((answer.status, answer.header("cache-control")), (200, "no-store"), "{path}: {}", answer.body);
         assert!(!answer.body.contains("planted"), "{path}: {}", answer.body);

@@ -13,6 +13,7 @@ mod gemini;
 mod headers_and_bodies;
 mod http2;
 mod listeners;
+mod live;
 mod metrics;
 mod models;
 mod native_surfaces;

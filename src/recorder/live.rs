@@ -1,0 +1,219 @@
+//! What happens in races, as it happens, for those who watch. Nothing of prompts, answers or keys.
+//!
+//! While nobody watches, an event costs one atomic load. A watcher who reads too slowly loses the oldest events and is told how
+//! many. Not for rows: `race_rows` keeps those.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::broadcast::{self, Receiver, Sender};
+
+use super::race_observer::AttemptStep;
+use crate::clock::Instant;
+use crate::history::{AttemptRecord, RaceRecord};
+use crate::store::Record;
+
+/// Watchers at the same time; a further one is refused.
+pub const WATCHERS_MAX: usize = 32;
+/// Events kept for a watcher who is behind.
+const KEPT_MAX: usize = 1_024;
+/// Bytes of events that a watcher gets at once.
+const BATCH_MAX: usize = 64 * 1024;
+/// How long the first event of a batch waits for others: many writes of a few bytes cost more than one.
+const GATHERED_FOR: Duration = Duration::from_millis(20);
+
+/// The events of all races of one gateway.
+#[derive(Debug)]
+pub(super) struct LiveFeed {
+    watchers: AtomicUsize,
+    events: Sender<Bytes>,
+}
+
+/// One who watches. Dropping it makes room for another.
+#[derive(Debug)]
+pub struct LiveWatcher {
+    feed: Arc<LiveFeed>,
+    events: Receiver<Bytes>,
+    gathered: BytesMut,
+    /// When `gathered` is handed out.
+    due: Instant,
+}
+
+impl Default for LiveFeed {
+    fn default() -> LiveFeed {
+        LiveFeed { watchers: AtomicUsize::new(0), events: broadcast::channel(KEPT_MAX).0 }
+    }
+}
+
+impl LiveFeed {
+    /// None: there are too many.
+    pub fn watch(self: &Arc<LiveFeed>) -> Option<LiveWatcher> {
+        let place = |watchers: usize| (watchers < WATCHERS_MAX).then_some(watchers + 1);
+        self.watchers.fetch_update(Relaxed, Relaxed, place).ok()?;
+        let events = self.events.subscribe();
+        Some(LiveWatcher { feed: self.clone(), events, gathered: BytesMut::new(), due: Instant::now() })
+    }
+
+    pub fn is_watched(&self) -> bool {
+        self.watchers.load(Relaxed) > 0
+    }
+
+    pub fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64) {
+        let event = match step {
+            AttemptStep::Dispatched => "dispatch",
+            AttemptStep::Connected => "connect",
+            AttemptStep::Headers => "headers",
+            AttemptStep::FirstToken => "first_token",
+        };
+        let mut told = of_attempt(attempt, event, at_us);
+        if step == AttemptStep::Dispatched {
+            told["start_reason"] = json!(attempt.start_reason.as_str());
+        }
+        self.tell(&told);
+    }
+
+    pub fn committed(&self, race_id: &str, ordinal: i64) {
+        self.tell(&json!({ "event": "commit", "race_id": race_id, "attempt": ordinal }));
+    }
+
+    pub fn recorded(&self, record: &Record) {
+        match record {
+            Record::Attempt(attempt) => {
+                let at_us = attempt.cancel_us.or(attempt.eof_us).or(attempt.finish_us).or(attempt.ttft_obs_us);
+                let mut told = of_attempt(attempt, "end", at_us.unwrap_or(0));
+                told["outcome"] = json!(attempt.outcome.as_str());
+                told["failure"] = json!(attempt.failure);
+                told["http_status"] = json!(attempt.http_status);
+                told["audited"] = json!(attempt.audited);
+                self.tell(&told);
+            }
+            Record::Race(race) => self.tell(&of_race(race)),
+        }
+    }
+
+    /// No watcher is a reason not to be told: the last one may have just left.
+    fn tell(&self, event: &Value) {
+        let _ = self.events.send(Bytes::from(format!("data: {event}\n\n")));
+    }
+}
+
+fn of_attempt(attempt: &AttemptRecord, event: &str, at_us: i64) -> Value {
+    json!({
+        "event": event,
+        "race_id": attempt.race_id,
+        "attempt": attempt.ordinal,
+        "upstream": format!("{}/{}", attempt.provider, attempt.model_sent),
+        "at_ms": (attempt.dispatch_us + at_us) as f64 / 1e3,
+    })
+}
+
+fn of_race(race: &RaceRecord) -> Value {
+    let ms = |us: Option<i64>| us.map(|us| us as f64 / 1e3);
+    json!({
+        "event": "done",
+        "race_id": race.race_id,
+        "attempt": race.winner,
+        "at_ms": ms(race.done_us),
+        "client_ttft_ms": ms(race.first_token_sent_us),
+        "started_at": race.started_at,
+        "model": race.model,
+        "policy": race.policy,
+        "stream": race.stream,
+        "attempts": race.attempts,
+        "outcome": race.outcome.as_str(),
+    })
+}
+
+impl LiveWatcher {
+    /// Waits for the next events, as server-sent events. Losing a call loses no event. None: there will be no more.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        if self.gathered.is_empty() {
+            match self.events.recv().await {
+                Ok(event) => self.gathered.extend_from_slice(&event),
+                Err(RecvError::Lagged(missed)) => self.lagged(missed),
+                Err(RecvError::Closed) => return None,
+            }
+            self.due = Instant::now() + GATHERED_FOR;
+        }
+        tokio::time::sleep_until(self.due).await;
+        while self.gathered.len() < BATCH_MAX {
+            match self.events.try_recv() {
+                Ok(event) => self.gathered.extend_from_slice(&event),
+                Err(TryRecvError::Lagged(missed)) => self.lagged(missed),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        Some(self.gathered.split().freeze())
+    }
+
+    fn lagged(&mut self, missed: u64) {
+        let told = json!({ "event": "lagged", "missed": missed });
+        self.gathered.extend_from_slice(format!("data: {told}\n\n").as_bytes());
+    }
+}
+
+impl Drop for LiveWatcher {
+    fn drop(&mut self) {
+        self.feed.watchers.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::sample;
+
+    fn told(batch: &Bytes) -> Vec<Value> {
+        let text = std::str::from_utf8(batch).unwrap();
+        text.split_terminator("\n\n")
+            .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watcher_gets_what_happens_after_it_came() {
+        let feed = Arc::new(LiveFeed::default());
+        assert!(!feed.is_watched());
+        let attempt = sample::won(1);
+        feed.step(&attempt, AttemptStep::Dispatched, 0);
+        let mut watcher = feed.watch().unwrap();
+        assert!(feed.is_watched());
+        feed.step(&attempt, AttemptStep::FirstToken, 1_500);
+        feed.committed(&attempt.race_id, attempt.ordinal);
+        feed.recorded(&Record::Attempt(Box::new(attempt.clone())));
+        feed.recorded(&Record::Race(Box::new(sample::race(1))));
+        let events = told(&watcher.next().await.unwrap());
+        let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+        assert_eq!(names, ["first_token", "commit", "end", "done"]);
+        assert_eq!(events[0]["at_ms"], json!((attempt.dispatch_us + 1_500) as f64 / 1e3));
+        assert!(events.iter().all(|event| event["race_id"] == attempt.race_id.as_str()));
+        assert_eq!((&events[2]["outcome"], &events[3]["outcome"]), (&json!("won"), &json!("ok")));
+        drop(watcher);
+        assert!(!feed.is_watched());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_watcher_is_told_what_it_missed() {
+        let feed = Arc::new(LiveFeed::default());
+        let mut watcher = feed.watch().unwrap();
+        for ordinal in 0..KEPT_MAX as i64 + 300 {
+            feed.committed("r", ordinal);
+        }
+        let events = told(&watcher.next().await.unwrap());
+        assert_eq!(events[0], json!({ "event": "lagged", "missed": 300 }));
+        assert_eq!(events[1]["attempt"], 300);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many() {
+        let feed = Arc::new(LiveFeed::default());
+        let mut watchers: Vec<LiveWatcher> = (0..WATCHERS_MAX).map(|_| feed.watch().unwrap()).collect();
+        assert!(feed.watch().is_none());
+        watchers.pop();
+        assert!(feed.watch().is_some());
+    }
+}
