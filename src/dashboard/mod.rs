@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use rust_embed::RustEmbed;
 
 /// The names of the pages. Each is a path under `/dashboard`; the script of the page reads it.
-pub const PAGES: [&str; 3] = ["routing", "models", "status"];
+pub const PAGES: [&str; 8] = ["live", "leaderboard", "races", "time", "costs", "routing", "models", "status"];
 /// The file that every page begins with.
 const FRAME: &str = "index.html";
 

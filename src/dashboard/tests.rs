@@ -37,7 +37,10 @@ fn all_of_it_is_small() {
 
 #[test]
 fn a_page_is_one_of_the_known_ones() {
-    for path in ["", "status", "models/"] {
+    let script = String::from_utf8(FILES["pages.js"].plain.to_vec()).unwrap();
+    let named: Vec<&str> = script.split("{ name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(named, PAGES, "pages.js");
+    for path in ["", "status", "models/", "races/01900000-0000-7000-8000-000000000000"] {
         assert!(page(path).is_some(), "{path}");
     }
     for path in ["nowhere", "index.html", "assets", "../Cargo.toml"] {
@@ -92,6 +95,7 @@ fn vendored_files_are_those_of_the_registry() {
         }
     }
     let mut there: Vec<String> = FILES.keys().filter(|name| name.starts_with("vendor/")).cloned().collect();
-    (listed.sort(), there.sort());
+    listed.sort();
+    there.sort();
     assert_eq!(listed, there);
 }

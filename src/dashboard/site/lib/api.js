@@ -97,3 +97,11 @@ export function useAnswer(url, every = 0) {
   const again = useCallback(() => setTurn((turn) => turn + 1), []);
   return { data: own ? held.data : undefined, error: own ? held.error : undefined, busy, rolled: own ? (held.rolled ?? null) : null, again };
 }
+
+/** The answer of a path of the API, with its type.
+ * @template {keyof Api.Answers} P
+ * @param {P} path @param {Record<string, string | undefined> | URLSearchParams} [query] @param {number} [every] seconds; 0: once
+ * @returns {Asked<Api.Answers[P]>} */
+export function useApi(path, query, every) {
+  return useAnswer(question(path, query), every);
+}

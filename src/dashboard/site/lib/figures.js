@@ -31,7 +31,7 @@ export function Quantile({ group, name }) {
 export function Cost({ value, basis, least, most }) {
   const known = value ?? least;
   if (known === null || known === undefined) return html`<span class="quiet" title=${basis}>–</span>`;
-  const sign = value === null || value === undefined ? ">" : basis === "exact" ? "" : "~";
+  const sign = value === null || value === undefined ? ">" : ["reported", "computed"].includes(basis) ? "" : "~";
   const range = least !== undefined && most !== undefined ? `; from ${least ?? "?"} to ${most ?? "?"} USD` : "";
   return html`<data value=${String(known)} title=${`${sign}${known} USD, ${basis}${range}`}>${sign}$${dollars(known)}</data>`;
 }

@@ -1,12 +1,12 @@
 // The models that apps can ask for, with their upstreams.
 import { html } from "../lib/html.js";
 import { link, useChoices } from "../lib/address.js";
-import { useAnswer } from "../lib/api.js";
+import { useApi } from "../lib/api.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
 export function Models() {
-  const asked = useAnswer("/api/routing", 10);
+  const asked = useApi("/api/routing", {}, 10);
   const [choices, choose] = useChoices();
   const find = choices.get("find") ?? "";
   const on = new Map((asked.data?.upstreams ?? []).map((/** @type {any} */ upstream) => [upstream.upstream, upstream.on]));

@@ -1,7 +1,7 @@
 // What the gateway has learned of each upstream, and whom it would ask now.
 import { html } from "../lib/html.js";
 import { useChoices } from "../lib/address.js";
-import { question, useAnswer } from "../lib/api.js";
+import { useApi } from "../lib/api.js";
 import { Figure, span } from "../lib/figures.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
@@ -9,8 +9,8 @@ import { Table } from "../lib/table.js";
 export function Routing() {
   const [choices, choose] = useChoices();
   const model = choices.get("model") ?? "";
-  const all = useAnswer("/api/routing", 30);
-  const asked = useAnswer(question("/api/routing", { model }), 3);
+  const all = useApi("/api/routing", {}, 30);
+  const asked = useApi("/api/routing", { model }, 3);
   const names = (all.data?.models ?? []).map((/** @type {any} */ model) => model.model);
   return html`<h1>Routing</h1>
     <div class="filters"><label>Model<select value=${model} onChange=${(/** @type {any} */ event) => choose({ model: event.target.value })}>

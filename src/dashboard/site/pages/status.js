@@ -1,6 +1,6 @@
 // Whether the gateway is well: the store, the providers, what waits.
 import { html } from "../lib/html.js";
-import { useAnswer } from "../lib/api.js";
+import { useAnswer, useApi } from "../lib/api.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { useChoices } from "../lib/address.js";
@@ -10,7 +10,7 @@ import { useChoices } from "../lib/address.js";
 
 export function Status() {
   const asked = useAnswer(/** @type {string} */ ("/readyz"), 5);
-  const routing = useAnswer("/api/routing", 5);
+  const routing = useApi("/api/routing", {}, 5);
   return html`<h1>Status</h1>
     <${Answer} asked=${asked}>${asked.data && html`<${Facts} ready=${asked.data} />`}<//>
     <h2>Providers</h2>
@@ -43,6 +43,7 @@ function Providers({ routing }) {
   const all = new Map();
   for (const upstream of routing.upstreams) {
     const name = upstream.upstream.split("/")[0];
+    /** @type {{ name: string, on: boolean, upstreams: number, inFlight: number, breakers: string[], why: string }} */
     const row = all.get(name) ?? { name, on: false, upstreams: 0, inFlight: 0, breakers: [], why: "" };
     row.on ||= upstream.on;
     row.upstreams += 1;

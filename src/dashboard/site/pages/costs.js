@@ -1,0 +1,106 @@
+// What attempts cost, by what they were for, and what racing gained for it.
+import { html } from "../lib/html.js";
+import { useChoices } from "../lib/address.js";
+import { useApi } from "../lib/api.js";
+import { ticks, useWidth } from "../lib/chart.js";
+import { Cost, dollars, Figure } from "../lib/figures.js";
+import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { clip } from "../lib/lanes.js";
+import { Answer, Source } from "../lib/states.js";
+import { Table } from "../lib/table.js";
+
+const BY = [["day", "day"], ["model", "model"], ["user", "user"], ["upstream", "upstream"]];
+/** @typedef {"answers" | "cut" | "audits" | "drains" | "rolled_extras"} Part */
+/** @type {[Part, string, string][]} */
+const PARTS = [
+  ["answers", "Single attempts", "attempts that did not lose, failed ones included: what one attempt for each request would cost"],
+  ["cut", "Extras", "losers that were cut off"],
+  ["audits", "Audits", "losers that ran on to be measured"],
+  ["drains", "Drains", "losers that were read to their end, because their provider bills a cancelled answer in full"],
+  ["rolled_extras", "Losers of whole hours", "losers of hours that are rolled up, which do not say why a loser ran"],
+];
+
+export function Costs() {
+  const [choices, choose] = useChoices();
+  const by = choices.get("by") ?? "day";
+  const asked = useApi("/api/costs", { ...windowOf(choices), by }, 30);
+  const gains = useApi("/api/stats", { ...windowOf(choices), by: "model" }, 30);
+  const groups = asked.data?.groups ?? [];
+  const total = asked.data?.total;
+  const left = asked.data?.left_out ?? 0;
+  const known = total && (total.all.cost_usd !== null || total.all.cost_usd_min !== null);
+  return html`<h1>Costs</h1><${Filters}><${Choice} name="by" title="By" values=${BY} usual="day" /><//>
+    <${Answer} asked=${asked} empty=${total?.attempts === 0}>${total && html`
+      <dl class="facts"><div class="fact"><dt>All attempts</dt><dd><${Sum} sum=${total.all} /></dd></div>
+        ${PARTS.map(([name, title, about]) => html`<div class="fact" title=${about}><dt>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
+      ${!known && html`<p class="note">No attempt of this range has a price, so nothing can be said of its cost. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration. Simulated providers cost nothing.</p>`}
+      ${known && html`<${Bars} groups=${groups} by=${by} />`}
+      <${Parts} groups=${groups} by=${by} sort=${choices.get("sort") ?? ""} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
+      ${left > 0 && html`<p class="quiet">${left} more groups are only in the total.</p>`}
+      <${Source} rolled=${asked.rolled} />`}
+    <//>
+    <h2>What racing gained for it</h2>
+    <${Answer} asked=${gains} empty=${(gains.data ?? []).length === 0}><${Gains} groups=${gains.data ?? []} /><//>`;
+}
+
+/** @param {{ sum: any }} props */
+function Sum({ sum }) {
+  return html`<${Cost} value=${sum.cost_usd} basis=${sum.cost_basis} least=${sum.cost_usd_min} most=${sum.cost_usd_max} />`;
+}
+
+/** @param {any} sum */
+const amount = (sum) => sum.cost_usd ?? sum.cost_usd_min ?? 0;
+
+/** @param {{ groups: any[], by: string }} props */
+function Bars({ groups, by }) {
+  const [place, width] = useWidth();
+  const shown = groups.slice(-40);
+  const most = Math.max(1e-12, ...shown.map((group) => PARTS.reduce((sum, [name]) => sum + amount(group[name]), 0)));
+  const names = Math.min(220, width * 0.34);
+  const inner = Math.max(60, width - names - 110);
+  const height = shown.length * 24 + 24;
+  return html`<figure><ul class="legend">${PARTS.map(([name, title], at) => html`<li key=${name}><svg viewBox="0 0 42 14" aria-hidden="true"><rect class=${`f${at}`} width="42" height="14" /><rect class=${`hatch h${at}`} width="42" height="14" fill=${`url(#hatch${at})`} /></svg> ${at + 1} ${title}</li>`)}</ul>
+    <div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`Cost by ${by}; the table below has the same`}>
+      <defs>${PARTS.map((_, at) => html`<pattern id=${`hatch${at}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform=${`rotate(${[0, 45, -45, 90, 0][at]})`}>${at > 0 && html`<rect class="gap" width="2" height="6" />`}</pattern>`)}</defs>
+      ${ticks(most, Math.max(2, inner / 110)).map((usd) => html`<g><line class="grid" x1=${names + (usd / most) * inner} x2=${names + (usd / most) * inner} y1="0" y2=${height - 20} /><text x=${names + (usd / most) * inner} y=${height - 5} text-anchor="middle">$${dollars(usd)}</text></g>`)}
+      ${shown.map((group, row) => {
+    let at = names;
+    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(String(group[by] ?? "unknown"), names / 7.4)}</text>
+          ${PARTS.map(([name], part) => {
+      const wide = (amount(group[name]) / most) * inner;
+      const from = at;
+      at += wide;
+      return wide > 0 && html`<g><rect class=${`f${part}`} x=${from} y=${row * 24 + 4} width=${wide} height="17" /><rect x=${from} y=${row * 24 + 4} width=${wide} height="17" fill=${`url(#hatch${part})`} /></g>`;
+    })}
+          <text x=${at + 6} y=${row * 24 + 17}>$${dollars(PARTS.reduce((sum, [name]) => sum + amount(group[name]), 0))}</text></g>`;
+  })}
+    </svg>`}</div><figcaption>${shown.length < groups.length ? `The last 40 of ${groups.length} groups. ` : ""}Where a cost is only bounded, its lower bound is drawn.</figcaption></figure>`;
+}
+
+/** @param {{ groups: any[], by: string, sort: string, onSort: (sort: string) => void }} props */
+function Parts({ groups, by, sort, onSort }) {
+  const columns = [
+    { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => row[by] ?? "unknown" },
+    { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => row.attempts },
+    ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), ...PARTS].map(([name, title, about]) => ({
+      name, title, about, number: true, order: (/** @type {any} */ row) => amount(row[name]), cell: (/** @type {any} */ row) => html`<${Sum} sum=${row[name]} />`,
+    })),
+  ];
+  return html`<${Table} caption="~ a bound; > at least this; the title of each has both bounds" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
+}
+
+/** @param {{ groups: any[] }} props */
+function Gains({ groups }) {
+  const number = (/** @type {string} */ name, /** @type {string} */ title, about = "") => ({ name, title, about, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} unit="ms" />` });
+  const columns = [
+    { name: "model", title: "Model", cell: (/** @type {any} */ row) => row.model ?? "unknown" },
+    number("client_ttft_p50_ms", "Clients p50 (ms)", "what streaming clients saw"),
+    { name: "best50", title: "Best alone", cell: (/** @type {any} */ row) => html`<span class="mono">${row.best_upstream_p50 ?? "–"}</span>` },
+    number("gain_p50_ms", "Gain p50 (ms)", "what the best upstream alone would have given, less what clients saw"),
+    number("client_ttft_p95_ms", "Clients p95 (ms)"),
+    { name: "best95", title: "Best alone", cell: (/** @type {any} */ row) => html`<span class="mono">${row.best_upstream_p95 ?? "–"}</span>` },
+    number("gain_p95_ms", "Gain p95 (ms)"),
+    { name: "extra", title: "Paid for losers", number: true, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.extra_cost_usd} basis=${row.extra_cost_basis} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
+  ];
+  return html`<${Table} caption="Against the best single upstream; – where the data cannot say which is best" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row.model)} />`;
+}

@@ -1,0 +1,202 @@
+// Races as they run, newest on top. Nothing of prompts or answers.
+import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { link } from "../lib/address.js";
+import { ApiError, LOGGED_OUT, send } from "../lib/api.js";
+import { time, useWidth } from "../lib/chart.js";
+import { percent, short } from "../lib/figures.js";
+import { fate, LEGEND, Lanes } from "../lib/lanes.js";
+import { Table } from "../lib/table.js";
+
+/** Races that are kept, the newest, and those that are drawn. */
+const KEPT = 300;
+const DRAWN = 12;
+/** Seconds that the rate is counted over. */
+const RATE_OVER = 10;
+/** Least time between two drawings, in ms: with many races a second nobody reads more. */
+const DRAW_EVERY = 100;
+
+/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, done?: any, partial: boolean }} LiveRace `zero`: when its
+ * request was read, on this page's clock; `partial`: events of it were not seen, so it is counted and not drawn */
+/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, races: Map<string, LiveRace>, running: Set<string>, before: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number }} Feed */
+
+/** @returns {Feed} */
+function empty() {
+  return { state: "connecting", races: new Map(), running: new Set(), before: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0 };
+}
+
+/** Takes one event in. @param {Feed} feed @param {any} event @param {number} now */
+export function take(feed, event, now) {
+  if (event.event === "watching") {
+    feed.before = event.running;
+    return;
+  }
+  if (event.event === "lagged") {
+    // Ends may be among what was missed: what seems to run may be over.
+    feed.missed += event.missed;
+    for (const id of feed.running) feed.races.delete(id);
+    feed.running.clear();
+    feed.before = 0;
+    return;
+  }
+  let race = feed.races.get(event.race_id);
+  if (!race) {
+    race = { id: event.race_id, zero: now - (event.at_ms ?? 0), lanes: new Map(), partial: !(event.event === "dispatch" && event.attempt === 0) };
+    feed.races.set(race.id, race);
+    if (feed.races.size > KEPT) {
+      const oldest = feed.races.keys().next().value ?? "";
+      feed.races.delete(oldest);
+      feed.running.delete(oldest);
+    }
+  }
+  if (event.event === "done") {
+    race.done = event;
+    feed.running.delete(race.id);
+    if (race.partial) {
+      feed.before = Math.max(0, feed.before - 1);
+      feed.races.delete(race.id);
+    }
+    feed.ended.push(now);
+    const won = event.outcome === "ok" && event.attempt !== null ? race.lanes.get(event.attempt)?.upstream : undefined;
+    feed.decided += 1;
+    if (event.outcome !== "ok") feed.failed += 1;
+    if (won) feed.wins.set(won, (feed.wins.get(won) ?? 0) + 1);
+    return;
+  }
+  if (!race.done && !race.partial) feed.running.add(race.id);
+  /** @type {import("../lib/lanes.js").Lane} */
+  const lane = race.lanes.get(event.attempt) ?? { attempt: event.attempt, upstream: event.upstream ?? "", dispatch: event.at_ms ?? 0 };
+  race.lanes.set(event.attempt, lane);
+  if (event.event === "connect") lane.connect = event.at_ms;
+  if (event.event === "headers") lane.headers = event.at_ms;
+  if (event.event === "first_token") lane.first = event.at_ms;
+  if (event.event === "commit") lane.winner = true;
+  if (event.event === "end") Object.assign(lane, { end: event.at_ms, outcome: event.outcome, failure: event.failure, audited: event.audited });
+}
+
+export function Live() {
+  const feed = useRef(/** @type {Feed} */ (empty()));
+  const [, draw] = useState(0);
+  const [paused, setPaused] = useState(false);
+  const held = useRef(/** @type {{ at: number, races: LiveRace[] } | null} */ (null));
+  useEffect(() => watch(feed, () => draw((turn) => turn + 1)), []);
+  const now = performance.now();
+  const kept = feed.current;
+  const newest = () => [...kept.races.values()].filter((race) => !race.partial).slice(-DRAWN).reverse();
+  const pause = () => {
+    // What is held is a copy: the races of the feed go on.
+    held.current = paused ? null : { at: now, races: newest().map((race) => ({ ...race, lanes: new Map([...race.lanes].map(([at, lane]) => [at, { ...lane }])) })) };
+    setPaused(!paused);
+  };
+  const shown = held.current ?? { at: now, races: newest() };
+  while (kept.ended.length > 0 && kept.ended[0] < now - RATE_OVER * 1000) kept.ended.shift();
+  return html`<h1>Live</h1>
+    <p class="filters"><button type="button" class="main" aria-pressed=${paused} onClick=${pause}>${paused ? "▶ Go on" : "❚❚ Pause"}</button>
+      <span role="status">${said(kept, paused)}</span></p>
+    ${kept.state === "refused" && html`<p class="note bad" role="alert">${kept.said}</p>`}
+    ${kept.missed > 0 && html`<p class="note warn" role="status">This page was too slow for ${kept.missed} events: some lanes and counts lack them. The <a href=${link("races")}>races</a> have all.</p>`}
+    <dl class="facts"><${Fact} name=${`Ended a second, of the last ${RATE_OVER} s`} value=${short(kept.ended.length / RATE_OVER)} />
+      <${Fact} name="In flight" value=${`${kept.missed > 0 ? "≥ " : ""}${kept.running.size + kept.before}`} /><${Fact} name="Ended since this page was opened" value=${kept.decided} />
+      <${Fact} name="of them not ok" value=${kept.failed} /></dl>
+    ${shown.races.length === 0
+    ? html`<div class="note">No race yet. Send a request, for example:<pre class="command">curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' -d '{"model": "demo", "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'</pre></div>`
+    : html`<p class="quiet">${LEGEND}</p>${shown.races.map((race) => html`<${One} key=${race.id} race=${race} now=${shown.at} />`)}`}
+    <${Wins} feed=${kept} />`;
+}
+
+/** @param {Feed} feed @param {boolean} paused */
+function said(feed, paused) {
+  if (paused && feed.state === "open") return "Paused: lanes stand still, counts go on.";
+  return { connecting: "Connecting …", open: `Watching. ${DRAWN} newest races.`, gone: "The gateway does not answer. It is asked again by itself.", refused: "Not watching." }[feed.state];
+}
+
+/** Follows the events until the page is left. @param {{ current: Feed }} feed @param {() => void} draw */
+function watch(feed, draw) {
+  let over = false;
+  let drawn = 0;
+  let asked = 0;
+  /** @type {EventSource | undefined} */
+  let source;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const soon = () => {
+    if (asked) return;
+    asked = requestAnimationFrame((now) => {
+      asked = 0;
+      if (over) return;
+      if (now - drawn >= DRAW_EVERY || feed.current.ended.length < 50) {
+        drawn = now;
+        draw();
+      }
+      // What runs grows with time, also without an event.
+      if (feed.current.running.size > 0) soon();
+    });
+  };
+  const open = () => {
+    source = new EventSource("/api/live");
+    source.onopen = () => {
+      feed.current = { ...empty(), state: "open" };
+      soon();
+    };
+    source.onmessage = (message) => {
+      take(feed.current, JSON.parse(message.data), performance.now());
+      soon();
+    };
+    source.onerror = () => {
+      feed.current.state = "gone";
+      feed.current.running.clear();
+      soon();
+      // After a refusal a browser gives up.
+      if (source?.readyState === EventSource.CLOSED) void refused();
+    };
+  };
+  const refused = async () => {
+    try {
+      await send("/dashboard/session");
+      feed.current.state = "refused";
+      feed.current.said = "The gateway refused: too many pages watch, or it is shutting down. It is asked again every 5 seconds.";
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) dispatchEvent(new Event(LOGGED_OUT));
+    }
+    soon();
+    if (!over) timer = setTimeout(open, 5000);
+  };
+  open();
+  const second = setInterval(soon, 1000);
+  return () => {
+    over = true;
+    source?.close();
+    clearTimeout(timer);
+    clearInterval(second);
+    cancelAnimationFrame(asked);
+  };
+}
+
+/** @param {{ race: LiveRace, now: number }} props */
+function One({ race, now }) {
+  const [place, width] = useWidth();
+  const lanes = [...race.lanes.values()].sort((a, b) => a.attempt - b.attempt);
+  const runs = lanes.some((lane) => lane.end === undefined) && !race.done;
+  const winner = lanes.find((lane) => lane.winner);
+  return html`<section class="race"><div class=${`lanes ${race.done ? (race.done.outcome === "ok" ? "over" : "wrong") : ""}`}>
+    <p class="head"><a class="mono" href=${link(`races/${race.id}`)}>${race.id}</a>
+      ${race.done ? html`<strong>${race.done.outcome === "ok" ? "✓ ok" : `✕ ${race.done.outcome.replace("_", " ")}`}</strong><span>${race.done.model}</span><span>${race.done.policy ?? ""}</span><span>${race.done.client_ttft_ms === null ? "" : `first token ${time(race.done.client_ttft_ms)}`}</span><span>${race.done.at_ms === null ? "" : `took ${time(race.done.at_ms)}`}</span>` : html`<span>${winner ? `${winner.upstream} answers` : "racing"}</span>`}</p>
+    <div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms ?? undefined} width=${width - 14} />`}</div>
+    <p class="hidden">${lanes.map((lane) => `${lane.upstream}: ${fate(lane)}`).join("; ")}</p></div></section>`;
+}
+
+/** @param {{ name: string, value: any }} props */
+function Fact({ name, value }) {
+  return html`<div class="fact"><dt>${name}</dt><dd>${value}</dd></div>`;
+}
+
+/** @param {{ feed: Feed }} props */
+function Wins({ feed }) {
+  const all = [...feed.wins].sort((a, b) => b[1] - a[1]);
+  const sum = all.reduce((sum, [, count]) => sum + count, 0);
+  const columns = [
+    { name: "upstream", title: "Upstream", cell: (/** @type {[string, number]} */ [name]) => html`<span class="mono">${name}</span>` },
+    { name: "wins", title: "Wins", number: true, cell: (/** @type {[string, number]} */ [, count]) => count },
+    { name: "share", title: "Share", number: true, cell: (/** @type {[string, number]} */ [, count]) => percent(count / sum) },
+  ];
+  return html`<h2>Wins by upstream</h2>${sum === 0 ? html`<p class="quiet">No race was won since this page was opened.</p>` : html`<${Table} caption="Since this page was opened" columns=${columns} rows=${all} id=${(/** @type {[string, number]} */ row) => row[0]} />`}`;
+}

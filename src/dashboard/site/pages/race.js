@@ -1,0 +1,98 @@
+// One race: its attempts on one clock, and all that its rows say.
+import { html } from "../lib/html.js";
+import { link } from "../lib/address.js";
+import { useAnswer } from "../lib/api.js";
+import { time, useWidth } from "../lib/chart.js";
+import { Cost, Figure, moment } from "../lib/figures.js";
+import { fate, LEGEND, Lanes } from "../lib/lanes.js";
+import { Answer } from "../lib/states.js";
+import { Table } from "../lib/table.js";
+
+/** @param {{ id: string }} props */
+export function Race({ id }) {
+  const asked = useAnswer(`/api/races/${encodeURIComponent(id)}`);
+  return html`<p><a href=${link("races")}>Races</a></p><h1>Race <span class="mono">${id}</span></h1>
+    <${Answer} asked=${asked}>${asked.data && html`<${Whole} whole=${asked.data} id=${id} />`}<//>`;
+}
+
+/** The lanes of the rows. @param {any} whole @returns {import("../lib/lanes.js").Lane[]} */
+export function lanesOf(whole) {
+  const ms = (/** @type {any} */ row, /** @type {string} */ name) => (row[name] === null ? undefined : (row.dispatch_us + row[name]) / 1000);
+  return whole.attempts.map((/** @type {any} */ row) => ({
+    attempt: row.ordinal,
+    upstream: row.upstream,
+    dispatch: row.dispatch_us / 1000,
+    connect: ms(row, "connect_us"),
+    headers: ms(row, "headers_us"),
+    first: ms(row, "first_token_us"),
+    end: ms(row, "cancel_us") ?? ms(row, "eof_us") ?? ms(row, "finish_us") ?? ms(row, "ttft_obs_us"),
+    outcome: row.outcome,
+    failure: row.failure,
+    audited: row.audited === 1,
+    winner: whole.race !== null && whole.race.winner === row.ordinal,
+  }));
+}
+
+/** @param {{ whole: any, id: string }} props */
+function Whole({ whole, id }) {
+  const [place, width] = useWidth();
+  const { race, attempts, timeline } = whole;
+  const lanes = lanesOf(whole);
+  const moments = timeline.filter((/** @type {any} */ event) => event.attempt === null && event.at_ms > 0);
+  return html`
+    ${race === null && html`<p class="note warn" role="status">The race is still running: only attempts of it are written.</p>`}
+    ${race && html`<p>${moment(race.started_at)} UTC, model <strong>${race.model}</strong>${race.user ? `, user ${race.user}` : ""}: <strong>${race.outcome}</strong>${race.http_status ? `, status ${race.http_status}` : ""}.
+      ${race.client_ttft_ms === null ? "The client got no token" : html`The client's first token after <${Figure} value=${race.client_ttft_ms} unit="ms" /> ms`}${race.overhead_ms !== null ? html`, of which <${Figure} value=${race.overhead_ms} unit="ms" /> ms are the gateway's` : ""}${race.duration_ms !== null ? html`; the end after <${Figure} value=${race.duration_ms} unit="ms" /> ms` : ""}.</p>`}
+    <h2>On one clock</h2>
+    <figure><div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} width=${width - 14} events=${moments.map((/** @type {any} */ event) => ({ at: event.at_ms, name: event.event.replaceAll("_", " ") }))} />`}</div>
+      <figcaption>${LEGEND}; a dashed upright line: what the client saw (${moments.map((/** @type {any} */ event) => `${event.event.replaceAll("_", " ")} ${time(event.at_ms)}`).join(", ") || "nothing"})</figcaption></figure>
+    <${Attempts} attempts=${attempts} lanes=${lanes} />
+    ${race && html`<${Why} race=${race} />`}
+    <h2>Every event</h2>
+    <${Table} caption="Milliseconds since the request was read" columns=${EVENTS} rows=${timeline.map((/** @type {any} */ event, /** @type {number} */ at) => ({ ...event, at, upstream: attempts.find((/** @type {any} */ row) => row.ordinal === event.attempt)?.upstream }))} id=${(/** @type {any} */ event) => String(event.at)} />
+    <h2>The same elsewhere</h2>
+    <pre class="command">curl '${location.origin}/api/races/${id}'</pre>
+    <pre class="command">sqlite3 photofinish.db "SELECT * FROM attempt WHERE race_id = '${id}' ORDER BY ordinal"</pre>`;
+}
+
+const EVENTS = [
+  { name: "at", title: "At (ms)", cell: (/** @type {any} */ event) => html`<data class="number" value=${event.at_ms}>${event.at_ms}</data>` },
+  { name: "event", title: "Event", cell: (/** @type {any} */ event) => event.event.replaceAll("_", " ") },
+  { name: "attempt", title: "Attempt", number: true, cell: (/** @type {any} */ event) => event.attempt ?? "–" },
+  { name: "upstream", title: "Upstream", cell: (/** @type {any} */ event) => html`<span class="mono">${event.upstream ?? "client"}</span>` },
+];
+
+/** @param {{ attempts: any[], lanes: import("../lib/lanes.js").Lane[] }} props */
+function Attempts({ attempts, lanes }) {
+  const number = (/** @type {string} */ name, /** @type {string} */ title, unit = "", scale = 1) => ({
+    name, title, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name] === null ? null : row[name] / scale} unit=${unit} />`,
+  });
+  const columns = [
+    { name: "upstream", title: "Attempt", cell: (/** @type {any} */ row) => html`${row.ordinal} <span class="mono">${row.upstream}</span>` },
+    { name: "start", title: "Why started", cell: (/** @type {any} */ row) => row.start_reason },
+    { name: "outcome", title: "What became of it", cell: (/** @type {any} */ row) => fate(lanes[attempts.indexOf(row)]) },
+    number("dispatch_us", "Started (ms)", "ms", 1000),
+    { name: "ttft", title: "TTFT (ms)", number: true, cell: (/** @type {any} */ row) => (row.ttft_event === 1 ? html`<${Figure} value=${row.ttft_ms} unit="ms" />` : row.ttft_obs_us === null ? "–" : html`<${Figure} value=${row.ttft_obs_us / 1000} unit="ms" sign=">" />`) },
+    number("tok_s", "tok/s", "tokens/s"),
+    number("gap_p50_us", "Gap p50 (ms)", "ms", 1000),
+    number("gap_p99_us", "p99 (ms)", "ms", 1000),
+    number("output_tokens", "Tokens out"),
+    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.cost_usd} basis=${row.cost_basis} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
+    { name: "basis", title: "Its basis", cell: (/** @type {any} */ row) => `${row.cost_basis.replaceAll("_", " ")}${row.price_source ? `, price of ${row.price_source}` : ""}` },
+    { name: "status", title: "Status", number: true, cell: (/** @type {any} */ row) => row.http_status ?? "–" },
+  ];
+  return html`<h2>Attempts</h2>${attempts.length === 0
+    ? html`<p class="note">No attempt was started.</p>`
+    : html`<${Table} caption="One row for each attempt that was started" columns=${columns} rows=${attempts} id=${(/** @type {any} */ row) => String(row.ordinal)} />`}`;
+}
+
+/** @param {{ race: any }} props */
+function Why({ race }) {
+  const left = race.left_out ?? [];
+  return html`<h2>Why these</h2>
+    <p>Policy <strong>${race.policy ?? "–"}</strong>, for ${race.optimise ?? "–"}. Plan: <span class="mono">${race.plan ?? "none was made"}</span>. Reasons: <span class="mono">${race.why ?? "–"}</span>.</p>
+    ${left.length > 0
+    ? html`<p>Left out:</p><ul>${left.map((/** @type {any} */ one) => html`<li><span class="mono">${one.upstream}</span>: ${one.reason.replaceAll("_", " ")}</li>`)}</ul>`
+    : html`<p class="quiet">Nobody was left out.</p>`}
+    ${race.rescued_by !== null && html`<p>The answer broke off; attempt ${race.rescued_by} continued it.</p>`}`;
+}

@@ -1,0 +1,73 @@
+// A figure over time.
+import { html, useMemo } from "../lib/html.js";
+import { useChoices } from "../lib/address.js";
+import { question, useAnswer } from "../lib/api.js";
+import { Legend } from "../lib/chart.js";
+import { Figure } from "../lib/figures.js";
+import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { Series } from "../lib/series.js";
+import { Answer, Source } from "../lib/states.js";
+import { Table } from "../lib/table.js";
+
+const METRICS = [["ttft", "TTFT of attempts"], ["client_ttft", "TTFT of clients"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "share of failures"], ["cost", "cost"]];
+/** @type {Record<string, [string, string]>} the member of a point, and its unit */
+const MEMBERS = { ttft: ["ttft_ms", "ms"], client_ttft: ["client_ttft_ms", "ms"], tok_s: ["tok_s", "tokens/s"], goodput: ["goodput", "requests/s"], failures: ["failure_share", ""], cost: ["cost_usd", "USD"] };
+const BY = [["upstream", "upstream"], ["model", "model"], ["user", "user"]];
+const STEPS = [["", "as fits"], ["1m", "1 minute"], ["10m", "10 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"]];
+const QUANTILES = [["", "median"], ["0.95", "p95"], ["0.99", "p99"]];
+
+export function OverTime() {
+  const [choices, choose] = useChoices();
+  const metric = choices.get("metric") ?? "ttft";
+  const by = choices.get("by") ?? "upstream";
+  const [member, unit] = MEMBERS[metric] ?? MEMBERS.ttft;
+  const has = ["ttft", "client_ttft", "tok_s"].includes(metric);
+  const url = question("/api/history", { ...windowOf(choices), metric, by, every: choices.get("every") ?? "", quantile: has ? (choices.get("quantile") ?? "") : "" });
+  const asked = useAnswer(url, 20);
+  const { names, times, lines } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
+  const zoom = (/** @type {number} */ from, /** @type {number} */ to) => choose({ since: text(from), until: text(Math.max(to, from + 60)) });
+  const title = METRICS.find(([name]) => name === metric)?.[1] ?? metric;
+  return html`<h1>Over time</h1>
+    <${Filters}><${Choice} name="metric" title="Figure" values=${METRICS} usual="ttft" /><${Choice} name="by" title="By" values=${BY} usual="upstream" />
+      <${Choice} name="every" title="Step" values=${STEPS} usual="" />${has && html`<${Choice} name="quantile" title="Quantile" values=${QUANTILES} usual="" />`}<//>
+    <${Answer} asked=${asked} empty=${lines.length === 0}>
+      <${Legend} names=${names} />
+      <figure><${Series} times=${times} lines=${lines} names=${names} unit=${unit} about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} />
+        <figcaption>${title}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached. Drag over the chart for a shorter range.</figcaption></figure>
+      <${Source} rolled=${asked.rolled} />
+      <details><summary>The series as a table</summary><${Points} points=${asked.data ?? []} by=${by} member=${member} unit=${unit} /></details>
+    <//>`;
+}
+
+/** @param {number} seconds */
+function text(seconds) {
+  return `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`;
+}
+
+/** One time axis for all series. @param {any[]} points @param {string} by @param {string} member */
+function aligned(points, by, member) {
+  const of = (/** @type {any} */ point) => point[by] ?? "unknown";
+  const names = [...new Set(points.map(of))].sort();
+  const times = [...new Set(points.map((point) => Date.parse(point.start) / 1000))].sort((a, b) => a - b);
+  const place = new Map(times.map((time, at) => [time, at]));
+  const lines = names.map((name) => ({ name, values: /** @type {(number | null)[]} */ (times.map(() => null)) }));
+  const byName = new Map(lines.map((line) => [line.name, line]));
+  for (const point of points) {
+    const line = byName.get(of(point));
+    if (line) line.values[place.get(Date.parse(point.start) / 1000) ?? 0] = point[member] ?? null;
+  }
+  return { names, times, lines };
+}
+
+/** @param {{ points: any[], by: string, member: string, unit: string }} props */
+function Points({ points, by, member, unit }) {
+  const over = `${member.replace(/_ms$/, "")}_over_ms`;
+  const columns = [
+    { name: "start", title: "From (UTC)", cell: (/** @type {any} */ point) => point.start },
+    { name: "by", title: by, cell: (/** @type {any} */ point) => html`<span class="mono">${point[by] ?? "unknown"}</span>` },
+    { name: "value", title: unit || "share", number: true, cell: (/** @type {any} */ point) => (point[member] === null && point[over] !== undefined ? html`<${Figure} value=${point[over]} unit=${unit} sign=">" />` : html`${point.firm === false ? "~" : ""}<${Figure} value=${point[member]} unit=${unit} />`) },
+    { name: "samples", title: "Samples", number: true, cell: (/** @type {any} */ point) => point.samples },
+  ];
+  return html`<${Table} caption="~ few samples; > later than this" columns=${columns} rows=${points.slice(-1000)} id=${(/** @type {any} */ point) => `${point.start} ${point[by]}`} />
+    ${points.length > 1000 && html`<p class="quiet">The newest 1,000 of ${points.length} points.</p>`}`;
+}

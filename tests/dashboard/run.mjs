@@ -1,0 +1,269 @@
+#!/usr/bin/env node
+// Drives the dashboard in Chromium: see README.md.
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+
+const repository = resolve(import.meta.dirname, "../..");
+const { values: options } = parseArgs({
+  options: {
+    kits: { type: "string", default: "." },
+    gateway: { type: "string", default: join(process.env.CARGO_TARGET_DIR ?? join(repository, "target"), "release/photofinish") },
+    chromium: { type: "string", default: "/usr/bin/chromium" },
+    shots: { type: "string" },
+  },
+});
+const kits = createRequire(resolve(options.kits, "package.json"));
+const { chromium } = kits("playwright-core");
+const axe = readFileSync(kits.resolve("axe-core/axe.min.js"), "utf8");
+const WIDTHS = [360, 1280, 2560];
+const PAGES = ["live", "leaderboard", "races", "time", "costs", "routing", "models", "status"];
+// A name that would do harm where text becomes markup or breaks a layout.
+const HOSTILE = "<img/src=x/onerror=alert(1)>\"'&\u202e\u{1f600}" + "x".repeat(60);
+let wrong = 0;
+
+function check(what, found, expected = true) {
+  const ok = JSON.stringify(found) === JSON.stringify(expected);
+  wrong += ok ? 0 : 1;
+  console.log(`${ok ? "ok   " : "WRONG"} ${what}${ok ? "" : `: ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`}`);
+}
+
+function config(port, users) {
+  const model = (name) => `[models.${JSON.stringify(name)}]\nupstreams = [{ upstream = "quick/demo", input_price = 0.5, output_price = 2.0 }, "late/demo", "broken/fail-500"]\n`;
+  const provider = (name, ttft) => `[providers.${name}]\nsimulate = { ttft = "${ttft}", jitter = 0.4, tokens_per_second = 400, tokens = 12 }\n`;
+  const people = users.map(([name, admin]) => `[users.${name}]\ntoken = "${name}-token-0123456789"\nadmin = ${admin}\n`).join("");
+  return `[server]\nlisten = "127.0.0.1:${port}"\n[store]\nurl = "sqlite:history.db"\n[race]\naudit = 0.1\n`
+    + provider("quick", "20ms") + provider("late", "60ms") + provider("broken", "5ms") + model("demo")
+    + `[models.${JSON.stringify(HOSTILE)}]\nupstreams = ['quick/<b>"&${"y".repeat(60)}']\n` + people;
+}
+
+async function gateway(users = [], folder = mkdtempSync(join(tmpdir(), "photofinish-dashboard-")), port = 0) {
+  writeFileSync(join(folder, "config.toml"), config(port, users));
+  const child = spawn(options.gateway, ["serve"], { cwd: folder, env: { NO_COLOR: "1" }, stdio: ["ignore", "ignore", "pipe"] });
+  const ended = new Promise((done) => child.once("exit", done));
+  let log = "";
+  const listens = await new Promise((done, fail) => {
+    child.stderr.on("data", (bytes) => {
+      log += bytes;
+      const found = /listening on http:\/\/127\.0\.0\.1:(\d+)/.exec(log);
+      if (found) done(Number(found[1]));
+    });
+    child.once("exit", () => fail(new Error(`the gateway ended:\n${log}`)));
+  });
+  const end = async (signal = "SIGTERM") => {
+    child.kill(signal);
+    await ended;
+  };
+  return { folder, port: listens, base: `http://127.0.0.1:${listens}`, end, log: () => log };
+}
+
+async function ask(served, times, token, model = "demo") {
+  const one = async () => {
+    const answer = await fetch(`${served.base}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...(token ? { authorization: `Bearer ${token}` } : {}) },
+      body: JSON.stringify({ model, stream: true, messages: [{ role: "user", content: "planted-prompt" }] }),
+    });
+    await answer.text();
+    return answer.headers.get("x-photofinish-race");
+  };
+  const ids = [];
+  for (let at = 0; at < times; at += 4) ids.push(...await Promise.all(Array.from({ length: Math.min(4, times - at) }, one)));
+  return ids;
+}
+
+/** A page that counts every complaint of the browser. */
+async function opened(browser, served, settings = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...settings });
+  const page = await context.newPage();
+  const complaints = [];
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("requestfailed", (request) => !/ERR_ABORTED/.test(request.failure()?.errorText ?? "") && complaints.push(`failed: ${request.url()}`));
+  page.on("request", (request) => !request.url().startsWith(served.base) && !request.url().startsWith("data:") && complaints.push(`elsewhere: ${request.url()}`));
+  const go = async (path) => {
+    await page.goto(`${served.base}/dashboard${path}`);
+    await page.waitForSelector("main h1");
+    await page.waitForFunction(() => !document.body.innerText.includes("Reading …"));
+    await page.waitForTimeout(150);
+  };
+  return { page, complaints, go, context };
+}
+
+async function violations(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] }));
+  return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 2).map((node) => node.target.join(" ")).join(", ")}`);
+}
+
+async function everyPage(browser, served, race) {
+  for (const theme of ["light", "dark"]) {
+    const { page, complaints, go, context } = await opened(browser, served, { colorScheme: theme });
+    for (const path of [...PAGES.map((name) => `/${name}`), `/races/${race}`, "/leaderboard?alone=true&sort=-ttft_p95", "/time?metric=failures&by=model", "/costs?by=upstream"]) {
+      for (const width of WIDTHS) {
+        await page.setViewportSize({ width, height: 900 });
+        await go(path);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        check(`${path} ${theme} ${width}: nothing is wider than the window`, Math.max(0, wide), 0);
+        if (width !== 1280) continue;
+        check(`${path} ${theme}: axe`, await violations(page), []);
+        check(`${path} ${theme}: no prompt`, (await page.content()).includes("planted"), false);
+      }
+      if (options.shots) {
+        mkdirSync(options.shots, { recursive: true });
+        for (const width of WIDTHS) {
+          await page.setViewportSize({ width, height: 900 });
+          await page.waitForTimeout(100);
+          await page.screenshot({ path: join(options.shots, `${path.replace(/\W+/g, "-")}-${theme}-${width}.png`), fullPage: width !== 2560 });
+        }
+      }
+    }
+    check(`${theme}: the browser complains of nothing`, complaints, []);
+    await context.close();
+  }
+}
+
+async function figures(browser, served) {
+  const { page, go, context } = await opened(browser, served);
+  await go("/leaderboard");
+  const told = JSON.parse(execFileSync(options.gateway, ["stats", "--since", "24h", "--json"], { cwd: served.folder, env: {} }));
+  const rows = await page.$$eval("tbody tr", (rows) => rows.map((row) => [row.querySelector("a")?.textContent, ...[...row.querySelectorAll("data")].map((data) => data.value)]));
+  for (const group of told) {
+    const row = rows.find(([name]) => name === group.upstream) ?? [];
+    const median = group.ttft_p50_ms ?? group.ttft_p50_over_ms ?? null;
+    check(`${group.upstream}: the page has the digits of stats --json`, [group.attempts, group.wins, ...(median === null ? [] : [median])].every((value) => row.includes(String(value))) || row.join(" "));
+  }
+  await page.getByRole("button", { name: /^Attempts/ }).focus();
+  await page.keyboard.press("Enter");
+  check("a sorting by keyboard is in the address", new URL(page.url()).searchParams.get("sort"), "attempts");
+  await page.selectOption("select", "1h");
+  check("a filter is in the address", new URL(page.url()).searchParams.get("since"), "1h");
+  await page.reload();
+  await page.waitForSelector("tbody tr");
+  check("both survive a reload", [await page.locator("select").first().inputValue(), await page.locator("th[aria-sort=ascending]").first().innerText()], ["1h", "Attempts ↑"]);
+  await page.goBack();
+  check("back undoes one", new URL(page.url()).searchParams.get("since"), null);
+  await page.goto(`${served.base}/dashboard`);
+  await page.waitForSelector("h1");
+  const reached = [];
+  for (let at = 0; at < 12; at += 1) {
+    await page.keyboard.press("Tab");
+    reached.push(await page.evaluate(() => document.activeElement?.textContent));
+  }
+  check("Tab reaches the content, every page and the first control", ["To the content", "Leaderboard", "Status"].every((text) => reached.includes(text)) && reached.some((text) => text?.includes("Pause")) || reached);
+  for (const [path, words] of [["/leaderboard?since=2030-01-01", "lies in the future"], ["/leaderboard?since=1h&until=2h", "must be before"], ["/races?model=nobody", "There is nothing in this range"], ["/time?metric=nonsense", "nonsense"], ["/races/nonsense", "invalid value"]]) {
+    await go(path);
+    check(`${path} says what is wrong`, (await page.locator("main").innerText()).includes(words) || await page.locator("main").innerText());
+  }
+  await page.goto(`${served.base}/dashboard/nowhere`).catch(() => undefined);
+  check("an unknown page is a 404", (await page.content()).includes("photofinish_not_found"));
+  const plain = await browser.newContext({ javaScriptEnabled: false });
+  const still = await plain.newPage();
+  await still.goto(`${served.base}/dashboard`);
+  check("without JavaScript the page says what to do", (await still.locator("noscript").innerText()).includes("needs JavaScript"));
+  await plain.close();
+  await context.close();
+}
+
+async function live(browser, served) {
+  const { page, go, complaints, context } = await opened(browser, served);
+  await go("/live");
+  await page.getByText("Watching.").waitFor();
+  const ids = await ask(served, 12);
+  await page.waitForFunction(() => document.querySelectorAll(".lanes.over").length === 12);
+  const told = await page.$$eval(".race", (races) => races.map((race) => [race.querySelector("a")?.textContent, race.querySelector("svg")?.getAttribute("aria-label")]));
+  check("the lanes are the races", told.map(([id]) => id).sort(), [...ids].sort());
+  const rows = (await (await fetch(`${served.base}/api/races?limit=12`)).json()).races;
+  for (const [id, said] of told) {
+    const row = rows.find((row) => row.race_id === id);
+    if (!said?.includes(`${row?.upstream} won`)) check(`${id}: the winner of the lanes is that of the row`, said, row?.upstream);
+  }
+  await page.getByRole("button", { name: "Pause" }).click();
+  await ask(served, 4);
+  await page.waitForFunction(() => document.body.innerText.includes("\n16\n"));
+  check("paused, lanes stand still and counts go on", await page.$$eval(".race a", (links) => links.map((link) => link.textContent)), told.map(([id]) => id));
+  await served.end("SIGKILL");
+  await page.getByText("The gateway does not answer.").waitFor();
+  check("a gateway that is gone is told", true);
+  const again = await gateway([], served.folder, served.port);
+  await page.getByText("Watching.").or(page.getByText("Paused:")).first().waitFor({ timeout: 20_000 });
+  check("and it comes back by itself", true);
+  check("only the lost connection is complained of", complaints.filter((text) => !/ERR_|failed: /.test(text)), []);
+  await context.close();
+  return again;
+}
+
+async function sessions(browser) {
+  const served = await gateway([["ann", true], ["bob", false]]);
+  await ask(served, 4, "ann-token-0123456789");
+  const { page, context } = await opened(browser, served);
+  await page.goto(`${served.base}/dashboard/races?since=1h`);
+  const field = page.getByLabel("Token");
+  const submit = async (token) => {
+    await field.fill(token);
+    await page.keyboard.press("Enter");
+  };
+  await field.waitFor();
+  check("log in: axe", await violations(page), []);
+  await submit("wrong");
+  await page.getByText("does not know this token").waitFor();
+  await submit("bob-token-0123456789");
+  await page.getByText("only an admin may see this").waitFor();
+  check("a user who is no admin stays out", true);
+  await submit("ann-token-0123456789");
+  await page.locator("tbody tr").first().waitFor();
+  check("an admin sees the page that was asked for", page.url(), `${served.base}/dashboard/races?since=1h`);
+  check("no script sees the cookie", await page.evaluate(() => document.cookie), "");
+  check("no storage is used", await page.evaluate(() => localStorage.length + sessionStorage.length), 0);
+  const [cookie] = await context.cookies();
+  check("the cookie is HttpOnly and strict", [cookie.httpOnly, cookie.sameSite], [true, "Strict"]);
+  const foreign = await context.newPage();
+  await foreign.goto(`data:text/html,<iframe src="${served.base}/dashboard"></iframe><img src="${served.base}/api/stats">`);
+  await foreign.waitForTimeout(500);
+  check("a foreign page gets no frame of it", (await foreign.frames()[1]?.content().catch(() => ""))?.includes("id=\"app\"") ?? false, false);
+  await foreign.close();
+  await page.getByRole("button", { name: "Log out" }).click();
+  await field.waitFor();
+  check("logging out leads to the log-in", true);
+  check("the cookie is of no use then", (await fetch(`${served.base}/api/stats`, { headers: { cookie: `${cookie.name}=${cookie.value}` } })).status, 401);
+  await submit("ann-token-0123456789");
+  await page.locator("tbody tr").first().waitFor();
+  writeFileSync(join(served.folder, "config.toml"), config(served.port, [["eve", true]]));
+  await page.goto(`${served.base}/dashboard/status`);
+  await field.waitFor({ timeout: 15_000 });
+  check("a session ends with its user, and the page says so", true);
+  check("no token is in the log", served.log().includes("token-0123456789"), false);
+  await context.close();
+  await served.end();
+  rmSync(served.folder, { recursive: true });
+}
+
+const browser = await chromium.launch({ executablePath: options.chromium, args: ["--no-sandbox"] });
+try {
+  const empty = await gateway();
+  const { page, complaints, go, context } = await opened(browser, empty);
+  for (const name of PAGES) {
+    await go(`/${name}`);
+    check(`/${name} without a row: axe`, await violations(page), []);
+  }
+  check("without a row the browser complains of nothing", complaints, []);
+  await context.close();
+  await ask(empty, 60);
+  await ask(empty, 4, undefined, HOSTILE);
+  // The rows of the last races are written within 100 ms.
+  await new Promise((done) => setTimeout(done, 500));
+  const [race] = (await (await fetch(`${empty.base}/api/races?limit=1`)).json()).races;
+  await everyPage(browser, empty, race.race_id);
+  await figures(browser, empty);
+  const again = await live(browser, empty);
+  await again.end();
+  rmSync(again.folder, { recursive: true });
+  await sessions(browser);
+} finally {
+  await browser.close();
+}
+console.log(wrong === 0 ? "dashboard: all as it has to be" : `dashboard: ${wrong} wrong`);
+process.exit(wrong === 0 ? 0 : 1);
