@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Connections to one origin, including those under way. Connections that the peer is ending are not counted: they take no new
 /// streams.
 pub(super) const HTTP2_MAX: usize = 16;
-/// Streams on one connection before another is opened, even if the peer allows more.
-pub(super) const STREAMS_MAX: usize = 64;
+/// Streams on one connection before another is opened, even if the peer allows more. Few servers allow fewer.
+pub(super) const STREAMS_MAX: usize = 100;
 /// Stream resets after which a connection is worn: a race resets two streams of three, which a server may take for an attack
 /// if they all come over one connection.
 pub(super) const RESETS_MAX: usize = 200;

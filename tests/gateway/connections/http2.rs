@@ -129,13 +129,18 @@ async fn a_burst_to_a_known_http1_provider_opens_a_connection_for_each_request()
 }
 
 #[tokio::test]
-async fn stalled_clients_do_not_block_other_streams_of_a_connection() {
+async fn stalled_clients_do_not_block_the_hundred_streams_of_a_connection() {
     const STALLED: usize = 8;
+    const STREAMS: usize = 100;
     let text = "x".repeat(32 << 10);
     let chunk = Script::new().token(&text).chunks().remove(0);
+    let may_answer = Gate::new();
+    let gate = may_answer.clone();
     let fake = FakeProvider::answering_tls(&["h2"], move |request| {
         if request.number >= STALLED {
-            return Script::stream(&["hello"]);
+            let mut script = Script::new().wait(&gate);
+            script.steps.extend(Script::stream(&["hello"]).steps);
+            return script;
         }
         let mut endless = Script::sse().role();
         endless.steps.extend(std::iter::repeat_n(Step::Chunk(chunk.clone()), 1_000));
@@ -152,8 +157,14 @@ async fn stalled_clients_do_not_block_other_streams_of_a_connection() {
         stalled.push(client);
     }
     // Answers to clients that do not read have filled every buffer when the later ones are sent.
-    for _ in 0..50 {
-        assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
+    let mut others = Vec::new();
+    for _ in STALLED..STREAMS {
+        others.push(gateway.ask(true).await);
+    }
+    fake.request(STREAMS - 1).await;
+    may_answer.open();
+    for mut client in others {
+        assert_eq!(read_response(&mut client).await.streamed_text(), "hello");
     }
     assert_eq!(fake.connections(), 1);
     drop(stalled);
