@@ -58,7 +58,7 @@ fn read_stream(reads: &[Bytes], depth: &str) -> (usize, usize) {
                 pieces.drain(..).for_each(|piece| writer.write(piece, &mut out));
                 out.clear();
             }
-            if follows && template.as_ref().is_some_and(|template| template.payload_of(&event).is_some()) {
+            if follows && template.as_ref().is_some_and(|template| template.fits(&event).is_some()) {
                 payloads += 1;
             } else if !scans
                 && let Frame::Chunk(chunk) = openai::read(&event)

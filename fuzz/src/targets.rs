@@ -175,7 +175,7 @@ pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
     let (framing, size) = if surface.streams() { (dialect.framing(), 16 << 10) } else { (Framing::Whole, usize::MAX) };
     for event in events(framing, bytes, size) {
-        if template.as_ref().and_then(|template| template.payload_of(&event)).is_none() {
+        if template.as_ref().and_then(|template| template.fits(&event)).is_none() {
             match dialect.read(surface, &event) {
                 Frame::Chunk(chunk) => template = Template::learn(&event, &chunk),
                 Frame::Error { data, .. } => drop(error::of_frame(&data)),

@@ -68,12 +68,11 @@ impl EventStream {
 
     /// The last event, with the end of a translation.
     fn give_end(&mut self) -> Option<Result<StreamItem, Failure>> {
-        let (StreamItem { raw, kind, size }, _) = self.end.take()?;
-        let raw = match self.is_translated() {
-            true => Bytes::from([raw, self.ending()].concat()),
-            false => raw,
-        };
-        Some(Ok(StreamItem { raw, kind, size }))
+        let (mut end, _) = self.end.take()?;
+        if self.is_translated() {
+            end.raw = Bytes::from([end.raw, self.ending()].concat());
+        }
+        Some(Ok(end))
     }
 
     /// Reads the rest of the body, only for its usage.

@@ -1,6 +1,8 @@
 //! Classifies and measures one event of an upstream, and makes the bytes that are passed on, in one pass. Not for reading: see
 //! `stream`.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use super::item::{ItemKind, StreamItem};
@@ -11,7 +13,7 @@ use crate::pace::aside;
 use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::frame::{Chunk, Frame};
 use crate::protocol::sse::SseEvent;
-use crate::protocol::template::Template;
+use crate::protocol::template::{MoreText, Template};
 use crate::routing::keyring::scrub;
 
 impl EventStream {
@@ -27,7 +29,12 @@ impl EventStream {
         if self.done {
             return self.item_behind(event, size);
         }
-        let kind = match self.classify(&event) {
+        let more = self.more_text(&event);
+        let kind = match more {
+            Some(_) => ItemKind::Payload,
+            None => self.classify(&event),
+        };
+        let kind = match kind {
             // The translation knows whether usage is wanted.
             ItemKind::UsageOnly if self.is_translated() => ItemKind::Other,
             kind => kind,
@@ -40,8 +47,8 @@ impl EventStream {
             _ => self.response_translation.pass(event),
         };
         match self.fault() {
-            Some(facts) => StreamItem { raw: Bytes::new(), kind: ItemKind::Error { facts, data: Bytes::new() }, size },
-            None => StreamItem { raw, kind, size },
+            Some(facts) => StreamItem::new(Bytes::new(), ItemKind::Error { facts, data: Bytes::new() }, size),
+            None => StreamItem { raw, kind, size, more: more.filter(|_| !self.is_translated()) },
         }
     }
 
@@ -73,13 +80,13 @@ impl EventStream {
 
     /// Adds the blank line that the last event of a body lacks.
     pub(super) fn last_item(&mut self, event: SseEvent) -> StreamItem {
-        let StreamItem { raw, kind, size } = self.item(event);
-        if self.is_translated() || raw.is_empty() {
-            return StreamItem { raw, kind, size };
+        let item = self.item(event);
+        if self.is_translated() || item.raw.is_empty() {
+            return item;
         }
-        let mut raw = raw.to_vec();
+        let mut raw = item.raw.to_vec();
         raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
-        StreamItem { raw: Bytes::from(raw), kind, size }
+        StreamItem { raw: Bytes::from(raw), ..item }
     }
 
     /// A heartbeat in a translation. Empty before the first token: it would be held back.
@@ -105,20 +112,23 @@ impl EventStream {
             _ => None,
         };
         match kind {
-            Some(kind) => StreamItem { raw: self.response_translation.pass_behind(event), kind, size },
-            None => StreamItem { raw: Bytes::new(), kind: ItemKind::Other, size },
+            Some(kind) => StreamItem::new(self.response_translation.pass_behind(event), kind, size),
+            None => StreamItem::new(Bytes::new(), ItemKind::Other, size),
         }
+    }
+
+    /// Measures an event that differs in its text alone from the payload before it, and returns where its text stands.
+    fn more_text(&mut self, event: &SseEvent) -> Option<Range<usize>> {
+        let MoreText { payload, at, calls } = self.template.as_ref()?.fits(event)?;
+        self.guard.meter.payload(payload, self.read_at);
+        if calls && let Ok(arguments) = std::str::from_utf8(&event.raw[at.clone()]) {
+            self.response_translation.check_more(arguments);
+        }
+        Some(at)
     }
 
     fn classify(&mut self, event: &SseEvent) -> ItemKind {
         let meter = &mut self.guard.meter;
-        if let Some((payload, arguments)) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
-            meter.payload(payload, self.read_at);
-            if let Some(arguments) = arguments {
-                self.response_translation.check_more(arguments);
-            }
-            return ItemKind::Payload;
-        }
         let frame = self.response_translation.read(event);
         if !matches!(frame, Frame::KeepAlive) {
             meter.event(self.read_at);

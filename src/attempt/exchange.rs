@@ -136,7 +136,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
         let Some(item) = next else {
             return Err(without_payload(stream, held, headers, false));
         };
-        let StreamItem { raw, kind, size } = item?;
+        let StreamItem { raw, kind, size, .. } = item?;
         read += size;
         stream.hold(read)?;
         match kind {

@@ -1,5 +1,7 @@
 //! One event of an answer, as its readers receive it.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::protocol::error::ErrorFacts;
@@ -12,6 +14,16 @@ pub struct StreamItem {
     pub kind: ItemKind,
     /// Bytes of the upstream's event.
     pub size: usize,
+    /// Set if it differs in its text alone from the payload before it: where this text stands in `raw`, between its
+    /// quotes. Never set in a translation.
+    pub more: Option<Range<usize>>,
+}
+
+impl StreamItem {
+    /// An event that was read as a whole.
+    pub fn new(raw: Bytes, kind: ItemKind, size: usize) -> StreamItem {
+        StreamItem { raw, kind, size, more: None }
+    }
 }
 
 /// The kinds that readers distinguish.

@@ -1,42 +1,43 @@
 //! Whole answers for clients that do not stream, assembled from an upstream's stream. Not for streamed answers: see `relay`.
 
+use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use super::item::ItemKind;
+use super::item::{ItemKind, StreamItem};
 use super::ready::ReadyAttempt;
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind};
 use crate::pace::aside;
 use crate::protocol::Surface;
 use crate::protocol::assemble::{Assemble, Whole};
-use crate::protocol::framing::Framing;
+use crate::protocol::frame::Frame;
+use crate::protocol::json::unescape;
+use crate::protocol::sse::SseEvent;
+use crate::protocol::template::Template;
 
 /// Bytes of a stream that is assembled.
 const ANSWER_MAX: usize = 64 << 20;
 
 /// Assembles a whole answer.
 pub struct Assembler {
-    assembly: Box<dyn Assemble>,
-    framing: Framing,
+    parts: AnswerParts,
     /// Bytes so far.
     size: usize,
     /// Memory for the parts and for the whole.
     lease: Lease,
-    /// False once an event did not fit the others.
-    taken: bool,
 }
 
 impl Assembler {
     /// Begins with the prelude, which it takes. `lease` grows with the answer.
     pub fn new(ready: &mut ReadyAttempt, lease: Lease) -> Assembler {
-        let surface = ready.stream.surface();
-        let (mut assembly, framing) = (surface.assembly(), surface.framing());
+        let mut parts = AnswerParts::new(ready.stream.surface(), ready.stream.is_translated());
         let prelude = std::mem::take(&mut ready.prelude);
         let size = prelude.len();
-        let taken = add_all(&mut *assembly, framing, prelude);
-        Assembler { assembly, framing, size, lease, taken }
+        // It ends with the first payload.
+        parts.add(prelude, true);
+        Assembler { parts, size, lease }
     }
 
     /// Continues to read, and returns the answer as JSON at its end. The stream has then won. Do not poll again.
@@ -58,19 +59,16 @@ impl Assembler {
                 let message = "the memory for bodies and buffers is in use";
                 return Poll::Ready(Err(stream.fail(FailureKind::GatewayLimit, message)));
             }
+            has_ended = matches!(item.kind, ItemKind::Done);
             match item.kind {
                 ItemKind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
-                ItemKind::Malformed | ItemKind::Heartbeat => {}
-                ItemKind::Other | ItemKind::Payload | ItemKind::UsageOnly | ItemKind::Done => {
-                    self.taken &= add_all(&mut *self.assembly, self.framing, item.raw);
-                }
+                _ => self.parts.add_item(item),
             }
-            has_ended = matches!(item.kind, ItemKind::Done);
             if has_ended {
                 break;
             }
         }
-        if !self.taken {
+        if !self.parts.taken {
             let message = "an event cannot be put together with the others";
             return Poll::Ready(Err(stream.fail(FailureKind::Malformed, message)));
         }
@@ -78,9 +76,9 @@ impl Assembler {
             return Poll::Ready(Err(stream.ended_too_early()));
         }
         if !has_ended {
-            add_all(&mut *self.assembly, self.framing, stream.ending());
+            self.parts.add(stream.ending(), false);
         }
-        Poll::Ready(match aside(self.size, || self.assembly.finish()) {
+        Poll::Ready(match aside(self.size, || self.parts.assembly.finish()) {
             None => Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read")),
             Some(Whole { body, says_nothing: true }) => Err(ready.nothing_said(body)),
             Some(Whole { body, .. }) => {
@@ -91,23 +89,251 @@ impl Assembler {
     }
 }
 
-/// The JSON answer of an empty stream.
-pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
-    let mut assembly = surface.assembly();
-    add_all(&mut *assembly, surface.framing(), events);
-    assembly.finish().map(|whole| whole.body).unwrap_or_default()
+/// The parts of an answer so far.
+struct AnswerParts {
+    surface: Surface,
+    assembly: Box<dyn Assemble>,
+    /// The last payload that a translation wrote. An untranslated stream has its own template.
+    written: Option<Template>,
+    is_translated: bool,
+    /// The last part was a payload: the next event may differ from it in its text alone.
+    after_payload: bool,
+    /// False once an event did not fit the others.
+    taken: bool,
 }
 
-/// False if an event could not be read.
-fn add_all(assembly: &mut dyn Assemble, framing: Framing, events: Bytes) -> bool {
-    // It builds a tree, which takes longer than reading in place.
-    aside(events.len().saturating_mul(4), || {
-        let mut scanner = framing.decoder(usize::MAX);
-        scanner.push(events);
-        let mut taken = true;
-        while let Ok(Some(event)) = scanner.next_event() {
-            taken &= assembly.add(&event);
+impl AnswerParts {
+    fn new(surface: Surface, is_translated: bool) -> AnswerParts {
+        let assembly = surface.assembly();
+        AnswerParts { surface, assembly, written: None, is_translated, after_payload: false, taken: true }
+    }
+
+    fn add_item(&mut self, item: StreamItem) {
+        let more = match item.kind {
+            ItemKind::Payload if self.is_translated => self.more_written(&item.raw),
+            _ => item.more,
+        };
+        let text = more.filter(|_| self.after_payload).and_then(|at| item.raw.get(at));
+        if text.is_some_and(|text| self.add_text(text)) {
+            return;
         }
-        scanner.finish().iter().fold(taken, |taken, event| taken & assembly.add(event))
-    })
+        match item.kind {
+            // They are left out.
+            ItemKind::Malformed | ItemKind::Heartbeat | ItemKind::Error { .. } => {}
+            ItemKind::Payload => self.add(item.raw, true),
+            ItemKind::Other | ItemKind::UsageOnly | ItemKind::Done => self.add(item.raw, false),
+        }
+    }
+
+    /// Where the text stands in an event of a translation that differs in it alone from the payload before it.
+    fn more_written(&mut self, raw: &Bytes) -> Option<Range<usize>> {
+        let event = SseEvent { raw: raw.clone() };
+        if let Some(more) = self.written.as_ref().and_then(|template| template.fits(&event)) {
+            return Some(more.at);
+        }
+        self.written = match self.surface.dialect().read(self.surface, &event) {
+            Frame::Chunk(chunk) => Template::learn(&event, &chunk),
+            _ => None,
+        };
+        None
+    }
+
+    /// Adds the text of an event that differs from the last one in it alone. False if the event must be added instead.
+    fn add_text(&mut self, quoted: &[u8]) -> bool {
+        let text = std::str::from_utf8(quoted).ok().and_then(unescape);
+        text.is_some_and(|text| self.assembly.add_text(&text))
+    }
+
+    fn add(&mut self, events: Bytes, with_payload: bool) {
+        self.after_payload = with_payload;
+        // It builds a tree, which takes longer than reading in place.
+        self.taken &= aside(events.len().saturating_mul(4), || {
+            let mut scanner = self.surface.framing().decoder(usize::MAX);
+            scanner.push(events);
+            let mut taken = true;
+            while let Ok(Some(event)) = scanner.next_event() {
+                taken &= self.assembly.add(&event);
+            }
+            scanner.finish().iter().fold(taken, |taken, event| taken & self.assembly.add(event))
+        });
+    }
+}
+
+/// The JSON answer of an empty stream.
+pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
+    let mut parts = AnswerParts::new(surface, false);
+    parts.add(events, false);
+    parts.assembly.finish().map(|whole| whole.body).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The items of a stream, as [`super::super::EventStream`] makes them.
+    fn items(surface: Surface, events: &[String]) -> Vec<StreamItem> {
+        let mut template: Option<Template> = None;
+        let item = |event: &String| {
+            let event = SseEvent { raw: Bytes::from(event.clone()) };
+            let size = event.raw.len();
+            if let Some(more) = template.as_ref().and_then(|template| template.fits(&event)) {
+                return StreamItem { raw: event.raw, kind: ItemKind::Payload, size, more: Some(more.at) };
+            }
+            let kind = match surface.dialect().read(surface, &event) {
+                Frame::Chunk(chunk) if chunk.payload.is_some() => {
+                    template = Template::learn(&event, &chunk);
+                    ItemKind::Payload
+                }
+                Frame::KeepAlive => ItemKind::Heartbeat,
+                Frame::Done(_) => ItemKind::Done,
+                Frame::Malformed => ItemKind::Malformed,
+                _ => ItemKind::Other,
+            };
+            StreamItem::new(event.raw, kind, size)
+        };
+        events.iter().map(item).collect()
+    }
+
+    /// The answer. None if an event could not be read.
+    fn whole(mut parts: AnswerParts, items: impl IntoIterator<Item = StreamItem>) -> Option<Whole> {
+        items.into_iter().for_each(|item| parts.add_item(item));
+        parts.assembly.finish().filter(|_| parts.taken)
+    }
+
+    /// Writes an event of this kind, with a text and a part that varies beside it.
+    type WriteEvent = fn(usize, &str, &str) -> String;
+
+    fn sse(data: &str) -> String {
+        format!("data: {data}\n\n")
+    }
+
+    fn chat(id: u8, choices: &str, padding: &str) -> String {
+        sse(&format!(
+            r#"{{"id":"c{id}","x":[{id}, 1.50],"choices":[{choices}],"usage":null,"obfuscation":"{padding}"}}"#
+        ))
+    }
+
+    fn chat_event(kind: usize, text: &str, padding: &str) -> String {
+        let delta = |delta: &str, rest: &str| chat(0, &format!(r#"{{"index":0,"delta":{{{delta}}}{rest}}}"#), padding);
+        match kind {
+            0..4 => delta(&format!(r#""content":"{text}""#), r#","logprobs":null,"finish_reason":null"#),
+            4 => delta(&format!(r#""role":"assistant","content":"","reasoning":"{text}","calls":[],"n":1"#), ""),
+            5 => delta(&format!(r#""content":"{text}","odd":"o""#), ""),
+            6 => delta(&format!(r#""content":"{text}","odd":[1]"#), ""),
+            7 => delta(&format!(r#""content":"{text}""#), r#","logprobs":{"content":[{"token":"t"}]}"#),
+            8 => delta(&format!(r#""content":[{{"type":"text","text":"{text}"}}]"#), ""),
+            9 => delta(
+                &format!(r#""tool_calls":[{{"index":0,"id":"t","function":{{"name":"f","arguments":"{text}"}}}}]"#),
+                "",
+            ),
+            10 => delta(r#""odd":"o""#, ""),
+            11 => delta("", r#","finish_reason":"stop","filter":{"a":"b"}"#),
+            12 => chat(1, &format!(r#"{{"index":1,"delta":{{"content":"{text}"}}}}"#), padding),
+            13 => {
+                chat(0, &format!(r#"{{"index":1,"delta":{{}}}},{{"index":0,"delta":{{"content":"{text}"}}}}"#), padding)
+            }
+            14 => chat(0, "", padding),
+            15 => chat(0, &format!(r#"{{"index":0,"text":"{text}"}}"#), padding),
+            _ => ": ping\n\n".to_owned(),
+        }
+    }
+
+    fn message_event(kind: usize, text: &str, block: &str) -> String {
+        let delta =
+            |delta: &str| sse(&format!(r#"{{"type":"content_block_delta","index":{block},"delta":{{{delta}}}}}"#));
+        match kind {
+            0..4 => delta(&format!(r#""type":"text_delta","text":"{text}""#)),
+            4 => delta(&format!(r#""type":"thinking_delta","thinking":"{text}","n":1,"no":null"#)),
+            5 => delta(&format!(r#""type":"text_delta","text":"{text}","odd":"o""#)),
+            6 => delta(r#""type":"signature_delta","signature":"s""#),
+            7 => delta(&format!(r#""type":"input_json_delta","partial_json":"{text}""#)),
+            8 => delta(r#""type":"citations_delta","citation":{"a":1}"#),
+            9 => sse(&format!(r#"{{"type":"content_block_stop","index":{block}}}"#)),
+            10 => sse(r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":1}}"#),
+            11 => sse(r#"{"type":"message_start","message":{"id":"m","model":"c"}}"#),
+            12 => sse(r#"{"type":"ping"}"#),
+            _ => sse(&format!(
+                r#"{{"type":"content_block_start","index":{block},"content_block":{{"type":"text","text":"{text}"}}}}"#
+            )),
+        }
+    }
+
+    fn response_event(kind: usize, text: &str, number: &str) -> String {
+        match kind {
+            0..6 => sse(&format!(
+                r#"{{"type":"response.output_text.delta","sequence_number":{number},"delta":"{text}","obfuscation":"x"}}"#
+            )),
+            6..9 => sse(&format!(r#"{{"type":"response.audio.delta","delta":"{text}"}}"#)),
+            9..11 => sse(&format!(
+                r#"{{"type":"response.output_item.done","output_index":{number},"item":{{"type":"message","content":[{{"type":"output_text","text":"{text}"}}]}}}}"#
+            )),
+            _ => sse(&format!(r#"{{"type":"response.created","response":{{"id":"r{number}","output":[]}}}}"#)),
+        }
+    }
+
+    /// Events as kind, text and the part that varies beside it.
+    fn events(kinds: usize) -> impl Strategy<Value = Vec<(usize, String, String)>> {
+        let text = prop::collection::vec(
+            prop::sample::select(vec!["a", " b", "é", "\\n", "\\u00e9", "\\ud83d\\ude00", "{", "}", "\\\"", ""]),
+            0..4,
+        );
+        let text = prop_oneof![9 => text.prop_map(|words| words.concat()), 1 => "(\\\\ud83d|\\\\ude00|a){1,2}"];
+        let run = (0..kinds, prop::collection::vec((text, "[0-2]"), 1..5))
+            .prop_map(|(kind, run)| run.into_iter().map(|(text, more)| (kind, text, more)).collect::<Vec<_>>());
+        prop::collection::vec(run, 1..8).prop_map(|runs| runs.concat())
+    }
+
+    fn agrees(surface: Surface, event: WriteEvent, events: &[(usize, String, String)]) -> Result<(), TestCaseError> {
+        let events: Vec<String> = events.iter().map(|(kind, text, more)| event(*kind, text, more)).collect();
+        let parts = |is_translated| AnswerParts::new(surface, is_translated);
+        let each = || items(surface, &events).into_iter().map(|item| StreamItem { more: None, ..item });
+        let expected = whole(parts(false), each());
+        prop_assert_eq!(whole(parts(false), items(surface, &events)), expected.clone());
+        prop_assert_eq!(whole(parts(true), each()), expected);
+        Ok(())
+    }
+
+    proptest! {
+        /// The answer is that of adding every event.
+        #[test]
+        fn chat_is_the_same_by_its_texts(events in events(17)) {
+            agrees(Surface::Chat, chat_event, &events)?;
+        }
+
+        #[test]
+        fn messages_are_the_same_by_their_texts(events in events(15)) {
+            agrees(Surface::Messages, message_event, &events)?;
+        }
+
+        #[test]
+        fn responses_are_the_same_by_their_texts(events in events(12)) {
+            agrees(Surface::Responses, response_event, &events)?;
+        }
+    }
+
+    #[test]
+    fn an_event_that_differs_in_its_text_alone_is_not_read_again() {
+        let ways: [(Surface, WriteEvent, &[usize]); 3] = [
+            (Surface::Chat, chat_event, &[0, 4, 11]),
+            (Surface::Messages, message_event, &[11, 14, 0, 7, 9]),
+            (Surface::Responses, response_event, &[0, 6, 9]),
+        ];
+        for (surface, event, kinds) in ways {
+            let texts = ["{\\\"a\\\":\\\"", "caf\\u00e9", "\\\"}"];
+            let events: Vec<String> = kinds.iter().flat_map(|kind| texts.map(|text| event(*kind, text, "0"))).collect();
+            let expected = whole(AnswerParts::new(surface, false), items(surface, &events));
+            // Only the text is left of each.
+            let only_text = |item: StreamItem| match item.more {
+                Some(at) => StreamItem { raw: item.raw.slice(at.clone()), more: Some(0..at.len()), ..item },
+                None => item,
+            };
+            let items = items(surface, &events);
+            assert!(items.iter().filter(|item| item.more.is_some()).count() >= 4);
+            let found = whole(AnswerParts::new(surface, false), items.into_iter().map(only_text));
+            assert_eq!(found, expected, "{surface:?}");
+            assert!(expected.is_some());
+        }
+    }
 }

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::bounds::DEPTH_MAX;
+use super::json::{InvalidJson, Json};
 use super::sse::SseEvent;
-use super::surrogates::lenient;
+use super::surrogates::{lenient, words};
 use super::values::PutMember;
 
 /// Maximum choices of an assembled answer, as OpenAI limits `n`.
@@ -20,6 +23,12 @@ pub trait Assemble: Send {
     /// Adds one event of the surface's own dialect. False if it cannot be read or exceeds a bound: then no whole answer
     /// can be made.
     fn add(&mut self, event: &SseEvent) -> bool;
+
+    /// Adds an event that differs from the last one in the text of its payload alone, by this text. False, and nothing
+    /// is added, if not only this text would grow: then the event must be added.
+    fn add_text(&mut self, _text: &str) -> bool {
+        false
+    }
 
     /// The answer in the surface's form without `stream`. None if the arguments of a call cannot be parsed. Called
     /// once.
@@ -37,7 +46,8 @@ pub struct Whole {
 
 impl Whole {
     pub fn new(answer: &Value, says_nothing: bool) -> Whole {
-        Whole { body: Bytes::from(answer.to_string()), says_nothing }
+        // Writing bytes costs half of formatting a text. No value here can fail.
+        Whole { body: Bytes::from(serde_json::to_vec(answer).unwrap_or_default()), says_nothing }
     }
 }
 
@@ -49,11 +59,13 @@ pub fn says(text: &Value) -> bool {
 /// Assembles chunks with choices, as OpenAI's chat and completions stream them.
 #[derive(Debug, Default)]
 pub struct ByChoice<C> {
-    /// Top-level members in order of first occurrence, without `choices` and `usage`.
-    members: Map<String, Value>,
+    /// Top-level members without `choices`, in order of first occurrence, as JSON texts. Nearly all come again with every
+    /// chunk, so none is parsed before the end.
+    members: IndexMap<String, String>,
     /// By `index`.
     choices: BTreeMap<u64, C>,
-    usage: Option<Value>,
+    /// The choice of the last event, if it had one.
+    last: Option<u64>,
 }
 
 /// A choice being assembled.
@@ -61,8 +73,14 @@ pub trait AssembledChoice: Default {
     /// The `object` of the whole answer.
     const OBJECT: &str;
 
-    /// Adds the members of a choice of one chunk. False if it exceeds a bound.
-    fn add(&mut self, members: Map<String, Value>) -> bool;
+    /// Adds a choice of one chunk: its members as JSON texts, without those that are null. False if it cannot be read or
+    /// exceeds a bound.
+    fn add(&mut self, members: &[(&str, &str)]) -> bool;
+
+    /// See [`Assemble::add_text`].
+    fn add_text(&mut self, _text: &str) -> bool {
+        false
+    }
 
     fn finish(self, index: u64) -> Value;
 
@@ -78,6 +96,11 @@ impl<C: AssembledChoice + Send> Assemble for ByChoice<C> {
         }
     }
 
+    fn add_text(&mut self, text: &str) -> bool {
+        let choice = self.last.and_then(|index| self.choices.get_mut(&index));
+        choice.is_some_and(|choice| choice.add_text(text))
+    }
+
     fn finish(&mut self) -> Option<Whole> {
         let answer = std::mem::take(self).answer();
         let choices = answer.get("choices").and_then(Value::as_array);
@@ -89,52 +112,73 @@ impl<C: AssembledChoice + Send> Assemble for ByChoice<C> {
 impl<C: AssembledChoice> ByChoice<C> {
     /// Adds the data of one event. False if it cannot be read.
     pub(super) fn add_data(&mut self, data: &[u8]) -> bool {
-        let chunk = match lenient(data) {
-            Some(Value::Object(chunk)) => chunk,
-            Some(_) => return true,
-            None => return false,
-        };
-        let mut taken = true;
-        for (name, value) in chunk {
-            match (name.as_str(), value) {
-                ("choices", Value::Array(choices)) => {
-                    for choice in choices {
-                        taken &= self.add_choice(choice);
-                    }
-                }
-                ("choices" | "object", _) | (_, Value::Null) => {}
-                ("usage", usage) => self.usage = Some(usage),
-                // Some vendors give every chunk its own id. The first one names the answer.
-                ("id" | "created" | "model", value) => {
-                    self.members.entry(name).or_insert(value);
-                }
-                (_, value) => {
-                    self.members.insert(name, value);
-                }
+        let Ok(text) = std::str::from_utf8(data) else { return false };
+        let (mut taken, mut choices) = (true, 0);
+        self.last = None;
+        let walked = Json::nested(text, DEPTH_MAX).to_end(|name, json| {
+            if name == "choices" {
+                return json.list(|json| {
+                    choices += 1;
+                    taken &= self.add_choice(json)?;
+                    Ok(())
+                });
             }
-        }
-        taken
+            if let Some(value) = json.some()? {
+                self.add_member(name, value);
+            }
+            Ok(())
+        });
+        self.last = self.last.filter(|_| choices == 1);
+        taken && walked.is_ok()
     }
 
     pub(super) fn answer(mut self) -> Value {
+        let mut member = |name: &str| self.members.shift_remove(name).and_then(|value| lenient(value.as_bytes()));
         let mut answer = Map::new();
-        answer.put("id", self.members.shift_remove("id"));
+        answer.put("id", member("id"));
         answer.put("object", Some(C::OBJECT));
-        answer.put("created", self.members.shift_remove("created"));
-        answer.put("model", self.members.shift_remove("model"));
+        answer.put("created", member("created"));
+        answer.put("model", member("model"));
+        let usage = member("usage");
         let choices: Value = self.choices.into_iter().map(|(index, choice)| choice.finish(index)).collect();
         answer.put("choices", Some(choices));
-        answer.put("usage", self.usage);
-        answer.extend(self.members);
+        answer.put("usage", usage);
+        for (name, value) in self.members {
+            answer.put(&words(&name), lenient(value.as_bytes()));
+        }
         Value::Object(answer)
     }
 
-    fn add_choice(&mut self, choice: Value) -> bool {
-        let Value::Object(members) = choice else { return true };
-        let index = members.get("index").and_then(Value::as_u64).unwrap_or(0);
-        if self.choices.len() >= CHOICES_MAX && !self.choices.contains_key(&index) {
-            return false;
+    fn add_member(&mut self, name: &str, value: &str) {
+        match (name, self.members.get_mut(name)) {
+            // Padding fills an event, not an answer.
+            ("object" | "obfuscation", _) => {}
+            // Some vendors give every chunk its own id. The first one names the answer.
+            ("id" | "created" | "model", Some(_)) => {}
+            (_, Some(before)) if before == value => {}
+            (_, Some(before)) => value.clone_into(before),
+            (_, None) => drop(self.members.insert(name.to_owned(), value.to_owned())),
         }
-        self.choices.entry(index).or_default().add(members)
+    }
+
+    /// Adds a choice of one chunk. False if it cannot be taken.
+    fn add_choice(&mut self, json: &mut Json<'_>) -> Result<bool, InvalidJson> {
+        if json.peek() != Some(b'{') {
+            return json.skip().map(|_| true);
+        }
+        let (mut index, mut members) = (0, Vec::with_capacity(4));
+        json.object(|name, json| {
+            match (name, json.some()?) {
+                ("index", value) => index = value.and_then(|value| value.parse().ok()).unwrap_or(0),
+                (_, Some(value)) => members.push((name, value)),
+                (_, None) => {}
+            }
+            Ok(())
+        })?;
+        if self.choices.len() >= CHOICES_MAX && !self.choices.contains_key(&index) {
+            return Ok(false);
+        }
+        self.last = Some(index);
+        Ok(self.choices.entry(index).or_default().add(&members))
     }
 }

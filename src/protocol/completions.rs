@@ -10,6 +10,7 @@ use super::openai::{ChunkNames, usage_json};
 use super::parameter::{
     BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, required,
 };
+use super::surrogates::{lenient, words};
 use super::usage::Usage;
 use super::values::PutMember;
 
@@ -123,16 +124,15 @@ pub struct Completion {
 impl AssembledChoice for Completion {
     const OBJECT: &str = "text_completion";
 
-    fn add(&mut self, members: Map<String, Value>) -> bool {
+    fn add(&mut self, members: &[(&str, &str)]) -> bool {
         for (name, value) in members {
-            match (name.as_str(), value) {
+            let Some(value) = lenient(value.as_bytes()) else { return false };
+            match (*name, value) {
                 ("text", Value::String(text)) => self.text.push_str(&text),
-                ("index" | "text", _) | (_, Value::Null) => {}
+                ("text", _) => {}
                 ("logprobs", value) => grow(&mut self.logprobs, value),
                 ("finish_reason", reason) => self.finish_reason = reason,
-                (_, value) => {
-                    self.rest.insert(name, value);
-                }
+                (name, value) => drop(self.rest.insert(words(name), value)),
             }
         }
         true

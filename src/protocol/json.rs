@@ -83,9 +83,17 @@ impl<'a> Json<'a> {
         text: &'a str,
         member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,
     ) -> Result<(), InvalidJson> {
-        let mut json = Json::new(text);
-        json.object(member)?;
-        if json.peek().is_some() { Err(InvalidJson) } else { Ok(()) }
+        Json::new(text).to_end(member)
+    }
+
+    /// The same with another maximum nesting.
+    #[inline]
+    pub fn to_end(
+        mut self,
+        member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,
+    ) -> Result<(), InvalidJson> {
+        self.object(member)?;
+        if self.peek().is_some() { Err(InvalidJson) } else { Ok(()) }
     }
 
     /// Walks an object for one of its members. Skips any other value.

@@ -21,6 +21,16 @@ pub struct Template {
     calls: bool,
 }
 
+/// An event that differs from its template in the holes alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoreText {
+    pub payload: Payload,
+    /// Where the text stands in the event: the bytes between the quotes.
+    pub at: Range<usize>,
+    /// The text is a call's arguments.
+    pub calls: bool,
+}
+
 #[derive(Clone, Debug)]
 struct TemplateHole {
     at: Range<usize>,
@@ -67,13 +77,12 @@ impl Template {
         Some(Template { raw: Bytes::copy_from_slice(&event.raw), holes, kind: chunk.payload?.kind, calls: chunk.calls })
     }
 
-    /// The payload of an event that differs from the template only in its holes. Also the text between the quotes, if
-    /// it is a call's arguments.
-    pub fn payload_of<'a>(&self, event: &'a SseEvent) -> Option<(Payload, Option<&'a str>)> {
+    /// What is new in an event that differs from the template only in its holes. None for other events.
+    pub fn fits(&self, event: &SseEvent) -> Option<MoreText> {
         let raw = &event.raw[..];
         // How far both have been compared.
         let (mut own, mut other) = (0, 0);
-        let mut payload = None;
+        let mut more = None;
         for TemplateHole { at, holds } in &self.holes {
             let fixed = &self.raw[own..at.start];
             if !raw.get(other..)?.starts_with(fixed) {
@@ -86,11 +95,12 @@ impl Template {
             };
             if *holds == HoleKind::Text {
                 let text = std::str::from_utf8(&raw[start..end]).ok().filter(|text| !text.is_empty())?;
-                payload = Some((Payload { kind: self.kind, chars: characters(text) }, self.calls.then_some(text)));
+                let payload = Payload { kind: self.kind, chars: characters(text) };
+                more = Some(MoreText { payload, at: start..end, calls: self.calls });
             }
             (own, other) = (at.end, end);
         }
-        if raw[other..] == self.raw[own..] { payload } else { None }
+        if raw[other..] == self.raw[own..] { more } else { None }
     }
 }
 
@@ -132,7 +142,7 @@ mod tests {
     #[test]
     fn a_chunk_that_differs_in_its_text_needs_no_reading() {
         let template = learn(OPENAI).unwrap();
-        let payload = |json: &str| template.payload_of(&event(json)).map(|(payload, _)| payload.chars);
+        let payload = |json: &str| template.fits(&event(json)).map(|more| more.payload.chars);
         assert_eq!(payload(OPENAI), Some(3));
         assert_eq!(payload(&OPENAI.replace("one", "caf\\u00e9 \\\"").replace("q1", "")), Some(6));
         let others = [
@@ -181,7 +191,7 @@ mod tests {
             let event = event(&json);
             let Frame::Chunk(chunk) = responses::read(&event) else { panic!("no chunk") };
             let template = Template::learn(&event, &chunk).unwrap();
-            let chars = |json: &str| template.payload_of(&self::event(json)).map(|(payload, _)| payload.chars);
+            let chars = |json: &str| template.fits(&self::event(json)).map(|more| more.payload.chars);
             assert_eq!(chars(&json), Some(3), "{json}");
             assert_eq!(
                 chars(&json.replace(":9", ":10").replace("one", "\\u00e9\\n").replace("\"q\"", "\"\"")),
@@ -220,9 +230,10 @@ mod tests {
                 json.remove(json.floor_char_boundary(cut));
             }
             let event = event(&json);
-            if let Some((payload, _)) = template.payload_of(&event) {
+            if let Some(more) = template.fits(&event) {
                 let Frame::Chunk(whole) = read(&event) else { panic!("no chunk") };
-                proptest::prop_assert_eq!(Some(payload), whole.payload);
+                proptest::prop_assert_eq!(Some(more.payload), whole.payload);
+                proptest::prop_assert_eq!(Some(&event.raw[more.at]), whole.text.map(str::as_bytes));
                 proptest::prop_assert!(whole.finish_reason.is_none() && whole.usage.is_none());
             }
         }
@@ -240,14 +251,15 @@ mod tests {
             let Frame::Chunk(read_whole) = responses::read(&learnt) else { panic!("no chunk") };
             let template = Template::learn(&learnt, &read_whole).unwrap();
             let mut json = chunk(&text, number, &padding);
-            proptest::prop_assert_eq!(template.payload_of(&event(&json)).is_some(), !text.is_empty());
+            proptest::prop_assert_eq!(template.fits(&event(&json)).is_some(), !text.is_empty());
             if cut < json.len() {
                 json.remove(json.floor_char_boundary(cut));
             }
             let event = event(&json);
-            if let Some((payload, _)) = template.payload_of(&event) {
+            if let Some(more) = template.fits(&event) {
                 let Frame::Chunk(whole) = responses::read(&event) else { panic!("no chunk") };
-                proptest::prop_assert_eq!(Some(payload), whole.payload);
+                proptest::prop_assert_eq!(Some(more.payload), whole.payload);
+                proptest::prop_assert_eq!(Some(&event.raw[more.at]), whole.text.map(str::as_bytes));
             }
         }
     }

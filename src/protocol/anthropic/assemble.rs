@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
+use crate::protocol::bounds::DEPTH_MAX;
+use crate::protocol::json::Json;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::surrogates::lenient;
 
@@ -17,6 +19,8 @@ pub struct MessageAssembly {
     message: Map<String, Value>,
     /// By `index`.
     blocks: BTreeMap<u64, AssembledBlock>,
+    /// The block of the last event, if it was a delta.
+    last: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -24,12 +28,27 @@ struct AssembledBlock {
     content: Map<String, Value>,
     /// The JSON text of a tool's input so far.
     input: String,
+    /// What the last delta made longer, if it was one text.
+    text: Option<GrowingText>,
+}
+
+/// A text that grows by deltas.
+#[derive(Debug)]
+enum GrowingText {
+    Input,
+    /// This member of the content.
+    Member(String),
 }
 
 impl Assemble for MessageAssembly {
     fn add(&mut self, event: &SseEvent) -> bool {
         let Some(data) = event.fields().data.filter(|data| !data.trim_ascii().is_empty()) else { return true };
-        match serde_json::from_slice(&data) {
+        let Ok(text) = std::str::from_utf8(&data) else { return false };
+        self.last = None;
+        if let Some(taken) = self.add_delta(text) {
+            return taken;
+        }
+        match serde_json::from_str(text) {
             Ok(Value::Object(event)) => {
                 self.add_event(event);
                 return self.blocks.len() <= ITEMS_MAX;
@@ -40,8 +59,13 @@ impl Assemble for MessageAssembly {
         true
     }
 
+    fn add_text(&mut self, text: &str) -> bool {
+        let block = self.last.and_then(|index| self.blocks.get_mut(&index));
+        block.is_some_and(|block| block.add_text(text))
+    }
+
     fn finish(&mut self) -> Option<Whole> {
-        let MessageAssembly { mut message, blocks } = std::mem::take(self);
+        let MessageAssembly { mut message, blocks, .. } = std::mem::take(self);
         let reason = message.get("stop_reason").and_then(Value::as_str).unwrap_or_default();
         let is_cut = matches!(reason, "max_tokens" | "model_context_window_exceeded");
         let blocks: Vec<Value> = blocks.into_values().map(|block| block.finish(is_cut)).collect::<Option<_>>()?;
@@ -66,6 +90,28 @@ fn block_says(block: &Value) -> bool {
 }
 
 impl MessageAssembly {
+    /// Adds a delta, and says whether it can be read. None if the event is another. Most events are deltas, so only
+    /// the object in it becomes a tree.
+    fn add_delta(&mut self, text: &str) -> Option<bool> {
+        let (mut is_delta, mut index, mut delta) = (false, 0, None);
+        let walked = Json::nested(text, DEPTH_MAX).to_end(|name, json| {
+            match name {
+                "type" => is_delta = json.string_or_skip()? == Some("content_block_delta"),
+                "index" => index = json.skip()?.parse().unwrap_or(0),
+                "delta" => delta = Some(json.skip()?).filter(|delta| delta.starts_with('{')),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        });
+        walked.ok().filter(|()| is_delta)?;
+        self.last = Some(index);
+        let Ok(delta) = serde_json::from_str(delta.unwrap_or("{}")) else { return Some(false) };
+        if let Some(block) = self.blocks.get_mut(&index) {
+            block.add(delta);
+        }
+        Some(true)
+    }
+
     fn add_event(&mut self, mut event: Map<String, Value>) {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
@@ -77,13 +123,7 @@ impl MessageAssembly {
                 if let Some(model) = content.get("to").and_then(|to| to.get("model")) {
                     self.message.insert("model".to_owned(), model.clone());
                 }
-                self.blocks.insert(index, AssembledBlock { content, input: String::new() });
-            }
-            "content_block_delta" => {
-                let delta = object(&mut event, "delta");
-                if let Some(block) = self.blocks.get_mut(&index) {
-                    block.add(delta);
-                }
+                self.blocks.insert(index, AssembledBlock { content, ..AssembledBlock::default() });
             }
             "message_delta" => self.end(event),
             _ => {}
@@ -115,6 +155,7 @@ impl MessageAssembly {
 impl AssembledBlock {
     fn add(&mut self, delta: Map<String, Value>) {
         let kind = delta.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.text = only_text(&kind, &delta);
         for (name, value) in delta {
             match (kind.as_str(), name.as_str(), value) {
                 (_, "type", _) | (_, _, Value::Null) => {}
@@ -133,6 +174,19 @@ impl AssembledBlock {
         }
     }
 
+    /// Continues the text of the last delta. False if it did not have just one.
+    fn add_text(&mut self, text: &str) -> bool {
+        let before = match &self.text {
+            Some(GrowingText::Input) => Some(&mut self.input),
+            Some(GrowingText::Member(name)) => match self.content.get_mut(name) {
+                Some(Value::String(before)) => Some(before),
+                _ => None,
+            },
+            None => None,
+        };
+        before.map(|before| before.push_str(text)).is_some()
+    }
+
     /// None if the input cannot be parsed. `is_cut`: a token limit cut the answer.
     fn finish(mut self, is_cut: bool) -> Option<Value> {
         if !self.input.trim().is_empty() {
@@ -141,6 +195,17 @@ impl AssembledBlock {
             self.content.insert("input".to_owned(), input);
         }
         Some(Value::Object(self.content))
+    }
+}
+
+/// The only text of this delta, if nothing else in it would grow if it came again.
+fn only_text(kind: &str, delta: &Map<String, Value>) -> Option<GrowingText> {
+    let mut texts =
+        delta.iter().filter(|(name, value)| *name != "type" && value.as_str().is_some_and(|text| !text.is_empty()));
+    match (texts.next(), texts.next(), kind) {
+        (Some((name, _)), None, "input_json_delta") if name == "partial_json" => Some(GrowingText::Input),
+        (Some((name, _)), None, "text_delta" | "thinking_delta") => Some(GrowingText::Member(name.clone())),
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::grown::{Grown, GrownMembers};
 use crate::protocol::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, says};
+use crate::protocol::surrogates::{lenient, words};
 use crate::protocol::values::PutMember;
 
 /// Takes in the chunks of one chat stream.
@@ -20,27 +21,40 @@ pub struct AssembledMessage {
     logprobs: Grown,
     /// All other members of the choice.
     rest: Map<String, Value>,
+    /// The member of the message that alone grew by the last chunk, if it is a text.
+    text: Option<String>,
 }
 
 impl AssembledChoice for AssembledMessage {
     const OBJECT: &str = "chat.completion";
 
-    fn add(&mut self, members: Map<String, Value>) -> bool {
-        let has_delta = members.contains_key("delta");
+    fn add(&mut self, members: &[(&str, &str)]) -> bool {
+        let has_delta = members.iter().any(|(name, _)| *name == "delta");
+        let has_logprobs = members.iter().any(|(name, _)| *name == "logprobs");
+        self.text = None;
         for (name, value) in members {
-            match (name.as_str(), value) {
-                ("delta", Value::Object(delta)) => self.message.join(delta),
+            let Some(value) = lenient(value.as_bytes()) else { return false };
+            match (*name, value) {
+                ("delta", Value::Object(delta)) => {
+                    self.text = GrownMembers::only_text(&delta).filter(|_| !has_logprobs).map(str::to_owned);
+                    self.message.join(delta);
+                }
                 // A server that does not stream sends the whole message instead of a delta.
                 ("message", Value::Object(message)) if !has_delta => self.message.join(message),
-                ("delta" | "message" | "index", _) | (_, Value::Null) => {}
+                ("delta" | "message", _) => {}
                 ("finish_reason", reason) => self.finish_reason = reason,
                 ("logprobs", logprobs) => self.logprobs.join(logprobs),
-                (_, value) => {
-                    self.rest.insert(name, value);
-                }
+                (name, value) => drop(self.rest.insert(words(name), value)),
             }
         }
         self.message.len_of("tool_calls") <= ITEMS_MAX
+    }
+
+    fn add_text(&mut self, text: &str) -> bool {
+        if let Some(name) = &self.text {
+            self.message.lengthen(name, text);
+        }
+        self.text.is_some()
     }
 
     fn finish(self, index: u64) -> Value {
@@ -125,7 +139,7 @@ mod tests {
         let answer = assemble(&[
             json!({"id":"c1","object":"chat.completion.chunk","created":7,"model":"m","system_fingerprint":"fp","service_tier":null,"provider":"P",
                    "choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}),
-            json!({"id":"c1","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}),
+            json!({"id":"c1","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}],"obfuscation":"q1"}),
             json!({"id":"c2","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop","content_filter_results":{"x":1}}]}),
             json!({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2},"citations":["u"]}),
         ]);

@@ -128,6 +128,24 @@ impl GrownMembers {
         }
     }
 
+    /// The only one of these members that would grow if they came again, and it is a text.
+    pub fn only_text(members: &Map<String, Value>) -> Option<&str> {
+        let mut grow = members.iter().filter(|(name, value)| !NAMES.contains(&name.as_str()) && grows(value));
+        match (grow.next(), grow.next()) {
+            (Some((name, Value::String(_))), None) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Appends to a text that came before.
+    pub fn lengthen(&mut self, name: &str, text: &str) {
+        match self.0.get_mut(name) {
+            Some(Grown::Plain(Value::String(before))) => before.push_str(text),
+            Some(before) => before.join(Value::from(text)),
+            None => {}
+        }
+    }
+
     /// Items of a list member.
     pub fn len_of(&self, name: &str) -> usize {
         match self.0.get(name) {
@@ -177,6 +195,16 @@ impl List {
             self.places.entry(index).or_insert(self.items.len());
         }
         self.items.push(item);
+    }
+}
+
+/// Whether joining this value a second time changes anything.
+fn grows(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
     }
 }
 

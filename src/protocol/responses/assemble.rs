@@ -44,6 +44,11 @@ impl Assemble for ResponseAssembly {
         true
     }
 
+    /// Deltas are not kept.
+    fn add_text(&mut self, _text: &str) -> bool {
+        true
+    }
+
     fn finish(&mut self) -> Option<Whole> {
         let ResponseAssembly { mut response, mut items, sounds } = std::mem::take(self);
         if !response.is_object() {

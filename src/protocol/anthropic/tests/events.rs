@@ -132,10 +132,12 @@ fn a_delta_that_differs_in_its_text_needs_no_reading() {
         let Frame::Chunk(chunk) = read(&first) else { panic!("no chunk") };
         assert_eq!(chunk.text, Some("one"));
         let template = Template::learn(&first, &chunk).unwrap();
-        let more = (expected == Tool).then_some("caf\\u00e9");
-        assert_eq!(template.payload_of(&delta(0, "caf\\u00e9")), Some((Payload { kind: expected, chars: 4 }, more)));
-        assert_eq!(template.payload_of(&delta(1, "two")), None);
-        assert_eq!(template.payload_of(&delta(0, "")), None);
+        let second = delta(0, "caf\\u00e9");
+        let more = template.fits(&second).unwrap();
+        assert_eq!((more.payload, more.calls), (Payload { kind: expected, chars: 4 }, expected == Tool));
+        assert_eq!(&second.raw[more.at], b"caf\\u00e9");
+        assert_eq!(template.fits(&delta(1, "two")), None);
+        assert_eq!(template.fits(&delta(0, "")), None);
     }
 }
 

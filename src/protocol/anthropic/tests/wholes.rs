@@ -34,6 +34,17 @@ fn a_whole_answer_keeps_what_is_not_known() {
 }
 
 #[test]
+fn a_delta_as_deep_as_any_json_is_not_lost() {
+    let deep = format!("{}{}", "[".repeat(120), "]".repeat(120));
+    let block = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+    let delta = format!(
+        r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"a","odd":{deep}}}}}"#
+    );
+    let whole = assembled(&[event(block), event(&delta)]);
+    assert_eq!((&whole["content"][0]["text"], whole["content"][0]["odd"].to_string()), (&json!("a"), deep));
+}
+
+#[test]
 fn the_model_that_the_vendor_went_over_to_names_the_answer() {
     let start = json!({ "type": "message_start", "message": { "id": "a", "model": "one" } });
     let block = json!({ "type": "fallback", "from": { "model": "one" }, "to": { "model": "two" } });

@@ -132,7 +132,7 @@ fn chunks_that_differ_in_their_text_only_are_a_template() {
     let first = vertex("one");
     let Frame::Chunk(chunk) = read(&first) else { panic!("no chunk") };
     let template = Template::learn(&first, &chunk).unwrap();
-    assert_eq!(template.payload_of(&vertex("two!")).map(|(payload, _)| payload.chars), Some(4));
+    assert_eq!(template.fits(&vertex("two!")).map(|more| more.payload.chars), Some(4));
     let two = event(r#"{"candidates":[{"content":{"parts":[{"text":"a"},{"text":"b"}]}}]}"#);
     let Frame::Chunk(chunk) = read(&two) else { panic!("no chunk") };
     assert_eq!(chunk.text, None);
