@@ -21,7 +21,6 @@ mod serve;
 mod sheet;
 mod signals;
 mod text;
-mod values;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};

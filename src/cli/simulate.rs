@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{duration_within, within};
+use crate::config::ranges::{duration_within, within};
 use crate::config::{SimulatedFailure, Simulation};
 use crate::machine;
 use crate::shutdown::Shutdown;

@@ -27,6 +27,7 @@ mod problem;
 mod provider;
 mod provider_warnings;
 mod race;
+pub mod ranges;
 mod raw;
 mod raw_credential;
 mod raw_provider;

@@ -13,7 +13,20 @@ use flate2::write::GzEncoder;
 use rust_embed::RustEmbed;
 
 /// The names of the pages. Each is a path under `/dashboard`; the script of the page reads it.
-pub const PAGES: [&str; 8] = ["live", "leaderboard", "races", "time", "costs", "routing", "models", "status"];
+pub const PAGES: [&str; 12] = [
+    "live",
+    "leaderboard",
+    "races",
+    "time",
+    "load",
+    "regressions",
+    "costs",
+    "whatif",
+    "routing",
+    "models",
+    "status",
+    "playground",
+];
 /// The file that every page begins with.
 const FRAME: &str = "index.html";
 

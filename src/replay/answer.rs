@@ -77,18 +77,20 @@ impl ReplayRow {
     }
 }
 
-/// Told how many of all runs are over.
-pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize);
+/// Told how many of all runs are over; says whether to go on.
+pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize) -> bool;
 
-/// None where there is nothing to play: no request, or no upstream that was watched enough. `past` is settled.
+/// Plays on at most `threads`. None where there is nothing to play: no request, or no upstream that was watched enough; and if
+/// `progress` ended it. `past` is settled.
 pub fn replay(
     past: &PastRequests,
     plans: &[ReplayedPlan],
     seed: u64,
+    threads: usize,
     progress: ProgressReport<'_>,
 ) -> Option<ReplayReport> {
     let draws = (PLAYED / past.requests().max(1)).clamp(DRAWS_LEAST, DRAWS);
-    drawn_so_often(past, plans, (seed, draws), progress)
+    drawn_so_often(past, plans, (seed, draws), threads, progress)
 }
 
 /// The same with a given number of imputations.
@@ -96,6 +98,7 @@ pub(super) fn drawn_so_often(
     past: &PastRequests,
     plans: &[ReplayedPlan],
     (seed, draws): (u64, usize),
+    threads: usize,
     progress: ProgressReport<'_>,
 ) -> Option<ReplayReport> {
     let (first_us, last_us) = past.span_us()?;
@@ -106,7 +109,7 @@ pub(super) fn drawn_so_often(
     let stage = ReplaySetup::new(past, seed, draws);
     let jobs: Vec<(usize, usize)> =
         (0..stage.draws).flat_map(|draw| (0..plans.len()).map(move |plan| (plan, draw))).collect();
-    let results = played(&stage, plans, &jobs, progress);
+    let results = played(&stage, plans, &jobs, threads, progress)?;
     let recorded = PlayedRequests::new(stage.counted().map(|(request, block)| was(past, request, block)), stage.blocks);
     let even = vec![1.0; stage.blocks];
     let resampled: Vec<ReplayFigures> = stage.resamples.iter().map(|times| recorded.figures(times)).collect();
@@ -249,20 +252,24 @@ fn played(
     stage: &ReplaySetup<'_>,
     plans: &[ReplayedPlan],
     jobs: &[(usize, usize)],
+    threads: usize,
     progress: ProgressReport<'_>,
-) -> Vec<ReplayRun> {
+) -> Option<Vec<ReplayRun>> {
     let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = |told: &mut dyn FnMut(usize)| {
+    let work = |told: &mut dyn FnMut(usize) -> bool| {
         let mut runs = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             runs.push(stage.run(plans, *job));
-            told(over.fetch_add(1, Ordering::Relaxed) + 1);
+            if !told(over.fetch_add(1, Ordering::Relaxed) + 1) {
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
         }
         runs
     };
-    let others = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let others = cores.min(threads).clamp(1, THREADS_MAX) - 1;
     std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..others).map(|_| scope.spawn(|| work(&mut |_| {}))).collect();
+        let helpers: Vec<_> = (0..others).map(|_| scope.spawn(|| work(&mut |_| true))).collect();
         let mut runs = work(&mut |over| progress(over, jobs.len()));
         for helper in helpers {
             match helper.join() {
@@ -270,7 +277,7 @@ fn played(
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        runs
+        (runs.len() == jobs.len()).then_some(runs)
     })
 }
 

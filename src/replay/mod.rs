@@ -3,12 +3,15 @@
 //!
 //! A row holds the outcome of a started attempt, and of a cut one only a lower bound. The rest is drawn several times from what
 //! the upstream showed in the rest of the window ([`UpstreamModel`]); the answer says how much of it rests on draws. Not for I/O:
-//! rows come in, figures go out.
+//! rows come in from the store, figures go out.
 
 mod answer;
 mod figures;
+mod history;
 mod imputation;
+mod objects;
 mod past_requests;
+mod question;
 mod scatter;
 #[cfg(test)]
 mod tests;
@@ -16,5 +19,8 @@ mod upstream_model;
 
 pub use answer::{ProgressReport, ReplayReport, ReplayRow, ReplayedPlan, replay};
 pub use figures::{FIGURES, Interval, ReplayFigure, ReplayFigures};
+pub use history::{PlayedHistory, ReplayedHistory, ask};
+pub use objects::object;
 pub use past_requests::{ENOUGH, PastCounts, PastRequests, REQUESTS_MAX};
+pub use question::ReplayQuestion;
 pub use upstream_model::UpstreamModel;

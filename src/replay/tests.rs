@@ -177,7 +177,7 @@ fn plan(model: &ModelConfig, policy: Policy) -> ReplayedPlan {
 }
 
 fn answer(past: &PastRequests, plans: &[ReplayedPlan]) -> ReplayReport {
-    answer::drawn_so_often(past, plans, (7, 4), &mut |_, _| {}).unwrap()
+    answer::drawn_so_often(past, plans, (7, 4), 2, &mut |_, _| true).unwrap()
 }
 
 /// TTFT p50, p95, p99 and cost.
@@ -291,7 +291,7 @@ fn the_same_seed_gives_the_same_answer_and_another_moves_within_the_interval() {
     let model = three();
     let world = World::new(&[-1.0, -0.95, -0.8], 600, 13);
     let (past, plans) = (world.past(&model, 3, |_| false), [plan(&model, Policy::Fallback)]);
-    let by = |seed| answer::drawn_so_often(&past, &plans, (seed, 4), &mut |_, _| {}).unwrap().rows.remove(0);
+    let by = |seed| answer::drawn_so_often(&past, &plans, (seed, 4), 2, &mut |_, _| true).unwrap().rows.remove(0);
     let (one, again, other) = (by(1), by(1), by(2));
     assert_eq!((one.figures, one.intervals, one.changes), (again.figures, again.intervals, again.changes));
     assert_ne!(one.figures, other.figures);
@@ -325,8 +325,8 @@ fn nothing_to_play() {
     let model = three();
     let mut past = PastRequests::new(&model);
     past.settle();
-    assert!(replay(&past, &[plan(&model, Policy::Race)], 1, &mut |_, _| {}).is_none());
+    assert!(replay(&past, &[plan(&model, Policy::Race)], 1, 2, &mut |_, _| true).is_none());
     let few = World::new(&[-1.0, -1.0, -1.0], 20, 1).past(&model, 3, |_| false);
     assert_eq!((few.upstreams().len(), few.left_out.len()), (0, 3));
-    assert!(replay(&few, &[plan(&model, Policy::Race)], 1, &mut |_, _| {}).is_none());
+    assert!(replay(&few, &[plan(&model, Policy::Race)], 1, 2, &mut |_, _| true).is_none());
 }

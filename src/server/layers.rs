@@ -190,6 +190,7 @@ mod tests {
     use axum::body::to_bytes;
     use axum::routing::any;
     use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HOST};
+    use tokio::sync::Semaphore;
 
     use super::*;
     use crate::config::parse;
@@ -236,7 +237,12 @@ mod tests {
         let reads = DatabaseReads::new("history.db".into(), Shutdown::new());
         for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
             let reload = Arc::new(|| Box::pin(std::future::ready(Ok(()))) as _);
-            let site = ServedPaths { gateway: gateway.clone(), reads: reads.clone(), reload };
+            let site = ServedPaths {
+                gateway: gateway.clone(),
+                reads: reads.clone(),
+                reload,
+                replays: Arc::new(Semaphore::new(1)),
+            };
             let router = Router::new().route(surface.path(), edge(any(panicking), surface.path(), &cross));
             let request = Request::post(surface.path()).header(HOST, "localhost").header(ORIGIN, PAGE);
             let response = router.with_state(site).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();

@@ -11,6 +11,7 @@ use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Router, middleware};
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
 use tracing::Instrument;
 
@@ -31,7 +32,7 @@ pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {
     // A reload does not move the database, even if the new file names another one.
     let reads = DatabaseReads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
     let cross = Arc::new(CrossOrigin::new(gateway.clone()));
-    let site = ServedPaths { gateway, reads, reload };
+    let site = ServedPaths { gateway, reads, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
     let mut paths = Vec::new();
     for (path, served) in routes() {
@@ -92,6 +93,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/costs", only_get(get(api::costs))),
         ("/api/config", only_get(get(api::config))),
         ("/api/live", only_get(get(api::live))),
+        ("/api/replay", only_get(get(api::replay))),
         (RELOAD, post(api::reload).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
         ("/api/openapi.json", only_get(get(api::document))),
         ("/api/tags", only_get(get(tags))),

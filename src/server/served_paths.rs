@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::extract::FromRef;
+use tokio::sync::Semaphore;
 
 use super::api::DatabaseReads;
 use crate::proxy::Gateway;
@@ -17,6 +18,8 @@ pub(super) struct ServedPaths {
     pub gateway: Arc<Gateway>,
     pub reads: DatabaseReads,
     pub reload: ReloadCall,
+    /// The replays that may run.
+    pub replays: Arc<Semaphore>,
 }
 
 impl FromRef<ServedPaths> for Arc<Gateway> {

@@ -79,6 +79,11 @@ impl StoreReader {
         StoreReader { stop, ..self }
     }
 
+    /// Whether the caller no longer waits for the answer.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Reads the selection, with several threads if it is large.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ const kits = createRequire(resolve(options.kits, "package.json"));
 const { chromium } = kits("playwright-core");
 const axe = readFileSync(kits.resolve("axe-core/axe.min.js"), "utf8");
 const WIDTHS = [360, 1280, 2560];
-const PAGES = ["live", "leaderboard", "races", "time", "costs", "routing", "models", "status"];
+const PAGES = ["live", "leaderboard", "races", "time", "load", "regressions", "costs", "whatif", "routing", "models", "status", "playground"];
 // A name that would do harm where text becomes markup or breaks a layout.
 const HOSTILE = "<img/src=x/onerror=alert(1)>\"'&\u202e\u{1f600}" + "x".repeat(60);
 let wrong = 0;
@@ -149,7 +149,7 @@ async function figures(browser, served) {
   await page.goto(`${served.base}/dashboard`);
   await page.waitForSelector("h1");
   const reached = [];
-  for (let at = 0; at < 12; at += 1) {
+  for (let at = 0; at < 18; at += 1) {
     await page.keyboard.press("Tab");
     reached.push(await page.evaluate(() => document.activeElement?.textContent));
   }
@@ -194,6 +194,32 @@ async function live(browser, served) {
   check("only the lost connection is complained of", complaints.filter((text) => !/ERR_|failed: /.test(text)), []);
   await context.close();
   return again;
+}
+
+async function replayed(browser, served) {
+  const { page, go, complaints, context } = await opened(browser, served);
+  await go("/whatif?model=demo");
+  await page.getByRole("button", { name: "Replay", exact: true }).click();
+  await page.getByRole("heading", { name: /^demo, \d+ requests/ }).waitFor();
+  const told = JSON.parse(execFileSync(options.gateway, ["replay", "--since", "24h", "--model", "demo", "--policy", "adaptive", "--budget", "0.1", "--json"], { cwd: served.folder, env: {} }));
+  const rows = await page.$$eval("tbody tr", (rows) => rows.map((row) => row.querySelector("data")?.value));
+  check("what if: the digits of replay --json", rows, told.rows.map((row) => String(row.ttft_p50_ms.value)));
+  check("what if: axe", await violations(page), []);
+  await page.getByRole("button", { name: /frontier/ }).click();
+  await page.getByRole("heading", { name: "The frontier of budgets" }).waitFor();
+  await page.waitForFunction(() => [...document.querySelectorAll("table")].at(-1)?.querySelectorAll("tbody tr").length === 7, undefined, { timeout: 60_000 });
+  check("the frontier has every budget: axe", await violations(page), []);
+  await go("/playground?model=demo");
+  await page.getByLabel("Prompt").fill("Who is first?");
+  check("the price stands there before the race", /Estimated.*\$/s.test(await page.locator("form").innerText()));
+  await page.getByRole("button", { name: "Run one race" }).click();
+  await page.getByRole("heading", { name: "Answer" }).waitFor();
+  await page.getByRole("button", { name: "Run one race" }).isEnabled();
+  await page.waitForFunction(() => document.querySelector(".chart svg")?.getAttribute("aria-label")?.includes("won"));
+  check("the playground draws its race and shows the answer", (await page.locator("pre").last().innerText()).length > 10);
+  check("the playground: axe", await violations(page), []);
+  check("what if and the playground: the browser complains of nothing", complaints, []);
+  await context.close();
 }
 
 async function sessions(browser) {
@@ -258,6 +284,7 @@ try {
   const [race] = (await (await fetch(`${empty.base}/api/races?limit=1`)).json()).races;
   await everyPage(browser, empty, race.race_id);
   await figures(browser, empty);
+  await replayed(browser, empty);
   const again = await live(browser, empty);
   await again.end();
   rmSync(again.folder, { recursive: true });

@@ -1,10 +1,9 @@
 //! The notes below the table: which requests, how they were replayed, how much rests on draws, and what no replay can know. Not
 //! for the figures.
 
-use super::report::Report;
 use super::table::{share, text};
 use crate::config::{ModelConfig, Policy};
-use crate::replay::{ENOUGH, FIGURES, PastRequests, REQUESTS_MAX, ReplayFigure};
+use crate::replay::{ENOUGH, FIGURES, PastRequests, PlayedHistory, REQUESTS_MAX, ReplayFigure};
 use crate::report::question::{span, time};
 
 use crate::cli::text::counted;
@@ -28,8 +27,8 @@ pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> Strin
 }
 
 /// A line about the requests, one about the marks and other models, and where to find more.
-pub(super) fn brief(report: &Report<'_>, is_wide: bool) -> Vec<String> {
-    let answer = report.answer;
+pub(super) fn brief(report: &PlayedHistory, is_wide: bool) -> Vec<String> {
+    let answer = &report.answer;
     let requests = counted(answer.requests as u64, "request");
     let (from_us, until_us) = answer.span_us;
     let guess = has_guess(report).then(|| "~ a guess: longer than any row was watched.".to_owned());
@@ -42,17 +41,17 @@ pub(super) fn brief(report: &Report<'_>, is_wide: bool) -> Vec<String> {
     lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
-fn has_guess(report: &Report<'_>) -> bool {
+fn has_guess(report: &PlayedHistory) -> bool {
     report.answer.rows.iter().any(|row| FIGURES.iter().any(|figure| row.is_guess(*figure)))
 }
 
 /// Models that have requests too.
-fn others(report: &Report<'_>) -> Option<String> {
+fn others(report: &PlayedHistory) -> Option<String> {
     let others: Vec<String> = report.others.iter().map(|(name, requests)| format!("{name} ({requests})")).collect();
     (!others.is_empty()).then(|| format!("Other models with requests: {}; --model asks for one.", others.join(", ")))
 }
 
-pub(super) fn paragraphs(report: &Report<'_>) -> Vec<String> {
+pub(super) fn paragraphs(report: &PlayedHistory) -> Vec<String> {
     let mut notes = vec![requests(report), how(report), as_it_was(report), draws()];
     notes.extend(unknown(report));
     notes.push(assumed(report));
@@ -63,8 +62,8 @@ pub(super) fn paragraphs(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
-fn requests(report: &Report<'_>) -> String {
-    let answer = report.answer;
+fn requests(report: &PlayedHistory) -> String {
+    let answer = &report.answer;
     let (from_us, until_us) = answer.span_us;
     let mut text = format!(
         "{} for {}, begun from {} to {}",
@@ -87,13 +86,13 @@ fn requests(report: &Report<'_>) -> String {
     text
 }
 
-fn how(report: &Report<'_>) -> String {
-    let answer = report.answer;
+fn how(report: &PlayedHistory) -> String {
+    let answer = &report.answer;
     let mut text = format!(
         "Each policy is played {} times over, with what is not known drawn anew (--seed {}), and each figure is their mean. Below it: where it lies \
          with a probability of 90 %, over the draws and over {} stretches of time drawn again and again; how far it is from what was recorded; and \
          where that lies.",
-        answer.draws, report.options.seed, answer.blocks
+        answer.draws, report.question.seed, answer.blocks
     );
     if answer.blocks < STRETCHES {
         text += " So few stretches make the intervals rough, and rather too narrow.";
@@ -101,7 +100,7 @@ fn how(report: &Report<'_>) -> String {
     text
 }
 
-fn as_it_was(report: &Report<'_>) -> String {
+fn as_it_was(report: &PlayedHistory) -> String {
     let policy = report.model.race.policy.as_str();
     match &report.as_it_was {
         Ok(()) => format!(
@@ -123,8 +122,8 @@ fn draws() -> String {
 }
 
 /// Upstream by upstream, what is assumed and not known.
-fn unknown(report: &Report<'_>) -> Vec<String> {
-    let answer = report.answer;
+fn unknown(report: &PlayedHistory) -> Vec<String> {
+    let answer = &report.answer;
     let mut notes = Vec::new();
     let beyond = answer.counts.iter().zip(&answer.expected).filter(|(_, expected)| expected.unknown() > MUCH);
     let beyond: Vec<String> =
@@ -143,7 +142,7 @@ fn unknown(report: &Report<'_>) -> Vec<String> {
         );
     }
     if !report.past.left_out.is_empty() {
-        notes.push(format!("Left out, watched in fewer than {ENOUGH} requests: {}.", left_out(report.past)));
+        notes.push(format!("Left out, watched in fewer than {ENOUGH} requests: {}.", left_out(&report.past)));
     }
     if report.past.strangers > 0 {
         let strangers = counted(report.past.strangers, "attempt");
@@ -152,7 +151,7 @@ fn unknown(report: &Report<'_>) -> Vec<String> {
     notes
 }
 
-fn assumed(report: &Report<'_>) -> String {
+fn assumed(report: &PlayedHistory) -> String {
     let slopes = report.answer.counts.iter().zip(&report.answer.expected);
     let slopes = slopes.filter(|(_, expected)| expected.load_slope() > SLOPE);
     let slopes: Vec<String> =
@@ -172,8 +171,8 @@ fn assumed(report: &Report<'_>) -> String {
     )
 }
 
-fn cost(report: &Report<'_>) -> String {
-    let past = report.past;
+fn cost(report: &PlayedHistory) -> String {
+    let past = &report.past;
     if !past.priced {
         return "cost: in tokens, for no upstream of this model has a price; in every row by the same count."
             .to_owned();
@@ -188,14 +187,14 @@ fn cost(report: &Report<'_>) -> String {
     )
 }
 
-fn weighted(report: &Report<'_>) -> Option<String> {
-    let is_asked = report.options.policy.contains(&Policy::Weighted) || report.model.race.policy == Policy::Weighted;
+fn weighted(report: &PlayedHistory) -> Option<String> {
+    let is_asked = report.question.policy.contains(&Policy::Weighted) || report.model.race.policy == Policy::Weighted;
     let weights = || report.model.upstreams.iter().map(|upstream| upstream.weight);
     let uneven = weights().any(|weight| Some(weight) != weights().next());
     (is_asked && uneven).then(|| "weighted: played with equal weights, which the model's are not.".to_owned())
 }
 
-fn retries(report: &Report<'_>) -> Option<String> {
+fn retries(report: &PlayedHistory) -> Option<String> {
     let retries = report.model.race.retries;
     (retries > 0).then(|| {
         format!(
@@ -204,7 +203,7 @@ fn retries(report: &Report<'_>) -> Option<String> {
     })
 }
 
-fn left(report: &Report<'_>) -> Option<String> {
+fn left(report: &PlayedHistory) -> Option<String> {
     let few = report.answer.counted < 1_000;
     few.then(|| format!("p99 of {} rests on few of them.", counted(report.answer.counted as u64, "request")))
 }

@@ -4,10 +4,9 @@
 
 use std::io;
 
-use super::report::Report;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{aligned_with_margin, amount, clean, too_wide, write_lines};
-use crate::replay::{FIGURES, Interval, ReplayFigure, ReplayFigures, ReplayRow};
+use crate::replay::{FIGURES, Interval, PlayedHistory, ReplayFigure, ReplayFigures, ReplayRow};
 
 const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p95", "cost", "attempts", "unanswered"];
 /// In a block a line has no neighbours that explain it.
@@ -25,7 +24,7 @@ const BRIEF: [ReplayFigure; 6] = [
 ];
 
 /// Writes the most telling figures, and below each how far it is from what was recorded.
-pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+pub(super) fn write(report: &PlayedHistory, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     let rows = all(report);
     let place = |figure: &ReplayFigure| FIGURES.iter().position(|other| other == figure);
     let differs = rows.iter().any(|row| row.values.last() != rows[0].values.last());
@@ -44,7 +43,7 @@ pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io
 }
 
 /// Writes all of them, in lines of at most `width` if there is one.
-pub(super) fn write_wide(report: &Report<'_>, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+pub(super) fn write_wide(report: &PlayedHistory, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     let rows = all(report);
     let wide = aligned(&lines(&rows));
     match too_wide(&wide, width) {
@@ -56,8 +55,8 @@ pub(super) fn write_wide(report: &Report<'_>, width: Option<usize>, out: &mut im
 }
 
 /// What was recorded, then each policy.
-fn all(report: &Report<'_>) -> Vec<ReplayCells> {
-    let (answer, priced) = (report.answer, report.past.priced);
+fn all(report: &PlayedHistory) -> Vec<ReplayCells> {
+    let (answer, priced) = (&report.answer, report.past.priced);
     let recorded = ReplayCells::recorded(&answer.recorded, &answer.recorded_intervals, priced);
     [recorded].into_iter().chain(answer.rows.iter().map(|row| ReplayCells::of(row, priced))).collect()
 }
@@ -177,7 +176,7 @@ fn write_blocks(rows: &[ReplayCells], out: &mut impl io::Write) -> io::Result<()
 }
 
 /// What the rows know of each upstream, in shares of the requests.
-fn upstreams(report: &Report<'_>) -> Vec<String> {
+fn upstreams(report: &PlayedHistory) -> Vec<String> {
     let head = ["upstream", "seen", "cut", "failed", "never tried", "beyond"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for (counts, expected) in report.answer.counts.iter().zip(&report.answer.expected) {

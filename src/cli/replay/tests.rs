@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::config;
 use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, StartReason, sample};
+use crate::replay::PastRequests;
 use crate::store::{Record, Store};
 
 const CONFIG: &str = "\
@@ -216,7 +217,7 @@ async fn settings_that_were_not_asked_for_are_the_models() {
     let model = config.model("demo").unwrap();
     let past = PastRequests::new(model);
     let line = "--policy adaptive --policy hedge --budget 0.02 --optimise goodput --slo ttft=300ms --hedge-after p99 --hold-max 0s";
-    let (plans, as_it_was) = options(line).unwrap().plans(model, &past);
+    let (plans, as_it_was) = options(line).unwrap().question.plans(model, &past);
     assert_eq!(as_it_was, Err("rows do not tell".to_owned()));
     assert_eq!(
         plans.iter().map(|plan| &*plan.name).collect::<Vec<_>>(),

@@ -1,5 +1,5 @@
 // The frame: the session, the list of pages, and the page of the address.
-import { html, render, useCallback, useEffect, useState } from "./lib/html.js";
+import { html, render, useCallback, useEffect, useErrorBoundary, useState } from "./lib/html.js";
 import { follow, link, useAddress } from "./lib/address.js";
 import { ApiError, LOGGED_OUT, send } from "./lib/api.js";
 import { PAGES } from "./pages.js";
@@ -78,6 +78,12 @@ function Login({ done }) {
   </main>`;
 }
 
+/** A page that breaks says so: what stood there before might be old. @param {{ children?: any }} props */
+function Boundary({ children }) {
+  const [problem] = useErrorBoundary();
+  return problem ? html`<h1>This page broke</h1><p class="note bad" role="alert">It is a fault of the dashboard: ${String(problem)}. The figures are under <code>/api</code>. <a href=${location.href} target="_self">Load it again</a>.</p>` : children;
+}
+
 /** @param {{ session: Session, left: () => void }} props */
 function Frame({ session, left }) {
   const { page, rest } = useAddress();
@@ -97,7 +103,7 @@ function Frame({ session, left }) {
       <span class="quiet">${session.version}</span>
       ${session.user !== null && html`<span>${session.user}</span><button type="button" onClick=${logOut}>Log out</button>`}
     </header>
-    <main id="main" tabindex="-1">${at ? html`<${at.Page} rest=${rest} key=${at.name} />` : html`<h1>No such page</h1>`}</main>`;
+    <main id="main" tabindex="-1">${at ? html`<${Boundary} key=${at.name}><${at.Page} rest=${rest} /><//>` : html`<h1>No such page</h1>`}</main>`;
 }
 
 const root = document.getElementById("app");

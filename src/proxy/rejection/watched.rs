@@ -17,6 +17,12 @@ impl Rejection {
         Rejection::new(code::TOO_MANY_WATCHERS, message).after(Duration::from_secs(5))
     }
 
+    /// A replay is running.
+    pub fn replaying() -> Rejection {
+        let message = "a replay is running, and one runs at a time: ask again later";
+        Rejection::new(code::BUSY, message).after(Duration::from_secs(5))
+    }
+
     /// The new configuration is invalid; `why` is for an operator.
     pub fn not_reloaded(why: &str) -> Rejection {
         Rejection::new(code::NOT_RELOADED, format!("the old configuration stays in force:\n{why}"))

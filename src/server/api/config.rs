@@ -97,7 +97,17 @@ fn host(address: &str) -> Option<String> {
 fn model(config: &Config, model: &ModelConfig) -> Value {
     let aliases: Vec<&String> =
         config.aliases.iter().filter(|(_, of)| **of == model.name).map(|(alias, _)| alias).collect();
-    let upstream = |of: &UpstreamConfig| json!({ "upstream": of.name(), "on": config.provider_is_on(&of.provider), "weight": of.weight, "context": of.context });
+    let upstream = |of: &UpstreamConfig| {
+        let price = of.price.map(|price| json!({ "input": price.input, "output": price.output }));
+        json!({
+            "upstream": of.name(),
+            "on": config.provider_is_on(&of.provider),
+            "weight": of.weight,
+            "context": of.context,
+            // US dollars per million tokens.
+            "price": price,
+        })
+    };
     json!({
         "model": model.name,
         "aliases": aliases,

@@ -10,6 +10,7 @@ mod openapi;
 mod query;
 mod reads;
 mod reload;
+mod replay;
 mod routing;
 mod schema;
 
@@ -21,6 +22,7 @@ pub use openapi::openapi;
 pub use reads::DatabaseReads;
 use reads::unread;
 pub use reload::reload;
+pub use replay::{REPLAYS_MAX, replay};
 pub use routing::routing;
 
 use std::sync::LazyLock;

@@ -11,6 +11,7 @@ use super::schema::{derived, object, parameters};
 use crate::health::routing_status::RoutingReport;
 use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, LeftOutReason, RaceRecord};
+use crate::replay::ReplayQuestion;
 use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, POINT, REGRESSION, of_columns};
 use crate::report::{costs, distribution, races, report_question as stats, series, timeline};
 
@@ -29,6 +30,7 @@ pub fn openapi() -> Value {
         ("/api/races", parameters::<races::RacesQuestion>()),
         ("/api/distribution", parameters::<distribution::DistributionQuestion>()),
         ("/api/costs", parameters::<costs::CostsQuestion>()),
+        ("/api/replay", parameters::<ReplayQuestion>()),
         ("/api/routing", parameters::<RoutingQuestion>()),
     ] {
         document["paths"][path]["get"]["parameters"] = parameters.into();

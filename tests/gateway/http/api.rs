@@ -6,7 +6,7 @@ use crate::harness::answer::{Response, read_response, silent};
 use crate::harness::process::{self, RunningGateway, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "/api/stats",
     "/api/history",
     "/api/races",
@@ -17,6 +17,7 @@ const PATHS: [&str; 10] = [
     "/api/costs",
     "/api/config",
     "/api/live",
+    "/api/replay",
 ];
 
 fn fields(value: &Value) -> &Map<String, Value> {

@@ -92,6 +92,41 @@ async fn there_is_room_for_32_and_it_ends_with_the_gateway() {
 }
 
 #[tokio::test]
+async fn a_replay_is_what_the_command_prints() {
+    let fakes = [
+        FakeProvider::answering(|_| Script::stream(&["a"])).await,
+        FakeProvider::answering(|_| Script::stream(&["b"])).await,
+    ];
+    let config = format!(
+        "{}{}[models.m]\nupstreams = [\"one/x\", \"two/x\"]\n",
+        provider("one", &fakes[0]),
+        provider("two", &fakes[1])
+    );
+    let served = Setup::new(&config).serve().await;
+    let last = async |query: &str| -> Value {
+        let answer = served.get(&format!("/api/replay?{query}"), &[]).await;
+        let events = answer.events();
+        serde_json::from_str(events.last().unwrap_or_else(|| panic!("{}", answer.body))).unwrap()
+    };
+    assert_eq!(last("").await, serde_json::json!({ "event": "nothing", "requests": 0 }));
+    for _ in 0..40 {
+        served.ask("m").await;
+    }
+    soon("the rows", async {
+        while served.setup.number("SELECT count(*) FROM race").await < 40 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let told = last("policy=race&policy=adaptive&budget=0.5").await;
+    let printed =
+        served.setup.run(&["replay", "--policy", "race", "--policy", "adaptive", "--budget", "0.5", "--json"]).await;
+    assert_eq!(told["answer"], serde_json::from_str::<Value>(&printed.out).unwrap(), "{}", printed.err);
+    let bad = served.get("/api/replay?model=nobody", &[]).await;
+    assert_eq!((bad.status, bad.error_code().as_str()), (400, "photofinish_bad_parameter"));
+}
+
+#[tokio::test]
 async fn the_configuration_has_no_secrets() {
     let config = format!(
         "[providers.one]\nbase_url = \"https://127.0.0.1/planted-path/v1\"\napi_key = \"planted-key\"\n\

@@ -17,11 +17,11 @@ const DRAW_EVERY = 100;
 
 /** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, done?: any, partial: boolean }} LiveRace `zero`: when its
  * request was read, on this page's clock; `partial`: events of it were not seen, so it is counted and not drawn */
-/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, races: Map<string, LiveRace>, running: Set<string>, before: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number }} Feed */
+/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, races: Map<string, LiveRace>, running: Set<string>, before: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number, since: number }} Feed */
 
 /** @returns {Feed} */
-function empty() {
-  return { state: "connecting", races: new Map(), running: new Set(), before: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0 };
+export function empty() {
+  return { state: "connecting", races: new Map(), running: new Set(), before: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0, since: performance.now() };
 }
 
 /** Takes one event in. @param {Feed} feed @param {any} event @param {number} now */
@@ -94,7 +94,7 @@ export function Live() {
       <span role="status">${said(kept, paused)}</span></p>
     ${kept.state === "refused" && html`<p class="note bad" role="alert">${kept.said}</p>`}
     ${kept.missed > 0 && html`<p class="note warn" role="status">This page was too slow for ${kept.missed} events: some lanes and counts lack them. The <a href=${link("races")}>races</a> have all.</p>`}
-    <dl class="facts"><${Fact} name=${`Ended a second, of the last ${RATE_OVER} s`} value=${short(kept.ended.length / RATE_OVER)} />
+    <dl class="facts"><${Fact} name=${`Ended a second, of the last ${RATE_OVER} s`} value=${short(kept.ended.length / Math.min(RATE_OVER, Math.max(1, (now - kept.since) / 1000)))} />
       <${Fact} name="In flight" value=${`${kept.missed > 0 ? "≥ " : ""}${kept.running.size + kept.before}`} /><${Fact} name="Ended since this page was opened" value=${kept.decided} />
       <${Fact} name="of them not ok" value=${kept.failed} /></dl>
     ${shown.races.length === 0

@@ -1,22 +1,21 @@
-// Whether the gateway is well: the store, the providers, what waits.
-import { html } from "../lib/html.js";
-import { useAnswer, useApi } from "../lib/api.js";
+// Whether the gateway is well: the store, the providers, what waits; and its configuration.
+import { html, useState } from "../lib/html.js";
+import { send, useAnswer, useApi } from "../lib/api.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { useChoices } from "../lib/address.js";
 
-/** @typedef {{ ready: boolean, store: string, draining: boolean, providers_on: number, without_token: string[], races_running: number,
- *   unauthorized: number, records_queued: number, records_spilled: number, records_dropped: number }} Ready */
+/** @typedef {{ ready: boolean, store: string, draining: boolean, providers_on?: number, without_token?: string[], races_running?: number,
+ *   unauthorized?: number, records_queued?: number, records_spilled?: number, records_dropped?: number }} Ready only an admin sees more than the first three */
 
 export function Status() {
   const asked = useAnswer(/** @type {string} */ ("/readyz"), 5);
   const routing = useApi("/api/routing", {}, 5);
+  const config = useAnswer(/** @type {string} */ ("/api/config"), 30);
   return html`<h1>Status</h1>
     <${Answer} asked=${asked}>${asked.data && html`<${Facts} ready=${asked.data} />`}<//>
-    <h2>Providers</h2>
-    <${Answer} asked=${routing} empty=${routing.data?.upstreams.length === 0} none="No model has an upstream.">
-      ${routing.data && html`<${Providers} routing=${routing.data} />`}
-    <//>`;
+    <${Answer} asked=${config}>${config.data && html`<h2>Providers</h2><${Providers} config=${config.data} routing=${routing.data} />
+      <${Configuration} config=${config.data} again=${config.again} />`}<//>`;
 }
 
 /** @param {{ ready: Ready }} props */
@@ -32,43 +31,54 @@ function Facts({ ready }) {
   ];
   return html`<p class=${`note ${ready.ready ? "good" : "bad"}`} role="status">
       <strong>${ready.draining ? "Shutting down." : ready.ready ? "Ready." : "Not ready."}</strong> Store: ${ready.store}. ${store}
-      ${ready.without_token.length > 0 && html` Without a token yet: ${ready.without_token.join(", ")}.`}</p>
-    <dl class="facts">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd><data value=${value}>${value}</data></dd></div>`)}</dl>`;
+      ${(ready.without_token ?? []).length > 0 && html` Without a token yet: ${ready.without_token?.join(", ")}.`}</p>
+    <dl class="facts">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd>${value === undefined ? "–" : html`<data value=${value}>${value}</data>`}</dd></div>`)}</dl>`;
 }
 
-/** One row for each provider of a model. @param {{ routing: any }} props */
-function Providers({ routing }) {
+/** @param {{ config: any, routing: Api.Answers["/api/routing"] | undefined }} props */
+function Providers({ config, routing }) {
   const [choices, choose] = useChoices();
-  /** @type {Map<string, { name: string, on: boolean, upstreams: number, inFlight: number, breakers: string[], why: string }>} */
-  const all = new Map();
-  for (const upstream of routing.upstreams) {
-    const name = upstream.upstream.split("/")[0];
-    /** @type {{ name: string, on: boolean, upstreams: number, inFlight: number, breakers: string[], why: string }} */
-    const row = all.get(name) ?? { name, on: false, upstreams: 0, inFlight: 0, breakers: [], why: "" };
-    row.on ||= upstream.on;
-    row.upstreams += 1;
-    row.inFlight += upstream.in_flight;
-    if (upstream.breaker !== "closed") row.breakers.push(`${upstream.upstream}: ${upstream.breaker}`);
-    if (upstream.cooling_down_s !== null) row.breakers.push(`${upstream.upstream}: cools down`);
-    all.set(name, row);
-  }
-  for (const why of routing.models.flatMap((/** @type {any} */ model) => model.why)) {
-    const row = all.get(why.upstream.split("/")[0]);
-    if (row && why.code === "off") row.why = why.text;
-  }
-  const rows = [...all.values()];
+  const rows = config.providers.map((/** @type {any} */ provider) => {
+    const own = (routing?.upstreams ?? []).filter((upstream) => upstream.upstream.startsWith(`${provider.provider}/`));
+    const out = own.filter((upstream) => upstream.breaker !== "closed" || upstream.cooling_down_s !== null);
+    return { ...provider, flight: own.reduce((sum, upstream) => sum + upstream.in_flight, 0), out };
+  });
   const columns = [
-    { name: "provider", title: "Provider", cell: (/** @type {any} */ row) => row.name, order: (/** @type {any} */ row) => row.name },
+    { name: "provider", title: "Provider", cell: (/** @type {any} */ row) => row.provider, order: (/** @type {any} */ row) => row.provider },
     {
       name: "on",
       title: "State",
-      cell: (/** @type {any} */ row) => (row.on ? html`<span class="good">● on</span>` : html`<span class="quiet">○ off</span>`),
+      cell: (/** @type {any} */ row) => (row.on ? html`<span class="good">● on${row.simulated ? ", simulated" : ""}</span>` : html`<span class="quiet">○ off</span>`),
       order: (/** @type {any} */ row) => (row.on ? 0 : 1),
     },
-    { name: "upstreams", title: "Upstreams", number: true, cell: (/** @type {any} */ row) => row.upstreams, order: (/** @type {any} */ row) => row.upstreams },
-    { name: "flight", title: "In flight", number: true, cell: (/** @type {any} */ row) => row.inFlight, order: (/** @type {any} */ row) => row.inFlight },
-    { name: "why", title: "Why, and what is left out", cell: (/** @type {any} */ row) => [row.on ? "" : row.why, ...row.breakers].filter(Boolean).join("; ") || "–" },
+    { name: "host", title: "Host", cell: (/** @type {any} */ row) => html`<span class="mono">${row.simulated ? "–" : (row.host ?? "–")}</span>` },
+    { name: "keys", title: "Keys", number: true, cell: (/** @type {any} */ row) => row.keys, order: (/** @type {any} */ row) => row.keys },
+    { name: "flight", title: "In flight", number: true, cell: (/** @type {any} */ row) => row.flight, order: (/** @type {any} */ row) => row.flight },
+    { name: "why", title: "Why it is off, and what is left out", cell: (/** @type {any} */ row) => [row.on ? "" : row.why_off, ...row.out.map((/** @type {any} */ upstream) => `${upstream.upstream}: ${upstream.breaker === "closed" ? "cools down" : `breaker ${upstream.breaker}`}`)].filter(Boolean).join("; ") || "–" },
   ];
-  return html`<${Table} caption="Providers of the configured models" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.name}
+  return html`<${Table} caption="Providers of the configuration" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.provider}
     sort=${choices.get("sort") ?? "on"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />`;
+}
+
+/** @param {{ config: any, again: () => void }} props */
+function Configuration({ config, again }) {
+  const [said, say] = useState(/** @type {{ ok: boolean, text: string } | null} */ (null));
+  const [busy, setBusy] = useState(false);
+  const reload = async () => {
+    setBusy(true);
+    try {
+      await send("/api/reload", { method: "POST" });
+      say({ ok: true, text: "The new configuration is in force." });
+    } catch (error) {
+      say({ ok: false, text: error instanceof Error ? error.message : String(error) });
+    }
+    setBusy(false);
+    again();
+  };
+  const facts = [["File", config.source], ["Listens on", config.server.listen.join(", ")], ["History", `${config.store}, kept ${config.retention}`], ["Catalogue of models", config.catalogue], ["Users", config.users.length ? config.users.map((/** @type {any} */ user) => `${user.user}${user.admin ? " (admin)" : ""}`).join(", ") : "none: this machine alone"]];
+  return html`<h2>Configuration</h2>
+    <dl class="facts wide">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd class="small">${value}</dd></div>`)}</dl>
+    ${config.warnings.length > 0 && html`<ul class="note warn">${config.warnings.map((/** @type {string} */ warning) => html`<li>${warning}</li>`)}</ul>`}
+    <p class="filters"><button type="button" onClick=${reload} disabled=${busy}>${busy ? "Reading …" : "Read the file again"}</button></p>
+    ${said && html`<div class=${`note ${said.ok ? "good" : "bad"}`} role="status">${said.ok ? said.text : html`<pre>${said.text}</pre>`}</div>`}`;
 }

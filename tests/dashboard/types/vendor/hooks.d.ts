@@ -5,3 +5,4 @@ export function useLayoutEffect(effect: () => void | (() => void), on: readonly 
 export function useRef<T>(first: T): { current: T };
 export function useMemo<T>(make: () => T, on: readonly unknown[]): T;
 export function useCallback<T>(call: T, on: readonly unknown[]): T;
+export function useErrorBoundary(): [unknown, () => void];

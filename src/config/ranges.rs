@@ -1,11 +1,11 @@
-//! Values of options, for clap: numbers and durations within bounds.
+//! Values of options and parameters, for clap: numbers and durations within bounds.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::config::units::{format_duration, parse_duration};
+use super::units::{format_duration, parse_duration};
 
 pub fn within<N: FromStr + PartialOrd + Display>(text: &str, range: RangeInclusive<N>) -> Result<N, String> {
     // What is not a number is in no range.

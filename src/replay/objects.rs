@@ -1,16 +1,15 @@
-//! The report for programs: one JSON object, times in milliseconds. Not for people: that is `table`.
-
-use std::io;
+//! The answer for programs: one JSON object, times in milliseconds. Not for people: see `cli`.
 
 use serde_json::{Map, Value, json};
 
-use super::report::Report;
-use crate::replay::{FIGURES, Interval, ReplayFigure, ReplayFigures, ReplayRow};
+use super::answer::ReplayRow;
+use super::figures::{FIGURES, Interval, ReplayFigure, ReplayFigures};
+use super::history::PlayedHistory;
 use crate::report::question::time;
 
-/// Writes it, with a line's end behind it.
-pub(super) fn write(report: &Report<'_>, out: &mut impl io::Write) -> anyhow::Result<()> {
-    let (past, answer) = (report.past, report.answer);
+/// The answer as one object.
+pub fn object(report: &PlayedHistory) -> Value {
+    let (past, answer) = (&report.past, &report.answer);
     let mut rows = vec![row("recorded", &answer.recorded, &answer.recorded_intervals, None)];
     rows.extend(answer.rows.iter().map(|one| row(&one.name, &one.figures, &one.intervals, Some(one))));
     let upstreams = answer.counts.iter().zip(&answer.expected).map(|(counts, expected)| {
@@ -25,7 +24,7 @@ pub(super) fn write(report: &Report<'_>, out: &mut impl io::Write) -> anyhow::Re
         })
     });
     let left_out = past.left_out.iter().map(|(name, watched)| json!({ "upstream": name, "watched": watched }));
-    let object = json!({
+    json!({
         "model": report.model.name,
         "since": time(answer.span_us.0),
         "until": time(answer.span_us.1),
@@ -37,14 +36,12 @@ pub(super) fn write(report: &Report<'_>, out: &mut impl io::Write) -> anyhow::Re
         "policies": past.policies,
         "draws": answer.draws,
         "stretches": answer.blocks,
-        "seed": report.options.seed,
+        "seed": report.question.seed,
         "cost_unit": if past.priced { "usd" } else { "tokens" },
         "rows": rows,
         "upstreams": upstreams.collect::<Vec<_>>(),
         "left_out": left_out.collect::<Vec<_>>(),
-    });
-    serde_json::to_writer_pretty(&mut *out, &object).map_err(io::Error::from)?;
-    Ok(writeln!(out)?)
+    })
 }
 
 fn row(name: &str, figures: &ReplayFigures, intervals: &[Interval], replayed: Option<&ReplayRow>) -> Value {

@@ -1,0 +1,76 @@
+// How speed depends on load: over the attempts in flight at an upstream, and over the size of the request.
+import { html } from "../lib/html.js";
+import { useChoices } from "../lib/address.js";
+import { useApi } from "../lib/api.js";
+import { Legend, letter, ticks, useWidth } from "../lib/chart.js";
+import { Figure, short, style } from "../lib/figures.js";
+import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { clip } from "../lib/lanes.js";
+import { Answer, Source } from "../lib/states.js";
+import { Table } from "../lib/table.js";
+
+const METRICS = [["ttft_p50_ms", "TTFT p50"], ["ttft_p95_ms", "TTFT p95"], ["tok_s_p50", "tok/s p50"], ["tok_s_p5", "tok/s p5"], ["failure_share", "share of failures"]];
+/** @type {Record<string, string>} */
+const UNITS = { ttft_p50_ms: "ms", ttft_p95_ms: "ms", tok_s_p50: "tokens/s", tok_s_p5: "tokens/s", failure_share: "" };
+
+export function Load() {
+  const [choices] = useChoices();
+  const metric = choices.get("metric") ?? "ttft_p50_ms";
+  return html`<h1>Load</h1><${Filters}><${Choice} name="metric" title="Figure" values=${METRICS} usual="ttft_p50_ms" /><//>
+    <${Over} by="concurrency" title="Over the attempts in flight at the upstream" metric=${metric} />
+    <${Over} by="input" title="Over the size of the request, in tokens estimated by its bytes" metric=${metric} />`;
+}
+
+/** The first number in a class's name, for its order. @param {string | null} name */
+function order(name) {
+  const number = /\d+/.exec((name ?? "").replaceAll(",", ""));
+  const scaled = number ? Number(number[0]) * (/^\D*\d+k/i.test(name ?? "") ? 1000 : 1) : Infinity;
+  return /^[<≤]/.test(name ?? "") ? scaled - 0.5 : /^[>≥]/.test(name ?? "") ? scaled + 0.5 : scaled;
+}
+
+/** @param {{ by: "concurrency" | "input", title: string, metric: string }} props */
+function Over({ by, title, metric }) {
+  const [choices] = useChoices();
+  const asked = useApi("/api/stats", { ...windowOf(choices), by: `upstream,${by}` }, 30);
+  const groups = /** @type {any[]} */ (asked.data ?? []);
+  const names = [...new Set(groups.map((group) => String(group.upstream ?? "unknown")))].sort();
+  const classes = [...new Set(groups.map((group) => String(group[by] ?? "unknown")))].sort((a, b) => order(a) - order(b) || a.localeCompare(b));
+  const over = `${metric.replace(/_ms$/, "")}_over_ms`;
+  const unit = UNITS[metric] ?? "";
+  const columns = [
+    { name: "upstream", title: "Upstream", cell: (/** @type {any} */ row) => html`<strong>${letter(names, row.upstream ?? "unknown")}</strong> <span class="mono">${row.upstream ?? "unknown"}</span>` },
+    { name: "class", title: by === "input" ? "Tokens" : "In flight", cell: (/** @type {any} */ row) => row[by] ?? "unknown" },
+    { name: "value", title: unit || "Share", number: true, cell: (/** @type {any} */ row) => (row[metric] === null && row[over] !== undefined ? html`<${Figure} value=${row[over]} unit=${unit} sign=">" />` : html`<${Figure} value=${row[metric]} unit=${unit} />`) },
+    { name: "attempts", title: "Attempts", number: true, cell: (/** @type {any} */ row) => row.attempts },
+  ];
+  const rows = [...groups].sort((a, b) => String(a.upstream).localeCompare(String(b.upstream)) || order(a[by]) - order(b[by]));
+  return html`<h2>${title}</h2><${Answer} asked=${asked} empty=${groups.length === 0}>
+    <${Legend} names=${names} />
+    <${Steps} groups=${groups} by=${by} classes=${classes} names=${names} metric=${metric} unit=${unit} />
+    <${Source} rolled=${asked.rolled} />
+    <details><summary>The figures as a table</summary><${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} /></details>
+  <//>`;
+}
+
+/** @param {{ groups: any[], by: string, classes: string[], names: string[], metric: string, unit: string }} props */
+function Steps({ groups, by, classes, names, metric, unit }) {
+  const [place, width] = useWidth();
+  const most = Math.max(1e-9, ...groups.map((group) => group[metric] ?? 0)) * 1.08;
+  const inner = Math.max(80, width - 110);
+  const x = (/** @type {number} */ at) => 66 + (classes.length === 1 ? inner / 2 : (at / (classes.length - 1)) * inner);
+  const y = (/** @type {number} */ value) => 230 - (value / most) * 215;
+  return html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="262" viewBox=${`0 0 ${width} 262`} role="img" aria-label=${`By ${by}: the table below has every figure`}>
+    ${ticks(most, 4).map((value) => html`<g><line class="grid" x1="66" x2=${66 + inner} y1=${y(value)} y2=${y(value)} /><text x="60" y=${y(value) + 4} text-anchor="end">${short(value)}${unit === "ms" ? " ms" : ""}</text></g>`)}
+    ${classes.map((name, at) => html`<text x=${x(at)} y="252" text-anchor="middle">${clip(name, Math.max(3, inner / classes.length / 7))}</text>`)}
+    ${names.map((name) => {
+    const { colour, dash } = style(names, name);
+    const points = classes.flatMap((one, at) => {
+      const value = groups.find((group) => (group.upstream ?? "unknown") === name && String(group[by] ?? "unknown") === one)?.[metric];
+      return value === null || value === undefined ? [] : [{ x: x(at), y: y(value) }];
+    });
+    const last = points.at(-1);
+    return last && html`<g key=${name}><path class=${`line c${colour}`} stroke-dasharray=${dash} d=${points.map((point, at) => `${at ? "L" : "M"}${point.x} ${point.y}`).join("")} />
+      ${points.map((point) => html`<circle class=${`f${colour}`} cx=${point.x} cy=${point.y} r="4" />`)}<text x=${last.x + 8} y=${last.y + 4}>${letter(names, name)}</text></g>`;
+  })}
+  </svg>`}</div><figcaption>A missing point: no attempt, or the quantile was not reached.</figcaption></figure>`;
+}
