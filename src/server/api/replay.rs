@@ -2,10 +2,10 @@
 //! reader. Not for replaying: see `replay`.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, Uri};
@@ -73,7 +73,7 @@ fn told_of(history: &ReplayedHistory) -> Value {
 struct RunningReplay {
     told: mpsc::Receiver<Value>,
     /// None once it has answered. Dropping it stops the replay.
-    answer: Option<Pin<Box<dyn Future<Output = Result<Value, Rejection>> + Send>>>,
+    answer: Option<BoxFuture<'static, Result<Value, Rejection>>>,
     _place: OwnedSemaphorePermit,
 }
 

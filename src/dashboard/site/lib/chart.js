@@ -38,6 +38,15 @@ export function Legend({ names, all = names }) {
   })}</ul>`;
 }
 
+/** Lines of one chart: of more, nobody can tell which is which. */
+const DRAWN = 12;
+
+/** The names with the largest weight, in their own order. @param {string[]} names @param {(name: string) => number} weight */
+export function heaviest(names, weight) {
+  const kept = new Set([...names].sort((a, b) => weight(b) - weight(a)).slice(0, DRAWN));
+  return names.filter((name) => kept.has(name));
+}
+
 /** A letter for each name, which stands at its line too. @param {string[]} names @param {string} name */
 export function letter(names, name) {
   const at = names.indexOf(name);

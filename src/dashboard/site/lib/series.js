@@ -57,6 +57,21 @@ export function Series({ times, lines, names, unit, about, onRange }) {
   return html`<div class="chart" ref=${place} role="img" aria-label=${about}><div ref=${drawn}></div></div>`;
 }
 
+/** UTC as everywhere: the time of day, and the day where it begins. @param {number} at @param {number | undefined} before */
+function label(at, before) {
+  const iso = new Date(at * 1000).toISOString();
+  const day = iso.slice(0, 10);
+  const same = before !== undefined && new Date(before * 1000).toISOString().slice(0, 10) === day;
+  const time = at % 60 === 0 ? iso.slice(11, 16) : iso.slice(11, 19);
+  return same ? time : at % 86_400 === 0 ? day : `${time}\n${day}`;
+}
+
+/** All times, with room for the letters at the end. uPlot would give a single one years. @param {any} plot */
+function span(plot) {
+  const [from, to] = [plot.data[0][0], plot.data[0].at(-1)];
+  return from === undefined || from === to ? [(from ?? 0) - 1800, (from ?? 0) + 1800] : [from, to + (to - from) * 0.03];
+}
+
 /** @param {any} uPlot @param {number} width @param {Line[]} lines @param {string[]} names @param {string} unit @param {((from: number, to: number) => void) | undefined} onRange */
 function options(uPlot, width, lines, names, unit, onRange) {
   const css = getComputedStyle(document.documentElement);
@@ -80,6 +95,8 @@ function options(uPlot, width, lines, names, unit, onRange) {
         context.save();
         context.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
         context.fillStyle = colour("--text");
+        context.textAlign = "left";
+        context.textBaseline = "alphabetic";
         lines.forEach((line) => {
           const at = line.values.findLastIndex((value) => value !== null);
           const value = line.values[at];
@@ -89,8 +106,8 @@ function options(uPlot, width, lines, names, unit, onRange) {
         context.restore();
       }],
     },
-    scales: { x: { time: true, range: (/** @type {any} */ _, /** @type {number} */ from, /** @type {number} */ to) => (from === to ? [from - 1800, to + 1800] : [from, to + (to - from) * 0.03]) }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-12) * 1.08] } },
-    axes: [axis, { ...axis, size: 76, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((value) => `${short(value)}${unit === "ms" ? " ms" : ""}`) }],
+    scales: { x: { time: true, range: span }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-12) * 1.08] } },
+    axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((at, place) => label(at, all[place - 1])) }, { ...axis, size: 76, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((value) => `${short(value)}${unit === "ms" ? " ms" : ""}`) }],
     series: [{}, ...lines.map((line) => {
       const { colour: number, dash } = style(names, line.name);
       return { label: line.name, stroke: colour(`--s${number}`), width: 2, dash: dash ? dash.split(" ").map(Number) : undefined, spanGaps: false, points: { show: true, size: 5, fill: colour("--ground") } };

@@ -2,7 +2,7 @@
 import { html } from "../lib/html.js";
 import { useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
-import { Legend, letter, ticks, useWidth } from "../lib/chart.js";
+import { heaviest, Legend, letter, ticks, useWidth } from "../lib/chart.js";
 import { Figure, short, style } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { clip } from "../lib/lanes.js";
@@ -35,6 +35,7 @@ function Over({ by, title, metric }) {
   const groups = /** @type {any[]} */ (asked.data ?? []);
   const names = [...new Set(groups.map((group) => String(group.upstream ?? "unknown")))].sort();
   const classes = [...new Set(groups.map((group) => String(group[by] ?? "unknown")))].sort((a, b) => order(a) - order(b) || a.localeCompare(b));
+  const drawn = heaviest(names, (name) => groups.reduce((sum, group) => sum + ((group.upstream ?? "unknown") === name ? group.attempts : 0), 0));
   const over = `${metric.replace(/_ms$/, "")}_over_ms`;
   const unit = UNITS[metric] ?? "";
   const columns = [
@@ -45,15 +46,16 @@ function Over({ by, title, metric }) {
   ];
   const rows = [...groups].sort((a, b) => String(a.upstream).localeCompare(String(b.upstream)) || order(a[by]) - order(b[by]));
   return html`<h2>${title}</h2><${Answer} asked=${asked} empty=${groups.length === 0}>
-    <${Legend} names=${names} />
-    <${Steps} groups=${groups} by=${by} classes=${classes} names=${names} metric=${metric} unit=${unit} />
+    <${Legend} names=${drawn} all=${names} />
+    ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} upstreams with most attempts. The table has all; a filter draws others.</p>`}
+    <${Steps} groups=${groups} by=${by} classes=${classes} names=${names} drawn=${drawn} metric=${metric} unit=${unit} />
     <${Source} rolled=${asked.rolled} />
     <details><summary>The figures as a table</summary><${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} /></details>
   <//>`;
 }
 
-/** @param {{ groups: any[], by: string, classes: string[], names: string[], metric: string, unit: string }} props */
-function Steps({ groups, by, classes, names, metric, unit }) {
+/** @param {{ groups: any[], by: string, classes: string[], names: string[], drawn: string[], metric: string, unit: string }} props */
+function Steps({ groups, by, classes, names, drawn, metric, unit }) {
   const [place, width] = useWidth();
   const most = Math.max(1e-9, ...groups.map((group) => group[metric] ?? 0)) * 1.08;
   const inner = Math.max(80, width - 110);
@@ -62,7 +64,7 @@ function Steps({ groups, by, classes, names, metric, unit }) {
   return html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="262" viewBox=${`0 0 ${width} 262`} role="img" aria-label=${`By ${by}: the table below has every figure`}>
     ${ticks(most, 4).map((value) => html`<g><line class="grid" x1="66" x2=${66 + inner} y1=${y(value)} y2=${y(value)} /><text x="60" y=${y(value) + 4} text-anchor="end">${short(value)}${unit === "ms" ? " ms" : ""}</text></g>`)}
     ${classes.map((name, at) => html`<text x=${x(at)} y="252" text-anchor="middle">${clip(name, Math.max(3, inner / classes.length / 7))}</text>`)}
-    ${names.map((name) => {
+    ${drawn.map((name) => {
     const { colour, dash } = style(names, name);
     const points = classes.flatMap((one, at) => {
       const value = groups.find((group) => (group.upstream ?? "unknown") === name && String(group[by] ?? "unknown") === one)?.[metric];

@@ -2,7 +2,7 @@
 import { html, useMemo } from "../lib/html.js";
 import { useChoices } from "../lib/address.js";
 import { question, useAnswer } from "../lib/api.js";
-import { Legend } from "../lib/chart.js";
+import { heaviest, Legend } from "../lib/chart.js";
 import { Figure } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Series } from "../lib/series.js";
@@ -25,14 +25,17 @@ export function OverTime() {
   const url = question("/api/history", { ...windowOf(choices), metric, by, every: choices.get("every") ?? "", quantile: has ? (choices.get("quantile") ?? "") : "" });
   const asked = useAnswer(url, 20);
   const { names, times, lines } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
+  const drawn = useMemo(() => heaviest(names, weight(asked.data ?? [], by)), [names]);
+  const shown = useMemo(() => lines.filter((line) => drawn.includes(line.name)), [lines, drawn]);
   const zoom = (/** @type {number} */ from, /** @type {number} */ to) => choose({ since: text(from), until: text(Math.max(to, from + 60)) });
   const title = METRICS.find(([name]) => name === metric)?.[1] ?? metric;
   return html`<h1>Over time</h1>
     <${Filters}><${Choice} name="metric" title="Figure" values=${METRICS} usual="ttft" /><${Choice} name="by" title="By" values=${BY} usual="upstream" />
       <${Choice} name="every" title="Step" values=${STEPS} usual="" />${has && html`<${Choice} name="quantile" title="Quantile" values=${QUANTILES} usual="" />`}<//>
     <${Answer} asked=${asked} empty=${lines.length === 0}>
-      <${Legend} names=${names} />
-      <figure><${Series} times=${times} lines=${lines} names=${names} unit=${unit} about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} />
+      <${Legend} names=${drawn} all=${names} />
+      ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} with most samples. The table has all; a filter draws others.</p>`}
+      <figure><${Series} times=${times} lines=${shown} names=${names} unit=${unit} about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} />
         <figcaption>${title}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached. Drag over the chart for a shorter range.</figcaption></figure>
       <${Source} rolled=${asked.rolled} />
       <details><summary>The series as a table</summary><${Points} points=${asked.data ?? []} by=${by} member=${member} unit=${unit} /></details>
@@ -44,11 +47,22 @@ function text(seconds) {
   return `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`;
 }
 
+/** Samples behind each line. @param {any[]} points @param {string} by */
+function weight(points, by) {
+  /** @type {Map<string, number>} */
+  const samples = new Map();
+  for (const point of points) samples.set(point[by] ?? "unknown", (samples.get(point[by] ?? "unknown") ?? 0) + point.samples);
+  return (/** @type {string} */ name) => samples.get(name) ?? 0;
+}
+
 /** One time axis for all series. @param {any[]} points @param {string} by @param {string} member */
 function aligned(points, by, member) {
   const of = (/** @type {any} */ point) => point[by] ?? "unknown";
   const names = [...new Set(points.map(of))].sort();
-  const times = [...new Set(points.map((point) => Date.parse(point.start) / 1000))].sort((a, b) => a - b);
+  const seen = [...new Set(points.map((point) => Date.parse(point.start) / 1000))].sort((a, b) => a - b);
+  // A step without an attempt has no point, and no line may lead across it.
+  const step = Math.max(1, ...points.map((point) => point.span_s ?? 0));
+  const times = seen.flatMap((time, at) => (at > 0 && time - seen[at - 1] > step * 1.5 ? [seen[at - 1] + step, time] : [time]));
   const place = new Map(times.map((time, at) => [time, at]));
   const lines = names.map((name) => ({ name, values: /** @type {(number | null)[]} */ (times.map(() => null)) }));
   const byName = new Map(lines.map((line) => [line.name, line]));
