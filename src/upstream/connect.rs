@@ -135,6 +135,18 @@ impl Connector {
         if !origin.https {
             return self.http1(tcp).await;
         }
+        // Boxed: 20 KB of state, which connections without TLS need not carry.
+        Box::pin(self.secure(tcp, origin, http1, changed)).await
+    }
+
+    /// TLS, and then the HTTP version that the peer chooses.
+    async fn secure(
+        &self,
+        tcp: TcpStream,
+        origin: &Origin,
+        http1: bool,
+        changed: Arc<Notify>,
+    ) -> Result<NewConnection, Failure> {
         let name = ServerName::try_from(origin.host.clone())
             .map_err(|_| failure(FailureKind::Tls, "the host is no valid server name"))?;
         let tls = self.tls(origin)?;

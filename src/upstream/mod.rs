@@ -281,7 +281,8 @@ impl ClientState {
 
     /// Ends after `limit`, or when the gateway ends.
     async fn connect(&self, pool: &Pool, endpoint: &Endpoint, limit: Duration) -> Result<NewConnection, Failure> {
-        let connecting = self.connector.connect(endpoint, pool.wants_http1(), pool.changes());
+        // Boxed: the task that waits for it is moved several times.
+        let connecting = Box::pin(self.connector.connect(endpoint, pool.wants_http1(), pool.changes()));
         tokio::select! {
             made = tokio::time::timeout(limit, connecting) => made.unwrap_or_else(|_| Err(pool.late(limit))),
             () = self.shutdown.cancelled() => Err(ending()),
