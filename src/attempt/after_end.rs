@@ -18,6 +18,11 @@ const BEHIND_FOR: Duration = Duration::from_millis(100);
 const BEHIND_MAX: usize = 64 << 10;
 
 impl EventStream {
+    /// Whether the next read yields first, so that other tasks run.
+    pub fn is_due_to_rest(&self) -> bool {
+        self.pace.is_due()
+    }
+
     /// The next event of a winner; none once the stream has ended, complete or not. Events that a vendor sends right after its
     /// end are returned before that end.
     ///

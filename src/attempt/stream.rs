@@ -310,11 +310,6 @@ impl EventStream {
         self.pace.event(item.raw.len());
     }
 
-    /// Whether the next read yields first, so that other tasks run.
-    pub fn is_due_to_rest(&self) -> bool {
-        self.pace.is_due()
-    }
-
     /// The answer is complete: a finish reason for every choice, or `[DONE]` after any.
     pub fn is_complete(&self) -> bool {
         let meter = &self.guard.meter;
