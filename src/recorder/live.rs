@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
@@ -69,63 +70,116 @@ impl LiveFeed {
             AttemptStep::Headers => "headers",
             AttemptStep::FirstToken => "first_token",
         };
-        let mut told = of_attempt(attempt, event, at_us);
-        if step == AttemptStep::Dispatched {
-            told["start_reason"] = json!(attempt.start_reason.as_str());
-        }
-        self.tell(&told);
+        let start_reason = (step == AttemptStep::Dispatched).then(|| attempt.start_reason.as_str());
+        self.tell(&LiveEvent { start_reason, ..LiveEvent::of_attempt(attempt, event, at_us) });
     }
 
     pub fn committed(&self, race_id: &str, ordinal: i64) {
-        self.tell(&json!({ "event": "commit", "race_id": race_id, "attempt": ordinal }));
+        self.tell(&LiveEvent { event: "commit", race_id, attempt: Some(ordinal), ..LiveEvent::default() });
     }
 
     pub fn recorded(&self, record: &Record) {
         match record {
             Record::Attempt(attempt) => {
                 let at_us = attempt.cancel_us.or(attempt.eof_us).or(attempt.finish_us).or(attempt.ttft_obs_us);
-                let mut told = of_attempt(attempt, "end", at_us.unwrap_or(0));
-                told["outcome"] = json!(attempt.outcome.as_str());
-                told["failure"] = json!(attempt.failure);
-                told["http_status"] = json!(attempt.http_status);
-                told["audited"] = json!(attempt.audited);
-                self.tell(&told);
+                self.tell(&LiveEvent {
+                    outcome: Some(attempt.outcome.as_str()),
+                    failure: attempt.failure,
+                    http_status: attempt.http_status,
+                    audited: Some(attempt.audited),
+                    ..LiveEvent::of_attempt(attempt, "end", at_us.unwrap_or(0))
+                });
             }
-            Record::Race(race) => self.tell(&of_race(race)),
+            Record::Race(race) => self.tell(&LiveEvent::of_race(race)),
         }
     }
 
     /// No watcher is a reason not to be told: the last one may have just left.
-    fn tell(&self, event: &Value) {
-        let _ = self.events.send(Bytes::from(format!("data: {event}\n\n")));
+    fn tell(&self, event: &LiveEvent<'_>) {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(b"data: ");
+        // Writing into memory does not fail.
+        if serde_json::to_writer(&mut bytes, event).is_ok() {
+            bytes.extend_from_slice(b"\n\n");
+            let _ = self.events.send(bytes.into());
+        }
     }
 }
 
-fn of_attempt(attempt: &AttemptRecord, event: &str, at_us: i64) -> Value {
-    json!({
-        "event": event,
-        "race_id": attempt.race_id,
-        "attempt": attempt.ordinal,
-        "upstream": format!("{}/{}", attempt.provider, attempt.model_sent),
-        "at_ms": (attempt.dispatch_us + at_us) as f64 / 1e3,
-    })
+/// One event as it is sent; what does not belong to it is left out. Written without a tree of values: it costs the request
+/// that it tells of.
+#[derive(Default, Serialize)]
+struct LiveEvent<'a> {
+    event: &'static str,
+    race_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<UpstreamName<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_status: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audited: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_ttft_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<i64>,
 }
 
-fn of_race(race: &RaceRecord) -> Value {
-    let ms = |us: Option<i64>| us.map(|us| us as f64 / 1e3);
-    json!({
-        "event": "done",
-        "race_id": race.race_id,
-        "attempt": race.winner,
-        "at_ms": ms(race.done_us),
-        "client_ttft_ms": ms(race.first_token_sent_us),
-        "started_at": race.started_at,
-        "model": race.model,
-        "policy": race.policy,
-        "stream": race.stream,
-        "attempts": race.attempts,
-        "outcome": race.outcome.as_str(),
-    })
+/// `PROVIDER/MODEL`
+struct UpstreamName<'a>(&'a AttemptRecord);
+
+impl Serialize for UpstreamName<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}/{}", self.0.provider, self.0.model_sent))
+    }
+}
+
+impl<'a> LiveEvent<'a> {
+    fn of_attempt(attempt: &'a AttemptRecord, event: &'static str, at_us: i64) -> LiveEvent<'a> {
+        LiveEvent {
+            event,
+            race_id: &attempt.race_id,
+            attempt: Some(attempt.ordinal),
+            upstream: Some(UpstreamName(attempt)),
+            at_ms: Some((attempt.dispatch_us + at_us) as f64 / 1e3),
+            ..LiveEvent::default()
+        }
+    }
+
+    fn of_race(race: &'a RaceRecord) -> LiveEvent<'a> {
+        let ms = |us: Option<i64>| us.map(|us| us as f64 / 1e3);
+        LiveEvent {
+            event: "done",
+            race_id: &race.race_id,
+            attempt: race.winner,
+            at_ms: ms(race.done_us),
+            client_ttft_ms: ms(race.first_token_sent_us),
+            started_at: Some(race.started_at),
+            model: Some(&race.model),
+            policy: race.policy,
+            stream: Some(race.stream),
+            attempts: Some(race.attempts),
+            outcome: Some(race.outcome.as_str()),
+            ..LiveEvent::default()
+        }
+    }
 }
 
 impl LiveWatcher {
@@ -164,6 +218,8 @@ impl Drop for LiveWatcher {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::history::sample;
 
