@@ -69,6 +69,8 @@ enum Command {
     Init(init::InitOptions),
     /// Start the gateway.
     ///
+    /// Apps ask it under /v1; people open /dashboard in a browser.
+    ///
     /// Reloads the configuration on SIGHUP and when the file changes. SIGINT or SIGTERM ends it cleanly: running streams
     /// go on for `drain`, then the rows are flushed; a second signal ends it at once.
     Serve(serve::ServeOptions),

@@ -115,7 +115,7 @@ struct LiveEvent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    upstream: Option<UpstreamName<'a>>,
+    upstream: Option<AskedUpstream<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,9 +143,9 @@ struct LiveEvent<'a> {
 }
 
 /// `PROVIDER/MODEL`
-struct UpstreamName<'a>(&'a AttemptRecord);
+struct AskedUpstream<'a>(&'a AttemptRecord);
 
-impl Serialize for UpstreamName<'_> {
+impl Serialize for AskedUpstream<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{}/{}", self.0.provider, self.0.model_sent))
     }
@@ -157,7 +157,7 @@ impl<'a> LiveEvent<'a> {
             event,
             race_id: &attempt.race_id,
             attempt: Some(attempt.ordinal),
-            upstream: Some(UpstreamName(attempt)),
+            upstream: Some(AskedUpstream(attempt)),
             at_ms: Some((attempt.dispatch_us + at_us) as f64 / 1e3),
             ..LiveEvent::default()
         }
