@@ -109,7 +109,7 @@ impl Sessions {
         Some(secret)
     }
 
-    /// The user of the session in these headers, if he is still one of `users`.
+    /// The user of the session in these headers, if they are still one of `users`.
     pub(super) fn user(&self, users: &[Arc<User>], headers: &HeaderMap, now: Instant) -> Option<Arc<User>> {
         let mut hashes = hashes(headers).peekable();
         hashes.peek()?;
@@ -172,7 +172,7 @@ mod tests {
     const ANN: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
 
     #[test]
-    fn a_session_ends_with_its_time_its_log_out_its_user_and_his_token() {
+    fn a_session_ends_with_its_time_its_log_out_its_user_and_their_token() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let ann = users(ANN);
         let open = || cookie(&sessions.open(&ann[0], now).unwrap());

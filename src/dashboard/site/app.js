@@ -33,7 +33,7 @@ function App() {
   }, [session]);
   if (session === undefined) return html`<main id="main"><p class="note" role="status">Asking the gateway …</p></main>`;
   if (session === "gone") {
-    return html`<main id="main"><h1>Photofinish</h1><p class="note warn" role="alert">The gateway does not answer. It is asked again every two seconds.</p></main>`;
+    return html`<main id="main"><h1>Photofinish</h1><p class="note warn" role="alert">The gateway does not answer. Trying again every two seconds.</p></main>`;
   }
   if (session === "forbidden") {
     return html`<main id="main"><h1>Photofinish</h1><p class="note bad" role="alert">This user is no admin any more: set <code>admin = true</code> under <code>[users.NAME]</code>.</p></main>`;

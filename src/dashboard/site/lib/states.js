@@ -15,7 +15,7 @@ function Trouble({ error, old, again }) {
   const gone = error.status === 0;
   return html`<div class=${`note ${gone ? "warn" : "bad"}`} role="alert">
     <strong>${gone ? "The gateway does not answer." : error.status === 503 ? "The gateway is busy." : "That did not work."}</strong>
-    ${" "}${gone ? "It is asked again by itself." : error.message}
+    ${" "}${gone ? "Trying again." : error.message}
     ${old && html`<div>What is shown is from before.</div>`}
     <div><button type="button" onClick=${again}>Ask again</button></div>
   </div>`;

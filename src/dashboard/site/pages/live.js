@@ -94,9 +94,9 @@ export function Live() {
       <span role="status">${said(kept, paused)}</span></p>
     ${kept.state === "refused" && html`<p class="note bad" role="alert">${kept.said}</p>`}
     ${kept.missed > 0 && html`<p class="note warn" role="status">This page was too slow for ${kept.missed} events: some lanes and counts lack them. The <a href=${link("races")}>races</a> have all.</p>`}
-    <dl class="facts"><${Fact} name=${`Ended a second, of the last ${RATE_OVER} s`} value=${short(kept.ended.length / Math.min(RATE_OVER, Math.max(1, (now - kept.since) / 1000)))} />
+    <dl class="facts"><${Fact} name=${`Ended per second, last ${RATE_OVER} s`} value=${short(kept.ended.length / Math.min(RATE_OVER, Math.max(1, (now - kept.since) / 1000)))} />
       <${Fact} name="In flight" value=${`${kept.missed > 0 ? "≥ " : ""}${kept.running.size + kept.before}`} /><${Fact} name="Ended since this page was opened" value=${kept.decided} />
-      <${Fact} name="of them not ok" value=${kept.failed} /></dl>
+      <${Fact} name="Not ok" value=${kept.failed} /></dl>
     ${shown.races.length === 0
     ? html`<div class="note">No race yet. Send a request, for example:<pre class="command">curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' -d '{"model": "demo", "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'</pre></div>`
     : html`<p class="quiet">${LEGEND}</p>${shown.races.map((race) => html`<${One} key=${race.id} race=${race} now=${shown.at} />`)}`}
@@ -106,7 +106,7 @@ export function Live() {
 /** @param {Feed} feed @param {boolean} paused */
 function said(feed, paused) {
   if (paused && feed.state === "open") return "Paused: lanes stand still, counts go on.";
-  return { connecting: "Connecting …", open: `Watching. ${DRAWN} newest races.`, gone: "The gateway does not answer. It is asked again by itself.", refused: "Not watching." }[feed.state];
+  return { connecting: "Connecting …", open: `Watching. ${DRAWN} newest races.`, gone: "The gateway does not answer. Trying again.", refused: "Not watching." }[feed.state];
 }
 
 /** Follows the events until the page is left. @param {{ current: Feed }} feed @param {() => void} draw */
@@ -155,7 +155,7 @@ function watch(feed, draw) {
     try {
       await send("/dashboard/session");
       feed.current.state = "refused";
-      feed.current.said = "The gateway refused: too many pages watch, or it is shutting down. It is asked again every 5 seconds.";
+      feed.current.said = "The gateway refused: too many pages watch, or it is shutting down. Trying again every 5 seconds.";
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) dispatchEvent(new Event(LOGGED_OUT));
     }
