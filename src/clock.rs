@@ -16,6 +16,14 @@ pub fn micros_between(start: Instant, end: Instant) -> i64 {
     micros(end.saturating_duration_since(start))
 }
 
+/// Microseconds from `start` to `end`, negative when `end` is earlier.
+pub fn signed_micros_between(start: Instant, end: Instant) -> i64 {
+    match end.checked_duration_since(start) {
+        Some(after) => micros(after),
+        None => -micros_between(end, start),
+    }
+}
+
 /// A duration as whole microseconds, the unit of every stored time.
 pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::history::{AttemptRecord, RaceRecord};
+use crate::history::{AttemptRecord, RaceRecord, RaceSource, RunRecord};
 use crate::metrics::Metrics;
 use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
@@ -48,6 +48,8 @@ pub struct Recorder {
     state: Arc<StoreState>,
     race_observer: Option<Arc<dyn RaceObserver>>,
     live: Arc<LiveFeed>,
+    /// Whose races it records: metrics and live events are of clients only.
+    source: RaceSource,
 }
 
 /// The writer task. Finish it after all code that records.
@@ -76,7 +78,7 @@ impl Recorder {
 
     fn without_queue(state: Arc<StoreState>) -> Recorder {
         let (metrics, live) = (Arc::default(), Arc::default());
-        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live }
+        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live, source: RaceSource::Client }
     }
 
     /// The events of all races from now on. None: too many watch.
@@ -91,10 +93,10 @@ impl Recorder {
 
     /// A clone for one race: the rows that it and its clones record are written together, once the last clone is
     /// dropped.
-    pub fn for_race(&self) -> Recorder {
+    pub fn for_race(&self, source: RaceSource) -> Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
         let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
-        Recorder { sheet, ..self.clone() }
+        Recorder { sheet, source, ..self.clone() }
     }
 
     /// Sets the bill of the attempt with this ordinal before its row arrives. The whole race is needed to bound the
@@ -110,7 +112,7 @@ impl Recorder {
         if let Some(race_observer) = &self.race_observer {
             race_observer.step(attempt, step, at_us);
         }
-        if self.live.is_watched() {
+        if self.is_of_client() && self.live.is_watched() {
             self.live.step(attempt, step, at_us);
         }
     }
@@ -120,7 +122,7 @@ impl Recorder {
         if let Some(race_observer) = &self.race_observer {
             race_observer.committed(race_id, ordinal);
         }
-        if self.live.is_watched() {
+        if self.is_of_client() && self.live.is_watched() {
             self.live.committed(race_id, ordinal);
         }
     }
@@ -128,18 +130,29 @@ impl Recorder {
     /// Never waits. `overhead_us`: see [`Metrics::race`].
     pub fn race(&self, race: impl Into<Box<RaceRecord>>, overhead_us: Option<i64>) {
         let race = race.into();
-        self.metrics.race(&race, overhead_us);
+        if self.is_of_client() {
+            self.metrics.race(&race, overhead_us);
+        }
         self.send(Record::Race(race));
     }
 
     /// Never waits. `choices` and `took_us`: see [`Metrics::attempt`].
     pub fn attempt(&self, attempt: impl Into<Box<AttemptRecord>>, choices: Option<i64>, took_us: i64) {
         let attempt = attempt.into();
-        self.metrics.attempt(&attempt, choices, took_us);
+        if self.is_of_client() {
+            self.metrics.attempt(&attempt, choices, took_us);
+        }
         self.send(Record::Attempt(attempt));
     }
 
-    /// Counts every record, also lost ones.
+    /// A run began or ended. Never waits; observers and metrics do not hear of it.
+    pub fn run(&self, run: RunRecord) {
+        if let Some(queue) = &self.queue {
+            queue.send(vec![Record::Run(Box::new(run))]);
+        }
+    }
+
+    /// Counts every record of clients, also lost ones.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -183,11 +196,15 @@ impl Recorder {
         }
     }
 
+    fn is_of_client(&self) -> bool {
+        self.source == RaceSource::Client
+    }
+
     fn send(&self, record: Record) {
         if let Some(race_observer) = &self.race_observer {
             race_observer.recorded(&record);
         }
-        if self.live.is_watched() {
+        if self.is_of_client() && self.live.is_watched() {
             self.live.recorded(&record);
         }
         match (&self.sheet, &self.queue) {

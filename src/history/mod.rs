@@ -1,4 +1,4 @@
-//! The two records of a finished race, and the estimates made from them.
+//! The records of finished races and of runs, and the estimates made from them.
 //!
 //! Pure. Not for SQL (`store`) or tasks (`recorder`).
 
@@ -12,6 +12,7 @@ pub mod grid;
 pub mod invariants;
 pub mod left_out;
 pub mod names;
+mod origin;
 pub mod record;
 pub mod recorded;
 pub mod regression;
@@ -29,5 +30,8 @@ mod simulated_truth;
 
 pub use bytes::ShortBytes;
 pub use left_out::LeftOutUpstream;
-pub use names::{AttemptOutcome, CensorCause, CostBasis, LeftOutReason, RaceOutcome, StartReason, TokenSource};
-pub use record::{AttemptRecord, RaceRecord};
+pub use names::{
+    AttemptOutcome, CensorCause, CostBasis, LeftOutReason, RaceOutcome, RaceSource, RunKind, StartReason, TokenSource,
+};
+pub use origin::RequestOrigin;
+pub use record::{AttemptRecord, RaceRecord, RunRecord};

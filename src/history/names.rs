@@ -78,6 +78,24 @@ stored_names! {
 stored_names! { RaceOutcome or Error }
 
 stored_names! {
+    /// Who asked for a race.
+    RaceSource {
+        Client = "client",
+        /// A probe: a standard request at a planned time.
+        Probe = "probe",
+        /// A benchmark.
+        Bench = "bench",
+    }
+}
+stored_names! { RaceSource or Client }
+
+stored_names! {
+    /// What a run did.
+    RunKind { Bench = "bench", Probe = "probe" }
+}
+stored_names! { RunKind or Bench }
+
+stored_names! {
     /// How an attempt ended.
     AttemptOutcome {
         /// It served the client to its end.
@@ -125,6 +143,16 @@ stored_names! {
     CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
 }
 stored_names! { CostBasis or Unknown }
+
+impl RunKind {
+    /// The source of its races.
+    pub fn source(self) -> RaceSource {
+        match self {
+            RunKind::Bench => RaceSource::Bench,
+            RunKind::Probe => RaceSource::Probe,
+        }
+    }
+}
 
 impl AttemptOutcome {
     /// Another attempt won before this one.

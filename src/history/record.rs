@@ -1,11 +1,13 @@
-//! The two tables, column by column: one [`RaceRecord`] for each client request, one [`AttemptRecord`] for each started
-//! attempt. Each column is declared only here; `table` derives everything else from the declaration.
+//! The tables, column by column: one [`RaceRecord`] for each request, one [`AttemptRecord`] for each started attempt, one
+//! [`RunRecord`] for each run of a benchmark or of probes. Each column is declared only here; `table` derives everything else from the declaration.
 //!
 //! Raw facts only: TTFT, TPOT and tok/s are views over them. A new column goes to the end of its table, with a
 //! migration. The comments are the text of `docs/measurement.md`; `PHOTOFINISH_BLESS=1 cargo test --lib
 //! every_column_is_explained` writes them there.
 
-use super::names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
+use super::names::{
+    AttemptOutcome, CensorCause, CostBasis, RaceOutcome, RaceSource, RunKind, StartReason, TokenSource,
+};
 use super::table::table;
 
 /// The edition of the definitions that the numbers of a row follow. Stored with each attempt.
@@ -77,6 +79,15 @@ table! {
         /// older versions. Upstreams without a key are not listed. The budget is no reason: it limits the number of extra
         /// attempts and excludes no upstream; `why` has `budget` where an extra did not fit
         left_out: Option<String>,
+        /// who asked: `client`, `probe` or `bench`. Figures mean clients unless a question says otherwise
+        source: RaceSource,
+        /// the run that asked, as in the table `run`; null for clients
+        run_id: Option<String>,
+        /// the kind of prompt and answer, such as `1k`; null for clients
+        workload: Option<String>,
+        /// when it was to leave; µs relative to `started_at`, so 0 or less where it left late. Null for clients, and where
+        /// no time was planned
+        scheduled_us: Option<i64>,
     }
 }
 
@@ -226,6 +237,34 @@ table! {
         price_source: Option<String>,
         /// part of `input_tokens` that the provider wrote into its cache
         cache_write_tokens: Option<i64>,
+    }
+}
+
+table! {
+    /// One call of a benchmark, or one round of probes. Written when it begins, and again when it ends.
+    RunRecord is "run" {
+        /// UUID v7; its text sorts by time
+        run_id: String,
+        /// `bench` or `probe`
+        kind: RunKind,
+        /// the name that the operator gave it
+        label: Option<String>,
+        /// when it began; microseconds since 1970, UTC (indexed)
+        started_at: i64,
+        /// when it ended; null while it runs, and where it was killed; microseconds since 1970, UTC
+        ended_at: Option<i64>,
+        /// what was measured, such as `groq/llama-3.3-70b-versatile`; several are separated by spaces
+        target: String,
+        /// what was asked for: a JSON object without keys and prompts
+        spec: String = "{}".to_owned(),
+        /// what it ran on: processor and system
+        machine: Option<String>,
+        /// `trusted`, or why the client may have spoiled the figures; null where this was not checked
+        trust: Option<String>,
+        /// what its requests cost; null where that is unknown
+        cost_usd: Option<f64>,
+        /// the figures: a JSON object; null while it runs
+        result: Option<String>,
     }
 }
 

@@ -3,8 +3,10 @@
 //!
 //! Not for random histories: see `store::tests::world`.
 
-use super::names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
-use super::record::{AttemptRecord, DEFINITION_VERSION, RaceRecord};
+use super::names::{
+    AttemptOutcome, CensorCause, CostBasis, RaceOutcome, RaceSource, RunKind, StartReason, TokenSource,
+};
+use super::record::{AttemptRecord, DEFINITION_VERSION, RaceRecord, RunRecord};
 
 /// 2026-01-02T03:04:05Z
 pub const STARTED_AT: i64 = 1_767_323_045_000_000;
@@ -43,6 +45,10 @@ pub fn race(n: i64) -> RaceRecord {
         why: Some("listed".into()),
         rescued_by: Some(1),
         left_out: Some("my-vllm/llama-70b@breaker".into()),
+        source: RaceSource::Client,
+        run_id: Some("of no run".into()),
+        workload: Some("1k".into()),
+        scheduled_us: Some(-70),
     }
 }
 
@@ -66,8 +72,38 @@ pub fn bare_race(n: i64) -> RaceRecord {
         why: None,
         rescued_by: None,
         left_out: None,
+        run_id: None,
+        workload: None,
+        scheduled_us: None,
         ..race(n)
     }
+}
+
+/// A race of this source and its run; `groq/llama-70b` was asked alone.
+pub fn race_of(source: RaceSource, n: i64) -> RaceRecord {
+    RaceRecord { source, run_id: Some(run(0).run_id), attempts: 1, rescued_by: None, left_out: None, ..race(n) }
+}
+
+/// A run that has ended: every column has a value. It began with race `n`.
+pub fn run(n: i64) -> RunRecord {
+    RunRecord {
+        run_id: race_id(n),
+        kind: RunKind::Probe,
+        label: Some("nightly".into()),
+        started_at: STARTED_AT + n * 1_000,
+        ended_at: Some(STARTED_AT + n * 1_000 + 900),
+        target: "groq/llama-70b".into(),
+        spec: r#"{"from":"Frankfurt"}"#.into(),
+        machine: Some("4 cores".into()),
+        trust: Some("trusted".into()),
+        cost_usd: Some(0.5),
+        result: Some(r#"{"stages":[]}"#.into()),
+    }
+}
+
+/// The run while it runs.
+pub fn bare_run(n: i64) -> RunRecord {
+    RunRecord { label: None, ended_at: None, machine: None, trust: None, cost_usd: None, result: None, ..run(n) }
 }
 
 /// Attempt 0 of race `n`: first token after 100 ms, 41 tokens in 2 s, so 50 ms a token. Every column has a value. No

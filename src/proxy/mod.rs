@@ -51,6 +51,7 @@ use tracing::Instrument;
 use crate::attempt::InFlightGuard;
 use crate::config::User;
 use crate::health::LiveConfig;
+use crate::history::RequestOrigin;
 use crate::protocol::Surface;
 use crate::protocol::path_call::PathCall;
 use crate::protocol::request::ApiRequest;
@@ -74,13 +75,13 @@ pub async fn serve(
 ) -> Response<Body> {
     let live = gateway.live();
     match authenticate(&gateway, &live, request.headers()) {
-        Ok(user) => handle(&gateway, &live, surface, user, request, permit).await,
+        Ok(user) => handle(&gateway, &live, surface, (user, RequestOrigin::default()), request, permit).await,
         Err(rejection) => rejection.answer_to(surface),
     }
 }
 
 /// Serves a request of the operator, without a token, as one of the users or as none: the operator has the
-/// configuration and its keys anyway. No HTTP route uses it.
+/// configuration and its keys anyway. No HTTP route uses it. The request's row gets the [`RequestOrigin`] among its extensions.
 pub async fn serve_as(
     gateway: Arc<Gateway>,
     surface: Surface,
@@ -89,21 +90,22 @@ pub async fn serve_as(
 ) -> Response<Body> {
     let live = gateway.live();
     let permit = Arc::new(gateway.enter_race());
+    let origin = request.extensions().get::<RequestOrigin>().cloned().unwrap_or_default();
     let request = request.map(|body| limited(body, live.config.server.body_max));
     let span = request_span(surface.as_str());
-    handle(&gateway, &live, surface, user, request, permit).instrument(span).await
+    handle(&gateway, &live, surface, (user, origin), request, permit).instrument(span).await
 }
 
 async fn handle(
     gateway: &Arc<Gateway>,
     live: &Arc<LiveConfig>,
     surface: Surface,
-    user: Option<Arc<User>>,
+    (user, origin): (Option<Arc<User>>, RequestOrigin),
     request: Request<Body>,
     permit: Arc<InFlightGuard>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), permit);
+    let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), permit, origin);
     let race = match prepare(gateway, live, user, &parts, body, &mut guard).await {
         Ok(PreparedRequest::Race(race)) => race,
         Ok(PreparedRequest::Answered(response)) => return response_of(Ok(ServedAnswer::Whole(response, None)), guard),

@@ -104,10 +104,7 @@ impl RaceObserver for Rows {
     fn committed(&self, _: &str, _: i64) {}
 
     fn recorded(&self, record: &Record) {
-        let race_id = match record {
-            Record::Race(race) => race.race_id.clone(),
-            Record::Attempt(attempt) => attempt.race_id.clone(),
-        };
+        let race_id = record.race_id().unwrap().to_owned();
         self.0.lock().unwrap().entry(race_id).or_default().push(record.clone());
     }
 
@@ -235,6 +232,7 @@ fn decided(rows: &[Record]) -> Decided {
                 (why, ttft_us) = (race.why.clone(), race.first_token_sent_us);
                 winner = race.winner.and_then(|winner| usize::try_from(winner).ok());
             }
+            Record::Run(_) => {}
             Record::Attempt(attempt) => {
                 let end = match attempt.outcome {
                     AttemptOutcome::Won => "won",

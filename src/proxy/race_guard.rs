@@ -14,11 +14,11 @@ use tracing::{Level, Span, enabled};
 use super::gateway::Gateway;
 use super::rejection::Rejection;
 use crate::attempt::InFlightGuard;
-use crate::clock::{Instant, micros_between, wall_micros};
+use crate::clock::{Instant, micros_between, signed_micros_between, wall_micros};
 use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
 use crate::health::OutcomeReporter;
-use crate::history::{RaceOutcome, RaceRecord};
+use crate::history::{RaceOutcome, RaceRecord, RequestOrigin};
 use crate::learning::RaceBudget;
 use crate::policy::DecisionReasons;
 use crate::protocol::Surface;
@@ -40,6 +40,8 @@ pub struct RaceGuard {
     token_us: Option<i64>,
     /// None: it was rejected before it was planned.
     steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
+    /// When it was to leave, if that was planned.
+    scheduled: Option<Instant>,
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
@@ -89,8 +91,18 @@ pub struct StreamedRace {
 
 impl RaceGuard {
     /// `permit`: its place among the requests in flight, held until the response body ends.
-    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>, permit: Arc<InFlightGuard>) -> RaceGuard {
+    pub fn new(
+        gateway: &Gateway,
+        surface: Surface,
+        user: Option<&User>,
+        permit: Arc<InFlightGuard>,
+        origin: RequestOrigin,
+    ) -> RaceGuard {
+        let RequestOrigin { source, run_id, workload, scheduled } = origin;
         let record = RaceRecord {
+            source,
+            run_id,
+            workload,
             started_at: wall_micros(),
             user: user.map(|user| user.name.clone()),
             api: surface.as_str(),
@@ -105,7 +117,8 @@ impl RaceGuard {
             token_us: None,
             steering: None,
             attempts: Arc::default(),
-            recorder: gateway.recorder().for_race(),
+            recorder: gateway.recorder().for_race(source),
+            scheduled,
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
             span: Span::current(),
@@ -318,6 +331,7 @@ impl Drop for RaceGuard {
         }
         let now = self.elapsed();
         self.record.done_us.get_or_insert(now);
+        self.record.scheduled_us = self.scheduled.map(|at| signed_micros_between(self.read_at, at));
         let overhead_us = self.overhead_us();
         self.record.why = self.pay();
         self.name();

@@ -91,6 +91,7 @@ impl LiveFeed {
                 });
             }
             Record::Race(race) => self.tell(&LiveEvent::of_race(race)),
+            Record::Run(_) => {}
         }
     }
 

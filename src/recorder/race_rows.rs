@@ -71,6 +71,7 @@ fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
                     attempts.push((&mut **record, *bill));
                 }
             }
+            Record::Run(_) => {}
         }
     }
     if let Some(race) = race {

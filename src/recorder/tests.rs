@@ -97,7 +97,7 @@ async fn rows_beyond_the_queue_wait_in_a_file_and_come_back_once() {
     // More rows than memory has room for, three rows per race.
     let races = QUEUE_MAX as i64 / 2;
     for n in 0..races {
-        let of_race = recorder.for_race();
+        let of_race = recorder.for_race(RaceSource::Client);
         of_race.race(sample::race(n), None);
         of_race.attempt(sample::won(n), None, 1_000);
         of_race.attempt(sample::lost(n, 5), None, 1_000);
@@ -176,7 +176,7 @@ async fn where_no_file_can_be_made_rows_stay_in_memory() {
 #[tokio::test]
 async fn a_race_is_written_once_its_last_attempt_has_ended() {
     let (_directory, path, recorder, writer) = started().await;
-    let of_race = recorder.for_race();
+    let of_race = recorder.for_race(RaceSource::Client);
     let drained = of_race.clone();
     of_race.attempt(sample::won(0), None, 1_000);
     of_race.race(sample::race(0), None);
@@ -196,7 +196,7 @@ async fn a_race_is_written_once_its_last_attempt_has_ended() {
 async fn a_batch_ends_between_two_races() {
     let (_directory, path, recorder, writer) = started().await;
     for n in 0..2_500 {
-        let of_race = recorder.for_race();
+        let of_race = recorder.for_race(RaceSource::Client);
         of_race.attempt(sample::won(n), None, 1_000);
         of_race.attempt(sample::lost(n, 5), None, 1_000);
         of_race.race(sample::race(n), None);

@@ -113,7 +113,7 @@ pub fn race_id(text: &str) -> Result<String, String> {
     }
 }
 
-fn limit(text: &str) -> Result<u16, String> {
+pub(super) fn limit(text: &str) -> Result<u16, String> {
     let limit = text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
     limit.ok_or_else(|| format!("expected a whole number from 1 to {PAGE_MAX}"))
 }

@@ -25,6 +25,7 @@ pub(super) fn migrator() -> Migrator {
         migration(6, "left out", include_str!("../../migrations/0006_left_out.sql")),
         migration(7, "price source", include_str!("../../migrations/0007_price_source.sql")),
         migration(8, "cache write tokens", include_str!("../../migrations/0008_cache_write_tokens.sql")),
+        migration(9, "source and run", include_str!("../../migrations/0009_source_and_run.sql")),
     ])
 }
 

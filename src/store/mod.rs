@@ -17,6 +17,7 @@ mod races;
 mod reader;
 mod recorded;
 mod rollup;
+mod runs;
 mod scan;
 mod spill;
 mod times;
@@ -37,6 +38,7 @@ pub use races::{ExportRow, RaceFilter};
 pub use reader::{EXACT_MAX, ReadError, StoreReader};
 pub use recorded::RecordedFilter;
 pub use rollup::{Roller, RollupError, RollupStep};
+pub use runs::{RunFilter, RunSearch};
 pub use spill::{Spill, SpillProgress};
 pub use write::{Record, WriteError};
 

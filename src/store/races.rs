@@ -35,7 +35,7 @@ pub struct RaceFilter {
 /// Newest first by the primary key, so that a page reads only what it needs.
 pub(super) const PAGE: &str = "\
     SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
-    FROM race JOIN race_speed AS speed ON speed.race_id = race.race_id \
+    FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
     WHERE race.race_id >= ?1 AND race.race_id < ?2 \
       AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR race.outcome = ?5) \
       AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
@@ -45,11 +45,11 @@ pub(super) const PAGE: &str = "\
 
 pub(super) const RACE: &str = "\
     SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
-    FROM race JOIN race_speed AS speed ON speed.race_id = race.race_id WHERE race.race_id = ?1";
+    FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id WHERE race.race_id = ?1";
 
 pub(super) const ATTEMPTS: &str = "\
     SELECT attempt.*, speed.upstream, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
-    FROM attempt JOIN attempt_speed AS speed \
+    FROM attempt JOIN attempt_speed_all AS speed \
          ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
     WHERE attempt.race_id = ?1 ORDER BY attempt.ordinal";
 
@@ -158,7 +158,7 @@ impl StoreReader {
     }
 }
 
-fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExportRow>> {
+pub(super) fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExportRow>> {
     let mut rows = Vec::new();
     each_row(connection, sql, parameters, |row| {
         rows.push(row);
@@ -167,7 +167,7 @@ fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite
     Ok(rows)
 }
 
-fn each_row(
+pub(super) fn each_row(
     connection: &Connection,
     sql: &str,
     parameters: impl Params,

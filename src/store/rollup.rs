@@ -293,7 +293,8 @@ fn find(
     Ok((None, until))
 }
 
-/// Removes some of the oldest rows before `keep_from`, if they are rolled up.
+/// Removes some of the oldest rows before `keep_from`, if they are rolled up; after the last of them the runs that began
+/// before.
 fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<RollupStep> {
     let mut from = 0;
     while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
@@ -305,6 +306,9 @@ fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<Rollu
             return Ok(RollupStep::Removed { races });
         }
         from = oldest + HOUR_US;
+    }
+    if connection.query_row(OLD_RUN, [keep_from], |_| Ok(())).optional()?.is_some() {
+        connection.execute(REMOVE_RUNS, [keep_from])?;
     }
     Ok(RollupStep::Nothing)
 }
@@ -374,3 +378,7 @@ pub(super) const ATTEMPT_TO_STAY: &str = "\
 pub(super) const REMOVE_ATTEMPTS: &str = "DELETE FROM attempt WHERE race_id >= ?1 AND race_id < ?2";
 
 pub(super) const REMOVE_RACES: &str = "DELETE FROM race WHERE race_id >= ?1 AND race_id < ?2";
+
+pub(super) const OLD_RUN: &str = "SELECT run_id FROM run WHERE started_at < ?1 LIMIT 1";
+
+const REMOVE_RUNS: &str = "DELETE FROM run WHERE started_at < ?1";

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::columns::names;
+use super::columns::{names, replaces_unended};
 use super::header::Header;
 use super::write::{self, Record, WriteError};
 use super::{OpenError, Opened, Store, open};
 use crate::history::table::Table as _;
-use crate::history::{AttemptRecord, RaceRecord};
+use crate::history::{AttemptRecord, RaceRecord, RunRecord};
 
 /// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
 /// full.
@@ -103,6 +103,7 @@ impl Spill {
         for sql in REMOVE {
             rows += here.execute(sql, [&until]).map_err(failed)? as u64;
         }
+        rows += here.execute(REMOVE_RUNS, []).map_err(failed)? as u64;
         let left = count(&here).map_err(failed)?;
         here.commit().map_err(failed)?;
         Ok(SpillProgress { rows, more: left > 0 })
@@ -134,6 +135,10 @@ fn copy(connection: &mut Connection, from: &Path, until: &str, ids: &[String]) -
         );
         transaction.execute(&sql, [until]).map_err(failed)?;
     }
+    let (run, columns) = (RunRecord::NAME, names::<RunRecord>());
+    let replaces = replaces_unended::<RunRecord>();
+    let sql = format!("INSERT INTO main.{run} ({columns}) SELECT {columns} FROM spill.{run} WHERE true {replaces}");
+    transaction.execute(&sql, []).map_err(failed)?;
     write::came(&transaction, ids.iter().map(String::as_str)).map_err(failed)?;
     transaction.commit().map_err(failed)?;
     connection.execute("DETACH spill", []).map_err(failed)?;
@@ -152,7 +157,7 @@ fn count(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row(COUNT, [], |row| row.get(0))
 }
 
-const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt)";
+const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt) + (SELECT count(*) FROM run)";
 
 /// Searches both tables: an attempt may be here without its race.
 const FIRST_TO_STAY: &str = "\
@@ -165,3 +170,6 @@ const IDS: &str = "\
     SELECT race_id FROM race WHERE race_id < ?1 UNION SELECT race_id FROM attempt WHERE race_id < ?1";
 
 const REMOVE: [&str; 2] = ["DELETE FROM attempt WHERE race_id < ?1", "DELETE FROM race WHERE race_id < ?1"];
+
+/// Few: all of them are moved at once.
+const REMOVE_RUNS: &str = "DELETE FROM run";

@@ -1,6 +1,7 @@
 //! Writes a batch of records as one transaction, with one prepared statement for each table.
 //!
-//! An existing record stays unchanged, so a batch can be sent again when it is unclear whether its commit succeeded.
+//! An existing race or attempt stays unchanged, so a batch can be sent again when it is unclear whether its commit
+//! succeeded. A run is written when it begins and again when it ends.
 //! Not for reading.
 
 use std::collections::BTreeSet;
@@ -12,13 +13,15 @@ use super::OpenError;
 use super::columns;
 use super::times::{DAY_US, HOUR_US, began_at, start_of};
 use crate::history::table::Table;
-use crate::history::{AttemptRecord, RaceRecord};
+use crate::history::{AttemptRecord, RaceRecord, RunRecord};
 
 /// One row to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     Race(Box<RaceRecord>),
     Attempt(Box<AttemptRecord>),
+    /// Replaces an earlier record of the run, unless that one has ended and this one has not.
+    Run(Box<RunRecord>),
 }
 
 impl Record {
@@ -27,6 +30,7 @@ impl Record {
         match self {
             Record::Race(race) => columns::object(&**race),
             Record::Attempt(attempt) => columns::object(&**attempt),
+            Record::Run(run) => columns::object(&**run),
         }
     }
 }
@@ -76,8 +80,11 @@ fn rows(connection: &Connection, batch: &[Record]) -> rusqlite::Result<()> {
     static RACE: LazyLock<String> = LazyLock::new(insert_into::<RaceRecord>);
     static ATTEMPT: LazyLock<String> = LazyLock::new(insert_into::<AttemptRecord>);
     insert(connection, &RACE, batch.iter().filter_map(Record::race))?;
+    static RUN: LazyLock<String> =
+        LazyLock::new(|| format!("{} {}", into::<RunRecord>(), columns::replaces_unended::<RunRecord>()));
     insert(connection, &ATTEMPT, batch.iter().filter_map(Record::attempt))?;
-    came(connection, batch.iter().map(Record::race_id))
+    insert(connection, &RUN, batch.iter().filter_map(Record::run))?;
+    came(connection, batch.iter().filter_map(Record::race_id))
 }
 
 /// Without records nothing is prepared: its table may be missing.
@@ -95,29 +102,42 @@ fn insert<'r, T: Table + 'r>(
 }
 
 fn insert_into<T: Table>() -> String {
+    format!("{} ON CONFLICT DO NOTHING", into::<T>())
+}
+
+fn into<T: Table>() -> String {
     let values = vec!["?"; T::COLUMNS.len()].join(",");
-    format!("INSERT INTO {} ({}) VALUES ({values}) ON CONFLICT DO NOTHING", T::NAME, columns::names::<T>())
+    format!("INSERT INTO {} ({}) VALUES ({values})", T::NAME, columns::names::<T>())
 }
 
 impl Record {
-    fn race_id(&self) -> &str {
+    /// None: it is of no race.
+    pub fn race_id(&self) -> Option<&str> {
         match self {
-            Record::Race(race) => &race.race_id,
-            Record::Attempt(attempt) => &attempt.race_id,
+            Record::Race(race) => Some(&race.race_id),
+            Record::Attempt(attempt) => Some(&attempt.race_id),
+            Record::Run(_) => None,
         }
     }
 
     fn race(&self) -> Option<&RaceRecord> {
         match self {
             Record::Race(race) => Some(race),
-            Record::Attempt(_) => None,
+            Record::Attempt(_) | Record::Run(_) => None,
         }
     }
 
     fn attempt(&self) -> Option<&AttemptRecord> {
         match self {
-            Record::Race(_) => None,
             Record::Attempt(attempt) => Some(attempt),
+            Record::Race(_) | Record::Run(_) => None,
+        }
+    }
+
+    fn run(&self) -> Option<&RunRecord> {
+        match self {
+            Record::Run(run) => Some(run),
+            Record::Race(_) | Record::Attempt(_) => None,
         }
     }
 }

@@ -214,6 +214,7 @@ fn verdict(target: &LiveTarget, heard: &LiveAnswer, rows: &RaceRows) -> LiveVerd
         match row {
             Record::Race(race) => done_us = race.done_us,
             Record::Attempt(attempt) => attempts.push(attempt),
+            Record::Run(_) => {}
         }
     }
     attempts.sort_by_key(|attempt| attempt.ordinal);
@@ -256,12 +257,8 @@ impl RaceObserver for RaceRows {
     fn recorded(&self, _: &Record) {}
 
     fn settled(&self, rows: &[Record]) {
-        let id = rows.first().map(|row| match row {
-            Record::Race(race) => race.race_id.clone(),
-            Record::Attempt(attempt) => attempt.race_id.clone(),
-        });
-        if let Some(id) = id {
-            self.lock().insert(id, rows.to_vec());
+        if let Some(id) = rows.first().and_then(Record::race_id) {
+            self.lock().insert(id.to_owned(), rows.to_vec());
         }
     }
 }

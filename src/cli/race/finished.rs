@@ -20,6 +20,7 @@ impl FinishedRaces {
             match row {
                 Record::Race(race) => of_race = Some((**race).clone()),
                 Record::Attempt(attempt) => attempts.push((**attempt).clone()),
+                Record::Run(_) => {}
             }
         }
         let race = of_race?;

@@ -8,7 +8,7 @@ use crate::history::table::{Column, Table as _};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/measurement.md");
 const SQL: &str = include_str!("../../../docs/sql.md");
 
-/// If set, the test writes the declarations of `race` and `attempt` into the page.
+/// If set, the test writes the declarations of `race`, `attempt` and `run` into the page.
 const BLESS: &str = "PHOTOFINISH_BLESS";
 
 /// The page with the table of these columns under its heading.
@@ -51,10 +51,13 @@ async fn every_column_is_explained() {
     for (kind, name) in [
         ("Table", "race"),
         ("Table", "attempt"),
+        ("Table", "run"),
         ("Table", "rollup"),
         ("Table", "rollup_span"),
         ("View", "attempt_speed"),
+        ("View", "attempt_speed_all"),
         ("View", "race_speed"),
+        ("View", "race_speed_all"),
         ("View", "upstream_hourly"),
         ("View", "attempt_cost"),
         ("View", "race_cost"),
@@ -65,10 +68,11 @@ async fn every_column_is_explained() {
     }
 }
 
-/// The page with the columns of `race` and `attempt` as they are declared.
+/// The page with the columns of `race`, `attempt` and `run` as they are declared.
 fn declared(page: &str) -> String {
     let page = with_columns(page, RaceRecord::NAME, RaceRecord::COLUMNS);
-    with_columns(&page, AttemptRecord::NAME, AttemptRecord::COLUMNS)
+    let page = with_columns(&page, AttemptRecord::NAME, AttemptRecord::COLUMNS);
+    with_columns(&page, RunRecord::NAME, RunRecord::COLUMNS)
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod races;
 mod recorded;
 mod removal;
 mod rollup;
+mod runs;
 mod spill;
 mod trouble;
 mod views;
@@ -22,7 +23,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::clock::wall_micros;
 use crate::history::facts::{AttemptFacts, RequestFacts};
-use crate::history::{AttemptRecord, RaceRecord, ShortBytes};
+use crate::history::{AttemptRecord, RaceRecord, RunRecord, ShortBytes};
 
 /// A database as created by a version with only the first `migrations`.
 async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
@@ -104,4 +105,8 @@ fn race(record: RaceRecord) -> Record {
 
 fn attempt(record: AttemptRecord) -> Record {
     Record::Attempt(Box::new(record))
+}
+
+fn run(record: RunRecord) -> Record {
+    Record::Run(Box::new(record))
 }

@@ -139,6 +139,34 @@ async fn a_file_of_an_older_edition_is_brought_up_to_date() {
     assert_eq!(rows, [("old".to_owned(), None, None), (model, plan, why)]);
 }
 
+/// Races of an edition that knew no sources are of clients, in every view.
+#[tokio::test]
+async fn rows_of_an_edition_without_sources_are_of_clients() {
+    let (_directory, path) = old_store(8).await;
+    let mut other = plain(&path).await;
+    let (race_id, at) = (sample::race_id(0), sample::STARTED_AT);
+    let race =
+        "INSERT INTO race (race_id, started_at, api, model, stream, has_tools, input_bytes, input_tokens_estimate,
+                                  attempts, outcome, in_flight, gateway_version)
+                VALUES (?, ?, 'chat', 'old', 1, 0, 0, 0, 1, 'ok', 0, '0')";
+    sqlx::query(race).bind(&race_id).bind(at).execute(&mut other).await.unwrap();
+    let attempt = "INSERT INTO attempt (race_id, ordinal, provider, model_sent, dialect, start_reason, dispatch_us, audited,
+                       outcome, payload_events, reasoning_events, chars_total, chars_first, keepalives, client_stalled,
+                       tok_src, cost_basis, in_flight_upstream, definition_version)
+                   VALUES (?, 0, 'groq', 'llama', 'openai', 'first', 0, 0, 'won', 0, 0, 0, 0, 0, 0, 'none', 'unknown', 0, 1)";
+    sqlx::query(attempt).bind(&race_id).execute(&mut other).await.unwrap();
+    Store::open(&path).unwrap().close();
+    let row: (String, Option<String>, Option<String>, Option<i64>) =
+        sqlx::query_as("SELECT source, run_id, workload, scheduled_us FROM race").fetch_one(&mut other).await.unwrap();
+    assert_eq!(row, ("client".to_owned(), None, None, None));
+    for view in ["attempt_speed", "attempt_speed_all", "race_speed", "race_speed_all", "attempt_cost", "race_cost"] {
+        let sql = AssertSqlSafe(format!("SELECT count(*) FROM {view} WHERE model = 'old'"));
+        let rows: i64 = sqlx::query_scalar(sql).fetch_one(&mut other).await.unwrap();
+        assert_eq!(rows, 1, "{view}");
+    }
+    assert_eq!(counted(&StoreReader::open(&path).unwrap(), &AttemptFilter::default()).unwrap(), 1);
+}
+
 #[tokio::test]
 async fn a_lock_is_named() {
     let (_directory, path, store) = new_store().await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use super::rollup::{GROUPS, RACES, ask, counts, of_cells, roll, windows, write_now, written};
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::history::sample;
+use crate::history::{RaceSource, sample};
 use crate::store::times::{DAY_US, HOUR_US};
 
 #[tokio::test]
@@ -70,6 +70,26 @@ async fn old_rows_go_and_their_figures_stay() {
     write_now(&path, &[attempt(late)]);
     assert_eq!(roll(&path, Some(keep_from)).last(), Some(&RollupStep::Removed { races: 1 }));
     assert_eq!(answers(), before);
+}
+
+#[tokio::test]
+async fn old_runs_go_after_their_rows() {
+    let begun = |n: usize, at_us: i64| {
+        let run_id = world::id(n, at_us);
+        let of_run = RaceRecord { source: RaceSource::Bench, run_id: Some(run_id.clone()), ..sample::race(0) };
+        let one = race(RaceRecord { race_id: run_id.clone(), started_at: at_us, ..of_run });
+        [one, run(RunRecord { run_id, started_at: at_us, ..sample::run(0) })]
+    };
+    let (old, new) = (begun(1, START_US + HOUR_US), begun(2, START_US + 3 * DAY_US));
+    let (_directory, path, _store) = written(&[old, new].concat()).await;
+    roll(&path, None);
+    let sql = "SELECT (SELECT count(*) FROM race) * 10 + (SELECT count(*) FROM run)";
+    let mut other = plain(&path).await;
+    let rows: i64 = sqlx::query_scalar(sql).fetch_one(&mut other).await.unwrap();
+    assert_eq!(rows, 22, "without a limit nothing goes");
+    roll(&path, Some(START_US + 2 * DAY_US));
+    let rows: i64 = sqlx::query_scalar(sql).fetch_one(&mut other).await.unwrap();
+    assert_eq!(rows, 11);
 }
 
 #[tokio::test]

@@ -45,6 +45,12 @@ async fn every_column_makes_the_round_trip() {
     assert_eq!(rows.iter().map(stored).collect::<Vec<_>>(), races.each_ref().map(declared));
     let rows = sqlx::query("SELECT * FROM attempt ORDER BY ordinal").fetch_all(&mut other).await.unwrap();
     assert_eq!(rows.iter().map(stored).collect::<Vec<_>>(), attempts.each_ref().map(declared));
+    store.write(&[run(sample::run(0)), run(sample::bare_run(1))]).unwrap();
+    let rows = sqlx::query("SELECT * FROM run ORDER BY run_id").fetch_all(&mut other).await.unwrap();
+    assert_eq!(
+        rows.iter().map(stored).collect::<Vec<_>>(),
+        [declared(&sample::run(0)), declared(&sample::bare_run(1))]
+    );
     let (won, sql) = (sample::won(0), "SELECT first_token_us, cost_usd, provider FROM attempt WHERE ordinal = 0");
     let read: (Option<i64>, Option<f64>, String) = sqlx::query_as(sql).fetch_one(&mut other).await.unwrap();
     assert_eq!(read, (won.first_token_us, won.cost_usd, won.provider));
@@ -56,10 +62,11 @@ fn the_samples_have_every_column_with_and_without_a_value() {
     fn is_null<T: Table>(record: &T) -> Vec<(&'static str, bool)> {
         T::COLUMNS.iter().map(|column| column.name).zip(record.cells().map(|cell| cell == CellValue::Null)).collect()
     }
-    let full = [is_null(&sample::race(0)), is_null(&sample::won(0))].concat();
+    let full = [is_null(&sample::race(0)), is_null(&sample::won(0)), is_null(&sample::run(0))].concat();
     assert_eq!(full.iter().filter(|(_, null)| *null).count(), 0, "{full:?}");
     let nullable = |columns: &'static [Column]| columns.iter().map(|column| (column.name, column.nullable));
     assert!(is_null(&sample::bare_race(0)).into_iter().eq(nullable(RaceRecord::COLUMNS)));
+    assert!(is_null(&sample::bare_run(0)).into_iter().eq(nullable(RunRecord::COLUMNS)));
     let observed = ["ttft_obs_us", "ttft_event", "censor_cause", "failure", "failure_phase"];
     let bare = is_null(&sample::lost(0, 1)).into_iter().filter(|(name, _)| !observed.contains(name));
     assert!(bare.eq(nullable(AttemptRecord::COLUMNS).filter(|(name, _)| !observed.contains(name))));
@@ -69,7 +76,11 @@ fn the_samples_have_every_column_with_and_without_a_value() {
 async fn the_migrations_make_the_declared_tables() {
     let (_directory, path, _store) = new_store().await;
     let mut other = plain(&path).await;
-    for (table, declared) in [(RaceRecord::NAME, RaceRecord::COLUMNS), (AttemptRecord::NAME, AttemptRecord::COLUMNS)] {
+    for (table, declared) in [
+        (RaceRecord::NAME, RaceRecord::COLUMNS),
+        (AttemptRecord::NAME, AttemptRecord::COLUMNS),
+        (RunRecord::NAME, RunRecord::COLUMNS),
+    ] {
         let sql = "SELECT name, type, \"notnull\" = 0 FROM pragma_table_info(?)";
         let migrated: Vec<(String, String, bool)> =
             sqlx::query_as(sql).bind(table).fetch_all(&mut other).await.unwrap();

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use photofinish::app::App;
 use photofinish::config::{self, Listen};
 use photofinish::learning::Learning;
+use photofinish::proxy::Gateway;
 use photofinish::store::{Record, Store};
 use photofinish::upstream::{Resolver, system_resolver};
 use serde_json::{Value, json};
@@ -174,6 +176,11 @@ impl TestGateway {
 
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.app.listens().iter().filter_map(Listen::address).collect()
+    }
+
+    /// For requests of this process.
+    pub fn gateway(&self) -> Arc<Gateway> {
+        self.app.gateway().clone()
     }
 
     /// Its learned state.

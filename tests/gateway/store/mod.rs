@@ -1,6 +1,7 @@
-//! The history in SQLite as the gateway writes it: columns, retention, shutdown and unusable databases.
+//! The history in SQLite as the gateway writes it: columns, who asked, retention, shutdown and unusable databases.
 
 mod attempt_columns;
+mod origin;
 mod recorded_times;
 mod retention;
 mod shutdown;

@@ -1,0 +1,127 @@
+//! Reads runs of benchmarks and of probes, and the rows that they made.
+//!
+//! Not for figures.
+
+use std::ops::ControlFlow;
+
+use rusqlite::Connection;
+
+use super::races::{BEHIND_ALL, ExportRow, each_row, rows};
+use super::reader::{ReadError, StoreReader};
+use super::times::first_race_id;
+use crate::history::{RaceSource, RunKind};
+
+/// The selected runs: all conditions that are set must hold.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    /// Begun at this time or later; microseconds since 1970, UTC.
+    pub since: Option<i64>,
+    pub kind: Option<RunKind>,
+    /// With a smaller id than this.
+    pub before: Option<String>,
+    /// At most this many, the newest.
+    pub limit: usize,
+}
+
+/// The run that a name means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunSearch {
+    Found(Box<ExportRow>),
+    /// Several ids begin so: the newest, two at least.
+    Several(Vec<ExportRow>),
+    Nothing,
+}
+
+pub(super) const PAGE: &str = "\
+    SELECT * FROM run WHERE run_id < ?1 AND started_at >= ?2 AND (?3 IS NULL OR kind = ?3) \
+    ORDER BY run_id DESC LIMIT ?4";
+
+const OF_ID: &str = "SELECT * FROM run WHERE run_id = ?1";
+
+const OF_LABEL: &str = "SELECT * FROM run WHERE label = ?1 ORDER BY run_id DESC LIMIT 1";
+
+/// `?2` sorts after every id that begins with `?1`.
+const OF_PREFIX: &str = "SELECT * FROM run WHERE run_id >= ?1 AND run_id < ?2 ORDER BY run_id DESC LIMIT ?3";
+
+/// Runs that a search lists at most.
+const LISTED_MAX: u8 = 10;
+
+/// Each attempt with the columns of its race that only the race has.
+fn of_run(source: RaceSource) -> String {
+    format!(
+        "SELECT attempt.*, race.started_at, race.model, race.workload, race.scheduled_us, race.done_us, \
+                race.outcome AS race_outcome, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
+         FROM race JOIN attempt ON attempt.race_id = race.race_id \
+              JOIN attempt_speed_all AS speed ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
+         WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 AND race.run_id = ?3 \
+         ORDER BY race.race_id, attempt.ordinal",
+        apart(source)
+    )
+}
+
+/// The condition for races of one source, so that the index `race_apart` serves it.
+pub(super) fn apart(source: RaceSource) -> String {
+    match source {
+        RaceSource::Client => "race.source = 'client'".to_owned(),
+        apart => format!("race.source <> 'client' AND race.source = '{}'", apart.as_str()),
+    }
+}
+
+impl StoreReader {
+    /// Newest first.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<ExportRow>, ReadError> {
+        let before = filter.before.as_deref().unwrap_or(BEHIND_ALL);
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let parameters = (before, filter.since.unwrap_or(i64::MIN), filter.kind.map(RunKind::as_str), limit);
+        self.ask(|connection| rows(connection, PAGE, parameters))
+    }
+
+    /// The run with this id, else the newest with this label, else the one whose id begins so.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn run(&self, name: &str) -> Result<RunSearch, ReadError> {
+        self.ask(|connection| search(connection, name))
+    }
+
+    /// Passes each attempt of a run to `each`, oldest first, until it breaks. `began_at`, `ended_at`: of the run;
+    /// microseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn rows_of_run(
+        &self,
+        (kind, run_id): (RunKind, &str),
+        (began_at, ended_at): (i64, Option<i64>),
+        each: impl FnMut(ExportRow) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let until = ended_at.map_or_else(|| BEHIND_ALL.to_owned(), |at| first_race_id(at.saturating_add(SPARE_US)));
+        let since = first_race_id(began_at.saturating_sub(SPARE_US));
+        self.ask(|connection| each_row(connection, &of_run(kind.source()), (since, until, run_id), each))
+    }
+}
+
+/// Rows are searched this long before and after their run: the wall clock may have been set meanwhile. Microseconds.
+const SPARE_US: i64 = 3_600_000_000;
+
+fn search(connection: &Connection, name: &str) -> rusqlite::Result<RunSearch> {
+    for sql in [OF_ID, OF_LABEL] {
+        if let Some(run) = rows(connection, sql, [name])?.pop() {
+            return Ok(RunSearch::Found(Box::new(run)));
+        }
+    }
+    let is_prefix = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    if !is_prefix {
+        return Ok(RunSearch::Nothing);
+    }
+    let name = name.to_ascii_lowercase();
+    let mut found = rows(connection, OF_PREFIX, (&name, format!("{name}{BEHIND_ALL}"), LISTED_MAX))?;
+    Ok(match found.len() {
+        0 => RunSearch::Nothing,
+        1 => found.pop().map_or(RunSearch::Nothing, |run| RunSearch::Found(Box::new(run))),
+        _ => RunSearch::Several(found),
+    })
+}
