@@ -1,18 +1,21 @@
 //! `photofinish simulate`: one simulated provider on a port, to test a gateway with. Not for how it answers: see `simulate`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::config::ranges::{duration_within, within};
-use crate::config::{SimulatedFailure, Simulation};
+use crate::config::{ServerStall, SimulatedFailure, Simulation};
 use crate::machine;
 use crate::shutdown::Shutdown;
-use crate::simulate::Simulator;
+use crate::simulate::{Simulator, TruthFile};
 
 /// How long running streams may continue after the first signal.
 const DRAIN: Duration = Duration::from_secs(5);
+/// How long what is left may take to end after that.
+const CANCEL: Duration = Duration::from_secs(1);
 
 /// Run a simulated OpenAI-compatible provider: TTFT and speed distributions, failures on demand.
 ///
@@ -56,6 +59,38 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "NAME", default_value = "500")]
     pub failure: SimulatedFailure,
 
+    /// Requests served at once, at most 100000; more wait in a queue. 0: no limit.
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = |text: &str| within(text, Simulation::SLOTS))]
+    pub slots: u32,
+
+    /// Each further request in service adds this share to the time per token, 0 to 100.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = |text: &str| within(text, Simulation::SLOWDOWN))]
+    pub slowdown: f64,
+
+    /// Input tokens read per second (4 bytes of the prompt's JSON are one); at most 1000000000. 0: reading takes no time.
+    #[arg(long, value_name = "RATE", default_value_t = 0.0, value_parser = |text: &str| within(text, Simulation::PREFILL))]
+    pub prefill: f64,
+
+    /// Do not read again what a prompt's beginning shares with earlier prompts; tell it as cached_tokens.
+    #[arg(long)]
+    pub prefix_cache: bool,
+
+    /// Tokens in one event of a stream, 1 to 1000; the last event may have fewer.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = |text: &str| within(text, Simulation::TOKENS_PER_EVENT))]
+    pub tokens_per_event: u32,
+
+    /// The whole server stands still at times: '2s every 20s'.
+    #[arg(long, value_name = "STALL")]
+    pub stall: Option<ServerStall>,
+
+    /// Leave the usage out of answers.
+    #[arg(long)]
+    pub no_usage: bool,
+
+    /// Writes what happened to each request, as JSON lines; replaces the file.
+    #[arg(long, value_name = "FILE")]
+    pub truth: Option<PathBuf>,
+
     /// Makes the draws repeatable. Without it the clock seeds them.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -71,6 +106,13 @@ impl SimulateOptions {
             tokens: self.tokens,
             failures: self.failures,
             failure: self.failure,
+            slots: self.slots,
+            slowdown: self.slowdown,
+            prefill: self.prefill,
+            prefix_cache: self.prefix_cache,
+            tokens_per_event: self.tokens_per_event,
+            stall: self.stall,
+            usage: !self.no_usage,
             seed: self.seed,
         }
     }
@@ -79,12 +121,17 @@ impl SimulateOptions {
 /// Serves until `shutdown` drains, and then at most five seconds for its streams to end.
 ///
 /// # Errors
-/// It cannot listen.
+/// It cannot listen, or not write the truth file.
 pub async fn run(options: SimulateOptions, shutdown: Shutdown) -> anyhow::Result<()> {
     let listen = options.listen;
     let listener = machine::listen(listen)
         .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; choose another port with --listen"))?;
-    let simulator = Simulator::start(&options.name, options.simulation(), listener, &shutdown)?;
+    let truth = options.truth.as_deref().map(|path| {
+        TruthFile::create(path).map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))
+    });
+    let truth = truth.transpose()?;
+    let simulation = options.simulation();
+    let simulator = Simulator::start_with_truth(&options.name, simulation, listener, &shutdown, truth.clone())?;
     let base_url = simulator.base_url();
     tracing::info!(name = options.name, %base_url, "a simulated provider listens");
     tracing::info!(
@@ -99,6 +146,11 @@ pub async fn run(options: SimulateOptions, shutdown: Shutdown) -> anyhow::Result
         () = shutdown.cancelled() => {}
     }
     shutdown.cancel();
+    if let Some(truth) = truth {
+        // Requests that were cut off have their lines, too.
+        shutdown.finished(CANCEL).await;
+        truth.flush();
+    }
     Ok(())
 }
 
@@ -149,6 +201,13 @@ mod tests {
             ("--ttft", "2h", "to 1h"),
             ("--failure", "explode", "expected one of 429"),
             ("--ttft", "soon", "--ttft"),
+            ("--slots", "100001", "a number from 0 to 100000"),
+            ("--slowdown", "NaN", "a number from 0 to 100"),
+            ("--prefill", "inf", "a number from 0 to 1000000000"),
+            ("--tokens-per-event", "0", "a number from 1 to 1000"),
+            ("--stall", "20s every 2s", "2s every 20s"),
+            ("--stall", "0s every 2s", "2s every 20s"),
+            ("--stall", "2s", "2s every 20s"),
         ];
         for (option, value, expected) in cases {
             let error = parse(&[option, value]).unwrap_err();

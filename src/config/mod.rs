@@ -65,7 +65,7 @@ pub use race::{
 pub use raw_user::token_hash;
 pub use schema::schema;
 pub use settings::{Config, Cors, ModelConfig, Retention, Server, StoreConfig, UpstreamConfig, User};
-pub use simulation::{SimulatedFailure, Simulation};
+pub use simulation::{ServerStall, SimulatedFailure, Simulation};
 pub use source::{ConfigSource, USUAL_FILE};
 pub use token::{CredentialSource, Token};
 pub use transport::{Authorities, Proxy, Transport};

@@ -13,14 +13,17 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
+use crate::clock::Instant;
 use crate::config::{SimulatedFailure, Simulation};
 
 use super::embeddings::embeddings;
-use super::pace::{RandomDraws, SimulatedPace};
+use super::finished_request::{RequestOutcome, request_id};
+use super::pace::RandomDraws;
 use super::passed;
 use super::request::{RequestKind, ValidRequest};
+use super::service::{Service, SharedServer};
 use super::stream::{BodyScript, TokenStream};
-use super::tally::{RequestOutcome, Tally, Ticket};
+use super::tally::{Tally, Ticket};
 use super::wire::{AnswerWire, AnswerWords, error_json};
 
 /// Bytes of a request's body.
@@ -48,6 +51,7 @@ pub(super) struct Answers {
     name: String,
     simulation: Simulation,
     draws: RandomDraws,
+    server: Arc<SharedServer>,
     /// The failure of every request at present.
     broken: Mutex<Option<SimulatedFailure>>,
     words: Arc<AnswerWords>,
@@ -57,10 +61,11 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn new(name: &str, simulation: Simulation, tally: Arc<Tally>) -> Answers {
+    pub(super) fn new(name: &str, simulation: Simulation, server: Arc<SharedServer>, tally: Arc<Tally>) -> Answers {
         Answers {
             name: name.to_owned(),
             draws: RandomDraws::new(simulation.seed),
+            server,
             simulation,
             broken: Mutex::default(),
             words: Arc::new(AnswerWords::new(name)),
@@ -86,9 +91,12 @@ impl Answers {
             (_, None) if path == MODELS => method_not_allowed("GET"),
             (_, None) => refusal(StatusCode::NOT_FOUND, SERVED),
         };
+        while let Some(end) = self.server.stalled_until(Instant::now()) {
+            tokio::time::sleep_until(end).await;
+        }
         let headers = response.headers_mut();
         headers.insert(SIMULATED, HeaderValue::from_static("true"));
-        if let Ok(id) = HeaderValue::try_from(format!("req-simulated-{number}")) {
+        if let Ok(id) = HeaderValue::try_from(request_id(number)) {
             headers.insert(REQUEST_ID, id);
         }
         Ok(response)
@@ -116,14 +124,14 @@ impl Answers {
         match request {
             Ok(request) => self.give(request, number).await,
             Err(message) => {
-                self.tally.start(None).end(RequestOutcome::Failed);
+                self.tally.start(number, None).end(RequestOutcome::Failed);
                 Ok(refusal(StatusCode::BAD_REQUEST, &format!("The simulated provider: {message}.")))
             }
         }
     }
 
-    async fn give(&self, mut request: ValidRequest, number: u64) -> io::Result<Response<AnswerBody>> {
-        let mut ticket = self.tally.start(request.user.take());
+    pub(super) async fn give(&self, mut request: ValidRequest, number: u64) -> io::Result<Response<AnswerBody>> {
+        let mut ticket = self.tally.start(number, Some(&request));
         let (drawn, pace) = self.draws.draw(&self.simulation, request.seed);
         let failure = match request.model.strip_prefix(FAIL_PREFIX).map(SimulatedFailure::from_name) {
             Some(None) => {
@@ -137,19 +145,27 @@ impl Answers {
             ticket.end(RequestOutcome::Failed);
             return Ok(response);
         }
+        if failure == Some(SimulatedFailure::Reset) {
+            ticket.end(RequestOutcome::Failed);
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "a simulated reset"));
+        }
+        let slot = self.server.enter(ticket.started()).await;
+        // Only answers that a model generates have a cache of their prompts' beginnings.
+        let prompt = std::mem::take(&mut request.prompt);
+        let cached_tokens = if request.kind.is_instant() { None } else { self.server.cached_tokens(&prompt) };
+        let cached = cached_tokens.unwrap_or(0);
+        let service = Service::new(slot, pace, request.prompt_tokens.saturating_sub(cached));
+        ticket.begin(service.began(), cached);
+        request.include_usage &= self.simulation.usage;
         let prefix = if request.kind == RequestKind::Completion { "cmpl" } else { "chatcmpl" };
-        let wire = AnswerWire::new(format!("{prefix}-simulated-{number}"), &request);
+        let wire = AnswerWire::new(format!("{prefix}-simulated-{number}"), &request, cached_tokens);
         match failure {
             Some(SimulatedFailure::Hang) => match std::future::pending::<Infallible>().await {},
-            Some(SimulatedFailure::Reset) => {
-                ticket.end(RequestOutcome::Failed);
-                Err(io::Error::new(io::ErrorKind::ConnectionReset, "a simulated reset"))
-            }
             Some(SimulatedFailure::Stall | SimulatedFailure::Cut) => {
-                Ok(self.stream(&request, failure, wire, pace, ticket))
+                Ok(self.stream(&request, failure, wire, service, ticket))
             }
-            _ if request.stream => Ok(self.stream(&request, failure, wire, pace, ticket)),
-            _ => Ok(self.one_piece(&request, failure, &wire, pace, ticket).await),
+            _ if request.stream => Ok(self.stream(&request, failure, wire, service, ticket)),
+            _ => Ok(self.one_piece(&request, failure, &wire, service, ticket).await),
         }
     }
 
@@ -194,7 +210,7 @@ impl Answers {
         request: &ValidRequest,
         failure: Option<SimulatedFailure>,
         wire: AnswerWire,
-        pace: SimulatedPace,
+        service: Service,
         ticket: Ticket,
     ) -> Response<AnswerBody> {
         let (tokens, reason) = self.length(request);
@@ -211,7 +227,7 @@ impl Answers {
             Some(SimulatedFailure::Empty) => BodyScript::whole(&wire, 0, "stop", request.include_usage),
             _ => BodyScript::whole(&wire, tokens, reason, request.include_usage),
         };
-        let body = TokenStream::new(course, wire, Arc::clone(&self.words), pace, ticket);
+        let body = TokenStream::new(course, wire, Arc::clone(&self.words), service, ticket);
         let mut response = Response::new(Either::Right(body));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -224,7 +240,7 @@ impl Answers {
         request: &ValidRequest,
         failure: Option<SimulatedFailure>,
         wire: &AnswerWire,
-        mut pace: SimulatedPace,
+        mut service: Service,
         mut ticket: Ticket,
     ) -> Response<AnswerBody> {
         let (tokens, reason) = match failure {
@@ -232,24 +248,34 @@ impl Answers {
             None if request.kind.is_instant() => (1, "stop"),
             None => self.length(request),
         };
-        tokio::time::sleep_until(ticket.started() + pace.whole(tokens)).await;
+        let mut due = service.first();
+        tokio::time::sleep_until(due).await;
+        let mut left = tokens.saturating_sub(service.event_tokens(tokens));
+        while left > 0 {
+            let event = service.event_tokens(left);
+            due = service.next(due, event);
+            tokio::time::sleep_until(due).await;
+            left -= event;
+        }
+        service.end(due);
         if failure == Some(SimulatedFailure::ErrorFrame) {
             ticket.end(RequestOutcome::Failed);
             return whole(StatusCode::OK, &self.overloaded_json());
         }
-        ticket.end(RequestOutcome::Completed);
+        ticket.whole(if request.kind.is_instant() { 0 } else { tokens });
+        let usage = self.simulation.usage;
         match request.kind {
-            RequestKind::Embedding => whole(StatusCode::OK, &embeddings(request, failure.is_some())),
+            RequestKind::Embedding => whole(StatusCode::OK, &embeddings(request, failure.is_some(), usage)),
             RequestKind::Passed(call) => {
                 let (content_type, body) = match failure {
                     Some(_) => ("text/plain", Bytes::new()),
-                    None => passed::answer(call, request, &self.words.text(TRANSCRIPT)),
+                    None => passed::answer(call, request, &self.words.text(0, TRANSCRIPT)),
                 };
                 let mut response = Response::new(Either::Left(Full::new(body)));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
                 response
             }
-            _ => whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason)),
+            _ => whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason, usage)),
         }
     }
 

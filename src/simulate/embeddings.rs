@@ -10,8 +10,8 @@ use super::request::ValidRequest;
 /// Numbers of a vector, unless the request sets them.
 const DIMENSIONS: u32 = 8;
 
-/// The whole answer; without vectors if `empty`.
-pub(super) fn embeddings(wanted: &ValidRequest, empty: bool) -> Value {
+/// The whole answer; without vectors if `empty`, with its usage if `usage`.
+pub(super) fn embeddings(wanted: &ValidRequest, empty: bool, usage: bool) -> Value {
     let dimensions = wanted.dimensions.unwrap_or(DIMENSIONS);
     let inputs = wanted.inputs.iter().filter(|_| !empty).enumerate();
     let data: Vec<Value> = inputs
@@ -21,12 +21,11 @@ pub(super) fn embeddings(wanted: &ValidRequest, empty: bool) -> Value {
             json!({ "object": "embedding", "index": index, "embedding": embedding })
         })
         .collect();
-    json!({
-        "object": "list",
-        "data": data,
-        "model": wanted.model,
-        "usage": { "prompt_tokens": wanted.prompt_tokens, "total_tokens": wanted.prompt_tokens },
-    })
+    let mut answer = json!({ "object": "list", "data": data, "model": wanted.model });
+    if usage {
+        answer["usage"] = json!({ "prompt_tokens": wanted.prompt_tokens, "total_tokens": wanted.prompt_tokens });
+    }
+    answer
 }
 
 /// A vector of length 1.

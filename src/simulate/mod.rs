@@ -5,11 +5,16 @@
 
 mod answer;
 mod embeddings;
+mod finished_request;
 mod pace;
 mod passed;
+mod prefix_cache;
 mod request;
+mod server_clock;
+mod service;
 mod stream;
 mod tally;
+mod truth;
 mod wire;
 
 use std::io;
@@ -28,13 +33,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::config::{SimulatedFailure, Simulation};
 use crate::shutdown::Shutdown;
 
-pub use tally::{FinishedRequest, RequestOutcome, TallyCounts};
+pub use finished_request::{FinishedRequest, RequestOutcome};
+pub use tally::TallyCounts;
+pub use truth::TruthFile;
 
 use answer::Answers;
+use service::SharedServer;
 use tally::Tally;
 
 /// Connections open at once; more wait in the listener's backlog.
-const CONNECTIONS_MAX: usize = 4096;
+const CONNECTIONS_MAX: usize = 16_384;
 /// Streams at once on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1024;
 /// Bytes of a request's head.
@@ -68,9 +76,27 @@ impl Simulator {
         listener: TcpListener,
         shutdown: &Shutdown,
     ) -> io::Result<Simulator> {
+        Simulator::start_with_truth(name, simulation, listener, shutdown, None)
+    }
+
+    /// The same, with a line for each request in the truth file. The last lines need a [`TruthFile::flush`] at the end.
+    ///
+    /// # Errors
+    /// The listener has no address.
+    pub fn start_with_truth(
+        name: &str,
+        simulation: Simulation,
+        listener: TcpListener,
+        shutdown: &Shutdown,
+        truth: Option<Arc<TruthFile>>,
+    ) -> io::Result<Simulator> {
         let addr = listener.local_addr()?;
-        let tally = Arc::new(Tally::default());
-        let answers = Arc::new(Answers::new(name, simulation, Arc::clone(&tally)));
+        let server = Arc::new(SharedServer::new(&simulation));
+        if let Some(truth) = &truth {
+            truth.begin(name, server.started(), shutdown);
+        }
+        let tally = Arc::new(Tally::new(server.started(), truth));
+        let answers = Arc::new(Answers::new(name, simulation, server, Arc::clone(&tally)));
         shutdown.spawn(accept_until_drained(listener, Arc::clone(&answers), shutdown.clone()));
         Ok(Simulator { addr, answers, tally })
     }

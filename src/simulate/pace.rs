@@ -1,7 +1,7 @@
 //! The random draws: which request fails, and when each token is due. Log-normal, as measured latencies roughly are, with a
 //! heavier tail on demand.
 //!
-//! Not for sending tokens: see `stream`.
+//! Not for what other requests add to these times: see `service`. Not for sending tokens: see `stream`.
 
 use std::f64::consts::TAU;
 use std::sync::{Mutex, PoisonError};
@@ -53,7 +53,7 @@ impl RandomDraws {
     }
 }
 
-/// The waits of one answer. Each request has its own generator, so that concurrent streams do not mix.
+/// The waits of one answer on an idle server: see `service` for the others. Each request has its own generator, so that concurrent streams do not mix.
 pub(super) struct SimulatedPace {
     /// Median, in seconds.
     ttft: f64,
@@ -74,14 +74,9 @@ impl SimulatedPace {
         wait(body * times)
     }
 
-    /// From one token to the next.
+    /// From one token to the next, for a request that runs alone.
     pub(super) fn gap(&mut self) -> Duration {
         wait(self.log_normal(self.gap))
-    }
-
-    /// From the request to the last of `tokens`.
-    pub(super) fn whole(&mut self, tokens: u32) -> Duration {
-        (1..tokens).fold(self.ttft(), |sum, _| sum.saturating_add(self.gap()))
     }
 
     /// A draw, in seconds like its median.
@@ -100,7 +95,8 @@ impl SimulatedPace {
     }
 }
 
-fn wait(seconds: f64) -> Duration {
+/// A wait within bounds, whatever the draw was.
+pub(super) fn wait(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
 }
 
@@ -121,6 +117,18 @@ mod tests {
         let simulation = Simulation { seed: Some(7), failures: 0.5, ..Simulation::default() };
         assert_eq!(draws(&simulation, 100), draws(&simulation, 100));
         assert_ne!(draws(&simulation, 100), draws(&Simulation { seed: Some(8), ..simulation }, 100));
+    }
+
+    /// Seeds in the files of users and in tests keep their meaning.
+    #[test]
+    fn a_seed_draws_what_it_has_always_drawn() {
+        let simulation = Simulation { seed: Some(7), failures: 0.5, tail: 0.5, ..Simulation::default() };
+        let drawn = draws(&simulation, 4).into_iter();
+        let drawn: Vec<_> =
+            drawn.map(|(fails, ttft, gap)| (fails.is_some(), ttft.as_micros(), gap.as_micros())).collect();
+        let always =
+            [(false, 318_268, 23_459), (false, 211_894, 19_879), (true, 977_942, 15_581), (false, 1_418_332, 19_921)];
+        assert_eq!(drawn, always);
     }
 
     #[test]

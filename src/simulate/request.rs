@@ -18,6 +18,15 @@ const INPUTS_MAX: usize = 2_048;
 const DIMENSIONS_MAX: u32 = 4_096;
 /// Characters of `user` that are kept.
 const USER_MAX: usize = 64;
+/// How a marker in a prompt begins.
+const MARKER: &str = "bench-";
+/// Bytes of a marker that are kept.
+const MARKER_MAX: usize = 64;
+
+/// The tokens of so many bytes of a prompt's JSON.
+pub(super) fn tokens_of(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(4)
+}
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +84,9 @@ pub(super) struct ValidRequest {
     pub(super) choices: u32,
     /// The smaller of `max_tokens` and `max_completion_tokens`; at least 1.
     pub(super) tokens_max: Option<u32>,
-    /// Bytes of the prompt / 4.
+    /// The JSON of `messages`, `prompt` or `input`.
+    pub(super) prompt: Bytes,
+    /// Bytes of the prompt / 4, rounded up.
     pub(super) prompt_tokens: u64,
     pub(super) seed: Option<i64>,
     /// At most 64 characters.
@@ -103,7 +114,8 @@ impl ValidRequest {
         let several: Vec<&RawValue> = serde_json::from_slice(prompt).unwrap_or_default();
         Ok(ValidRequest {
             kind: RequestKind::Passed(call),
-            prompt_tokens: (prompt.len() as u64).div_ceil(4),
+            prompt: Bytes::new(),
+            prompt_tokens: tokens_of(prompt.len()),
             inputs: several.iter().take(INPUTS_MAX).map(|input| input.get().to_owned()).collect(),
             model: request.model,
             stream: false,
@@ -119,7 +131,7 @@ impl ValidRequest {
 
     /// # Errors
     /// The problem, for the client, without quoting the request.
-    pub(super) fn parse(kind: RequestKind, body: &[u8]) -> Result<ValidRequest, String> {
+    pub(super) fn parse(kind: RequestKind, body: &Bytes) -> Result<ValidRequest, String> {
         let raw: RawChatRequest<'_> = serde_json::from_slice(body).map_err(|error| {
             format!("not a {} request (line {}, column {})", kind.as_str(), error.line(), error.column())
         })?;
@@ -150,13 +162,24 @@ impl ValidRequest {
             include_usage: raw.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
             choices,
             tokens_max,
-            prompt_tokens: (prompt.len() as u64).div_ceil(4),
+            prompt: body.slice_ref(prompt.as_bytes()),
+            prompt_tokens: tokens_of(prompt.len()),
             seed: raw.seed,
             user: raw.user.map(|user| user.chars().take(USER_MAX).collect()),
             inputs,
             dimensions: raw.dimensions,
             base64: raw.encoding_format.as_deref() == Some("base64"),
         })
+    }
+}
+
+impl ValidRequest {
+    /// The last `bench-…` in the prompt, of letters, digits and hyphens.
+    pub(super) fn marker(&self) -> Option<String> {
+        let prompt = str::from_utf8(&self.prompt).ok()?;
+        let marker = &prompt[prompt.rfind(MARKER)?..];
+        let end = marker.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(marker.len());
+        Some(marker[..end.min(MARKER_MAX)].to_owned())
     }
 }
 
@@ -211,7 +234,8 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_its_default() {
-        let request = ValidRequest::parse(RequestKind::Chat, br#"{"model":"m","messages":[{}]}"#).unwrap();
+        let body = Bytes::from_static(br#"{"model":"m","messages":[{}]}"#);
+        let request = ValidRequest::parse(RequestKind::Chat, &body).unwrap();
         let expected = ValidRequest {
             kind: RequestKind::Chat,
             model: "m".into(),
@@ -219,6 +243,7 @@ mod tests {
             include_usage: false,
             choices: 1,
             tokens_max: None,
+            prompt: Bytes::from_static(b"[{}]"),
             prompt_tokens: 1,
             seed: None,
             user: None,
@@ -233,7 +258,7 @@ mod tests {
     fn what_is_said_counts() {
         let body = br#"{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true,"x":1},
             "n":2,"max_tokens":9,"max_completion_tokens":5,"seed":-3,"user":"u","temperature":null}"#;
-        let request = ValidRequest::parse(RequestKind::Chat, body).unwrap();
+        let request = ValidRequest::parse(RequestKind::Chat, &Bytes::from_static(body)).unwrap();
         assert!(request.stream && request.include_usage);
         assert_eq!(request.seed, Some(-3));
         assert_eq!((request.choices, request.tokens_max, request.user), (2, Some(5), Some("u".into())));
@@ -253,14 +278,25 @@ mod tests {
             (r#"{"model":"m","messages":[],"max_tokens":0}"#, "`max_tokens` must be"),
         ];
         for (body, expected) in cases {
-            let error = ValidRequest::parse(RequestKind::Chat, body.as_bytes()).unwrap_err();
+            let error = ValidRequest::parse(RequestKind::Chat, &Bytes::from(body)).unwrap_err();
             assert!(error.contains(expected) && !error.contains("sk-secret"), "{body}: {error}");
         }
     }
 
     #[test]
+    fn the_last_marker_of_a_prompt_is_found() {
+        let marker = |prompt: &str| {
+            let body = format!(r#"{{"model":"m","messages":["{prompt}"]}}"#);
+            ValidRequest::parse(RequestKind::Chat, &body.into()).unwrap().marker()
+        };
+        assert_eq!(marker("bench-7f-1 tell, bench-7f-2. ok").as_deref(), Some("bench-7f-2"));
+        assert_eq!(marker("a bench"), None);
+        assert_eq!(marker(&format!("bench-{}", "x".repeat(100))).map(|marker| marker.len()), Some(64));
+    }
+
+    #[test]
     fn prompts_are_counted() {
-        let wanted = |kind, json: &str| ValidRequest::parse(kind, format!(r#"{{"model":"m",{json}}}"#).as_bytes());
+        let wanted = |kind, json: &str| ValidRequest::parse(kind, &format!(r#"{{"model":"m",{json}}}"#).into());
         let completion =
             |json| wanted(RequestKind::Completion, json).map(|wanted| (wanted.inputs.len(), wanted.choices));
         assert_eq!(completion(r#""prompt":"hi","n":2"#), Ok((1, 2)));

@@ -14,8 +14,9 @@ use tokio::time::Sleep;
 
 use crate::clock::Instant;
 
-use super::pace::SimulatedPace;
-use super::tally::{RequestOutcome, Ticket};
+use super::finished_request::RequestOutcome;
+use super::service::Service;
+use super::tally::Ticket;
 use super::wire::{AnswerWire, AnswerWords};
 
 /// The steps of a body, in order.
@@ -73,7 +74,7 @@ pub(super) struct TokenStream {
     course: BodyScript,
     wire: AnswerWire,
     words: Arc<AnswerWords>,
-    pace: SimulatedPace,
+    service: Service,
     ticket: Ticket,
     /// When the next frame is due, counted from the due time of the previous one: the timer's rounding to a millisecond
     /// does not accumulate.
@@ -86,32 +87,40 @@ impl TokenStream {
         course: BodyScript,
         wire: AnswerWire,
         words: Arc<AnswerWords>,
-        mut pace: SimulatedPace,
+        mut service: Service,
         ticket: Ticket,
     ) -> TokenStream {
-        let due = ticket.started() + pace.ttft();
+        let due = service.first();
         let sleep = Box::pin(tokio::time::sleep_until(due));
-        TokenStream { opened: false, sent: 0, course, wire, words, pace, ticket, due, sleep }
+        TokenStream { opened: false, sent: 0, course, wire, words, service, ticket, due, sleep }
     }
 
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if Instant::now() >= self.due {
-            return Poll::Ready(());
+        loop {
+            let now = Instant::now();
+            // What the machine did not write in time waits for the end of a stall, too.
+            let until = if now < self.due { Some(self.due) } else { self.service.stalled_until(now) };
+            let Some(until) = until else { return Poll::Ready(()) };
+            if self.sleep.deadline() != until {
+                self.sleep.as_mut().reset(until);
+            }
+            ready!(self.sleep.as_mut().poll(cx));
         }
-        if self.sleep.deadline() != self.due {
-            self.sleep.as_mut().reset(self.due);
-        }
-        self.sleep.as_mut().poll(cx)
     }
 
-    fn token(&mut self) -> Bytes {
-        let token = self.wire.token(self.words.token(self.sent));
-        self.ticket.token();
-        self.sent += 1;
-        if self.sent < self.course.tokens || matches!(self.course.tail.front(), Some(StreamPart::Flush)) {
-            self.due += self.pace.gap();
+    /// An event, and when the next one is due.
+    fn event(&mut self) -> Bytes {
+        let tokens = self.service.event_tokens(self.course.tokens - self.sent);
+        let event = self.wire.event_with(&self.words.text(self.sent, tokens));
+        self.ticket.event(tokens);
+        self.sent += tokens;
+        let left = self.course.tokens - self.sent;
+        if left > 0 {
+            self.due = self.service.next(self.due, self.service.event_tokens(left));
+        } else if matches!(self.course.tail.front(), Some(StreamPart::Flush)) {
+            self.due = self.service.next(self.due, 1);
         }
-        token
+        event
     }
 
     fn poll_tail(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
@@ -125,7 +134,10 @@ impl TokenStream {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            StreamPart::Send(_) | StreamPart::Cut if self.course.tail.is_empty() => self.ticket.end(self.course.end),
+            StreamPart::Send(_) | StreamPart::Cut if self.course.tail.is_empty() => {
+                self.ticket.end(self.course.end);
+                self.service.end(self.due);
+            }
             StreamPart::Send(_) | StreamPart::Cut => {}
         }
         Poll::Ready(Some(match part {
@@ -147,7 +159,7 @@ impl Body for TokenStream {
         }
         ready!(stream.poll_due(cx));
         if stream.sent < stream.course.tokens {
-            return Poll::Ready(Some(Ok(Frame::data(stream.token()))));
+            return Poll::Ready(Some(Ok(Frame::data(stream.event()))));
         }
         stream.poll_tail(cx).map(|part| part.map(|frame| frame.map(Frame::data)))
     }
@@ -161,6 +173,7 @@ impl Body for TokenStream {
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
     use http_body_util::BodyExt;
     use serde_json::Value;
 
@@ -168,6 +181,7 @@ mod tests {
 
     use super::super::pace::RandomDraws;
     use super::super::request::{RequestKind, ValidRequest};
+    use super::super::service::{Service, SharedServer};
     use super::super::tally::Tally;
     use super::*;
 
@@ -177,7 +191,7 @@ mod tests {
         tally: Arc<Tally>,
         wire: AnswerWire,
         words: Arc<AnswerWords>,
-        pace: SimulatedPace,
+        simulation: Simulation,
     }
 
     /// 200 ms to the first token, 25 ms between tokens.
@@ -187,20 +201,24 @@ mod tests {
 
     fn fixture_at(body: &str, tokens_per_second: f64) -> Fixture {
         let simulation = Simulation { jitter: 0.0, tokens_per_second, ..Simulation::default() };
-        let request = ValidRequest::parse(RequestKind::Chat, body.as_bytes()).unwrap();
+        let request = ValidRequest::parse(RequestKind::Chat, &Bytes::copy_from_slice(body.as_bytes())).unwrap();
         Fixture {
-            tally: Arc::new(Tally::default()),
-            wire: AnswerWire::new("chatcmpl-1".into(), &request),
+            tally: Arc::new(Tally::new(Instant::now(), None)),
+            wire: AnswerWire::new("chatcmpl-1".into(), &request, None),
             words: Arc::new(AnswerWords::new("demo")),
-            pace: RandomDraws::new(None).draw(&simulation, None).1,
+            simulation,
         }
     }
 
     impl Fixture {
         fn stream(self, course: impl FnOnce(&AnswerWire) -> BodyScript) -> (TokenStream, Arc<Tally>) {
             let course = course(&self.wire);
-            let ticket = self.tally.start(None);
-            (TokenStream::new(course, self.wire, self.words, self.pace, ticket), self.tally)
+            let ticket = self.tally.start(1, None);
+            let server = Arc::new(SharedServer::new(&self.simulation));
+            let slot = server.enter(ticket.started()).now_or_never().unwrap();
+            let pace = RandomDraws::new(None).draw(&self.simulation, None).1;
+            let service = Service::new(slot, pace, 0);
+            (TokenStream::new(course, self.wire, self.words, service, ticket), self.tally)
         }
     }
 

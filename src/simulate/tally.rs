@@ -1,13 +1,17 @@
 //! Counts of requests, and the times of the latest ones. A guard keeps them, so dropped requests count too.
 //!
-//! Not for the metrics of the gateway: see `metrics`.
+//! Not for the metrics of the gateway: see `metrics`. Not for writing the times to a file: see `truth`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::clock::Instant;
+use crate::clock::{Instant, micros_between};
+
+use super::finished_request::{FinishedRequest, RequestOutcome};
+use super::request::ValidRequest;
+use super::truth::TruthFile;
 
 /// Ended requests that are kept.
 const ENDED_MAX: usize = 4096;
@@ -25,51 +29,40 @@ pub struct TallyCounts {
     pub failed: u64,
 }
 
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestOutcome {
-    Completed,
-    Cancelled,
-    Failed,
-}
-
-/// A request that has ended.
-#[derive(Clone, Debug)]
-pub struct FinishedRequest {
-    /// The request's `user` member, at most 64 characters: tests find their requests by it.
-    pub user: Option<String>,
-    pub end: RequestOutcome,
-    /// When the request had been read.
-    pub started: Instant,
-    /// When the connection got the first token. None: no token, or an answer without streaming.
-    pub first_token: Option<Instant>,
-    /// When the connection got the last token so far.
-    pub last_token: Option<Instant>,
-    /// When the connection got the last part, or the client hung up.
-    pub ended: Instant,
-}
-
-#[derive(Debug, Default)]
 pub(super) struct Tally {
     counts: watch::Sender<TallyCounts>,
     ended: Mutex<VecDeque<FinishedRequest>>,
+    started: Instant,
+    truth: Option<Arc<TruthFile>>,
 }
 
 impl Tally {
-    /// Counts a request as started; it ends when the ticket is dropped.
-    pub(super) fn start(self: &Arc<Tally>, user: Option<String>) -> Ticket {
+    /// `started` is the zero of the truth file.
+    pub(super) fn new(started: Instant, truth: Option<Arc<TruthFile>>) -> Tally {
+        Tally { counts: watch::Sender::default(), ended: Mutex::default(), started, truth }
+    }
+
+    /// Counts a request as started; it ends when the ticket is dropped. None: the request is invalid.
+    pub(super) fn start(self: &Arc<Tally>, number: u64, request: Option<&ValidRequest>) -> Ticket {
         self.counts.send_modify(|counts| {
             counts.started += 1;
             counts.running += 1;
         });
         let now = Instant::now();
         let request = FinishedRequest {
-            user,
+            number,
+            user: request.and_then(|request| request.user.clone()),
+            marker: request.filter(|_| self.truth.is_some()).and_then(ValidRequest::marker),
             end: RequestOutcome::Cancelled,
             started: now,
+            began: None,
             first_token: None,
             last_token: None,
             ended: now,
+            tokens: 0,
+            input_tokens: request.map_or(0, |request| request.prompt_tokens),
+            cached_tokens: 0,
+            events_us: Vec::new(),
         };
         Ticket { tally: Arc::clone(self), request }
     }
@@ -90,6 +83,10 @@ impl Tally {
 
     fn end(&self, request: FinishedRequest) {
         let end = request.end;
+        if let Some(truth) = &self.truth {
+            truth.record(&request, self.started);
+        }
+        let request = FinishedRequest { events_us: Vec::new(), ..request };
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.len() == ENDED_MAX {
             ended.pop_front();
@@ -119,11 +116,27 @@ impl Ticket {
         self.request.started
     }
 
-    /// Notes that the connection gets a token.
-    pub(super) fn token(&mut self) {
+    /// Notes that a slot was free for it.
+    pub(super) fn begin(&mut self, began: Instant, cached_tokens: u64) {
+        self.request.began = Some(began);
+        self.request.cached_tokens = cached_tokens;
+    }
+
+    /// Notes that the connection gets an event with so many tokens.
+    pub(super) fn event(&mut self, tokens: u32) {
         let now = Instant::now();
         self.request.first_token.get_or_insert(now);
         self.request.last_token = Some(now);
+        self.request.tokens += tokens;
+        if self.tally.truth.is_some() {
+            self.request.events_us.push(micros_between(self.tally.started, now));
+        }
+    }
+
+    /// Notes that the connection gets a whole answer.
+    pub(super) fn whole(&mut self, tokens: u32) {
+        self.request.tokens = tokens;
+        self.end(RequestOutcome::Completed);
     }
 
     /// Notes that the connection gets the last part.
@@ -138,6 +151,8 @@ impl Drop for Ticket {
         if self.request.end == RequestOutcome::Cancelled {
             self.request.ended = Instant::now();
         }
-        self.tally.end(self.request.clone());
+        let request =
+            FinishedRequest { events_us: std::mem::take(&mut self.request.events_us), ..self.request.clone() };
+        self.tally.end(request);
     }
 }

@@ -1,5 +1,7 @@
 //! The simulated provider over real sockets. The pace of a stream is tested in `stream`, on a stopped clock.
 
+mod load;
+
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -29,7 +29,7 @@ impl AnswerWords {
     }
 
     /// The text of the token at this place, counted from 0; never empty.
-    pub(super) fn token(&self, at: u32) -> &str {
+    fn token(&self, at: u32) -> &str {
         let at = at as usize;
         match self.opening.get(at) {
             Some(word) => word,
@@ -37,8 +37,9 @@ impl AnswerWords {
         }
     }
 
-    pub(super) fn text(&self, tokens: u32) -> String {
-        (0..tokens).map(|at| self.token(at)).collect()
+    /// The text of so many tokens, from the one at this place on.
+    pub(super) fn text(&self, from: u32, tokens: u32) -> String {
+        (from..from.saturating_add(tokens)).map(|at| self.token(at)).collect()
     }
 }
 
@@ -55,10 +56,12 @@ pub(super) struct AnswerWire {
     model: String,
     choices: u32,
     prompt_tokens: u64,
+    /// None: the server has no prefix cache.
+    cached_tokens: Option<u64>,
 }
 
 impl AnswerWire {
-    pub(super) fn new(id: String, request: &ValidRequest) -> AnswerWire {
+    pub(super) fn new(id: String, request: &ValidRequest, cached_tokens: Option<u64>) -> AnswerWire {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let is_legacy = request.kind == RequestKind::Completion;
         let head = format!(
@@ -76,6 +79,7 @@ impl AnswerWire {
             model: request.model.clone(),
             choices: request.choices,
             prompt_tokens: request.prompt_tokens,
+            cached_tokens,
         }
     }
 
@@ -87,7 +91,8 @@ impl AnswerWire {
         self.event(r#"{"role":"assistant","content":"","refusal":null}"#, "null")
     }
 
-    pub(super) fn token(&self, text: &str) -> Bytes {
+    /// The event of one or several tokens.
+    pub(super) fn event_with(&self, text: &str) -> Bytes {
         let text = Value::from(text);
         match self.is_legacy {
             true => self.event(&text.to_string(), "null"),
@@ -114,9 +119,9 @@ impl AnswerWire {
         Bytes::from_static(b"data: [DONE]\n\n")
     }
 
-    /// An answer without streaming.
-    pub(super) fn whole(&self, words: &AnswerWords, tokens: u32, reason: &str) -> Value {
-        let text = words.text(tokens);
+    /// An answer without streaming; with its usage if `usage`.
+    pub(super) fn whole(&self, words: &AnswerWords, tokens: u32, reason: &str, usage: bool) -> Value {
+        let text = words.text(0, tokens);
         let choice = |index| match self.is_legacy {
             true => json!({ "text": text, "index": index, "logprobs": null, "finish_reason": reason }),
             false => json!({
@@ -126,15 +131,18 @@ impl AnswerWire {
                 "finish_reason": reason,
             }),
         };
-        json!({
+        let mut answer = json!({
             "id": self.id,
             "object": if self.is_legacy { "text_completion" } else { "chat.completion" },
             "created": self.created,
             "model": self.model,
             "system_fingerprint": "simulated",
             "choices": (0..self.choices).map(choice).collect::<Vec<_>>(),
-            "usage": self.usage_json(tokens),
-        })
+        });
+        if usage {
+            answer["usage"] = self.usage_json(tokens);
+        }
+        answer
     }
 
     /// One event per choice, with its delta or text.
@@ -151,11 +159,15 @@ impl AnswerWire {
 
     fn usage_json(&self, tokens: u32) -> Value {
         let completion_tokens = u64::from(tokens) * u64::from(self.choices);
-        json!({
+        let mut usage = json!({
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": completion_tokens,
             "total_tokens": self.prompt_tokens + completion_tokens,
-        })
+        });
+        if let Some(cached_tokens) = self.cached_tokens {
+            usage["prompt_tokens_details"] = json!({ "cached_tokens": cached_tokens });
+        }
+        usage
     }
 }
 

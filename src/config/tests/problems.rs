@@ -168,6 +168,10 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.s.simulate.failure = \"hung\"", "1:32: bad value \"hung\" for \"failure\"", "did you mean \"hang\"?"),
     ("providers.s.simulate.failures = 2", "1:33: bad value 2 for \"failures\"", "0 to 1"),
     ("providers.s.simulate.tokens = 0", "1:31: bad value 0 for \"tokens\"", "1 to 100000"),
+    ("providers.s.simulate.stall = \"20s every 2s\"", "1:30: bad value \"20s every 2s\" for \"stall\"", "2s every 20s"),
+    ("providers.s.simulate.slots = -1", "1:30: bad value -1 for \"slots\"", "0 to 100000"),
+    ("providers.s.simulate.prefill = nan", "1:32: bad value nan for \"prefill\"", "0 to 1000000000"),
+    ("providers.s.simulate.usage = 0", "1:30: \"usage\" in simulate of [providers.s] is an integer", "true or false"),
     ("providers.s.simulate.ttft = \"2h\"", "1:29: bad value \"2h\" for \"ttft\"", "to 1h"),
     // models
     ("[models.a]", "1:9: [models.a] has no \"upstreams\", and the catalogue has no model of this name", "groq/llama"),
