@@ -7,7 +7,7 @@ use std::sync::Arc;
 use photofinish::config::RaceSettings;
 use photofinish::failure::FailureKind;
 use photofinish::history::recorded::{Recorded, RecordedAttempt};
-use photofinish::history::{AttemptOutcome, RaceOutcome};
+use photofinish::history::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish::learning::{Learning, RequestMemory};
 use photofinish::race::verdict::slows_hedging;
 use photofinish::rehearse::{AttemptEnd, PlayedAttempt, PlayedRace, Rehearsal};
@@ -116,6 +116,7 @@ fn recorded(world: &World, race: &PlayedRace<'_>) -> Recorded {
         client_ttft_us: race.ttft_us,
         done_us: Some(race.took_us),
         outcome: if race.winner.is_some() { RaceOutcome::Ok } else { RaceOutcome::Error },
+        source: RaceSource::Client,
         attempts: race.attempts.iter().enumerate().map(attempt).collect(),
     }
 }

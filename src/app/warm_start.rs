@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::clock::Instant;
 use crate::config::{Config, UpstreamConfig};
+use crate::history::RaceSource;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::learning::{Learning, RequestMemory};
 use crate::proxy::Gateway;
@@ -48,7 +49,9 @@ fn remember(config: &Config, learning: &Learning) {
     let read = StoreReader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
         let each = |recorded: Recorded| {
             requests += 1;
-            let cost_budget = config.model(&recorded.model).map(|model| {
+            // A probe costs no budget, and says nothing about what a client's request usually costs.
+            let model = config.model(&recorded.model).filter(|_| recorded.source == RaceSource::Client);
+            let cost_budget = model.map(|model| {
                 learning.cost_budget(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
             });
             let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);

@@ -3,7 +3,7 @@
 //! Not for reading rows: `store` fills [`MeasuredAttempt`] and [`RequestRow`].
 
 use super::cost::Cost;
-use super::names::{AttemptOutcome, RaceOutcome};
+use super::names::{AttemptOutcome, RaceOutcome, RaceSource};
 use super::record::{AttemptRecord, RaceRecord};
 use super::speed::Decoding;
 use super::survival::{AuditedLoser, Observation};
@@ -42,6 +42,7 @@ subset! {
         winner: Option<i64>,
         first_token_sent_us: Option<i64>,
         outcome: RaceOutcome,
+        source: RaceSource,
     }
 }
 

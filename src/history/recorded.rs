@@ -2,7 +2,7 @@
 //!
 //! Not for figures: `facts` makes them without keeping the rows.
 
-use super::names::{AttemptOutcome, RaceOutcome};
+use super::names::{AttemptOutcome, RaceOutcome, RaceSource};
 use crate::failure::FailureKind;
 
 /// One request. Times are microseconds after the request was read unless the field states otherwise.
@@ -24,6 +24,7 @@ pub struct Recorded {
     pub client_ttft_us: Option<i64>,
     pub done_us: Option<i64>,
     pub outcome: RaceOutcome,
+    pub source: RaceSource,
     pub attempts: Vec<RecordedAttempt>,
 }
 

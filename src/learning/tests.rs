@@ -3,7 +3,7 @@
 use super::*;
 use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
-use crate::history::{AttemptOutcome, RaceOutcome};
+use crate::history::{AttemptOutcome, RaceOutcome, RaceSource};
 use crate::routing::adaptive::SendConditions;
 use crate::routing::bill::PerByte;
 use crate::routing::tariff::{PromptTokens, Tariff};
@@ -216,6 +216,7 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
         client_ttft_us: attempts[0].1,
         done_us: Some(3_000_000),
         outcome: RaceOutcome::Ok,
+        source: RaceSource::Client,
         attempts: attempts.iter().enumerate().map(attempt).collect(),
     }
 }

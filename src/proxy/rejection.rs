@@ -5,6 +5,7 @@ pub(super) mod code;
 mod cooling;
 mod forbidden;
 mod overloaded;
+mod unknown;
 mod watched;
 
 pub use cooling::all_cooling_down;
@@ -255,14 +256,6 @@ impl Rejection {
     pub fn parameter(name: Option<String>, why: &str) -> Rejection {
         let why = cut(why);
         Rejection::new(code::BAD_PARAMETER, why).on(name.map(|name| cut(&name).into()))
-    }
-
-    pub fn unknown_race(race_id: &str) -> Rejection {
-        let message = format!(
-            "there is no race {race_id}: it is not written yet, its row was removed, or it never was. GET /api/races \
-             lists the newest"
-        );
-        Rejection::new(code::UNKNOWN_RACE, message)
     }
 
     /// The history cannot be read: `why` is for an operator. `passes`: it may be temporary.

@@ -81,6 +81,7 @@ fn read(
         until: question.until.map(|until| until.micros(now_us)),
         model: None,
         newest: REQUESTS_MAX,
+        source: question.source,
     };
     let models = config.models.values().filter(|model| wanted.is_none_or(|wanted| wanted.name == model.name));
     let mut pasts: PastsByModel =

@@ -8,7 +8,8 @@ use super::past_requests::PastRequests;
 use crate::config::ranges::{bounded, duration_within, within};
 use crate::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use crate::history::goodput;
-use crate::report::question::{RaceWindow, TimePoint, moment, slo, whole_number};
+use crate::report::question::{RaceWindow, TimePoint, moment, slo, sources, whole_number};
+use crate::store::SourceFilter;
 
 /// Policies of one run.
 const POLICIES_MAX: usize = 16;
@@ -45,6 +46,9 @@ pub struct ReplayQuestion {
     /// Only requests begun before, in the same forms.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<TimePoint>,
+    /// Who asked: clients, probes, benchmarks, or all.
+    #[arg(long, default_value = "client", value_parser = sources())]
+    pub source: SourceFilter,
     /// The seed of the draws: the same seed gives the same answer.
     #[arg(long, default_value_t = 1, value_parser = whole_number)]
     pub seed: u64,

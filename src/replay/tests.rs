@@ -10,7 +10,7 @@ use crate::clock::SECOND_US;
 use crate::config::{self, HedgeAfter, ModelConfig, Policy, RaceSettings};
 use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
-use crate::history::{AttemptOutcome, RaceOutcome};
+use crate::history::{AttemptOutcome, RaceOutcome, RaceSource};
 use crate::rehearse::{
     Dispatch, PlayedRace, Rehearsal, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld,
 };
@@ -129,6 +129,7 @@ impl World {
             client_ttft_us: best.map(|best| best.0),
             done_us: best.map(|best| best.0 + 99 * 15_000),
             outcome: if best.is_some() { RaceOutcome::Ok } else { RaceOutcome::Error },
+            source: RaceSource::Client,
             attempts: attempts.collect(),
         }
     }

@@ -75,6 +75,12 @@ pub const OF_ATTEMPT: [MemberField; 4] = [
     number("tok_s", "tokens/s", "1 / TPOT: decoding speed for one user").or_null(),
 ];
 
+/// The times of a run, after its columns.
+pub const OF_RUN: [MemberField; 2] = [
+    text("started", "", "`started_at` in the format of RFC 3339"),
+    text("ended", "", "`ended_at` likewise; null while it runs").or_null(),
+];
+
 pub const fn integer(name: &'static str, unit: &'static str, about: &'static str) -> MemberField {
     field(name, FieldKind::Integer, unit, about)
 }

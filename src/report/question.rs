@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, Command};
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use jiff::tz::TimeZone;
 use crate::clock::micros;
 use crate::config::units::parse_duration;
 use crate::history::goodput::SloTargets;
-use crate::store::AttemptFilter;
+use crate::store::{AttemptFilter, SourceFilter};
 
 /// The races of a question.
 #[derive(Args, Clone, Debug, Default)]
@@ -33,6 +34,9 @@ pub struct RaceWindow {
     /// Only requests of this user.
     #[arg(long)]
     pub user: Option<String>,
+    /// Who asked: clients, probes, benchmarks, or all. Other rows than those of clients are not rolled up.
+    #[arg(long, default_value = "client", value_parser = sources())]
+    pub source: SourceFilter,
 }
 
 /// A point in time, as it was typed.
@@ -84,6 +88,7 @@ impl RaceWindow {
             model: self.model.clone(),
             provider: self.provider.clone(),
             user: self.user.clone(),
+            source: self.source,
         }
     }
 
@@ -103,6 +108,12 @@ impl RaceWindow {
             _ => None,
         }
     }
+}
+
+/// For clap: whose rows a question means.
+pub fn sources() -> impl TypedValueParser<Value = SourceFilter> {
+    let names = SourceFilter::ALL.map(SourceFilter::as_str);
+    PossibleValuesParser::new(names).try_map(|name| SourceFilter::from_name(&name).ok_or("unknown"))
 }
 
 /// A time for people, to the second.

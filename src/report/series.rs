@@ -27,7 +27,7 @@ pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Resu
     let every_us = match question.by {
         SeriesDimension::Concurrency => None,
         _ => {
-            let since = filter.since.map_or_else(|| reader.oldest(), |since| Ok(Some(since)))?;
+            let since = filter.since.map_or_else(|| reader.oldest(filter.source), |since| Ok(Some(since)))?;
             let from_us = since.unwrap_or(until_us);
             let every_us = question.every.map_or_else(|| chosen_step(until_us - from_us), micros);
             match too_many_steps(every_us, from_us, until_us) {

@@ -88,6 +88,8 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/history", only_get(get(api::history))),
         ("/api/races", only_get(get(api::races))),
         ("/api/races/{race_id}", only_get(get(api::race))),
+        ("/api/runs", only_get(get(api::runs))),
+        ("/api/runs/{run}", only_get(get(api::run))),
         ("/api/routing", only_get(get(api::routing))),
         ("/api/distribution", only_get(get(api::distribution))),
         ("/api/costs", only_get(get(api::costs))),

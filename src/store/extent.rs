@@ -2,10 +2,11 @@
 //!
 //! Not for figures.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::plan;
 use super::reader::{ReadError, StoreReader};
+use super::source_filter::SourceFilter;
 use super::times::{HOUR_US, first_race_id};
 
 /// Rows that are counted one by one.
@@ -20,10 +21,11 @@ pub struct Extent {
     pub log_bytes: u64,
     /// Free space within the file, for new rows; bytes.
     pub free_bytes: u64,
+    /// Of clients.
     pub attempts: u64,
     /// True if there are more rows: not all rows without a roll-up were counted.
     pub more: bool,
-    /// Start of the first race, to the hour if it is rolled up; microseconds since 1970, UTC.
+    /// Start of the first race of a client, to the hour if it is rolled up; microseconds since 1970, UTC.
     pub since: Option<i64>,
     /// End of the newest rolled-up hour; microseconds since 1970, UTC.
     pub rolled_until: Option<i64>,
@@ -43,7 +45,7 @@ impl StoreReader {
 
 fn inside(connection: &Connection) -> rusqlite::Result<Extent> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0));
-    let last: Option<i64> = connection.query_row(LAST, [], |row| row.get(0))?;
+    let last: Option<i64> = connection.query_row(LAST, [], |row| row.get(0)).optional()?;
     let rolled_until = last.map(|start| start + HOUR_US);
     let from = first_race_id(rolled_until.unwrap_or(0));
     let counted: u64 = connection.query_row(NEW_ROWS, rusqlite::params![from, COUNTED_MAX + 1], |row| row.get(0))?;
@@ -53,14 +55,20 @@ fn inside(connection: &Connection) -> rusqlite::Result<Extent> {
         free_bytes: number("PRAGMA freelist_count")? * number("PRAGMA page_size")?,
         attempts: number(ROLLED)? + counted.min(COUNTED_MAX as u64),
         more: counted > COUNTED_MAX as u64,
-        since: plan::oldest(connection)?,
+        since: plan::oldest(connection, SourceFilter::Client)?,
         rolled_until,
     })
 }
 
-pub(super) const LAST: &str = "SELECT max(start) FROM rollup_span WHERE hours = 1 AND state > 0";
+pub(super) const LAST: &str = "\
+    SELECT start FROM rollup_span WHERE hours = 1 AND state > 0 \
+      AND EXISTS (SELECT 1 FROM rollup WHERE rollup.hours = rollup_span.hours AND rollup.start = rollup_span.start) \
+    ORDER BY start DESC LIMIT 1";
 
 /// Includes hours that must be rolled up again.
 pub(super) const ROLLED: &str = "SELECT coalesce(sum(attempts), 0) FROM rollup_span WHERE hours = 1";
 
-pub(super) const NEW_ROWS: &str = "SELECT count(*) FROM (SELECT 1 FROM attempt WHERE race_id >= ?1 LIMIT ?2)";
+pub(super) const NEW_ROWS: &str = "\
+    SELECT count(*) FROM (\
+        SELECT 1 FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id \
+        WHERE attempt.race_id >= ?1 AND coalesce(race.source, 'client') = 'client' LIMIT ?2)";

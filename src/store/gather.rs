@@ -2,6 +2,7 @@
 //!
 //! Not for reading: see `reader`.
 
+use super::source_filter::SourceFilter;
 use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};
 use crate::history::facts::{AttemptFacts, RequestFacts};
@@ -18,6 +19,8 @@ pub struct AttemptFilter {
     pub provider: Option<String>,
     /// The caller's name under `[users]`.
     pub user: Option<String>,
+    /// Who asked.
+    pub source: SourceFilter,
 }
 
 impl AttemptFilter {

@@ -19,6 +19,7 @@ mod recorded;
 mod rollup;
 mod runs;
 mod scan;
+mod source_filter;
 mod spill;
 mod times;
 mod write;
@@ -39,6 +40,7 @@ pub use reader::{EXACT_MAX, ReadError, StoreReader};
 pub use recorded::RecordedFilter;
 pub use rollup::{Roller, RollupError, RollupStep};
 pub use runs::{RunFilter, RunSearch};
+pub use source_filter::SourceFilter;
 pub use spill::{Spill, SpillProgress};
 pub use write::{Record, WriteError};
 

@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::gather::Selection;
+use super::source_filter::SourceFilter;
 use super::times::{DAY_US, HOUR_US, start_of};
 
 /// The newest part of the history that is always read as rows, and so is exact; microseconds.
@@ -18,20 +19,35 @@ const NEWEST_PIECES: i64 = 16;
 /// Attempts assumed for an hour when no hour is rolled up yet.
 const UNKNOWN_HOUR: u64 = 10_000;
 
-/// Rolled-up hours and days.
+/// Rolled-up hours and days. Those without a cell have rows of probes and benchmarks only.
 pub(super) const SPANS: &str = "\
     SELECT hours, start, attempts, state FROM rollup_span \
-    WHERE hours IN (1, 24) AND start >= ?1 AND start < ?2 AND state > 0";
+    WHERE hours IN (1, 24) AND start >= ?1 AND start < ?2 AND state > 0 \
+      AND EXISTS (SELECT 1 FROM rollup WHERE rollup.hours = rollup_span.hours AND rollup.start = rollup_span.start)";
 
 /// Hours whose rows are removed or being removed.
 pub(super) const REMOVED: &str = "SELECT count(*) FROM rollup_span WHERE hours = 1 AND state = 2";
 
 /// The first row of either table.
-pub(super) const OLDEST: &str = "\
-    SELECT min(id) FROM (SELECT min(race_id) AS id FROM race UNION ALL SELECT min(race_id) FROM attempt)";
+pub(super) fn oldest_row(source: SourceFilter) -> String {
+    let condition = source.condition();
+    let race = format!("SELECT race_id AS id FROM race WHERE {condition} AND race_id > '' ORDER BY race_id LIMIT 1");
+    if source.is_apart() {
+        return race;
+    }
+    let (attempts, condition) = source.attempts();
+    let of_attempt = format!(
+        "SELECT attempt.race_id FROM {attempts} WHERE {condition} AND attempt.race_id > '' \
+         ORDER BY attempt.race_id LIMIT 1"
+    );
+    format!("SELECT min(id) FROM (SELECT * FROM ({race}) UNION ALL SELECT * FROM ({of_attempt})) HAVING min(id) > ''")
+}
 
-/// The first rolled-up hour.
-pub(super) const OLDEST_HOUR: &str = "SELECT min(start) FROM rollup_span WHERE hours = 1 AND state > 0";
+/// The first rolled-up hour with a cell.
+pub(super) const OLDEST_HOUR: &str = "\
+    SELECT start FROM rollup_span WHERE hours = 1 AND state > 0 \
+      AND EXISTS (SELECT 1 FROM rollup WHERE rollup.hours = rollup_span.hours AND rollup.start = rollup_span.start) \
+    ORDER BY start LIMIT 1";
 
 /// A period that is read as rows; microseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,23 +87,12 @@ impl ReadPlan {
     pub fn new(connection: &Connection, selection: &Selection, exact_max: u64) -> rusqlite::Result<ReadPlan> {
         let from_us = selection.filter.since.unwrap_or(0).max(0);
         let until_us = selection.filter.until.unwrap_or(i64::MAX);
-        let mut statement = connection.prepare(SPANS)?;
-        let mut rows = statement.query([start_of(from_us, DAY_US), until_us])?;
-        let (mut hours, mut days) = (BTreeMap::new(), BTreeSet::new());
-        while let Some(row) = rows.next()? {
-            let (span, start): (i64, i64) = (row.get(0)?, row.get(1)?);
-            match span {
-                1 => {
-                    hours.insert(start, RolledHour { attempts: row.get(2)?, removed: row.get::<_, i64>(3)? == 2 });
-                }
-                _ => {
-                    days.insert(start);
-                }
-            }
-        }
+        let (hours, days) = match selection.filter.source {
+            SourceFilter::Client => rolled(connection, (from_us, until_us))?,
+            SourceFilter::Probe | SourceFilter::Bench | SourceFilter::All => Default::default(),
+        };
         // Before the first row nothing needs to be read.
-        let oldest: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
-        let oldest_us = oldest.map_or(until_us, |id| super::times::began_at(&id));
+        let oldest_us = oldest_began(connection, selection.filter.source)?.unwrap_or(until_us);
         let plan = ReadPlan::of(&hours, &days, (from_us, until_us), oldest_us, selection, exact_max);
         Ok(ReadPlan { removed: removed(connection)?, ..plan })
     }
@@ -136,15 +141,45 @@ impl ReadPlan {
     }
 }
 
+/// The rolled-up hours, and the starts of rolled-up days.
+fn rolled(
+    connection: &Connection,
+    (from_us, until_us): (i64, i64),
+) -> rusqlite::Result<(BTreeMap<i64, RolledHour>, BTreeSet<i64>)> {
+    let mut statement = connection.prepare(SPANS)?;
+    let mut rows = statement.query([start_of(from_us, DAY_US), until_us])?;
+    let (mut hours, mut days) = (BTreeMap::new(), BTreeSet::new());
+    while let Some(row) = rows.next()? {
+        let (span, start): (i64, i64) = (row.get(0)?, row.get(1)?);
+        match span {
+            1 => {
+                hours.insert(start, RolledHour { attempts: row.get(2)?, removed: row.get::<_, i64>(3)? == 2 });
+            }
+            _ => {
+                days.insert(start);
+            }
+        }
+    }
+    Ok((hours, days))
+}
+
+/// When the first race with a row began; microseconds since 1970, UTC.
+fn oldest_began(connection: &Connection, source: SourceFilter) -> rusqlite::Result<Option<i64>> {
+    let id = connection.query_row(&oldest_row(source), [], |row| row.get::<_, String>(0)).optional()?;
+    Ok(id.map(|id| super::times::began_at(&id)))
+}
+
 pub(super) fn removed(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row(REMOVED, [], |row| row.get(0))
 }
 
 /// Start of the first race, by its row or by its rolled-up hour; microseconds since 1970, UTC.
-pub(super) fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    let row: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
-    let hour: Option<i64> = connection.query_row(OLDEST_HOUR, [], |row| row.get(0))?;
-    Ok([row.map(|id| super::times::began_at(&id)), hour].into_iter().flatten().min())
+pub(super) fn oldest(connection: &Connection, source: SourceFilter) -> rusqlite::Result<Option<i64>> {
+    let hour = match source {
+        SourceFilter::Client => connection.query_row(OLDEST_HOUR, [], |row| row.get(0)).optional()?,
+        SourceFilter::Probe | SourceFilter::Bench | SourceFilter::All => None,
+    };
+    Ok([oldest_began(connection, source)?, hour].into_iter().flatten().min())
 }
 
 /// The window, moved to whole hours where one of its ends is within an hour whose rows are gone.

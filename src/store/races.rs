@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::columns::{cell, json};
 use super::gather::AttemptFilter;
 use super::reader::{ReadError, StoreReader};
+use super::source_filter::SourceFilter;
 use super::times::first_race_id;
 use crate::history::table::Table;
 use crate::history::{LeftOutReason, RaceOutcome, RaceRecord, left_out};
@@ -21,7 +22,7 @@ pub type ExportRow = Map<String, Value>;
 /// The selected races: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct RaceFilter {
-    /// Their time, model and user; with an attempt at this provider.
+    /// Their time, model, user and source; with an attempt at this provider.
     pub races: AttemptFilter,
     /// With an attempt at this provider and model.
     pub upstream: Option<(String, String)>,
@@ -32,16 +33,20 @@ pub struct RaceFilter {
     pub limit: usize,
 }
 
-/// Newest first by the primary key, so that a page reads only what it needs.
-pub(super) const PAGE: &str = "\
-    SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
-    FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
-    WHERE race.race_id >= ?1 AND race.race_id < ?2 \
-      AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR race.outcome = ?5) \
-      AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
-      AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
-                                                             AND model_sent = ?8)) \
-    ORDER BY race.race_id DESC LIMIT ?9";
+/// Newest first by the primary key, or by the index of this source, so that a page reads only what it needs.
+pub(super) fn page(source: SourceFilter) -> String {
+    format!(
+        "SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
+         FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
+         WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 \
+           AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR race.outcome = ?5) \
+           AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
+           AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
+                                                                  AND model_sent = ?8)) \
+         ORDER BY race.race_id DESC LIMIT ?9",
+        source.condition()
+    )
+}
 
 pub(super) const RACE: &str = "\
     SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
@@ -53,22 +58,36 @@ pub(super) const ATTEMPTS: &str = "\
          ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
     WHERE attempt.race_id = ?1 ORDER BY attempt.ordinal";
 
-/// All rows of a table, by its primary key.
-const ALL_ATTEMPTS: &str = "\
-    SELECT attempt.* FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id \
-    WHERE attempt.race_id >= ?1 AND attempt.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) \
-      AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR attempt.provider = ?5) \
-    ORDER BY attempt.race_id, attempt.ordinal";
-const ALL_RACES: &str = "\
-    SELECT race.* FROM race \
-    WHERE race_id >= ?1 AND race_id < ?2 AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) \
-      AND (?5 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
-    ORDER BY race_id";
+/// All rows of a table, by its primary key or by the index of this source.
+fn all_attempts(source: SourceFilter) -> String {
+    let (attempts, condition) = source.attempts();
+    let id = if source.is_apart() { "race.race_id" } else { "attempt.race_id" };
+    format!(
+        "SELECT attempt.* FROM {attempts} \
+         WHERE {condition} AND {id} >= ?1 AND {id} < ?2 AND (?3 IS NULL OR race.model = ?3) \
+           AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR attempt.provider = ?5) \
+         ORDER BY {id}, attempt.ordinal"
+    )
+}
+
+fn all_races(source: SourceFilter) -> String {
+    format!(
+        "SELECT race.* FROM race \
+         WHERE {} AND race_id >= ?1 AND race_id < ?2 AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) \
+           AND (?5 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
+         ORDER BY race_id",
+        source.condition()
+    )
+}
 
 /// By the text of the column, since the same upstreams are left out again and again.
-const LEFT_OUT: &str = "\
-    SELECT left_out, count(*) FROM race WHERE race_id >= ?1 AND race_id < ?2 AND left_out IS NOT NULL \
-      AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) GROUP BY left_out";
+fn left_out_texts(source: SourceFilter) -> String {
+    format!(
+        "SELECT left_out, count(*) FROM race WHERE {} AND race_id >= ?1 AND race_id < ?2 AND left_out IS NOT NULL \
+           AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) GROUP BY left_out",
+        source.condition()
+    )
+}
 
 /// Sorts after every id.
 pub(super) const BEHIND_ALL: &str = "~";
@@ -94,7 +113,7 @@ impl StoreReader {
             model,
             i64::try_from(filter.limit).unwrap_or(i64::MAX),
         );
-        self.ask(|connection| rows(connection, PAGE, parameters))
+        self.ask(|connection| rows(connection, &page(races.source), parameters))
     }
 
     /// The race and its attempts, as far as they are written.
@@ -124,7 +143,7 @@ impl StoreReader {
         );
         let mut counts = LeftOutReason::ALL.iter().map(|reason| (*reason, 0)).collect::<Vec<_>>();
         self.ask(|connection| {
-            let mut statement = connection.prepare(LEFT_OUT)?;
+            let mut statement = connection.prepare(&left_out_texts(filter.source))?;
             let mut rows = statement.query(parameters)?;
             while let Some(row) = rows.next()? {
                 let (text, races): (String, u64) = (row.get(0)?, row.get(1)?);
@@ -153,8 +172,8 @@ impl StoreReader {
             filter.user.as_deref(),
             filter.provider.as_deref(),
         );
-        let sql = if T::NAME == RaceRecord::NAME { ALL_RACES } else { ALL_ATTEMPTS };
-        self.ask(|connection| each_row(connection, sql, parameters, each))
+        let sql = if T::NAME == RaceRecord::NAME { all_races(filter.source) } else { all_attempts(filter.source) };
+        self.ask(|connection| each_row(connection, &sql, parameters, each))
     }
 }
 

@@ -15,6 +15,7 @@ use super::gather::{Coverage, Gather, Selection};
 use super::open::{self, OpenError};
 use super::plan::{self, ReadPlan, RowStretch};
 use super::scan;
+use super::source_filter::SourceFilter;
 
 /// Time limit of one question.
 const QUERY_FOR: Duration = Duration::from_secs(30);
@@ -101,12 +102,12 @@ impl StoreReader {
         &self.path
     }
 
-    /// Start of the first known race, to the hour if it is rolled up; microseconds since 1970, UTC.
+    /// Start of the first known race of this source, to the hour if it is rolled up; microseconds since 1970, UTC.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
-    pub fn oldest(&self) -> Result<Option<i64>, ReadError> {
-        self.ask(plan::oldest)
+    pub fn oldest(&self, source: SourceFilter) -> Result<Option<i64>, ReadError> {
+        self.ask(|connection| plan::oldest(connection, source))
     }
 
     /// Runs one query under the time limit.

@@ -10,13 +10,14 @@ use super::columns::{RowReader, select};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
+use super::source_filter::SourceFilter;
 use super::times::{began_at, first_race_id};
 use crate::history::cost::Cost;
 use crate::history::facts::{AttemptRow, MeasuredAttempt};
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::history::speed::Decoding;
 use crate::history::table::subset;
-use crate::history::{AttemptRecord, RaceOutcome, RaceRecord};
+use crate::history::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 
 subset! {
     /// The columns of a race that a recorded request needs.
@@ -31,6 +32,7 @@ subset! {
         first_token_sent_us: Option<i64>,
         done_us: Option<i64>,
         outcome: RaceOutcome,
+        source: RaceSource,
     }
 }
 
@@ -64,19 +66,24 @@ const OF_WINDOW: &str = "\
 const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
 
 /// Attempts of these upstreams (`?1`, a JSON list) with a time to first token, seen or censored; newest first. Searches
-/// the newest `?2` attempts of all upstreams.
+/// the newest `?2` attempts of all upstreams, except those of benchmarks: their load says nothing about that of clients.
 const NEWEST_OF: &str = "\
     SELECT race_id, provider || '/' || model_sent FROM \
-        (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
+        (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt \
+         WHERE NOT EXISTS (SELECT 1 FROM race WHERE race.source <> 'client' AND race.source = 'bench' \
+                                                AND race.race_id = attempt.race_id) \
+         ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
     WHERE ttft_obs_us IS NOT NULL AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
 
 /// Maximum attempts searched for the selected upstreams, about half a second. A start waits for the search, and without
 /// the limit a rarely used upstream would make it read the whole history.
 const LOOKED_AT_MAX: i64 = 200_000;
 
-/// The id of the race before `?1` with `?2` newer races between them.
-const OLDEST_OF_NEWEST: &str = "\
-    SELECT race_id FROM race WHERE race_id < ?1 ORDER BY race_id DESC LIMIT 1 OFFSET ?2";
+/// The id of the race before `?1` with `?2` newer races of the same source between them.
+fn oldest_of_newest(source: SourceFilter) -> String {
+    let condition = source.condition();
+    format!("SELECT race_id FROM race WHERE {condition} AND race_id < ?1 ORDER BY race_id DESC LIMIT 1 OFFSET ?2")
+}
 
 /// The selected requests: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +96,8 @@ pub struct RecordedFilter {
     pub model: Option<String>,
     /// Maximum number of requests in the window, newest first, of any model.
     pub newest: usize,
+    /// Who asked.
+    pub source: SourceFilter,
 }
 
 impl StoreReader {
@@ -102,15 +111,17 @@ impl StoreReader {
         self.ask(|connection| {
             let state = connection.unchecked_transaction()?;
             let behind = i64::try_from(behind).unwrap_or(i64::MAX);
-            let oldest = state.query_row(OLDEST_OF_NEWEST, (&until, behind), |row| row.get::<_, String>(0));
+            let oldest =
+                state.query_row(&oldest_of_newest(filter.source), (&until, behind), |row| row.get::<_, String>(0));
             let since = first_race_id(filter.since.unwrap_or(0)).max(oldest.optional()?.unwrap_or_default());
-            let mut statement = state.prepare(&select_recorded(OF_WINDOW))?;
+            let condition = format!("{} AND {OF_WINDOW}", filter.source.condition());
+            let mut statement = state.prepare(&select_recorded(&condition))?;
             read(statement.query((since, until, filter.model.as_deref()))?, &mut each)
         })
     }
 
     /// Passes to `each` the requests with times of these upstreams (`provider/model`), oldest first: for each upstream
-    /// its newest attempts with a time, at most `newest`.
+    /// its newest attempts with a time, at most `newest`. Those of benchmarks are left out.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
@@ -187,6 +198,7 @@ fn recorded(race: &RecordedRow) -> Recorded {
         client_ttft_us: race.first_token_sent_us,
         done_us: race.done_us,
         outcome: race.outcome,
+        source: race.source,
         attempts: Vec::new(),
     }
 }

@@ -8,8 +8,9 @@ use rusqlite::Connection;
 
 use super::races::{BEHIND_ALL, ExportRow, each_row, rows};
 use super::reader::{ReadError, StoreReader};
+use super::source_filter::SourceFilter;
 use super::times::first_race_id;
-use crate::history::{RaceSource, RunKind};
+use crate::history::RunKind;
 
 /// The selected runs: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +48,7 @@ const OF_PREFIX: &str = "SELECT * FROM run WHERE run_id >= ?1 AND run_id < ?2 OR
 const LISTED_MAX: u8 = 10;
 
 /// Each attempt with the columns of its race that only the race has.
-fn of_run(source: RaceSource) -> String {
+fn of_run(source: SourceFilter) -> String {
     format!(
         "SELECT attempt.*, race.started_at, race.model, race.workload, race.scheduled_us, race.done_us, \
                 race.outcome AS race_outcome, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
@@ -55,16 +56,8 @@ fn of_run(source: RaceSource) -> String {
               JOIN attempt_speed_all AS speed ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
          WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 AND race.run_id = ?3 \
          ORDER BY race.race_id, attempt.ordinal",
-        apart(source)
+        source.condition()
     )
-}
-
-/// The condition for races of one source, so that the index `race_apart` serves it.
-pub(super) fn apart(source: RaceSource) -> String {
-    match source {
-        RaceSource::Client => "race.source = 'client'".to_owned(),
-        apart => format!("race.source <> 'client' AND race.source = '{}'", apart.as_str()),
-    }
 }
 
 impl StoreReader {
@@ -100,7 +93,7 @@ impl StoreReader {
     ) -> Result<(), ReadError> {
         let until = ended_at.map_or_else(|| BEHIND_ALL.to_owned(), |at| first_race_id(at.saturating_add(SPARE_US)));
         let since = first_race_id(began_at.saturating_sub(SPARE_US));
-        self.ask(|connection| each_row(connection, &of_run(kind.source()), (since, until, run_id), each))
+        self.ask(|connection| each_row(connection, &of_run(kind.source().into()), (since, until, run_id), each))
     }
 }
 

@@ -3,22 +3,24 @@
 //! It joins two scans in the order of the primary keys. A join in SQL would look up the race for each attempt. TPOT is
 //! computed in Rust, by the definition of the view `attempt_speed`.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use rusqlite::{Connection, Rows};
 
 use super::columns::{RowReader, select};
 use super::gather::{AttemptFilter, Gather};
+use super::source_filter::SourceFilter;
 use super::times::{began_at, first_race_id};
 use crate::history::AttemptOutcome;
 use crate::history::cost::Cost;
 use crate::history::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
 use crate::history::speed::Decoding;
 
-/// By `race_id`: searches the primary key, so it reads nothing before or after the period.
+/// By `race_id`: searches the primary key, so it reads nothing before or after the period. Of every source: a join would
+/// look up the race for each attempt.
 pub(super) static ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
-    let columns = [select::<AttemptRow>(), select::<Cost>(), select::<Decoding>()].join(", ");
-    format!("SELECT {columns} FROM attempt WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id")
+    format!("SELECT {} FROM attempt WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id", attempt_columns())
 });
 
 pub(super) static RACES: LazyLock<String> = LazyLock::new(|| {
@@ -26,7 +28,26 @@ pub(super) static RACES: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {columns} FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id")
 });
 
-/// Passes to `gather` every attempt of races that began from `from_us` on and before `until_us`, and every request
+fn attempt_columns() -> String {
+    [select::<AttemptRow>(), select::<Cost>(), select::<Decoding>()].join(", ")
+}
+
+/// The statements for the races and the attempts of this source.
+pub(super) fn statements(source: SourceFilter) -> [Cow<'static, str>; 2] {
+    if !source.is_apart() {
+        return [RACES.as_str().into(), ATTEMPTS.as_str().into()];
+    }
+    let (attempts, condition) = source.attempts();
+    let of = |columns: &str, from: &str| {
+        format!(
+            "SELECT {columns} FROM {from} WHERE {condition} AND race.race_id >= ?1 AND race.race_id < ?2 \
+             ORDER BY race.race_id"
+        )
+    };
+    [of(&select::<RequestRow>(), "race").into(), of(&attempt_columns(), attempts).into()]
+}
+
+/// Passes to `gather` every attempt that the filter wants, of races that began from `from_us` on and before `until_us`, and every request
 /// without an attempt. `first_race`: the number of the first race.
 pub(super) fn scan(
     connection: &Connection,
@@ -36,7 +57,8 @@ pub(super) fn scan(
     gather: &mut impl Gather,
 ) -> rusqlite::Result<()> {
     let range = [first_race_id(from_us), first_race_id(until_us)];
-    let (mut races, mut attempts) = (connection.prepare_cached(&RACES)?, connection.prepare_cached(&ATTEMPTS)?);
+    let [races, attempts] = statements(filter.source);
+    let (mut races, mut attempts) = (connection.prepare_cached(&races)?, connection.prepare_cached(&attempts)?);
     let mut races = races.query([&range[0], &range[1]])?;
     let mut attempts = Attempts::new(attempts.query([&range[0], &range[1]])?)?;
     let mut race = RequestRow::default();
@@ -72,6 +94,9 @@ fn hand_over(
     filter: &AttemptFilter,
     gather: &mut impl Gather,
 ) {
+    if !filter.source.wants(race.map(|race| race.source)) {
+        return;
+    }
     if !filter.wants_request(race.map(|race| race.model.as_str()), race.and_then(|race| race.user.as_deref())) {
         return;
     }

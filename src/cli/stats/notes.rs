@@ -17,7 +17,7 @@ use crate::history::goodput::SloTargets;
 use crate::report::figures::GroupFigures;
 use crate::report::question::{span, time};
 use crate::report::stats::{Stats, StatsQuestion};
-use crate::store::AttemptFilter;
+use crate::store::{AttemptFilter, SourceFilter};
 
 /// Kinds of failures in the short notes; three fit a line.
 const BRIEF_KINDS: usize = 3;
@@ -208,5 +208,7 @@ pub(in crate::cli) fn wanted(filter: &AttemptFilter) -> String {
 /// What the attempts were narrowed to, with a comma in front.
 pub(in crate::cli) fn only(filter: &AttemptFilter) -> String {
     let named = [("model", &filter.model), ("provider", &filter.provider), ("user", &filter.user)];
-    named.iter().filter_map(|(what, value)| Some(format!(", {what} {}", value.as_ref()?))).collect()
+    let named = named.iter().filter_map(|(what, value)| Some(format!(", {what} {}", value.as_ref()?)));
+    let source = (filter.source != SourceFilter::Client).then(|| format!(", source {}", filter.source.as_str()));
+    named.chain(source).collect()
 }

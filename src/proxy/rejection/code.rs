@@ -37,6 +37,7 @@ pub const ONLY_HTTPS: ErrorCode = invalid(StatusCode::BAD_REQUEST, "photofinish_
 pub const NOT_FOUND: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_not_found");
 pub const UNKNOWN_MODEL: ErrorCode = invalid(StatusCode::NOT_FOUND, "model_not_found");
 pub const UNKNOWN_RACE: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_unknown_race");
+pub const UNKNOWN_RUN: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_unknown_run");
 pub const METHOD_NOT_ALLOWED: ErrorCode = invalid(StatusCode::METHOD_NOT_ALLOWED, "photofinish_method_not_allowed");
 pub const BODY_TIMEOUT: ErrorCode = invalid(StatusCode::REQUEST_TIMEOUT, "photofinish_body_timeout");
 pub const TOO_LARGE: ErrorCode = invalid(StatusCode::PAYLOAD_TOO_LARGE, "photofinish_too_large");

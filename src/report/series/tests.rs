@@ -16,7 +16,7 @@ use crate::report::dimension::GroupValue;
 use crate::report::figures::GroupFigures;
 use crate::report::question::time;
 use crate::report::stats;
-use crate::store::{Record, Roller, RollupStep, Store};
+use crate::store::{Record, Roller, RollupStep, SourceFilter, Store};
 
 #[derive(clap::Parser)]
 struct Line<Q: Args> {
@@ -231,7 +231,7 @@ async fn where_rows_are_gone_hours_are_points() {
     let cost = answered(&path, "--metric cost --every 1d").lines[1].points[0].clone();
     assert_eq!(cost.samples, 120);
     // Nothing is left before the hour that was rolled up, and that is known without its rows.
-    assert_eq!(StoreReader::open(&path).unwrap().oldest().unwrap(), Some(THREE));
+    assert_eq!(StoreReader::open(&path).unwrap().oldest(SourceFilter::Client).unwrap(), Some(THREE));
 }
 
 fn place(point: &SeriesPoint) -> Option<(i64, i64)> {

@@ -12,6 +12,7 @@ mod reads;
 mod reload;
 mod replay;
 mod routing;
+mod runs;
 mod schema;
 
 pub use answer::json as json_answer;
@@ -24,6 +25,7 @@ use reads::unread;
 pub use reload::reload;
 pub use replay::{REPLAYS_MAX, replay};
 pub use routing::routing;
+pub use runs::{run, runs};
 
 use std::sync::LazyLock;
 

@@ -10,10 +10,10 @@ use super::routing::RoutingQuestion;
 use super::schema::{derived, object, parameters};
 use crate::health::routing_status::RoutingReport;
 use crate::history::table::Table as _;
-use crate::history::{AttemptRecord, LeftOutReason, RaceRecord};
+use crate::history::{AttemptRecord, LeftOutReason, RaceRecord, RunRecord};
 use crate::replay::ReplayQuestion;
-use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, POINT, REGRESSION, of_columns};
-use crate::report::{costs, distribution, races, report_question as stats, series, timeline};
+use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, OF_RUN, POINT, REGRESSION, of_columns};
+use crate::report::{costs, distribution, races, report_question as stats, runs, series, timeline};
 
 /// The refusals that every path can send before it reads the request.
 const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 503 while the gateway has no \
@@ -28,6 +28,7 @@ pub fn openapi() -> Value {
         ("/api/stats", parameters::<stats::ReportQuestion>()),
         ("/api/history", parameters::<series::SeriesQuestion>()),
         ("/api/races", parameters::<races::RacesQuestion>()),
+        ("/api/runs", parameters::<runs::RunsQuestion>()),
         ("/api/distribution", parameters::<distribution::DistributionQuestion>()),
         ("/api/costs", parameters::<costs::CostsQuestion>()),
         ("/api/replay", parameters::<ReplayQuestion>()),
@@ -66,6 +67,20 @@ fn left_out_upstream() -> Value {
     })
 }
 
+/// A run: `spec` and `result` are text in the database, and objects here.
+fn run() -> Value {
+    let mut run = object("A run of a benchmark or of probes.", &[&of_columns(RunRecord::COLUMNS), &OF_RUN]);
+    for (name, kind) in [("spec", json!("object")), ("result", json!(["object", "null"]))] {
+        run["properties"][name]["type"] = kind;
+        // Each command writes its own.
+        run["properties"][name]["additionalProperties"] = json!(true);
+    }
+    if let Some(required) = run["required"].as_array_mut() {
+        required.retain(|name| name != "result");
+    }
+    run
+}
+
 /// The schemas that follow from declarations, by name.
 fn schemas() -> Map<String, Value> {
     let mut event = object("Something that happened in a race.", &[&EVENT]);
@@ -90,6 +105,7 @@ fn schemas() -> Map<String, Value> {
             ),
         ),
         ("Event", event),
+        ("Run", run()),
     ];
     let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
     fields.chain(derived::<RoutingReport>()).chain(distribution::schema()).chain(costs::schema()).collect()

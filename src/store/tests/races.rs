@@ -150,16 +150,22 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
         if analysed {
             sqlx::query("ANALYZE").execute(&mut other).await.unwrap();
         }
-        for (sql, steps) in
-            [(crate::store::races::PAGE, 7), (crate::store::races::RACE, 3), (crate::store::races::ATTEMPTS, 3)]
-        {
+        let (clients, probes) = (SourceFilter::Client, SourceFilter::Probe);
+        let [clients, probes] = [clients, probes].map(crate::store::races::page);
+        for (sql, steps) in [
+            (clients.as_str(), 7),
+            (probes.as_str(), 7),
+            (crate::store::races::RACE, 3),
+            (crate::store::races::ATTEMPTS, 3),
+        ] {
             let plan: Vec<(i64, i64, i64, String)> =
                 sqlx::query_as(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
                     .fetch_all(&mut other)
                     .await
                     .unwrap();
             let lines: Vec<&str> = plan.iter().map(|(.., line)| line.as_str()).collect();
-            let by_key = |line: &str| line.starts_with("SEARCH ") && line.contains(" USING PRIMARY KEY (race_id");
+            let keys = [" USING PRIMARY KEY (race_id", " USING INDEX race_apart (source=? AND race_id"];
+            let by_key = |line: &str| line.starts_with("SEARCH ") && keys.iter().any(|key| line.contains(key));
             let good = |line: &&str| by_key(line) || line.starts_with("CORRELATED SCALAR SUBQUERY");
             assert!(lines.iter().all(good) && lines.len() == steps, "{lines:#?}");
         }

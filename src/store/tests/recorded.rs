@@ -3,7 +3,7 @@
 use super::*;
 use crate::failure::FailureKind;
 use crate::history::recorded::Recorded;
-use crate::history::{AttemptOutcome, sample};
+use crate::history::{AttemptOutcome, RaceSource, sample};
 use crate::store::RecordedFilter;
 
 fn read(path: &std::path::Path, filter: &RecordedFilter) -> Vec<Recorded> {
@@ -76,4 +76,11 @@ async fn of_each_upstream_its_newest_come_whatever_else_was_recorded() {
     assert_eq!(numbers(&[name.as_str(), others[0].as_str()], 2), [2, 3], "both are in these");
     assert!(numbers(&[others[1].as_str()], 9).is_empty(), "no attempt of it shows a time");
     assert!(numbers(&[], 9).is_empty());
+    // Probes teach routing. The load of a benchmark says nothing about that of clients.
+    let of = |source, n| {
+        let of_race = RaceRecord { race_id: sample::race_id(n), ..sample::race_of(source, n) };
+        [race(of_race), attempt(sample::won(n))]
+    };
+    store.write(&[of(RaceSource::Probe, 70), of(RaceSource::Bench, 71)].concat()).unwrap();
+    assert_eq!(numbers(&[name.as_str()], 3), [2, 3, 70]);
 }

@@ -6,7 +6,7 @@ use crate::harness::answer::{Response, read_response, silent};
 use crate::harness::process::{self, RunningGateway, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 13] = [
     "/api/stats",
     "/api/history",
     "/api/races",
@@ -18,6 +18,8 @@ const PATHS: [&str; 11] = [
     "/api/config",
     "/api/live",
     "/api/replay",
+    "/api/runs",
+    "/api/runs/x",
 ];
 
 fn fields(value: &Value) -> &Map<String, Value> {
@@ -150,7 +152,7 @@ async fn invalid_parameters_are_named() {
         ("/api/stats?since=soon", Some("since"), &["'soon'", "24h", "2026-01-31"]),
         ("/api/stats?since=2200-01-01", Some("since"), &["lies in the future"]),
         ("/api/stats?since=1h&until=2h", Some("since"), &["since must be before until"]),
-        ("/api/stats?sinse=1h", Some("sinse"), &["'sinse'", "since, until, model, provider, user, by, slo"]),
+        ("/api/stats?sinse=1h", Some("sinse"), &["'sinse'", "since, until, model, provider, user, source, by, slo"]),
         ("/api/stats?slo=fast", Some("slo"), &["'fast'", "ttft=1s,tpot=50ms"]),
         ("/api/stats?min-samples=-1", Some("min-samples"), &["'-1'", "'min-samples", "a whole number"]),
         ("/api/stats?min-samples=many", Some("min-samples"), &["'many'", "a whole number"]),

@@ -1,0 +1,46 @@
+//! `/api/runs`: runs of benchmarks and of probes.
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use http::{HeaderMap, Response, Uri};
+use serde_json::Value;
+
+use super::answer::json;
+use super::query::question;
+use super::reads::unread;
+use crate::proxy::{self, Rejection};
+use crate::report::runs::{self, RunError, RunsQuestion};
+use crate::server::served_paths::ServedPaths;
+
+pub async fn runs(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        // Its parts fit together always.
+        let (question, _) = question::<RunsQuestion>(&uri, |_, _| None)?;
+        let page = site.reads.read(move |reader| runs::page(reader, &question).map_err(unread)).await?;
+        Ok(json(page.json().to_string()))
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+/// The name comes from the client and may be invalid text.
+pub async fn run(
+    State(site): State<ServedPaths>,
+    name: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let name = name.map(|Path(name)| name).unwrap_or_default();
+        let read = move |reader: &crate::store::StoreReader| {
+            runs::one(reader, &name).map_err(|error| match error {
+                RunError::Read(error) => unread(error),
+                RunError::Unknown { .. } | RunError::Several { .. } => Rejection::unknown_run(&error.to_string()),
+            })
+        };
+        let run = site.reads.read(read).await?;
+        Ok(json(Value::from(run).to_string()))
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
