@@ -1,103 +1,10 @@
 #!/usr/bin/env node
 // Drives the dashboard in Chromium: see README.md.
-import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
-
-const repository = resolve(import.meta.dirname, "../..");
-const { values: options } = parseArgs({
-  options: {
-    kits: { type: "string", default: "." },
-    gateway: { type: "string", default: join(process.env.CARGO_TARGET_DIR ?? join(repository, "target"), "release/photofinish") },
-    chromium: { type: "string", default: "/usr/bin/chromium" },
-    shots: { type: "string" },
-  },
-});
-const kits = createRequire(resolve(options.kits, "package.json"));
-const { chromium } = kits("playwright-core");
-const axe = readFileSync(kits.resolve("axe-core/axe.min.js"), "utf8");
-const WIDTHS = [360, 1280, 2560];
-const PAGES = ["live", "leaderboard", "races", "time", "load", "regressions", "costs", "whatif", "routing", "models", "status", "playground"];
-// A name that would do harm where text becomes markup or breaks a layout.
-const HOSTILE = "<img/src=x/onerror=alert(1)>\"'&\u202e\u{1f600}" + "x".repeat(60);
-let wrong = 0;
-
-function check(what, found, expected = true) {
-  const ok = JSON.stringify(found) === JSON.stringify(expected);
-  wrong += ok ? 0 : 1;
-  console.log(`${ok ? "ok   " : "WRONG"} ${what}${ok ? "" : `: ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`}`);
-}
-
-function config(port, users) {
-  const model = (name) => `[models.${JSON.stringify(name)}]\nupstreams = [{ upstream = "quick/demo", input_price = 0.5, output_price = 2.0 }, "late/demo", "broken/fail-500"]\n`;
-  const provider = (name, ttft) => `[providers.${name}]\nsimulate = { ttft = "${ttft}", jitter = 0.4, tokens_per_second = 400, tokens = 12 }\n`;
-  const people = users.map(([name, admin]) => `[users.${name}]\ntoken = "${name}-token-0123456789"\nadmin = ${admin}\n`).join("");
-  return `[server]\nlisten = "127.0.0.1:${port}"\n[store]\nurl = "sqlite:history.db"\n[race]\naudit = 0.1\n`
-    + provider("quick", "20ms") + provider("late", "60ms") + provider("broken", "5ms") + model("demo")
-    + `[models.${JSON.stringify(HOSTILE)}]\nupstreams = ['quick/<b>"&${"y".repeat(60)}']\n` + people;
-}
-
-async function gateway(users = [], folder = mkdtempSync(join(tmpdir(), "photofinish-dashboard-")), port = 0) {
-  writeFileSync(join(folder, "config.toml"), config(port, users));
-  const child = spawn(options.gateway, ["serve"], { cwd: folder, env: { NO_COLOR: "1" }, stdio: ["ignore", "ignore", "pipe"] });
-  const ended = new Promise((done) => child.once("exit", done));
-  let log = "";
-  const listens = await new Promise((done, fail) => {
-    child.stderr.on("data", (bytes) => {
-      log += bytes;
-      const found = /listening on http:\/\/127\.0\.0\.1:(\d+)/.exec(log);
-      if (found) done(Number(found[1]));
-    });
-    child.once("exit", () => fail(new Error(`the gateway ended:\n${log}`)));
-  });
-  const end = async (signal = "SIGTERM") => {
-    child.kill(signal);
-    await ended;
-  };
-  return { folder, port: listens, base: `http://127.0.0.1:${listens}`, end, log: () => log };
-}
-
-async function ask(served, times, token, model = "demo") {
-  const one = async () => {
-    const answer = await fetch(`${served.base}/v1/chat/completions`, {
-      method: "POST",
-      headers: { "content-type": "application/json", ...(token ? { authorization: `Bearer ${token}` } : {}) },
-      body: JSON.stringify({ model, stream: true, messages: [{ role: "user", content: "planted-prompt" }] }),
-    });
-    await answer.text();
-    return answer.headers.get("x-photofinish-race");
-  };
-  const ids = [];
-  for (let at = 0; at < times; at += 4) ids.push(...await Promise.all(Array.from({ length: Math.min(4, times - at) }, one)));
-  return ids;
-}
-
-/** A page that counts every complaint of the browser. */
-async function opened(browser, served, settings = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...settings });
-  const page = await context.newPage();
-  const complaints = [];
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(message.text()));
-  page.on("pageerror", (error) => complaints.push(String(error)));
-  page.on("requestfailed", (request) => !/ERR_ABORTED/.test(request.failure()?.errorText ?? "") && complaints.push(`failed: ${request.url()}`));
-  page.on("request", (request) => !request.url().startsWith(served.base) && !request.url().startsWith("data:") && complaints.push(`elsewhere: ${request.url()}`));
-  const go = async (path) => {
-    await page.goto(`${served.base}/dashboard${path}`);
-    await page.waitForSelector("main h1");
-    await page.waitForFunction(() => !document.body.innerText.includes("Reading …"));
-    await page.waitForTimeout(150);
-  };
-  return { page, complaints, go, context };
-}
-
-async function violations(page) {
-  await page.evaluate(axe);
-  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] }));
-  return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 2).map((node) => node.target.join(" ")).join(", ")}`);
-}
+import { execFileSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { badInput } from "./bad-input.mjs";
+import { ask, check, chromium, config, faults, gateway, HOSTILE, opened, options, PAGES, violations, WIDTHS } from "./harness.mjs";
 
 async function everyPage(browser, served, race) {
   for (const theme of ["light", "dark"]) {
@@ -267,8 +174,7 @@ async function sessions(browser) {
   rmSync(served.folder, { recursive: true });
 }
 
-const browser = await chromium.launch({ executablePath: options.chromium, args: ["--no-sandbox"] });
-try {
+async function usual(browser) {
   const empty = await gateway();
   const { page, complaints, go, context } = await opened(browser, empty);
   for (const name of PAGES) {
@@ -289,8 +195,14 @@ try {
   await again.end();
   rmSync(again.folder, { recursive: true });
   await sessions(browser);
+}
+
+const browser = await chromium.launch({ executablePath: options.chromium, args: ["--no-sandbox"] });
+try {
+  if (options.only !== "bad") await usual(browser);
+  if (options.only !== "usual") await badInput(browser);
 } finally {
   await browser.close();
 }
-console.log(wrong === 0 ? "dashboard: all as it has to be" : `dashboard: ${wrong} wrong`);
-process.exit(wrong === 0 ? 0 : 1);
+console.log(faults() === 0 ? "dashboard: all as it has to be" : `dashboard: ${faults()} wrong`);
+process.exit(faults() === 0 ? 0 : 1);

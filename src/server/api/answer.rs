@@ -28,6 +28,14 @@ pub fn with_source(mut response: Response<Body>, rolled_until: Option<i64>) -> R
     response
 }
 
+/// Says how many groups the answer has no room for.
+pub fn leaving_out(mut response: Response<Body>, groups: usize) -> Response<Body> {
+    if groups > 0 {
+        response.headers_mut().insert("x-photofinish-left-out", HeaderValue::from(groups));
+    }
+    response
+}
+
 pub fn json(body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -16,7 +16,7 @@ mod runs;
 mod schema;
 
 pub use answer::json as json_answer;
-use answer::{as_printed, json, refused, with_source};
+use answer::{as_printed, json, leaving_out, refused, with_source};
 pub use config::config;
 pub use live::live;
 pub use openapi::openapi;
@@ -66,13 +66,13 @@ pub async fn history(State(site): State<ServedPaths>, headers: HeaderMap, uri: U
         proxy::admin(&site.gateway, &headers)?;
         let (question, now_us) = question(&uri, series::SeriesQuestion::problem)?;
         let read = move |reader: &StoreReader| match series::ask(reader, &question, now_us) {
-            Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until)),
+            Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until, answer.left_out.0)),
             Err(SeriesError::Steps(problem)) => Err(refused(BadParameter::of_problem(&problem))),
             Err(SeriesError::Read(error)) => Err(unread(error)),
             Err(error @ SeriesError::Damaged(_)) => Err(Rejection::history(error.to_string(), false)),
         };
-        let (objects, rolled_until) = site.reads.read(read).await?;
-        as_printed(&objects, rolled_until)
+        let (objects, rolled_until, left_out) = site.reads.read(read).await?;
+        Ok(leaving_out(as_printed(&objects, rolled_until)?, left_out))
     };
     answer.await.unwrap_or_else(Rejection::into_response)
 }

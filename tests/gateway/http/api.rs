@@ -92,6 +92,20 @@ async fn the_numbers_are_those_of_the_command() {
     assert_eq!(attempts, 7, "three races of two, and one of one: {groups}");
 }
 
+#[tokio::test]
+async fn series_that_an_answer_has_no_room_for_are_counted() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let served = process::Setup::new(&provider("a", &fake)).serve().await;
+    for (from, to, left_out) in [(0, 62, ""), (62, 64, "2")] {
+        for at in from..to {
+            served.ask(&format!("a/m{at}")).await;
+        }
+        races_written(&served, to).await;
+        let answer = get(&served, "/api/history?metric=failures").await;
+        assert_eq!(answer.header("x-photofinish-left-out"), left_out, "{to} series");
+    }
+}
+
 async fn with_users() -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["planted-answer"])).await;
     let config = format!(

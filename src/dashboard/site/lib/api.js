@@ -48,6 +48,7 @@ export async function send(url, options = {}) {
  * @property {ApiError | undefined} error of the last answer
  * @property {boolean} busy a question is on its way
  * @property {string | null} rolled until when the answer reads whole hours
+ * @property {number} left groups that the answer has no room for
  * @property {() => void} again asks once more
  */
 
@@ -57,7 +58,7 @@ export async function send(url, options = {}) {
  * @param {number} [every] seconds; 0: once
  * @returns {Asked<T>} */
 export function useAnswer(url, every = 0) {
-  const [held, hold] = useState(/** @type {{ url: string | null, data?: T, error?: ApiError, rolled?: string | null }} */ ({ url: null }));
+  const [held, hold] = useState(/** @type {{ url: string | null, data?: T, error?: ApiError, rolled?: string | null, left?: number }} */ ({ url: null }));
   const [busy, setBusy] = useState(false);
   const [turn, setTurn] = useState(0);
   const gone = useRef(0);
@@ -73,11 +74,11 @@ export function useAnswer(url, every = 0) {
         const answer = await send(url, { signal: stop.signal });
         const data = /** @type {T} */ (await answer.json());
         gone.current = 0;
-        hold({ url, data, rolled: answer.headers.get("x-photofinish-rolled-until") });
+        hold({ url, data, rolled: answer.headers.get("x-photofinish-rolled-until"), left: Number(answer.headers.get("x-photofinish-left-out")) });
       } catch (error) {
         if (stop.signal.aborted) return;
         const known = error instanceof ApiError ? error : new ApiError(0, "broken", "The answer broke off.");
-        hold((before) => ({ url, data: before.url === url ? before.data : undefined, error: known, rolled: before.rolled }));
+        hold((before) => ({ url, data: before.url === url ? before.data : undefined, error: known, rolled: before.rolled, left: before.left }));
         const passes = known.status === 0 || known.status === 503;
         gone.current = passes ? gone.current + 1 : 0;
         if (passes) wait = known.wait ?? Math.min(2 ** gone.current, 15);
@@ -95,7 +96,7 @@ export function useAnswer(url, every = 0) {
   }, [url, every, turn]);
   const own = held.url === url;
   const again = useCallback(() => setTurn((turn) => turn + 1), []);
-  return { data: own ? held.data : undefined, error: own ? held.error : undefined, busy, rolled: own ? (held.rolled ?? null) : null, again };
+  return { data: own ? held.data : undefined, error: own ? held.error : undefined, busy, rolled: own ? (held.rolled ?? null) : null, left: (own && held.left) || 0, again };
 }
 
 /** The answer of a path of the API, with its type.

@@ -14,11 +14,18 @@ export function Answer({ asked, empty, none, children }) {
 function Trouble({ error, old, again }) {
   const gone = error.status === 0;
   return html`<div class=${`note ${gone ? "warn" : "bad"}`} role="alert">
-    <strong>${gone ? "The gateway does not answer." : error.status === 503 ? "The gateway is busy." : "That did not work."}</strong>
+    <strong>${title(error)}</strong>
     ${" "}${gone ? "Trying again." : error.message}
     ${old && html`<div>What is shown is from before.</div>`}
     <div><button type="button" onClick=${again}>Ask again</button></div>
   </div>`;
+}
+
+/** @param {import("./api.js").ApiError} error */
+function title(error) {
+  if (error.status === 0) return "The gateway does not answer.";
+  if (error.code === "photofinish_history_unavailable") return "The history cannot be read.";
+  return error.status === 503 ? "The gateway is busy." : "That did not work.";
 }
 
 /** Says what the figures were read from. @param {{ rolled: string | null }} props */

@@ -13,10 +13,14 @@ const POLICIES = [["", "the model's own"], ["race", "race"], ["hedge", "hedge"],
 /** Characters of an answer that are shown. */
 const SHOWN = 200_000;
 
+/** What was typed last, also after a log-in. Memory alone: a prompt is kept nowhere. */
+let typed = "";
+
 export function Playground() {
   const config = useApi("/api/config");
   const [choices, choose] = useChoices();
-  const [prompt, setPrompt] = useState("");
+  const [prompt, setPrompt] = useState(typed);
+  typed = prompt;
   const [run, setRun] = useState(/** @type {{ state: "idle" | "running" | "over", text: string, race?: string, error?: string }} */ ({ state: "idle", text: "" }));
   const [, draw] = useState(0);
   const feed = useRef(empty());

@@ -1,5 +1,5 @@
 // One race: its attempts on one clock, and all that its rows say.
-import { html } from "../lib/html.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { link } from "../lib/address.js";
 import { useAnswer } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
@@ -10,9 +10,16 @@ import { Table } from "../lib/table.js";
 
 /** @param {{ id: string }} props */
 export function Race({ id }) {
-  const asked = useAnswer(`/api/races/${encodeURIComponent(id)}`);
+  const [over, setOver] = useState(false);
+  const asked = useAnswer(`/api/races/${encodeURIComponent(id)}`, over ? 0 : 2);
+  const ended = asked.data?.race != null;
+  // Once more after its row: the rows of drained and audited losers come later.
+  useEffect(() => {
+    if (ended) setOver(true);
+  }, [ended]);
+  const unwritten = asked.error?.code === "photofinish_unknown_race";
   return html`<p><a href=${link("races")}>Races</a></p><h1>Race <span class="mono">${id}</span></h1>
-    <${Answer} asked=${asked}>${asked.data && html`<${Whole} whole=${asked.data} id=${id} />`}<//>`;
+    ${unwritten ? html`<div class="note" role="status">No row of this race is written: it is still running, its rows were removed, or it never was. The page looks again every 2 seconds.</div>` : html`<${Answer} asked=${asked}>${asked.data && html`<${Whole} whole=${asked.data} id=${id} />`}<//>`}`;
 }
 
 /** The lanes of the rows. @param {any} whole @returns {import("../lib/lanes.js").Lane[]} */
@@ -40,8 +47,8 @@ function Whole({ whole, id }) {
   const lanes = lanesOf(whole);
   const moments = timeline.filter((/** @type {any} */ event) => event.attempt === null && event.at_ms > 0);
   return html`
-    ${race === null && html`<p class="note warn" role="status">The race is still running: only attempts of it are written.</p>`}
-    ${race && html`<p>${moment(race.started_at)} UTC, model <strong>${race.model}</strong>${race.user ? `, user ${race.user}` : ""}: <strong>${race.outcome}</strong>${race.http_status ? `, status ${race.http_status}` : ""}.
+    ${race === null && html`<p class="note warn" role="status">The race is still running: only its attempts that have ended are written. The page looks again every 2 seconds.</p>`}
+    ${race && html`<p>${moment(race.started_at)} UTC, model <strong>${race.model}</strong>${race.user ? `, user ${race.user}` : ""}: <strong>${race.outcome}</strong>${race.http_status ? `, status ${race.http_status}` : ""}.${" "}
       ${race.client_ttft_ms === null ? "The client got no token" : html`The client's first token after <${Figure} value=${race.client_ttft_ms} unit="ms" /> ms`}${race.overhead_ms !== null ? html`, of which <${Figure} value=${race.overhead_ms} unit="ms" /> ms are the gateway's` : ""}${race.duration_ms !== null ? html`; the end after <${Figure} value=${race.duration_ms} unit="ms" /> ms` : ""}.</p>`}
     <h2>On one clock</h2>
     <figure><div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} width=${width - 14} events=${moments.map((/** @type {any} */ event) => ({ at: event.at_ms, name: event.event.replaceAll("_", " ") }))} />`}</div>

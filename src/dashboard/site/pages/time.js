@@ -34,7 +34,7 @@ export function OverTime() {
       <${Choice} name="every" title="Step" values=${STEPS} usual="" />${has && html`<${Choice} name="quantile" title="Quantile" values=${QUANTILES} usual="" />`}<//>
     <${Answer} asked=${asked} empty=${lines.length === 0}>
       <${Legend} names=${drawn} all=${names} />
-      ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} with most samples. The table has all; a filter draws others.</p>`}
+      ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} with most samples. The table has ${asked.left > 0 ? `these ${names.length}; ${asked.left} more with fewer samples are in neither` : "all"}; a filter draws others.</p>`}
       <figure><${Series} times=${times} lines=${shown} names=${names} unit=${unit} about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} />
         <figcaption>${title}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached. Drag over the chart for a shorter range.</figcaption></figure>
       <${Source} rolled=${asked.rolled} />

@@ -1,0 +1,107 @@
+// What every check of the dashboard uses: gateways, traffic, a browser that counts its complaints.
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+
+const repository = resolve(import.meta.dirname, "../..");
+export const { values: options } = parseArgs({
+  options: {
+    kits: { type: "string", default: "." },
+    gateway: { type: "string", default: join(process.env.CARGO_TARGET_DIR ?? join(repository, "target"), "release/photofinish") },
+    chromium: { type: "string", default: "/usr/bin/chromium" },
+    shots: { type: "string" },
+    only: { type: "string" },
+  },
+});
+const kits = createRequire(resolve(options.kits, "package.json"));
+export const { chromium } = kits("playwright-core");
+const axe = readFileSync(kits.resolve("axe-core/axe.min.js"), "utf8");
+export const WIDTHS = [360, 1280, 2560];
+export const PAGES = ["live", "leaderboard", "races", "time", "load", "regressions", "costs", "whatif", "routing", "models", "status", "playground"];
+// A name that would do harm where text becomes markup or breaks a layout.
+export const HOSTILE = "<img/src=x/onerror=alert(1)>\"'&\u202e\u{1f600}" + "x".repeat(60);
+let wrong = 0;
+export const faults = () => wrong;
+
+export function check(what, found, expected = true) {
+  const ok = JSON.stringify(found) === JSON.stringify(expected);
+  wrong += ok ? 0 : 1;
+  console.log(`${ok ? "ok   " : "WRONG"} ${what}${ok ? "" : `: ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`}`);
+}
+
+export function config(port, users) {
+  const model = (name) => `[models.${JSON.stringify(name)}]\nupstreams = [{ upstream = "quick/demo", input_price = 0.5, output_price = 2.0 }, "late/demo", "broken/fail-500"]\n`;
+  const provider = (name, ttft) => `[providers.${name}]\nsimulate = { ttft = "${ttft}", jitter = 0.4, tokens_per_second = 400, tokens = 12 }\n`;
+  const people = users.map(([name, admin]) => `[users.${name}]\ntoken = "${name}-token-0123456789"\nadmin = ${admin}\n`).join("");
+  return `[server]\nlisten = "127.0.0.1:${port}"\n[store]\nurl = "sqlite:history.db"\n[race]\naudit = 0.1\n`
+    + provider("quick", "20ms") + provider("late", "60ms") + provider("broken", "5ms") + model("demo")
+    + `[models.${JSON.stringify(HOSTILE)}]\nupstreams = ['quick/<b>"&${"y".repeat(60)}']\n` + people;
+}
+
+export function temporary() {
+  return mkdtempSync(join(tmpdir(), "photofinish-dashboard-"));
+}
+
+/** `text`: its configuration, another than the usual one. `as`: how it is started. */
+export async function gateway(users = [], folder = temporary(), port = 0, text = config(port, users), as = {}) {
+  writeFileSync(join(folder, "config.toml"), text);
+  const child = spawn(resolve(options.gateway), ["serve"], { cwd: folder, env: { NO_COLOR: "1" }, stdio: ["ignore", "ignore", "pipe"], ...as });
+  const ended = new Promise((done) => child.once("exit", done));
+  let log = "";
+  const listens = await new Promise((done, fail) => {
+    child.stderr.on("data", (bytes) => {
+      log += bytes;
+      const found = /listening on http:\/\/127\.0\.0\.1:(\d+)/.exec(log);
+      if (found) done(Number(found[1]));
+    });
+    child.once("exit", () => fail(new Error(`the gateway ended:\n${log}`)));
+  });
+  const end = async (signal = "SIGTERM") => {
+    child.kill(signal);
+    await ended;
+  };
+  return { folder, port: listens, base: `http://127.0.0.1:${listens}`, end, log: () => log };
+}
+
+export async function ask(served, times, token, model = "demo") {
+  const one = async () => {
+    const answer = await fetch(`${served.base}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...(token ? { authorization: `Bearer ${token}` } : {}) },
+      body: JSON.stringify({ model, stream: true, messages: [{ role: "user", content: "planted-prompt" }] }),
+    });
+    await answer.text();
+    return answer.headers.get("x-photofinish-race");
+  };
+  const ids = [];
+  for (let at = 0; at < times; at += 4) ids.push(...await Promise.all(Array.from({ length: Math.min(4, times - at) }, one)));
+  return ids;
+}
+
+/** A page that counts every complaint of the browser. */
+export async function opened(browser, served, settings = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...settings });
+  const page = await context.newPage();
+  const complaints = [];
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("requestfailed", (request) => !/ERR_ABORTED/.test(request.failure()?.errorText ?? "") && complaints.push(`failed: ${request.url()}`));
+  page.on("request", (request) => !request.url().startsWith(served.base) && !request.url().startsWith("data:") && complaints.push(`elsewhere: ${request.url()}`));
+  const go = async (path) => {
+    await page.goto(`${served.base}/dashboard${path}`);
+    await page.waitForSelector("main h1");
+    await page.waitForFunction(() => !document.body.innerText.includes("Reading …"));
+    await page.waitForTimeout(150);
+  };
+  return { page, complaints, go, context };
+}
+
+export async function violations(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] }));
+  return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 2).map((node) => node.target.join(" ")).join(", ")}`);
+}
+
