@@ -50,6 +50,8 @@ pub struct Recorder {
     live: Arc<LiveFeed>,
     /// Whose races it records: metrics and live events are of clients only.
     source: RaceSource,
+    /// Its race is told whole to those who watch.
+    is_told: bool,
 }
 
 /// The writer task. Finish it after all code that records.
@@ -78,7 +80,8 @@ impl Recorder {
 
     fn without_queue(state: Arc<StoreState>) -> Recorder {
         let (metrics, live) = (Arc::default(), Arc::default());
-        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live, source: RaceSource::Client }
+        let source = RaceSource::Client;
+        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live, source, is_told: false }
     }
 
     /// The events of all races from now on. None: too many watch.
@@ -96,7 +99,15 @@ impl Recorder {
     pub fn for_race(&self, source: RaceSource) -> Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
         let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
-        Recorder { sheet, source, ..self.clone() }
+        let is_told = source == RaceSource::Client && self.live.takes_race();
+        Recorder { sheet, source, is_told, ..self.clone() }
+    }
+
+    /// Its race begins to start attempts.
+    pub fn planned(&self, race: &RaceRecord) {
+        if self.is_told {
+            self.live.planned(race);
+        }
     }
 
     /// Sets the bill of the attempt with this ordinal before its row arrives. The whole race is needed to bound the
@@ -112,7 +123,7 @@ impl Recorder {
         if let Some(race_observer) = &self.race_observer {
             race_observer.step(attempt, step, at_us);
         }
-        if self.is_of_client() && self.live.is_watched() {
+        if self.is_told {
             self.live.step(attempt, step, at_us);
         }
     }
@@ -122,7 +133,7 @@ impl Recorder {
         if let Some(race_observer) = &self.race_observer {
             race_observer.committed(race_id, ordinal);
         }
-        if self.is_of_client() && self.live.is_watched() {
+        if self.is_told {
             self.live.committed(race_id, ordinal);
         }
     }
@@ -132,6 +143,10 @@ impl Recorder {
         let race = race.into();
         if self.is_of_client() {
             self.metrics.race(&race, overhead_us);
+            if self.live.is_watched() {
+                let winner = race.winner.zip(self.sheet.as_deref());
+                self.live.done(&race, winner.and_then(|(ordinal, sheet)| sheet.upstream(ordinal)).as_deref());
+            }
         }
         self.send(Record::Race(race));
     }
@@ -141,6 +156,9 @@ impl Recorder {
         let attempt = attempt.into();
         if self.is_of_client() {
             self.metrics.attempt(&attempt, choices, took_us);
+        }
+        if self.is_told {
+            self.live.ended(&attempt);
         }
         self.send(Record::Attempt(attempt));
     }
@@ -203,9 +221,6 @@ impl Recorder {
     fn send(&self, record: Record) {
         if let Some(race_observer) = &self.race_observer {
             race_observer.recorded(&record);
-        }
-        if self.is_of_client() && self.live.is_watched() {
-            self.live.recorded(&record);
         }
         match (&self.sheet, &self.queue) {
             (Some(sheet), _) => sheet.add(record),

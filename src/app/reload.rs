@@ -106,6 +106,7 @@ impl Reloading {
     pub async fn reload(&self) -> anyhow::Result<()> {
         let _one_at_a_time = self.one_at_a_time.lock().await;
         let replaced = self.replace().await;
+        self.gateway.refuse_configuration(replaced.as_ref().err().map(|error| format!("{error:#}")));
         match &replaced {
             Ok(()) => tracing::info!("the new configuration is in force"),
             Err(error) => tracing::error!("the new configuration is not used, the old one stays in force:\n{error:#}"),

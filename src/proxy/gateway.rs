@@ -29,6 +29,8 @@ const DISCARDS_MAX: i64 = 512;
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
     live: ArcSwap<LiveConfig>,
+    /// Why the newest configuration is not in force; none where it is.
+    refused: Mutex<Option<String>>,
     /// Held while another configuration takes the place of `live`.
     changing: Mutex<()>,
     client: UpstreamClient,
@@ -75,6 +77,7 @@ impl Gateway {
             heavy: BlockingPool::new(shutdown.clone()),
             discards: Arc::default(),
             live: ArcSwap::from_pointee(live),
+            refused: Mutex::default(),
             changing: Mutex::default(),
             client,
             recorder,
@@ -98,6 +101,16 @@ impl Gateway {
         self.replace(|_| live);
         self.budget.resize(self.live().config.server.memory);
         self.health.clear_cooldowns();
+    }
+
+    /// Keeps what is wrong with a newer configuration, for operators; none: it is in force.
+    pub fn refuse_configuration(&self, problems: Option<String>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+    }
+
+    /// See [`Gateway::refuse_configuration`].
+    pub fn refused_configuration(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Puts what providers list in force; cool-downs stay. `lists` gets the configuration in force.

@@ -277,6 +277,7 @@ impl<'g> ParsedRace<'g> {
         tracing::debug!(plan, left_out, policy = guard.record.policy, why = reasons.text(), "planned");
         guard.record.plan = Some(plan);
         guard.record.left_out = left_out;
+        guard.recorder.planned(&guard.record);
         guard.steering = Some((reasons, race_budget));
         guard
     }

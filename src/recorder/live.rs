@@ -1,10 +1,11 @@
 //! What happens in races, as it happens, for those who watch. Nothing of prompts, answers or keys.
 //!
-//! While nobody watches, an event costs one atomic load. A watcher who reads too slowly loses the oldest events and is told how
-//! many. Not for rows: `race_rows` keeps those.
+//! Of each second the first [`LANES_MAX`] races are told whole, of every further one only the end: nobody can follow more, and each
+//! event costs the request that it tells of. While nobody watches, a race costs one atomic load. A watcher who reads too slowly
+//! loses the oldest events and is told how many. Not for rows: `race_rows` keeps those.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,22 +17,31 @@ use tokio::sync::broadcast::{self, Receiver, Sender};
 use super::race_observer::AttemptStep;
 use crate::clock::Instant;
 use crate::history::{AttemptRecord, RaceRecord};
-use crate::store::Record;
 
 /// Watchers at the same time; a further one is refused.
 pub const WATCHERS_MAX: usize = 32;
+/// Races of one second that are told whole.
+const LANES_MAX: u32 = 60;
 /// Events kept for a watcher who is behind.
 const KEPT_MAX: usize = 1_024;
 /// Bytes of events that a watcher gets at once.
 const BATCH_MAX: usize = 64 * 1024;
 /// How long the first event of a batch waits for others: many writes of a few bytes cost more than one.
-const GATHERED_FOR: Duration = Duration::from_millis(20);
+const GATHERED_FOR: Duration = Duration::from_millis(40);
 
 /// The events of all races of one gateway.
 #[derive(Debug)]
 pub(super) struct LiveFeed {
     watchers: AtomicUsize,
+    told: Mutex<ToldRaces>,
     events: Sender<Bytes>,
+}
+
+/// Races of the present second that are told whole.
+#[derive(Debug)]
+struct ToldRaces {
+    since: Instant,
+    count: u32,
 }
 
 /// One who watches. Dropping it makes room for another.
@@ -46,7 +56,8 @@ pub struct LiveWatcher {
 
 impl Default for LiveFeed {
     fn default() -> LiveFeed {
-        LiveFeed { watchers: AtomicUsize::new(0), events: broadcast::channel(KEPT_MAX).0 }
+        let told = Mutex::new(ToldRaces { since: Instant::now(), count: 0 });
+        LiveFeed { watchers: AtomicUsize::new(0), told, events: broadcast::channel(KEPT_MAX).0 }
     }
 }
 
@@ -61,6 +72,33 @@ impl LiveFeed {
 
     pub fn is_watched(&self) -> bool {
         self.watchers.load(Relaxed) > 0
+    }
+
+    /// Whether a race that begins now is told whole.
+    pub fn takes_race(&self) -> bool {
+        if !self.is_watched() {
+            return false;
+        }
+        let now = Instant::now();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(told.since) >= Duration::from_secs(1) {
+            *told = ToldRaces { since: now, count: 0 };
+        }
+        told.count += 1;
+        told.count <= LANES_MAX
+    }
+
+    /// A race whose request is understood. Its attempts follow.
+    pub fn planned(&self, race: &RaceRecord) {
+        self.tell(&LiveEvent {
+            event: "race",
+            race_id: &race.race_id,
+            started_at: Some(race.started_at),
+            model: Some(&race.model),
+            policy: race.policy,
+            stream: Some(race.stream),
+            ..LiveEvent::default()
+        });
     }
 
     pub fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64) {
@@ -78,21 +116,20 @@ impl LiveFeed {
         self.tell(&LiveEvent { event: "commit", race_id, attempt: Some(ordinal), ..LiveEvent::default() });
     }
 
-    pub fn recorded(&self, record: &Record) {
-        match record {
-            Record::Attempt(attempt) => {
-                let at_us = attempt.cancel_us.or(attempt.eof_us).or(attempt.finish_us).or(attempt.ttft_obs_us);
-                self.tell(&LiveEvent {
-                    outcome: Some(attempt.outcome.as_str()),
-                    failure: attempt.failure,
-                    http_status: attempt.http_status,
-                    audited: Some(attempt.audited),
-                    ..LiveEvent::of_attempt(attempt, "end", at_us.unwrap_or(0))
-                });
-            }
-            Record::Race(race) => self.tell(&LiveEvent::of_race(race)),
-            Record::Run(_) => {}
-        }
+    pub fn ended(&self, attempt: &AttemptRecord) {
+        let at_us = attempt.cancel_us.or(attempt.eof_us).or(attempt.finish_us).or(attempt.ttft_obs_us);
+        self.tell(&LiveEvent {
+            outcome: Some(attempt.outcome.as_str()),
+            failure: attempt.failure,
+            http_status: attempt.http_status,
+            audited: Some(attempt.audited),
+            ..LiveEvent::of_attempt(attempt, "end", at_us.unwrap_or(0))
+        });
+    }
+
+    /// `winner`: the upstream of the attempt that won.
+    pub fn done(&self, race: &RaceRecord, winner: Option<&str>) {
+        self.tell(&LiveEvent { upstream: winner.map(AskedUpstream::Named), ..LiveEvent::of_race(race) });
     }
 
     /// No watcher is a reason not to be told: the last one may have just left.
@@ -144,11 +181,19 @@ struct LiveEvent<'a> {
 }
 
 /// `PROVIDER/MODEL`
-struct AskedUpstream<'a>(&'a AttemptRecord);
+enum AskedUpstream<'a> {
+    Of(&'a AttemptRecord),
+    Named(&'a str),
+}
 
 impl Serialize for AskedUpstream<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}/{}", self.0.provider, self.0.model_sent))
+        match self {
+            AskedUpstream::Of(attempt) => {
+                serializer.collect_str(&format_args!("{}/{}", attempt.provider, attempt.model_sent))
+            }
+            AskedUpstream::Named(upstream) => serializer.serialize_str(upstream),
+        }
     }
 }
 
@@ -158,7 +203,7 @@ impl<'a> LiveEvent<'a> {
             event,
             race_id: &attempt.race_id,
             attempt: Some(attempt.ordinal),
-            upstream: Some(AskedUpstream(attempt)),
+            upstream: Some(AskedUpstream::Of(attempt)),
             at_ms: Some((attempt.dispatch_us + at_us) as f64 / 1e3),
             ..LiveEvent::default()
         }
@@ -241,16 +286,29 @@ mod tests {
         assert!(feed.is_watched());
         feed.step(&attempt, AttemptStep::FirstToken, 1_500);
         feed.committed(&attempt.race_id, attempt.ordinal);
-        feed.recorded(&Record::Attempt(Box::new(attempt.clone())));
-        feed.recorded(&Record::Race(Box::new(sample::race(1))));
+        feed.ended(&attempt);
+        feed.done(&sample::race(1), Some("a/b"));
         let events = told(&watcher.next().await.unwrap());
         let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
         assert_eq!(names, ["first_token", "commit", "end", "done"]);
         assert_eq!(events[0]["at_ms"], json!((attempt.dispatch_us + 1_500) as f64 / 1e3));
         assert!(events.iter().all(|event| event["race_id"] == attempt.race_id.as_str()));
         assert_eq!((&events[2]["outcome"], &events[3]["outcome"]), (&json!("won"), &json!("ok")));
+        assert_eq!(events[3]["upstream"], "a/b");
         drop(watcher);
         assert!(!feed.is_watched());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_races_of_each_second_are_told_whole() {
+        let feed = Arc::new(LiveFeed::default());
+        assert!(!feed.takes_race(), "nobody watches");
+        let _watcher = feed.watch().unwrap();
+        for _ in 0..3 {
+            let taken = (0..500).filter(|_| feed.takes_race()).count();
+            assert_eq!(taken, LANES_MAX as usize);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -38,6 +38,17 @@ impl RaceSheet {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).rows.push(record);
     }
 
+    /// The upstream of the attempt with this ordinal, if its row is there.
+    pub(super) fn upstream(&self, ordinal: i64) -> Option<String> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.rows.iter().find_map(|row| match row {
+            Record::Attempt(attempt) if attempt.ordinal == ordinal => {
+                Some(format!("{}/{}", attempt.provider, attempt.model_sent))
+            }
+            _ => None,
+        })
+    }
+
     pub(super) fn bill(&self, ordinal: i64, bill: BillBounds) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push((ordinal, bill));
     }

@@ -77,7 +77,10 @@ impl ReplayRow {
     }
 }
 
-/// Told how many of all runs are over; says whether to go on.
+/// Requests that are played before it is asked again whether to go on.
+const ASKED_EVERY: usize = 1_000;
+
+/// Told how many of all runs are over, also while one runs; says whether to go on.
 pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize) -> bool;
 
 /// Plays on at most `threads`. None where there is nothing to play: no request, or no upstream that was watched enough; and if
@@ -192,7 +195,13 @@ impl<'a> ReplaySetup<'a> {
         counted(self.past, self.warm_up).map(|request| (request, block(self.past, request, self.block_us)))
     }
 
-    fn run(&self, plans: &[ReplayedPlan], (plan, draw): (usize, usize)) -> ReplayRun {
+    /// None: `goes_on` ended it.
+    fn run(
+        &self,
+        plans: &[ReplayedPlan],
+        (plan, draw): (usize, usize),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<ReplayRun> {
         let settings = &plans[plan].settings;
         let seed = self.seed.wrapping_add((draw as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
         let mut world = Imputation::new(self.past, &self.expected, seed);
@@ -202,6 +211,11 @@ impl<'a> ReplaySetup<'a> {
             at_us: asked.at_us,
             output_tokens: asked.output_tokens.max(1),
             whole: asked.whole,
+        });
+        let mut ended = false;
+        let requests = requests.take_while(|request| {
+            ended = ended || (request.id % ASKED_EVERY == ASKED_EVERY - 1 && !goes_on());
+            !ended
         });
         let (mut went, known) = (Vec::with_capacity(self.past.requests()), world.clone());
         let (mut answers, mut seen, mut assumed) = (0.0, 0.0, 0.0);
@@ -219,9 +233,12 @@ impl<'a> ReplaySetup<'a> {
             }
             went.push(self.went(outcome));
         });
+        if ended {
+            return None;
+        }
         let played = PlayedRequests::new(went.into_iter(), self.blocks);
         let own = self.resamples.iter().enumerate().filter(|(number, _)| number % self.draws == draw);
-        ReplayRun {
+        Some(ReplayRun {
             plan,
             draw,
             figures: played.figures(&vec![1.0; self.blocks]),
@@ -229,7 +246,7 @@ impl<'a> ReplaySetup<'a> {
             answers,
             seen,
             assumed,
-        }
+        })
     }
 
     /// The same requests as in what was recorded, as far as both have an answer.
@@ -259,8 +276,10 @@ fn played(
     let work = |told: &mut dyn FnMut(usize) -> bool| {
         let mut runs = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            runs.push(stage.run(plans, *job));
-            if !told(over.fetch_add(1, Ordering::Relaxed) + 1) {
+            let run = stage.run(plans, *job, &mut || told(over.load(Ordering::Relaxed)));
+            let ended = run.is_none() || !told(over.fetch_add(1, Ordering::Relaxed) + 1);
+            runs.extend(run);
+            if ended {
                 next.store(jobs.len(), Ordering::Relaxed);
             }
         }

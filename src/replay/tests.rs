@@ -331,3 +331,16 @@ fn nothing_to_play() {
     assert_eq!((few.upstreams().len(), few.left_out.len()), (0, 3));
     assert!(replay(&few, &[plan(&model, Policy::Race)], 1, 2, &mut |_, _| true).is_none());
 }
+
+#[test]
+fn who_leaves_ends_a_run_that_is_under_way() {
+    let model = three();
+    let past = World::new(&[-1.6, -1.0, -0.8], 3_000, 9).past(&model, 3, |_| false);
+    let mut told = Vec::new();
+    let answer = replay(&past, &[plan(&model, Policy::Race)], 1, 1, &mut |over, _| {
+        told.push(over);
+        told.len() < 2
+    });
+    assert!(answer.is_none());
+    assert_eq!(told, [0, 0], "asked twice within the first run, and then no more");
+}

@@ -1,7 +1,7 @@
 //! `/api/config`: the configuration in force, for people. Names, numbers and states: no key, no token, no hash of either, and of
 //! an address only its host.
 //!
-//! Not for the problems of a configuration that is not in force: `POST /api/reload` answers with those.
+//! `problems` are those of a newer file that is not in force, with line and column.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -19,17 +19,22 @@ const MODELS_MAX: usize = 1_000;
 
 pub async fn config(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
     match proxy::admin(&site.gateway, &headers) {
-        Ok(()) => json_answer(told(&site.gateway.live().config).to_string()),
+        Ok(()) => {
+            let mut told = told(&site.gateway.live().config);
+            told["problems"] = site.gateway.refused_configuration().into();
+            json_answer(told.to_string())
+        }
         Err(rejection) => rejection.into_response(),
     }
 }
 
-fn told(config: &Config) -> Value {
+pub(super) fn told(config: &Config) -> Value {
     let server = &config.server;
     let warnings: Vec<&String> = config.warnings.iter().collect();
     let listen: Vec<String> = server.listen.iter().map(|listen| listen.url(server.tls.is_some())).collect();
     json!({
         "source": config.source.to_string(),
+        "problems": null,
         "store": config.store.path.display().to_string(),
         "retention": retention(&config.store.retention),
         "catalogue": config.catalogue.date(),

@@ -15,20 +15,18 @@ use crate::proxy::{self, Rejection};
 use crate::recorder::{LiveWatcher, WATCHERS_MAX};
 use crate::server::served_paths::ServedPaths;
 
-/// After this time without an event a comment is sent, and the right to watch is checked again.
-const BEAT: Duration = Duration::from_secs(5);
+/// How often it tells how many races run, and checks the right to watch.
+const BEAT: Duration = Duration::from_secs(1);
 
 pub async fn live(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
     let answer = proxy::admin(&site.gateway, &headers).and_then(|()| {
         let watcher = site.gateway.recorder().watch().ok_or_else(|| Rejection::too_many_watchers(WATCHERS_MAX))?;
-        let first = json!({ "event": "watching", "running": site.gateway.races() });
-        Ok((watcher, format!("retry: 2000\ndata: {first}\n\n")))
+        Ok(Watch { site, headers, watcher, first: true, beat: Instant::now() })
     });
-    let (watcher, first) = match answer {
-        Ok(watching) => watching,
+    let watch = match answer {
+        Ok(watch) => watch,
         Err(rejection) => return rejection.into_response(),
     };
-    let watch = Watch { site, headers, watcher, first: Some(first.into()), checked: Instant::now() };
     let mut response = Response::new(Body::from_stream(stream::unfold(watch, Watch::next)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -42,27 +40,27 @@ struct Watch {
     /// With the token or the cookie.
     headers: HeaderMap,
     watcher: LiveWatcher,
-    first: Option<Bytes>,
-    checked: Instant,
+    /// Nothing was sent yet.
+    first: bool,
+    /// When it is told next how many races run.
+    beat: Instant,
 }
 
 impl Watch {
     /// Ends when the gateway drains, and when the session or the right of its user ends.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Watch)> {
-        if let Some(first) = self.first.take() {
-            return Some((Ok(first), self));
-        }
         let shutdown = self.site.gateway.shutdown().clone();
-        let bytes = tokio::select! {
+        tokio::select! {
             biased;
-            () = shutdown.draining() => return None,
-            events = self.watcher.next() => events?,
-            () = tokio::time::sleep(BEAT) => Bytes::from_static(b": still here\n\n"),
-        };
-        if self.checked.elapsed() >= BEAT {
-            proxy::admin(&self.site.gateway, &self.headers).ok()?;
-            self.checked = Instant::now();
+            () = shutdown.draining() => None,
+            () = tokio::time::sleep_until(self.beat) => {
+                proxy::admin(&self.site.gateway, &self.headers).ok()?;
+                let told = json!({ "event": "running", "running": self.site.gateway.races() });
+                let retry = if std::mem::take(&mut self.first) { "retry: 2000\n" } else { "" };
+                self.beat = Instant::now() + BEAT;
+                Some((Ok(format!("{retry}data: {told}\n\n").into()), self))
+            }
+            events = self.watcher.next() => Some((Ok(events?), self)),
         }
-        Some((Ok(bytes), self))
     }
 }

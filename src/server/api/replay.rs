@@ -48,9 +48,12 @@ fn begin(site: &ServedPaths, headers: &HeaderMap, uri: &Uri) -> Result<RunningRe
     let (sender, told) = mpsc::channel(TOLD_MAX);
     let reads = site.reads.clone();
     let read = move |reader: &StoreReader| {
+        let mut last = 0;
         let progress = &mut |over: usize, of: usize| {
-            // A slow reader is told the next time.
-            let _ = sender.try_send(json!({ "event": "progress", "over": over, "of": of }));
+            if over > std::mem::replace(&mut last, over) {
+                // A slow reader is told the next time.
+                let _ = sender.try_send(json!({ "event": "progress", "over": over, "of": of }));
+            }
             !reader.is_stopped()
         };
         let (config, asked) = (&live.config, (asked, wanted.as_ref()));

@@ -251,6 +251,21 @@ fn how_routing_stands_is_as_the_document_says() {
     assert_fits(&document, answer_of(&document, "/api/routing"), &told, "routing");
 }
 
+#[test]
+fn the_configuration_is_as_the_document_says() {
+    let text = "[providers.one]\nbase_url = \"https://one.example/v1\"\napi_key = \"k\"\ndomain = \"d\"\n\
+                [providers.two]\nbase_url = \"https://two.example/v1\"\napi_key = \"${ABSENT}\"\n\
+                [models.m]\naliases = [\"n\"]\nupstreams = [{ upstream = \"one/x\", input_price = 1.0, output_price = 2.0, context = 8192 }, \"two/y\"]\n\
+                [users.ann]\ntoken = \"t\"\nadmin = true\noverrides = [\"policy\"]\n[users.bob]\ntoken = \"u\"\n";
+    let config = crate::config::parse(text, std::path::Path::new("config.toml"), &|_| None).unwrap();
+    let (document, mut told) = (openapi(), config::told(&config));
+    assert!(told["providers"].as_array().unwrap().len() >= 2 && told["users"].as_array().unwrap().len() == 2);
+    for problems in [Value::Null, "config.toml:1:1: what".into()] {
+        told["problems"] = problems;
+        assert_fits(&document, answer_of(&document, "/api/config"), &told, "configuration");
+    }
+}
+
 fn reads(path: PathBuf) -> (DatabaseReads, Shutdown) {
     let shutdown = Shutdown::new();
     (DatabaseReads::new(path, shutdown.clone()), shutdown)

@@ -13,12 +13,22 @@ async fn watching(served: &RunningGateway, headers: &[(&str, &str)]) -> RawClien
     client.request("GET", "/api/live", headers, "").await;
     let head = client.head().await;
     assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
-    assert_eq!(event(&mut client).await["event"], "watching");
+    assert_eq!(any_event(&mut client).await["running"], 0);
     client
 }
 
-async fn event(client: &mut RawClient) -> Value {
+async fn any_event(client: &mut RawClient) -> Value {
     serde_json::from_str(&client.event().await.unwrap().unwrap()).unwrap()
+}
+
+/// The next event of a race.
+async fn event(client: &mut RawClient) -> Value {
+    loop {
+        let event = any_event(client).await;
+        if event["event"] != "running" {
+            return event;
+        }
+    }
 }
 
 /// The events of one race, to its end.
@@ -49,7 +59,8 @@ async fn a_watcher_sees_what_the_rows_say() {
         let own = events.iter().filter(|event| event["upstream"] == upstream);
         own.map(|event| event["event"].as_str().unwrap()).collect()
     };
-    assert_eq!(named("quick/x"), ["dispatch", "connect", "headers", "first_token", "end"]);
+    assert_eq!((&events[0]["event"], &events[0]["model"]), (&"race".into(), &"m".into()));
+    assert_eq!(named("quick/x"), ["dispatch", "connect", "headers", "first_token", "end", "done"]);
     assert!(named("slow/x").starts_with(&["dispatch"]) && named("slow/x").ends_with(&["end"]), "{events:?}");
     let done = events.last().unwrap();
     assert_eq!((&done["model"], &done["outcome"], &done["attempts"]), (&"m".into(), &"ok".into(), &2.into()));
@@ -161,4 +172,10 @@ async fn a_reload_says_what_came_of_it() {
         "{message}"
     );
     assert_eq!(served.chat(&[ANN], &asking("n")).await.status, 200, "the old one is in force");
+    let problems = async || served.get("/api/config", &[ANN]).await.json()["problems"].clone();
+    let told = problems().await;
+    assert!(told.as_str().is_some_and(|told| told.contains("config.toml:") && message.ends_with(told)), "{told}");
+    served.setup.configure(&config("n"));
+    assert_eq!(reload(&[ANN]).await.json()["reloaded"], true);
+    assert!(problems().await.is_null());
 }

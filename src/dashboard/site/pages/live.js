@@ -1,7 +1,7 @@
 // Races as they run, newest on top. Nothing of prompts or answers.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
-import { link } from "../lib/address.js";
-import { ApiError, LOGGED_OUT, send } from "../lib/api.js";
+import { link, useChoices } from "../lib/address.js";
+import { ApiError, LOGGED_OUT, send, useApi } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
 import { percent, short } from "../lib/figures.js";
 import { fate, LEGEND, Lanes } from "../lib/lanes.js";
@@ -15,57 +15,66 @@ const RATE_OVER = 10;
 /** Least time between two drawings, in ms: 30 a second are enough for the eye. */
 const DRAW_EVERY = 33;
 
-/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, done?: any, partial: boolean }} LiveRace `zero`: when its
- * request was read, on this page's clock; `partial`: events of it were not seen, so it is counted and not drawn */
-/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, races: Map<string, LiveRace>, running: Set<string>, before: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number, since: number }} Feed */
+/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, model: string, policy?: string, done?: Api.LiveEvent }} LiveRace `zero`:
+ * when its request was read, on this page's clock */
+/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, model: string, races: Map<string, LiveRace>, running: Set<string>, inFlight: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number, since: number }} Feed
+ * `model`: only its races; empty: all. `running`: of the races that are drawn */
 
-/** @returns {Feed} */
-export function empty() {
-  return { state: "connecting", races: new Map(), running: new Set(), before: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0, since: performance.now() };
+/** @param {string} [model] @returns {Feed} */
+export function empty(model = "") {
+  return { state: "connecting", model, races: new Map(), running: new Set(), inFlight: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0, since: performance.now() };
 }
 
-/** Takes one event in. @param {Feed} feed @param {any} event @param {number} now */
+/** Takes one event in. A race whose beginning was not told is counted at its end and not drawn.
+ * @param {Feed} feed @param {Api.LiveEvent} event @param {number} now */
 export function take(feed, event, now) {
-  if (event.event === "watching") {
-    feed.before = event.running;
-    return;
+  const id = event.race_id ?? "";
+  switch (event.event) {
+    case "running":
+      feed.inFlight = event.running ?? 0;
+      return;
+    case "lagged":
+      // Ends may be among what was missed: what seems to run may be over.
+      feed.missed += event.missed ?? 0;
+      for (const lost of feed.running) feed.races.delete(lost);
+      feed.running.clear();
+      return;
+    case "race":
+      if (feed.model && event.model !== feed.model) return;
+      feed.races.set(id, { id, zero: now, lanes: new Map(), model: event.model ?? "", policy: event.policy });
+      feed.running.add(id);
+      if (feed.races.size > KEPT) {
+        const oldest = feed.races.keys().next().value ?? "";
+        feed.races.delete(oldest);
+        feed.running.delete(oldest);
+      }
+      return;
+    case "done":
+      done(feed, event, now);
+      return;
   }
-  if (event.event === "lagged") {
-    // Ends may be among what was missed: what seems to run may be over.
-    feed.missed += event.missed;
-    for (const id of feed.running) feed.races.delete(id);
-    feed.running.clear();
-    feed.before = 0;
-    return;
-  }
-  let race = feed.races.get(event.race_id);
-  if (!race) {
-    race = { id: event.race_id, zero: now - (event.at_ms ?? 0), lanes: new Map(), partial: !(event.event === "dispatch" && event.attempt === 0) };
-    feed.races.set(race.id, race);
-    if (feed.races.size > KEPT) {
-      const oldest = feed.races.keys().next().value ?? "";
-      feed.races.delete(oldest);
-      feed.running.delete(oldest);
-    }
-  }
-  if (event.event === "done") {
-    race.done = event;
-    feed.running.delete(race.id);
-    if (race.partial) {
-      feed.before = Math.max(0, feed.before - 1);
-      feed.races.delete(race.id);
-    }
-    feed.ended.push(now);
-    const won = event.outcome === "ok" && event.attempt !== undefined ? race.lanes.get(event.attempt)?.upstream : undefined;
-    feed.decided += 1;
-    if (event.outcome !== "ok") feed.failed += 1;
-    if (won) feed.wins.set(won, (feed.wins.get(won) ?? 0) + 1);
-    return;
-  }
-  if (!race.done && !race.partial) feed.running.add(race.id);
+  const race = feed.races.get(id);
+  if (race && event.attempt !== undefined) step(race, event.attempt, event, now);
+}
+
+/** @param {Feed} feed @param {Api.LiveEvent} event @param {number} now */
+function done(feed, event, now) {
+  if (feed.model && event.model !== feed.model) return;
+  const race = feed.races.get(event.race_id ?? "");
+  if (race) race.done = event;
+  feed.running.delete(event.race_id ?? "");
+  feed.ended.push(now);
+  feed.decided += 1;
+  if (event.outcome !== "ok") feed.failed += 1;
+  else if (event.upstream) feed.wins.set(event.upstream, (feed.wins.get(event.upstream) ?? 0) + 1);
+}
+
+/** @param {LiveRace} race @param {number} attempt @param {Api.LiveEvent} event @param {number} now */
+function step(race, attempt, event, now) {
   /** @type {import("../lib/lanes.js").Lane} */
-  const lane = race.lanes.get(event.attempt) ?? { attempt: event.attempt, upstream: event.upstream ?? "", dispatch: event.at_ms ?? 0 };
-  race.lanes.set(event.attempt, lane);
+  const lane = race.lanes.get(attempt) ?? { attempt, upstream: event.upstream ?? "", dispatch: event.at_ms ?? 0 };
+  if (race.lanes.size === 0) race.zero = now - (event.at_ms ?? 0);
+  race.lanes.set(attempt, lane);
   if (event.event === "connect") lane.connect = event.at_ms;
   if (event.event === "headers") lane.headers = event.at_ms;
   if (event.event === "first_token") lane.first = event.at_ms;
@@ -74,14 +83,18 @@ export function take(feed, event, now) {
 }
 
 export function Live() {
-  const feed = useRef(/** @type {Feed} */ (empty()));
+  const [choices, choose] = useChoices();
+  const model = choices.get("model") ?? "";
+  const config = useApi("/api/config");
+  const feed = useRef(/** @type {Feed} */ (empty(model)));
+  if (feed.current.model !== model) feed.current = { ...empty(model), state: feed.current.state, inFlight: feed.current.inFlight };
   const [, draw] = useState(0);
   const [paused, setPaused] = useState(false);
   const held = useRef(/** @type {{ at: number, races: LiveRace[] } | null} */ (null));
   useEffect(() => watch(feed, () => draw((turn) => turn + 1)), []);
   const now = performance.now();
   const kept = feed.current;
-  const newest = () => [...kept.races.values()].filter((race) => !race.partial).slice(-DRAWN).reverse();
+  const newest = () => [...kept.races.values()].slice(-DRAWN).reverse();
   const pause = () => {
     // What is held is a copy: the races of the feed go on.
     held.current = paused ? null : { at: now, races: newest().map((race) => ({ ...race, lanes: new Map([...race.lanes].map(([at, lane]) => [at, { ...lane }])) })) };
@@ -91,11 +104,13 @@ export function Live() {
   while (kept.ended.length > 0 && kept.ended[0] < now - RATE_OVER * 1000) kept.ended.shift();
   return html`<h1>Live</h1>
     <p class="filters"><button type="button" class="main" aria-pressed=${paused} onClick=${pause}>${paused ? "▶ Go on" : "❚❚ Pause"}</button>
+      <label>Model<input list="live-models" value=${model} placeholder="all" onChange=${(/** @type {any} */ event) => choose({ model: event.target.value.trim() })} />
+        <datalist id="live-models">${(config.data?.models ?? []).map((one) => html`<option value=${one.model} />`)}</datalist></label>
       <span role="status">${said(kept, paused)}</span></p>
     ${kept.state === "refused" && html`<p class="note bad" role="alert">${kept.said}</p>`}
     ${kept.missed > 0 && html`<p class="note warn" role="status">This page was too slow for ${kept.missed} events: some lanes and counts lack them. The <a href=${link("races")}>races</a> have all.</p>`}
     <dl class="facts"><${Fact} name=${`Ended per second, last ${RATE_OVER} s`} value=${short(kept.ended.length / Math.min(RATE_OVER, Math.max(1, (now - kept.since) / 1000)))} />
-      <${Fact} name="In flight" value=${`${kept.missed > 0 ? "≥ " : ""}${kept.running.size + kept.before}`} /><${Fact} name="Ended since this page was opened" value=${kept.decided} />
+      <${Fact} name=${model ? "In flight, all models" : "In flight"} value=${kept.inFlight} /><${Fact} name="Ended since this page was opened" value=${kept.decided} />
       <${Fact} name="Not ok" value=${kept.failed} /></dl>
     ${shown.races.length === 0
     ? html`<div class="note">No race yet. Send a request, for example:<pre class="command">curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' -d '{"model": "demo", "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'</pre></div>`
@@ -106,7 +121,7 @@ export function Live() {
 /** @param {Feed} feed @param {boolean} paused */
 function said(feed, paused) {
   if (paused && feed.state === "open") return "Paused: lanes stand still, counts go on.";
-  return { connecting: "Connecting …", open: `Watching. ${DRAWN} newest races.`, gone: "The gateway does not answer. Trying again.", refused: "Not watching." }[feed.state];
+  return { connecting: "Connecting …", open: `Watching. The ${DRAWN} newest races, of at most 60 a second; the counts have all.`, gone: "The gateway does not answer. Trying again.", refused: "Not watching." }[feed.state];
 }
 
 /** Follows the events until the page is left. @param {{ current: Feed }} feed @param {() => void} draw */
@@ -136,7 +151,7 @@ function watch(feed, draw) {
   const open = () => {
     source = new EventSource("/api/live");
     source.onopen = () => {
-      feed.current = { ...empty(), state: "open" };
+      feed.current = { ...empty(feed.current.model), state: "open" };
       soon();
     };
     source.onmessage = (message) => {
@@ -180,8 +195,8 @@ function One({ race, now }) {
   const runs = lanes.some((lane) => lane.end === undefined) && !race.done;
   const winner = lanes.find((lane) => lane.winner);
   return html`<section class="race"><div class=${`lanes ${race.done ? (race.done.outcome === "ok" ? "over" : "wrong") : ""}`}>
-    <p class="head"><a class="mono" href=${link(`races/${race.id}`)}>${race.id}</a>
-      ${race.done ? html`<strong>${race.done.outcome === "ok" ? "✓ ok" : `✕ ${race.done.outcome.replace("_", " ")}`}</strong><span>${race.done.model}</span><span>${race.done.policy ?? ""}</span><span>${race.done.client_ttft_ms === undefined ? "" : `first token ${time(race.done.client_ttft_ms)}`}</span><span>${race.done.at_ms === undefined ? "" : `took ${time(race.done.at_ms)}`}</span>` : html`<span>${winner ? `${winner.upstream} answers` : "racing"}</span>`}</p>
+    <p class="head"><a class="mono" href=${link(`races/${race.id}`)}>${race.id}</a><bdi>${race.model}</bdi><span>${race.policy ?? ""}</span>
+      ${race.done ? html`<strong>${race.done.outcome === "ok" ? "✓ ok" : `✕ ${race.done.outcome?.replace("_", " ")}`}</strong><span>${race.done.client_ttft_ms === undefined ? "" : `first token ${time(race.done.client_ttft_ms)}`}</span><span>${race.done.at_ms === undefined ? "" : `took ${time(race.done.at_ms)}`}</span>` : html`<span>${winner ? `${winner.upstream} answers` : "racing"}</span>`}</p>
     <div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms} width=${width - 14} />`}</div>
     <p class="hidden">${lanes.map((lane) => `${lane.upstream}: ${fate(lane)}`).join("; ")}</p></div></section>`;
 }

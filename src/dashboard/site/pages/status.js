@@ -11,7 +11,7 @@ import { useChoices } from "../lib/address.js";
 export function Status() {
   const asked = useAnswer(/** @type {string} */ ("/readyz"), 5);
   const routing = useApi("/api/routing", {}, 5);
-  const config = useAnswer(/** @type {string} */ ("/api/config"), 30);
+  const config = useApi("/api/config", {}, 5);
   return html`<h1>Status</h1>
     <${Answer} asked=${asked}>${asked.data && html`<${Facts} ready=${asked.data} />`}<//>
     <${Answer} asked=${config}>${config.data && html`<h2>Providers</h2><${Providers} config=${config.data} routing=${routing.data} />
@@ -35,7 +35,7 @@ function Facts({ ready }) {
     <dl class="facts">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd>${value === undefined ? "–" : html`<data value=${value}>${value}</data>`}</dd></div>`)}</dl>`;
 }
 
-/** @param {{ config: any, routing: Api.Answers["/api/routing"] | undefined }} props */
+/** @param {{ config: Api.Configuration, routing: Api.Answers["/api/routing"] | undefined }} props */
 function Providers({ config, routing }) {
   const [choices, choose] = useChoices();
   const rows = config.providers.map((/** @type {any} */ provider) => {
@@ -60,7 +60,7 @@ function Providers({ config, routing }) {
     sort=${choices.get("sort") ?? "on"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />`;
 }
 
-/** @param {{ config: any, again: () => void }} props */
+/** @param {{ config: Api.Configuration, again: () => void }} props */
 function Configuration({ config, again }) {
   const [said, say] = useState(/** @type {{ ok: boolean, text: string } | null} */ (null));
   const [busy, setBusy] = useState(false);
@@ -78,6 +78,7 @@ function Configuration({ config, again }) {
   const facts = [["File", config.source], ["Listens on", config.server.listen.join(", ")], ["History", `${config.store}, kept ${config.retention}`], ["Catalogue of models", config.catalogue], ["Users", config.users.length ? config.users.map((/** @type {any} */ user) => `${user.user}${user.admin ? " (admin)" : ""}`).join(", ") : "none: this machine alone"]];
   return html`<h2>Configuration</h2>
     <dl class="facts wide">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd class="small">${value}</dd></div>`)}</dl>
+    ${config.problems && html`<div class="note bad" role="alert"><strong>The file on disk is not in force:</strong> it has problems, and the configuration before it goes on.<pre>${config.problems}</pre></div>`}
     ${config.warnings.length > 0 && html`<ul class="note warn">${config.warnings.map((/** @type {string} */ warning) => html`<li>${warning}</li>`)}</ul>`}
     <p class="filters"><button type="button" onClick=${reload} disabled=${busy}>${busy ? "Reading …" : "Read the file again"}</button></p>
     ${said && html`<div class=${`note ${said.ok ? "good" : "bad"}`} role="status">${said.ok ? said.text : html`<pre>${said.text}</pre>`}</div>`}`;
