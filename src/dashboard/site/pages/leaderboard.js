@@ -70,13 +70,19 @@ function Board({ groups, names }) {
     speed("tok_s_p50", "tok/s p50", 0.5),
     speed("tok_s_p5", "p5", 0.05),
     number("goodput", "Goodput (/s)", "requests/s", "requests within 1 s to the first token and 50 ms for each further one, per second of the range"),
-    { ...number("failure_share", "Failures"), cell: (/** @type {any} */ row) => html`<span class=${row.failures > 0 ? "bad" : ""} title=${kinds(row)}>${percent(row.failure_share)}</span>` },
+    { ...number("failure_share", "Failures"), cell: (/** @type {any} */ row) => html`<span class=${row.failures > 0 ? "bad" : ""} title=${kinds(row)}>${percent(row.failure_share)}</span>${commonest(row)}` },
     { name: "cost", title: "Cost", number: true, order: (/** @type {any} */ row) => row.cost_usd ?? row.cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.cost_usd} basis=${row.cost_basis} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
     { name: "extra", title: "of it losers", number: true, order: (/** @type {any} */ row) => row.extra_cost_usd, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.extra_cost_usd} basis=${row.extra_cost_basis} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
     number("censored", "Cut off", "", "attempts that were cut off before their first token"),
   ];
   return html`<${Table} caption="~ few samples; > later than this, because so many were cut off; – not known" columns=${columns} rows=${groups}
     id=${(/** @type {any} */ row) => String(row.upstream)} sort=${choices.get("sort") ?? "ttft_p50"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />`;
+}
+
+/** The kinds of failure that are most of them. @param {any} row */
+function commonest(row) {
+  const all = Object.entries(row.failures_by_kind).sort((a, b) => b[1] - a[1]).slice(0, 2);
+  return all.map(([kind, count]) => html`<small class="kind">${count} ${kind}</small>`);
 }
 
 /** @param {any} row */

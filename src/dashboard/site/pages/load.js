@@ -48,10 +48,26 @@ function Over({ by, title, metric }) {
   return html`<h2>${title}</h2><${Answer} asked=${asked} empty=${groups.length === 0}>
     <${Legend} names=${drawn} all=${names} />
     ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} upstreams with most attempts. The table has all; a filter draws others.</p>`}
+    <${Best} groups=${groups} by=${by} classes=${classes} metric=${metric} unit=${unit} />
     <${Steps} groups=${groups} by=${by} classes=${classes} names=${names} drawn=${drawn} metric=${metric} unit=${unit} />
     <${Source} rolled=${asked.rolled} />
     <details><summary>The figures as a table</summary><${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} /></details>
   <//>`;
+}
+
+/** Attempts of an upstream in a class from which its figure may be called the best. */
+const ENOUGH = 20;
+
+/** Who is best in the largest class, in words. @param {{ groups: any[], by: string, classes: string[], metric: string, unit: string }} props */
+function Best({ groups, by, classes, metric, unit }) {
+  const known = groups.filter((group) => group.attempts >= ENOUGH && group[metric] !== null && group[metric] !== undefined);
+  const last = [...classes].reverse().find((name) => name !== "unknown" && known.some((group) => String(group[by]) === name));
+  if (last === undefined) return null;
+  const better = metric.startsWith("tok_s") ? -1 : 1;
+  const rows = known.filter((group) => String(group[by]) === last).sort((a, b) => better * (a[metric] - b[metric]));
+  const late = groups.filter((group) => String(group[by]) === last && group.attempts >= ENOUGH && group[metric] === null).length;
+  const value = (/** @type {any} */ row) => (unit ? html`<${Figure} value=${row[metric]} unit=${unit} /> ${unit}` : `${short(row[metric] * 100)} %`);
+  return html`<p>Best with the most ${by === "input" ? "tokens" : "attempts in flight"} (${last}), of upstreams with ${ENOUGH} attempts or more: <strong class="mono">${rows[0].upstream}</strong>, ${value(rows[0])}${rows.length > 1 ? html`; then <span class="mono">${rows[1].upstream}</span>, ${value(rows[1])}` : ""}.${late > 0 ? ` Of ${late} more only bounds are known.` : ""}</p>`;
 }
 
 /** @param {{ groups: any[], by: string, classes: string[], names: string[], drawn: string[], metric: string, unit: string }} props */

@@ -1,7 +1,7 @@
 // One race: its attempts on one clock, and all that its rows say.
 import { html, useEffect, useState } from "../lib/html.js";
 import { link } from "../lib/address.js";
-import { useAnswer } from "../lib/api.js";
+import { useAnswer, useApi } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
 import { Cost, Figure, moment } from "../lib/figures.js";
 import { fate, LEGEND, Lanes } from "../lib/lanes.js";
@@ -43,6 +43,7 @@ export function lanesOf(whole) {
 /** @param {{ whole: any, id: string }} props */
 function Whole({ whole, id }) {
   const [place, width] = useWidth();
+  const config = useApi("/api/config");
   const { race, attempts, timeline } = whole;
   const lanes = lanesOf(whole);
   const moments = timeline.filter((/** @type {any} */ event) => event.attempt === null && event.at_ms > 0);
@@ -54,12 +55,12 @@ function Whole({ whole, id }) {
     <figure><div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} width=${width - 14} events=${moments.map((/** @type {any} */ event) => ({ at: event.at_ms, name: event.event.replaceAll("_", " ") }))} />`}</div>
       <figcaption>${LEGEND}; a dashed upright line: what the client saw (${moments.map((/** @type {any} */ event) => `${event.event.replaceAll("_", " ")} ${time(event.at_ms)}`).join(", ") || "nothing"})</figcaption></figure>
     <${Attempts} attempts=${attempts} lanes=${lanes} />
-    ${race && html`<${Why} race=${race} />`}
+    ${race && html`<${Why} race=${race} attempts=${attempts} />`}
     <h2>Every event</h2>
     <${Table} caption="Milliseconds since the request was read" columns=${EVENTS} rows=${timeline.map((/** @type {any} */ event, /** @type {number} */ at) => ({ ...event, at, upstream: attempts.find((/** @type {any} */ row) => row.ordinal === event.attempt)?.upstream }))} id=${(/** @type {any} */ event) => String(event.at)} />
     <h2>The same elsewhere</h2>
     <pre class="command">curl '${location.origin}/api/races/${id}'</pre>
-    <pre class="command">sqlite3 photofinish.db "SELECT * FROM attempt WHERE race_id = '${id}' ORDER BY ordinal"</pre>`;
+    <pre class="command">sqlite3 '${config.data?.store ?? "photofinish.db"}' "SELECT * FROM attempt WHERE race_id = '${id}' ORDER BY ordinal"</pre>`;
 }
 
 const EVENTS = [
@@ -76,7 +77,7 @@ function Attempts({ attempts, lanes }) {
   });
   const columns = [
     { name: "upstream", title: "Attempt", cell: (/** @type {any} */ row) => html`${row.ordinal} <span class="mono">${row.upstream}</span>` },
-    { name: "start", title: "Why started", cell: (/** @type {any} */ row) => row.start_reason },
+    { name: "start", title: "Why started", cell: (/** @type {any} */ row) => STARTS[row.start_reason] ?? row.start_reason },
     { name: "outcome", title: "What became of it", cell: (/** @type {any} */ row) => fate(lanes[attempts.indexOf(row)]) },
     number("dispatch_us", "Started (ms)", "ms", 1000),
     { name: "ttft", title: "TTFT (ms)", number: true, cell: (/** @type {any} */ row) => (row.ttft_event === 1 ? html`<${Figure} value=${row.ttft_ms} unit="ms" />` : row.ttft_obs_us === null ? "–" : html`<${Figure} value=${row.ttft_obs_us / 1000} unit="ms" sign=">" />`) },
@@ -93,11 +94,43 @@ function Attempts({ attempts, lanes }) {
     : html`<${Table} caption="One row for each attempt that was started" columns=${columns} rows=${attempts} id=${(/** @type {any} */ row) => String(row.ordinal)} />`}`;
 }
 
-/** @param {{ race: any }} props */
-function Why({ race }) {
+/** @type {Record<string, string>} what a policy starts */
+const POLICIES = {
+  race: "starts all upstreams at once",
+  hedge: "starts the next upstream when those before are late",
+  fallback: "starts the next upstream after a failure",
+  weighted: "starts one upstream drawn by its weight, the others after a failure",
+  fastest: "starts the fastest upstream, the others after a failure",
+  rule: "starts the fastest upstream, and one more when it is late",
+  adaptive: "starts the best upstream by what it has learned, and others when that pays and the budget allows it",
+};
+/** @type {Record<string, string>} the codes of the column `why` */
+const REASONS = {
+  listed: "the order is that of the configuration",
+  best: "the best one alone: another was not worth its cost",
+  hedge: "another one was planned for when the first is late",
+  hedged: "the first was late, so another one was started",
+  cold: "too little is known of some, so they started at once",
+  probe: "one that was unused for long ran beside the best, to learn of it",
+  overdue: "an attempt waited far too long, so the next one started",
+  budget: "another one would have paid, but the budget for extras was used up",
+  throttled: "no extra: it would have gone to an upstream that fails too often",
+  alone: "there was only one to choose",
+  rule: "the simple rule decided",
+  held: "a first token was held back for one that should end sooner",
+  crowded: "no extras: the gateway was crowded",
+};
+/** @type {Record<string, string>} the column `start_reason` */
+const STARTS = { first: "at the start", hedge: "those before were late", fallback: "one before had failed", retry: "the same again after a failure", rescue: "the answer had broken off" };
+
+/** @param {{ race: any, attempts: any[] }} props */
+function Why({ race, attempts }) {
   const left = race.left_out ?? [];
+  const codes = String(race.why ?? "").split(" ").filter(Boolean);
+  const count = attempts.length === 1 ? "1 attempt" : `${attempts.length} attempts`;
   return html`<h2>Why these</h2>
-    <p>Policy <strong>${race.policy ?? "–"}</strong>, for ${race.optimise ?? "–"}. Plan: <span class="mono">${race.plan ?? "none was made"}</span>. Reasons: <span class="mono">${race.why ?? "–"}</span>.</p>
+    <p><strong>${count}.</strong> ${race.policy ? html`The policy <strong>${race.policy}</strong> ${POLICIES[race.policy] ?? ""}` : "No plan was made"}${codes.map((code) => `; ${REASONS[code] ?? code}`).join("")}.</p>
+    <p class="quiet">As stored: for ${race.optimise ?? "–"}, plan <span class="mono">${race.plan ?? "–"}</span>, why <span class="mono">${race.why ?? "–"}</span>.</p>
     ${left.length > 0
     ? html`<p>Left out:</p><ul>${left.map((/** @type {any} */ one) => html`<li><span class="mono">${one.upstream}</span>: ${one.reason.replaceAll("_", " ")}</li>`)}</ul>`
     : html`<p class="quiet">Nobody was left out.</p>`}

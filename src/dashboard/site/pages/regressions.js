@@ -14,7 +14,8 @@ const WHAT = { ttft: "first tokens come later", tpot: "tokens come slower", fail
 export function Regressions() {
   const [choices, choose] = useChoices();
   const since = choices.get("now") ?? "1h";
-  const asked = useApi("/api/stats", { regressions: "true", since, model: choices.get("model") ?? "" }, 60);
+  const model = choices.get("model") ?? "";
+  const asked = useApi("/api/stats", { regressions: "true", since, model }, 60);
   const rows = /** @type {Api.Regression[]} */ (asked.data ?? []);
   const over = (/** @type {Api.Regression} */ row) => link("time", { since: "7d", provider: row.upstream.split("/")[0], metric: row.figure === "ttft" ? "ttft" : row.figure === "tpot" ? "tok_s" : "failures" });
   const columns = [
@@ -29,6 +30,7 @@ export function Regressions() {
   return html`<h1>Regressions</h1>
     <div class="filters" role="group" aria-label="Filters"><${Choice} name="now" title="Now is" values=${SINCE} usual="1h" />
       <label>Model<input value=${choices.get("model") ?? ""} placeholder="all" onChange=${(/** @type {any} */ event) => choose({ model: event.target.value.trim() })} /></label></div>
+    <p>What failed at all since then: <a href=${link("races", { since, model, outcome: "error" })}>races without an answer</a>, and <a href=${link("leaderboard", { since, model, sort: "-failure_share" })}>upstreams by their share of failures</a>.</p>
     <${Answer} asked=${asked} empty=${rows.length === 0} none="Nothing is worse than in the same hours of the 7 days before, or too little was seen in one of them to tell.">
       <${Table} caption=${`Since ${since} against the same hours of the 7 days before; a link leads to the figure over time`} columns=${columns} rows=${rows}
         id=${(/** @type {Api.Regression} */ row) => `${row.upstream} ${row.figure}`} sort=${choices.get("sort") ?? "p"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
