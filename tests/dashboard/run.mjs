@@ -129,6 +129,42 @@ async function replayed(browser, served) {
   await context.close();
 }
 
+/** A stage of a benchmark, as `photofinish bench` stores it. */
+function stage(target, users, ttft, speed, doubts = []) {
+  const near = (value) => ({ n: 100, effective: 100, mean: value, p5: value * 0.8, p25: value * 0.9, p50: { value, low: value * 0.95, high: value * 1.05 }, p75: value * 1.1, p90: { value: value * 1.3, low: null, high: null }, p95: { value: value * 1.5, low: value, high: null }, p99: { value: value * 2, low: value, high: null } });
+  return { target, users, request_rate: null, arrivals: null, seconds: 10, warm_up: 3, ends: { answered: 100 }, failures: {}, ttft_ms: near(ttft), client_ttft_ms: null, tpot_ms: near(1000 / speed), tok_s: near(speed), e2e_ms: near(ttft * 5), tok_s_all: speed * users * 0.9, answers_per_second: users, attainment: { value: 0.97, low: 0.9, high: 0.99 }, goodput: users * 0.97, cost_usd: [0, 0], notes: [], doubts, ended: null };
+}
+
+async function benchmarks(browser, served) {
+  const { page, go, complaints, context } = await opened(browser, served);
+  await go("/benchmarks");
+  check("benchmarks: without a run the page names the command", (await page.locator("main").innerText()).includes("photofinish bench"));
+  const targets = ["quick/demo", HOSTILE];
+  const stages = targets.flatMap((target, at) => [1, 4, 16].map((users) => stage(target, users, 100 + 20 * users * (at + 1), 200 / users, users === 16 && at === 1 ? ["the client woke late: p99 9.9 ms"] : [])));
+  const compare = (figure, verdict) => ({ figure, base: targets[0], other: targets[1], load: "4 users", pairs: 90, ratio: { value: 1.4, low: 1.2, high: 1.6 }, margin: 0.05, verdict });
+  const result = { version: 1, run_id: "x", label: "main", started_at: 0, seconds: 60, targets, workload: { name: "1k", input_tokens: 1000, output_tokens: 1000 }, prefix: 0, seed: 1, slo: null, stages, curves: [{ target: targets[0], knee_users: 4, half_speed_users: 4, drift: null }], found: [], comparisons: [compare("ttft", "worse"), compare("tok_s", { cannot_tell: { more: 120 } })], cost_usd: [0, 0.02], calibration_ms: 0.2, machine: "linux x86_64, 2 cores", cut_short: null };
+  const insert = "import sqlite3, sys, json\nbase = sqlite3.connect('history.db', timeout=10)\nbase.executemany('INSERT INTO run VALUES (?,?,?,?,?,?,?,?,?,?,?)', json.loads(sys.argv[1]))\nbase.commit()";
+  const id = (digit) => `0190000${digit}-0000-7000-8000-000000000000`;
+  execFileSync("python3", ["-c", insert, JSON.stringify([
+    [id(1), "bench", "main", 1_767_000_000_000_000, 1_767_000_060_000_000, targets.join(" "), "{}", "linux x86_64, 2 cores", "the client woke late: p99 9.9 ms", 0.02, JSON.stringify(result)],
+    [id(2), "bench", HOSTILE, 1_767_000_100_000_000, null, "quick/demo", "{}", null, null, null, null],
+    [id(3), "probe", null, 1_767_000_200_000_000, 1_767_000_201_000_000, "quick/demo", "{}", null, "trusted", 0.001, "{}"],
+  ])], { cwd: served.folder });
+  for (const [path, words] of [["/benchmarks", ["✕ the client woke late", "◌ has not ended", "✓ trusted", "$0.02"]], [`/benchmarks/${id(1)}`, ["What does not count", "the client woke late", "from 4 users on", "✕ worse", "about 120 more requests"]], [`/benchmarks/${id(2)}`, ["still runs"]], [`/benchmarks/${id(3)}`, ["trusted"]], ["/benchmarks/nobody", ["no run has"]]]) {
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: 900 });
+      await go(path);
+      check(`${path} ${width}: nothing is wider than the window`, Math.max(0, await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)), 0);
+      if (options.shots) await page.screenshot({ path: join(options.shots, `${path.replace(/\W+/g, "-")}-${width}.png`), fullPage: true });
+    }
+    const text = await page.locator("main").innerText();
+    check(`${path}: says what it found`, words.filter((word) => !text.includes(word)), []);
+    check(`${path}: axe`, await violations(page), []);
+  }
+  check("benchmarks: the browser complains of nothing", complaints.filter((text) => !text.includes("status of 404")), []);
+  await context.close();
+}
+
 async function sessions(browser) {
   const served = await gateway([["ann", true], ["bob", false]]);
   await ask(served, 4, "ann-token-0123456789");
@@ -191,6 +227,7 @@ async function usual(browser) {
   await everyPage(browser, empty, race.race_id);
   await figures(browser, empty);
   await replayed(browser, empty);
+  await benchmarks(browser, empty);
   const again = await live(browser, empty);
   await again.end();
   rmSync(again.folder, { recursive: true });

@@ -1,4 +1,5 @@
 // The pages, in the order of the list. The gateway knows their names: src/dashboard/mod.rs.
+import { Benchmarks } from "./pages/benchmarks.js";
 import { Costs } from "./pages/costs.js";
 import { Leaderboard } from "./pages/leaderboard.js";
 import { Load } from "./pages/load.js";
@@ -24,6 +25,7 @@ export const PAGES = [
   { name: "whatif", title: "What if", Page: WhatIf },
   { name: "routing", title: "Routing", Page: Routing },
   { name: "models", title: "Models", Page: Models },
+  { name: "benchmarks", title: "Benchmarks", Page: Benchmarks },
   { name: "status", title: "Status", Page: Status },
   { name: "playground", title: "Playground", Page: Playground },
 ];

@@ -6,6 +6,7 @@ import { useApi } from "./api.js";
 
 const RANGES = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"], ["all", "everything"]];
 const USUAL = "24h";
+const SOURCES = [["", "clients"], ["probe", "probes"], ["bench", "benchmarks"], ["all", "all"]];
 
 /** What the API takes, from the choices in the address.
  * @param {URLSearchParams} choices @returns {Record<string, string>} */
@@ -13,7 +14,7 @@ export function windowOf(choices) {
   const since = choices.get("since") ?? USUAL;
   /** @type {Record<string, string>} */
   const asked = { since: since === "all" ? "" : since };
-  for (const name of ["until", "model", "provider", "user"]) asked[name] = choices.get(name) ?? "";
+  for (const name of ["until", "model", "provider", "user", "source"]) asked[name] = choices.get(name) ?? "";
   return asked;
 }
 
@@ -46,6 +47,7 @@ export function Filters({ only = ["model", "provider", "user"], children }) {
       <input list=${`names-of-${name}`} value=${choices.get(name) ?? ""} placeholder="all"
         onChange=${(/** @type {any} */ event) => choose({ [name]: event.target.value.trim(), before: "" })} />
       <datalist id=${`names-of-${name}`}>${names[name].slice(0, 500).map((value) => html`<option value=${value} />`)}</datalist></label>`)}
+    ${only.includes("provider") && html`<${Choice} name="source" title="Asked by" values=${SOURCES} usual="" />`}
     ${children}
   </div>`;
 }

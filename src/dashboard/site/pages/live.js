@@ -10,19 +10,21 @@ import { Table } from "../lib/table.js";
 /** Races that are kept, the newest, and those that are drawn. */
 const KEPT = 300;
 const DRAWN = 12;
+/** New races a second that are drawn, beside a burst of as many as there is room for: of more, no eye could follow one. */
+const NEW_MOST = 6;
 /** Seconds that the rate is counted over. */
 const RATE_OVER = 10;
 /** Least time between two drawings, in ms: 30 a second are enough for the eye. */
 const DRAW_EVERY = 33;
 
-/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, model: string, policy?: string, done?: Api.LiveEvent }} LiveRace `zero`:
- * when its request was read, on this page's clock */
-/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, model: string, races: Map<string, LiveRace>, running: Set<string>, inFlight: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number, since: number }} Feed
- * `model`: only its races; empty: all. `running`: of the races that are drawn */
+/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, model: string, policy?: string, done?: Api.LiveEvent, drawn?: { width: number, node: any } }} LiveRace `zero`:
+ * when its request was read, on this page's clock; `drawn`: of one that is over */
+/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, model: string, races: Map<string, LiveRace>, room: number, filled: number, running: Set<string>, inFlight: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number, since: number }} Feed
+ * `model`: only its races; empty: all. `room`: races that may be drawn now, as of `filled`. `running`: of the races that are drawn */
 
-/** @param {string} [model] @returns {Feed} */
-export function empty(model = "") {
-  return { state: "connecting", model, races: new Map(), running: new Set(), inFlight: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0, since: performance.now() };
+/** @param {string} [model] @param {number} [room] @returns {Feed} */
+export function empty(model = "", room = DRAWN) {
+  return { state: "connecting", model, races: new Map(), room, filled: performance.now(), running: new Set(), inFlight: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0, since: performance.now() };
 }
 
 /** Takes one event in. A race whose beginning was not told is counted at its end and not drawn.
@@ -40,7 +42,7 @@ export function take(feed, event, now) {
       feed.running.clear();
       return;
     case "race":
-      if (feed.model && event.model !== feed.model) return;
+      if ((feed.model && event.model !== feed.model) || !hasRoom(feed, now)) return;
       feed.races.set(id, { id, zero: now, lanes: new Map(), model: event.model ?? "", policy: event.policy });
       feed.running.add(id);
       if (feed.races.size > KEPT) {
@@ -55,6 +57,15 @@ export function take(feed, event, now) {
   }
   const race = feed.races.get(id);
   if (race && event.attempt !== undefined) step(race, event.attempt, event, now);
+}
+
+/** Takes room for one more. @param {Feed} feed @param {number} now */
+function hasRoom(feed, now) {
+  feed.room = Math.min(Math.max(DRAWN, feed.room), feed.room + ((now - feed.filled) / 1000) * NEW_MOST);
+  feed.filled = now;
+  if (feed.room < 1) return false;
+  feed.room -= 1;
+  return true;
 }
 
 /** @param {Feed} feed @param {Api.LiveEvent} event @param {number} now */
@@ -89,6 +100,7 @@ export function Live() {
   const feed = useRef(/** @type {Feed} */ (empty(model)));
   if (feed.current.model !== model) feed.current = { ...empty(model), state: feed.current.state, inFlight: feed.current.inFlight };
   const [, draw] = useState(0);
+  const [place, width] = useWidth();
   const [paused, setPaused] = useState(false);
   const held = useRef(/** @type {{ at: number, races: LiveRace[] } | null} */ (null));
   useEffect(() => watch(feed, () => draw((turn) => turn + 1)), []);
@@ -114,14 +126,14 @@ export function Live() {
       <${Fact} name="Not ok" value=${kept.failed} /></dl>
     ${shown.races.length === 0
     ? html`<div class="note">No race yet. Send a request, for example:<pre class="command">curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' -d '{"model": "demo", "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'</pre></div>`
-    : html`<p class="quiet">${LEGEND}</p>${shown.races.map((race) => html`<${One} key=${race.id} race=${race} now=${shown.at} />`)}`}
-    <${Wins} feed=${kept} />`;
+    : html`<p class="quiet">${LEGEND}</p>${shown.races.map((race) => drawnRace(race, shown.at, width))}`}
+    <div ref=${place}></div><${Wins} feed=${kept} />`;
 }
 
 /** @param {Feed} feed @param {boolean} paused */
 function said(feed, paused) {
   if (paused && feed.state === "open") return "Paused: lanes stand still, counts go on.";
-  return { connecting: "Connecting …", open: `Watching. The ${DRAWN} newest races, of at most 60 a second; the counts have all.`, gone: "The gateway does not answer. Trying again.", refused: "Not watching." }[feed.state];
+  return { connecting: "Connecting …", open: `Watching. The ${DRAWN} newest races; of more than ${NEW_MOST} a second only some are drawn. The counts have all.`, gone: "The gateway does not answer. Trying again.", refused: "Not watching." }[feed.state];
 }
 
 /** Follows the events until the page is left. @param {{ current: Feed }} feed @param {() => void} draw */
@@ -188,16 +200,24 @@ function watch(feed, draw) {
   };
 }
 
-/** @param {{ race: LiveRace, now: number }} props */
-function One({ race, now }) {
-  const [place, width] = useWidth();
+/** A race that is over is drawn once: the same node is left alone. @param {LiveRace} race @param {number} now @param {number} width */
+function drawnRace(race, now, width) {
+  if (race.drawn?.width === width) return race.drawn.node;
+  const node = html`<${One} key=${race.id} race=${race} now=${now} width=${width} />`;
+  // Losers that are audited or drained end later than their race.
+  if (race.done && [...race.lanes.values()].every((lane) => lane.end !== undefined)) race.drawn = { width, node };
+  return node;
+}
+
+/** @param {{ race: LiveRace, now: number, width: number }} props */
+function One({ race, now, width }) {
   const lanes = [...race.lanes.values()].sort((a, b) => a.attempt - b.attempt);
   const runs = lanes.some((lane) => lane.end === undefined) && !race.done;
   const winner = lanes.find((lane) => lane.winner);
   return html`<section class="race"><div class=${`lanes ${race.done ? (race.done.outcome === "ok" ? "over" : "wrong") : ""}`}>
     <p class="head"><a class="mono" href=${link(`races/${race.id}`)}>${race.id}</a><bdi>${race.model}</bdi><span>${race.policy ?? ""}</span>
       ${race.done ? html`<strong>${race.done.outcome === "ok" ? "✓ ok" : `✕ ${race.done.outcome?.replace("_", " ")}`}</strong><span>${race.done.client_ttft_ms === undefined ? "" : `first token ${time(race.done.client_ttft_ms)}`}</span><span>${race.done.at_ms === undefined ? "" : `took ${time(race.done.at_ms)}`}</span>` : html`<span>${winner ? `${winner.upstream} answers` : "racing"}</span>`}</p>
-    <div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms} width=${width - 14} />`}</div>
+    <div class="chart">${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms} width=${width - 42} />`}</div>
     <p class="hidden">${lanes.map((lane) => `${lane.upstream}: ${fate(lane)}`).join("; ")}</p></div></section>`;
 }
 

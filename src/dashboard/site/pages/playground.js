@@ -23,7 +23,7 @@ export function Playground() {
   typed = prompt;
   const [run, setRun] = useState(/** @type {{ state: "idle" | "running" | "over", text: string, race?: string, error?: string }} */ ({ state: "idle", text: "" }));
   const [, draw] = useState(0);
-  const feed = useRef(empty());
+  const feed = useRef(empty("", Infinity));
   const stop = useRef(/** @type {AbortController | null} */ (null));
   const models = /** @type {any[]} */ (config.data?.models ?? []);
   const model = choices.get("model") ?? models.find((one) => one.upstreams.some((/** @type {any} */ upstream) => upstream.on))?.model ?? "";

@@ -1,0 +1,167 @@
+// Runs of benchmarks and rounds of probes: the list, and what one run found.
+import { html } from "../lib/html.js";
+import { link, useChoices } from "../lib/address.js";
+import { question, useAnswer, useApi } from "../lib/api.js";
+import { Legend, letter, ticks, useWidth } from "../lib/chart.js";
+import { dollars, Figure, moment, percent, short, style } from "../lib/figures.js";
+import { Choice } from "../lib/filters.js";
+import { Answer } from "../lib/states.js";
+import { Table } from "../lib/table.js";
+
+const KINDS = [["", "all"], ["bench", "benchmarks"], ["probe", "probes"]];
+
+/** @typedef {{ value: number, low: number | null, high: number | null }} Estimate a number with its 95 % interval */
+/** @typedef {{ n: number, p5: number, p50: Estimate, p95: Estimate }} Quantiles */
+/** @typedef {{ target: string, users: number | null, request_rate: number | null, ends: Record<string, number>, ttft_ms: Quantiles | null, client_ttft_ms: Quantiles | null,
+ *   tok_s: Quantiles | null, tok_s_all: number | null, answers_per_second: number, attainment: Estimate | null, goodput: number | null, notes: string[], doubts: string[], ended: string | null }} Stage
+ * one target under one load */
+/** @typedef {{ figure: string, base: string, other: string, load: string, ratio: Estimate, margin: number, verdict: string | { cannot_tell: { more: number } } }} Comparison */
+/** @typedef {{ stages: Stage[], curves: { target: string, knee_users: number | null, half_speed_users: number | null, drift: string | null }[], comparisons: Comparison[],
+ *   workload: { name: string, input_tokens: number, output_tokens: number }, cut_short: string | null }} Result what a benchmark stores */
+
+/** @param {{ rest: string }} props */
+export function Benchmarks({ rest }) {
+  return rest ? html`<${Run} id=${rest} />` : html`<${List} />`;
+}
+
+function List() {
+  const [choices] = useChoices();
+  const kind = choices.get("kind") ?? "";
+  const before = choices.get("before") ?? "";
+  const asked = useApi("/api/runs", { kind, before }, before ? 0 : 15);
+  const runs = /** @type {any[]} */ (asked.data?.runs ?? []);
+  const columns = [
+    { name: "label", title: "Run", cell: (/** @type {any} */ run) => html`<a href=${link(`benchmarks/${run.run_id}`)}>${run.label ?? run.run_id.slice(0, 13)}</a>` },
+    { name: "kind", title: "Kind", cell: (/** @type {any} */ run) => run.kind },
+    { name: "target", title: "Target", cell: (/** @type {any} */ run) => html`<span class="mono">${run.target}</span>` },
+    { name: "began", title: "Began (UTC)", cell: (/** @type {any} */ run) => moment(run.started_at) },
+    { name: "trust", title: "Trust", cell: (/** @type {any} */ run) => html`<${Trust} run=${run} />` },
+    { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ run) => (run.cost_usd === null ? html`<span class="quiet" title="not known">–</span>` : html`<data value=${String(run.cost_usd)} title=${`${run.cost_usd} USD`}>$${dollars(run.cost_usd)}</data>`) },
+  ];
+  const none = html`No run yet. A benchmark is a command; it costs what its requests cost:<pre class="command">photofinish bench PROVIDER/MODEL --max-cost 1</pre>`;
+  const to = (/** @type {string} */ place) => link("benchmarks", { kind, before: place });
+  return html`<h1>Benchmarks</h1><div class="filters" role="group" aria-label="Filters"><${Choice} name="kind" title="Kind" values=${KINDS} usual="" /></div>
+    <p>Their races count in no figure of clients. Over time: <a href=${link("time", { source: "probe", since: "7d" })}>probes by upstream</a>; <a href=${link("leaderboard", { source: "probe", since: "7d" })}>the whole distribution of probes</a>.</p>
+    <${Answer} asked=${asked} empty=${runs.length === 0} none=${before ? "There are no older runs." : none}>
+      <${Table} caption=${before ? "Older runs" : "The newest runs"} columns=${columns} rows=${runs} id=${(/** @type {any} */ run) => run.run_id} /><//>
+    <p class="pages">${before && html`<a href=${to("")}>Newest</a>`}${asked.data?.next && html`<a href=${to(asked.data.next)}>Older</a>`}</p>`;
+}
+
+/** @param {{ run: any }} props */
+function Trust({ run }) {
+  if (run.ended_at === null) return html`<span class="quiet">◌ has not ended</span>`;
+  if (run.trust === null) return html`<span class="quiet">– not checked</span>`;
+  return run.trust === "trusted" ? html`<span class="good">✓ trusted</span>` : html`<span class="bad">✕ ${run.trust}</span>`;
+}
+
+/** @param {{ id: string }} props */
+function Run({ id }) {
+  const asked = useAnswer(`/api/runs/${encodeURIComponent(id)}`);
+  const run = /** @type {any} */ (asked.data);
+  return html`<p><a href=${link("benchmarks")}>Benchmarks</a></p><h1>Run ${run?.label ?? html`<span class="mono">${id}</span>`}</h1>
+    <${Answer} asked=${asked}>${run && html`<p><span class="mono">${run.target}</span>, ${moment(run.started_at)} UTC${run.machine ? `, on ${run.machine}` : ""}${run.cost_usd === null ? "" : `, $${dollars(run.cost_usd)}`}: <${Trust} run=${run} />.</p>
+      ${run.kind === "probe" || !run.result?.stages ? html`<${Raw} run=${run} />` : html`<${Found} result=${run.result} />`}`}<//>
+    <h2>The same elsewhere</h2><pre class="command">curl '${location.origin}${question(`/api/runs/${id}`)}'</pre>`;
+}
+
+/** @param {{ run: any }} props */
+function Raw({ run }) {
+  return run.result === null ? html`<p class="note" role="status">It has no figures: it still runs, or was killed.</p>` : html`<pre class="command">${JSON.stringify(run.result, null, 2)}</pre>`;
+}
+
+/** @param {Stage} stage */
+function load(stage) {
+  if (stage.users !== null) return stage.users === 1 ? "1 user" : `${stage.users} users`;
+  return stage.request_rate === null ? "" : `${short(stage.request_rate)}/s`;
+}
+
+/** @param {Stage} stage */
+const counts = (stage) => stage.doubts.length === 0 && stage.ended === null && stage.ttft_ms !== null;
+/** Time to the first token as a client feels it: in an open loop from the planned time. @param {Stage} stage */
+const ttft = (stage) => stage.client_ttft_ms ?? stage.ttft_ms;
+
+/** @param {{ result: Result }} props */
+function Found({ result }) {
+  const stages = result.stages.filter(counts);
+  const spoiled = result.stages.filter((stage) => stage.doubts.length > 0 || stage.ended !== null);
+  const { workload } = result;
+  const words = result.curves.flatMap((curve) => [
+    curve.knee_users !== null && `${curve.target}: from ${curve.knee_users} users on, doubling them adds less than 10 % to the tokens of all.`,
+    curve.half_speed_users !== null && `${curve.target}: with ${curve.half_speed_users} users one has at most half the speed of one alone.`,
+    curve.drift !== null && `${curve.target}: ${curve.drift}.`,
+  ]).filter(Boolean);
+  return html`<p class="quiet">Workload ${workload.name}: ${workload.input_tokens} tokens in, ${workload.output_tokens} out.</p>
+    ${result.cut_short && html`<p class="note warn">It was ended before its plan: ${result.cut_short}.</p>`}
+    ${words.length > 0 && html`<ul class="plain">${words.map((text) => html`<li>${text}</li>`)}</ul>`}
+    ${stages.length > 0 && html`<${Levels} stages=${stages} title="Time to the first token" unit="ms" lines=${[{ title: "p50", of: (/** @type {Stage} */ stage) => ttft(stage)?.p50.value }, { title: "p95", of: (/** @type {Stage} */ stage) => ttft(stage)?.p95.value }]} />
+      <${Levels} stages=${stages} title="Speed of one user, and of all" unit="tokens/s" lines=${[{ title: "one user", of: (/** @type {Stage} */ stage) => stage.tok_s?.p50.value }, { title: "all", of: (/** @type {Stage} */ stage) => stage.tok_s_all }]} />`}
+    <${Stages} stages=${result.stages} />
+    ${spoiled.length > 0 && html`<h2>What does not count</h2><ul class="note warn">${spoiled.map((stage) => html`<li><span class="mono">${stage.target}</span>, ${load(stage)}: ${[...stage.doubts, stage.ended].filter(Boolean).join("; ")}</li>`)}</ul>`}
+    ${result.comparisons.length > 0 && html`<${Compared} all=${result.comparisons} />`}`;
+}
+
+/** @param {{ stages: Stage[] }} props */
+function Stages({ stages }) {
+  const estimate = (/** @type {Estimate | undefined} */ one, unit = "") => html`<${Figure} value=${one?.value} unit=${unit} about=${one ? `95 %: ${one.low ?? "?"} to ${one.high ?? "?"}` : undefined} />`;
+  const columns = [
+    { name: "target", title: "Target", cell: (/** @type {Stage} */ stage) => html`<span class="mono">${stage.target}</span>` },
+    { name: "load", title: "Load", cell: (/** @type {Stage} */ stage) => `${load(stage)}${counts(stage) ? "" : " ✕"}` },
+    { name: "requests", title: "Requests", number: true, cell: (/** @type {Stage} */ stage) => Object.values(stage.ends).reduce((sum, count) => sum + count, 0) },
+    { name: "p50", title: "TTFT p50 (ms)", number: true, cell: (/** @type {Stage} */ stage) => estimate(ttft(stage)?.p50, "ms") },
+    { name: "p95", title: "p95", number: true, cell: (/** @type {Stage} */ stage) => estimate(ttft(stage)?.p95, "ms") },
+    { name: "user", title: "tok/s of a user", number: true, cell: (/** @type {Stage} */ stage) => estimate(stage.tok_s?.p50, "tokens/s") },
+    { name: "all", title: "of all", number: true, cell: (/** @type {Stage} */ stage) => html`<${Figure} value=${stage.tok_s_all} unit="tokens/s" />` },
+    { name: "goodput", title: "Goodput (/s)", number: true, about: "answers within every target, per second", cell: (/** @type {Stage} */ stage) => html`<${Figure} value=${stage.goodput} unit="requests/s" />` },
+    { name: "met", title: "Met the targets", number: true, cell: (/** @type {Stage} */ stage) => percent(stage.attainment?.value) },
+  ];
+  return html`<h2>Every level</h2><${Table} caption="✕ does not count; – not known; the title has the 95 % interval" columns=${columns} rows=${stages} id=${(/** @type {Stage} */ stage) => String(stages.indexOf(stage))} />`;
+}
+
+/** One figure over the levels, a line for each target and part. @param {{ stages: Stage[], title: string, unit: string, lines: { title: string, of: (stage: Stage) => number | null | undefined }[] }} props */
+function Levels({ stages, title, unit, lines }) {
+  const [place, width] = useWidth();
+  const levels = [...new Set(stages.map(load))];
+  const drawn = [...new Set(stages.map((stage) => stage.target))].flatMap((target) => lines.map((line) => {
+    // A level that ran again at the end is drawn once.
+    const points = levels.flatMap((level, at) => {
+      const value = stages.filter((stage) => stage.target === target && load(stage) === level).map(line.of).find((value) => value != null);
+      return value == null ? [] : [{ at, value }];
+    });
+    return { name: `${target}, ${line.title}`, points };
+  })).filter((line) => line.points.length > 0);
+  const names = drawn.map((line) => line.name);
+  const most = Math.max(1e-9, ...drawn.flatMap((line) => line.points.map((point) => point.value))) * 1.08;
+  const inner = Math.max(80, width - 110);
+  const x = (/** @type {number} */ at) => 66 + (levels.length === 1 ? inner / 2 : (at / (levels.length - 1)) * inner);
+  const y = (/** @type {number} */ value) => 230 - (value / most) * 215;
+  return html`<h2>${title}</h2><${Legend} names=${names} />
+    <figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="262" viewBox=${`0 0 ${width} 262`} role="img" aria-label=${`${title} over the levels; the table below has every figure`}>
+      ${ticks(most, 4).map((value) => html`<g><line class="grid" x1="66" x2=${66 + inner} y1=${y(value)} y2=${y(value)} /><text x="60" y=${y(value) + 4} text-anchor="end">${short(value)}</text></g>`)}
+      ${levels.map((level, at) => html`<text x=${x(at)} y="252" text-anchor="middle">${level}</text>`)}
+      ${drawn.map(({ name, points }) => {
+    const { colour, dash } = style(names, name);
+    const last = points[points.length - 1];
+    return html`<g key=${name}><path class=${`line c${colour}`} stroke-dasharray=${dash} d=${points.map((point, at) => `${at ? "L" : "M"}${x(point.at)} ${y(point.value)}`).join("")} />
+        ${points.map((point) => html`<circle class=${`f${colour}`} cx=${x(point.at)} cy=${y(point.value)} r="4" />`)}<text x=${x(last.at) + 8} y=${y(last.value) + 4}>${letter(names, name)}</text></g>`;
+  })}
+    </svg>`}</div><figcaption>${unit}, by level. A missing point: the level does not count, or nothing was measured.</figcaption></figure>`;
+}
+
+/** @type {Record<string, string>} */
+const FIGURES = { ttft: "TTFT", tok_s: "tok/s", e2e: "end to end" };
+/** @type {Record<string, string>} */
+const VERDICTS = { better: "✓ better", worse: "✕ worse", same: "= the same" };
+
+/** @param {{ all: Comparison[] }} props */
+function Compared({ all }) {
+  const verdict = (/** @type {Comparison} */ one) => (typeof one.verdict === "string" ? (VERDICTS[one.verdict] ?? one.verdict) : `? cannot be told: about ${one.verdict.cannot_tell.more} more requests of each would`);
+  const columns = [
+    { name: "what", title: "Figure", cell: (/** @type {Comparison} */ one) => FIGURES[one.figure] ?? one.figure },
+    { name: "other", title: "Of", cell: (/** @type {Comparison} */ one) => html`<span class="mono">${one.other}</span>` },
+    { name: "base", title: "Against", cell: (/** @type {Comparison} */ one) => html`<span class="mono">${one.base}</span>` },
+    { name: "load", title: "Load", cell: (/** @type {Comparison} */ one) => one.load },
+    { name: "ratio", title: "Ratio of medians", number: true, cell: (/** @type {Comparison} */ one) => html`<${Figure} value=${one.ratio.value} about=${`95 %: ${one.ratio.low ?? "?"} to ${one.ratio.high ?? "?"}`} />` },
+    { name: "verdict", title: "Verdict", cell: (/** @type {Comparison} */ one) => `${verdict(one)} (margin ${percent(one.margin)})` },
+  ];
+  return html`<h2>Compared</h2><${Table} caption="With a 95 % interval in the title of each ratio" columns=${columns} rows=${all} id=${(/** @type {Comparison} */ one) => String(all.indexOf(one))} />`;
+}
