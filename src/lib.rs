@@ -61,11 +61,14 @@ pub mod relay;
 // 12 proxy
 pub mod proxy;
 
-// 13 server
+// 13 load generator
+pub mod bench;
+
+// 14 server
 pub mod server;
 
-// 14 app
+// 15 app
 pub mod app;
 
-// 15 cli
+// 16 cli
 pub mod cli;

@@ -21,7 +21,8 @@ use crate::race;
 use crate::upstreams::Upstreams;
 use record::{Column, Record};
 use script::{Answer, SLOW, Script};
-use subject::{Kind, Subject, nginx, on_its_core, pin_own};
+pub use subject::on_its_core;
+use subject::{Kind, Subject, nginx, pin_own};
 
 /// Connections of the load with tiny answers, and of that with events.
 const CONNECTIONS: u64 = 64;

@@ -1,6 +1,6 @@
 //! Drives the gateway over real loopback HTTP. `cost` compares it with nginx, and `grow` shows how its
 //! cost grows. `race`, `streams`, `proxy` and `clock` print its cost and the accuracy
-//! of its measurements; `policies` compares the policies.
+//! of its measurements; `truth` does so for the load generator; `policies` compares the policies.
 //!
 //! This process runs the simulated upstreams and the clients, so that both use one clock; the gateway is `photofinish
 //! serve` in a separate process, so that its memory and CPU time are measured separately. How to read the figures:
@@ -20,6 +20,7 @@ mod proxy;
 mod race;
 mod schedule;
 mod streams;
+mod truth;
 mod upstreams;
 
 use std::time::Duration;
@@ -53,6 +54,8 @@ enum Command {
     Proxy(proxy::Options),
     /// The error of the recorded TTFT and tokens per second against the upstream's own timestamps.
     Clock(clock::Options),
+    /// The error of the load generator against the stamps of a simulated provider in a process of its own.
+    Truth(truth::Options),
     /// Compares policies over five upstreams with tails, whose favourite hangs for a quarter of the run.
     Policies(policies::Options),
 }
@@ -60,6 +63,10 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     let command = Cli::parse().command;
     let runtime = match command {
+        Command::Truth(_) => {
+            cost::prepare()?;
+            Builder::new_multi_thread().worker_threads(1).enable_all().build()?
+        }
         Command::Cost(_) | Command::Grow(_) => {
             cost::prepare()?;
             Builder::new_current_thread().enable_all().build()?
@@ -77,6 +84,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Streams(options) => streams::run(options).await,
         Command::Proxy(options) => proxy::run(options).await,
         Command::Clock(options) => clock::run(options).await,
+        Command::Truth(options) => truth::run(options).await,
         Command::Policies(options) => policies::run(options).await,
     }
 }

@@ -1,6 +1,7 @@
 //! The command line. Output is for people on a terminal and plain when piped; errors go to standard error; exit codes are
 //! 0, 1 (it failed) and 2 (wrong use, or a bad configuration).
 
+pub mod bench;
 pub mod check;
 pub mod history;
 pub mod init;
@@ -116,6 +117,13 @@ enum Command {
     #[command(after_help = routing::EXAMPLES)]
     Routing(routing::RoutingOptions),
     Simulate(simulate::SimulateOptions),
+    /// Measure upstreams, models or any server under load.
+    ///
+    /// Prompts are made and differ from their first token on. The requests go the way of production and leave rows, which
+    /// `stats`, `history` and routing do not count. Stages that this machine itself slowed are not trusted. The exit code is 3
+    /// if --fail-if or --against is missed, 4 if that cannot be decided, 130 after Ctrl-C.
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(Box<bench::BenchOptions>),
 }
 
 /// The end of `check` if `serve` could not use the database.
@@ -187,6 +195,14 @@ fn wrong_use(command: &str, problem: String) -> clap::Error {
     }
 }
 
+/// Wrong use that the command found itself, with its usage.
+fn with_usage(command: &str, error: anyhow::Error) -> anyhow::Error {
+    match error.downcast() {
+        Ok(WrongUse(problem)) => wrong_use(command, problem).into(),
+        Err(error) => error,
+    }
+}
+
 async fn run(command: Command, source: &ConfigSource) -> anyhow::Result<ExitCode> {
     match command {
         Command::Simulate(options) => {
@@ -237,7 +253,9 @@ async fn run(command: Command, source: &ConfigSource) -> anyhow::Result<ExitCode
             if config.is_without_keys() {
                 match &command {
                     Command::Serve(_) => return Err(NoKeys(config.warnings).into()),
-                    Command::Race(_) => {
+                    // Any server, without a configuration.
+                    Command::Bench(options) if options.url.is_some() => {}
+                    Command::Race(_) | Command::Bench(_) => {
                         report(
                             "no key of a provider is set and there is no config.toml: these providers are simulated",
                         );
@@ -254,7 +272,10 @@ async fn run(command: Command, source: &ConfigSource) -> anyhow::Result<ExitCode
 
 async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     // Lines of the log would break the picture, which shows failures itself.
-    let quiet = matches!(command, Command::Race(_) | Command::Check(check::CheckOptions { live: true, .. }));
+    let quiet = matches!(
+        command,
+        Command::Race(_) | Command::Bench(_) | Command::Check(check::CheckOptions { live: true, .. })
+    );
     telemetry::start(if quiet { LevelFilter::ERROR } else { telemetry::DEFAULT }, config.server.log);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     match command {
@@ -288,11 +309,11 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         }
         Command::Race(options) => {
             let ended = race::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err).await;
-            let with_usage = |error: anyhow::Error| match error.downcast() {
-                Ok(WrongUse(problem)) => wrong_use("race", problem).into(),
-                Err(error) => error,
-            };
-            return ended.map(ExitCode::from).map_err(with_usage);
+            return ended.map(ExitCode::from).map_err(|error| with_usage("race", error));
+        }
+        Command::Bench(options) => {
+            let ended = Box::pin(bench::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err)).await;
+            return ended.map(ExitCode::from).map_err(|error| with_usage("bench", error));
         }
         Command::Replay(options) => {
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);

@@ -8,6 +8,10 @@ pub enum CommandOutcome {
     Done,
     /// It failed, and said why.
     Failed,
+    /// A target that was asked for is missed.
+    Missed,
+    /// Whether it is missed cannot be decided.
+    Undecided,
     /// By a signal.
     Interrupted,
 }
@@ -22,6 +26,8 @@ impl From<CommandOutcome> for ExitCode {
         match outcome {
             CommandOutcome::Done => ExitCode::SUCCESS,
             CommandOutcome::Failed => ExitCode::FAILURE,
+            CommandOutcome::Missed => ExitCode::from(3),
+            CommandOutcome::Undecided => ExitCode::from(4),
             // As shells have it for a program that SIGINT ended.
             CommandOutcome::Interrupted => ExitCode::from(130),
         }

@@ -135,7 +135,7 @@ impl Connector {
         if !origin.https {
             return self.http1(tcp).await;
         }
-        // Boxed: 20 KB of state, which connections without TLS need not carry.
+        // Boxed: most of 25 KB of state, which connections without TLS need not carry.
         Box::pin(self.secure(tcp, origin, http1, changed)).await
     }
 

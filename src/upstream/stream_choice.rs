@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Connections to one origin, including those under way. Connections that the peer is ending are not counted: they take no new
 /// streams.
 pub(super) const HTTP2_MAX: usize = 16;
-/// Streams on one connection before another is opened, even if the peer allows more. Few servers allow fewer.
+/// Streams on one connection before another is opened, even if the peer allows more. A peer should allow at least 100 (RFC 9113, 6.5.2).
 pub(super) const STREAMS_MAX: usize = 100;
 /// Stream resets after which a connection is worn: a race resets two streams of three, which a server may take for an attack
 /// if they all come over one connection.

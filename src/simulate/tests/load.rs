@@ -99,7 +99,7 @@ async fn who_leaves_the_queue_or_a_slot_makes_room() {
     let server = server(Simulation { slots: 1, tokens: 1, ..exact() }, None);
     let leaves = |at, after: Duration| tokio::time::timeout(after, server.stream(at, "hi"));
     let (served, queued, last) =
-        tokio::join!(leaves(0 * MS, 150 * MS), leaves(10 * MS, 100 * MS), server.stream(20 * MS, "hi"));
+        tokio::join!(leaves(Duration::ZERO, 150 * MS), leaves(10 * MS, 100 * MS), server.stream(20 * MS, "hi"));
     assert!(served.is_err() && queued.is_err());
     assert_eq!(times(&last), [350], "it begins when the first one leaves");
     let ended = server.ended();
@@ -110,7 +110,7 @@ async fn who_leaves_the_queue_or_a_slot_makes_room() {
 #[tokio::test(start_paused = true)]
 async fn every_request_in_service_slows_the_others() {
     let server = server(Simulation { slowdown: 0.5, ..exact() }, None);
-    let answers = join_all((0..3).map(|_| server.stream(0 * MS, "hi"))).await;
+    let answers = join_all((0..3).map(|_| server.stream(Duration::ZERO, "hi"))).await;
     for events in &answers {
         assert_eq!(times(events), [200, 250, 300, 350, 400], "1 + 0.5 × 2 times as long");
     }
@@ -125,7 +125,7 @@ async fn every_request_in_service_slows_the_others() {
 async fn a_longer_prompt_takes_longer_to_read() {
     let server = server(Simulation { prefill: 1_000.0, ..exact() }, None);
     // With its quotes and brackets the prompt has 4,000 bytes: 1,000 tokens.
-    let events = server.stream(0 * MS, &"x".repeat(3_996)).await;
+    let events = server.stream(Duration::ZERO, &"x".repeat(3_996)).await;
     assert_eq!(times(&events)[0], 1_200);
     assert_eq!(usage(&events)["prompt_tokens"], 1_000);
     assert_eq!(usage(&events)["prompt_tokens_details"], Value::Null, "no cache");
@@ -135,7 +135,7 @@ async fn a_longer_prompt_takes_longer_to_read() {
 async fn a_known_beginning_is_not_read_again() {
     let server = server(Simulation { prefill: 1_000.0, prefix_cache: true, ..exact() }, None);
     let prompt = "x".repeat(3_996);
-    let cold = server.stream(0 * MS, &prompt).await;
+    let cold = server.stream(Duration::ZERO, &prompt).await;
     assert_eq!(usage(&cold)["prompt_tokens_details"]["cached_tokens"], 0);
     let warm = server.stream(2_000 * MS, &prompt).await;
     // 62 blocks of 16 tokens.
@@ -150,13 +150,13 @@ async fn a_known_beginning_is_not_read_again() {
 #[tokio::test(start_paused = true)]
 async fn an_event_carries_several_tokens() {
     let of = |tokens_per_event| server(Simulation { tokens_per_event, tokens: 10, ..exact() }, None);
-    let (by_one, by_four) = (of(1).stream(0 * MS, "hi").await, of(4).stream(0 * MS, "hi").await);
+    let (by_one, by_four) = (of(1).stream(Duration::ZERO, "hi").await, of(4).stream(Duration::ZERO, "hi").await);
     let joined = |events: &[TimedEvent]| texts(events).into_iter().map(|(_, text)| text).collect::<String>();
     assert_eq!(joined(&by_one), joined(&by_four));
     assert_eq!(times(&by_four), [200, 300, 350], "four, four and two tokens at 25 ms each");
     assert_eq!(usage(&by_four)["completion_tokens"], 10);
     let server = of(4);
-    server.ask(0 * MS, json!({ "model": "m", "messages": ["hi"] })).await;
+    server.ask(Duration::ZERO, json!({ "model": "m", "messages": ["hi"] })).await;
     assert_eq!(server.start.elapsed(), 350 * MS);
 }
 
@@ -173,9 +173,9 @@ async fn in_a_stall_the_whole_server_stands_still() {
 #[tokio::test(start_paused = true)]
 async fn usage_can_be_left_out() {
     let server = server(Simulation { usage: false, ..exact() }, None);
-    let events = server.stream(0 * MS, "hi").await;
+    let events = server.stream(Duration::ZERO, "hi").await;
     assert!(events.iter().all(|(_, event)| event.get("usage").is_none()), "{events:?}");
-    let whole = server.ask(0 * MS, json!({ "model": "m", "messages": ["hi"] })).await;
+    let whole = server.ask(Duration::ZERO, json!({ "model": "m", "messages": ["hi"] })).await;
     assert_eq!((&whole[0].1["object"], whole[0].1.get("usage")), (&"chat.completion".into(), None));
 }
 
@@ -188,7 +188,7 @@ async fn the_truth_file_says_what_the_client_saw() {
     truth.begin("demo", server.start, &Shutdown::new());
     let prompts = ["bench-a", "bench-b and bench-c"];
     let seen = join_all(prompts.map(|prompt| server.stream(30 * MS, prompt))).await;
-    server.ask(0 * MS, json!({ "model": "fail-500", "messages": [] })).await;
+    server.ask(Duration::ZERO, json!({ "model": "fail-500", "messages": [] })).await;
     truth.flush();
     let written = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

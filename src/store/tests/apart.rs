@@ -14,7 +14,8 @@ fn apart() -> Vec<Record> {
     let mut records = world::records(99, RACES);
     let with_race: Vec<String> = records
         .iter()
-        .filter_map(|record| matches!(record, Record::Race(_)).then(|| record.race_id().unwrap().to_owned()))
+        .filter(|record| matches!(record, Record::Race(_)))
+        .map(|record| record.race_id().unwrap().to_owned())
         .collect();
     // An attempt without its race counts as a client's.
     records.retain(|record| with_race.iter().any(|id| Some(id.as_str()) == record.race_id()));

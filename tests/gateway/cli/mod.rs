@@ -1,5 +1,6 @@
 //! The commands as programs: output, exit codes and rows.
 
+mod bench;
 mod check_live;
 mod commands;
 mod costs;

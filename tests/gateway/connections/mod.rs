@@ -8,3 +8,14 @@ mod name_lookup;
 mod pool;
 mod proxies_and_certificates;
 mod warm;
+
+use crate::support::FakeProvider;
+
+/// A TLS provider's authority in a file, and the config line with its path.
+fn trusting(fake: &FakeProvider) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    std::fs::write(&path, fake.ca()).unwrap();
+    let line = format!("ca_file = \"{}\"\n", path.display());
+    (folder, line)
+}

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::trusting;
 use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::{Setup, assert_row};
 use crate::harness::process;
@@ -10,15 +11,6 @@ use crate::support::{FakeProvider, FakeProxy, NAME, Script, Tunnel, soon};
 /// The fake's address with a name that only a proxy can resolve.
 fn named(fake: &FakeProvider) -> String {
     fake.base_url().replace("127.0.0.1", NAME)
-}
-
-/// A file with the authority of a TLS provider, and the config line with its path.
-fn believing(fake: &FakeProvider) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ca.pem");
-    std::fs::write(&path, fake.ca()).unwrap();
-    let line = format!("ca_file = \"{}\"\n", path.display());
-    (folder, line)
 }
 
 #[tokio::test]
@@ -30,7 +22,7 @@ async fn every_dialect_goes_through_the_proxy_tunnel() {
             None => FakeProvider::answering(answer).await,
         };
         let (_folder, ca_file) =
-            if alpn.is_some() { believing(&fake) } else { (tempfile::tempdir().unwrap(), String::new()) };
+            if alpn.is_some() { trusting(&fake) } else { (tempfile::tempdir().unwrap(), String::new()) };
         let proxy = FakeProxy::start(Tunnel::To(fake.addr())).await;
         let url = proxy.url().replace("http://", "http://user:pl%40nted@");
         let setup = Setup::new().provider_at("a", &named(&fake), &format!("proxy = \"{url}\"\n{ca_file}"));
@@ -113,8 +105,8 @@ async fn a_stalled_or_absent_proxy_ends_with_the_connect_timeout() {
 async fn direct_and_proxied_connections_are_not_shared() {
     let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
     let other = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["never"])).await;
-    let (_folder, right) = believing(&fake);
-    let (_folder_2, wrong) = believing(&other);
+    let (_folder, right) = trusting(&fake);
+    let (_folder_2, wrong) = trusting(&other);
     let (one, two) = (FakeProxy::start(Tunnel::To(fake.addr())).await, FakeProxy::start(Tunnel::To(fake.addr())).await);
     let through = |proxy: &FakeProxy, user: &str| {
         format!("proxy = \"{}\"\n{right}", proxy.url().replace("http://", &format!("http://{user}@")))
@@ -144,7 +136,7 @@ async fn direct_and_proxied_connections_are_not_shared() {
 async fn a_changed_authority_file_is_used_after_a_reload() {
     let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
     let other = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["never"])).await;
-    let (folder, line) = believing(&other);
+    let (folder, line) = trusting(&other);
     let setup = Setup::new().provider_at("a", &fake.base_url(), &line);
     let gateway = setup.start().await;
     assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);

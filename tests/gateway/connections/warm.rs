@@ -2,18 +2,10 @@
 
 use serde_json::json;
 
+use super::trusting;
 use crate::harness::answer::{first_text, read_response};
 use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, Script, Step};
-
-/// A TLS provider's authority in a file, and the config line with its path.
-fn trusting(fake: &FakeProvider) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ca.pem");
-    std::fs::write(&path, fake.ca()).unwrap();
-    let line = format!("ca_file = \"{}\"\n", path.display());
-    (folder, line)
-}
 
 #[tokio::test]
 async fn the_first_request_finds_a_warm_connection() {

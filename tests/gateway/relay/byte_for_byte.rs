@@ -72,6 +72,25 @@ async fn the_stream_is_the_upstreams_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn events_of_one_read_go_down_as_one_frame() {
+    let event = |text: &str| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
+    let rest = Gate::new();
+    let script = Script::sse().chunk(["a", "b", "c"].map(event).concat()).wait(&rest).finish("stop").done().end();
+    let fake = FakeProvider::start(vec![script]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let mut client = gateway.streaming().await;
+    let head = client.head().await;
+    assert_eq!(head.status, 200);
+    let first = String::from_utf8(client.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    for text in ["a", "b", "c"] {
+        assert!(first.contains(&event(text)), "{text} is not in the first frame: {first}");
+    }
+    rest.open();
+    client.body(&head).await.unwrap();
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn usage_is_asked_for_recorded_and_taken_out_again() {
     let stream = || Script::sse().role().tokens(&["a", "b"]).finish("stop").usage(1_000, 2_000).done().end();
     let fake = FakeProvider::start(vec![stream(), stream()]).await;

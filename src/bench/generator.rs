@@ -1,0 +1,333 @@
+//! Sends the requests of a block: users who wait for their answers (closed loop), or arrivals at times that were drawn before
+//! (open loop). Nothing moves or drops an arrival silently: one that finds too many in flight is counted as dropped, and how
+//! late each request left is kept.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use serde_json::{Map, Value};
+
+use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
+use super::feed::BenchFeed;
+use super::heartbeat::Heartbeat;
+use super::measured::{MeasuredRequest, RequestEnd};
+use super::prompt::{Prompt, PromptMaker};
+use super::spend::Spend;
+use crate::clock::{Instant, micros_between};
+use crate::history::{RaceSource, RequestOrigin};
+use crate::protocol::Surface;
+use crate::proxy::{self, Gateway};
+use crate::shutdown::Shutdown;
+
+/// A thread sleeps to this long before an arrival and then watches the clock: a sleep ends late by about that.
+const SPIN: Duration = Duration::from_micros(80);
+/// From one look at a running block to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A block ends when this many of its first requests failed and none was answered.
+const FAILURES_AT_FIRST: usize = 10;
+/// And when so many were refused as too many, and they are this share of all.
+const LIMITED_LEAST: usize = 10;
+const LIMITED_SHARE: f64 = 0.2;
+/// Tokens of a prompt that the server counts may exceed those of the workload by this factor, for its price before it is sent.
+const INPUT_MARGIN: f64 = 1.5;
+/// Bytes of a token at least, for the price of a given prompt.
+const BYTES_PER_TOKEN_LEAST: f64 = 2.0;
+
+/// Sends blocks, one after the other, through one gateway.
+#[derive(Clone)]
+pub struct Generator(Arc<Sending>);
+
+struct Sending {
+    gateway: Arc<Gateway>,
+    feed: Arc<BenchFeed>,
+    prompts: PromptMaker,
+    spend: Spend,
+    /// Members that are added to each request.
+    members: Map<String, Value>,
+    run_id: String,
+}
+
+/// One block while it runs.
+struct RunningBlock {
+    sending: Arc<Sending>,
+    target: LoadTarget,
+    begun: Instant,
+    /// Prompts taken so far.
+    taken: AtomicU64,
+    first: u64,
+    most: u64,
+    until: Instant,
+    in_flight: AtomicUsize,
+    ended: Mutex<Vec<MeasuredRequest>>,
+    stop: Mutex<Option<BlockStop>>,
+    is_over: AtomicBool,
+    issued_us: AtomicU64,
+    tasks: Shutdown,
+}
+
+impl Generator {
+    pub fn new(
+        gateway: Arc<Gateway>,
+        feed: Arc<BenchFeed>,
+        prompts: PromptMaker,
+        spend: Spend,
+        members: Map<String, Value>,
+        run_id: String,
+    ) -> Generator {
+        Generator(Arc::new(Sending { gateway, feed, prompts, spend, members, run_id }))
+    }
+
+    pub fn prompts(&self) -> &PromptMaker {
+        &self.0.prompts
+    }
+
+    pub fn spend(&self) -> &Spend {
+        &self.0.spend
+    }
+
+    /// Runs the block to its end. `watch` sees it every 100 ms and ends it by saying false: requests in flight are then
+    /// cancelled.
+    pub async fn run(
+        &self,
+        target: &LoadTarget,
+        plan: &BlockPlan,
+        watch: &mut (dyn FnMut(Progress<'_>) -> bool + Send),
+    ) -> BlockResult {
+        let begun = Instant::now();
+        let block = Arc::new(RunningBlock {
+            sending: Arc::clone(&self.0),
+            target: target.clone(),
+            begun,
+            taken: AtomicU64::new(0),
+            first: plan.first,
+            most: plan.requests as u64,
+            until: begun + plan.duration,
+            in_flight: AtomicUsize::new(0),
+            ended: Mutex::default(),
+            stop: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            issued_us: AtomicU64::new(0),
+            tasks: Shutdown::new(),
+        });
+        let watching = Shutdown::new();
+        let heartbeat = Heartbeat::start(&watching);
+        match plan.load {
+            Load::Users(users) => block.start_users(users, plan.ramp),
+            Load::Rate { per_second, arrivals } => {
+                let times = arrivals.draw(per_second, plan.duration, plan.requests, plan.seed);
+                block.start_arrivals(times, plan.in_flight_max);
+            }
+        }
+        while !block.tasks.finished(LOOK_EVERY).await {
+            let progress = Progress {
+                elapsed: begun.elapsed(),
+                in_flight: block.in_flight.load(Ordering::Relaxed),
+                ended: block.ended.lock().unwrap_or_else(PoisonError::into_inner),
+            };
+            if !block.is_over.load(Ordering::Relaxed) && !watch(progress) {
+                block.end(BlockStop::Decided);
+            }
+            if block.is_over.load(Ordering::Relaxed) {
+                block.tasks.cancel();
+            }
+        }
+        let client = heartbeat.stop().await;
+        let mut requests = std::mem::take(&mut *block.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        requests.sort_by_key(|request| (request.scheduled_us, request.number));
+        let stop = block.stop.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let issued_us = i64::try_from(block.issued_us.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        BlockResult { load: plan.load, requests, issued_us, stop, client }
+    }
+}
+
+impl RunningBlock {
+    fn now_us(&self) -> i64 {
+        micros_between(self.begun, Instant::now())
+    }
+
+    fn end(&self, stop: BlockStop) {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(stop);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// The number of the next prompt; none if all are taken or the time is over.
+    fn take(&self) -> Option<u64> {
+        if self.is_over.load(Ordering::Relaxed) || Instant::now() >= self.until {
+            return None;
+        }
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        (taken < self.most).then_some(self.first + taken)
+    }
+
+    fn prompt(&self, number: u64) -> Prompt {
+        self.sending.prompts.make(number, self.target.lane, &self.target.name)
+    }
+
+    fn start_users(self: &Arc<Self>, users: usize, ramp: Duration) {
+        for user in 0..users {
+            let (block, wait) = (Arc::clone(self), ramp.mul_f64(user as f64 / users as f64));
+            self.tasks.spawn(async move {
+                let cancelled = block.tasks.cancelled();
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = cancelled => return,
+                }
+                while let Some(number) = block.take() {
+                    let prompt = block.prompt(number);
+                    block.in_flight.fetch_add(1, Ordering::Relaxed);
+                    let at = block.now_us();
+                    block.ask(number, prompt, at).await;
+                    block.in_flight.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+
+    /// A thread of its own waits for each arrival: a timer of tokio is late by up to a millisecond.
+    fn start_arrivals(self: &Arc<Self>, times: Vec<i64>, in_flight_max: usize) {
+        let block = Arc::clone(self);
+        self.tasks.run_blocking(move || {
+            for (number, at) in (block.first..).zip(times) {
+                // Made before it is due, so that the work is no part of the lag.
+                let prompt = block.prompt(number);
+                if !block.wait_until(at) {
+                    return;
+                }
+                block.issued_us.store(u64::try_from(at).unwrap_or(0), Ordering::Relaxed);
+                if block.in_flight.load(Ordering::Relaxed) >= in_flight_max {
+                    let (scheduled_us, sent_us, ended_us) = (at, at, at);
+                    let end = RequestEnd::Dropped;
+                    let dropped =
+                        MeasuredRequest { number, scheduled_us, sent_us, ended_us, end, ..Default::default() };
+                    block.ended.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
+                    continue;
+                }
+                block.in_flight.fetch_add(1, Ordering::Relaxed);
+                let asking = Arc::clone(&block);
+                block.tasks.spawn(async move {
+                    asking.ask(number, prompt, at).await;
+                    asking.in_flight.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+    }
+
+    /// Whether the block still runs at that time.
+    #[expect(clippy::disallowed_methods, reason = "on a thread of its own")]
+    fn wait_until(&self, at_us: i64) -> bool {
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                return false;
+            }
+            let left = Duration::from_micros(u64::try_from(at_us - self.now_us()).unwrap_or(0));
+            if left.is_zero() {
+                return true;
+            }
+            match left.checked_sub(SPIN) {
+                Some(sleep) => std::thread::sleep(sleep.min(LOOK_EVERY)),
+                None => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    async fn ask(&self, number: u64, prompt: Prompt, scheduled_us: i64) {
+        let Some(reservation) = self.sending.spend.reserve(self.estimate(&prompt)) else {
+            self.end(BlockStop::Spent);
+            return;
+        };
+        let estimate = self.estimate(&prompt);
+        let bytes = prompt.bytes;
+        let request = self.request(prompt, scheduled_us);
+        let sent_us = self.now_us();
+        let request_of = MeasuredRequest { number, scheduled_us, sent_us, ..MeasuredRequest::default() };
+        self.issued_us.fetch_max(u64::try_from(sent_us).unwrap_or(0), Ordering::Relaxed);
+        let cancelled = self.tasks.cancelled();
+        let (race_id, was_cut) = tokio::select! {
+            biased;
+            race_id = self.exchange(request) => (race_id, false),
+            () = cancelled => (None, true),
+        };
+        let facts = match &race_id {
+            Some(race_id) => self.sending.feed.rows(race_id).await,
+            None => None,
+        };
+        let measured = MeasuredRequest { ended_us: self.now_us(), ..request_of };
+        let measured = match facts {
+            Some(facts) => measured.with(facts),
+            // It was billed for what was written until it was cut, which is at most the estimate.
+            None if was_cut => MeasuredRequest { end: RequestEnd::CutShort, cost_usd: (0.0, estimate), ..measured },
+            None => MeasuredRequest { failure: Some("no_row"), cost_usd: (0.0, estimate), ..measured },
+        };
+        reservation.settle(if measured.unpriced { estimate } else { measured.cost_usd.1 });
+        if let Some(tokens) = measured.input_tokens {
+            self.sending.prompts.counted(&self.target.name, bytes, tokens);
+        }
+        self.take_result(measured);
+    }
+
+    /// Sends it and reads the answer to its end. The id of its race.
+    async fn exchange(&self, request: Request<Body>) -> Option<String> {
+        let gateway = Arc::clone(&self.sending.gateway);
+        let response = Box::pin(proxy::serve_as(gateway, Surface::Chat, None, request)).await;
+        let race_id = response.headers().get("x-photofinish-race")?.to_str().ok()?.to_owned();
+        let mut body = response.into_body();
+        // What breaks an answer is in its row.
+        while let Some(Ok(_)) = body.frame().await {}
+        Some(race_id)
+    }
+
+    fn request(&self, prompt: Prompt, scheduled_us: i64) -> Request<Body> {
+        let mut members = prompt.members;
+        members.insert("model".to_owned(), self.target.model.clone().into());
+        members.insert("stream".to_owned(), true.into());
+        members.extend(self.sending.members.clone());
+        let mut request = Request::new(Body::from(Value::Object(members).to_string()));
+        *request.method_mut() = Method::POST;
+        *request.headers_mut() = self.target.headers.clone();
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let scheduled = self.begun + Duration::from_micros(u64::try_from(scheduled_us).unwrap_or(0));
+        request.extensions_mut().insert(RequestOrigin {
+            source: RaceSource::Bench,
+            run_id: Some(self.sending.run_id.clone()),
+            workload: Some(self.sending.prompts.workload().name.clone()),
+            scheduled: Some(scheduled),
+        });
+        request
+    }
+
+    /// USD, if every upstream of the target writes as many tokens as it may.
+    fn estimate(&self, prompt: &Prompt) -> f64 {
+        let workload = self.sending.prompts.workload();
+        let input = match prompt.bytes {
+            0 => Value::Object(prompt.members.clone()).to_string().len() as f64 / BYTES_PER_TOKEN_LEAST,
+            _ => f64::from(workload.input_tokens) * INPUT_MARGIN,
+        };
+        let output = prompt.members.get("max_tokens").and_then(Value::as_f64).unwrap_or(0.0);
+        let prices = self.target.prices.iter().flatten().map(|price| price.of_prompt(input as u64));
+        prices.map(|price| (price.input.max(price.written) * input + price.output * output) / 1e6).sum()
+    }
+
+    fn take_result(&self, measured: MeasuredRequest) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.push(measured);
+        let is = |end: RequestEnd| ended.iter().filter(|request| request.end == end).count();
+        let last = &ended[ended.len() - 1];
+        match last.end {
+            RequestEnd::RateLimited => {
+                let limited = is(RequestEnd::RateLimited);
+                if limited >= LIMITED_LEAST && limited as f64 > LIMITED_SHARE * ended.len() as f64 {
+                    self.end(BlockStop::RateLimited);
+                }
+            }
+            RequestEnd::Failed if ended.len() == FAILURES_AT_FIRST && is(RequestEnd::Failed) == ended.len() => {
+                self.end(BlockStop::Failing(last.failure.unwrap_or("failed")));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! One request of a stage, as its rows tell it.
+
+use serde::{Deserialize, Serialize};
+
+/// How a request of a stage ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestEnd {
+    /// A whole answer.
+    Answered,
+    /// 429, or set aside because of one.
+    RateLimited,
+    TimedOut,
+    #[default]
+    Failed,
+    /// Not sent: too many were in flight. Open loop only.
+    Dropped,
+    /// The run ended before it did: neither good nor bad.
+    CutShort,
+}
+
+/// What the rows of one request say. Times are microseconds from the dispatch of its first attempt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowFigures {
+    pub end: RequestEnd,
+    pub failure: Option<&'static str>,
+    pub ttft_us: Option<i64>,
+    pub e2e_us: Option<i64>,
+    pub tpot_us: Option<f64>,
+    pub input_tokens: Option<i64>,
+    pub cached_input_tokens: Option<i64>,
+    pub output_tokens: Option<i64>,
+    /// Least and most.
+    pub cost_usd: (f64, f64),
+    /// A started attempt has no upper bound of its cost.
+    pub unpriced: bool,
+    pub conn_reused: Option<bool>,
+    pub attempts: i64,
+}
+
+/// One request. Times are microseconds; `scheduled_us` and `sent_us` count from the beginning of its block, the others
+/// from the dispatch of the attempt that answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MeasuredRequest {
+    /// The number of its prompt.
+    pub number: u64,
+    pub scheduled_us: i64,
+    pub sent_us: i64,
+    /// Its end, from the beginning of the block.
+    pub ended_us: i64,
+    pub end: RequestEnd,
+    /// The failure's name, such as `server_error`.
+    pub failure: Option<&'static str>,
+    pub ttft_us: Option<i64>,
+    /// To the last token.
+    pub e2e_us: Option<i64>,
+    pub tpot_us: Option<f64>,
+    pub input_tokens: Option<i64>,
+    pub cached_input_tokens: Option<i64>,
+    pub output_tokens: Option<i64>,
+    /// What all its attempts cost: least and most.
+    pub cost_usd: (f64, f64),
+    /// A part of the cost is not known at all.
+    pub unpriced: bool,
+    pub conn_reused: Option<bool>,
+    /// Attempts that were started for it.
+    pub attempts: i64,
+}
+
+impl MeasuredRequest {
+    pub fn is_answered(&self) -> bool {
+        self.end == RequestEnd::Answered
+    }
+
+    /// How late it was sent.
+    pub fn lag_us(&self) -> i64 {
+        (self.sent_us - self.scheduled_us).max(0)
+    }
+
+    /// From the scheduled time to the first token: what a client feels in an open loop.
+    pub fn client_ttft_us(&self) -> Option<i64> {
+        Some(self.lag_us() + self.ttft_us?)
+    }
+
+    /// From the scheduled time to the last token.
+    pub fn client_e2e_us(&self) -> Option<i64> {
+        Some(self.lag_us() + self.e2e_us?)
+    }
+
+    /// Takes what the rows say. Not the times of the schedule.
+    pub(super) fn with(self, facts: RowFigures) -> MeasuredRequest {
+        MeasuredRequest {
+            end: facts.end,
+            failure: facts.failure,
+            ttft_us: facts.ttft_us,
+            e2e_us: facts.e2e_us,
+            tpot_us: facts.tpot_us,
+            input_tokens: facts.input_tokens,
+            cached_input_tokens: facts.cached_input_tokens,
+            output_tokens: facts.output_tokens,
+            cost_usd: facts.cost_usd,
+            unpriced: facts.unpriced,
+            conn_reused: facts.conn_reused,
+            attempts: facts.attempts,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The load generator of `photofinish bench` and of the probes: requests at planned times, measured by their own rows.
+//!
+//! Every request goes through [`crate::proxy::serve_as`], so it is planned, sent, metered and recorded like a client's. What
+//! to send and when is drawn before a stage begins (`arrivals`, `prompt`); what was sent, and what came back, is judged after
+//! it (`stage`, `trust`, `compare`, `search`). These parts are pure; `generator` alone sends.
+//!
+//! Not for the options and the output of the command: see `cli::bench`.
+
+pub mod arrivals;
+mod block;
+pub mod compare;
+pub mod condition;
+mod feed;
+mod generator;
+mod heartbeat;
+pub mod measured;
+pub mod prompt;
+pub mod result;
+pub mod search;
+pub mod slo;
+pub mod spend;
+pub mod stage;
+pub mod statistics;
+pub mod trust;
+pub mod workload;
+
+pub use block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress, ramp};
+pub use feed::BenchFeed;
+pub use generator::Generator;

@@ -1,0 +1,285 @@
+//! The prompts of a run: made, never stored. The text is words, after a salt that no other prompt has, so no prefix cache
+//! of a server helps unless a common prefix is asked for.
+//!
+//! There is no tokenizer: how many bytes a token has is learnt from the usage that the server reports.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use fastrand::Rng;
+use serde_json::{Map, Value, json};
+
+use super::workload::Workload;
+
+/// Bytes of a token before the server has counted a prompt: the mean of this word list with three tokenizers.
+const BYTES_PER_TOKEN: f64 = 5.6;
+/// What a server may teach. One that counts absurdly would otherwise make each prompt longer than the one before.
+const BYTES_PER_TOKEN_RANGE: (f64, f64) = (0.5, 16.0);
+/// Weight of a new count in what was learnt; the first one counts whole.
+const NEW_WEIGHT: f64 = 0.5;
+/// Lengths are learnt for so many upstreams.
+const LEARNT_MAX: usize = 1_024;
+
+/// Common English words. Most tokenizers have a token of its own for each.
+const WORDS: [&str; 64] = [
+    "about",
+    "above",
+    "account",
+    "across",
+    "action",
+    "again",
+    "always",
+    "answer",
+    "around",
+    "bridge",
+    "building",
+    "business",
+    "camera",
+    "change",
+    "circle",
+    "colour",
+    "common",
+    "country",
+    "course",
+    "different",
+    "distance",
+    "during",
+    "early",
+    "engine",
+    "evening",
+    "example",
+    "family",
+    "figure",
+    "follow",
+    "forest",
+    "garden",
+    "general",
+    "history",
+    "hundred",
+    "important",
+    "island",
+    "kitchen",
+    "language",
+    "letter",
+    "machine",
+    "market",
+    "measure",
+    "minute",
+    "morning",
+    "mountain",
+    "nothing",
+    "number",
+    "office",
+    "paper",
+    "people",
+    "picture",
+    "problem",
+    "question",
+    "river",
+    "school",
+    "second",
+    "several",
+    "simple",
+    "station",
+    "summer",
+    "system",
+    "travel",
+    "window",
+    "winter",
+];
+
+/// The end of each prompt: a model that follows it writes more than any `max_tokens`.
+const TASK: &str = "\n\nContinue this list of words with other words in running text. Write as long as you can. Do not stop, do not explain.";
+
+/// Makes the prompts of one run.
+#[derive(Debug)]
+pub struct PromptMaker {
+    workload: Workload,
+    seed: u64,
+    /// Share of the text that all prompts have in common, at their beginning.
+    prefix: f64,
+    /// Given prompts, used in turn instead of made ones.
+    given: Vec<Map<String, Value>>,
+    lengths: Lengths,
+}
+
+/// One prompt as the members of a request's body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prompt {
+    pub members: Map<String, Value>,
+    /// Bytes of its text; 0 where it was given.
+    pub bytes: usize,
+}
+
+impl PromptMaker {
+    pub fn new(workload: Workload, prefix: f64, seed: u64) -> PromptMaker {
+        PromptMaker { workload, seed, prefix, given: Vec::new(), lengths: Lengths::default() }
+    }
+
+    /// The same lengths of answers, with given prompts instead of made ones. Each is a body of a chat request, without its
+    /// model.
+    pub fn given(self, given: Vec<Map<String, Value>>) -> PromptMaker {
+        PromptMaker { given, ..self }
+    }
+
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// Whether no two prompts begin alike.
+    pub fn are_unique(&self) -> bool {
+        self.given.is_empty() && self.prefix == 0.0
+    }
+
+    /// Whether they are made, so that their lengths are those of the workload.
+    pub fn are_made(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// The prompt of this number for this upstream. `lane` makes another salt for the same words, for a comparison.
+    pub fn make(&self, number: u64, lane: u64, upstream: &str) -> Prompt {
+        if !self.given.is_empty() {
+            let at = usize::try_from(number % self.given.len() as u64).unwrap_or(0);
+            let mut members = self.given[at].clone();
+            members.entry("max_tokens").or_insert(self.workload.output_tokens.into());
+            return Prompt { members, bytes: 0 };
+        }
+        let bytes = self.lengths.bytes(upstream, self.workload.input_tokens);
+        let text = self.text(number, lane, bytes);
+        let mut members = Map::new();
+        members.insert("messages".to_owned(), json!([{ "role": "user", "content": text }]));
+        members.insert("max_tokens".to_owned(), self.workload.output_tokens.into());
+        members.insert("temperature".to_owned(), 0.into());
+        Prompt { bytes: text.len(), members }
+    }
+
+    /// The server counted `tokens` for a prompt of `bytes`.
+    pub fn counted(&self, upstream: &str, bytes: usize, tokens: i64) {
+        if bytes > 0 && tokens > 0 {
+            let (least, most) = BYTES_PER_TOKEN_RANGE;
+            self.lengths.counted(upstream, (bytes as f64 / tokens as f64).clamp(least, most));
+        }
+    }
+
+    fn text(&self, number: u64, lane: u64, bytes: usize) -> String {
+        let mut text = String::with_capacity(bytes + 16);
+        let shared = (bytes as f64 * self.prefix) as usize;
+        if shared > 0 {
+            words(&mut Rng::with_seed(self.seed), shared, &mut text);
+        }
+        let salt =
+            Rng::with_seed(self.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ lane.rotate_left(32)).u64(..);
+        text.push_str(&format!("[{salt:016x}]"));
+        let end = format!("{TASK} ({})", marker(number, lane));
+        words(&mut Rng::with_seed(self.seed.wrapping_add(number)), bytes.saturating_sub(end.len()), &mut text);
+        text.push_str(&end);
+        text
+    }
+}
+
+/// What leads from a line of a simulator's truth file to its request. It stands at the end of the prompt.
+pub fn marker(number: u64, lane: u64) -> String {
+    format!("bench-{number:x}-{lane:x}")
+}
+
+/// Appends words until the text has `bytes`.
+fn words(rng: &mut Rng, bytes: usize, text: &mut String) {
+    while text.len() < bytes {
+        text.push(' ');
+        text.push_str(WORDS[rng.usize(..WORDS.len())]);
+    }
+    text.truncate(bytes.max(1).min(text.len()));
+}
+
+/// Bytes of a token, for each upstream.
+#[derive(Debug, Default)]
+struct Lengths(Mutex<HashMap<String, f64>>);
+
+impl Lengths {
+    fn bytes(&self, upstream: &str, tokens: u32) -> usize {
+        let learnt = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ratio = learnt.get(upstream).copied().unwrap_or(BYTES_PER_TOKEN);
+        (f64::from(tokens) * ratio).round() as usize
+    }
+
+    fn counted(&self, upstream: &str, ratio: f64) {
+        let mut learnt = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = learnt.get_mut(upstream) {
+            *known += (ratio - *known) * NEW_WEIGHT;
+        } else if learnt.len() < LEARNT_MAX {
+            learnt.insert(upstream.to_owned(), ratio);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(prompt: &Prompt) -> String {
+        prompt.members["messages"][0]["content"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn prompts_differ_from_their_first_bytes_on() {
+        let prompts = PromptMaker::new(Workload::new("w", 100, 10), 0.0, 7);
+        let first: std::collections::HashSet<String> =
+            (0..1_000).map(|number| text(&prompts.make(number, 0, "a/m"))[..18].to_owned()).collect();
+        assert_eq!(first.len(), 1_000);
+        assert_eq!(prompts.make(3, 0, "a/m"), prompts.make(3, 0, "a/m"), "a seed repeats them");
+    }
+
+    #[test]
+    fn lanes_have_the_same_words_behind_another_salt() {
+        let prompts = PromptMaker::new(Workload::new("w", 100, 10), 0.0, 7);
+        let (a, b) = (text(&prompts.make(3, 0, "a/m")), text(&prompts.make(3, 1, "b/m")));
+        assert_ne!(a[..18], b[..18]);
+        let words = |text: &str| text[18..].split(" (bench-").next().unwrap().to_owned();
+        assert_eq!(words(&a), words(&b));
+        assert!(a.ends_with("(bench-3-0)") && b.ends_with("(bench-3-1)"));
+    }
+
+    #[test]
+    fn a_common_prefix_is_as_long_as_asked() {
+        let prompts = PromptMaker::new(Workload::new("w", 1_000, 10), 0.5, 7);
+        let (a, b) = (text(&prompts.make(1, 0, "a/m")), text(&prompts.make(2, 0, "a/m")));
+        let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+        let share = common as f64 / a.len() as f64;
+        assert!((0.48..0.53).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn lengths_are_learnt_from_the_second_prompt_on() {
+        let prompts = PromptMaker::new(Workload::new("w", 1_000, 10), 0.0, 7);
+        // A server that counts a token for 3.9 bytes, and nine for its template.
+        let count = |prompt: &Prompt| (prompt.bytes as f64 / 3.9) as i64 + 9;
+        let first = prompts.make(0, 0, "a/m");
+        prompts.counted("a/m", first.bytes, count(&first));
+        for number in 1..5 {
+            let next = prompts.make(number, 0, "a/m");
+            let tokens = count(&next);
+            assert!((980..=1_020).contains(&tokens), "prompt {number}: {tokens}");
+            prompts.counted("a/m", next.bytes, tokens);
+        }
+        assert_eq!(prompts.make(9, 0, "b/m").bytes, first.bytes, "each upstream counts its own");
+    }
+
+    #[test]
+    fn an_absurd_count_does_not_make_prompts_grow_without_end() {
+        let prompts = PromptMaker::new(Workload::new("w", 1_000, 10), 0.0, 7);
+        for number in 0..20 {
+            prompts.counted("a/m", prompts.make(number, 0, "a/m").bytes, 40);
+        }
+        assert_eq!(prompts.make(99, 0, "a/m").bytes, 16_000);
+    }
+
+    #[test]
+    fn given_prompts_are_used_in_turn() {
+        let body = |text: &str| json!({ "messages": [{ "role": "user", "content": text }] });
+        let given = ["a", "b"].map(|text| body(text).as_object().unwrap().clone()).to_vec();
+        let prompts = PromptMaker::new(Workload::new("w", 1, 33), 0.0, 7).given(given);
+        assert_eq!(text(&prompts.make(2, 0, "x")), "a");
+        assert_eq!(prompts.make(1, 0, "x").members["max_tokens"], 33);
+        assert!(!prompts.are_unique());
+    }
+}

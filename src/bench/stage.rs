@@ -1,0 +1,376 @@
+//! The figures of one stage: one target under one load. Definitions: `docs/measurement.md`.
+//!
+//! The window is on issue time: requests sent from the end of the warm-up to the last arrival. Those in flight then are
+//! awaited and count for latency, so slow ones are not cut off.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::arrivals::Arrivals;
+use super::block::{BlockResult, BlockStop, Load};
+use super::measured::{MeasuredRequest, RequestEnd};
+use super::slo::{LoadSlo, Target};
+use super::statistics::{self, IntervalEstimate};
+use super::trust::{self, ClientLoad, Evidence};
+use super::workload::Workload;
+
+/// Answers shorter than this share of the workload's are short.
+const SHORT: f64 = 0.8;
+/// Share of short answers, and of cached input, above which a note is made.
+const SHORT_NOTE: f64 = 0.05;
+const CACHED_NOTE: f64 = 0.01;
+/// How far the mean input may be off.
+const INPUT_OFF: f64 = 0.02;
+/// Little's law holds within this.
+const LITTLE: f64 = 0.02;
+/// Points of the backlog.
+const BACKLOG_POINTS: usize = 60;
+
+/// How a stage is judged.
+#[derive(Clone, Debug)]
+pub struct StageQuestion<'q> {
+    pub workload: &'q Workload,
+    /// Prompts are made and differ from their first token on.
+    pub unique: bool,
+    /// Prompts are made, so their lengths are the workload's.
+    pub made: bool,
+    /// None: it is found.
+    pub warm_up: Option<Duration>,
+    pub slo: Option<LoadSlo>,
+    /// The client's own error, µs.
+    pub calibration_us: Option<f64>,
+}
+
+/// Quantiles with 95 % intervals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    pub n: usize,
+    /// Independent values with the same information.
+    pub effective: f64,
+    pub mean: f64,
+    pub p5: f64,
+    pub p25: f64,
+    pub p50: IntervalEstimate,
+    pub p75: f64,
+    pub p90: IntervalEstimate,
+    pub p95: IntervalEstimate,
+    pub p99: IntervalEstimate,
+}
+
+/// The figures of a stage, as they are stored and printed. Times in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageFigures {
+    pub target: String,
+    /// Closed loop.
+    pub users: Option<usize>,
+    /// Open loop: arrivals per second that were asked for.
+    pub request_rate: Option<f64>,
+    pub arrivals: Option<Arrivals>,
+    /// Seconds of the window.
+    pub seconds: f64,
+    /// Requests that were left out as warm-up.
+    pub warm_up: usize,
+    /// Requests in the window, by how they ended.
+    pub ends: BTreeMap<RequestEnd, usize>,
+    pub failures: BTreeMap<String, usize>,
+    /// From dispatch to the first token, as the rows have it.
+    pub ttft_ms: Option<Quantiles>,
+    /// From the scheduled time to the first token; open loop only.
+    pub client_ttft_ms: Option<Quantiles>,
+    pub tpot_ms: Option<Quantiles>,
+    /// Of one user.
+    pub tok_s: Option<Quantiles>,
+    pub e2e_ms: Option<Quantiles>,
+    /// Of all: tokens that came within the window, per second.
+    pub tok_s_all: Option<f64>,
+    /// Answers per second.
+    pub answers_per_second: f64,
+    /// Share of requests that met every target at once.
+    pub attainment: Option<IntervalEstimate>,
+    /// The same per second.
+    pub goodput: Option<f64>,
+    /// The target that was missed most.
+    pub first_missed: Option<Target>,
+    /// Least and most.
+    pub cost_usd: (f64, f64),
+    pub usd_per_million: Option<f64>,
+    pub in_flight: f64,
+    /// Requests in flight per second, over the last half: above 0, the backlog grows.
+    pub backlog_slope: Option<IntervalEstimate>,
+    /// How late requests left; open loop only.
+    pub lag_p50_ms: Option<f64>,
+    pub lag_p99_ms: Option<f64>,
+    pub input_tokens: Option<f64>,
+    pub cached_share: Option<f64>,
+    pub client: ClientLoad,
+    /// What to know when reading the figures.
+    pub notes: Vec<String>,
+    /// Why they are not trusted.
+    pub doubts: Vec<String>,
+    /// Why it ended early.
+    pub ended: Option<String>,
+}
+
+impl StageFigures {
+    pub fn is_trusted(&self) -> bool {
+        self.doubts.is_empty()
+    }
+
+    /// Whether it may stand in a curve: trusted, and not ended by the server's limits.
+    pub fn counts(&self) -> bool {
+        self.is_trusted() && self.ended.is_none() && self.ttft_ms.is_some()
+    }
+
+    pub fn count(&self, end: RequestEnd) -> usize {
+        self.ends.get(&end).copied().unwrap_or(0)
+    }
+
+    pub fn requests(&self) -> usize {
+        self.ends.values().sum()
+    }
+
+    /// Requests of the window that got no whole answer.
+    pub fn failed(&self) -> usize {
+        self.requests() - self.count(RequestEnd::Answered) - self.count(RequestEnd::CutShort)
+    }
+
+    pub fn is_open_loop(&self) -> bool {
+        self.request_rate.is_some()
+    }
+}
+
+/// One block without its warm-up.
+struct Window<'b> {
+    requests: &'b [MeasuredRequest],
+    from_us: i64,
+    until_us: i64,
+    warm_up: usize,
+}
+
+/// The figures of the blocks of one stage.
+pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_>) -> StageFigures {
+    let windows: Vec<Window<'_>> = blocks.iter().map(|block| window(block, question)).collect();
+    let all: Vec<&MeasuredRequest> = windows.iter().flat_map(|window| window.requests).collect();
+    let answered: Vec<&MeasuredRequest> = all.iter().copied().filter(|request| request.is_answered()).collect();
+    let seconds = windows.iter().map(|window| (window.until_us - window.from_us) as f64 / 1e6).sum::<f64>().max(1e-6);
+    let load = blocks.first().map(|block| block.load);
+    let open = matches!(load, Some(Load::Rate { .. }));
+    let mut stage = StageFigures {
+        target: target.to_owned(),
+        users: load.and_then(|load| if let Load::Users(users) = load { Some(users) } else { None }),
+        request_rate: load
+            .and_then(|load| if let Load::Rate { per_second, .. } = load { Some(per_second) } else { None }),
+        arrivals: load.and_then(|load| if let Load::Rate { arrivals, .. } = load { Some(arrivals) } else { None }),
+        seconds,
+        warm_up: windows.iter().map(|window| window.warm_up).sum(),
+        ttft_ms: quantiles(answered.iter().filter_map(|request| Some(request.ttft_us? as f64 / 1e3))),
+        tpot_ms: quantiles(answered.iter().filter_map(|request| Some(request.tpot_us? / 1e3))),
+        tok_s: quantiles(answered.iter().filter_map(|request| Some(1e6 / request.tpot_us?))),
+        e2e_ms: quantiles(answered.iter().filter_map(|request| Some(request.e2e_us? as f64 / 1e3))),
+        answers_per_second: answered.len() as f64 / seconds,
+        tok_s_all: tokens_of_all(&windows).map(|tokens| tokens / seconds),
+        in_flight: windows.iter().map(in_flight_us).sum::<f64>() / 1e6 / seconds,
+        backlog_slope: windows.last().and_then(backlog),
+        client: blocks.iter().map(|block| block.client).fold(ClientLoad::default(), ClientLoad::worse),
+        ended: blocks.iter().find_map(|block| block.stop.as_ref()).map(|stop| why(stop, blocks)),
+        ..StageFigures::default()
+    };
+    if open {
+        stage.client_ttft_ms =
+            quantiles(answered.iter().filter_map(|request| Some(request.client_ttft_us()? as f64 / 1e3)));
+        let mut lags: Vec<f64> = all.iter().map(|request| request.lag_us() as f64 / 1e3).collect();
+        lags.sort_unstable_by(f64::total_cmp);
+        stage.lag_p50_ms = statistics::quantile(&lags, 0.5);
+        stage.lag_p99_ms = statistics::quantile(&lags, 0.99);
+    }
+    count(&mut stage, &all);
+    judge(&mut stage, &all, question);
+    cost(&mut stage, blocks);
+    check(&mut stage, &all, question);
+    stage.doubts = trust::doubts(&Evidence {
+        client: stage.client,
+        lag_us: stage.lag_p99_ms.map(|ms| ms * 1e3),
+        ttft_us: stage.ttft_ms.map(|ttft| ttft.p50.value * 1e3),
+        calibration_us: question.calibration_us,
+    });
+    stage
+}
+
+fn window<'b>(block: &'b BlockResult, question: &StageQuestion<'_>) -> Window<'b> {
+    let requests = &block.requests;
+    let warm_up = match question.warm_up {
+        Some(given) => {
+            let until = crate::clock::micros(given);
+            requests.iter().take_while(|request| request.scheduled_us < until).count()
+        }
+        None => {
+            let ttft: Vec<f64> = requests.iter().map(|request| request.ttft_us.unwrap_or(0) as f64).collect();
+            statistics::warm_up(&ttft)
+        }
+    };
+    let requests = &requests[warm_up.min(requests.len())..];
+    let from_us = if warm_up == 0 { 0 } else { requests.first().map_or(block.issued_us, |first| first.scheduled_us) };
+    let ended = requests.iter().map(|request| request.ended_us).max().unwrap_or(block.issued_us);
+    let mean = requests.iter().map(|request| request.ended_us - request.sent_us).sum::<i64>()
+        / i64::try_from(requests.len()).unwrap_or(1).max(1);
+    // In a window shorter than an answer nothing would have been delivered.
+    let until_us = if block.issued_us - from_us < 2 * mean { ended } else { block.issued_us };
+    Window { requests, from_us, until_us: until_us.max(from_us + 1), warm_up }
+}
+
+/// Values in the order of issue.
+pub fn quantiles(values: impl Iterator<Item = f64>) -> Option<Quantiles> {
+    let series: Vec<f64> = values.collect();
+    let mut sorted = series.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let estimate = |p| statistics::quantile_estimate(&sorted, statistics::effective_for(&series, p), p);
+    let plain = |p| statistics::quantile(&sorted, p);
+    Some(Quantiles {
+        n: series.len(),
+        effective: statistics::effective_for(&series, 0.5),
+        mean: series.iter().sum::<f64>() / series.len() as f64,
+        p5: plain(0.05)?,
+        p25: plain(0.25)?,
+        p50: estimate(0.5)?,
+        p75: plain(0.75)?,
+        p90: estimate(0.9)?,
+        p95: estimate(0.95)?,
+        p99: estimate(0.99)?,
+    })
+}
+
+/// Tokens that came within the windows. An answer's tokens are spread evenly from its first to its last.
+fn tokens_of_all(windows: &[Window<'_>]) -> Option<f64> {
+    let of = |window: &Window<'_>, request: &MeasuredRequest| {
+        let tokens = request.output_tokens? as f64;
+        let first = request.sent_us + request.ttft_us?;
+        let last = (request.sent_us + request.e2e_us?).max(first + 1);
+        let within = (last.min(window.until_us) - first.max(window.from_us)).max(0);
+        Some(tokens * within as f64 / (last - first) as f64)
+    };
+    let each = windows.iter().flat_map(|window| window.requests.iter().map(move |request| (window, request)));
+    let counted: Vec<f64> = each.filter_map(|(window, request)| of(window, request)).collect();
+    (!counted.is_empty()).then(|| counted.iter().sum())
+}
+
+/// Microseconds of requests in flight within the window.
+fn in_flight_us(window: &Window<'_>) -> f64 {
+    let within = |request: &MeasuredRequest| {
+        (request.ended_us.min(window.until_us) - request.sent_us.max(window.from_us)).max(0) as f64
+    };
+    window.requests.iter().map(within).sum()
+}
+
+/// How the number of requests in flight changes over the last half.
+fn backlog(window: &Window<'_>) -> Option<IntervalEstimate> {
+    let from = window.from_us.midpoint(window.until_us);
+    let step = (window.until_us - from) / i64::try_from(BACKLOG_POINTS).ok()?;
+    if step < 1_000 {
+        return None;
+    }
+    let points = (0..BACKLOG_POINTS as i64).map(|point| from + point * step);
+    let in_flight =
+        |at: i64| window.requests.iter().filter(|request| request.sent_us <= at && at < request.ended_us).count();
+    let (times, counts): (Vec<f64>, Vec<f64>) = points.map(|at| (at as f64 / 1e6, in_flight(at) as f64)).unzip();
+    statistics::slope(&times, &counts)
+}
+
+fn why(stop: &BlockStop, blocks: &[BlockResult]) -> String {
+    match stop {
+        BlockStop::Spent => "the cap of spending was reached".to_owned(),
+        BlockStop::Failing(failure) => format!("the first requests all failed: {failure}"),
+        BlockStop::RateLimited => {
+            let answered = blocks.iter().flat_map(|block| &block.requests).filter(|request| request.is_answered());
+            let seconds = blocks.iter().map(|block| block.issued_us as f64 / 1e6).sum::<f64>().max(1e-3);
+            format!("rate limited at {:.2} answers/s", answered.count() as f64 / seconds)
+        }
+        BlockStop::Decided => "it was ended early".to_owned(),
+    }
+}
+
+fn count(stage: &mut StageFigures, all: &[&MeasuredRequest]) {
+    for request in all {
+        *stage.ends.entry(request.end).or_default() += 1;
+        if let Some(failure) = request.failure {
+            *stage.failures.entry(failure.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+fn judge(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) {
+    let Some(slo) = &question.slo else { return };
+    let judged: Vec<_> =
+        all.iter().filter(|request| request.end != RequestEnd::CutShort).map(|request| slo.missed(request)).collect();
+    if judged.is_empty() {
+        return;
+    }
+    let good: Vec<f64> = judged.iter().map(|missed| if missed.is_empty() { 1.0 } else { 0.0 }).collect();
+    let share = good.iter().sum::<f64>() / good.len() as f64;
+    stage.attainment = Some(statistics::share_estimate(share, statistics::effective_samples(&good)));
+    stage.goodput = Some(good.iter().sum::<f64>() / stage.seconds);
+    let mut missed: BTreeMap<Target, usize> = BTreeMap::new();
+    for target in judged.iter().flatten() {
+        *missed.entry(*target).or_default() += 1;
+    }
+    stage.first_missed = missed.into_iter().max_by_key(|(_, count)| *count).map(|(target, _)| target);
+}
+
+/// Of every request, warm-up included: it was paid for.
+fn cost(stage: &mut StageFigures, blocks: &[BlockResult]) {
+    let sent = || blocks.iter().flat_map(|block| &block.requests);
+    stage.cost_usd = sent().fold((0.0, 0.0), |sum, request| (sum.0 + request.cost_usd.0, sum.1 + request.cost_usd.1));
+    let tokens: i64 = sent().filter_map(|request| request.output_tokens).sum();
+    stage.usd_per_million = (tokens > 0 && stage.cost_usd.1 > 0.0).then(|| stage.cost_usd.1 / tokens as f64 * 1e6);
+}
+
+fn check(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) {
+    let answered = || all.iter().filter(|request| request.is_answered());
+    let n = answered().count();
+    if n == 0 {
+        return;
+    }
+    let mut notes = Vec::new();
+    let short = answered()
+        .filter_map(|request| request.output_tokens)
+        .filter(|tokens| (*tokens as f64) < SHORT * f64::from(question.workload.output_tokens))
+        .count();
+    if question.made && short as f64 > SHORT_NOTE * n as f64 {
+        notes.push(format!("{short} of {n} answers are shorter than 80 % of {}", question.workload.output_tokens));
+    }
+    let counted: Vec<(i64, i64)> = answered()
+        .filter_map(|request| Some((request.input_tokens?, request.cached_input_tokens.unwrap_or(0))))
+        .collect();
+    if counted.is_empty() {
+        notes.push("the server reports no usage: TPOT, tok/s and cost are unknown".to_owned());
+    } else {
+        let input: i64 = counted.iter().map(|(input, _)| input).sum();
+        let cached: i64 = counted.iter().map(|(_, cached)| cached).sum();
+        let mean = input as f64 / counted.len() as f64;
+        let (wanted, share) = (f64::from(question.workload.input_tokens), cached as f64 / (input as f64).max(1.0));
+        stage.input_tokens = Some(mean);
+        stage.cached_share = Some(share);
+        if question.made && (mean / wanted - 1.0).abs() > INPUT_OFF {
+            notes.push(format!("prompts have {mean:.0} tokens in the mean, not {wanted:.0}"));
+        }
+        if question.unique && share > CACHED_NOTE {
+            notes.push(format!("{:.0} % of the input was cached though no two prompts begin alike", share * 100.0));
+        }
+        if !question.unique && share > CACHED_NOTE {
+            notes.push(format!("{:.0} % of the input came from the server's prefix cache", share * 100.0));
+        }
+    }
+    let took =
+        all.iter().map(|request| (request.ended_us - request.sent_us) as f64).sum::<f64>() / all.len() as f64 / 1e6;
+    let little = all.len() as f64 / stage.seconds * took;
+    // The two ends of a window count requests in part.
+    let allowed = LITTLE + 2.0 * took / stage.seconds;
+    if stage.seconds > 20.0 * took && (little / stage.in_flight - 1.0).abs() > allowed {
+        notes.push(format!(
+            "Little's law does not hold: {:.2} in flight, {little:.2} by rate and time",
+            stage.in_flight
+        ));
+    }
+    stage.notes = notes;
+}

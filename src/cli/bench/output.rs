@@ -1,0 +1,228 @@
+//! The result of a run in words and tables. Not for its JSON: `RunResult` is written as it is.
+
+use std::io;
+
+use super::plan::BenchPlan;
+use crate::bench::compare::{LoadComparison, LoadVerdict};
+use crate::bench::condition::{ConditionOutcome, FailIf};
+use crate::bench::measured::RequestEnd;
+use crate::bench::result::RunResult;
+use crate::bench::search::{FoundRate, RateTrial, TrialVerdict};
+use crate::bench::stage::{Quantiles, StageFigures};
+use crate::bench::statistics::IntervalEstimate;
+use crate::cli::screen::ScreenSettings;
+use crate::cli::sheet::{Sheet, SheetCell};
+use crate::cli::text::{GREY, clean, or_dash, write_paragraph};
+use crate::history::survival::is_firm;
+
+/// One stage in a line, when it has ended.
+pub fn brief(stage: &StageFigures, load: &str) -> String {
+    let ttft = stage.client_ttft_ms.or(stage.ttft_ms);
+    let mut parts = vec![
+        format!("{} answers", stage.count(RequestEnd::Answered)),
+        format!("TTFT p50 {}", or_dash(ttft, |ttft| millis(ttft.p50.value))),
+        format!("tok/s {}", or_dash(stage.tok_s, |tok_s| format!("{:.1}", tok_s.p50.value))),
+    ];
+    parts.extend((stage.failed() > 0).then(|| format!("{} failed", stage.failed())));
+    parts.extend(stage.ended.clone());
+    parts.extend((!stage.is_trusted()).then(|| format!("not trusted: {}", stage.doubts.join("; "))));
+    clean(&format!("{}, {load}: {}", stage.target, parts.join(", "))).to_string()
+}
+
+/// One trial of a search in a line.
+pub fn trial(target: &str, trial: &RateTrial) -> String {
+    let verdict = match trial.verdict {
+        TrialVerdict::Pass => "passes",
+        TrialVerdict::Fail => "fails",
+        TrialVerdict::Undecided => "undecided",
+    };
+    let missed = trial.missed.filter(|_| trial.verdict == TrialVerdict::Fail);
+    let missed = missed.map_or(String::new(), |target| format!(", {} is missed most", target.as_str()));
+    let doubts =
+        if trial.doubts.is_empty() { String::new() } else { format!("; not trusted: {}", trial.doubts.join("; ")) };
+    format!(
+        "{target}, {:.3}/s: {verdict}, {:.1} % of {} meet the targets{missed}{doubts}",
+        trial.rate,
+        trial.attainment * 100.0,
+        trial.requests
+    )
+}
+
+/// Everything, for people.
+pub fn write(
+    result: &RunResult,
+    conditions: &[(FailIf, ConditionOutcome)],
+    against: &[LoadComparison],
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let width = screen.terminal();
+    let stages: Vec<&StageFigures> = result.stages.iter().collect();
+    if !stages.is_empty() {
+        table(&stages, screen).write(width, out)?;
+        writeln!(out)?;
+    }
+    let mut lines = Vec::new();
+    lines.extend(result.curves.iter().flat_map(|curve| {
+        let knee = curve.knee_users.map(|users| {
+            format!(
+                "{}: the knee is at {users} users: from there, doubling them adds less than 10 % to the tokens of all",
+                curve.target
+            )
+        });
+        let half = curve
+            .half_speed_users
+            .map(|users| format!("{}: at {users} users, one has half the speed of one alone", curve.target));
+        let drift = curve.drift.as_ref().map(|drift| format!("{}: {drift}", curve.target));
+        [knee, half, drift].into_iter().flatten()
+    }));
+    lines.extend(result.found.iter().flat_map(|found| found_rate(found, result)));
+    lines.extend(result.comparisons.iter().chain(against).map(comparison));
+    for stage in &stages {
+        let load = load_name(stage);
+        lines.extend(stage.ended.iter().map(|why| format!("{}, {load}: ended early: {why}", stage.target)));
+        lines.extend(stage.notes.iter().map(|note| format!("{}, {load}: {note}", stage.target)));
+        if !stage.is_trusted() {
+            lines.push(format!("{}, {load}: NOT TRUSTED: {}", stage.target, stage.doubts.join("; ")));
+        }
+    }
+    lines.extend(conditions.iter().map(|(condition, outcome)| {
+        let text = match outcome {
+            ConditionOutcome::Met => "does not hold",
+            ConditionOutcome::Missed => "holds: failed",
+            ConditionOutcome::Undecided => "cannot be decided with these requests",
+        };
+        format!("{}: {text}", condition.text)
+    }));
+    if result.cost_usd.1 > 0.0 {
+        lines.push(format!("cost: {:.4} USD at most", result.cost_usd.1));
+    }
+    lines.extend(result.cut_short.iter().map(|why| format!("cut short: {why}")));
+    lines.push(format!("run {}, seed {}", result.run_id, result.seed));
+    lines.iter().try_for_each(|line| write_paragraph(line, width, out))
+}
+
+fn table(stages: &[&StageFigures], screen: ScreenSettings) -> Sheet {
+    let open = stages.iter().any(|stage| stage.is_open_loop());
+    let judged = stages.iter().any(|stage| stage.attainment.is_some());
+    let priced = stages.iter().any(|stage| stage.usd_per_million.is_some());
+    let mut heads = vec!["target", "load", "n", "TTFT p50", "p95"];
+    if open {
+        heads.extend(["from schedule p50", "p99", "send lag p99"]);
+    }
+    heads.extend(["TPOT p50", "tok/s p50", "p5", "tok/s all", "e2e p50", "answers/s", "failed"]);
+    heads.extend(judged.then_some("good"));
+    heads.extend(priced.then_some("USD/M"));
+    let row = |stage: &&StageFigures| -> Vec<SheetCell> {
+        let mut cells = vec![
+            clean(&stage.target).to_string(),
+            load_name(stage),
+            stage.requests().to_string(),
+            or_dash(stage.ttft_ms, |ttft| estimate(&ttft, &ttft.p50, 0.5)),
+            or_dash(stage.ttft_ms, |ttft| estimate(&ttft, &ttft.p95, 0.95)),
+        ];
+        if open {
+            let client = stage.client_ttft_ms;
+            cells.push(or_dash(client, |ttft| estimate(&ttft, &ttft.p50, 0.5)));
+            cells.push(or_dash(client, |ttft| estimate(&ttft, &ttft.p99, 0.99)));
+            cells.push(or_dash(stage.lag_p99_ms, millis));
+        }
+        cells.extend([
+            or_dash(stage.tpot_ms, |tpot| millis(tpot.p50.value)),
+            or_dash(stage.tok_s, |tok_s| format!("{:.1}", tok_s.p50.value)),
+            or_dash(stage.tok_s, |tok_s| format!("{}{:.1}", mark(tok_s.n, 0.05), tok_s.p5)),
+            or_dash(stage.tok_s_all, |tokens| format!("{tokens:.0}")),
+            or_dash(stage.e2e_ms, |e2e| millis(e2e.p50.value)),
+            format!("{:.2}", stage.answers_per_second),
+            failed(stage),
+        ]);
+        if judged {
+            cells.push(or_dash(stage.attainment, |share| format!("{:.1} %", share.value * 100.0)));
+        }
+        if priced {
+            cells.push(or_dash(stage.usd_per_million, |usd| format!("{usd:.3}")));
+        }
+        let grey = (screen.colour && !stage.is_trusted()).then_some(GREY);
+        cells.into_iter().map(|text| SheetCell { text, colour: grey }).collect()
+    };
+    Sheet { heads: heads.into_iter().map(str::to_owned).collect(), names: 2, rows: stages.iter().map(row).collect() }
+}
+
+fn failed(stage: &StageFigures) -> String {
+    match (stage.failed(), stage.count(RequestEnd::Dropped)) {
+        (0, _) => "0".to_owned(),
+        (failed, 0) => failed.to_string(),
+        (failed, dropped) => format!("{failed} ({dropped} dropped)"),
+    }
+}
+
+/// The load in words, with a mark where the stage is not trusted.
+pub fn load_name(stage: &StageFigures) -> String {
+    let mark = if stage.is_trusted() { "" } else { " (?)" };
+    match (stage.users, stage.request_rate) {
+        (Some(1), _) => format!("1 user{mark}"),
+        (Some(users), _) => format!("{users} users{mark}"),
+        (_, Some(rate)) => format!("{rate:.3}/s{mark}"),
+        _ => mark.to_owned(),
+    }
+}
+
+/// A quantile with half its interval in per cent; `~` where the sample is small for it.
+fn estimate(of: &Quantiles, estimate: &IntervalEstimate, p: f64) -> String {
+    let width = estimate.half_width().map_or(String::new(), |share| format!(" ±{:.0} %", share * 100.0));
+    format!("{}{}{width}", mark(of.n, p), millis(estimate.value))
+}
+
+fn mark(n: usize, p: f64) -> &'static str {
+    if is_firm(n as f64, p) { "" } else { "~" }
+}
+
+fn millis(ms: f64) -> String {
+    match ms {
+        ms if ms >= 10_000.0 => format!("{:.1} s", ms / 1e3),
+        ms if ms >= 100.0 => format!("{ms:.0} ms"),
+        ms => format!("{ms:.1} ms"),
+    }
+}
+
+fn found_rate(found: &FoundRate, result: &RunResult) -> Vec<String> {
+    let share = found.attain * 100.0;
+    let slo = result.slo.map_or(String::new(), |slo| slo.to_string());
+    let text = match (found.passes, found.fails) {
+        (Some(low), Some(high)) => format!("≥ {low:.3}/s passes, ≤ {high:.3}/s fails"),
+        (Some(low), None) => format!("≥ {low:.3}/s passes; no rate was found that fails"),
+        (None, Some(high)) => format!("≤ {high:.3}/s fails; no rate was found that passes"),
+        (None, None) => "undecided: no rate passes or fails for certain".to_owned(),
+    };
+    let missed = found.first_missed.map_or(String::new(), |target| format!("; {} breaks first", target.as_str()));
+    vec![format!("{}: {share:.0} % of the requests meet {slo} at once: {text}{missed}", found.target)]
+}
+
+fn comparison(found: &LoadComparison) -> String {
+    let off = (found.ratio.value - 1.0) * 100.0;
+    let margin = found.margin * 100.0;
+    let verdict = match found.verdict {
+        LoadVerdict::Better => "better".to_owned(),
+        LoadVerdict::Worse => "worse".to_owned(),
+        LoadVerdict::Same => format!("the same within {margin:.0} %"),
+        LoadVerdict::CannotTell { more } => format!("cannot tell: about {more} more requests of each would"),
+    };
+    let between = match (found.ratio.low, found.ratio.high) {
+        (Some(low), Some(high)) => format!(" ({:+.1} to {:+.1} %)", (low - 1.0) * 100.0, (high - 1.0) * 100.0),
+        _ => String::new(),
+    };
+    let pairs = found.pairs.map_or(String::new(), |pairs| format!(", {pairs} pairs"));
+    format!(
+        "{} against {}, {}: {} {off:+.1} %{between}{pairs}: {verdict}",
+        found.other,
+        found.base,
+        found.load,
+        found.figure.label()
+    )
+}
+
+/// How an open and a closed loop differ, for whoever reads the table for the first time.
+pub fn hint(plan: &BenchPlan) -> Option<&'static str> {
+    matches!(plan.levels, super::plan::Levels::Users(_))
+        .then_some("closed loop: each user waits for its answer, so a slow server gets fewer requests; --request-rate shows queues")
+}

@@ -1,0 +1,277 @@
+//! The options of `bench` as one valid plan. Not for targets: see `target`.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::options::{ArrivalsOption, BenchOptions};
+use super::target::BenchTargets;
+use crate::bench::arrivals::{ARRIVALS_MAX, Arrivals};
+use crate::bench::slo::LoadSlo;
+use crate::bench::workload::Workload;
+use crate::config::nearest;
+use crate::machine;
+
+/// Levels of a closed loop if none are given.
+const LEVELS: [usize; 4] = [1, 10, 25, 50];
+const STAGE: Duration = Duration::from_secs(30);
+/// The longest trial of a search.
+const TRIAL: Duration = Duration::from_secs(120);
+/// The longest stage if only its requests are given.
+const STAGE_MAX: Duration = Duration::from_secs(3_600);
+/// Requests at once that a hosted provider gets without `--yes`.
+const HOSTED_USERS: usize = 10;
+/// Descriptors that the program needs besides those of its requests.
+const OWN_DESCRIPTORS: usize = 64;
+/// Lines and bytes of a file of prompts.
+const PROMPTS_MAX: usize = 100_000;
+const LINE_MAX: usize = 8 << 20;
+
+/// The levels of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Levels {
+    Users(Vec<usize>),
+    Rates(Vec<f64>),
+    FindRate,
+}
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub struct BenchPlan {
+    pub workload: Workload,
+    /// Given prompts; empty if they are made.
+    pub prompts: Vec<Map<String, Value>>,
+    /// Members of every request.
+    pub members: Map<String, Value>,
+    pub prefix: f64,
+    pub seed: u64,
+    pub levels: Levels,
+    pub arrivals: Arrivals,
+    pub in_flight_max: usize,
+    pub duration: Duration,
+    pub requests: usize,
+    pub warm_up: Option<Duration>,
+    pub slo: Option<LoadSlo>,
+    pub attain: f64,
+    pub margin: f64,
+    pub max_cost: Option<f64>,
+}
+
+impl BenchPlan {
+    /// # Errors
+    /// In words, if the options contradict each other or the machine.
+    pub fn new(options: &BenchOptions, targets: &BenchTargets) -> Result<BenchPlan, String> {
+        let levels = match (options.find, options.request_rate.is_empty(), options.concurrency.is_empty()) {
+            (Some(_), ..) => Levels::FindRate,
+            (None, false, _) => Levels::Rates(options.request_rate.clone()),
+            (None, true, false) => Levels::Users(options.concurrency.clone()),
+            (None, true, true) => Levels::Users(LEVELS.to_vec()),
+        };
+        if matches!(levels, Levels::Users(_)) {
+            let needless =
+                [("--arrivals", options.arrivals.is_some()), ("--in-flight-max", options.in_flight_max.is_some())];
+            if let Some((name, _)) = needless.iter().find(|(_, given)| *given) {
+                return Err(format!("{name} is for an open loop: give --request-rate or --find rate"));
+            }
+        }
+        let usual = if options.find.is_some() { TRIAL } else { STAGE };
+        let duration = options.duration.unwrap_or(if options.requests.is_some() { STAGE_MAX } else { usual });
+        let plan = BenchPlan {
+            workload: workload(options)?,
+            prompts: options.prompts.as_deref().map_or(Ok(Vec::new()), prompts)?,
+            members: members(options)?,
+            prefix: options.prefix,
+            seed: options.seed.unwrap_or_else(|| fastrand::u64(..) >> 12),
+            levels,
+            arrivals: match options.arrivals {
+                Some(ArrivalsOption::Constant) => Arrivals::Constant,
+                Some(ArrivalsOption::Poisson) | None => Arrivals::Poisson,
+            },
+            in_flight_max: options.in_flight_max.unwrap_or(10_000),
+            duration,
+            requests: options.requests.unwrap_or(ARRIVALS_MAX),
+            warm_up: options.warm_up,
+            slo: options.slo,
+            attain: options.attain,
+            margin: options.margin,
+            max_cost: options.max_cost,
+        };
+        plan.check_money(options, targets)?;
+        plan.check_arrivals()?;
+        plan.check_descriptors()?;
+        if plan.warm_up.is_some_and(|warm_up| warm_up >= plan.duration) {
+            return Err("--warm-up is not shorter than a stage".to_owned());
+        }
+        Ok(plan)
+    }
+
+    fn check_money(&self, options: &BenchOptions, targets: &BenchTargets) -> Result<(), String> {
+        if targets.hosted.is_empty() {
+            return Ok(());
+        }
+        let hosted = targets.hosted.join(", ");
+        if self.max_cost.is_none() {
+            return Err(format!(
+                "{hosted}: a hosted provider bills each request; say with --max-cost what may be spent"
+            ));
+        }
+        if !targets.unpriced.is_empty() {
+            let names = targets.unpriced.join(", ");
+            return Err(format!(
+                "no price is known for {names}, so --max-cost could not be kept: give it a `price` in the configuration"
+            ));
+        }
+        let at_once = match &self.levels {
+            Levels::Users(levels) => levels.iter().copied().max().unwrap_or(1),
+            _ => self.in_flight_max,
+        };
+        if at_once > HOSTED_USERS && !options.yes {
+            return Err(format!(
+                "{hosted}: up to {at_once} requests at once to a hosted provider; --yes says that this is meant, \
+                 --concurrency or --in-flight-max makes it fewer"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_arrivals(&self) -> Result<(), String> {
+        let Levels::Rates(rates) = &self.levels else { return Ok(()) };
+        let most = rates.iter().copied().fold(0.0, f64::max) * self.duration.as_secs_f64();
+        if most > ARRIVALS_MAX as f64 && self.requests >= ARRIVALS_MAX {
+            return Err(format!("{most:.0} arrivals in a stage; {ARRIVALS_MAX} at most: make --duration shorter"));
+        }
+        Ok(())
+    }
+
+    /// Before the first request, with the number that is needed.
+    fn check_descriptors(&self) -> Result<(), String> {
+        // Only the hard limit counts; where it cannot be raised, the soft one is what there is.
+        let limit = machine::raise_descriptors().map_or_else(|_| machine::descriptors(), |(_, raised)| raised);
+        let most = match &self.levels {
+            Levels::Users(levels) => levels.iter().copied().max().unwrap_or(1),
+            // The bound of an open loop is for emergencies: it is lowered where `run` begins.
+            _ => return Ok(()),
+        };
+        let needed = (most + OWN_DESCRIPTORS) as u64;
+        if needed > limit {
+            return Err(format!("{most} users need {needed} file descriptors; the limit is {limit} (ulimit -n)"));
+        }
+        Ok(())
+    }
+
+    /// Requests in flight that the limit of descriptors allows.
+    pub fn in_flight_allowed(&self) -> usize {
+        let limit = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
+        self.in_flight_max.min(limit.saturating_sub(OWN_DESCRIPTORS).max(1))
+    }
+
+    /// What was asked for, for the run's row: no prompt, no key.
+    pub fn spec(&self) -> Value {
+        let (load, levels) = match &self.levels {
+            Levels::Users(levels) => ("concurrency", json!(levels)),
+            Levels::Rates(rates) => ("request_rate", json!(rates)),
+            Levels::FindRate => ("find", json!("rate")),
+        };
+        json!({
+            "workload": self.workload, "given_prompts": self.prompts.len(), "prefix": self.prefix, "seed": self.seed,
+            load: levels, "arrivals": self.arrivals, "in_flight_max": self.in_flight_max,
+            "duration_s": self.duration.as_secs_f64(), "requests": self.requests, "slo": self.slo, "attain": self.attain,
+            "max_cost_usd": self.max_cost, "body": self.members.keys().collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn workload(options: &BenchOptions) -> Result<Workload, String> {
+    let name = &options.workload;
+    let known = Workload::built_in(name).ok_or_else(|| {
+        let nearest = nearest(name, Workload::names(), 1);
+        let hint = nearest.first().map_or(String::new(), |nearest| format!("; did you mean {nearest}?"));
+        format!("no workload {name:?}{hint} There are {}", Workload::names().collect::<Vec<_>>().join(", "))
+    })?;
+    let (input, output) = (options.input_tokens, options.output_tokens);
+    if input.is_none() && output.is_none() {
+        return Ok(if options.prompts.is_some() { Workload { name: "prompts".to_owned(), ..known } } else { known });
+    }
+    let (input, output) = (input.unwrap_or(known.input_tokens), output.unwrap_or(known.output_tokens));
+    Ok(Workload::new(&format!("{input}/{output}"), input, output))
+}
+
+fn members(options: &BenchOptions) -> Result<Map<String, Value>, String> {
+    const OURS: [&str; 3] = ["model", "stream", "messages"];
+    let Some(text) = &options.body else { return Ok(Map::new()) };
+    let members: Map<String, Value> =
+        serde_json::from_str(text).map_err(|error| format!("--body: expected a JSON object: {error}"))?;
+    match OURS.iter().find(|name| members.contains_key(**name)) {
+        Some(name) => Err(format!("--body: the benchmark itself sets \"{name}\"")),
+        None => Ok(members),
+    }
+}
+
+/// One JSON object per line. An error names the line, and not what is in it.
+fn prompts(path: &Path) -> Result<Vec<Map<String, Value>>, String> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|error| format!("--prompts: cannot read {shown}: {error}"))?;
+    let mut prompts = Vec::new();
+    let (mut lines, mut line, mut number) = (BufReader::new(file), Vec::new(), 0);
+    loop {
+        line.clear();
+        number += 1;
+        let read = std::io::Read::take(&mut lines, LINE_MAX as u64 + 1).read_until(b'\n', &mut line);
+        let wrong = |what: &str| Err(format!("--prompts: {shown}:{number}: {what}"));
+        match read {
+            Err(error) => return wrong(&error.to_string()),
+            Ok(0) => break,
+            Ok(_) if line.len() > LINE_MAX => return wrong("the line is longer than 8 MiB"),
+            Ok(_) if line.trim_ascii().is_empty() => continue,
+            Ok(_) => {}
+        }
+        if prompts.len() == PROMPTS_MAX {
+            return wrong("more than 100,000 prompts");
+        }
+        let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(&line) else {
+            return wrong("expected a JSON object");
+        };
+        if let Some(prompt) = body.remove("prompt") {
+            let Value::String(prompt) = prompt else { return wrong("\"prompt\" is no text") };
+            body.insert("messages".to_owned(), json!([{ "role": "user", "content": prompt }]));
+        }
+        if !body.get("messages").is_some_and(Value::is_array) {
+            return wrong("expected \"prompt\" or \"messages\"");
+        }
+        body.remove("model");
+        prompts.push(body);
+    }
+    if prompts.is_empty() { Err(format!("--prompts: {shown} has no prompt")) } else { Ok(prompts) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Map<String, Value>>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("prompts.jsonl");
+        std::fs::write(&path, text).unwrap();
+        prompts(&path)
+    }
+
+    #[test]
+    fn prompts_are_read_and_broken_lines_are_named() {
+        let good = read("{\"prompt\":\"secret\",\"max_tokens\":7}\n\n{\"messages\":[],\"model\":\"x\"}").unwrap();
+        assert_eq!(good.len(), 2);
+        assert_eq!((&good[0]["messages"][0]["content"], &good[0]["max_tokens"]), (&json!("secret"), &json!(7)));
+        assert!(!good[1].contains_key("model"));
+        for (text, said) in [
+            ("{\"prompt\":\"a\"}\nsecret", ":2: expected a JSON object"),
+            ("{\"prompt\":1}", ":1: \"prompt\" is no text"),
+            ("{\"input\":\"secret\"}", ":1: expected \"prompt\" or \"messages\""),
+            ("\n\n", "has no prompt"),
+        ] {
+            let why = read(text).unwrap_err();
+            assert!(why.contains(said) && !why.contains("secret"), "{why}");
+        }
+    }
+}
