@@ -43,6 +43,13 @@ async function figures(browser, served) {
     const median = group.ttft_p50_ms ?? group.ttft_p50_over_ms ?? null;
     check(`${group.upstream}: the page has the digits of stats --json`, [group.attempts, group.wins, ...(median === null ? [] : [median])].every((value) => row.includes(String(value))) || row.join(" "));
   }
+  for (const [path, summary] of [["/time", "The series as a table"], ["/load", "The figures as a table"], ["/leaderboard", "The curves as a table"]]) {
+    await go(path);
+    const tables = await page.locator("table").count();
+    await page.getByText(summary).last().click();
+    await page.waitForFunction((count) => document.querySelectorAll("table").length > count, tables);
+    check(`${path}: the table behind the chart opens`, await page.locator("details[open] tbody tr").count() > 0);
+  }
   await page.getByRole("button", { name: /^Attempts/ }).focus();
   await page.keyboard.press("Enter");
   check("a sorting by keyboard is in the address", new URL(page.url()).searchParams.get("sort"), "attempts");

@@ -36,7 +36,7 @@ function One({ curve, names, x, y, alone }) {
   return html`<g>
     ${banded.length > 1 && html`<path class=${`band f${colour}`} d=${band} />`}
     <path class=${`line c${colour}`} stroke-dasharray=${dash} d=${steps([{ ms: 0, waiting: 1 }, ...points], x, y)} />
-    ${points.filter((point) => point.cut > 0).map((point) => html`<line class=${`c${colour}`} x1=${x(point.ms)} x2=${x(point.ms)} y1=${y(point.waiting) - 5} y2=${y(point.waiting) + 5} />`)}
+    <path class=${`c${colour}`} d=${points.filter((point) => point.cut > 0).map((point) => `M${x(point.ms).toFixed(1)} ${(y(point.waiting) - 5).toFixed(1)}v10`).join("")} />
     ${alone && curve.seen_alone.length > 0 && html`<path class=${`line alone c${colour}`} d=${steps([{ ms: 0, waiting: 1 }, ...curve.seen_alone], x, y)} />`}
     <text x=${x(last.ms) + 5} y=${y(last.waiting) + 4}>${letter(names, curve.upstream)}</text>
   </g>`;

@@ -1,5 +1,5 @@
 // A table that sorts by its columns. The order is in the address.
-import { html } from "./html.js";
+import { html, useState } from "./html.js";
 
 /**
  * @template R
@@ -11,6 +11,13 @@ import { html } from "./html.js";
  * @property {boolean} [number]
  * @property {string} [about]
  */
+
+/** What is made only once somebody opens it: the table behind a chart may have thousands of cells.
+ * @param {{ summary: string, children: () => any }} props */
+export function Folded({ summary, children }) {
+  const [open, setOpen] = useState(false);
+  return html`<details onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}><summary>${summary}</summary>${open && children()}</details>`;
+}
 
 /** @template R
  * @param {{ caption: string, columns: Column<R>[], rows: R[], id: (row: R) => string, sort?: string,

@@ -127,7 +127,7 @@ function Levels({ stages, title, unit, lines }) {
       const value = stages.filter((stage) => stage.target === target && load(stage) === level).map(line.of).find((value) => value != null);
       return value == null ? [] : [{ at, value }];
     });
-    return { name: `${target}, ${line.title}`, points };
+    return { name: `${line.title}: ${target}`, points };
   })).filter((line) => line.points.length > 0);
   const names = drawn.map((line) => line.name);
   const most = Math.max(1e-9, ...drawn.flatMap((line) => line.points.map((point) => point.value))) * 1.08;

@@ -7,7 +7,7 @@ import { Curves } from "../lib/curve.js";
 import { Cost, dollars, Figure, percent, Quantile, short, style } from "../lib/figures.js";
 import { Filters, windowOf } from "../lib/filters.js";
 import { Answer, Source } from "../lib/states.js";
-import { Table } from "../lib/table.js";
+import { Folded, Table } from "../lib/table.js";
 
 /** A quantile may stand without a mark with ten samples beyond it, as in \`stats\`. @param {number} samples @param {number} p */
 const firm = (samples, p) => samples * Math.min(p, 1 - p) >= 10 - 1e-6;
@@ -32,7 +32,7 @@ export function Leaderboard() {
       <figure><${Curves} curves=${curves.data.upstreams} names=${names} alone=${alone} />
         <figcaption>Share of attempts with a first token, estimated by Kaplan and Meier; shaded: 95 % band; a tick: attempts were cut off there.${curves.data.left_out > 0 ? ` ${curves.data.left_out} upstreams with fewer attempts are not drawn.` : ""}</figcaption></figure>
       <${Few} curves=${curves.data.upstreams} />
-      <details><summary>The curves as a table</summary>${curves.data.upstreams.map((/** @type {any} */ curve) => html`<${Points} curve=${curve} key=${curve.upstream} />`)}</details>`}
+      <${Folded} summary="The curves as a table">${() => curves.data?.upstreams.map((/** @type {any} */ curve) => html`<${Points} curve=${curve} key=${curve.upstream} />`)}<//>`}
     <//>
     ${groups.length > 0 && html`<${Prices} groups=${groups} names=${names} />`}`;
 }

@@ -7,7 +7,7 @@ import { Figure, short, style } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { clip } from "../lib/lanes.js";
 import { Answer, Source } from "../lib/states.js";
-import { Table } from "../lib/table.js";
+import { Folded, Table } from "../lib/table.js";
 
 const METRICS = [["ttft_p50_ms", "TTFT p50"], ["ttft_p95_ms", "TTFT p95"], ["tok_s_p50", "tok/s p50"], ["tok_s_p5", "tok/s p5"], ["failure_share", "share of failures"]];
 /** @type {Record<string, string>} */
@@ -51,7 +51,7 @@ function Over({ by, title, metric }) {
     <${Best} groups=${groups} by=${by} classes=${classes} metric=${metric} unit=${unit} />
     <${Steps} groups=${groups} by=${by} classes=${classes} names=${names} drawn=${drawn} metric=${metric} unit=${unit} />
     <${Source} rolled=${asked.rolled} />
-    <details><summary>The figures as a table</summary><${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} /></details>
+    <${Folded} summary="The figures as a table">${() => html`<${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} />`}<//>
   <//>`;
 }
 

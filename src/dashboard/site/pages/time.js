@@ -7,7 +7,7 @@ import { Figure } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Series } from "../lib/series.js";
 import { Answer, Source } from "../lib/states.js";
-import { Table } from "../lib/table.js";
+import { Folded, Table } from "../lib/table.js";
 
 const METRICS = [["ttft", "TTFT of attempts"], ["client_ttft", "TTFT of clients"], ["tok_s", "tok/s"], ["goodput", "goodput"], ["failures", "share of failures"], ["cost", "cost"]];
 /** @type {Record<string, [string, string]>} the member of a point, and its unit */
@@ -38,7 +38,7 @@ export function OverTime() {
       <figure><${Series} times=${times} lines=${shown} names=${names} unit=${unit} about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} />
         <figcaption>${title}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached. Drag over the chart for a shorter range.</figcaption></figure>
       <${Source} rolled=${asked.rolled} />
-      <details><summary>The series as a table</summary><${Points} points=${asked.data ?? []} by=${by} member=${member} unit=${unit} /></details>
+      <${Folded} summary="The series as a table">${() => html`<${Points} points=${asked.data ?? []} by=${by} member=${member} unit=${unit} />`}<//>
     <//>`;
 }
 
