@@ -64,11 +64,14 @@ pub mod proxy;
 // 13 load generator
 pub mod bench;
 
-// 14 server
+// 14 probes
+pub mod probe;
+
+// 15 server
 pub mod server;
 
-// 15 app
+// 16 app
 pub mod app;
 
-// 16 cli
+// 17 cli
 pub mod cli;

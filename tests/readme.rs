@@ -67,6 +67,8 @@ fn every_key_is_in_the_documented_config() {
         "[models.a]\nupstreams = [{ upstream = \"ollama/x\", zzz = 1 }]",
         "[models.a]\nzzz = 1",
         "[users.a]\nzzz = 1",
+        "[probes]\nzzz = 1",
+        "[workloads.a]\nzzz = 1",
     ] {
         for known in known_keys(table) {
             assert!(keys.contains(known.as_str()), "{known} of {table:?} is not in docs/configuration.md");
@@ -143,7 +145,7 @@ fn the_headers_are_in_the_http_page() {
 
 #[test]
 fn commands_options_and_variables_are_in_the_cli_page() {
-    let commands = "init serve check models providers stats history race replay routing simulate";
+    let commands = "init serve check models providers stats history race replay routing probe simulate";
     for command in commands.split(' ') {
         assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command}");
         let help = help(&[command]);

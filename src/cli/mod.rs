@@ -7,6 +7,7 @@ pub mod history;
 pub mod init;
 pub mod models;
 pub mod plot;
+pub mod probe;
 pub mod providers;
 pub mod race;
 pub mod replay;
@@ -116,6 +117,11 @@ enum Command {
     /// so one must run.
     #[command(after_help = routing::EXAMPLES)]
     Routing(routing::RoutingOptions),
+    /// Measure upstreams now with the workloads of [probes], or show what the gateway will send.
+    ///
+    /// Each probe is a ping and then one request, read to its end, whose prompt no cache knows. It costs money, at most the
+    /// day's cap of [probes]. The exit code is 1 if one was not answered.
+    Probe(probe::ProbeOptions),
     Simulate(simulate::SimulateOptions),
     /// Measure upstreams, models or any server under load.
     ///
@@ -314,6 +320,13 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         Command::Bench(options) => {
             let ended = Box::pin(bench::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err)).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("bench", error));
+        }
+        Command::Probe(options) => {
+            let with_usage = |error: anyhow::Error| match error.downcast() {
+                Ok(WrongUse(problem)) => wrong_use("probe", problem).into(),
+                Err(error) => error,
+            };
+            return probe::run(config, &options, &mut out).await.map(ExitCode::from).map_err(with_usage);
         }
         Command::Replay(options) => {
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);

@@ -23,6 +23,7 @@ pub(crate) mod names;
 mod override_permits;
 mod own_address;
 mod prices;
+mod probes;
 mod problem;
 mod provider;
 mod provider_warnings;
@@ -56,6 +57,7 @@ pub use listen::Listen;
 pub use load::{LoadError, load, load_listening, parse};
 pub use override_permits::{Override, Permit};
 pub use prices::{LongPromptPrice, Price, PriceSource, dearest};
+pub use probes::{ProbeSettings, ProbeWorkload};
 pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect};
 pub use race::{

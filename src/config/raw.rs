@@ -14,6 +14,7 @@ use super::catalogue_url::CatalogueKeys;
 use super::host_limits::{HostLimits, Precisions};
 use super::keys::{self, TableKeys, keys, nested, own};
 use super::kinds::{ParsedText, PlainText, RealNumber, WholeNumber};
+use super::probes::RawProbes;
 use super::problem::LocatedProblem;
 use super::race::UpstreamTimeouts;
 use super::raw_provider::RawProvider;
@@ -35,6 +36,7 @@ pub(super) struct RawConfig {
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
     pub(super) users: Vec<RawUser>,
+    pub(super) probes: RawProbes,
 }
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -145,8 +147,9 @@ impl RawConfig {
         let models =
             root.named_tables("models", &["upstreams"]).into_iter().map(|model| RawModel::read(model, &race)).collect();
         let users = root.named_tables("users", &["token", "token_sha256"]).into_iter().map(RawUser::read).collect();
+        let probes = RawProbes::read(&mut root);
         root.finish();
-        RawConfig { server, store, catalogue, race, race_without_models, providers, models, users }
+        RawConfig { server, store, catalogue, race, race_without_models, providers, models, users, probes }
     }
 }
 

@@ -65,6 +65,8 @@ pub(super) fn resolve(
             scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
         }
     }
+    let workloads = raw.probes.workloads();
+    let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);
     let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
     Config {
         source: ConfigSource::File(absolute(path)),
@@ -95,6 +97,8 @@ pub(super) fn resolve(
         catalogue_refresh: raw.catalogue.refresh,
         aliases,
         users,
+        probes,
+        workloads,
         warnings: Vec::new(),
     }
 }

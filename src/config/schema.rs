@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::RaceSettings;
 use super::catalogue_url::CatalogueKeys;
 use super::keys::{self, TableKeys as _};
+use super::probes::{ProbeKeys, WorkloadKeys};
 use super::raw::{ModelKeys, StoreKeys};
 use super::raw_provider::ProviderKeys;
 use super::raw_server::ServerKeys;
@@ -36,6 +37,7 @@ impl JsonSchema for ConfigFile {
         let model = keys::object(model);
         let provider = generator.subschema_for::<ProviderKeys>();
         let user = generator.subschema_for::<UserKeys>();
+        let workload = generator.subschema_for::<WorkloadKeys>();
         let named = |about: &str, table: Schema| json_schema!({ "description": about, "type": "object", "additionalProperties": table });
         let section = |about: &str, mut table: Schema| {
             table.insert("description".to_owned(), about.into());
@@ -49,6 +51,11 @@ impl JsonSchema for ConfigFile {
             ("providers", named("Providers by name; those of the catalogue need only a key.", provider)),
             ("models", named("Models by the name that apps send, each with its upstreams.", model)),
             ("users", named("Who may call. Without users, the gateway listens on this machine only.", user)),
+            ("workloads", named("Further workloads for probes.", workload)),
+            (
+                "probes",
+                section("Measured requests that the gateway sends by itself.", generator.subschema_for::<ProbeKeys>()),
+            ),
         ])
     }
 }

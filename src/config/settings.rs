@@ -14,7 +14,7 @@ use secrecy::SecretString;
 use super::host_limits::HostLimits;
 use super::{
     CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Listen, ListenerCertificate, Permit, Price, PriceSource,
-    Provider, ProviderDialect, RaceSettings, Timeouts,
+    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use crate::protocol::Surface;
@@ -48,6 +48,10 @@ pub struct Config {
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,
+    /// `[probes]`; without it none are sent.
+    pub probes: Option<ProbeSettings>,
+    /// The workloads of probes by name: `[workloads]` and the built-in ones.
+    pub workloads: BTreeMap<String, ProbeWorkload>,
     /// Lines for start-up and `check` about what is valid but questionable.
     pub warnings: Vec<String>,
 }

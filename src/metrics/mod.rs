@@ -5,11 +5,13 @@
 
 mod gen_ai;
 mod histogram;
+mod probes;
 mod regressions;
 mod series;
 mod starts;
 mod text;
 
+pub use probes::ProbeOutcome;
 pub use regressions::CurrentRegressions;
 pub use text::CONTENT_TYPE;
 
@@ -26,6 +28,7 @@ use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
+use probes::ProbeCounts;
 use series::NamedSeries;
 use starts::Starts;
 use text::MetricsText;
@@ -43,6 +46,7 @@ pub struct Metrics {
     overhead: MetricHistogram,
     rolled_up_attempts: AtomicU64,
     removed_races: AtomicU64,
+    probes: ProbeCounts,
     named: ArcSwap<ConfiguredNames>,
     regressions: ArcSwap<CurrentRegressions>,
 }
@@ -105,6 +109,7 @@ impl Metrics {
             overhead: MetricHistogram::new(histogram::OVERHEAD),
             rolled_up_attempts: AtomicU64::new(0),
             removed_races: AtomicU64::new(0),
+            probes: ProbeCounts::default(),
             named: ArcSwap::from_pointee(named),
             regressions: ArcSwap::default(),
         }
@@ -169,6 +174,11 @@ impl Metrics {
         self.removed_races.fetch_add(races, Relaxed);
     }
 
+    /// A probe ended; what it cost, at most.
+    pub fn probe(&self, outcome: ProbeOutcome, cost_usd: f64) {
+        self.probes.count(outcome, cost_usd);
+    }
+
     /// A regression began.
     pub fn regression(&self, upstream: &str, figure: TestedFigure) {
         self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
@@ -190,6 +200,7 @@ impl Metrics {
         gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
         regressions::render(&named.upstreams, |of| &of.regressions, &self.regressions.load(), &mut text);
         render_breakers(&named.upstreams, &elsewhere.open_breakers, &mut text);
+        self.probes.render(&mut text);
         render_elsewhere(elsewhere, &mut text);
         self.render_retention(&mut text);
         text.finish()

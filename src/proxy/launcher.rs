@@ -16,7 +16,7 @@ use super::raced_attempt::{AttemptStage, RacedAttempt};
 use super::{client_headers, outbound};
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
 use crate::clock::Instant;
-use crate::config::{CancelBilling, ContentPolicy, Drains, Objective, RaceSettings};
+use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::health::{OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
@@ -68,12 +68,14 @@ impl Launcher {
         policy: RacePolicy,
         read_at: Instant,
     ) -> Launcher {
+        // A bad probe alone opens no breaker: it may ask for more than clients do.
+        let failures = if guard.is_of_probe() { 0 } else { candidates.settings.breaker.failures };
         Launcher {
             gateway: gateway.clone(),
             outcome_reporter: Arc::new(OutcomeReporter::new(
                 gateway.health(),
                 &candidates.list,
-                candidates.settings.breaker,
+                BreakerSettings { failures, ..candidates.settings.breaker },
                 candidates.caller,
                 request,
                 read_at,

@@ -18,7 +18,7 @@ use crate::clock::{Instant, micros_between, signed_micros_between, wall_micros};
 use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
 use crate::health::OutcomeReporter;
-use crate::history::{RaceOutcome, RaceRecord, RequestOrigin};
+use crate::history::{RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
 use crate::learning::RaceBudget;
 use crate::policy::DecisionReasons;
 use crate::protocol::Surface;
@@ -134,6 +134,10 @@ impl RaceGuard {
     /// The number of requests that were in flight before this one.
     pub fn in_flight(&self) -> i64 {
         self.record.in_flight
+    }
+
+    pub fn is_of_probe(&self) -> bool {
+        self.record.source == RaceSource::Probe
     }
 
     /// Empty until the guard is named.

@@ -55,6 +55,33 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("race.timeouts.conect = \"1s\"", "1:15: unknown key \"conect\" in timeouts of [race]", "\"connect\"?"),
     ("[providers.Groq]\nbase_url = \"http://h\"", "1:12: bad provider name \"Groq\"", "a-z"),
     ("race.breaker.fails = 1", "1:14: unknown key \"fails\" in breaker of [race]", "failures"),
+    (
+        "providers.s.simulate = {}\nmodels.a.upstreams = [\"s/x\"]\n[probes]",
+        "3:1: [probes] has no \"max_cost\" and no \"max_tokens\"",
+        "max_cost = 1.00",
+    ),
+    (
+        "models.a.upstreams = [\"s/x\"]\nproviders.s.simulate = {}\n[probes]\nmax_cost = 1\nevery = \"4m\"",
+        "5:9: bad value \"4m\" for \"every\"",
+        "5m to 7d",
+    ),
+    ("probes = { max_cost = 1 }", "1:10: [probes] has no \"models\", and the file has no [models]", "a list of models"),
+    (
+        "models.a.upstreams = [\"s/x\"]\nproviders.s.simulate = {}\n[probes]\nmax_cost = 1\nworkloads = [\"10\"]",
+        "5:14: there is no workload \"10\" for [probes]",
+        "did you mean \"10k\"?",
+    ),
+    (
+        "models.lama.upstreams = [\"s/x\"]\nproviders.s.simulate = {}\n[probes]\nmax_tokens = 1\nmodels = [\"llama\"]",
+        "5:11: there is no model \"llama\" for [probes]",
+        "did you mean \"lama\"?",
+    ),
+    ("workloads.agent.input_tokens = 9", "1:11: [workloads.agent] has no \"output_tokens\"", "a number of tokens"),
+    (
+        "workloads.1k = {input_tokens=9,output_tokens=9}",
+        "1:11: bad name \"1k\" for a workload",
+        "not the name of a built-in one",
+    ),
     // types
     ("server = 1", "1:10: \"server\" in the file is an integer", "expected a table"),
     ("[[models]]", "1:1: \"models\" in the file is a list", "expected a table"),

@@ -1,0 +1,216 @@
+//! What the probes of one day may cost: reserved before a probe leaves, settled after it. Days are those of UTC, and never begin
+//! again when the clock is set back.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::bench::spend::{Reservation, Spend};
+use crate::clock::DAY_US;
+use crate::config::{ProbeSettings, ProbeWorkload, UpstreamConfig};
+
+/// Tokens of a prompt that the server counts may exceed those of its workload by this factor.
+const INPUT_MARGIN: f64 = 1.5;
+
+/// The caps in force. Thread-safe.
+#[derive(Debug, Default)]
+pub struct DayCaps(Mutex<DayState>);
+
+#[derive(Debug, Default)]
+struct DayState {
+    day: i64,
+    usd: Option<Arc<Spend>>,
+    tokens: Option<Arc<Spend>>,
+}
+
+/// What a probe costs if its upstream keeps to `max_tokens`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProbeEstimate {
+    /// None: its price is unknown.
+    pub usd: Option<f64>,
+    pub tokens: f64,
+}
+
+/// The caps of the day on which a probe begins.
+pub(super) struct TodaysCaps {
+    usd: Option<Arc<Spend>>,
+    tokens: Option<Arc<Spend>>,
+}
+
+/// What is set aside for one probe; given back if it is dropped.
+#[derive(Default)]
+pub(super) struct ProbeReservation<'s> {
+    usd: Option<Reservation<'s>>,
+    tokens: Option<Reservation<'s>>,
+}
+
+impl DayCaps {
+    /// Puts these caps in force. What was spent today stays spent.
+    pub fn configure(&self, settings: &ProbeSettings, now_us: i64) {
+        let mut state = self.today(now_us);
+        let cap = |spend: &Option<Arc<Spend>>, cap: Option<f64>| {
+            let cap = cap?;
+            match spend {
+                Some(spend) if spend.cap() == Some(cap) => Some(Arc::clone(spend)),
+                spend => Some(Arc::new(Spend::new(cap, spend.as_ref().map_or(0.0, |spend| spend.committed())))),
+            }
+        };
+        state.usd = cap(&state.usd, settings.max_cost);
+        state.tokens = cap(&state.tokens, settings.max_tokens.map(|tokens| tokens as f64));
+    }
+
+    /// Before a restart, so much was spent on this day.
+    pub fn recall(&self, usd: f64, tokens: f64, now_us: i64) {
+        let mut state = self.today(now_us);
+        let more = |spend: &Arc<Spend>, more: f64| {
+            Arc::new(Spend::new(spend.cap().unwrap_or(f64::INFINITY), spend.committed() + more))
+        };
+        state.usd = state.usd.as_ref().map(|spend| more(spend, usd));
+        state.tokens = state.tokens.as_ref().map(|spend| more(spend, tokens));
+    }
+
+    /// Spent and set aside today: USD and tokens, each if it has a cap.
+    pub fn committed(&self, now_us: i64) -> (Option<f64>, Option<f64>) {
+        let state = self.today(now_us);
+        (state.usd.as_ref().map(|spend| spend.committed()), state.tokens.as_ref().map(|spend| spend.committed()))
+    }
+
+    pub(super) fn of_day(&self, now_us: i64) -> TodaysCaps {
+        let state = self.today(now_us);
+        TodaysCaps { usd: state.usd.clone(), tokens: state.tokens.clone() }
+    }
+
+    /// Begins a new day if it has come.
+    fn today(&self, now_us: i64) -> std::sync::MutexGuard<'_, DayState> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let day = now_us.div_euclid(DAY_US);
+        if day > state.day {
+            let fresh = |spend: &Option<Arc<Spend>>| {
+                spend.as_ref().map(|spend| Arc::new(Spend::new(spend.cap().unwrap_or(f64::INFINITY), 0.0)))
+            };
+            *state = DayState { day, usd: fresh(&state.usd), tokens: fresh(&state.tokens) };
+        }
+        state
+    }
+}
+
+impl TodaysCaps {
+    /// # Errors
+    /// Why the probe does not run.
+    pub(super) fn reserve(&self, estimate: ProbeEstimate) -> Result<ProbeReservation<'_>, &'static str> {
+        let usd = match (&self.usd, estimate.usd) {
+            (Some(cap), Some(usd)) => Some(cap.reserve(usd).ok_or("the day's max_cost")?),
+            (Some(_), None) if self.tokens.is_none() => return Err("its price is unknown, and there is no max_tokens"),
+            _ => None,
+        };
+        let tokens = match &self.tokens {
+            Some(cap) => Some(cap.reserve(estimate.tokens).ok_or("the day's max_tokens")?),
+            None => None,
+        };
+        Ok(ProbeReservation { usd, tokens })
+    }
+}
+
+impl ProbeReservation<'_> {
+    pub(super) fn settle(self, usd: f64, tokens: f64) {
+        // What cost nothing says nothing about how far the upstream exceeds `max_tokens`: it is given back.
+        for (reservation, amount) in [(self.usd, usd), (self.tokens, tokens)] {
+            if let Some(reservation) = reservation.filter(|_| amount > 0.0) {
+                reservation.settle(amount);
+            }
+        }
+    }
+}
+
+impl ProbeEstimate {
+    /// Of a workload at an upstream, with `ping`, the request before it.
+    pub fn of(workload: &ProbeWorkload, ping: (u32, u32), upstream: &UpstreamConfig) -> ProbeEstimate {
+        let one = |input: u32, output: u32| {
+            let input = f64::from(input) * INPUT_MARGIN;
+            let usd = upstream.price.map(|price| {
+                let price = price.of_prompt(input as u64);
+                (price.input.max(price.written) * input + price.output * f64::from(output)) / 1e6
+            });
+            (usd, input + f64::from(output))
+        };
+        let (measured, before) = (one(workload.input_tokens, workload.output_tokens), one(ping.0, ping.1));
+        let at_once = f64::from(workload.at_once);
+        ProbeEstimate {
+            usd: measured.0.zip(before.0).map(|(usd, ping)| usd * at_once + ping),
+            tokens: measured.1 * at_once + before.1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn settings(max_cost: Option<f64>, max_tokens: Option<u64>) -> ProbeSettings {
+        ProbeSettings { workloads: Vec::new(), models: Vec::new(), max_cost, max_tokens, from: None }
+    }
+
+    const CHEAP: ProbeEstimate = ProbeEstimate { usd: Some(0.01), tokens: 100.0 };
+
+    #[test]
+    fn a_new_day_begins_once() {
+        let caps = DayCaps::default();
+        caps.configure(&settings(Some(1.0), None), 5 * DAY_US);
+        caps.of_day(5 * DAY_US).reserve(CHEAP).ok().unwrap().settle(0.3, 0.0);
+        assert_eq!(caps.committed(5 * DAY_US).0, Some(0.3));
+        assert_eq!(caps.committed(4 * DAY_US).0, Some(0.3), "the clock was set back");
+        assert_eq!(caps.committed(6 * DAY_US).0, Some(0.0));
+        caps.recall(0.9, 0.0, 6 * DAY_US);
+        caps.configure(&settings(Some(0.95), None), 6 * DAY_US);
+        assert_eq!(caps.committed(6 * DAY_US).0, Some(0.9), "a reload keeps what was spent");
+        assert!(caps.of_day(6 * DAY_US).reserve(CHEAP).is_err());
+    }
+
+    #[test]
+    fn without_a_price_tokens_are_what_counts() {
+        let caps = DayCaps::default();
+        let unpriced = ProbeEstimate { usd: None, ..CHEAP };
+        caps.configure(&settings(Some(1.0), None), DAY_US);
+        assert!(caps.of_day(DAY_US).reserve(unpriced).is_err());
+        caps.configure(&settings(Some(1.0), Some(10_000)), DAY_US);
+        assert!(caps.of_day(DAY_US).reserve(unpriced).is_ok());
+        caps.configure(&settings(None, Some(10)), DAY_US);
+        assert!(caps.of_day(DAY_US).reserve(CHEAP).is_err());
+    }
+
+    proptest! {
+        /// Over days, reloads and restarts; failures cost nothing, and thinking costs up to eight times the estimate, from the
+        /// first answer on.
+        #[test]
+        fn the_cap_of_a_day_is_never_passed(
+            cap in 0.05_f64..5.0,
+            steps in prop::collection::vec((0.0_f64..0.1, any::<bool>(), 0_u8..10), 1..200),
+            thinks in 1.0_f64..8.0,
+        ) {
+            let mut caps = DayCaps::default();
+            let mut now_us = DAY_US;
+            caps.configure(&settings(Some(cap), None), now_us);
+            for (usd, is_answered, event) in steps {
+                match event {
+                    0 => now_us += DAY_US,
+                    1 => now_us -= DAY_US / 2,
+                    2 => {
+                        let spent = caps.committed(now_us).0.unwrap();
+                        caps = DayCaps::default();
+                        caps.configure(&settings(Some(cap), None), now_us);
+                        caps.recall(spent, 0.0, now_us);
+                    }
+                    3 => caps.configure(&settings(Some(cap), None), now_us),
+                    _ => {}
+                }
+                let today = caps.of_day(now_us);
+                let reserved = today.reserve(ProbeEstimate { usd: Some(usd), tokens: 0.0 });
+                prop_assert!(caps.committed(now_us).0.unwrap() <= cap + 1e-9);
+                if let Ok(reserved) = reserved {
+                    reserved.settle(if is_answered { usd * thinks } else { 0.0 }, 0.0);
+                }
+                prop_assert!(caps.committed(now_us).0.unwrap() <= cap + 1e-9);
+            }
+        }
+    }
+}

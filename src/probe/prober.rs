@@ -1,0 +1,250 @@
+//! Sends one probe: a `ping` that opens the connection, and then the measured request. Not for when: see `schedule`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use futures_util::future::join_all;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::caps::{DayCaps, ProbeEstimate};
+use super::feed::{ProbeFacts, ProbeFeed};
+use crate::bench::prompt::PromptMaker;
+use crate::bench::workload::Workload;
+use crate::clock::{Instant, wall_micros};
+use crate::config::{ProbeWorkload, UpstreamConfig};
+use crate::history::{RaceSource, RequestOrigin};
+use crate::metrics::ProbeOutcome;
+use crate::protocol::Surface;
+use crate::proxy::{self, Gateway};
+
+/// The request before a measured one: its name, input and output tokens.
+const PING: (&str, u32, u32) = ("ping", 200, 16);
+
+/// Sends probes, one after the other, through one gateway.
+pub struct Prober {
+    gateway: Arc<Gateway>,
+    feed: Arc<ProbeFeed>,
+    caps: DayCaps,
+    /// Of each workload; they learn how long a token is at each upstream.
+    prompts: Mutex<BTreeMap<(String, u32, u32), Arc<PromptMaker>>>,
+    /// Workloads and the upstreams that they were sent to.
+    measured: Mutex<BTreeSet<(String, String)>>,
+}
+
+/// How a probe went.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeResult {
+    pub model: String,
+    pub upstream: String,
+    pub workload: String,
+    #[serde(serialize_with = "named")]
+    pub outcome: ProbeOutcome,
+    /// Why it was not answered.
+    pub why: Option<String>,
+    pub ttft_ms: Option<f64>,
+    pub tok_s: Option<f64>,
+    pub end_to_end_ms: Option<f64>,
+    pub input_tokens: Option<i64>,
+    pub output_tokens: Option<i64>,
+    /// Of all its requests, the ping included.
+    pub cost_usd: Option<f64>,
+}
+
+impl ProbeResult {
+    fn new(
+        model: &str,
+        upstream: &str,
+        workload: &ProbeWorkload,
+        outcome: ProbeOutcome,
+        why: Option<String>,
+    ) -> ProbeResult {
+        ProbeResult {
+            model: model.to_owned(),
+            upstream: upstream.to_owned(),
+            workload: workload.name.clone(),
+            outcome,
+            why,
+            ttft_ms: None,
+            tok_s: None,
+            end_to_end_ms: None,
+            input_tokens: None,
+            output_tokens: None,
+            cost_usd: None,
+        }
+    }
+}
+
+impl Prober {
+    pub fn new(gateway: Arc<Gateway>, feed: Arc<ProbeFeed>) -> Prober {
+        Prober { gateway, feed, caps: DayCaps::default(), prompts: Mutex::default(), measured: Mutex::default() }
+    }
+
+    pub fn caps(&self) -> &DayCaps {
+        &self.caps
+    }
+
+    /// What a probe of this workload costs there, with its ping.
+    pub fn estimate(workload: &ProbeWorkload, upstream: &UpstreamConfig) -> ProbeEstimate {
+        ProbeEstimate::of(workload, (PING.1, PING.2), upstream)
+    }
+
+    /// Whether clients use the upstream now: a probe would take from them, and they from its figures.
+    pub fn is_busy(&self, upstream: &UpstreamConfig) -> bool {
+        self.gateway.learning().upstream(&upstream.name()).in_flight() > 0
+    }
+
+    /// Sends one probe and waits for its rows. `number` makes the words of its prompt: upstreams that are compared get the same.
+    /// `scheduled`: when it was to leave.
+    pub async fn probe(
+        &self,
+        model: &str,
+        upstream: &UpstreamConfig,
+        workload: &ProbeWorkload,
+        number: u64,
+        scheduled: Option<Instant>,
+    ) -> ProbeResult {
+        let name = upstream.name();
+        let today = self.caps.of_day(wall_micros());
+        let estimate = Prober::estimate(workload, upstream);
+        let (result, cost) = match today.reserve(estimate) {
+            Err(why) => (ProbeResult::new(model, &name, workload, ProbeOutcome::Skipped, Some(why.to_owned())), 0.0),
+            Ok(reservation) => {
+                let sent = self.send(model, &name, workload, number, scheduled).await;
+                let usd: Option<f64> = sent.iter().map(|facts| facts.cost_usd).sum();
+                let usd = usd.or(estimate.usd.filter(|_| sent.iter().any(|facts| !facts.was_rejected)));
+                let counted =
+                    |facts: &ProbeFacts| (facts.input_tokens.unwrap_or(0) + facts.output_tokens.unwrap_or(0)) as f64;
+                reservation.settle(usd.unwrap_or(0.0), sent.iter().map(counted).sum());
+                (self.result(model, &name, workload, &sent, usd), usd.unwrap_or(0.0))
+            }
+        };
+        self.gateway.recorder().metrics().probe(result.outcome, cost);
+        result
+    }
+
+    /// The ping and, if it was answered, the measured requests.
+    async fn send(
+        &self,
+        model: &str,
+        upstream: &str,
+        workload: &ProbeWorkload,
+        number: u64,
+        scheduled: Option<Instant>,
+    ) -> Vec<ProbeFacts> {
+        let ping = self.prompts(PING.0, PING.1, PING.2);
+        let (pinged, ping_bytes) = self.exchange(model, upstream, &ping, number, 0, None).await;
+        let is_answered = pinged.failure.is_none();
+        let mut sent = vec![pinged];
+        if is_answered {
+            let prompts = self.prompts(&workload.name, workload.input_tokens, workload.output_tokens);
+            let is_first = self
+                .measured
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert((workload.name.clone(), upstream.to_owned()));
+            if let Some(tokens) = sent[0].input_tokens.filter(|_| is_first) {
+                // So that even the first prompt has about its length; its own count replaces this.
+                prompts.counted(upstream, ping_bytes, tokens);
+            }
+            let lanes = (0..u64::from(workload.at_once))
+                .map(|lane| self.exchange(model, upstream, &prompts, number, lane, scheduled));
+            sent.extend(join_all(lanes).await.into_iter().map(|(facts, _)| facts));
+        }
+        sent
+    }
+
+    fn result(
+        &self,
+        model: &str,
+        upstream: &str,
+        workload: &ProbeWorkload,
+        sent: &[ProbeFacts],
+        usd: Option<f64>,
+    ) -> ProbeResult {
+        let failed = sent.iter().find(|facts| facts.failure.is_some());
+        let outcome = match failed {
+            // The gateway sends nothing to an upstream that cools down or is off.
+            Some(failed) if failed.was_rejected && sent.len() == 1 => ProbeOutcome::Skipped,
+            Some(_) => ProbeOutcome::Failed,
+            None => ProbeOutcome::Answered,
+        };
+        let measured = sent.get(1).cloned().unwrap_or_default();
+        let ms = |us: Option<i64>| us.map(|us| us as f64 / 1e3);
+        ProbeResult {
+            ttft_ms: ms(measured.ttft_us),
+            tok_s: measured.tpot_us.map(|tpot_us| 1e6 / tpot_us),
+            end_to_end_ms: ms(measured.e2e_us),
+            input_tokens: measured.input_tokens,
+            output_tokens: measured.output_tokens,
+            cost_usd: usd,
+            ..ProbeResult::new(model, upstream, workload, outcome, failed.and_then(|facts| facts.failure.clone()))
+        }
+    }
+
+    /// Sends one request and waits for its rows; also the bytes of its prompt.
+    async fn exchange(
+        &self,
+        model: &str,
+        upstream: &str,
+        prompts: &PromptMaker,
+        number: u64,
+        lane: u64,
+        scheduled: Option<Instant>,
+    ) -> (ProbeFacts, usize) {
+        let prompt = prompts.make(number, salt(upstream, lane), upstream);
+        let bytes = prompt.bytes;
+        let lost = |why: &str| (ProbeFacts { failure: Some(why.to_owned()), ..ProbeFacts::default() }, bytes);
+        let mut members = prompt.members;
+        members.insert("model".to_owned(), model.into());
+        members.insert("stream".to_owned(), true.into());
+        let mut request = Request::new(Body::from(Value::Object(members).to_string()));
+        *request.method_mut() = Method::POST;
+        let Ok(upstreams) = HeaderValue::try_from(upstream) else { return lost("its name cannot be in a header") };
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert("x-photofinish-upstreams", upstreams);
+        headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
+        headers.insert("x-photofinish-max-attempts", HeaderValue::from_static("1"));
+        request.extensions_mut().insert(RequestOrigin {
+            source: RaceSource::Probe,
+            run_id: None,
+            workload: Some(prompts.workload().name.clone()),
+            scheduled,
+        });
+        let gateway = Arc::clone(&self.gateway);
+        let response = Box::pin(proxy::serve_as(gateway, Surface::Chat, None, request)).await;
+        let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let mut body = response.into_body();
+        // What breaks an answer is in its row.
+        while let Some(Ok(_)) = body.frame().await {}
+        drop(body);
+        let Some(race_id) = race_id else { return lost("the gateway refused it") };
+        let Some(facts) = self.feed.facts(&race_id).await else { return lost("no row") };
+        if let Some(tokens) = facts.input_tokens {
+            prompts.counted(upstream, bytes, tokens);
+        }
+        (facts, bytes)
+    }
+
+    fn prompts(&self, name: &str, input_tokens: u32, output_tokens: u32) -> Arc<PromptMaker> {
+        let mut prompts = self.prompts.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), input_tokens, output_tokens);
+        let make =
+            || Arc::new(PromptMaker::new(Workload::new(name, input_tokens, output_tokens), 0.0, fastrand::u64(..)));
+        Arc::clone(prompts.entry(key).or_insert_with(make))
+    }
+}
+
+fn named<S: serde::Serializer>(outcome: &ProbeOutcome, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(outcome.as_str())
+}
+
+/// Upstreams get the same words after different salts: several names may lead to one machine park, and its cache.
+fn salt(upstream: &str, lane: u64) -> u64 {
+    upstream.bytes().fold(lane, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) & 0xffff_ffff
+}
