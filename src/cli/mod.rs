@@ -11,6 +11,7 @@ pub mod probe;
 pub mod providers;
 pub mod race;
 pub mod replay;
+pub mod report;
 pub mod routing;
 pub mod simulate;
 pub mod stats;
@@ -111,6 +112,12 @@ enum Command {
     /// and says what it would have gained and cost.
     #[command(after_help = replay::EXAMPLES)]
     Replay(replay::ReplayOptions),
+    /// What probes and benchmarks measured, as a page to publish.
+    ///
+    /// The three numbers of each upstream at the same work (TTFT, tokens per second, end-to-end) with intervals, their spread,
+    /// over time and by hour of the day; the last runs under load; failures, cost and the method in words.
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::ReportOptions),
     /// The state of each upstream in the running gateway, and why it is chosen.
     ///
     /// Its prediction, its breaker and its cool-down, and for each model what may be spent on extras. It asks the gateway,
@@ -153,6 +160,7 @@ pub fn main() -> ExitCode {
     let problem = match &command {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
         Command::History(options) => Some("history").zip(options.problem(wall_micros())),
+        Command::Report(options) => Some("report").zip(options.question.problem(wall_micros())),
         Command::Replay(options) => Some("replay").zip(options.problem(wall_micros())),
         _ => None,
     };
@@ -312,6 +320,10 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         }
         Command::History(options) => {
             history::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out, &mut err)?;
+        }
+        Command::Report(options) => {
+            let place = config.probes.and_then(|probes| probes.from);
+            report::run(&config.store.path, place, &options, &mut out)?;
         }
         Command::Race(options) => {
             let ended = race::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err).await;

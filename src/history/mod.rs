@@ -9,6 +9,7 @@ pub mod curve;
 pub mod facts;
 pub mod goodput;
 pub mod grid;
+pub mod interval;
 pub mod invariants;
 pub mod left_out;
 pub mod names;

@@ -11,6 +11,7 @@ pub mod fields;
 pub mod figures;
 pub mod groups;
 mod names;
+pub mod probes;
 pub mod question;
 pub mod races;
 pub mod regressions;

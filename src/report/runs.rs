@@ -95,7 +95,7 @@ fn kinds() -> impl TypedValueParser<Value = RunKind> {
 }
 
 /// The row with its times as text, and what it has as JSON text as JSON.
-fn readable(mut run: ExportRow) -> Map<String, Value> {
+pub(super) fn readable(mut run: ExportRow) -> Map<String, Value> {
     for name in ["spec", "result"] {
         if let Some(value) = run.get_mut(name)
             && let Some(text) = value.as_str()

@@ -12,7 +12,7 @@ use super::target::BenchTargets;
 use crate::bench::arrivals::{ARRIVALS_MAX, Arrivals};
 use crate::bench::slo::LoadSlo;
 use crate::bench::workload::Workload;
-use crate::config::nearest;
+use crate::config::{Config, nearest};
 use crate::machine;
 
 /// Levels of a closed loop if none are given.
@@ -80,7 +80,7 @@ impl BenchPlan {
         let usual = if options.find.is_some() { TRIAL } else { STAGE };
         let duration = options.duration.unwrap_or(if options.requests.is_some() { STAGE_MAX } else { usual });
         let plan = BenchPlan {
-            workload: workload(options)?,
+            workload: workload(options, &targets.config)?,
             prompts: options.prompts.as_deref().map_or(Ok(Vec::new()), prompts)?,
             members: members(options)?,
             prefix: options.prefix,
@@ -184,10 +184,12 @@ impl BenchPlan {
     }
 }
 
-fn workload(options: &BenchOptions) -> Result<Workload, String> {
+fn workload(options: &BenchOptions, config: &Config) -> Result<Workload, String> {
     let name = &options.workload;
-    let known = Workload::built_in(name).ok_or_else(|| {
-        let nearest = nearest(name, Workload::names(), 1);
+    let own = || config.workloads.get(name).map(|own| Workload::new(name, own.input_tokens, own.output_tokens));
+    let known = Workload::built_in(name).or_else(own).ok_or_else(|| {
+        let names = Workload::names().chain(config.workloads.keys().map(String::as_str));
+        let nearest = nearest(name, names, 1);
         let hint = nearest.first().map_or(String::new(), |nearest| format!("; did you mean {nearest}?"));
         format!("no workload {name:?}{hint} There are {}", Workload::names().collect::<Vec<_>>().join(", "))
     })?;

@@ -1,0 +1,57 @@
+//! `photofinish report`: what probes and benchmarks measured, as a page to publish. Not for the figures: see
+//! `report::probes`.
+
+mod html;
+mod markdown;
+mod page;
+mod words;
+
+use std::io;
+use std::path::Path;
+
+use crate::clock::wall_micros;
+use crate::report::probes::{self, ProbesQuestion};
+use crate::store::StoreReader;
+
+pub const EXAMPLES: &str = include_str!("help/report.txt").trim_ascii_end();
+
+/// The options of the command.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ReportOptions {
+    #[command(flatten)]
+    pub question: ProbesQuestion,
+    /// Markdown; the default.
+    #[arg(long, conflicts_with_all = ["html", "json"])]
+    md: bool,
+    /// One HTML file with charts, without scripts.
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
+    /// The same figures for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `place`: where this runs, as the configuration says.
+pub fn run(
+    store_path: &Path,
+    place: Option<String>,
+    options: &ReportOptions,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
+    let mut out = io::BufWriter::new(out);
+    let report = probes::ask(&StoreReader::open(store_path)?, &options.question, place, wall_micros())?;
+    if options.json {
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        io::Write::write_all(&mut out, b"\n")?;
+    } else if report.is_empty() {
+        anyhow::bail!("{}", words::NOTHING);
+    } else if options.html {
+        html::write(words::TITLE, &words::page(&report), &mut out)?;
+    } else {
+        markdown::write(&words::page(&report), &mut out)?;
+    }
+    Ok(io::Write::flush(&mut out)?)
+}
+
+#[cfg(test)]
+mod tests;

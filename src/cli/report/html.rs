@@ -1,0 +1,110 @@
+//! The page as one HTML file: no script, and nothing is loaded from elsewhere.
+
+use std::io;
+
+use super::page::{LINES_MAX, PageBlock, PageChart};
+use crate::printable::printable;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem;color:#1b1f24;\
+    background:#fff}table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}\
+    td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #d5dae0;white-space:nowrap}\
+    td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}svg{max-width:100%;height:auto}\
+    @media(prefers-color-scheme:dark){body{color:#e4e8ec;background:#14171a}td,th{border-color:#363c43}}";
+const COLOURS: [&str; LINES_MAX] = [
+    "#1f77b4", "#d9480f", "#2b8a3e", "#c2255c", "#7048e8", "#0b7285", "#a07800", "#5c677d", "#e8590c", "#4263eb",
+    "#66a80f", "#862e9c",
+];
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 180.0;
+
+pub fn write(title: &str, blocks: &[PageBlock], out: &mut impl io::Write) -> io::Result<()> {
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{}</title><style>{STYLE}</style></head><body>\n",
+        escaped(title)
+    )?;
+    for block in blocks {
+        match block {
+            PageBlock::Heading(level, text) => writeln!(out, "<h{level}>{}</h{level}>", escaped(text))?,
+            PageBlock::Paragraph(text) => writeln!(out, "<p>{}</p>", escaped(text))?,
+            PageBlock::Table(rows) => table(rows, out)?,
+            PageBlock::Chart(chart) => draw(chart, out)?,
+        }
+    }
+    writeln!(out, "</body></html>")
+}
+
+fn table(rows: &[Vec<String>], out: &mut impl io::Write) -> io::Result<()> {
+    write!(out, "<table>")?;
+    for (at, row) in rows.iter().enumerate() {
+        let tag = if at == 0 { "th" } else { "td" };
+        write!(out, "<tr>")?;
+        row.iter().try_for_each(|cell| write!(out, "<{tag}>{}", escaped(cell)))?;
+    }
+    writeln!(out, "</table>")
+}
+
+fn draw(chart: &PageChart, out: &mut impl io::Write) -> io::Result<()> {
+    let values = chart.lines.iter().flat_map(|line| &line.points).map(|(_, value)| *value);
+    let most = values.fold(0.0, f64::max);
+    if most <= 0.0 {
+        return Ok(());
+    }
+    let place = |(at, value): &(f64, f64)| (at * WIDTH, HEIGHT - value / most * HEIGHT);
+    let (width, height) = (WIDTH + 80.0, HEIGHT + 40.0);
+    write!(
+        out,
+        "<p>{}</p><svg viewBox=\"-60 -10 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
+         font-size=\"11\" fill=\"currentColor\">",
+        escaped(&chart.title)
+    )?;
+    for part in 0..=2 {
+        let (value, y) = (most * f64::from(part) / 2.0, HEIGHT - HEIGHT * f64::from(part) / 2.0);
+        write!(
+            out,
+            "<path d=\"M0 {y}H{WIDTH}\" stroke=\"#8888\"/><text x=\"-6\" y=\"{}\" text-anchor=\"end\">{} {}</text>",
+            y + 4.0,
+            number(value),
+            chart.unit
+        )?;
+    }
+    let below = HEIGHT + 18.0;
+    let (from, to) = (escaped(&chart.ends.0), escaped(&chart.ends.1));
+    write!(out, "<text y=\"{below}\">{from}</text><text x=\"{WIDTH}\" y=\"{below}\" text-anchor=\"end\">{to}</text>")?;
+    for (line, colour) in chart.lines.iter().zip(COLOURS) {
+        if let [point] = &line.points[..] {
+            let (x, y) = place(point);
+            write!(out, "<circle cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"2\" fill=\"{colour}\"/>")?;
+            continue;
+        }
+        let points = line.points.iter().map(place).map(|(x, y)| format!("{x:.0},{y:.0}"));
+        let points = points.collect::<Vec<_>>().join(" ");
+        write!(out, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>")?;
+    }
+    write!(out, "</svg><p>")?;
+    for (line, colour) in chart.lines.iter().zip(COLOURS) {
+        write!(out, "<span style=\"color:{colour}\">■</span> {} ", escaped(&line.name))?;
+    }
+    writeln!(out, "</p>")
+}
+
+fn number(value: f64) -> String {
+    if value >= 10.0 || value == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+/// For text and for attributes.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for sign in printable(text).chars() {
+        match sign {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            sign => escaped.push(sign),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,339 @@
+//! The sections of the page and their words.
+
+use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
+use crate::cli::text::{amount, counted, mark, or_dash};
+use crate::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
+
+pub const TITLE: &str = "Measured LLM providers";
+
+/// What to do where nothing was measured.
+pub const NOTHING: &str = "no probe and no benchmark is in the history since then. Send probes with `photofinish probe`, or a few \
+                           times a day from the gateway with a table [probes]; measure under load with `photofinish bench`";
+
+/// How it was measured, and what differs elsewhere.
+const METHOD: [&str; 8] = [
+    "A probe is one request of a fixed size to one upstream, sent the way of a client's request: same connections, same clock, \
+     same definitions. It is streamed and read to its end. A ping before it opens the connection, so the handshake is in no TTFT; \
+     its own row has the workload ping.",
+    "TTFT is the first token minus dispatch; headers, role chunks, comments and empty events are no token. tok/s is the speed of \
+     decoding for one user, (tokens − those of the first event) / (last token − first token), by the token count that the provider \
+     reports. End-to-end is the last token minus dispatch. An answer whose tokens the provider sent at once has no tok/s.",
+    "A quantile is the smallest value that at least its share of the values does not exceed. Behind a median stands its 95 % interval, \
+     by ranks: it assumes no distribution, but independent probes. It is left out where the number of probes (n) cannot bear it: \
+     below 6 for a median, 36 for p90, 72 for p95, 368 for p99. ~ marks a quantile with fewer than ten values beyond it.",
+    "At 8 probes a day, 72 hours are 24 probes: the interval of the median then reaches from the 7th to the 18th value, and p5 and p95 \
+     have none. They have one after 72 probes: 9 days.",
+    "Failed probes are in no time and are counted by themselves. So are probes that were not sent, and answers shorter than 80 % of the \
+     tokens that were asked for, whose times stay in.",
+    "Artificial Analysis asks the same sizes (1k, 10k, 100k tokens) as often, and tells medians of 72 hours too. It counts the tokens of \
+     every model with one tokenizer (o200k), so its tok/s differs where a provider's own count does, and it divides by the time after the \
+     first chunk without taking out the tokens in it. It measures from another place.",
+    "MLPerf Endpoints tells p90, not medians: ttft_p90_ms, and tps_per_user as 1000 / tpot_p90_ms, at given concurrencies over 10 to 20 \
+     minutes. The levels of load below are the nearest to it.",
+    "Load: users wait for their answers (closed loop), or requests arrive at a rate whatever comes back (open loop). Goodput counts \
+     requests that met every target. A level at which the client itself may have been the limit is marked as not trusted.",
+];
+
+/// How the values of a figure are written.
+type Shown = fn(f64) -> String;
+/// One figure of an upstream.
+type FigureOf = fn(&ProbedUpstream) -> &ProbedFigure;
+
+/// The whole page.
+pub fn page(report: &ProbeReport) -> Vec<PageBlock> {
+    let mut page = vec![PageBlock::Heading(1, TITLE.to_owned()), PageBlock::Paragraph(scope(report))];
+    let mut models: Vec<&str> = report.upstreams.iter().map(|upstream| upstream.model.as_str()).collect();
+    models.dedup();
+    if !models.is_empty() {
+        page.push(PageBlock::Heading(2, "TTFT, tokens per second, end-to-end".to_owned()));
+    }
+    for model in models {
+        page.push(PageBlock::Heading(3, model.to_owned()));
+        page.push(three_numbers(&of_model(report, model)));
+    }
+    if !report.upstreams.is_empty() {
+        page.extend([PageBlock::Heading(2, "Spread".to_owned()), spread(report)]);
+        page.push(PageBlock::Heading(2, "Over time".to_owned()));
+        page.extend(charts(report, "medians", over_time));
+        page.extend(by_hour(report));
+    }
+    page.extend(load(report));
+    page.extend(counts(report));
+    page.push(PageBlock::Heading(2, "Method".to_owned()));
+    page.extend(METHOD.map(|text| PageBlock::Paragraph(text.to_owned())));
+    page
+}
+
+fn scope(report: &ProbeReport) -> String {
+    let from = report.place.as_ref().map_or(String::new(), |place| format!(" From {place}."));
+    let answered: usize = report.upstreams.iter().map(|upstream| upstream.answered).sum();
+    format!(
+        "{} to {} UTC: {}, medians with their 95 % intervals.{from} Definitions {}, photofinish {}.",
+        minutes(&report.since),
+        minutes(&report.until),
+        counted(answered as u64, "answered probe"),
+        report.definitions,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// `2026-01-02T03:04:05Z` as `2026-01-02 03:04`.
+fn minutes(time: &str) -> String {
+    time.get(..16).unwrap_or(time).replace('T', " ")
+}
+
+/// The fastest first, by workload.
+fn of_model<'r>(report: &'r ProbeReport, model: &str) -> Vec<&'r ProbedUpstream> {
+    let mut of_model: Vec<&ProbedUpstream> =
+        report.upstreams.iter().filter(|upstream| upstream.model == model).collect();
+    let ttft = |upstream: &ProbedUpstream| upstream.ttft_ms.p50.unwrap_or(f64::INFINITY);
+    of_model.sort_by(|a, b| a.workload.cmp(&b.workload).then(ttft(a).total_cmp(&ttft(b))));
+    of_model
+}
+
+fn row(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+fn three_numbers(upstreams: &[&ProbedUpstream]) -> PageBlock {
+    let mut rows = vec![row(&["upstream", "workload", "TTFT p50", "tok/s p50", "end-to-end p50", "n"])];
+    rows.extend(upstreams.iter().map(|upstream| {
+        vec![
+            upstream.upstream.clone(),
+            upstream.workload.clone(),
+            median(&upstream.ttft_ms, duration),
+            median(&upstream.tok_s, speed),
+            median(&upstream.end_to_end_ms, duration),
+            upstream.answered.to_string(),
+        ]
+    }));
+    PageBlock::Table(rows)
+}
+
+/// With its interval if there is one.
+fn median(figure: &ProbedFigure, shown: Shown) -> String {
+    let interval = figure.p50_low.zip(figure.p50_high);
+    let interval = interval.map_or(String::new(), |(low, high)| format!(" ({} to {})", shown(low), shown(high)));
+    or_dash(figure.p50, |p50| format!("{}{}{interval}", mark(figure.samples as f64, 0.5), shown(p50)))
+}
+
+fn spread(report: &ProbeReport) -> PageBlock {
+    let mut rows = vec![row(&["upstream", "workload", "figure", "p5", "p25", "p50", "p75", "p95", "p95 lies in", "n"])];
+    for upstream in &report.upstreams {
+        let figures: [(&str, &ProbedFigure, Shown); 3] = [
+            ("TTFT", &upstream.ttft_ms, duration),
+            ("tok/s", &upstream.tok_s, speed),
+            ("end-to-end", &upstream.end_to_end_ms, duration),
+        ];
+        for (name, figure, shown) in figures {
+            let at = |value: Option<f64>, p: f64| {
+                or_dash(value, |value| format!("{}{}", mark(figure.samples as f64, p), shown(value)))
+            };
+            let interval = figure.p95_low.zip(figure.p95_high);
+            rows.push(vec![
+                upstream.upstream.clone(),
+                upstream.workload.clone(),
+                name.to_owned(),
+                at(figure.p5, 0.05),
+                at(figure.p25, 0.25),
+                at(figure.p50, 0.5),
+                at(figure.p75, 0.75),
+                at(figure.p95, 0.95),
+                or_dash(interval, |(low, high)| format!("{} to {}", shown(low), shown(high))),
+                figure.samples.to_string(),
+            ]);
+        }
+    }
+    PageBlock::Table(rows)
+}
+
+/// The points of one figure of a report.
+type Points = fn(&ProbeReport, &ProbedFigure) -> Vec<(f64, f64)>;
+
+/// For each model and workload one of TTFT and one of tok/s; several where there are many upstreams.
+fn charts(report: &ProbeReport, what: &str, points: Points) -> Vec<PageBlock> {
+    let same = |a: &ProbedUpstream, b: &ProbedUpstream| a.model == b.model && a.workload == b.workload;
+    let mut charts = Vec::new();
+    for group in report.upstreams.chunk_by(same).flat_map(|group| group.chunks(LINES_MAX)) {
+        let Some(first) = group.first() else { continue };
+        let figures: [(&str, &'static str, FigureOf); 2] =
+            [("TTFT", "ms", |upstream| &upstream.ttft_ms), ("tok/s", "", |upstream| &upstream.tok_s)];
+        for (name, unit, figure) in figures {
+            let line =
+                |upstream: &ProbedUpstream| ChartLine::new(upstream.upstream.clone(), points(report, figure(upstream)));
+            let lines: Vec<ChartLine> = group.iter().map(line).filter(|line| !line.points.is_empty()).collect();
+            if !lines.is_empty() {
+                let title = format!("{name} of {}, {}, {what}", first.model, first.workload);
+                charts.push(PageBlock::Chart(PageChart { title, unit, lines, ends: ends(report, what) }));
+            }
+        }
+    }
+    charts
+}
+
+fn ends(report: &ProbeReport, what: &str) -> (String, String) {
+    match what {
+        BY_HOUR => ("00:00".to_owned(), "23:00 UTC".to_owned()),
+        _ => (minutes(&report.since), format!("{} UTC", minutes(&report.until))),
+    }
+}
+
+fn over_time(report: &ProbeReport, figure: &ProbedFigure) -> Vec<(f64, f64)> {
+    let (first_us, length_us) = (report.since_us as f64, (report.until_us - report.since_us).max(1) as f64);
+    let place = |start_us: i64| ((start_us as f64 - first_us) / length_us).clamp(0.0, 1.0);
+    figure.steps.iter().map(|step| (place(step.start_us), step.p50)).collect()
+}
+
+const BY_HOUR: &str = "medians by hour of the day";
+
+fn by_hour(report: &ProbeReport) -> Vec<PageBlock> {
+    let points = |_: &ProbeReport, figure: &ProbedFigure| -> Vec<(f64, f64)> {
+        figure.by_hour.iter().map(|hour| (hour.hour as f64 / 23.0, hour.p50)).collect()
+    };
+    let charts = charts(report, BY_HOUR, points);
+    if charts.is_empty() {
+        return Vec::new();
+    }
+    let mut rows = vec![row(&["upstream", "workload", "best hour", "TTFT p50", "n", "worst hour", "TTFT p50", "n"])];
+    for upstream in &report.upstreams {
+        let hours = &upstream.ttft_ms.by_hour;
+        let (Some(best), Some(worst)) =
+            (hours.iter().min_by(|a, b| a.p50.total_cmp(&b.p50)), hours.iter().max_by(|a, b| a.p50.total_cmp(&b.p50)))
+        else {
+            continue;
+        };
+        let cells = [best, worst].map(|hour| {
+            let shown = format!("{}{}", mark(hour.samples as f64, 0.5), duration(hour.p50));
+            [format!("{:02}:00", hour.hour), shown, hour.samples.to_string()]
+        });
+        rows.push(
+            [upstream.upstream.clone(), upstream.workload.clone()]
+                .into_iter()
+                .chain(cells.into_iter().flatten())
+                .collect(),
+        );
+    }
+    let heading = PageBlock::Heading(2, "By hour of the day, UTC".to_owned());
+    [heading, PageBlock::Table(rows)].into_iter().chain(charts).collect()
+}
+
+fn load(report: &ProbeReport) -> Vec<PageBlock> {
+    if report.loads.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![PageBlock::Heading(2, "Under load".to_owned())];
+    for load in &report.loads {
+        blocks.push(PageBlock::Heading(3, format!("{}, {}", load.target, load.workload)));
+        blocks.push(PageBlock::Paragraph(about_run(load)));
+        if !load.levels.is_empty() {
+            blocks.push(levels(load));
+        }
+        for found in &load.found {
+            let rate = |rate: Option<f64>| or_dash(rate, |rate| format!("{rate:.1}/s"));
+            let missed =
+                found.first_missed.as_ref().map_or(String::new(), |missed| format!(" {missed} is missed first."));
+            let share = or_dash(found.attain, |share| format!("{:.0} %", share * 100.0));
+            blocks.push(PageBlock::Paragraph(format!(
+                "{}: {} passes, {} fails, where {share} of the requests had to meet every target.{missed}",
+                found.target,
+                rate(found.passes_per_s),
+                rate(found.fails_per_s)
+            )));
+        }
+    }
+    blocks
+}
+
+fn about_run(load: &MeasuredLoad) -> String {
+    let label = load.label.as_ref().map_or(String::new(), |label| format!(" ({label})"));
+    let machine = load.machine.as_ref().map_or(String::new(), |machine| format!(" On {machine}."));
+    let trust = match load.trust.as_deref() {
+        Some("trusted") => " The client was fast enough.".to_owned(),
+        Some(doubt) => format!(" Doubtful: {doubt}."),
+        None => String::new(),
+    };
+    let cost = load.cost_usd.map_or(String::new(), |usd| format!(" It cost ${}.", amount(usd, usd)));
+    format!("Run {}{label}, {} UTC.{machine}{trust}{cost}", load.run_id, minutes(&load.started))
+}
+
+fn levels(load: &MeasuredLoad) -> PageBlock {
+    let mut rows = vec![row(&[
+        "target",
+        "load",
+        "TTFT p50",
+        "tok/s of one",
+        "tok/s of all",
+        "end-to-end p50",
+        "goodput",
+        "in time",
+        "trusted",
+    ])];
+    rows.extend(load.levels.iter().map(|level| {
+        vec![
+            level.target.clone(),
+            load_of(level),
+            or_dash(level.ttft_p50_ms, duration),
+            or_dash(level.tok_s_p50, speed),
+            or_dash(level.tok_s_all, speed),
+            or_dash(level.end_to_end_p50_ms, duration),
+            or_dash(level.goodput_per_s, |goodput| format!("{goodput:.2}/s")),
+            or_dash(level.attainment, |share| format!("{:.1} %", share * 100.0)),
+            if level.trusted { "yes" } else { "no" }.to_owned(),
+        ]
+    }));
+    PageBlock::Table(rows)
+}
+
+fn load_of(level: &LoadLevel) -> String {
+    match (level.users, level.request_rate) {
+        (Some(users), _) => counted(users, "user"),
+        (None, Some(rate)) => format!("{rate}/s"),
+        (None, None) => String::new(),
+    }
+}
+
+fn counts(report: &ProbeReport) -> Vec<PageBlock> {
+    if report.upstreams.is_empty() && report.skipped.is_empty() {
+        return Vec::new();
+    }
+    let mut rows = vec![row(&["upstream", "workload", "answered", "failed", "short", "cost", "failures"])];
+    rows.extend(report.upstreams.iter().map(|upstream| {
+        let failures: Vec<String> = upstream.failures.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        vec![
+            upstream.upstream.clone(),
+            upstream.workload.clone(),
+            upstream.answered.to_string(),
+            upstream.failed.to_string(),
+            upstream.short.to_string(),
+            cost(upstream.cost_usd_min, upstream.cost_usd_max),
+            failures.join(", "),
+        ]
+    }));
+    let mut blocks = vec![PageBlock::Heading(2, "Failures, short answers and cost".to_owned()), PageBlock::Table(rows)];
+    if !report.skipped.is_empty() {
+        let skipped: Vec<String> = report.skipped.iter().map(|(model, count)| format!("{model} {count}")).collect();
+        blocks
+            .push(PageBlock::Paragraph(format!("Not sent, since no upstream could take it: {}.", skipped.join(", "))));
+    }
+    let all = cost(report.cost_usd_min, report.cost_usd_max);
+    blocks.push(PageBlock::Paragraph(format!("All probes of the window: {all}.")));
+    blocks
+}
+
+fn cost(min: Option<f64>, max: Option<f64>) -> String {
+    match (min, max) {
+        (Some(min), Some(max)) if max - min < 1e-9 => format!("${}", amount(max, max)),
+        (Some(min), Some(max)) => format!("${} to ${}", amount(min, max), amount(max, max)),
+        (Some(min), None) => format!("at least ${}", amount(min, min)),
+        (None, Some(max)) => format!("at most ${}", amount(max, max)),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+fn duration(ms: f64) -> String {
+    if ms < 999.5 { format!("{ms:.0} ms") } else { format!("{:.2} s", ms / 1e3) }
+}
+
+fn speed(tok_s: f64) -> String {
+    if tok_s < 99.95 { format!("{tok_s:.1}") } else { format!("{tok_s:.0}") }
+}

@@ -1,0 +1,133 @@
+//! What probes and benchmarks measured, for publishing: each upstream at the same work, and what load it took.
+//!
+//! Not for how it is written: see `cli::report`.
+
+mod figures;
+mod loads;
+mod public_names;
+
+pub use figures::{HourMedian, ProbedFigure, ProbedUpstream, StepMedian};
+pub use loads::{FoundGoodput, LoadLevel, MeasuredLoad};
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde::Serialize;
+
+use self::figures::ProbeSamples;
+use self::public_names::PublicNames;
+use super::question::{TimePoint, moment, time};
+use crate::clock::{DAY_US, HOUR_US};
+use crate::history::record::DEFINITION_VERSION;
+use crate::store::{ReadError, StoreReader};
+
+/// The hour of the day is told from so long a window on: each hour has some days.
+const HOURS_FROM_US: i64 = 14 * DAY_US;
+/// Up to this window each probe is a point; in a longer one each day is.
+const SINGLE_UP_TO_US: i64 = 4 * DAY_US;
+
+/// Which probes.
+#[derive(Args, Clone, Debug)]
+pub struct ProbesQuestion {
+    /// Only probes and runs begun since: an age (72h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
+    #[arg(long, value_name = "TIME", default_value = "72h", value_parser = moment, allow_hyphen_values = true)]
+    pub since: TimePoint,
+    /// Leave out what is not for everyone: addresses, names that the operator gave, the machine.
+    #[arg(long)]
+    pub public: bool,
+}
+
+/// What was measured. Times are RFC 3339, in UTC.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProbeReport {
+    pub since: String,
+    pub until: String,
+    /// The same in microseconds since 1970.
+    #[serde(skip)]
+    pub since_us: i64,
+    #[serde(skip)]
+    pub until_us: i64,
+    /// Length of the window.
+    pub hours: f64,
+    /// Where the probes were sent from, as the configuration says.
+    pub place: Option<String>,
+    /// Edition of the definitions of the figures.
+    pub definitions: i64,
+    /// By model, workload and upstream.
+    pub upstreams: Vec<ProbedUpstream>,
+    /// Probes that were not sent, by model: no upstream was left, or the gateway had no room.
+    pub skipped: BTreeMap<String, usize>,
+    /// What all probes cost: no less than this, and no more; null where nothing bounds it.
+    pub cost_usd_min: Option<f64>,
+    pub cost_usd_max: Option<f64>,
+    /// The last runs of benchmarks, newest first.
+    pub loads: Vec<MeasuredLoad>,
+}
+
+impl ProbesQuestion {
+    /// An error in the valid parts.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        let since = self.since.micros(now_us);
+        (since > now_us).then(|| format!("--since {} lies in the future; it must be before now", time(since)))
+    }
+}
+
+impl ProbeReport {
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.upstreams.is_empty() && self.loads.is_empty() && self.skipped.is_empty()
+    }
+}
+
+/// Reads the answer. `place`: where this runs, as the configuration says.
+///
+/// # Errors
+/// For an operator.
+pub fn ask(
+    reader: &StoreReader,
+    question: &ProbesQuestion,
+    place: Option<String>,
+    now_us: i64,
+) -> Result<ProbeReport, ReadError> {
+    let since_us = question.since.micros(now_us);
+    let window_us = now_us - since_us;
+    let mut samples: BTreeMap<(String, String, String), ProbeSamples> = BTreeMap::new();
+    let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
+    reader.probes((since_us, None), |probe, attempt| {
+        let Some(attempt) = attempt else {
+            *skipped.entry(probe.model.clone()).or_default() += 1;
+            return;
+        };
+        let upstream = format!("{}/{}", attempt.row.provider, attempt.row.model_sent);
+        let workload = probe.workload.clone().unwrap_or_default();
+        samples.entry((probe.model.clone(), workload, upstream)).or_default().add(probe, attempt);
+    })?;
+    let step_us = if window_us > SINGLE_UP_TO_US { DAY_US } else { HOUR_US };
+    let by_hour = window_us >= HOURS_FROM_US;
+    let cost_usd_min = samples.values().map(|samples| samples.cost().0).sum();
+    let cost_usd_max = samples.values().map(|samples| samples.cost().1).sum();
+    let mut names = question.public.then(PublicNames::default);
+    let upstreams = samples.into_iter().map(|((model, workload, upstream), samples)| {
+        let upstream = names.as_mut().map_or(upstream.clone(), |names| names.of(&upstream));
+        samples.figures((model, workload, upstream), step_us, by_hour)
+    });
+    let upstreams = upstreams.collect();
+    let loads = loads::newest(reader, since_us, names.as_mut())?;
+    Ok(ProbeReport {
+        since: time(since_us),
+        until: time(now_us),
+        since_us,
+        until_us: now_us,
+        hours: window_us as f64 / HOUR_US as f64,
+        place,
+        definitions: DEFINITION_VERSION,
+        upstreams,
+        skipped,
+        cost_usd_min,
+        cost_usd_max,
+        loads,
+    })
+}
+
+#[cfg(test)]
+mod tests;
