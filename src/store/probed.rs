@@ -40,7 +40,7 @@ impl StoreReader {
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
-    pub fn probes(
+    pub fn each_probe(
         &self,
         (since, until): (i64, Option<i64>),
         mut each: impl FnMut(&ProbeRow, Option<&MeasuredAttempt>),

@@ -93,7 +93,7 @@ pub fn ask(
     let window_us = now_us - since_us;
     let mut samples: BTreeMap<(String, String, String), ProbeSamples> = BTreeMap::new();
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
-    reader.probes((since_us, None), |probe, attempt| {
+    reader.each_probe((since_us, None), |probe, attempt| {
         let Some(attempt) = attempt else {
             *skipped.entry(probe.model.clone()).or_default() += 1;
             return;
