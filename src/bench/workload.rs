@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
+
 /// Tokens of a prompt or an answer at most.
 pub const TOKENS_MAX: u32 = 2_000_000;
 
@@ -15,42 +17,44 @@ pub struct Workload {
     pub output_tokens: u32,
 }
 
-/// Name, input and output tokens. `1k`, `10k` and `100k` are Artificial Analysis' (2026), `10k1k` is that of the Munich
-/// measurements, `ping` opens a connection.
-const BUILT_IN: [(&str, u32, u32); 6] = [
-    ("chat", 500, 200),
-    ("1k", 1_000, 1_000),
-    ("10k", 10_000, 1_500),
-    ("10k1k", 10_000, 1_000),
-    ("100k", 100_000, 2_000),
-    ("ping", 200, 16),
-];
+/// Name, input and output tokens of what only benchmarks have; the others are those of probes, in the configuration. `ping`
+/// opens a connection.
+const BUILT_IN: [(&str, u32, u32); 2] = [("chat", 500, 200), ("ping", 200, 16)];
 
 impl Workload {
     pub fn new(name: &str, input_tokens: u32, output_tokens: u32) -> Workload {
         Workload { name: name.to_owned(), input_tokens, output_tokens }
     }
 
-    /// The built-in workload of this name.
-    pub fn built_in(name: &str) -> Option<Workload> {
-        let found = BUILT_IN.iter().find(|(known, ..)| *known == name)?;
-        Some(Workload::new(found.0, found.1, found.2))
+    /// The workload of this name: the configuration's own, one of the probes', or one of benchmarks.
+    pub fn named(name: &str, config: &Config) -> Option<Workload> {
+        let of_probes = config.workloads.get(name).map(|known| (known.input_tokens, known.output_tokens));
+        let of_benchmarks = || BUILT_IN.iter().find(|known| known.0 == name).map(|known| (known.1, known.2));
+        let (input_tokens, output_tokens) = of_probes.or_else(of_benchmarks)?;
+        Some(Workload::new(name, input_tokens, output_tokens))
     }
 
-    /// The names of the built-in workloads, the most usual first.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILT_IN.iter().map(|(name, ..)| *name)
+    /// The names of all of them.
+    pub fn names(config: &Config) -> Vec<&str> {
+        BUILT_IN.iter().map(|known| known.0).chain(config.workloads.keys().map(String::as_str)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::config;
 
     #[test]
-    fn workloads_have_the_lengths_of_their_sources() {
-        assert_eq!(Workload::built_in("10k"), Some(Workload::new("10k", 10_000, 1_500)));
-        assert_eq!(Workload::built_in("1K"), None);
-        assert!(Workload::names().all(|name| Workload::built_in(name).is_some()));
+    fn workloads_are_the_configurations_the_probes_and_two_more() {
+        let text = "[workloads.agent]\ninput_tokens = 4000\noutput_tokens = 300\n";
+        let config = config::parse(text, Path::new("test"), &|_| None).unwrap();
+        let named = |name: &str| Workload::named(name, &config);
+        assert_eq!(named("10k"), Some(Workload::new("10k", 10_000, 1_500)));
+        assert_eq!(named("agent"), Some(Workload::new("agent", 4_000, 300)));
+        assert_eq!((named("chat").is_some(), named("1K")), (true, None));
+        assert!(Workload::names(&config).into_iter().all(|name| named(name).is_some()));
     }
 }

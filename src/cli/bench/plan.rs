@@ -186,13 +186,11 @@ impl BenchPlan {
 
 fn workload(options: &BenchOptions, config: &Config) -> Result<Workload, String> {
     let name = &options.workload;
-    let own = || config.workloads.get(name).map(|own| Workload::new(name, own.input_tokens, own.output_tokens));
-    let known = Workload::built_in(name).or_else(own).ok_or_else(|| {
-        let mut names: Vec<&str> = Workload::names().collect();
-        names.extend(config.workloads.keys().map(String::as_str).filter(|own| Workload::built_in(own).is_none()));
+    let known = Workload::named(name, config).ok_or_else(|| {
+        let names = Workload::names(config);
         let nearest = nearest(name, names.iter().copied(), 1);
-        let hint = nearest.first().map_or(String::new(), |nearest| format!("; did you mean {nearest}?"));
-        format!("no workload {name:?}{hint} There are {}", names.join(", "))
+        let hint = nearest.first().map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
+        format!("there is no workload {name:?}{hint}; there are {}", names.join(", "))
     })?;
     let (input, output) = (options.input_tokens, options.output_tokens);
     if input.is_none() && output.is_none() {
