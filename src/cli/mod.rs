@@ -112,10 +112,7 @@ enum Command {
     /// and says what it would have gained and cost.
     #[command(after_help = replay::EXAMPLES)]
     Replay(replay::ReplayOptions),
-    /// What probes and benchmarks measured, as a page to publish.
-    ///
-    /// The three numbers of each upstream at the same work (TTFT, tokens per second, end-to-end) with intervals, their spread,
-    /// over time and by hour of the day; the last runs under load; failures, cost and the method in words.
+    /// What probes and benchmarks measured, with intervals and the method, as a page to publish.
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportOptions),
     /// The state of each upstream in the running gateway, and why it is chosen.
@@ -375,44 +372,4 @@ fn report(text: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(line: &str) -> Result<Cli, clap::Error> {
-        typed(line.split_whitespace().map(OsString::from))
-    }
-
-    #[test]
-    fn the_configuration_is_named_anywhere_in_the_line() {
-        for line in [
-            "photofinish --config a.toml models update --accept",
-            "photofinish models --config a.toml update --accept",
-            "photofinish models update --accept --config a.toml",
-            "photofinish history --config a.toml export",
-        ] {
-            assert_eq!(read(line).unwrap().config.as_deref(), Some(Path::new("a.toml")), "{line}");
-        }
-        let options = |line| match read(line).unwrap().command {
-            Some(Command::Models(options)) => options,
-            command => panic!("{command:?}"),
-        };
-        assert!(options("photofinish models --config a.toml update").action.is_some());
-        let listing = options("photofinish models --config a.toml --raceable m");
-        assert!(listing.raceable && listing.name.as_deref() == Some("m") && listing.action.is_none());
-    }
-
-    #[test]
-    fn options_of_a_command_are_none_of_its_subcommand() {
-        for (line, given) in [
-            ("photofinish models m update", "'update' cannot be used with '[NAME]'"),
-            ("photofinish models --raceable update", "'update' cannot be used with '--raceable'"),
-            ("photofinish models --provider groq update", "'update' cannot be used with '--provider <NAME>'"),
-            ("photofinish models --json --config a.toml update", "'update' cannot be used with '--json'"),
-            ("photofinish history --metric cost export", "'export' cannot be used with '--metric"),
-        ] {
-            let error = read(line).unwrap_err();
-            assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().contains(given), "{line}: {error}");
-        }
-    }
-}
+mod tests;

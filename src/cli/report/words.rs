@@ -27,7 +27,7 @@ const METHOD: [&str; 8] = [
      tokens that were asked for, whose times stay in.",
     "Artificial Analysis asks the same sizes (1k, 10k, 100k tokens) as often, and tells medians of 72 hours too. It counts the tokens of \
      every model with one tokenizer (o200k), so its tok/s differs where a provider's own count does, and it divides by the time after the \
-     first chunk without taking out the tokens in it. It measures from another place.",
+     first chunk without taking out the tokens in it. Where it measures from differs from this place.",
     "MLPerf Endpoints tells p90, not medians: ttft_p90_ms, and tps_per_user as 1000 / tpot_p90_ms, at given concurrencies over 10 to 20 \
      minutes. The levels of load below are the nearest to it.",
     "Load: users wait for their answers (closed loop), or requests arrive at a rate whatever comes back (open loop). Goodput counts \
@@ -35,7 +35,7 @@ const METHOD: [&str; 8] = [
 ];
 
 /// How the values of a figure are written.
-type Shown = fn(f64) -> String;
+type FigureText = fn(f64) -> String;
 /// One figure of an upstream.
 type FigureOf = fn(&ProbedUpstream) -> &ProbedFigure;
 
@@ -111,7 +111,7 @@ fn three_numbers(upstreams: &[&ProbedUpstream]) -> PageBlock {
 }
 
 /// With its interval if there is one.
-fn median(figure: &ProbedFigure, shown: Shown) -> String {
+fn median(figure: &ProbedFigure, shown: FigureText) -> String {
     let interval = figure.p50_low.zip(figure.p50_high);
     let interval = interval.map_or(String::new(), |(low, high)| format!(" ({} to {})", shown(low), shown(high)));
     or_dash(figure.p50, |p50| format!("{}{}{interval}", mark(figure.samples as f64, 0.5), shown(p50)))
@@ -120,7 +120,7 @@ fn median(figure: &ProbedFigure, shown: Shown) -> String {
 fn spread(report: &ProbeReport) -> PageBlock {
     let mut rows = vec![row(&["upstream", "workload", "figure", "p5", "p25", "p50", "p75", "p95", "p95 lies in", "n"])];
     for upstream in &report.upstreams {
-        let figures: [(&str, &ProbedFigure, Shown); 3] = [
+        let figures: [(&str, &ProbedFigure, FigureText); 3] = [
             ("TTFT", &upstream.ttft_ms, duration),
             ("tok/s", &upstream.tok_s, speed),
             ("end-to-end", &upstream.end_to_end_ms, duration),
