@@ -18,7 +18,7 @@ use crate::probe::{PastProbes, ProbeFeed, ProbeResult, ProbeSchedule, Prober, jo
 /// How far a plan looks.
 const PLAN_AHEAD: Duration = Duration::from_secs(24 * 3_600);
 
-/// Measure upstreams now with the workloads of [probes], or show what the gateway will send.
+/// Measure upstreams now with the workloads of `[probes]`, or show what the gateway will send.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ProbeOptions {
     /// Send nothing: print the probes of the next 24 hours and what they cost.
@@ -29,7 +29,8 @@ pub struct ProbeOptions {
     #[arg(long, value_delimiter = ',', value_name = "UPSTREAMS")]
     pub upstreams: Vec<String>,
 
-    /// Other workloads than those of [probes], with commas between: 1k, 10k, 10k1k, 100k, parallel, or names of [workloads].
+    /// Other workloads than those of `[probes]`, with commas between: 1k, 10k, 10k1k, 100k, parallel, or names of
+    /// `[workloads]`.
     #[arg(long, value_delimiter = ',', value_name = "WORKLOAD")]
     pub workload: Vec<String>,
 
