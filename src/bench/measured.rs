@@ -39,7 +39,7 @@ pub struct RowFigures {
 }
 
 /// One request. Times are microseconds; `scheduled_us` and `sent_us` count from the beginning of its block, the others
-/// from the dispatch of the attempt that answered.
+/// from the dispatch of its first attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasuredRequest {
     /// The number of its prompt.

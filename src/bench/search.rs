@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::slo::{LoadSlo, Target};
+use super::slo::{LoadSlo, SloTarget};
 use super::statistics::{effective_samples, share_estimate, slope};
 
 /// Requests of a trial at most; then it is undecided.
@@ -42,7 +42,7 @@ pub struct RateTrial {
     pub requests: usize,
     pub attainment: f64,
     /// The target that was missed most.
-    pub missed: Option<Target>,
+    pub missed: Option<SloTarget>,
     /// Why it was left out of the search; empty if it counts.
     pub doubts: Vec<String>,
 }
@@ -57,7 +57,7 @@ pub struct FoundRate {
     /// The lowest rate that failed.
     pub fails: Option<f64>,
     /// The target that the lowest failing rate missed most.
-    pub first_missed: Option<Target>,
+    pub first_missed: Option<SloTarget>,
     pub trials: Vec<RateTrial>,
 }
 

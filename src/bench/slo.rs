@@ -21,18 +21,18 @@ pub struct LoadSlo {
 /// One of the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Target {
+pub enum SloTarget {
     Ttft,
     Tpot,
     E2e,
 }
 
-impl Target {
+impl SloTarget {
     pub fn as_str(self) -> &'static str {
         match self {
-            Target::Ttft => "ttft",
-            Target::Tpot => "tpot",
-            Target::E2e => "e2e",
+            SloTarget::Ttft => "ttft",
+            SloTarget::Tpot => "tpot",
+            SloTarget::E2e => "e2e",
         }
     }
 }
@@ -66,24 +66,24 @@ impl LoadSlo {
 
     /// The targets that the request missed. A request without an answer misses all of them; one without a count of tokens
     /// meets TPOT if it has one token or less, and else cannot be judged and counts as missed.
-    pub fn missed(&self, request: &MeasuredRequest) -> Vec<Target> {
+    pub fn missed(&self, request: &MeasuredRequest) -> Vec<SloTarget> {
         let late =
             |limit: Option<i64>, value: Option<i64>| limit.is_some_and(|limit| value.is_none_or(|at| at > limit));
         let mut missed = Vec::new();
         let answered = request.is_answered();
         if late(self.ttft_us, request.client_ttft_us().filter(|_| answered)) {
-            missed.push(Target::Ttft);
+            missed.push(SloTarget::Ttft);
         }
         let is_single = request.output_tokens.is_some_and(|tokens| tokens <= 1);
         let tpot = request.tpot_us.map(|tpot| tpot.ceil() as i64).or(is_single.then_some(0));
         if late(self.tpot_us, tpot.filter(|_| answered)) {
-            missed.push(Target::Tpot);
+            missed.push(SloTarget::Tpot);
         }
         if late(self.e2e_us, request.client_e2e_us().filter(|_| answered)) {
-            missed.push(Target::E2e);
+            missed.push(SloTarget::E2e);
         }
         if !answered && missed.is_empty() {
-            missed.push(Target::E2e);
+            missed.push(SloTarget::E2e);
         }
         missed
     }
@@ -146,9 +146,9 @@ mod tests {
         };
         assert!(slo.missed(&good).is_empty());
         // In an open loop the time before it was sent counts.
-        assert_eq!(slo.missed(&MeasuredRequest { sent_us: 100_001, ..good.clone() }), [Target::Ttft]);
-        assert_eq!(slo.missed(&MeasuredRequest { tpot_us: Some(50_000.5), ..good.clone() }), [Target::Tpot]);
-        assert_eq!(slo.missed(&MeasuredRequest { tpot_us: None, ..good.clone() }), [Target::Tpot]);
+        assert_eq!(slo.missed(&MeasuredRequest { sent_us: 100_001, ..good.clone() }), [SloTarget::Ttft]);
+        assert_eq!(slo.missed(&MeasuredRequest { tpot_us: Some(50_000.5), ..good.clone() }), [SloTarget::Tpot]);
+        assert_eq!(slo.missed(&MeasuredRequest { tpot_us: None, ..good.clone() }), [SloTarget::Tpot]);
         assert!(slo.missed(&MeasuredRequest { tpot_us: None, output_tokens: Some(1), ..good.clone() }).is_empty());
         assert_eq!(slo.missed(&MeasuredRequest { end: RequestEnd::Failed, ..good }).len(), 3);
     }

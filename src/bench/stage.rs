@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::arrivals::Arrivals;
 use super::block::{BlockResult, BlockStop, Load};
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::slo::{LoadSlo, Target};
+use super::slo::{LoadSlo, SloTarget};
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
 use super::workload::Workload;
@@ -92,7 +92,7 @@ pub struct StageFigures {
     /// The same per second.
     pub goodput: Option<f64>,
     /// The target that was missed most.
-    pub first_missed: Option<Target>,
+    pub first_missed: Option<SloTarget>,
     /// Least and most.
     pub cost_usd: (f64, f64),
     pub usd_per_million: Option<f64>,
@@ -310,7 +310,7 @@ fn judge(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQue
     let share = good.iter().sum::<f64>() / good.len() as f64;
     stage.attainment = Some(statistics::share_estimate(share, statistics::effective_samples(&good)));
     stage.goodput = Some(good.iter().sum::<f64>() / stage.seconds);
-    let mut missed: BTreeMap<Target, usize> = BTreeMap::new();
+    let mut missed: BTreeMap<SloTarget, usize> = BTreeMap::new();
     for target in judged.iter().flatten() {
         *missed.entry(*target).or_default() += 1;
     }

@@ -5,10 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::history::interval::side_ranks;
+
 /// Of a normal distribution: two-sided 95 %.
 pub const Z: f64 = 1.959_964;
-/// What each side of an interval leaves out.
-const TAIL: f64 = 0.025;
 /// Samples of one batch of the warm-up rule.
 const BATCH: usize = 5;
 
@@ -46,36 +46,16 @@ pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
 pub fn quantile_estimate(sorted: &[f64], effective: f64, p: f64) -> Option<IntervalEstimate> {
     let value = quantile(sorted, p)?;
     let n = sorted.len();
-    let trials = (effective.floor() as u64).clamp(1, n as u64);
-    let (low, high) = ranks(trials, p);
+    let trials = (effective.floor() as usize).clamp(1, n);
+    let (low, high) = side_ranks(trials, p);
     // A rank of the trials as a rank of the sample.
-    let scaled = |rank: u64| (rank as f64 / trials as f64 * n as f64).round() as usize;
+    let scaled = |rank: usize| (rank as f64 / trials as f64 * n as f64).round() as usize;
     let at = |rank: usize| sorted.get(rank.clamp(1, n) - 1).copied();
     Some(IntervalEstimate {
         value,
         low: low.and_then(|rank| at(scaled(rank))),
         high: high.and_then(|rank| at(scaled(rank))),
     })
-}
-
-/// The ranks, from 1, between which the quantile lies with 95 %: at most 2.5 % beyond each. None: no rank bounds that side,
-/// as with fewer than 6 samples for the median, 36 for p90, 72 for p95, 368 for p99.
-pub fn ranks(trials: u64, p: f64) -> (Option<u64>, Option<u64>) {
-    let (mut below, mut low, mut high) = (0.0, None, None);
-    let log = |x: f64| if x > 0.0 { x.ln() } else { f64::NEG_INFINITY };
-    let mut term = trials as f64 * log(1.0 - p);
-    for k in 0..=trials {
-        // P(fewer than k of the samples lie below the quantile).
-        if below <= TAIL && k >= 1 {
-            low = Some(k);
-        }
-        below += term.exp();
-        if high.is_none() && below >= 1.0 - TAIL && k < trials {
-            high = Some(k + 1);
-        }
-        term += log((trials - k) as f64 / (k + 1) as f64) + log(p) - log(1.0 - p);
-    }
-    (low, high)
 }
 
 /// Wilson's interval of a share of `effective` samples.
@@ -219,9 +199,9 @@ mod tests {
     #[test]
     fn a_side_that_nothing_bounds_is_left_out() {
         for (n, p) in [(6, 0.5), (36, 0.9), (72, 0.95), (368, 0.99)] {
-            assert!(ranks(n, p).1.is_some() && ranks(n - 1, p).1.is_none(), "{n}");
+            assert!(side_ranks(n, p).1.is_some() && side_ranks(n - 1, p).1.is_none(), "{n}");
         }
-        assert_eq!(ranks(24, 0.5), (Some(7), Some(18)), "three days of probes");
+        assert_eq!(side_ranks(24, 0.5), (Some(7), Some(18)), "three days of probes");
     }
 
     #[test]

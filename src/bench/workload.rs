@@ -19,7 +19,9 @@ pub struct Workload {
 
 /// Name, input and output tokens of what only benchmarks have; the others are those of probes, in the configuration. `ping`
 /// opens a connection.
-const BUILT_IN: [(&str, u32, u32); 2] = [("chat", 500, 200), ("ping", 200, 16)];
+const BUILT_IN: [(&str, u32, u32); 2] = [("chat", 500, 200), PING];
+/// The request of a probe before the measured one: its name, input and output tokens.
+pub const PING: (&str, u32, u32) = ("ping", 200, 16);
 
 impl Workload {
     pub fn new(name: &str, input_tokens: u32, output_tokens: u32) -> Workload {

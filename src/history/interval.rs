@@ -6,8 +6,14 @@ const TAIL: f64 = 0.025;
 /// The ranks, from 1, of the two values between which the quantile `p` lies with 95 %, of `n` independent values. None where
 /// so few cannot bound both sides: below 6 values for the median, 36 for p90, 72 for p95, 368 for p99.
 pub fn quantile_ranks(n: usize, p: f64) -> Option<(usize, usize)> {
+    let (low, high) = side_ranks(n, p);
+    low.zip(high)
+}
+
+/// The same, each side for itself: a few values may bound one side alone.
+pub fn side_ranks(n: usize, p: f64) -> (Option<usize>, Option<usize>) {
     if !(0.0 < p && p < 1.0) || n == 0 {
-        return None;
+        return (None, None);
     }
     let (mut below, mut low, mut high) = (0.0, None, None);
     // By logarithms: (1 − p)ⁿ is 0 for large n.
@@ -24,7 +30,7 @@ pub fn quantile_ranks(n: usize, p: f64) -> Option<(usize, usize)> {
         }
         term += ((n - k) as f64 / (k + 1) as f64).ln() + p.ln() - (1.0 - p).ln();
     }
-    low.zip(high)
+    (low, high)
 }
 
 #[cfg(test)]

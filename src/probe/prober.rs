@@ -14,16 +14,13 @@ use serde_json::Value;
 use super::caps::{DayCaps, ProbeEstimate};
 use super::feed::{ProbeFacts, ProbeFeed};
 use crate::bench::prompt::PromptMaker;
-use crate::bench::workload::Workload;
+use crate::bench::workload::{PING, Workload};
 use crate::clock::{Instant, wall_micros};
 use crate::config::{ProbeWorkload, UpstreamConfig};
 use crate::history::{RaceSource, RequestOrigin};
 use crate::metrics::ProbeOutcome;
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway};
-
-/// The request before a measured one: its name, input and output tokens.
-const PING: (&str, u32, u32) = ("ping", 200, 16);
 
 /// Sends probes, one after the other, through one gateway.
 pub struct Prober {

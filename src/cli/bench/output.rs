@@ -80,7 +80,9 @@ pub fn write(
     lines.extend(result.comparisons.iter().chain(against).map(comparison));
     for stage in &stages {
         let load = load_name(stage);
-        lines.extend(stage.ended.iter().map(|why| format!("{}, {load}: ended early: {why}", stage.target)));
+        // A trial of a search ends once it is decided, and has a line of its own.
+        let ended = stage.ended.iter().filter(|_| result.found.is_empty());
+        lines.extend(ended.map(|why| format!("{}, {load}: {why}", stage.target)));
         lines.extend(stage.notes.iter().map(|note| format!("{}, {load}: {note}", stage.target)));
         if !stage.is_trusted() {
             lines.push(format!("{}, {load}: NOT TRUSTED: {}", stage.target, stage.doubts.join("; ")));
