@@ -18,7 +18,7 @@ use photofinish::bench::measured::MeasuredRequest;
 use photofinish::bench::prompt::{PromptMaker, marker};
 use photofinish::bench::spend::Spend;
 use photofinish::bench::workload::Workload;
-use photofinish::bench::{BenchFeed, BlockPlan, Generator, Load, LoadTarget};
+use photofinish::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
 use photofinish::clock::Instant;
 use photofinish::config;
 use serde_json::Value;
@@ -126,12 +126,12 @@ async fn measure(options: &Options, base_url: &str, dir: &Path) -> anyhow::Resul
     let text =
         format!("[store]\nurl = \"sqlite:{}\"\n[providers.sim]\nbase_url = \"{base_url}\"\n", database.display());
     let config = config::parse(&text, Path::new("truth"), &|_| None)?;
-    let feed = BenchFeed::new();
+    let feed = RowFeed::new();
     let alone = LocalGateway::start(config, true, Arc::clone(&feed) as _).await?;
     let prompts = PromptMaker::new(Workload::new("truth", 20, options.tokens), 0.0, 1);
-    let gateway = Arc::clone(alone.gateway());
+    let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
     let members = serde_json::Map::new();
-    let generator = Generator::new(gateway, feed, prompts, Spend::unlimited(), members, "truth".to_owned());
+    let generator = Generator::new(client, prompts, Spend::unlimited(), members, "truth".to_owned());
     let mut headers = HeaderMap::new();
     headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
     let name = "sim/m".to_owned();

@@ -24,11 +24,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::bench::{LoadClient, RowFeed};
 use crate::clock::Instant;
 use crate::config::{Config, ConfigSource, Listen};
 use crate::health::LiveConfig;
 use crate::machine;
-use crate::probe::ProbeFeed;
 use crate::proxy::Gateway;
 use crate::recorder::{Condition, Recorder, WriterTask};
 use crate::server::{self, Listener};
@@ -130,13 +130,13 @@ impl App {
         make_directory(&config);
         let store = open_store(&path).await?;
         let (recorder, writer) = Recorder::start(store);
-        let probe_feed = ProbeFeed::new();
-        let recorder = recorder.watched(probe_feed.clone());
+        let probe_rows = RowFeed::new();
+        let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, resolver).await?;
         serving.spawn(memory_release::tidy(serving.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
-        serving.spawn(probe_task::run(path.clone(), gateway.clone(), probe_feed));
+        serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
         serving.spawn(regression_watch::watch(path, gateway.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
         let discovery = Discovery::new(gateway.clone());

@@ -2,13 +2,13 @@
 //! `probe::ProbeSchedule`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bench::LoadClient;
 use crate::clock::{Instant, SECOND_US, wall_micros};
 use crate::config::{Config, ProbeSettings};
 use crate::metrics::ProbeOutcome;
-use crate::probe::{DueProbe, PastProbes, ProbeFeed, ProbeJob, ProbeSchedule, Prober, jobs, probed, seed};
+use crate::probe::{DueProbe, PastProbes, ProbeJob, ProbeSchedule, Prober, jobs, probed, seed};
 use crate::proxy::Gateway;
 
 /// From one look at the schedule to the next.
@@ -19,16 +19,16 @@ const AGAIN_AFTER: Duration = Duration::from_secs(60);
 const POSTPONED_US: i64 = 30 * SECOND_US;
 
 /// Runs until the gateway drains. `path`: the database file.
-pub(super) async fn run(path: PathBuf, gateway: Arc<Gateway>, feed: Arc<ProbeFeed>) {
-    let draining = gateway.shutdown().draining();
+pub(super) async fn run(path: PathBuf, client: LoadClient) {
+    let draining = client.gateway().shutdown().draining();
     tokio::select! {
         () = draining => {}
-        () = run_all(&path, &gateway, feed) => {}
+        () = run_all(&path, &client) => {}
     }
 }
 
-async fn run_all(path: &Path, gateway: &Arc<Gateway>, feed: Arc<ProbeFeed>) {
-    let prober = Prober::new(gateway.clone(), feed);
+async fn run_all(path: &Path, client: &LoadClient) {
+    let (gateway, prober) = (client.gateway(), Prober::new(client.clone()));
     let mut schedule = ProbeSchedule::new(seed(path));
     let mut is_recalled = false;
     loop {

@@ -1,4 +1,5 @@
-//! Rows of finished races, handed to the requests that wait for them. Not for the store: it gets the same rows.
+//! Rows of finished races, handed to the measured requests that wait for them. Not for the rows of clients, nor for the
+//! store, which gets the same rows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::measured::{RequestEnd, RowFigures};
+use super::measured::{MeasuredRequest, RequestEnd};
 use crate::history::speed::Decoding;
 use crate::history::table::Subset as _;
-use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 use crate::recorder::{AttemptStep, RaceObserver};
 use crate::store::Record;
 
@@ -18,43 +19,43 @@ const ROWS_WITHIN: Duration = Duration::from_secs(30);
 /// Races whose rows nobody has asked for yet.
 const UNASKED_MAX: usize = 100_000;
 
-/// Receives the rows of every race of a gateway that serves a generator alone.
+/// Receives the rows of all races of a gateway; keeps those of benchmarks and probes until they are asked for.
 #[derive(Debug, Default)]
-pub struct BenchFeed(Mutex<HashMap<String, WaitingRows>>);
+pub struct RowFeed(Mutex<HashMap<String, WaitingRows>>);
 
 #[derive(Debug)]
 enum WaitingRows {
     /// They came first.
-    Rows(Box<RowFigures>),
+    Rows(Box<MeasuredRequest>),
     /// The request came first.
-    Request(oneshot::Sender<Box<RowFigures>>),
+    Request(oneshot::Sender<Box<MeasuredRequest>>),
 }
 
-impl BenchFeed {
-    pub fn new() -> Arc<BenchFeed> {
+impl RowFeed {
+    pub fn new() -> Arc<RowFeed> {
         Arc::default()
     }
 
-    /// The rows of this race, once all of them are there; none if they do not come.
-    pub(super) async fn rows(&self, race_id: &str) -> Option<RowFigures> {
+    /// What the rows of this race say, once all of them are there; none if they do not come.
+    pub(super) async fn measured(&self, race_id: &str) -> Option<MeasuredRequest> {
         let receiver = {
             let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(WaitingRows::Rows(facts)) = waiting.remove(race_id) {
-                return Some(*facts);
+            if let Some(WaitingRows::Rows(measured)) = waiting.remove(race_id) {
+                return Some(*measured);
             }
             let (sender, receiver) = oneshot::channel();
             waiting.insert(race_id.to_owned(), WaitingRows::Request(sender));
             receiver
         };
-        let facts = tokio::time::timeout(ROWS_WITHIN, receiver).await;
-        if facts.is_err() {
+        let measured = tokio::time::timeout(ROWS_WITHIN, receiver).await;
+        if measured.is_err() {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(race_id);
         }
-        facts.ok()?.ok().map(|facts| *facts)
+        measured.ok()?.ok().map(|measured| *measured)
     }
 }
 
-impl RaceObserver for BenchFeed {
+impl RaceObserver for RowFeed {
     fn step(&self, _attempt: &AttemptRecord, _step: AttemptStep, _at_us: i64) {}
 
     fn committed(&self, _race_id: &str, _ordinal: i64) {}
@@ -62,32 +63,41 @@ impl RaceObserver for BenchFeed {
     fn recorded(&self, _record: &Record) {}
 
     fn settled(&self, rows: &[Record]) {
-        let Some((race_id, facts)) = facts(rows) else { return };
+        let Some((race_id, measured)) = measured(rows) else { return };
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match waiting.remove(&race_id) {
             // It has given up waiting: nobody needs them.
-            Some(WaitingRows::Request(sender)) => drop(sender.send(Box::new(facts))),
+            Some(WaitingRows::Request(sender)) => drop(sender.send(Box::new(measured))),
             _ if waiting.len() < UNASKED_MAX => {
-                waiting.insert(race_id, WaitingRows::Rows(Box::new(facts)));
+                waiting.insert(race_id, WaitingRows::Rows(Box::new(measured)));
             }
             _ => {}
         }
     }
 }
 
-fn facts(rows: &[Record]) -> Option<(String, RowFigures)> {
+/// Its times count from the scheduled time, or else from when the gateway read the request. None: the rows of a client.
+fn measured(rows: &[Record]) -> Option<(String, MeasuredRequest)> {
     let race = rows.iter().find_map(|row| if let Record::Race(race) = row { Some(race) } else { None })?;
+    if race.source == RaceSource::Client {
+        return None;
+    }
     let mut attempts: Vec<&AttemptRecord> = rows
         .iter()
         .filter_map(|row| if let Record::Attempt(attempt) = row { Some(&**attempt) } else { None })
         .collect();
     attempts.sort_by_key(|attempt| attempt.ordinal);
     let winner = attempts.iter().find(|attempt| Some(attempt.ordinal) == race.winner);
+    let scheduled_us = race.scheduled_us.unwrap_or(0);
     let first_us = attempts.first().map_or(0, |attempt| attempt.dispatch_us);
     let since_first = |attempt: &AttemptRecord, at: Option<i64>| Some(attempt.dispatch_us - first_us + at?);
     let (end, failure) = end(race, winner.copied(), attempts.last().copied());
     let decoding = winner.map(|winner| Decoding::of(winner));
-    let facts = RowFigures {
+    let measured = MeasuredRequest {
+        number: 0,
+        scheduled_us: 0,
+        sent_us: first_us - scheduled_us,
+        ended_us: race.done_us.unwrap_or(first_us) - scheduled_us,
         end,
         failure,
         ttft_us: winner.and_then(|winner| since_first(winner, winner.first_token_us)),
@@ -104,7 +114,7 @@ fn facts(rows: &[Record]) -> Option<(String, RowFigures)> {
         conn_reused: winner.and_then(|winner| winner.conn_reused),
         attempts: race.attempts,
     };
-    Some((race.race_id.clone(), facts))
+    Some((race.race_id.clone(), measured))
 }
 
 fn end(
@@ -140,21 +150,30 @@ mod tests {
     use super::*;
     use crate::history::sample;
 
-    fn settled(race: RaceRecord, attempts: Vec<AttemptRecord>) -> RowFigures {
+    fn settled(race: RaceRecord, attempts: Vec<AttemptRecord>) -> MeasuredRequest {
+        let race = RaceRecord { source: RaceSource::Bench, ..race };
         let rows: Vec<Record> = std::iter::once(Record::Race(Box::new(race)))
             .chain(attempts.into_iter().map(|attempt| Record::Attempt(Box::new(attempt))))
             .collect();
-        facts(&rows).unwrap().1
+        measured(&rows).unwrap().1
     }
 
     #[test]
     fn an_answer_is_measured_from_its_first_dispatch() {
-        let race = RaceRecord { winner: Some(1), outcome: RaceOutcome::Ok, ..sample::race(1) };
+        let race = RaceRecord {
+            winner: Some(1),
+            outcome: RaceOutcome::Ok,
+            scheduled_us: Some(-70),
+            done_us: Some(9_000),
+            ..sample::race(1)
+        };
         let dead = AttemptRecord { ordinal: 0, dispatch_us: 100, ..sample::failed(1) };
         let won = AttemptRecord { ordinal: 1, dispatch_us: 1_100, ..sample::won(1) };
-        let facts = settled(race, vec![won.clone(), dead]);
-        assert_eq!(facts.end, RequestEnd::Answered);
-        assert_eq!(facts.ttft_us, won.first_token_us.map(|at| at + 1_000), "a failed first try is part of it");
+        let measured = settled(race, vec![won.clone(), dead]);
+        assert_eq!(measured.end, RequestEnd::Answered);
+        assert_eq!(measured.ttft_us, won.first_token_us.map(|at| at + 1_000), "a failed first try is part of it");
+        let placed = measured.scheduled_at(5_000);
+        assert_eq!((placed.scheduled_us, placed.sent_us, placed.ended_us), (5_000, 5_170, 14_070));
     }
 
     #[test]
@@ -176,12 +195,14 @@ mod tests {
 
     #[tokio::test]
     async fn rows_and_requests_may_come_in_either_order() {
-        let feed = BenchFeed::new();
-        let rows = [Record::Race(Box::new(sample::race(1)))];
+        let feed = RowFeed::new();
+        let rows = |source| [Record::Race(Box::new(RaceRecord { source, ..sample::race(1) }))];
         let id = sample::race(1).race_id;
-        feed.settled(&rows);
-        assert!(feed.rows(&id).await.is_some());
-        let (waits, ()) = tokio::join!(feed.rows(&id), async { feed.settled(&rows) });
+        feed.settled(&rows(RaceSource::Client));
+        assert!(feed.0.lock().unwrap().is_empty(), "a client's are not kept");
+        feed.settled(&rows(RaceSource::Bench));
+        assert!(feed.measured(&id).await.is_some());
+        let (waits, ()) = tokio::join!(feed.measured(&id), async { feed.settled(&rows(RaceSource::Probe)) });
         assert!(waits.is_some());
         assert!(feed.0.lock().unwrap().is_empty(), "nothing is kept");
     }

@@ -6,22 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Method, Request};
-use http_body_util::BodyExt as _;
 use serde_json::{Map, Value};
 
 use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
-use super::feed::BenchFeed;
+use super::client::LoadClient;
 use super::heartbeat::Heartbeat;
 use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{Prompt, PromptMaker};
 use super::spend::Spend;
 use crate::clock::{Instant, micros_between};
 use crate::history::{RaceSource, RequestOrigin};
-use crate::protocol::Surface;
-use crate::proxy::{self, Gateway};
 use crate::shutdown::Shutdown;
 
 /// A thread sleeps to this long before an arrival and then watches the clock: a sleep ends late by about that.
@@ -43,8 +37,7 @@ const BYTES_PER_TOKEN_LEAST: f64 = 2.0;
 pub struct Generator(Arc<Sending>);
 
 struct Sending {
-    gateway: Arc<Gateway>,
-    feed: Arc<BenchFeed>,
+    client: LoadClient,
     prompts: PromptMaker,
     spend: Spend,
     /// Members that are added to each request.
@@ -72,14 +65,13 @@ struct RunningBlock {
 
 impl Generator {
     pub fn new(
-        gateway: Arc<Gateway>,
-        feed: Arc<BenchFeed>,
+        client: LoadClient,
         prompts: PromptMaker,
         spend: Spend,
         members: Map<String, Value>,
         run_id: String,
     ) -> Generator {
-        Generator(Arc::new(Sending { gateway, feed, prompts, spend, members, run_id }))
+        Generator(Arc::new(Sending { client, prompts, spend, members, run_id }))
     }
 
     pub fn prompts(&self) -> &PromptMaker {
@@ -235,69 +227,54 @@ impl RunningBlock {
         }
     }
 
-    async fn ask(&self, number: u64, prompt: Prompt, scheduled_us: i64) {
-        let Some(reservation) = self.sending.spend.reserve(self.estimate(&prompt)) else {
+    async fn ask(&self, number: u64, mut prompt: Prompt, scheduled_us: i64) {
+        let estimate = self.estimate(&prompt);
+        let Some(reservation) = self.sending.spend.reserve(estimate) else {
             self.end(BlockStop::Spent);
             return;
         };
-        let estimate = self.estimate(&prompt);
-        let bytes = prompt.bytes;
-        let request = self.request(prompt, scheduled_us);
-        let sent_us = self.now_us();
-        let request_of = MeasuredRequest { number, scheduled_us, sent_us, ..MeasuredRequest::default() };
-        self.issued_us.fetch_max(u64::try_from(sent_us).unwrap_or(0), Ordering::Relaxed);
+        prompt.members.extend(self.sending.members.clone());
+        let (target, client, at_us) = (&self.target, &self.sending.client, self.now_us());
+        self.issued_us.fetch_max(u64::try_from(at_us).unwrap_or(0), Ordering::Relaxed);
+        let asked = client.ask(&target.model, prompt.members, target.headers.clone(), self.origin(scheduled_us));
         let cancelled = self.tasks.cancelled();
         let (race_id, was_cut) = tokio::select! {
             biased;
-            race_id = self.exchange(request) => (race_id, false),
+            race_id = asked => (race_id, false),
             () = cancelled => (None, true),
         };
-        let facts = match &race_id {
-            Some(race_id) => self.sending.feed.rows(race_id).await,
+        let measured = match &race_id {
+            Some(race_id) => client.measured(race_id).await,
             None => None,
         };
-        let measured = MeasuredRequest { ended_us: self.now_us(), ..request_of };
-        let measured = match facts {
-            Some(facts) => measured.with(facts),
-            // It was billed for what was written until it was cut, which is at most the estimate.
-            None if was_cut => MeasuredRequest { end: RequestEnd::CutShort, cost_usd: (0.0, estimate), ..measured },
-            None => MeasuredRequest { failure: Some("no_row"), cost_usd: (0.0, estimate), ..measured },
+        let measured = match measured {
+            Some(measured) => MeasuredRequest { number, ..measured.scheduled_at(scheduled_us) },
+            None => MeasuredRequest {
+                number,
+                scheduled_us,
+                sent_us: at_us,
+                ended_us: self.now_us(),
+                end: if was_cut { RequestEnd::CutShort } else { RequestEnd::Failed },
+                failure: (!was_cut).then_some("no_row"),
+                // It was billed for what was written until it was cut, which is at most the estimate.
+                cost_usd: (0.0, estimate),
+                ..MeasuredRequest::default()
+            },
         };
         reservation.settle(if measured.unpriced { estimate } else { measured.cost_usd.1 });
         if let Some(tokens) = measured.input_tokens {
-            self.sending.prompts.counted(&self.target.name, bytes, tokens);
+            self.sending.prompts.counted(&target.name, prompt.bytes, tokens);
         }
         self.take_result(measured);
     }
 
-    /// Sends it and reads the answer to its end. The id of its race.
-    async fn exchange(&self, request: Request<Body>) -> Option<String> {
-        let gateway = Arc::clone(&self.sending.gateway);
-        let response = Box::pin(proxy::serve_as(gateway, Surface::Chat, None, request)).await;
-        let race_id = response.headers().get("x-photofinish-race")?.to_str().ok()?.to_owned();
-        let mut body = response.into_body();
-        // What breaks an answer is in its row.
-        while let Some(Ok(_)) = body.frame().await {}
-        Some(race_id)
-    }
-
-    fn request(&self, prompt: Prompt, scheduled_us: i64) -> Request<Body> {
-        let mut members = prompt.members;
-        members.insert("model".to_owned(), self.target.model.clone().into());
-        members.insert("stream".to_owned(), true.into());
-        members.extend(self.sending.members.clone());
-        let mut request = Request::new(Body::from(Value::Object(members).to_string()));
-        *request.method_mut() = Method::POST;
-        *request.headers_mut() = self.target.headers.clone();
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let scheduled = self.begun + Duration::from_micros(u64::try_from(scheduled_us).unwrap_or(0));
-        request.extensions_mut().insert(RequestOrigin {
+    fn origin(&self, scheduled_us: i64) -> RequestOrigin {
+        RequestOrigin {
             source: RaceSource::Bench,
             run_id: Some(self.sending.run_id.clone()),
             workload: Some(self.sending.prompts.workload().name.clone()),
-            scheduled: Some(scheduled),
-        });
-        request
+            scheduled: Some(self.begun + Duration::from_micros(u64::try_from(scheduled_us).unwrap_or(0))),
+        }
     }
 
     /// USD, if every upstream of the target writes as many tokens as it may.

@@ -19,34 +19,15 @@ pub enum RequestEnd {
     CutShort,
 }
 
-/// What the rows of one request say. Times are microseconds from the dispatch of its first attempt.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RowFigures {
-    pub end: RequestEnd,
-    pub failure: Option<&'static str>,
-    pub ttft_us: Option<i64>,
-    pub e2e_us: Option<i64>,
-    pub tpot_us: Option<f64>,
-    pub input_tokens: Option<i64>,
-    pub cached_input_tokens: Option<i64>,
-    pub output_tokens: Option<i64>,
-    /// Least and most.
-    pub cost_usd: (f64, f64),
-    /// A started attempt has no upper bound of its cost.
-    pub unpriced: bool,
-    pub conn_reused: Option<bool>,
-    pub attempts: i64,
-}
-
-/// One request. Times are microseconds; `scheduled_us` and `sent_us` count from the beginning of its block, the others
-/// from the dispatch of its first attempt.
+/// One request. Times are microseconds. `scheduled_us`, `sent_us` and `ended_us` count from the beginning of its block, the
+/// others from the dispatch of its first attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasuredRequest {
     /// The number of its prompt.
     pub number: u64,
     pub scheduled_us: i64,
+    /// The dispatch of its first attempt.
     pub sent_us: i64,
-    /// Its end, from the beginning of the block.
     pub ended_us: i64,
     pub end: RequestEnd,
     /// The failure's name, such as `server_error`.
@@ -87,22 +68,9 @@ impl MeasuredRequest {
         Some(self.lag_us() + self.e2e_us?)
     }
 
-    /// Takes what the rows say. Not the times of the schedule.
-    pub(super) fn with(self, facts: RowFigures) -> MeasuredRequest {
-        MeasuredRequest {
-            end: facts.end,
-            failure: facts.failure,
-            ttft_us: facts.ttft_us,
-            e2e_us: facts.e2e_us,
-            tpot_us: facts.tpot_us,
-            input_tokens: facts.input_tokens,
-            cached_input_tokens: facts.cached_input_tokens,
-            output_tokens: facts.output_tokens,
-            cost_usd: facts.cost_usd,
-            unpriced: facts.unpriced,
-            conn_reused: facts.conn_reused,
-            attempts: facts.attempts,
-            ..self
-        }
+    /// The same request, in a block where it was scheduled at that time.
+    pub(super) fn scheduled_at(self, scheduled_us: i64) -> MeasuredRequest {
+        let since = scheduled_us - self.scheduled_us;
+        MeasuredRequest { scheduled_us, sent_us: self.sent_us + since, ended_us: self.ended_us + since, ..self }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Every request goes through [`crate::proxy::serve_as`], so it is planned, sent, metered and recorded like a client's. What
 //! to send and when is drawn before a stage begins (`arrivals`, `prompt`); what was sent, and what came back, is judged after
-//! it (`stage`, `trust`, `compare`, `search`). These parts are pure; `generator` alone sends.
+//! it (`stage`, `trust`, `compare`, `search`). These parts are pure; `generator` says when to send, `client` alone sends.
 //!
 //! Not for the options and the output of the command: see `cli::bench`.
 
 pub mod arrivals;
 mod block;
+mod client;
 pub mod compare;
 pub mod condition;
 mod feed;
@@ -25,5 +26,6 @@ pub mod trust;
 pub mod workload;
 
 pub use block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress, ramp};
-pub use feed::BenchFeed;
+pub use client::LoadClient;
+pub use feed::RowFeed;
 pub use generator::Generator;

@@ -10,10 +10,11 @@ use serde_json::json;
 use super::outcome::{CommandOutcome, WrongUse};
 use super::sheet::{Sheet, SheetCell};
 use crate::app::LocalGateway;
+use crate::bench::{LoadClient, RowFeed};
 use crate::clock::wall_micros;
 use crate::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
 use crate::metrics::ProbeOutcome;
-use crate::probe::{PastProbes, ProbeFeed, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
+use crate::probe::{PastProbes, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
 
 /// How far a plan looks.
 const PLAN_AHEAD: Duration = Duration::from_secs(24 * 3_600);
@@ -49,10 +50,10 @@ pub async fn run(config: Config, options: &ProbeOptions, out: &mut impl io::Writ
         return Ok(CommandOutcome::Done);
     }
     let (workloads, targets) = (workloads(&config, options)?, targets(&config, options)?);
-    let feed = ProbeFeed::new();
+    let feed = RowFeed::new();
     let (settings, path) = (config.probes.clone(), config.store.path.clone());
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
-    let prober = Prober::new(gateway.gateway().clone(), feed);
+    let prober = Prober::new(LoadClient::new(gateway.gateway().clone(), feed));
     if let Some(settings) = &settings {
         let now_us = wall_micros();
         let past = PastProbes::read(&path, settings, now_us)?;

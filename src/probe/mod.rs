@@ -1,16 +1,14 @@
 //! Probes: measured requests that the gateway sends by itself, a few times a day, to every upstream of the chosen models.
 //!
-//! `schedule` and `caps` decide when, and with how much money; they are pure. `prober` sends one probe the way of a client's
-//! request, so its rows mean the same. Not for the task that runs them in a gateway: see `app`.
+//! `schedule` and `caps` decide when, and with how much money; they are pure. `prober` sends one probe with the
+//! client of the load generator, so its rows mean the same. Not for the task that runs them in a gateway: see `app`.
 
 mod caps;
-mod feed;
 mod prober;
 mod schedule;
 mod targets;
 
 pub use caps::{DayCaps, ProbeEstimate};
-pub use feed::{ProbeFacts, ProbeFeed};
 pub use prober::{ProbeResult, Prober};
 pub use schedule::{DueProbe, ProbeJob, ProbeSchedule};
 pub use targets::{PastProbes, jobs, probed, seed};

@@ -3,29 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::Body;
 use futures_util::future::join_all;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Method, Request};
-use http_body_util::BodyExt as _;
+use http::HeaderMap;
+use http::header::HeaderValue;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::caps::{DayCaps, ProbeEstimate};
-use super::feed::{ProbeFacts, ProbeFeed};
+use crate::bench::LoadClient;
+use crate::bench::measured::MeasuredRequest;
 use crate::bench::prompt::PromptMaker;
 use crate::bench::workload::{PING, Workload};
 use crate::clock::{Instant, wall_micros};
 use crate::config::{ProbeWorkload, UpstreamConfig};
 use crate::history::{RaceSource, RequestOrigin};
 use crate::metrics::ProbeOutcome;
-use crate::protocol::Surface;
-use crate::proxy::{self, Gateway};
 
 /// Sends probes, one after the other, through one gateway.
 pub struct Prober {
-    gateway: Arc<Gateway>,
-    feed: Arc<ProbeFeed>,
+    client: LoadClient,
     caps: DayCaps,
     /// Of each workload; they learn how long a token is at each upstream.
     prompts: Mutex<BTreeMap<(String, u32, u32), Arc<PromptMaker>>>,
@@ -77,8 +72,8 @@ impl ProbeResult {
 }
 
 impl Prober {
-    pub fn new(gateway: Arc<Gateway>, feed: Arc<ProbeFeed>) -> Prober {
-        Prober { gateway, feed, caps: DayCaps::default(), prompts: Mutex::default(), measured: Mutex::default() }
+    pub fn new(client: LoadClient) -> Prober {
+        Prober { client, caps: DayCaps::default(), prompts: Mutex::default(), measured: Mutex::default() }
     }
 
     pub fn caps(&self) -> &DayCaps {
@@ -92,7 +87,7 @@ impl Prober {
 
     /// Whether clients use the upstream now: a probe would take from them, and they from its figures.
     pub fn is_busy(&self, upstream: &UpstreamConfig) -> bool {
-        self.gateway.learning().upstream(&upstream.name()).in_flight() > 0
+        self.client.gateway().learning().upstream(&upstream.name()).in_flight() > 0
     }
 
     /// Sends one probe and waits for its rows. `number` makes the words of its prompt: upstreams that are compared get the same.
@@ -112,15 +107,15 @@ impl Prober {
             Err(why) => (ProbeResult::new(model, &name, workload, ProbeOutcome::Skipped, Some(why.to_owned())), 0.0),
             Ok(reservation) => {
                 let sent = self.send(model, &name, workload, number, scheduled).await;
-                let usd: Option<f64> = sent.iter().map(|facts| facts.cost_usd).sum();
-                let usd = usd.or(estimate.usd.filter(|_| sent.iter().any(|facts| !facts.was_rejected)));
+                let usd: Option<f64> = sent.iter().map(|one| (!one.unpriced).then_some(one.cost_usd.1)).sum();
+                let usd = usd.or(estimate.usd);
                 let counted =
-                    |facts: &ProbeFacts| (facts.input_tokens.unwrap_or(0) + facts.output_tokens.unwrap_or(0)) as f64;
+                    |one: &MeasuredRequest| (one.input_tokens.unwrap_or(0) + one.output_tokens.unwrap_or(0)) as f64;
                 reservation.settle(usd.unwrap_or(0.0), sent.iter().map(counted).sum());
                 (self.result(model, &name, workload, &sent, usd), usd.unwrap_or(0.0))
             }
         };
-        self.gateway.recorder().metrics().probe(result.outcome, cost);
+        self.client.gateway().recorder().metrics().probe(result.outcome, cost);
         result
     }
 
@@ -132,10 +127,10 @@ impl Prober {
         workload: &ProbeWorkload,
         number: u64,
         scheduled: Option<Instant>,
-    ) -> Vec<ProbeFacts> {
+    ) -> Vec<MeasuredRequest> {
         let ping = self.prompts(PING.0, PING.1, PING.2);
         let (pinged, ping_bytes) = self.exchange(model, upstream, &ping, number, 0, None).await;
-        let is_answered = pinged.failure.is_none();
+        let is_answered = pinged.is_answered();
         let mut sent = vec![pinged];
         if is_answered {
             let prompts = self.prompts(&workload.name, workload.input_tokens, workload.output_tokens);
@@ -150,7 +145,7 @@ impl Prober {
             }
             let lanes = (0..u64::from(workload.at_once))
                 .map(|lane| self.exchange(model, upstream, &prompts, number, lane, scheduled));
-            sent.extend(join_all(lanes).await.into_iter().map(|(facts, _)| facts));
+            sent.extend(join_all(lanes).await.into_iter().map(|(measured, _)| measured));
         }
         sent
     }
@@ -160,13 +155,13 @@ impl Prober {
         model: &str,
         upstream: &str,
         workload: &ProbeWorkload,
-        sent: &[ProbeFacts],
+        sent: &[MeasuredRequest],
         usd: Option<f64>,
     ) -> ProbeResult {
-        let failed = sent.iter().find(|facts| facts.failure.is_some());
+        let failed = sent.iter().find(|one| !one.is_answered());
         let outcome = match failed {
             // The gateway sends nothing to an upstream that cools down or is off.
-            Some(failed) if failed.was_rejected && sent.len() == 1 => ProbeOutcome::Skipped,
+            Some(failed) if failed.attempts == 0 && sent.len() == 1 => ProbeOutcome::Skipped,
             Some(_) => ProbeOutcome::Failed,
             None => ProbeOutcome::Answered,
         };
@@ -179,7 +174,13 @@ impl Prober {
             input_tokens: measured.input_tokens,
             output_tokens: measured.output_tokens,
             cost_usd: usd,
-            ..ProbeResult::new(model, upstream, workload, outcome, failed.and_then(|facts| facts.failure.clone()))
+            ..ProbeResult::new(
+                model,
+                upstream,
+                workload,
+                outcome,
+                failed.map(|failed| failed.failure.unwrap_or("failed").to_owned()),
+            )
         }
     }
 
@@ -192,40 +193,29 @@ impl Prober {
         number: u64,
         lane: u64,
         scheduled: Option<Instant>,
-    ) -> (ProbeFacts, usize) {
+    ) -> (MeasuredRequest, usize) {
         let prompt = prompts.make(number, salt(upstream, lane), upstream);
         let bytes = prompt.bytes;
-        let lost = |why: &str| (ProbeFacts { failure: Some(why.to_owned()), ..ProbeFacts::default() }, bytes);
-        let mut members = prompt.members;
-        members.insert("model".to_owned(), model.into());
-        members.insert("stream".to_owned(), true.into());
-        let mut request = Request::new(Body::from(Value::Object(members).to_string()));
-        *request.method_mut() = Method::POST;
+        let lost = |why| (MeasuredRequest { failure: Some(why), unpriced: true, ..MeasuredRequest::default() }, bytes);
         let Ok(upstreams) = HeaderValue::try_from(upstream) else { return lost("its name cannot be in a header") };
-        let headers = request.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut headers = HeaderMap::new();
         headers.insert("x-photofinish-upstreams", upstreams);
         headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
         headers.insert("x-photofinish-max-attempts", HeaderValue::from_static("1"));
-        request.extensions_mut().insert(RequestOrigin {
+        let origin = RequestOrigin {
             source: RaceSource::Probe,
             run_id: None,
             workload: Some(prompts.workload().name.clone()),
             scheduled,
-        });
-        let gateway = Arc::clone(&self.gateway);
-        let response = Box::pin(proxy::serve_as(gateway, Surface::Chat, None, request)).await;
-        let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let mut body = response.into_body();
-        // What breaks an answer is in its row.
-        while let Some(Ok(_)) = body.frame().await {}
-        drop(body);
-        let Some(race_id) = race_id else { return lost("the gateway refused it") };
-        let Some(facts) = self.feed.facts(&race_id).await else { return lost("no row") };
-        if let Some(tokens) = facts.input_tokens {
+        };
+        let Some(race_id) = self.client.ask(model, prompt.members, headers, origin).await else {
+            return lost("the gateway refused it");
+        };
+        let Some(measured) = self.client.measured(&race_id).await else { return lost("no row") };
+        if let Some(tokens) = measured.input_tokens {
             prompts.counted(upstream, bytes, tokens);
         }
-        (facts, bytes)
+        (measured, bytes)
     }
 
     fn prompts(&self, name: &str, input_tokens: u32, output_tokens: u32) -> Arc<PromptMaker> {

@@ -11,7 +11,7 @@ use crate::bench::prompt::PromptMaker;
 use crate::bench::spend::Spend;
 use crate::bench::statistics;
 use crate::bench::workload::Workload;
-use crate::bench::{BenchFeed, BlockPlan, Generator, Load, LoadTarget};
+use crate::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
 use crate::config;
 
 /// The TTFT that the simulated provider is told, in µs.
@@ -24,11 +24,11 @@ const FOR: Duration = Duration::from_millis(1_000);
 /// calibration cannot run.
 pub async fn error_us() -> Option<f64> {
     let config = config::parse(PROVIDER, Path::new("calibration"), &|_| None).ok()?;
-    let feed = BenchFeed::new();
+    let feed = RowFeed::new();
     let alone = LocalGateway::start(config, false, Arc::clone(&feed) as _).await.ok()?;
     let prompts = PromptMaker::new(Workload::new("calibration", 50, 10), 0.0, 1);
-    let gateway = Arc::clone(alone.gateway());
-    let generator = Generator::new(gateway, feed, prompts, Spend::unlimited(), serde_json::Map::new(), String::new());
+    let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+    let generator = Generator::new(client, prompts, Spend::unlimited(), serde_json::Map::new(), String::new());
     let mut headers = HeaderMap::new();
     headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
     let target =

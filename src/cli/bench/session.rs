@@ -18,7 +18,9 @@ use crate::bench::prompt::PromptMaker;
 use crate::bench::result::{self, RESULT_VERSION, RunResult};
 use crate::bench::spend::Spend;
 use crate::bench::stage::{self, StageFigures, StageQuestion};
-use crate::bench::{BenchFeed, BlockPlan, BlockResult, BlockStop, Generator, Load, LoadTarget, Progress, ramp};
+use crate::bench::{
+    BlockPlan, BlockResult, BlockStop, Generator, Load, LoadClient, LoadTarget, Progress, RowFeed, ramp,
+};
 use crate::cli::outcome::WrongUse;
 use crate::cli::signals::Signals;
 use crate::clock::{Instant, wall_micros};
@@ -60,14 +62,14 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         mut live: LiveView<'a, E>,
     ) -> anyhow::Result<Self> {
         let signals = Signals::new()?;
-        let feed = BenchFeed::new();
+        let feed = RowFeed::new();
         let run_id = uuid::Uuid::now_v7().to_string();
         let calibration_us = calibration::error_us().await;
         let alone = LocalGateway::start(targets.config, stored, Arc::clone(&feed) as _).await?;
         let prompts = PromptMaker::new(plan.workload.clone(), plan.prefix, plan.seed).given(plan.prompts.clone());
         let spend = plan.max_cost.map_or_else(Spend::unlimited, |cap| Spend::new(cap, 0.0));
-        let gateway = Arc::clone(alone.gateway());
-        let generator = Generator::new(gateway, feed, prompts, spend, plan.members.clone(), run_id.clone());
+        let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+        let generator = Generator::new(client, prompts, spend, plan.members.clone(), run_id.clone());
         let result = RunResult {
             version: RESULT_VERSION,
             run_id,
