@@ -1,6 +1,6 @@
 //! Drives the gateway over real loopback HTTP. `cost` compares it with nginx, and `grow` shows how its
 //! cost grows. `race`, `streams`, `proxy` and `clock` print its cost and the accuracy
-//! of its measurements; `truth` does so for the load generator; `policies` compares the policies.
+//! of its measurements; `truth` and `verify` do so for the load generator; `policies` compares the policies.
 //!
 //! This process runs the simulated upstreams and the clients, so that both use one clock; the gateway is `photofinish
 //! serve` in a separate process, so that its memory and CPU time are measured separately. How to read the figures:
@@ -12,6 +12,7 @@ mod cost;
 mod drive;
 mod figures;
 mod gateway;
+mod generator;
 mod grow;
 mod ledger;
 mod outcome;
@@ -19,9 +20,11 @@ mod policies;
 mod proxy;
 mod race;
 mod schedule;
+mod simulator;
 mod streams;
 mod truth;
 mod upstreams;
+mod verify;
 
 use std::time::Duration;
 
@@ -30,7 +33,7 @@ use clap::{Parser, Subcommand};
 use tokio::runtime::Builder;
 
 /// Maximum time of a run.
-const RUN_MAX: Duration = Duration::from_secs(600);
+const RUN_MAX: Duration = Duration::from_secs(3_600);
 
 /// Measure the gateway on this machine.
 #[derive(Debug, Parser)]
@@ -56,6 +59,8 @@ enum Command {
     Clock(clock::Options),
     /// The error of the load generator against the stamps of a simulated provider in a process of its own.
     Truth(truth::Options),
+    /// Whether what `bench` says of a running server holds: intervals, verdicts, the rate found, trust. Up to half an hour.
+    Verify(verify::Options),
     /// Compares policies over five upstreams with tails, whose favourite hangs for a quarter of the run.
     Policies(policies::Options),
 }
@@ -63,7 +68,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     let command = Cli::parse().command;
     let runtime = match command {
-        Command::Truth(_) => {
+        Command::Truth(_) | Command::Verify(_) => {
             cost::prepare()?;
             Builder::new_multi_thread().worker_threads(1).enable_all().build()?
         }
@@ -85,6 +90,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Proxy(options) => proxy::run(options).await,
         Command::Clock(options) => clock::run(options).await,
         Command::Truth(options) => truth::run(options).await,
+        Command::Verify(options) => verify::run(options).await,
         Command::Policies(options) => policies::run(options).await,
     }
 }

@@ -2,33 +2,23 @@
 //! each event, and both clocks are monotonic, so durations compare without a common zero.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use http::{HeaderMap, HeaderValue};
-use photofinish::app::LocalGateway;
 use photofinish::bench::arrivals::Arrivals;
 use photofinish::bench::measured::MeasuredRequest;
-use photofinish::bench::prompt::{PromptMaker, marker};
-use photofinish::bench::spend::Spend;
-use photofinish::bench::workload::Workload;
-use photofinish::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
-use photofinish::clock::Instant;
-use photofinish::config;
+use photofinish::bench::prompt::marker;
+use photofinish::bench::{BlockPlan, Load};
 use serde_json::Value;
 
-use crate::cost::on_its_core;
 use crate::figures::{Sample, Table};
-use crate::gateway::{own_cpu, program, rss_kib_of};
-
-/// Maximum time until the simulated provider listens.
-const START_MAX: Duration = Duration::from_secs(20);
+use crate::gateway::{own_cpu, rss_kib_of};
+use crate::generator::{LocalGenerator, plan, target};
+use crate::simulator::Simulator;
 
 #[derive(Args, Clone, Debug)]
 pub struct Options {
@@ -73,10 +63,9 @@ struct Truth {
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("truth.jsonl");
-    let (mut simulator, base_url) = simulator(&options, &file)?;
-    let measured = measure(&options, &base_url, dir.path()).await;
-    let told = Command::new("kill").arg(simulator.id().to_string()).status()?;
-    ensure!(told.success() && simulator.wait()?.success(), "the simulated provider is gone");
+    let mut simulator = simulator(&options, &file)?;
+    let measured = measure(&options, &simulator.base_url, dir.path()).await;
+    simulator.end()?;
     let (requests, cost) = measured?;
     let truth = truth(&file)?;
     print(&requests, &truth, &cost)?;
@@ -94,78 +83,38 @@ struct ClientCost {
     in_flight: usize,
 }
 
-fn simulator(options: &Options, file: &Path) -> anyhow::Result<(Child, String)> {
-    let mut command = Command::new(program()?);
-    command
-        .args(["simulate", "--listen", "127.0.0.1:0", "--ttft", "100ms", "--jitter", "0.2", "--seed", "1"])
-        .args(["--tokens-per-second", &options.rate.to_string(), "--tokens", &options.tokens.to_string()])
-        .args(["--tokens-per-event", &options.tokens_per_event.to_string(), "--slots", &options.slots.to_string()])
-        .args(options.stall.iter().flat_map(|stall| ["--stall", stall]))
-        .arg("--truth")
-        .arg(file)
-        .env_remove("PHOTOFINISH_LOG")
-        .stderr(Stdio::piped());
-    let mut child = on_its_core(|| Ok(command.spawn()?))?;
-    let log = BufReader::new(child.stderr.take().context("no standard error")?);
-    let begun = Instant::now();
-    let mut lines = log.lines();
-    while begun.elapsed() < START_MAX {
-        let line = lines.next().context("the simulated provider ended")??;
-        if let Some((_, rest)) = line.split_once("base_url=") {
-            let url = rest.split_whitespace().next().unwrap_or_default().trim_matches('"').to_owned();
-            // It goes on logging.
-            std::thread::spawn(move || lines.for_each(drop));
-            return Ok((child, url));
-        }
-    }
-    anyhow::bail!("the simulated provider does not listen")
+fn simulator(options: &Options, file: &Path) -> anyhow::Result<Simulator> {
+    let Options { rate, tokens, tokens_per_event, slots, .. } = options;
+    let arguments = format!(
+        "--ttft 100ms --jitter 0.2 --seed 1 --tokens-per-second {rate} --tokens {tokens} --tokens-per-event {tokens_per_event} --slots {slots}"
+    );
+    let mut more = vec![("--truth", file.as_os_str())];
+    more.extend(options.stall.iter().map(|stall| ("--stall", OsStr::new(stall))));
+    Simulator::start(&arguments, &more)
 }
 
 async fn measure(options: &Options, base_url: &str, dir: &Path) -> anyhow::Result<(Vec<MeasuredRequest>, ClientCost)> {
-    let database = dir.join("rows.db");
-    let text =
-        format!("[store]\nurl = \"sqlite:{}\"\n[providers.sim]\nbase_url = \"{base_url}\"\n", database.display());
-    let config = config::parse(&text, Path::new("truth"), &|_| None)?;
-    let feed = RowFeed::new();
-    let alone = LocalGateway::start(config, true, Arc::clone(&feed) as _).await?;
-    let prompts = PromptMaker::new(Workload::new("truth", 20, options.tokens), 0.0, 1);
-    let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
-    let members = serde_json::Map::new();
-    let generator = Generator::new(client, prompts, Spend::unlimited(), members, "truth".to_owned());
-    let mut headers = HeaderMap::new();
-    headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
-    let name = "sim/m".to_owned();
-    let target = LoadTarget { name: name.clone(), model: name, headers, prices: Vec::new(), lane: 0 };
-    let plan = BlockPlan {
-        load: match options.arrivals {
-            Some(per_second) => Load::Rate { per_second, arrivals: Arrivals::Poisson },
-            None => Load::Users(options.streams),
-        },
-        duration: Duration::from_secs(options.seconds),
-        requests: usize::MAX,
-        first: 0,
-        in_flight_max: usize::MAX,
-        ramp: Duration::from_millis(options.ramp),
-        seed: 1,
+    let local = LocalGenerator::start(base_url, dir, options.tokens).await?;
+    let load = match options.arrivals {
+        Some(per_second) => Load::Rate { per_second, arrivals: Arrivals::Poisson },
+        None => Load::Users(options.streams),
     };
+    let ramp = Duration::from_millis(options.ramp);
+    let plan = BlockPlan { duration: Duration::from_secs(options.seconds), ramp, ..plan(load) };
     // Opens the store and a connection, which are no part of the streams' memory.
-    generator
-        .run(&target, &BlockPlan { requests: 1, first: 1 << 40, load: Load::Users(1), ..plan.clone() }, &mut |_| true)
-        .await;
+    let first = BlockPlan { requests: 1, first: 1 << 40, load: Load::Users(1), ..plan.clone() };
+    local.generator.run(&target(0), &first, &mut |_| true).await;
     let own = std::process::id();
     let (cpu, rss) = (own_cpu()?, rss_kib_of(own)?);
     let (mut grown, mut most) = (0, 0);
-    let block = generator
-        .run(&target, &plan, &mut |progress| {
-            if progress.in_flight > most {
-                most = progress.in_flight;
-            }
-            grown = grown.max(rss_kib_of(own).unwrap_or(0).saturating_sub(rss));
-            true
-        })
-        .await;
+    let mut watch = |progress: photofinish::bench::Progress<'_>| {
+        most = progress.in_flight.max(most);
+        grown = grown.max(rss_kib_of(own).unwrap_or(0).saturating_sub(rss));
+        true
+    };
+    let block = local.generator.run(&target(0), &plan, &mut watch).await;
     let cpu = own_cpu()?.saturating_sub(cpu);
-    alone.stop().await;
+    local.alone.stop().await;
     Ok((block.requests, ClientCost { cpu, grown_kib: grown, in_flight: most }))
 }
 

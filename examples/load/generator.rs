@@ -1,0 +1,63 @@
+//! The load generator of `photofinish bench` in this process, for one server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use photofinish::app::LocalGateway;
+use photofinish::bench::prompt::PromptMaker;
+use photofinish::bench::spend::Spend;
+use photofinish::bench::workload::Workload;
+use photofinish::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use photofinish::config;
+
+/// Input tokens of a prompt.
+const INPUT_TOKENS: u32 = 20;
+
+pub struct LocalGenerator {
+    pub alone: LocalGateway,
+    pub generator: Generator,
+}
+
+impl LocalGenerator {
+    /// Its rows go to a database in `dir`.
+    pub async fn start(base_url: &str, dir: &Path, tokens: u32) -> anyhow::Result<LocalGenerator> {
+        let database = dir.join("rows.db");
+        let text =
+            format!("[store]\nurl = \"sqlite:{}\"\n[providers.sim]\nbase_url = \"{base_url}\"\n", database.display());
+        let config = config::parse(&text, Path::new("load"), &|_| None)?;
+        let feed = RowFeed::new();
+        let alone = LocalGateway::start(config, true, Arc::clone(&feed) as _).await?;
+        let prompts = PromptMaker::new(workload(tokens), 0.0, 1);
+        let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
+        let members = serde_json::Map::new();
+        let generator = Generator::new(client, prompts, Spend::unlimited(), members, "load".to_owned());
+        Ok(LocalGenerator { alone, generator })
+    }
+}
+
+/// Its prompts.
+pub fn workload(tokens: u32) -> Workload {
+    Workload::new("load", INPUT_TOKENS, tokens)
+}
+
+/// The server; each lane has the same prompts behind other salts.
+pub fn target(lane: u64) -> LoadTarget {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
+    LoadTarget { name: "sim/m".to_owned(), model: "sim/m".to_owned(), headers, prices: Vec::new(), lane }
+}
+
+/// This load without other limits, for ten minutes at most.
+pub fn plan(load: Load) -> BlockPlan {
+    BlockPlan {
+        load,
+        duration: Duration::from_secs(600),
+        requests: usize::MAX,
+        first: 0,
+        in_flight_max: usize::MAX,
+        ramp: Duration::ZERO,
+        seed: 1,
+    }
+}

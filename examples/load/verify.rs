@@ -1,0 +1,288 @@
+//! Whether what `photofinish bench` says of a running server holds: its intervals, its verdicts, the rate that it finds,
+//! and whether it knows when the client was the slow part. Each trial has seeds of its own.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use fastrand::Rng;
+use photofinish::bench::compare::{self, ComparedFigure, LoadVerdict};
+use photofinish::bench::measured::MeasuredRequest;
+use photofinish::bench::result::RunResult;
+use photofinish::bench::stage::{self, StageQuestion};
+use photofinish::bench::{BlockPlan, BlockResult, Load};
+
+use crate::figures::Table;
+use crate::gateway::program;
+use crate::generator::{LocalGenerator, plan, target, workload};
+use crate::simulator::Simulator;
+
+/// The median TTFT of the server, ms, and the spread of its logarithm.
+const TTFT_MS: f64 = 100.0;
+const JITTER: f64 = 0.5;
+const TOKENS: u32 = 4;
+const USERS: usize = 8;
+/// Requests of an interval, and of each target in a comparison.
+const REQUESTS: usize = 80;
+const COMPARED: usize = 120;
+const MARGIN: f64 = 0.05;
+/// z of the 90th percentile of a normal distribution.
+const Z90: f64 = 1.281_552;
+
+/// The server whose rate is searched: slots, median TTFT and gap in ms, spread, tokens; and what is asked of it.
+const SLOTS: usize = 4;
+const QUICK_TTFT_MS: f64 = 10.0;
+const GAP_MS: f64 = 1.0;
+const QUICK_JITTER: f64 = 0.2;
+const QUICK_TOKENS: usize = 10;
+const SLO_MS: f64 = 30.0;
+const ATTAIN: f64 = 0.9;
+/// Arrivals of the computed queue.
+const DRAWN: usize = 200_000;
+
+/// Programs that take the client's core from it.
+const BURNERS: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// How often a 95 % interval holds the truth.
+    Intervals,
+    /// How often a server is called worse than itself.
+    Same,
+    /// The rate that the search finds, beside the true one.
+    Rate,
+    /// How often a starved client, and an idle one, is not trusted.
+    Trust,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Options {
+    #[arg(value_enum)]
+    what: What,
+    /// Trials. By default 200 intervals, 100 comparisons, 20 rates, 20 starved and 50 idle clients.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    trials: Option<u32>,
+}
+
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let trials = |default: u32| options.trials.unwrap_or(default);
+    match options.what {
+        What::Intervals => intervals(trials(200)).await,
+        What::Same => same(trials(100)).await,
+        What::Rate => rate(trials(20)),
+        What::Trust => {
+            trust("starved", trials(20), BURNERS)?;
+            trust("idle", trials(50), 0)
+        }
+    }
+}
+
+fn server() -> anyhow::Result<Simulator> {
+    Simulator::start(
+        &format!("--ttft {TTFT_MS}ms --jitter {JITTER} --seed 7 --tokens-per-second 1000 --tokens {TOKENS}"),
+        &[],
+    )
+}
+
+/// Blocks of requests, one for each trial.
+async fn intervals(trials: u32) -> anyhow::Result<()> {
+    let (mut simulator, dir) = (server()?, tempfile::tempdir()?);
+    let local = LocalGenerator::start(&simulator.base_url, dir.path(), TOKENS).await?;
+    let workload = workload(TOKENS);
+    let question = StageQuestion {
+        workload: &workload,
+        unique: true,
+        made: true,
+        warm_up: Some(Duration::ZERO),
+        slo: None,
+        calibration_us: None,
+    };
+    let truths = [("p50", TTFT_MS), ("p90", TTFT_MS * (JITTER * Z90).exp())];
+    let (mut held, mut width) = ([0_u32; 2], [0.0; 2]);
+    for trial in 0..trials {
+        let block = block(&local, trial, 0, REQUESTS).await;
+        let figures = stage::figures("sim/m", &[block], &question);
+        let ttft = figures.ttft_ms.context("no request was answered")?;
+        for (at, estimate) in [ttft.p50, ttft.p90].iter().enumerate() {
+            let (low, high) = estimate.low.zip(estimate.high).context("no interval")?;
+            held[at] += u32::from(low <= truths[at].1 && truths[at].1 <= high);
+            width[at] += estimate.half_width().unwrap_or(0.0) * 100.0 / f64::from(trials);
+        }
+    }
+    local.alone.stop().await;
+    simulator.end()?;
+    let mut table = Table::default();
+    for (at, (name, truth)) in truths.iter().enumerate() {
+        let share = f64::from(held[at]) / f64::from(trials) * 100.0;
+        table.row(
+            format!("TTFT {name}, true {truth:.1} ms"),
+            format!("{} of {trials} intervals hold it ({share:.1} %), ±{:.0} % wide", held[at], width[at]),
+        );
+    }
+    Ok(table.print(&format!("95 % intervals of {REQUESTS} requests by {USERS} users of a running server"))?)
+}
+
+/// The same server twice, in interleaved blocks.
+async fn same(trials: u32) -> anyhow::Result<()> {
+    let (mut simulator, dir) = (server()?, tempfile::tempdir()?);
+    let local = LocalGenerator::start(&simulator.base_url, dir.path(), TOKENS).await?;
+    let mut verdicts = [[0_u32; 4]; 3];
+    let mut any_worse = 0;
+    for trial in 0..trials {
+        let mut sides: [Vec<MeasuredRequest>; 2] = Default::default();
+        for (half, lane) in [(0, 0), (0, 1), (1, 1), (1, 0)] {
+            let block = block(&local, trial * 2 + half, lane, COMPARED / 2).await;
+            sides[usize::try_from(lane)?].extend(block.requests);
+        }
+        let mut is_worse = false;
+        for (at, figure) in ComparedFigure::ALL.into_iter().enumerate() {
+            let (ratio, pairs) = compare::paired(figure, &sides[0], &sides[1]).context("too few pairs")?;
+            let verdict = compare::judge(figure, &ratio, MARGIN, pairs);
+            let column = match verdict {
+                LoadVerdict::Worse => 0,
+                LoadVerdict::Better => 1,
+                LoadVerdict::Same => 2,
+                LoadVerdict::CannotTell { .. } => 3,
+            };
+            is_worse |= column == 0;
+            verdicts[at][column] += 1;
+        }
+        any_worse += u32::from(is_worse);
+    }
+    local.alone.stop().await;
+    simulator.end()?;
+    let mut table = Table::default();
+    for (figure, [worse, better, same, unknown]) in ComparedFigure::ALL.into_iter().zip(verdicts) {
+        table.row(figure.label(), format!("worse {worse}, better {better}, the same {same}, cannot tell {unknown}"));
+    }
+    table.row("any of them worse", format!("{any_worse} of {trials}"));
+    Ok(table.print(&format!("a server against itself, {COMPARED} pairs, margin {:.0} %", MARGIN * 100.0))?)
+}
+
+async fn block(local: &LocalGenerator, trial: u32, lane: u64, requests: usize) -> BlockResult {
+    let first = u64::from(trial) * 1_000_000;
+    let plan = BlockPlan { requests, first, ..plan(Load::Users(USERS)) };
+    local.generator.run(&target(lane), &plan, &mut |_| true).await
+}
+
+/// The command against servers with seeds of their own.
+fn rate(trials: u32) -> anyhow::Result<()> {
+    let truth = true_rate();
+    let (mut table, mut within) = (Table::default(), 0);
+    for trial in 0..trials {
+        let mut simulator = Simulator::start(
+            &format!(
+                "--ttft {QUICK_TTFT_MS}ms --jitter {QUICK_JITTER} --seed {} --tokens-per-second {} --tokens {QUICK_TOKENS} --slots {SLOTS}",
+                trial + 1,
+                1e3 / GAP_MS
+            ),
+            &[],
+        )?;
+        let asked = format!("--find rate --slo ttft={SLO_MS}ms --attain {ATTAIN} --duration 60s --seed {}", trial + 1);
+        let result = bench(&simulator.base_url, &asked)?;
+        simulator.end()?;
+        let found = result.found.first().context("no rate was searched")?;
+        let line = match found.passes.zip(found.fails) {
+            Some((passes, fails)) => {
+                let off = ((passes * fails).sqrt() / truth - 1.0) * 100.0;
+                within += u32::from(off.abs() <= 10.0);
+                format!("≥ {passes:.1}/s passes, ≤ {fails:.1}/s fails; the middle is {off:+.1} % off")
+            }
+            None => {
+                let doubts = found.trials.iter().flat_map(|trial| trial.doubts.first()).next();
+                format!("undecided: {}", doubts.map_or("no doubt was told", String::as_str))
+            }
+        };
+        table.row(format!("seed {}", trial + 1), format!("{line} ({} trials)", found.trials.len()));
+    }
+    table.row("within 10 %", format!("{within} of {trials}"));
+    Ok(table.print(&format!("the rate at which 90 % have TTFT ≤ {SLO_MS} ms; true, by recursion: {truth:.1}/s"))?)
+}
+
+/// By the queue of Kiefer and Wolfowitz on drawn arrivals: each request takes the slot that is free first.
+fn true_rate() -> f64 {
+    let (mut low, mut high): (f64, f64) =
+        (1.0, SLOTS as f64 * 1e3 / (QUICK_TTFT_MS + GAP_MS * (QUICK_TOKENS - 1) as f64) * 1.2);
+    while high / low > 1.001 {
+        let middle = (low * high).sqrt();
+        *(if attainment(middle) >= ATTAIN { &mut low } else { &mut high }) = middle;
+    }
+    low
+}
+
+fn attainment(per_second: f64) -> f64 {
+    let mut rng = Rng::with_seed(11);
+    let (mut at, mut free, mut good) = (0.0, [0.0_f64; SLOTS], 0);
+    for _ in 0..DRAWN {
+        at += -(1.0 - rng.f64()).ln() * 1e3 / per_second;
+        let first = log_normal(&mut rng, QUICK_TTFT_MS);
+        let rest: f64 = (1..QUICK_TOKENS).map(|_| log_normal(&mut rng, GAP_MS)).sum();
+        let slot = (0..SLOTS).fold(0, |best, slot| if free[slot] < free[best] { slot } else { best });
+        let begins = free[slot].max(at);
+        free[slot] = begins + first + rest;
+        good += usize::from(begins - at + first <= SLO_MS);
+    }
+    good as f64 / DRAWN as f64
+}
+
+fn log_normal(rng: &mut Rng, median: f64) -> f64 {
+    let normal = (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
+    median * (QUICK_JITTER * normal).exp()
+}
+
+/// The command, sharing its core with `burners` busy programs.
+fn trust(name: &str, trials: u32, burners: usize) -> anyhow::Result<()> {
+    let mut simulator = server()?;
+    let burning: Vec<Burner> = (0..burners).map(|_| Burner::start()).collect::<anyhow::Result<_>>()?;
+    let (mut flagged, mut reasons) = (0, Vec::new());
+    for trial in 0..trials {
+        let asked = format!("--concurrency {USERS} --requests {REQUESTS} --duration 20s --seed {trial}");
+        let result = bench(&simulator.base_url, &asked)?;
+        let doubts: Vec<&String> = result.stages.iter().flat_map(|stage| &stage.doubts).collect();
+        flagged += u32::from(!doubts.is_empty());
+        reasons.extend(doubts.first().map(|why| why.to_string()));
+    }
+    drop(burning);
+    simulator.end()?;
+    let mut table = Table::default();
+    table.row("not trusted", format!("{flagged} of {trials}"));
+    for reason in reasons.iter().take(5) {
+        table.row("such as", reason);
+    }
+    Ok(table.print(&format!("{name} client, {burners} busy programs on its core"))?)
+}
+
+/// Runs `photofinish bench` on the core of this process.
+fn bench(base_url: &str, asked: &str) -> anyhow::Result<RunResult> {
+    let ended = Command::new(program()?)
+        .args(["bench", "--url", base_url, "--model", "m", "--input-tokens", "20", "--output-tokens", "16"])
+        .args(["--no-store", "--json", "--warm-up", "0s"])
+        .args(asked.split(' '))
+        .current_dir(Path::new("/"))
+        .env_remove("PHOTOFINISH_CONFIG")
+        .stderr(Stdio::piped())
+        .output()?;
+    let told = String::from_utf8_lossy(&ended.stderr);
+    ensure!(!ended.stdout.is_empty(), "bench said nothing ({}): {told}", ended.status);
+    serde_json::from_slice(&ended.stdout).with_context(|| format!("its result ({})", ended.status))
+}
+
+/// A program that never sleeps; killed when dropped.
+struct Burner(Child);
+
+impl Burner {
+    fn start() -> anyhow::Result<Burner> {
+        let command = ["-c", "while :; do :; done"];
+        Ok(Burner(Command::new("sh").args(command).spawn()?))
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        // Both calls fail if it has already exited.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
