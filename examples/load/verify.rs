@@ -32,12 +32,12 @@ const MARGIN: f64 = 0.05;
 const Z90: f64 = 1.281_552;
 
 /// The server whose rate is searched: slots, median TTFT and gap in ms, spread, tokens; and what is asked of it.
-const SLOTS: usize = 4;
-const QUICK_TTFT_MS: f64 = 10.0;
-const GAP_MS: f64 = 1.0;
-const QUICK_JITTER: f64 = 0.2;
-const QUICK_TOKENS: usize = 10;
-const SLO_MS: f64 = 30.0;
+const SLOTS: usize = 32;
+const QUEUED_TTFT_MS: f64 = 200.0;
+const GAP_MS: f64 = 5.0;
+const QUEUED_JITTER: f64 = 0.2;
+const QUEUED_TOKENS: usize = 10;
+const SLO_MS: f64 = 300.0;
 const ATTAIN: f64 = 0.9;
 /// Arrivals of the computed queue.
 const DRAWN: usize = 200_000;
@@ -174,7 +174,7 @@ fn rate(trials: u32) -> anyhow::Result<()> {
     for trial in 0..trials {
         let mut simulator = Simulator::start(
             &format!(
-                "--ttft {QUICK_TTFT_MS}ms --jitter {QUICK_JITTER} --seed {} --tokens-per-second {} --tokens {QUICK_TOKENS} --slots {SLOTS}",
+                "--ttft {QUEUED_TTFT_MS}ms --jitter {QUEUED_JITTER} --seed {} --tokens-per-second {} --tokens {QUEUED_TOKENS} --slots {SLOTS}",
                 trial + 1,
                 1e3 / GAP_MS
             ),
@@ -204,7 +204,7 @@ fn rate(trials: u32) -> anyhow::Result<()> {
 /// By the queue of Kiefer and Wolfowitz on drawn arrivals: each request takes the slot that is free first.
 fn true_rate() -> f64 {
     let (mut low, mut high): (f64, f64) =
-        (1.0, SLOTS as f64 * 1e3 / (QUICK_TTFT_MS + GAP_MS * (QUICK_TOKENS - 1) as f64) * 1.2);
+        (1.0, SLOTS as f64 * 1e3 / (QUEUED_TTFT_MS + GAP_MS * (QUEUED_TOKENS - 1) as f64) * 1.2);
     while high / low > 1.001 {
         let middle = (low * high).sqrt();
         *(if attainment(middle) >= ATTAIN { &mut low } else { &mut high }) = middle;
@@ -217,8 +217,8 @@ fn attainment(per_second: f64) -> f64 {
     let (mut at, mut free, mut good) = (0.0, [0.0_f64; SLOTS], 0);
     for _ in 0..DRAWN {
         at += -(1.0 - rng.f64()).ln() * 1e3 / per_second;
-        let first = log_normal(&mut rng, QUICK_TTFT_MS);
-        let rest: f64 = (1..QUICK_TOKENS).map(|_| log_normal(&mut rng, GAP_MS)).sum();
+        let first = log_normal(&mut rng, QUEUED_TTFT_MS);
+        let rest: f64 = (1..QUEUED_TOKENS).map(|_| log_normal(&mut rng, GAP_MS)).sum();
         let slot = (0..SLOTS).fold(0, |best, slot| if free[slot] < free[best] { slot } else { best });
         let begins = free[slot].max(at);
         free[slot] = begins + first + rest;
@@ -229,7 +229,7 @@ fn attainment(per_second: f64) -> f64 {
 
 fn log_normal(rng: &mut Rng, median: f64) -> f64 {
     let normal = (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos();
-    median * (QUICK_JITTER * normal).exp()
+    median * (QUEUED_JITTER * normal).exp()
 }
 
 /// The command, sharing its core with `burners` busy programs.
