@@ -18,6 +18,8 @@ const TRIAL_LEAST: usize = 40;
 const EMPTY_SHARE: f64 = 0.2;
 /// Trials of one search at most.
 const TRIALS_MAX: usize = 30;
+/// Trials of one rate that the client may spoil before the search ends.
+const SPOILED_MAX: usize = 3;
 /// Points of the backlog.
 const POINTS: usize = 40;
 /// A backlog grows if fewer than this share of the arrivals has ended.
@@ -82,9 +84,11 @@ impl RateSearch {
         if found.trials.len() >= TRIALS_MAX || !(RATES.0..=RATES.1).contains(&self.next) {
             return None;
         }
-        // What could not be decided once will not be decided next to it.
-        let undecided = |trial: &RateTrial| trial.verdict == TrialVerdict::Undecided;
-        if found.trials.last().is_some_and(undecided) {
+        let is_undecided = |trial: &&RateTrial| trial.verdict == TrialVerdict::Undecided;
+        let is_spoiled = |trial: &&RateTrial| is_undecided(trial) && !trial.doubts.is_empty();
+        let spoiled = found.trials.iter().rev().take_while(is_spoiled).count();
+        // What could not be decided once will not be decided next to it; what the client spoiled is tried again.
+        if found.trials.last().as_ref().is_some_and(is_undecided) && !(1..SPOILED_MAX).contains(&spoiled) {
             return None;
         }
         match (found.passes, found.fails) {
@@ -212,6 +216,20 @@ mod tests {
         let mut search = RateSearch::new("a/m", 0.9, 1.0, 0.1);
         search.take(trial(1.0, TrialVerdict::Pass));
         search.take(trial(2.0, TrialVerdict::Undecided));
+        assert_eq!(search.next(), None);
+    }
+
+    #[test]
+    fn a_trial_that_the_client_spoiled_is_repeated_twice() {
+        let mut search = RateSearch::new("a/m", 0.9, 1.0, 0.1);
+        let spoiled = RateTrial { doubts: vec!["late".to_owned()], ..trial(2.0, TrialVerdict::Undecided) };
+        search.take(trial(1.0, TrialVerdict::Pass));
+        search.take(spoiled.clone());
+        search.take(spoiled.clone());
+        assert_eq!(search.next(), Some(2.0));
+        search.take(trial(2.0, TrialVerdict::Pass));
+        assert_eq!(search.next(), Some(4.0), "the count begins anew");
+        (0..3).for_each(|_| search.take(spoiled.clone()));
         assert_eq!(search.next(), None);
         assert_eq!(search.found().passes, Some(1.0));
     }

@@ -12,9 +12,13 @@ async fn silent() -> (FakeProvider, Gate) {
     (FakeProvider::answering(move |_| Script::new().reached(&reached).until_closed()).await, asked)
 }
 
-/// `quick` wins once both others have the request: 8 tokens in, 2 out. All have the same price. No loser is drained.
-async fn field() -> (Setup, [FakeProvider; 3]) {
+/// `quick` wins once the losers of the model have the request: 8 tokens in, 2 out. All have the same price. No loser is
+/// drained. A field serves one race: its gates stay open.
+async fn field(model: &str) -> (Setup, [FakeProvider; 3]) {
     let ((full, full_asked), (stingy, stingy_asked)) = (silent().await, silent().await);
+    if model == "stingy" {
+        full_asked.open();
+    }
     let quick = FakeProvider::answering(move |_| {
         let both = Script::sse().role().wait(&full_asked).wait(&stingy_asked);
         both.tokens(&["Hello", " there"]).finish("stop").usage(8, 2).done().end()
@@ -44,7 +48,7 @@ async fn told(setup: &Setup, model: &str) -> Value {
 
 #[tokio::test]
 async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
-    let (setup, _fakes) = field().await;
+    let (setup, _fakes) = field("both").await;
     let ran = setup.run(&["race", "hi", "--model", "both"]).await;
     // The winner costs 8 + 2 × 10. The losers' prompts, by another tokenizer, are half to twice as long, and an answer
     // is as long as the winner's.
@@ -67,14 +71,15 @@ async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
 
 #[tokio::test]
 async fn costs_with_one_bound_or_without_a_price() {
-    let (setup, fakes) = field().await;
-    // This case does not wait until `full` has the request.
+    let (setup, fakes) = field("free").await;
     let opened = setup.run(&["race", "hi", "--model", "free"]).await;
     assert!(opened.err.contains("cost: ≥ $0.000028 in all; beyond a single attempt: not known (no loser has"));
     let expected = json!([0.000028, "at_least", null, null, "unknown", null, null]);
     assert_eq!(told(&setup, "free").await, expected);
     let table = setup.run(&["stats", "--by", "model", "--wide"]).await.out.replace('\n', " ");
     assert!(table.contains("Cost not known: 2 attempts without a price") && table.contains("– not known"), "{table}");
+    drop(fakes);
+    let (setup, fakes) = field("stingy").await;
     let ran = setup.run(&["race", "hi", "--model", "stingy"]).await;
     assert!(ran.err.contains("cost: $0.000028–0.000064 in all; beyond a single attempt: ≤ $0.000036"), "{}", ran.err);
     assert_eq!(
