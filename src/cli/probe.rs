@@ -236,11 +236,12 @@ mod tests {
         assert!((20.0..200.0).contains(&ttft_ms), "{answered}");
         assert!(answered["cost_usd"].as_f64().unwrap() > 0.0, "{answered}");
         assert_eq!((&failed["outcome"], &failed["ttft_ms"]), (&"failed".into(), &Value::Null));
-        let rows = StoreReader::open(&folder.path().join("history.db")).unwrap().probes(0).unwrap();
-        let told: Vec<_> = rows.iter().map(|row| (row.workload.as_str(), row.upstream.as_str())).collect();
+        let (reader, mut told) = (StoreReader::open(&folder.path().join("history.db")).unwrap(), Vec::new());
+        reader.each_probe((0, None), |probe| told.push((probe.race.workload.clone(), probe.upstream()))).unwrap();
+        let named = |workload: &str, upstream: &str| (Some(workload.to_owned()), upstream.to_owned());
         assert_eq!(
             told,
-            [("ping", "a/m"), ("1k", "a/m"), ("ping", "b/fail-500")],
+            [named("ping", "a/m"), named("1k", "a/m"), named("ping", "b/fail-500")],
             "a ping that fails is the last request"
         );
     }

@@ -100,6 +100,17 @@ impl ProbeSchedule {
         due.map(|(.., due)| due)
     }
 
+    /// How long nothing is due; None if there is no job.
+    pub fn due_in(&self, now_us: i64) -> Option<Duration> {
+        let next_us = |(job, state): (&ProbeJob, &JobState)| {
+            let open = self.open(job, state.every_us, now_us);
+            let moment_us = self.moment_us(job, state.every_us, (state.last + 1).max(open - 1));
+            moment_us.max(state.not_before_us)
+        };
+        let next_us = self.jobs.iter().map(next_us).min()?;
+        Some(Duration::from_micros(u64::try_from(next_us.saturating_sub(now_us)).unwrap_or(0)))
+    }
+
     /// It ran, or will not.
     pub fn ended(&mut self, due: &DueProbe) {
         self.end(&due.job, due.slot, false);

@@ -8,12 +8,13 @@ use std::time::Duration;
 use super::schedule::ProbeJob;
 use crate::clock::{DAY_US, micros};
 use crate::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use crate::history::AttemptOutcome;
 use crate::store::StoreReader;
 
 /// The probes before a start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PastProbes {
-    /// The last moment of each job.
+    /// The last moment of each job that is over.
     pub last: BTreeMap<ProbeJob, i64>,
     /// Spent on the present day (UTC), at most.
     pub usd_today: f64,
@@ -28,20 +29,28 @@ impl PastProbes {
     pub fn read(path: &Path, settings: &ProbeSettings, now_us: i64) -> anyhow::Result<PastProbes> {
         let today_us = now_us - now_us.rem_euclid(DAY_US);
         let longest = settings.workloads.iter().map(|workload| workload.every).max().unwrap_or_default();
-        let rows = StoreReader::open(path)?.probes(today_us.min(now_us - 3 * micros(longest)))?;
         let mut past = PastProbes::default();
-        for row in rows {
-            if row.started_at >= today_us {
-                past.usd_today += row.cost_usd;
-                past.tokens_today += row.tokens as f64;
+        StoreReader::open(path)?.each_probe((today_us.min(now_us - 3 * micros(longest)), None), |probe| {
+            let Some(attempt) = probe.attempt() else { return };
+            if probe.race.started_at >= today_us {
+                past.usd_today += attempt.cost.cost_usd_max.unwrap_or(0.0);
+                past.tokens_today += probe.tokens() as f64;
             }
-            let Some(moment_us) = row.scheduled_at else { continue };
-            let job = ProbeJob { model: row.model, workload: row.workload, upstream: row.upstream };
-            let last = past.last.entry(job).or_insert(moment_us);
+            let (model, workload) = (probe.race.model.clone(), probe.race.workload.clone().unwrap_or_default());
+            let every = settings.workloads.iter().find(|known| known.name == workload).map(|known| known.every);
+            let (Some(scheduled_us), Some(every)) = (probe.race.scheduled_us, every) else { return };
+            let again_us = if was_cut_off(attempt.row.outcome) { micros(every) } else { 0 };
+            let moment_us = probe.race.started_at + scheduled_us - again_us;
+            let last = past.last.entry(ProbeJob { model, workload, upstream: probe.upstream() }).or_insert(moment_us);
             *last = moment_us.max(*last);
-        }
+        })?;
         Ok(past)
     }
+}
+
+/// By the end of its gateway. It measured nothing, so that only the slot before is over.
+fn was_cut_off(outcome: AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::ClientGone | AttemptOutcome::Shutdown | AttemptOutcome::Shed)
 }
 
 /// What is measured: each workload at each upstream that is on.

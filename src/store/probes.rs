@@ -1,53 +1,105 @@
-//! Reads which probes ran, so that a restart repeats none and keeps the cap of the day.
+//! Reads the requests of probes: for the report, and for what a gateway must know of earlier ones.
+//!
+//! Not for the figures of clients: see `scan`.
 
+use super::columns::{RowReader, select};
+use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
+use super::scan::fill_decoding;
+use super::source_filter::SourceFilter;
 use super::times::first_race_id;
+use crate::history::cost::Cost;
+use crate::history::facts::{AttemptRow, MeasuredAttempt};
+use crate::history::speed::Decoding;
+use crate::history::table::subset;
+use crate::history::{AttemptRecord, RaceRecord};
 
-/// The condition on `<>` lets it search the index of what is not of clients.
-const QUERY: &str = "\
-    SELECT race.model, coalesce(race.workload, ''), attempt.provider || '/' || attempt.model_sent, race.started_at, \
-           race.started_at + race.scheduled_us, coalesce(attempt.cost_usd_max, 0), \
-           coalesce(attempt.input_tokens, 0) + coalesce(attempt.output_tokens, 0) \
-    FROM race JOIN attempt ON attempt.race_id = race.race_id \
-    WHERE race.source <> 'client' AND race.source = 'probe' AND race.race_id >= ?1 ORDER BY race.race_id";
+subset! {
+    /// Columns of a probe's race.
+    pub ProbeRow of RaceRecord {
+        started_at: i64,
+        model: String,
+        workload: Option<String>,
+        /// Null for a ping, and for a probe by hand.
+        scheduled_us: Option<i64>,
+        max_tokens: Option<i64>,
+        n_choices: Option<i64>,
+    }
+}
 
-/// A request of a probe that has a row.
-#[derive(Clone, Debug, PartialEq)]
+subset! {
+    /// The length of a prompt, as its provider counts it.
+    pub PromptLength of AttemptRecord {
+        input_tokens: Option<i64>,
+    }
+}
+
+/// One request of a probe: its race and its attempt.
+#[derive(Debug, Default)]
 pub struct RecordedProbe {
-    pub model: String,
-    pub workload: String,
+    pub race: ProbeRow,
+    attempt: MeasuredAttempt,
+    prompt: PromptLength,
+}
+
+impl RecordedProbe {
+    /// None: none was started.
+    pub fn attempt(&self) -> Option<&MeasuredAttempt> {
+        (!self.attempt.row.provider.is_empty()).then_some(&self.attempt)
+    }
+
     /// `provider/model`
-    pub upstream: String,
-    /// Microseconds since 1970, UTC.
-    pub started_at: i64,
-    /// When it was to leave; null for a ping.
-    pub scheduled_at: Option<i64>,
-    /// USD at most; 0 if unknown.
-    pub cost_usd: f64,
-    /// In and out; 0 if unknown.
-    pub tokens: i64,
+    pub fn upstream(&self) -> String {
+        format!("{}/{}", self.attempt.row.provider, self.attempt.row.model_sent)
+    }
+
+    /// In and out, as its provider counts them; 0 if unknown.
+    pub fn tokens(&self) -> i64 {
+        self.prompt.input_tokens.unwrap_or(0) + self.attempt.decoding.tokens_out().unwrap_or(0)
+    }
+}
+
+fn of_probes() -> String {
+    let columns = [
+        select::<ProbeRow>(),
+        select::<AttemptRow>(),
+        select::<Cost>(),
+        select::<PromptLength>(),
+        select::<Decoding>(),
+    ];
+    format!(
+        "SELECT {} FROM race LEFT JOIN attempt ON attempt.race_id = race.race_id \
+         WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 ORDER BY race.race_id",
+        columns.join(", "),
+        SourceFilter::Probe.condition()
+    )
 }
 
 impl StoreReader {
-    /// The requests of probes that began at this time or later, in microseconds since 1970, UTC; oldest first.
+    /// Passes each request of a probe to `each`, oldest first. Times are microseconds since 1970, UTC.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
-    pub fn probes(&self, since: i64) -> Result<Vec<RecordedProbe>, ReadError> {
+    pub fn each_probe(
+        &self,
+        (since, until): (i64, Option<i64>),
+        mut each: impl FnMut(&RecordedProbe),
+    ) -> Result<(), ReadError> {
+        let until = until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
         self.ask(|connection| {
-            let mut statement = connection.prepare(QUERY)?;
-            let rows = statement.query_map([first_race_id(since)], |row| {
-                Ok(RecordedProbe {
-                    model: row.get(0)?,
-                    workload: row.get(1)?,
-                    upstream: row.get(2)?,
-                    started_at: row.get(3)?,
-                    scheduled_at: row.get(4)?,
-                    cost_usd: row.get(5)?,
-                    tokens: row.get(6)?,
-                })
-            })?;
-            rows.collect()
+            let mut statement = connection.prepare(&of_probes())?;
+            let mut rows = statement.query([first_race_id(since), until])?;
+            let mut probe = RecordedProbe::default();
+            while let Some(row) = rows.next()? {
+                let mut cells = RowReader::new(row);
+                cells.fill(&mut probe.race)?;
+                cells.fill(&mut probe.attempt.row)?;
+                cells.fill(&mut probe.attempt.cost)?;
+                cells.fill(&mut probe.prompt)?;
+                fill_decoding(&mut probe.attempt, &mut cells)?;
+                each(&probe);
+            }
+            Ok(())
         })
     }
 }

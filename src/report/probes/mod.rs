@@ -93,14 +93,14 @@ pub fn ask(
     let window_us = now_us - since_us;
     let mut samples: BTreeMap<(String, String, String), ProbeSamples> = BTreeMap::new();
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
-    reader.each_probe((since_us, None), |probe, attempt| {
-        let Some(attempt) = attempt else {
-            *skipped.entry(probe.model.clone()).or_default() += 1;
+    reader.each_probe((since_us, None), |probe| {
+        let race = &probe.race;
+        let Some(attempt) = probe.attempt() else {
+            *skipped.entry(race.model.clone()).or_default() += 1;
             return;
         };
-        let upstream = format!("{}/{}", attempt.row.provider, attempt.row.model_sent);
-        let workload = probe.workload.clone().unwrap_or_default();
-        samples.entry((probe.model.clone(), workload, upstream)).or_default().add(probe, attempt);
+        let workload = race.workload.clone().unwrap_or_default();
+        samples.entry((race.model.clone(), workload, probe.upstream())).or_default().add(race, attempt);
     })?;
     let step_us = if window_us > SINGLE_UP_TO_US { DAY_US } else { HOUR_US };
     let by_hour = window_us >= HOURS_FROM_US;
