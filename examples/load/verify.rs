@@ -9,9 +9,10 @@ use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use fastrand::Rng;
 use photofinish::bench::compare::{self, ComparedFigure, LoadVerdict};
+use photofinish::bench::figures::StageQuestion;
 use photofinish::bench::measured::MeasuredRequest;
 use photofinish::bench::result::RunResult;
-use photofinish::bench::stage::{self, StageQuestion};
+use photofinish::bench::stage;
 use photofinish::bench::{BlockPlan, BlockResult, Load};
 
 use crate::figures::Table;

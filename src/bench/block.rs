@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::arrivals::Arrivals;
-use super::measured::MeasuredRequest;
+use super::measured::{MeasuredRequest, RequestEnd};
 use super::trust::ClientLoad;
 use crate::config::Price;
 
@@ -55,7 +55,7 @@ pub struct BlockPlan {
 pub enum BlockStop {
     /// The cap of spending.
     Spent,
-    /// All failed, with this.
+    /// The first ones all failed, or those of the last second: with this.
     Failing(&'static str),
     RateLimited,
     /// Whoever watched it said so.
@@ -81,7 +81,54 @@ pub struct Progress<'b> {
     pub ended: MutexGuard<'b, Vec<MeasuredRequest>>,
 }
 
+/// A block ends when so many requests failed in a row, for so long. A server that restarts within that is measured on.
+const FAILED_IN_A_ROW: usize = 100;
+const FAILED_FOR_US: i64 = 1_000_000;
+
+/// The failure of a server that answers nothing any more: it would be asked as fast as it fails. So many in flight may fail
+/// at once that they alone do not count.
+pub fn failing_alone(progress: &Progress<'_>) -> Option<&'static str> {
+    let least = FAILED_IN_A_ROW.max(4 * progress.in_flight);
+    let ended = &progress.ended;
+    let row = ended.iter().rev().take_while(|request| matches!(request.end, RequestEnd::Failed | RequestEnd::TimedOut));
+    let now_us = crate::clock::micros(progress.elapsed);
+    // The oldest of those that are needed: what failed earlier does not matter.
+    let since = row.enumerate().find(|(at, request)| *at + 1 >= least && now_us - request.ended_us >= FAILED_FOR_US);
+    since.map(|_| ended.last().and_then(|last| last.failure).unwrap_or("failed"))
+}
+
 /// The time that users need to begin, so that they do not ask in step: the length of an answer, 5 s at most.
 pub fn ramp(answer: Duration) -> Duration {
     answer.min(Duration::from_secs(5))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_answers_nothing_any_more_ends_a_block() {
+        let request = |end, ended_us| MeasuredRequest {
+            end,
+            ended_us,
+            failure: (end == RequestEnd::Failed).then_some("connect"),
+            ..MeasuredRequest::default()
+        };
+        let failing = |failed: i64, every_us: i64, in_flight: usize, last: RequestEnd| {
+            let mut ended = vec![request(RequestEnd::Answered, 0)];
+            ended.extend((1..=failed).map(|at| request(RequestEnd::Failed, at * every_us)));
+            ended.push(request(last, failed * every_us));
+            let ended = Mutex::new(ended);
+            let elapsed = Duration::from_micros(u64::try_from((failed + 1) * every_us).unwrap());
+            failing_alone(&Progress { elapsed, in_flight, ended: ended.lock().unwrap() })
+        };
+        assert_eq!(failing(7_000, 150, 4, RequestEnd::Failed), Some("connect"));
+        assert_eq!(failing(150, 10_000, 4, RequestEnd::Failed), Some("connect"));
+        assert_eq!(failing(6_000, 150, 4, RequestEnd::Failed), None, "for less than a second");
+        assert_eq!(failing(60, 100_000, 4, RequestEnd::Failed), None, "too few");
+        assert_eq!(failing(500, 10_000, 500, RequestEnd::Failed), None, "all that were in flight, once");
+        assert_eq!(failing(7_000, 150, 4, RequestEnd::Answered), None);
+    }
 }

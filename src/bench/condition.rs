@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::figures::{Quantiles, StageFigures};
 use super::measured::RequestEnd;
-use super::stage::{Quantiles, StageFigures};
 use super::statistics::{IntervalEstimate, share_estimate};
 
 /// A condition that fails a run.

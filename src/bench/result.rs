@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::compare::{self, ComparedFigure, LoadComparison};
+use super::figures::StageFigures;
 use super::search::FoundRate;
 use super::slo::LoadSlo;
-use super::stage::StageFigures;
 use super::workload::Workload;
 
 /// The edition of this shape.

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(search.next(), Some(4.0), "the count begins anew");
         (0..3).for_each(|_| search.take(spoiled.clone()));
         assert_eq!(search.next(), None);
-        assert_eq!(search.found().passes, Some(1.0));
+        assert_eq!(search.found().passes, Some(2.0));
     }
 
     /// A server with `slots`, each of which takes `service_us` for an answer whose first token comes at once.

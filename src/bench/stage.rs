@@ -4,142 +4,18 @@
 //! awaited and count for latency, so slow ones are not cut off.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::arrivals::Arrivals;
 use super::block::{BlockResult, BlockStop, Load};
+use super::figures::{Quantiles, StageFigures, StageQuestion};
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::slo::{LoadSlo, SloTarget};
+use super::notes;
+use super::slo::SloTarget;
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
-use super::workload::Workload;
+use super::workload::TOKENS_MAX;
 
-/// Answers shorter than this share of the workload's are short.
-const SHORT: f64 = 0.8;
-/// Share of short answers, and of cached input, above which a note is made.
-const SHORT_NOTE: f64 = 0.05;
-const CACHED_NOTE: f64 = 0.01;
-/// How far the mean input may be off.
-const INPUT_OFF: f64 = 0.02;
-/// Little's law holds within this.
-const LITTLE: f64 = 0.02;
 /// Points of the backlog.
 const BACKLOG_POINTS: usize = 60;
-
-/// How a stage is judged.
-#[derive(Clone, Debug)]
-pub struct StageQuestion<'q> {
-    pub workload: &'q Workload,
-    /// Prompts are made and differ from their first token on.
-    pub unique: bool,
-    /// Prompts are made, so their lengths are the workload's.
-    pub made: bool,
-    /// None: it is found.
-    pub warm_up: Option<Duration>,
-    pub slo: Option<LoadSlo>,
-    /// The client's own error, µs.
-    pub calibration_us: Option<f64>,
-}
-
-/// Quantiles with 95 % intervals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Quantiles {
-    pub n: usize,
-    /// Independent values with the same information.
-    pub effective: f64,
-    pub mean: f64,
-    pub p5: f64,
-    pub p25: f64,
-    pub p50: IntervalEstimate,
-    pub p75: f64,
-    pub p90: IntervalEstimate,
-    pub p95: IntervalEstimate,
-    pub p99: IntervalEstimate,
-}
-
-/// The figures of a stage, as they are stored and printed. Times in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StageFigures {
-    pub target: String,
-    /// Closed loop.
-    pub users: Option<usize>,
-    /// Open loop: arrivals per second that were asked for.
-    pub request_rate: Option<f64>,
-    pub arrivals: Option<Arrivals>,
-    /// Seconds of the window.
-    pub seconds: f64,
-    /// Requests that were left out as warm-up.
-    pub warm_up: usize,
-    /// Requests in the window, by how they ended.
-    pub ends: BTreeMap<RequestEnd, usize>,
-    pub failures: BTreeMap<String, usize>,
-    /// From dispatch to the first token, as the rows have it.
-    pub ttft_ms: Option<Quantiles>,
-    /// From the scheduled time to the first token; open loop only.
-    pub client_ttft_ms: Option<Quantiles>,
-    pub tpot_ms: Option<Quantiles>,
-    /// Of one user.
-    pub tok_s: Option<Quantiles>,
-    pub e2e_ms: Option<Quantiles>,
-    /// Of all: tokens that came within the window, per second.
-    pub tok_s_all: Option<f64>,
-    /// Answers per second.
-    pub answers_per_second: f64,
-    /// Share of requests that met every target at once.
-    pub attainment: Option<IntervalEstimate>,
-    /// The same per second.
-    pub goodput: Option<f64>,
-    /// The target that was missed most.
-    pub first_missed: Option<SloTarget>,
-    /// Least and most.
-    pub cost_usd: (f64, f64),
-    pub usd_per_million: Option<f64>,
-    pub in_flight: f64,
-    /// Requests in flight per second, over the last half: above 0, the backlog grows.
-    pub backlog_slope: Option<IntervalEstimate>,
-    /// How late requests left; open loop only.
-    pub lag_p50_ms: Option<f64>,
-    pub lag_p99_ms: Option<f64>,
-    pub input_tokens: Option<f64>,
-    pub cached_share: Option<f64>,
-    pub client: ClientLoad,
-    /// What to know when reading the figures.
-    pub notes: Vec<String>,
-    /// Why they are not trusted.
-    pub doubts: Vec<String>,
-    /// Why it ended early.
-    pub ended: Option<String>,
-}
-
-impl StageFigures {
-    pub fn is_trusted(&self) -> bool {
-        self.doubts.is_empty()
-    }
-
-    /// Whether it may stand in a curve: trusted, and not ended by the server's limits.
-    pub fn counts(&self) -> bool {
-        self.is_trusted() && self.ended.is_none() && self.ttft_ms.is_some()
-    }
-
-    pub fn count(&self, end: RequestEnd) -> usize {
-        self.ends.get(&end).copied().unwrap_or(0)
-    }
-
-    pub fn requests(&self) -> usize {
-        self.ends.values().sum()
-    }
-
-    /// Requests of the window that got no whole answer.
-    pub fn failed(&self) -> usize {
-        self.requests() - self.count(RequestEnd::Answered) - self.count(RequestEnd::CutShort)
-    }
-
-    pub fn is_open_loop(&self) -> bool {
-        self.request_rate.is_some()
-    }
-}
 
 /// One block without its warm-up.
 struct Window<'b> {
@@ -188,7 +64,10 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
     count(&mut stage, &all);
     judge(&mut stage, &all, question);
     cost(&mut stage, blocks);
-    check(&mut stage, &all, question);
+    let usage = usage(&all);
+    stage.input_tokens = usage.map(|usage| usage.input_mean);
+    stage.cached_share = usage.map(|usage| usage.cached_share);
+    stage.notes = notes::notes(&stage, &all, question);
     stage.doubts = trust::doubts(&Evidence {
         client: stage.client,
         lag_us: stage.lag_p99_ms.map(|ms| ms * 1e3),
@@ -196,6 +75,26 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
         calibration_us: question.calibration_us,
     });
     stage
+}
+
+/// What the server counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct CountedInput {
+    /// Tokens of a prompt.
+    input_mean: f64,
+    cached_share: f64,
+}
+
+/// The input of the answers; none if the server counts none.
+fn usage(all: &[&MeasuredRequest]) -> Option<CountedInput> {
+    let answered = all.iter().filter(|request| request.is_answered());
+    let counted: Vec<(f64, f64)> = answered
+        .filter_map(|request| Some((request.input_tokens? as f64, request.cached_input_tokens.unwrap_or(0) as f64)))
+        .collect();
+    let input: f64 = counted.iter().map(|(input, _)| input).sum();
+    let cached: f64 = counted.iter().map(|(_, cached)| cached).sum();
+    let count = counted.len() as f64;
+    (count > 0.0).then(|| CountedInput { input_mean: input / count, cached_share: cached / input.max(1.0) })
 }
 
 fn window<'b>(block: &'b BlockResult, question: &StageQuestion<'_>) -> Window<'b> {
@@ -206,8 +105,13 @@ fn window<'b>(block: &'b BlockResult, question: &StageQuestion<'_>) -> Window<'b
             requests.iter().take_while(|request| request.scheduled_us < until).count()
         }
         None => {
-            let ttft: Vec<f64> = requests.iter().map(|request| request.ttft_us.unwrap_or(0) as f64).collect();
-            statistics::warm_up(&ttft)
+            // A failure has no TTFT: as 0 it would make all answers before it a warm-up.
+            let answered = || requests.iter().enumerate().filter(|(_, request)| request.is_answered());
+            let ttft: Vec<f64> = answered().filter_map(|(_, request)| Some(request.ttft_us? as f64)).collect();
+            match statistics::warm_up(&ttft) {
+                0 => 0,
+                cut => answered().nth(cut).map_or(0, |(at, _)| at),
+            }
         }
     };
     let requests = &requests[warm_up.min(requests.len())..];
@@ -244,7 +148,8 @@ pub fn quantiles(values: impl Iterator<Item = f64>) -> Option<Quantiles> {
 /// Tokens that came within the windows. An answer's tokens are spread evenly from its first to its last.
 fn tokens_of_all(windows: &[Window<'_>]) -> Option<f64> {
     let of = |window: &Window<'_>, request: &MeasuredRequest| {
-        let tokens = request.output_tokens? as f64;
+        // No model answers with more: the server counts absurdly.
+        let tokens = request.output_tokens.filter(|tokens| *tokens <= i64::from(TOKENS_MAX))? as f64;
         let first = request.sent_us + request.ttft_us?;
         let last = (request.sent_us + request.e2e_us?).max(first + 1);
         let within = (last.min(window.until_us) - first.max(window.from_us)).max(0);
@@ -280,7 +185,11 @@ fn backlog(window: &Window<'_>) -> Option<IntervalEstimate> {
 fn why(stop: &BlockStop, blocks: &[BlockResult]) -> String {
     match stop {
         BlockStop::Spent => "the cap of spending was reached".to_owned(),
-        BlockStop::Failing(failure) => format!("the first requests all failed: {failure}"),
+        BlockStop::Failing(failure) => {
+            let answered = blocks.iter().flat_map(|block| &block.requests).any(MeasuredRequest::is_answered);
+            let what = if answered { "it answers no more" } else { "the first requests all failed" };
+            format!("{what}: {failure}")
+        }
         BlockStop::RateLimited => {
             let answered = blocks.iter().flat_map(|block| &block.requests).filter(|request| request.is_answered());
             let seconds = blocks.iter().map(|block| block.issued_us as f64 / 1e6).sum::<f64>().max(1e-3);
@@ -321,56 +230,6 @@ fn judge(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQue
 fn cost(stage: &mut StageFigures, blocks: &[BlockResult]) {
     let sent = || blocks.iter().flat_map(|block| &block.requests);
     stage.cost_usd = sent().fold((0.0, 0.0), |sum, request| (sum.0 + request.cost_usd.0, sum.1 + request.cost_usd.1));
-    let tokens: i64 = sent().filter_map(|request| request.output_tokens).sum();
-    stage.usd_per_million = (tokens > 0 && stage.cost_usd.1 > 0.0).then(|| stage.cost_usd.1 / tokens as f64 * 1e6);
-}
-
-fn check(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) {
-    let answered = || all.iter().filter(|request| request.is_answered());
-    let n = answered().count();
-    if n == 0 {
-        return;
-    }
-    let mut notes = Vec::new();
-    let short = answered()
-        .filter_map(|request| request.output_tokens)
-        .filter(|tokens| (*tokens as f64) < SHORT * f64::from(question.workload.output_tokens))
-        .count();
-    if question.made && short as f64 > SHORT_NOTE * n as f64 {
-        notes.push(format!("{short} of {n} answers are shorter than 80 % of {}", question.workload.output_tokens));
-    }
-    let counted: Vec<(i64, i64)> = answered()
-        .filter_map(|request| Some((request.input_tokens?, request.cached_input_tokens.unwrap_or(0))))
-        .collect();
-    if counted.is_empty() {
-        notes.push("the server reports no usage: TPOT, tok/s and cost are unknown".to_owned());
-    } else {
-        let input: i64 = counted.iter().map(|(input, _)| input).sum();
-        let cached: i64 = counted.iter().map(|(_, cached)| cached).sum();
-        let mean = input as f64 / counted.len() as f64;
-        let (wanted, share) = (f64::from(question.workload.input_tokens), cached as f64 / (input as f64).max(1.0));
-        stage.input_tokens = Some(mean);
-        stage.cached_share = Some(share);
-        if question.made && (mean / wanted - 1.0).abs() > INPUT_OFF {
-            notes.push(format!("prompts have {mean:.0} tokens in the mean, not {wanted:.0}"));
-        }
-        if question.unique && share > CACHED_NOTE {
-            notes.push(format!("{:.0} % of the input was cached though no two prompts begin alike", share * 100.0));
-        }
-        if !question.unique && share > CACHED_NOTE {
-            notes.push(format!("{:.0} % of the input came from the server's prefix cache", share * 100.0));
-        }
-    }
-    let took =
-        all.iter().map(|request| (request.ended_us - request.sent_us) as f64).sum::<f64>() / all.len() as f64 / 1e6;
-    let little = all.len() as f64 / stage.seconds * took;
-    // The two ends of a window count requests in part.
-    let allowed = LITTLE + 2.0 * took / stage.seconds;
-    if stage.seconds > 20.0 * took && (little / stage.in_flight - 1.0).abs() > allowed {
-        notes.push(format!(
-            "Little's law does not hold: {:.2} in flight, {little:.2} by rate and time",
-            stage.in_flight
-        ));
-    }
-    stage.notes = notes;
+    let tokens: f64 = sent().filter_map(|request| request.output_tokens).map(|tokens| tokens as f64).sum();
+    stage.usd_per_million = (tokens > 0.0 && stage.cost_usd.1 > 0.0).then(|| stage.cost_usd.1 / tokens * 1e6);
 }

@@ -6,6 +6,7 @@
 
 mod calibration;
 mod find;
+mod first;
 mod live;
 mod options;
 mod output;
@@ -26,7 +27,7 @@ use crate::config::Config;
 use live::LiveView;
 pub use options::BenchOptions;
 use plan::BenchPlan;
-use session::{BenchSession, wrong};
+use session::{BenchSession, FinishedRun, wrong};
 use target::BenchTargets;
 
 /// Below the options in `--help`.
@@ -60,15 +61,16 @@ pub async fn run(
     let plan = BenchPlan::new(options, &targets).map_err(wrong)?;
     let mut live = LiveView::new(err, screen);
     if let Some(hint) = output::hint(&plan) {
-        live.say(hint);
+        live.say(&hint);
     }
     let margin = plan.margin;
     let session = BenchSession::start(targets, plan, !options.no_store, options.label.clone(), live).await?;
-    let (result, interrupted) = session.run().await?;
+    let FinishedRun { result, interrupted, lost } = session.run().await?;
     let against = base.map_or_else(Vec::new, |base| stored::compare(&base, &result, margin));
     let conditions: Vec<(FailIf, ConditionOutcome)> =
         options.fail_if.iter().map(|condition| (condition.clone(), condition.outcome(&result.stages))).collect();
     show(&result, &conditions, &against, options, out)?;
+    anyhow::ensure!(lost == 0, "{lost} rows could not be written to {}: is its disk full?", store.display());
     Ok(if interrupted { CommandOutcome::Interrupted } else { outcome(&conditions, &against, options, &result) })
 }
 

@@ -21,8 +21,8 @@ const USERS: usize = 8;
 const FOR: Duration = Duration::from_millis(1_000);
 
 /// The 99th percentile of the error in TTFT, in µs: the client's and the simulated provider's together. None where the
-/// calibration cannot run.
-pub async fn error_us() -> Option<f64> {
+/// calibration cannot run. `requests`: of a stage; a short one has a short calibration.
+pub async fn error_us(requests: usize) -> Option<f64> {
     let config = config::parse(PROVIDER, Path::new("calibration"), &|_| None).ok()?;
     let feed = RowFeed::new();
     let alone = LocalGateway::start(config, false, Arc::clone(&feed) as _).await.ok()?;
@@ -36,7 +36,7 @@ pub async fn error_us() -> Option<f64> {
     let plan = BlockPlan {
         load: Load::Users(USERS),
         duration: FOR,
-        requests: usize::MAX,
+        requests: requests.max(2 * USERS),
         first: 0,
         in_flight_max: usize::MAX,
         ramp: Duration::from_millis(100),

@@ -39,16 +39,16 @@ pub struct BenchOptions {
     pub key_env: Option<String>,
 
     /// Closed loop: so many users at once, each waiting for its answer; a level for each number. 1,10,25,50 by default.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = |text: &str| within(text, 1..=USERS_MAX), help_heading = "Load")]
+    #[arg(long, value_name = "N,…", allow_negative_numbers = true, value_delimiter = ',', value_parser = |text: &str| within(text, 1..=USERS_MAX), help_heading = "Load")]
     pub concurrency: Vec<usize>,
     /// Open loop: requests per second, whatever comes back; a level for each rate.
-    #[arg(long, value_name = "R,…", value_delimiter = ',', value_parser = rate, conflicts_with = "concurrency", help_heading = "Load")]
+    #[arg(long, value_name = "R,…", allow_negative_numbers = true, value_delimiter = ',', value_parser = rate, conflicts_with = "concurrency", help_heading = "Load")]
     pub request_rate: Vec<f64>,
     /// Open loop: how arrivals are spread; poisson if not given.
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Load")]
     pub arrivals: Option<ArrivalsOption>,
     /// Open loop: an arrival that finds so many in flight is dropped, counted, and not good. 10000 if not given.
-    #[arg(long, value_name = "N", value_parser = |text: &str| within(text, 1..=USERS_MAX), help_heading = "Load")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = |text: &str| within(text, 1..=USERS_MAX), help_heading = "Load")]
     pub in_flight_max: Option<usize>,
     /// Search the highest rate at which --attain of the requests meet every target of --slo.
     #[arg(long, value_enum, requires = "slo", conflicts_with_all = ["concurrency", "request_rate"], help_heading = "Load")]
@@ -63,7 +63,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Load")]
     pub duration: Option<Duration>,
     /// Requests of a stage at most.
-    #[arg(long, value_name = "N", value_parser = |text: &str| within(text, 1..=2_000_000_usize), help_heading = "Load")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = |text: &str| within(text, 1..=2_000_000_usize), help_heading = "Load")]
     pub requests: Option<usize>,
     /// The beginning of a stage that is left out. Found by itself if not given.
     #[arg(long, value_name = "DURATION", value_parser = |text: &str| duration_within(text, Duration::ZERO..=DURATION_MAX), help_heading = "Load")]
@@ -73,10 +73,10 @@ pub struct BenchOptions {
     #[arg(long, value_name = "NAME", default_value = "chat", help_heading = "Requests")]
     pub workload: String,
     /// Tokens of a prompt, instead of the workload's.
-    #[arg(long, value_name = "N", value_parser = |text: &str| within(text, 1..=TOKENS_MAX), help_heading = "Requests")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = |text: &str| within(text, 1..=TOKENS_MAX), help_heading = "Requests")]
     pub input_tokens: Option<u32>,
     /// max_tokens of a request, instead of the workload's.
-    #[arg(long, value_name = "N", value_parser = |text: &str| within(text, 1..=TOKENS_MAX), help_heading = "Requests")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = |text: &str| within(text, 1..=TOKENS_MAX), help_heading = "Requests")]
     pub output_tokens: Option<u32>,
     /// Prompts of your own, one JSON object per line: {"prompt": "…"}, or {"messages": […]} with any other members of a request.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input_tokens", "prefix"], help_heading = "Requests")]
@@ -92,7 +92,7 @@ pub struct BenchOptions {
     pub seed: Option<u64>,
 
     /// USD that may be spent. Needed for hosted providers.
-    #[arg(long, value_name = "USD", value_parser = |text: &str| within(text, 0.0..=1e6), help_heading = "Money")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = |text: &str| within(text, 0.0..=1e6), help_heading = "Money")]
     pub max_cost: Option<f64>,
     /// More than 10 requests at once to a hosted provider are meant.
     #[arg(long, help_heading = "Money")]

@@ -2,24 +2,28 @@
 
 use std::io;
 
-use super::plan::BenchPlan;
+use super::plan::{BenchPlan, Levels};
 use crate::bench::compare::{LoadComparison, LoadVerdict};
 use crate::bench::condition::{ConditionOutcome, FailIf};
+use crate::bench::figures::{Quantiles, StageFigures};
 use crate::bench::measured::RequestEnd;
 use crate::bench::result::RunResult;
 use crate::bench::search::{FoundRate, RateTrial, TrialVerdict};
-use crate::bench::stage::{Quantiles, StageFigures};
 use crate::bench::statistics::IntervalEstimate;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{GREY, clean, or_dash, write_paragraph};
 use crate::history::survival::is_firm;
+use crate::machine;
 
 /// One stage in a line, when it has ended.
 pub fn brief(stage: &StageFigures, load: &str) -> String {
     let ttft = stage.client_ttft_ms.or(stage.ttft_ms);
     let mut parts = vec![
-        format!("{} answers", stage.count(RequestEnd::Answered)),
+        match stage.count(RequestEnd::Answered) {
+            1 => "1 answer".to_owned(),
+            answers => format!("{answers} answers"),
+        },
         format!("TTFT p50 {}", or_dash(ttft, |ttft| millis(ttft.p50.value))),
         format!("tok/s {}", or_dash(stage.tok_s, |tok_s| format!("{:.1}", tok_s.p50.value))),
     ];
@@ -223,8 +227,14 @@ fn comparison(found: &LoadComparison) -> String {
     )
 }
 
-/// How an open and a closed loop differ, for whoever reads the table for the first time.
-pub fn hint(plan: &BenchPlan) -> Option<&'static str> {
-    matches!(plan.levels, super::plan::Levels::Users(_))
-        .then_some("closed loop: each user waits for its answer, so a slow server gets fewer requests; --request-rate shows queues")
+/// How an open and a closed loop differ, for whoever reads the table for the first time, and what bounds an open one.
+pub fn hint(plan: &BenchPlan) -> Option<String> {
+    if matches!(plan.levels, Levels::Users(_)) {
+        let text = "closed loop: each user waits for its answer, so a slow server gets fewer requests; --request-rate shows queues";
+        return Some(text.to_owned());
+    }
+    let (allowed, limit) = (plan.in_flight_allowed(), machine::descriptors());
+    (allowed < plan.in_flight_max).then(|| {
+        format!("at most {allowed} requests in flight: the limit is {limit} file descriptors (ulimit -n); arrivals beyond are dropped")
+    })
 }

@@ -101,7 +101,7 @@ impl BenchPlan {
         };
         plan.check_money(options, targets)?;
         plan.check_arrivals()?;
-        plan.check_descriptors()?;
+        plan.check_descriptors(options.in_flight_max)?;
         if plan.warm_up.is_some_and(|warm_up| warm_up >= plan.duration) {
             return Err("--warm-up is not shorter than a stage".to_owned());
         }
@@ -147,17 +147,25 @@ impl BenchPlan {
     }
 
     /// Before the first request, with the number that is needed.
-    fn check_descriptors(&self) -> Result<(), String> {
+    fn check_descriptors(&self, in_flight_max: Option<usize>) -> Result<(), String> {
         // Only the hard limit counts; where it cannot be raised, the soft one is what there is.
         let limit = machine::raise_descriptors().map_or_else(|_| machine::descriptors(), |(_, raised)| raised);
-        let most = match &self.levels {
-            Levels::Users(levels) => levels.iter().copied().max().unwrap_or(1),
-            // The bound of an open loop is for emergencies: it is lowered where `run` begins.
-            _ => return Ok(()),
+        let (most, whose) = match &self.levels {
+            Levels::Users(levels) => {
+                let most = levels.iter().copied().max().unwrap_or(1);
+                (most, if most == 1 { "1 user".to_owned() } else { format!("{most} users") })
+            }
+            // The usual bound of an open loop is for emergencies: it is lowered, and that is said.
+            _ => match in_flight_max {
+                Some(asked) => (asked, format!("--in-flight-max {asked}")),
+                None => (1, "an open loop".to_owned()),
+            },
         };
         let needed = (most + OWN_DESCRIPTORS) as u64;
         if needed > limit {
-            return Err(format!("{most} users need {needed} file descriptors; the limit is {limit} (ulimit -n)"));
+            return Err(format!(
+                "{whose}: at least {needed} file descriptors are needed; the limit is {limit} (ulimit -n)"
+            ));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::history::{RunKind, RunRecord};
 pub fn row(result: &RunResult, plan: &BenchPlan, ended: bool) -> RunRecord {
     let trust = match result.stages.iter().flat_map(|stage| &stage.doubts).next() {
         Some(doubt) => doubt.clone(),
+        None if result.stages.is_empty() => result.cut_short.clone().unwrap_or_else(|| "no stage".to_owned()),
         None => "trusted".to_owned(),
     };
     RunRecord {

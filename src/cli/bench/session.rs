@@ -13,25 +13,35 @@ use super::target::BenchTargets;
 use crate::app::LocalGateway;
 use crate::bench::arrivals::ARRIVALS_MAX;
 use crate::bench::compare::{self, ComparedFigure, LoadComparison};
+use crate::bench::figures::{StageFigures, StageQuestion};
 use crate::bench::measured::MeasuredRequest;
 use crate::bench::prompt::PromptMaker;
 use crate::bench::result::{self, RESULT_VERSION, RunResult};
 use crate::bench::spend::Spend;
-use crate::bench::stage::{self, StageFigures, StageQuestion};
+use crate::bench::stage;
 use crate::bench::{
-    BlockPlan, BlockResult, BlockStop, Generator, Load, LoadClient, LoadTarget, Progress, RowFeed, ramp,
+    BlockPlan, BlockResult, BlockStop, Generator, Load, LoadClient, LoadTarget, Progress, RowFeed, failing_alone, ramp,
 };
 use crate::cli::outcome::WrongUse;
 use crate::cli::signals::Signals;
 use crate::clock::{Instant, wall_micros};
+use crate::config::UpstreamConfig;
 
 /// Prompts of one block at most, so that no two blocks share one.
 const BLOCK_PROMPTS: u64 = 10_000_000;
 /// First requests of each target: the second has the length that the first taught.
-const FIRST_REQUESTS: usize = 2;
-const FIRST_WITHIN: Duration = Duration::from_secs(600);
+pub(super) const FIRST_REQUESTS: usize = 2;
 /// How long losers that run on are awaited at the end.
 const LOSERS_FOR: Duration = Duration::from_secs(10);
+
+/// What a run came to.
+pub struct FinishedRun {
+    pub result: RunResult,
+    /// A signal cut it short.
+    pub interrupted: bool,
+    /// Rows that could not be written.
+    pub lost: usize,
+}
 
 /// Everything that a run holds.
 pub struct BenchSession<'a, E> {
@@ -39,6 +49,8 @@ pub struct BenchSession<'a, E> {
     pub(super) generator: Generator,
     pub(super) plan: BenchPlan,
     pub(super) targets: Vec<LoadTarget>,
+    /// Of each target that is one upstream: that upstream.
+    pub(super) upstreams: Vec<Option<UpstreamConfig>>,
     pub(super) live: LiveView<'a, E>,
     pub(super) signals: Signals,
     pub(super) result: RunResult,
@@ -64,8 +76,8 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         let signals = Signals::new()?;
         let feed = RowFeed::new();
         let run_id = uuid::Uuid::now_v7().to_string();
-        let calibration_us = calibration::error_us().await;
         let alone = LocalGateway::start(targets.config, stored, Arc::clone(&feed) as _).await?;
+        let calibration_us = calibration::error_us(plan.requests).await;
         let prompts = PromptMaker::new(plan.workload.clone(), plan.prefix, plan.seed).given(plan.prompts.clone());
         let spend = plan.max_cost.map_or_else(Spend::unlimited, |cap| Spend::new(cap, 0.0));
         let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
@@ -91,6 +103,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
             generator,
             plan,
             targets: targets.targets,
+            upstreams: targets.upstreams,
             live,
             signals,
             result,
@@ -104,11 +117,11 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         Ok(session)
     }
 
-    /// Runs all stages, writes the run, and ends the gateway. The result, and whether a signal cut it short.
+    /// Runs all stages, writes the run, and ends the gateway.
     ///
     /// # Errors
-    /// A target does not answer its first request, or rows cannot be written.
-    pub async fn run(mut self) -> anyhow::Result<(RunResult, bool)> {
+    /// A target does not answer its first request.
+    pub async fn run(mut self) -> anyhow::Result<FinishedRun> {
         let first = self.first_requests().await;
         if first.is_ok() {
             match self.plan.levels.clone() {
@@ -139,54 +152,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         if let (Err(why), false) = (first, cut) {
             anyhow::bail!(why);
         }
-        anyhow::ensure!(lost == 0, "{lost} rows could not be written");
-        Ok((self.result, cut))
-    }
-
-    /// One target after the other, alone: it opens a connection, teaches the length of prompts, and shows whether the
-    /// target answers at all before more is spent.
-    async fn first_requests(&mut self) -> Result<(), String> {
-        for target in self.targets.clone() {
-            let plan = BlockPlan { requests: FIRST_REQUESTS, duration: FIRST_WITHIN, ..self.block(Load::Users(1), 0) };
-            let title = self.title(format!("first requests: {}", target.name), FIRST_WITHIN, Some(FIRST_REQUESTS));
-            let block = self.run_block(&target, &plan, &title, &mut |_| true).await;
-            if self.interrupted.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let Some(last) = block.requests.iter().rev().find(|request| request.is_answered()) else {
-                let why = match (&block.stop, block.requests.first()) {
-                    (Some(BlockStop::Spent), _) => "--max-cost does not cover one request".to_owned(),
-                    (_, Some(request)) => request.failure.unwrap_or("it did not answer").to_owned(),
-                    _ => "it did not answer".to_owned(),
-                };
-                return Err(format!("{}: {why}; nothing more was sent", target.name));
-            };
-            self.answers.push(Duration::from_micros(u64::try_from(last.ended_us - last.sent_us).unwrap_or(0)));
-        }
-        // The stages have other prompts.
-        self.blocks += 1;
-        self.tell_cost();
-        Ok(())
-    }
-
-    /// What the run will cost about, before it begins.
-    fn tell_cost(&mut self) {
-        let spent = self.generator.spend().spent();
-        let stages = match &self.plan.levels {
-            Levels::Users(levels) => levels.iter().map(|users| *users as f64).sum::<f64>(),
-            _ => return,
-        };
-        let first = (FIRST_REQUESTS * self.targets.len()) as f64;
-        let answer = self.answers.iter().map(Duration::as_secs_f64).sum::<f64>() / self.answers.len().max(1) as f64;
-        let by_time = stages * self.plan.duration.as_secs_f64() / answer.max(1e-3);
-        let requests = by_time.min(self.plan.requests as f64 * self.targets.len() as f64 * stages);
-        if spent > 0.0 {
-            let cap = self.generator.spend().cap().map_or(String::new(), |cap| format!("; the cap is {cap} USD"));
-            self.live.say(&format!(
-                "about {requests:.0} requests and {:.4} USD if every answer is as fast as the first{cap}",
-                requests * spent / first
-            ));
-        }
+        Ok(FinishedRun { result: self.result, interrupted: cut, lost })
     }
 
     async fn users(&mut self, levels: &[usize]) {
@@ -293,11 +259,14 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
 
     pub(super) fn block(&self, load: Load, target: usize) -> BlockPlan {
         let answer = self.answers.get(target).copied().unwrap_or_default();
+        // Given prompts are used in turn: a block begins behind those of the first requests, which a server may have cached.
+        let turn = BLOCK_PROMPTS - BLOCK_PROMPTS % (self.plan.prompts.len() as u64).max(1);
+        let sent = if self.blocks == 0 { 0 } else { FIRST_REQUESTS as u64 };
         BlockPlan {
             load,
             duration: self.plan.duration,
             requests: self.plan.requests,
-            first: self.blocks * BLOCK_PROMPTS,
+            first: self.blocks * turn + sent,
             in_flight_max: self.plan.in_flight_allowed(),
             ramp: if matches!(load, Load::Users(1)) { Duration::ZERO } else { ramp(answer) },
             seed: self.plan.seed.wrapping_add(self.blocks),
@@ -334,17 +303,24 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         decide: &mut (dyn FnMut(Progress<'_>) -> bool + Send),
     ) -> BlockResult {
         let (live, interrupted, generator) = (&mut self.live, Arc::clone(&self.interrupted), self.generator.clone());
+        let mut failing = None;
         let mut watch = |progress: Progress<'_>| {
             live.show(title, &progress);
-            !interrupted.load(Ordering::Relaxed) && decide(progress)
+            failing = failing_alone(&progress);
+            failing.is_none() && !interrupted.load(Ordering::Relaxed) && decide(progress)
         };
         let mut running = Box::pin(generator.run(target, plan, &mut watch));
-        loop {
+        let mut block = loop {
             tokio::select! {
-                block = &mut running => return block,
+                block = &mut running => break block,
                 () = self.signals.next() => self.interrupted.store(true, Ordering::Relaxed),
             }
+        };
+        drop(running);
+        if let Some(failure) = failing {
+            block.stop = Some(BlockStop::Failing(failure));
         }
+        block
     }
 
     fn record(&self, ended: bool) {

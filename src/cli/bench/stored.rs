@@ -73,7 +73,7 @@ pub fn compare(base: &RunResult, other: &RunResult, margin: f64) -> Vec<LoadComp
     let single = base.targets.len() == 1 && other.targets.len() == 1;
     let mut found: Vec<LoadComparison> = Vec::new();
     for stage in other.stages.iter().filter(|stage| stage.counts()) {
-        let same = |earlier: &&crate::bench::stage::StageFigures| {
+        let same = |earlier: &&crate::bench::figures::StageFigures| {
             earlier.counts()
                 && (single || earlier.target == stage.target)
                 && (earlier.users, earlier.request_rate) == (stage.users, stage.request_rate)

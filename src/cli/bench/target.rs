@@ -10,12 +10,14 @@ use crate::bench::LoadTarget;
 use crate::config::{self, BreakerSettings, Config, Policy, Provider, UpstreamConfig};
 
 /// The name of the server of `--url` in rows: `url/MODEL`.
-const URL_PROVIDER: &str = "url";
+pub const URL_PROVIDER: &str = "url";
 
 /// The targets of a run and the configuration that serves them.
 pub struct BenchTargets {
     pub config: Config,
     pub targets: Vec<LoadTarget>,
+    /// Of each target that is one upstream: that upstream.
+    pub upstreams: Vec<Option<UpstreamConfig>>,
     /// The names of hosted providers among them: they cost money and have limits.
     pub hosted: Vec<String>,
     /// Upstreams without a known price among the hosted ones.
@@ -41,7 +43,7 @@ pub fn with_url(config: Config, options: &BenchOptions) -> Result<Config, String
     }
     let env = |name: &str| std::env::var(name).ok();
     let read = config::parse(&table, Path::new("--url"), &env).map_err(|problems| problems.to_string())?;
-    Ok(Config { store: config.store, server: config.server, ..read })
+    Ok(Config { source: config.source, store: config.store, server: config.server, ..read })
 }
 
 impl BenchTargets {
@@ -51,11 +53,13 @@ impl BenchTargets {
         let mut targets = Vec::new();
         let mut used: Vec<UpstreamConfig> = Vec::new();
         let by_address = options.url.is_some();
-        let upstreams = options.targets.iter().cloned();
+        let mut upstreams = Vec::new();
+        let named = options.targets.iter().cloned();
         let of_url = options.model.iter().filter(|_| by_address).map(|model| format!("{URL_PROVIDER}/{model}"));
-        for name in upstreams.chain(of_url) {
+        for name in named.chain(of_url) {
             let upstream = upstream(&config, &name)?;
             targets.push(single(&name, &upstream)?);
+            upstreams.push(Some(upstream.clone()));
             used.push(upstream);
         }
         for model in options.model.iter().filter(|_| !by_address) {
@@ -71,6 +75,7 @@ impl BenchTargets {
         if targets.is_empty() {
             return Err("name a target: PROVIDER/MODEL, --model NAME, or --url URL --model NAME".to_owned());
         }
+        upstreams.resize(targets.len(), None);
         for (lane, target) in (0..).zip(&mut targets) {
             target.lane = lane;
         }
@@ -89,7 +94,7 @@ impl BenchTargets {
                 race.retries = 0;
             }
         }
-        Ok(BenchTargets { config, targets, hosted: hosted_names, unpriced })
+        Ok(BenchTargets { config, targets, upstreams, hosted: hosted_names, unpriced })
     }
 }
 

@@ -3,7 +3,7 @@
 //! The requests take the same path as a client's, with the keys of the configuration. No row is kept. Not for the words of a
 //! failure: see `words`.
 
-mod words;
+pub(in crate::cli) mod words;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::process::{Setup, provider};
+use crate::harness::process::{CommandOutput, Setup, provider};
 use crate::support::{FakeProvider, Script};
 
 /// A small run. Nothing of it depends on speed.
@@ -71,13 +71,149 @@ async fn two_targets_get_the_same_prompts_behind_other_salts() {
 }
 
 #[tokio::test]
+async fn given_prompts_are_sent_in_turn_and_none_twice_while_there_are_others() {
+    let (setup, fake) = answering().await;
+    let lines: String = (0..10).map(|number| format!("{{\"prompt\":\"number {number}\"}}\n")).collect();
+    setup.write("prompts.jsonl", lines);
+    let load = ["--concurrency", "1", "--requests", "8", "--output-tokens", "2", "--no-store"];
+    let ran = setup.run(&[&["bench", "b/x", "--prompts", "prompts.jsonl"][..], &load].concat()).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let sent: Vec<String> = fake
+        .requests()
+        .iter()
+        .map(|request| request.json()["messages"][0]["content"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(sent, (0..10).map(|number| format!("number {number}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn a_key_that_is_refused_costs_one_request() {
     let fake = FakeProvider::answering(|_| Script::status(401, &[], "{\"error\":{\"message\":\"no\"}}")).await;
     let setup = Setup::new(&provider("a", &fake));
     let ran = setup.run(&[&["bench", "a/x"][..], &FEW].concat()).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    assert!(ran.err.contains("photofinish: a/x: unauthorized; nothing more was sent"), "{}", ran.err);
-    assert!(fake.requests().len() <= 2);
+    let said = "photofinish: a/x: unauthorized: it needs a key: set api_key under [providers.a]; nothing more was sent";
+    assert!(ran.err.contains(said), "{}", ran.err);
+    assert_eq!(fake.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let other = FakeProvider::answering(|_| answer()).await;
+    let location = format!("{}/chat/completions", other.base_url());
+    let fake = FakeProvider::answering(move |_| Script::status(307, &[("location", &location)], "")).await;
+    let setup = Setup::new(&provider("a", &fake));
+    let ran = setup.run(&[&["bench", "a/x"][..], &FEW].concat()).await;
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    assert!(ran.err.contains("answers with a redirect, which is not followed"), "{}", ran.err);
+    assert_eq!((fake.requests().len(), other.requests().len()), (1, 0), "nothing more was sent");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_ends_the_stage_and_leaves_its_answers() {
+    let answers = std::sync::atomic::AtomicUsize::new(0);
+    let fake = FakeProvider::answering(move |_| match answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0..22 => answer(),
+        22 => Script::sse().role().token("Hel").reset(),
+        _ => Script::new().reset(),
+    })
+    .await;
+    let setup = Setup::new(&provider("a", &fake));
+    let ran = setup
+        .run(&[
+            "bench",
+            "a/x",
+            "--concurrency",
+            "2",
+            "--duration",
+            "1h",
+            "--output-tokens",
+            "2",
+            "--no-store",
+            "--json",
+        ])
+        .await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let stage = &result(&ran.out)["stages"][0];
+    assert_eq!(stage["ended"], "it answers no more: reset", "{stage}");
+    assert!(stage["ends"]["answered"].as_u64().unwrap() >= 10, "failures are no warm-up: {stage}");
+    assert!(stage["notes"][0].as_str().unwrap().starts_with("failed: "), "{stage}");
+}
+
+#[tokio::test]
+async fn odd_answers_are_measured_and_told() {
+    let whole = r#"{"id":"c","object":"chat.completion","model":"x","choices":[{"index":0,"finish_reason":"stop",
+        "message":{"role":"assistant","content":"Hello there"}}],"usage":{"prompt_tokens":40,"completion_tokens":2}}"#;
+    let fake = FakeProvider::answering(move |request| match request.json()["model"].as_str().unwrap() {
+        "whole" => Script::status(200, &[], whole),
+        "closes" => answer().close(),
+        "silent" => Script::stream(&["Hello", " there"]),
+        _ => Script::sse()
+            .role()
+            .tokens(&["Hello", " there"])
+            .finish("stop")
+            .usage(10_u64.pow(12), 10_u64.pow(12))
+            .done()
+            .end(),
+    })
+    .await;
+    let setup = Setup::new(&provider("a", &fake));
+    for (model, said) in [
+        ("whole", "8 of 8 answers came at once, not as a stream: their TTFT is that of the whole answer"),
+        ("closes", "answers needed a new connection, whose handshake is in their TTFT"),
+        ("silent", "the server reports no usage that can be read"),
+        ("absurd", "the server counts more than 2000000 tokens in 8 of 8 answers: they are in no rate"),
+    ] {
+        let target = format!("a/{model}");
+        let ran = setup.run(&[&["bench", &target, "--no-store", "--warm-up", "0s", "--json"][..], &FEW].concat()).await;
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        let stage = &result(&ran.out)["stages"][0];
+        assert_eq!(stage["ends"]["answered"], 8, "{stage}");
+        let told = stage["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains(said));
+        assert!(told, "{model}: {stage}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_said_before_a_request() {
+    let (setup, fake) = answering().await;
+    setup.write("broken.jsonl", "{\"prompt\":\"a\"}\nnot JSON\n");
+    for (arguments, said) in [
+        (&["a/x", "--prompts", "broken.jsonl"][..], "broken.jsonl:2: expected a JSON object"),
+        (&["a/x", "--find", "rate"], "--slo <TARGETS>"),
+        (&["a/x", "--request-rate", "1", "--concurrency", "1"], "cannot be used with"),
+        (&["a/x", "--concurrency", "-1"], "expected a number from 1 to 100000"),
+        (&["a/x", "--max-cost", "-1"], "expected a number from 0 to 1000000"),
+        (&["a/x", "--workload", "1K"], "did you mean 1k?"),
+        (&["--model", "n"], "there is no model \"n\""),
+    ] {
+        let ran = setup.run(&[&["bench"], arguments].concat()).await;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+    }
+    let program = setup.command(&[]).get_program().to_owned();
+    for (load, said) in [
+        ("--concurrency 100", "100 users: at least 164 file descriptors are needed; the limit is 70 (ulimit -n)"),
+        ("--request-rate 9 --in-flight-max 7", "--in-flight-max 7: at least 71 file descriptors are needed"),
+    ] {
+        let script = format!("ulimit -n 70; exec \"$0\" bench a/x {load}");
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(&script).arg(&program).current_dir(setup.path("")).env_clear();
+        let ran = CommandOutput::new(&shell.output().unwrap());
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        assert!(ran.err.contains(said), "{}", ran.err);
+    }
+    assert!(fake.requests().is_empty());
+}
+
+#[tokio::test]
+async fn two_benchmarks_share_a_store() {
+    let (setup, _fake) = answering().await;
+    let run = async |label: &str| setup.run(&[&["bench", "b/x", "--label", label][..], &FEW].concat()).await;
+    let (one, two) = tokio::join!(run("one"), run("two"));
+    assert_eq!((one.code, two.code), (Some(0), Some(0)), "{}{}", one.err, two.err);
+    assert_eq!(setup.number("SELECT count(*) FROM race WHERE source = 'bench'").await, 20);
+    assert_eq!(setup.number("SELECT count(*) FROM run WHERE result IS NOT NULL").await, 2);
 }
 
 #[tokio::test]
@@ -171,4 +307,28 @@ async fn an_interrupt_ends_the_run_with_what_there_is() {
     let result = result(&shown.out);
     assert_eq!(result["cut_short"], "it was interrupted");
     assert!(result["stages"][0]["ends"]["answered"].as_u64().unwrap() > 5);
+}
+
+#[tokio::test]
+async fn a_prefix_cache_helps_only_prompts_that_begin_alike() {
+    let setup = Setup::new(
+        "[providers.sim]\nsimulate = { ttft = \"1ms\", jitter = 0.0, tokens = 2, prefill = 20000, prefix_cache = true, seed = 1 }\n",
+    );
+    setup.write("fixed.jsonl", format!("{{\"prompt\":\"{}\"}}\n", "again and ".repeat(200)));
+    let load =
+        ["--concurrency", "1", "--requests", "8", "--output-tokens", "2", "--warm-up", "0s", "--no-store", "--json"];
+    let stage = async |prompts: &[&str]| {
+        let ran = setup.run(&[&["bench", "sim/m"][..], &load, prompts].concat()).await;
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        result(&ran.out)["stages"][0].clone()
+    };
+    let share = |stage: &Value| stage["cached_share"].as_f64().unwrap();
+    let (unique, half) = (stage(&[]).await, stage(&["--prefix", "0.5"]).await);
+    let fixed = stage(&["--prompts", "fixed.jsonl"]).await;
+    assert!(share(&unique) < 0.01 && !unique["notes"].to_string().contains("cache"), "{unique}");
+    assert!((0.4..0.6).contains(&share(&half)), "{half}");
+    assert!(
+        share(&fixed) > 0.9 && fixed["notes"].to_string().contains("came from the server's prefix cache"),
+        "{fixed}"
+    );
 }

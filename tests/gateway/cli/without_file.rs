@@ -1,6 +1,7 @@
 //! The commands in a directory without a configuration: the keys in the environment are enough.
 
 use crate::harness::process::Setup;
+use crate::support::{FakeProvider, Script};
 
 fn empty() -> Setup {
     let setup = Setup::new("");
@@ -67,5 +68,15 @@ async fn it_serves_and_lists_them() {
     assert_eq!((status, code.as_str()), (404, "model_not_found"));
     assert!(message.contains("anthropic (ANTHROPIC_API_KEY)"), "{message}");
     let setup = served.stop().await;
+    assert!(setup.path("home/.local/state/photofinish/photofinish.db").exists());
+}
+
+#[tokio::test]
+async fn a_server_is_benchmarked_and_the_store_is_made() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["Hello", " there"])).await;
+    let setup = empty();
+    let url = fake.base_url();
+    let ran = setup.run(&["bench", "--url", &url, "--model", "q", "--concurrency", "1", "--requests", "1"]).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(setup.path("home/.local/state/photofinish/photofinish.db").exists());
 }

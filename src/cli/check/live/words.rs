@@ -26,7 +26,7 @@ pub(super) fn failed(
 }
 
 /// Our explanation alone.
-pub(super) fn of(kind: FailureKind, provider: &Provider, model: &str) -> String {
+pub(in crate::cli) fn of(kind: FailureKind, provider: &Provider, model: &str) -> String {
     let Provider { name, base_url, .. } = provider;
     match kind {
         FailureKind::Unauthorized => match key(provider) {
@@ -53,8 +53,11 @@ pub(super) fn of(kind: FailureKind, provider: &Provider, model: &str) -> String 
         }
         FailureKind::Timeout => "no token within its timeouts: it is slow or unreachable".to_owned(),
         FailureKind::IdleTimeout => "its answer stopped midway".to_owned(),
-        FailureKind::Reset | FailureKind::Closed | FailureKind::Protocol => {
+        FailureKind::Reset | FailureKind::Closed => {
             "it broke off without an answer: try again; if that does not help, check base_url".to_owned()
+        }
+        FailureKind::Protocol => {
+            format!("{base_url} answers with a redirect, which is not followed, or not with HTTP: is base_url right?")
         }
         FailureKind::Malformed => {
             format!("the server at {base_url} is not the expected API: are base_url and dialect right?")

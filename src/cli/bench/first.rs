@@ -1,0 +1,92 @@
+//! The first requests of a run, and what they say: whether each target answers at all, how fast, and what the run will cost.
+
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::plan::Levels;
+use super::session::{BenchSession, FIRST_REQUESTS};
+use super::target::URL_PROVIDER;
+use crate::bench::{BlockPlan, BlockStop, Load};
+use crate::cli::check::live::words;
+use crate::config::Keys;
+use crate::failure::FailureKind;
+
+const FIRST_WITHIN: Duration = Duration::from_secs(600);
+
+impl<E: Write + Send> BenchSession<'_, E> {
+    /// One target after the other, alone: it opens a connection, teaches the length of prompts, and shows whether the
+    /// target answers at all before more is spent.
+    pub(super) async fn first_requests(&mut self) -> Result<(), String> {
+        for (at, target) in self.targets.clone().iter().enumerate() {
+            let title = self.title(format!("first requests: {}", target.name), FIRST_WITHIN, Some(FIRST_REQUESTS));
+            let mut answer = Duration::ZERO;
+            // Each in a block of its own: after one without an answer nothing more is sent.
+            for number in 0..FIRST_REQUESTS {
+                let usual = self.block(Load::Users(1), at);
+                let first = usual.first + number as u64;
+                let plan = BlockPlan { requests: 1, duration: FIRST_WITHIN, first, ..usual };
+                let block = self.run_block(target, &plan, &title, &mut |_| true).await;
+                if self.interrupted.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let request = block.requests.first();
+                match request.filter(|request| request.is_answered()) {
+                    Some(request) => {
+                        answer = Duration::from_micros(u64::try_from(request.ended_us - request.sent_us).unwrap_or(0));
+                    }
+                    None if block.stop == Some(BlockStop::Spent) && number == 0 => {
+                        return Err(format!("{}: --max-cost does not cover one request", target.name));
+                    }
+                    // The stage says so.
+                    None if block.stop == Some(BlockStop::Spent) => break,
+                    None => {
+                        let why = self.why_not(at, request.and_then(|request| request.failure));
+                        return Err(format!("{}: {why}; nothing more was sent", target.name));
+                    }
+                }
+            }
+            self.answers.push(answer);
+        }
+        // The stages have other prompts.
+        self.blocks += 1;
+        self.tell_cost();
+        Ok(())
+    }
+
+    /// Why a target did not answer, and what to do about it.
+    fn why_not(&self, target: usize, failure: Option<&str>) -> String {
+        let Some(failure) = failure else { return "it did not answer".to_owned() };
+        let kind = FailureKind::from_name(failure);
+        let upstream = self.upstreams.get(target).and_then(Option::as_ref);
+        let Some((kind, upstream)) = kind.zip(upstream) else { return failure.to_owned() };
+        let provider = &upstream.provider;
+        if kind == FailureKind::Unauthorized
+            && provider.name == URL_PROVIDER
+            && matches!(provider.keys, Keys::NotConfigured)
+        {
+            return format!("{failure}: it needs a key: name its variable with --key-env");
+        }
+        format!("{failure}: {}", words::of(kind, provider, &upstream.model))
+    }
+
+    /// What the run will cost about, before it begins.
+    fn tell_cost(&mut self) {
+        let Levels::Users(levels) = &self.plan.levels else { return };
+        let spent = self.generator.spend().spent();
+        let (count, first) = (self.targets.len() as f64, (FIRST_REQUESTS * self.targets.len()) as f64);
+        // The first of several levels runs again at the end.
+        let all = || levels.iter().chain(levels.first().filter(|_| levels.len() > 1));
+        let users: usize = all().sum();
+        let answer = self.answers.iter().map(Duration::as_secs_f64).sum::<f64>() / count.max(1.0);
+        let by_time = users as f64 * self.plan.duration.as_secs_f64() / answer.max(1e-3);
+        let requests = count * by_time.min(self.plan.requests as f64 * all().count() as f64);
+        if spent > 0.0 {
+            let cap = self.generator.spend().cap().map_or(String::new(), |cap| format!("; the cap is {cap} USD"));
+            self.live.say(&format!(
+                "about {requests:.0} requests and {:.4} USD if every answer is as fast as the first{cap}",
+                requests * spent / first
+            ));
+        }
+    }
+}
