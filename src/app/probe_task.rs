@@ -53,7 +53,7 @@ async fn run_all(host: &impl ProbeHost, seed: u64) {
         if !is_recalled {
             // Without the history a restart would repeat probes, and spend a day's money twice.
             match host.recall(settings).await {
-                Ok(past) => past.last.iter().for_each(|(job, moment_us)| schedule.recall(job, *moment_us, now_us)),
+                Ok(past) => past.iter().for_each(|(job, moment_us)| schedule.recall(job, *moment_us, now_us)),
                 Err(error) => {
                     tracing::warn!(error, "probes wait: the history of probes cannot be read");
                     tokio::time::sleep(AGAIN_AFTER).await;

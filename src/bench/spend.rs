@@ -50,6 +50,12 @@ impl Spend {
         Some(Reservation { spend: self, usd })
     }
 
+    /// At least so much was spent, also by others.
+    pub fn raise(&self, usd: f64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.spent = state.spent.max(usd);
+    }
+
     /// USD so far.
     pub fn spent(&self) -> f64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).spent

@@ -14,7 +14,7 @@ use crate::bench::{LoadClient, RowFeed};
 use crate::clock::wall_micros;
 use crate::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
 use crate::metrics::ProbeOutcome;
-use crate::probe::{PastProbes, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
+use crate::probe::{ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
 
 /// How far a plan looks.
 const PLAN_AHEAD: Duration = Duration::from_secs(24 * 3_600);
@@ -51,15 +51,9 @@ pub async fn run(config: Config, options: &ProbeOptions, out: &mut impl io::Writ
     }
     let (workloads, targets) = (workloads(&config, options)?, targets(&config, options)?);
     let feed = RowFeed::new();
-    let (settings, path) = (config.probes.clone(), config.store.path.clone());
+    let path = config.store.path.clone();
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
-    let prober = Prober::new(LoadClient::new(gateway.gateway().clone(), feed));
-    if let Some(settings) = &settings {
-        let now_us = wall_micros();
-        let past = PastProbes::read(&path, settings, now_us)?;
-        prober.caps().configure(settings, now_us);
-        prober.caps().recall(past.usd_today, past.tokens_today, now_us);
-    }
+    let prober = Prober::new(LoadClient::new(gateway.gateway().clone(), feed), path);
     let number = fastrand::u64(..);
     let mut results = Vec::new();
     for (model, upstream) in &targets {

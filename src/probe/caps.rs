@@ -57,14 +57,14 @@ impl DayCaps {
         state.tokens = cap(&state.tokens, settings.max_tokens.map(|tokens| tokens as f64));
     }
 
-    /// Before a restart, so much was spent on this day.
-    pub fn recall(&self, usd: f64, tokens: f64, now_us: i64) {
-        let mut state = self.today(now_us);
-        let more = |spend: &Arc<Spend>, more: f64| {
-            Arc::new(Spend::new(spend.cap().unwrap_or(f64::INFINITY), spend.committed() + more))
-        };
-        state.usd = state.usd.as_ref().map(|spend| more(spend, usd));
-        state.tokens = state.tokens.as_ref().map(|spend| more(spend, tokens));
+    /// The rows of this day say that so much was spent, also before a restart and by other processes.
+    pub fn recall(&self, (usd, tokens): (f64, f64), now_us: i64) {
+        let state = self.today(now_us);
+        for (spend, amount) in [(&state.usd, usd), (&state.tokens, tokens)] {
+            if let Some(spend) = spend {
+                spend.raise(amount);
+            }
+        }
     }
 
     /// Spent and set aside today: USD and tokens, each if it has a cap.
@@ -160,10 +160,21 @@ mod tests {
         assert_eq!(caps.committed(5 * DAY_US).0, Some(0.3));
         assert_eq!(caps.committed(4 * DAY_US).0, Some(0.3), "the clock was set back");
         assert_eq!(caps.committed(6 * DAY_US).0, Some(0.0));
-        caps.recall(0.9, 0.0, 6 * DAY_US);
+        caps.recall((0.9, 0.0), 6 * DAY_US);
         caps.configure(&settings(Some(0.95), None), 6 * DAY_US);
         assert_eq!(caps.committed(6 * DAY_US).0, Some(0.9), "a reload keeps what was spent");
         assert!(caps.of_day(6 * DAY_US).reserve(CHEAP).is_err());
+    }
+
+    #[test]
+    fn what_others_spent_counts_and_what_was_spent_here_counts_once() {
+        let caps = DayCaps::default();
+        caps.configure(&settings(Some(1.0), None), DAY_US);
+        caps.of_day(DAY_US).reserve(CHEAP).ok().unwrap().settle(0.3, 0.0);
+        caps.recall((0.2, 0.0), DAY_US);
+        assert_eq!(caps.committed(DAY_US).0, Some(0.3), "its own row is not there yet");
+        caps.recall((0.7, 0.0), DAY_US);
+        assert_eq!(caps.committed(DAY_US).0, Some(0.7));
     }
 
     #[test]
@@ -198,7 +209,7 @@ mod tests {
                         let spent = caps.committed(now_us).0.unwrap();
                         caps = DayCaps::default();
                         caps.configure(&settings(Some(cap), None), now_us);
-                        caps.recall(spent, 0.0, now_us);
+                        caps.recall((spent, 0.0), now_us);
                     }
                     3 => caps.configure(&settings(Some(cap), None), now_us),
                     _ => {}

@@ -11,4 +11,4 @@ mod targets;
 pub use caps::{DayCaps, ProbeEstimate};
 pub use prober::{ProbeResult, Prober};
 pub use schedule::{DueProbe, ProbeJob, ProbeSchedule};
-pub use targets::{PastProbes, jobs, probed, seed};
+pub use targets::{jobs, last_moments, probed, seed};

@@ -1,6 +1,7 @@
 //! Sends one probe: a `ping` that opens the connection, and then the measured request. Not for when: see `schedule`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
@@ -9,6 +10,7 @@ use http::header::HeaderValue;
 use serde::Serialize;
 
 use super::caps::{DayCaps, ProbeEstimate};
+use super::targets::spent_today;
 use crate::bench::LoadClient;
 use crate::bench::measured::MeasuredRequest;
 use crate::bench::prompt::PromptMaker;
@@ -21,6 +23,8 @@ use crate::metrics::ProbeOutcome;
 /// Sends probes, one after the other, through one gateway.
 pub struct Prober {
     client: LoadClient,
+    /// The database file.
+    path: PathBuf,
     caps: DayCaps,
     /// Of each workload; they learn how long a token is at each upstream.
     prompts: Mutex<BTreeMap<(String, u32, u32), Arc<PromptMaker>>>,
@@ -72,12 +76,9 @@ impl ProbeResult {
 }
 
 impl Prober {
-    pub fn new(client: LoadClient) -> Prober {
-        Prober { client, caps: DayCaps::default(), prompts: Mutex::default(), measured: Mutex::default() }
-    }
-
-    pub fn caps(&self) -> &DayCaps {
-        &self.caps
+    /// `path`: the database file.
+    pub fn new(client: LoadClient, path: PathBuf) -> Prober {
+        Prober { client, path, caps: DayCaps::default(), prompts: Mutex::default(), measured: Mutex::default() }
     }
 
     /// What a probe of this workload costs there, with its ping.
@@ -90,6 +91,25 @@ impl Prober {
         self.client.gateway().learning().upstream(&upstream.name()).in_flight() > 0
     }
 
+    /// Puts the caps of the configuration in force. Others may have spent of them, such as `photofinish probe` beside a gateway:
+    /// the rows of the day are read before each probe.
+    ///
+    /// # Errors
+    /// The database file cannot be read.
+    async fn look_at_caps(&self, now_us: i64) -> Result<(), &'static str> {
+        let live = self.client.gateway().live();
+        let Some(settings) = &live.config.probes else { return Ok(()) };
+        let path = self.path.clone();
+        let reading = self.client.gateway().shutdown().run_blocking(move || spent_today(&path, now_us));
+        let spent = reading.await.map_err(anyhow::Error::from).flatten().map_err(|error| {
+            tracing::warn!(%error, "the history of probes cannot be read");
+            "the history cannot be read"
+        })?;
+        self.caps.configure(settings, now_us);
+        self.caps.recall(spent, now_us);
+        Ok(())
+    }
+
     /// Sends one probe and waits for its rows. `number` makes the words of its prompt: upstreams that are compared get the same.
     /// `scheduled`: when it was to leave.
     pub async fn probe(
@@ -100,10 +120,11 @@ impl Prober {
         number: u64,
         scheduled: Option<Instant>,
     ) -> ProbeResult {
-        let name = upstream.name();
-        let today = self.caps.of_day(wall_micros());
+        let (name, now_us) = (upstream.name(), wall_micros());
+        let looked = self.look_at_caps(now_us).await;
+        let today = self.caps.of_day(now_us);
         let estimate = Prober::estimate(workload, upstream);
-        let (result, cost) = match today.reserve(estimate) {
+        let (result, cost) = match looked.and_then(|()| today.reserve(estimate)) {
             Err(why) => (ProbeResult::new(model, &name, workload, ProbeOutcome::Skipped, Some(why.to_owned())), 0.0),
             Ok(reservation) => {
                 let sent = self.send(model, &name, workload, number, scheduled).await;

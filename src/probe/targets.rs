@@ -11,41 +11,38 @@ use crate::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
 use crate::history::AttemptOutcome;
 use crate::store::StoreReader;
 
-/// The probes before a start.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PastProbes {
-    /// The last moment of each job that is over.
-    pub last: BTreeMap<ProbeJob, i64>,
-    /// Spent on the present day (UTC), at most.
-    pub usd_today: f64,
-    pub tokens_today: f64,
+/// The last moment of each job that is over, by the rows. It blocks.
+///
+/// # Errors
+/// The database file cannot be read. The text is for an operator.
+pub fn last_moments(path: &Path, settings: &ProbeSettings, now_us: i64) -> anyhow::Result<BTreeMap<ProbeJob, i64>> {
+    let longest = settings.workloads.iter().map(|workload| workload.every).max().unwrap_or_default();
+    let mut moments = BTreeMap::new();
+    StoreReader::open(path)?.each_probe((now_us - 3 * micros(longest), None), |probe| {
+        let (model, workload) = (probe.race.model.clone(), probe.race.workload.clone().unwrap_or_default());
+        let every = settings.workloads.iter().find(|known| known.name == workload).map(|known| known.every);
+        let (Some(attempt), Some(scheduled_us), Some(every)) = (probe.attempt(), probe.race.scheduled_us, every) else {
+            return;
+        };
+        let again_us = if was_cut_off(attempt.row.outcome) { micros(every) } else { 0 };
+        let moment_us = probe.race.started_at + scheduled_us - again_us;
+        let last = moments.entry(ProbeJob { model, workload, upstream: probe.upstream() }).or_insert(moment_us);
+        *last = moment_us.max(*last);
+    })?;
+    Ok(moments)
 }
 
-impl PastProbes {
-    /// Reads the database file; it blocks.
-    ///
-    /// # Errors
-    /// The file cannot be read. The text is for an operator.
-    pub fn read(path: &Path, settings: &ProbeSettings, now_us: i64) -> anyhow::Result<PastProbes> {
-        let today_us = now_us - now_us.rem_euclid(DAY_US);
-        let longest = settings.workloads.iter().map(|workload| workload.every).max().unwrap_or_default();
-        let mut past = PastProbes::default();
-        StoreReader::open(path)?.each_probe((today_us.min(now_us - 3 * micros(longest)), None), |probe| {
-            let Some(attempt) = probe.attempt() else { return };
-            if probe.race.started_at >= today_us {
-                past.usd_today += attempt.cost.cost_usd_max.unwrap_or(0.0);
-                past.tokens_today += probe.tokens() as f64;
-            }
-            let (model, workload) = (probe.race.model.clone(), probe.race.workload.clone().unwrap_or_default());
-            let every = settings.workloads.iter().find(|known| known.name == workload).map(|known| known.every);
-            let (Some(scheduled_us), Some(every)) = (probe.race.scheduled_us, every) else { return };
-            let again_us = if was_cut_off(attempt.row.outcome) { micros(every) } else { 0 };
-            let moment_us = probe.race.started_at + scheduled_us - again_us;
-            let last = past.last.entry(ProbeJob { model, workload, upstream: probe.upstream() }).or_insert(moment_us);
-            *last = moment_us.max(*last);
-        })?;
-        Ok(past)
-    }
+/// USD, at most, and tokens of the present day (UTC), by the rows. It blocks.
+///
+/// # Errors
+/// The database file cannot be read. The text is for an operator.
+pub fn spent_today(path: &Path, now_us: i64) -> anyhow::Result<(f64, f64)> {
+    let (mut usd, mut tokens) = (0.0, 0.0);
+    StoreReader::open(path)?.each_probe((now_us - now_us.rem_euclid(DAY_US), None), |probe| {
+        usd += probe.attempt().and_then(|attempt| attempt.cost.cost_usd_max).unwrap_or(0.0);
+        tokens += probe.tokens() as f64;
+    })?;
+    Ok((usd, tokens))
 }
 
 /// By the end of its gateway. It measured nothing, so that only the slot before is over.

@@ -1,5 +1,6 @@
 //! What the task needs of a gateway, so that a test can run it for a month without one.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use crate::bench::LoadClient;
 use crate::clock::{Instant, wall_micros};
 use crate::config::{ProbeSettings, ProbeWorkload, UpstreamConfig};
 use crate::health::LiveConfig;
-use crate::probe::{PastProbes, ProbeResult, Prober};
+use crate::probe::{ProbeJob, ProbeResult, Prober, last_moments};
 
 /// The clock, the configuration, the history, and a way to send a probe.
 pub(super) trait ProbeHost {
@@ -16,11 +17,11 @@ pub(super) trait ProbeHost {
 
     fn live(&self) -> Arc<LiveConfig>;
 
-    /// What ran before.
+    /// The last moment of each job that is over.
     ///
     /// # Errors
     /// The history cannot be read. The text is for an operator.
-    async fn recall(&self, settings: &ProbeSettings) -> Result<PastProbes, String>;
+    async fn recall(&self, settings: &ProbeSettings) -> Result<BTreeMap<ProbeJob, i64>, String>;
 
     /// Whether clients use the upstream now.
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool;
@@ -46,7 +47,7 @@ pub(super) struct GatewayHost {
 
 impl GatewayHost {
     pub fn new(path: PathBuf, client: LoadClient) -> GatewayHost {
-        GatewayHost { path, prober: Prober::new(client.clone()), client }
+        GatewayHost { prober: Prober::new(client.clone(), path.clone()), path, client }
     }
 }
 
@@ -59,14 +60,11 @@ impl ProbeHost for GatewayHost {
         self.client.gateway().live()
     }
 
-    async fn recall(&self, settings: &ProbeSettings) -> Result<PastProbes, String> {
+    async fn recall(&self, settings: &ProbeSettings) -> Result<BTreeMap<ProbeJob, i64>, String> {
         self.client.gateway().recorder().until_stored().await;
         let (path, wanted, now_us) = (self.path.clone(), settings.clone(), wall_micros());
-        let reading = self.client.gateway().shutdown().run_blocking(move || PastProbes::read(&path, &wanted, now_us));
-        let past = reading.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        self.prober.caps().configure(settings, now_us);
-        self.prober.caps().recall(past.usd_today, past.tokens_today, now_us);
-        Ok(past)
+        let reading = self.client.gateway().shutdown().run_blocking(move || last_moments(&path, &wanted, now_us));
+        reading.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool {
@@ -81,10 +79,6 @@ impl ProbeHost for GatewayHost {
         number: u64,
         scheduled: Option<Instant>,
     ) -> ProbeResult {
-        if let Some(settings) = &self.client.gateway().live().config.probes {
-            // A reload may have changed them.
-            self.prober.caps().configure(settings, wall_micros());
-        }
         self.prober.probe(model, upstream, workload, number, scheduled).await
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::clock::{DAY_US, HOUR_US, micros, signed_micros_between};
 use crate::config::{ProbeWorkload, UpstreamConfig, parse};
 use crate::history::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, sample};
-use crate::probe::{PastProbes, ProbeResult};
+use crate::probe::{ProbeResult, last_moments};
 use crate::store::{Record, Store, StoreReader};
 
 /// Some day in 2026, not at the border of a slot.
@@ -87,8 +87,8 @@ impl ProbeHost for FakeHost {
         self.live.lock().unwrap().clone()
     }
 
-    async fn recall(&self, settings: &ProbeSettings) -> Result<PastProbes, String> {
-        PastProbes::read(&self.path, settings, self.wall_us()).map_err(|error| error.to_string())
+    async fn recall(&self, settings: &ProbeSettings) -> Result<BTreeMap<ProbeJob, i64>, String> {
+        last_moments(&self.path, settings, self.wall_us()).map_err(|error| error.to_string())
     }
 
     /// Half an hour in every five.

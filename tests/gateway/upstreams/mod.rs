@@ -9,6 +9,7 @@ mod discovery;
 mod failures;
 mod foreign_reasoning;
 mod model_lists;
+mod probes;
 mod recovery;
 mod retries;
 mod simulated;
