@@ -319,8 +319,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             history::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out, &mut err)?;
         }
         Command::Report(options) => {
-            let place = config.probes.and_then(|probes| probes.from);
-            report::run(&config.store.path, place, &options, &mut out)?;
+            report::run(&config, &options, &mut out)?;
         }
         Command::Race(options) => {
             let ended = race::run(config, &options, ScreenSettings::of_terminal, &mut out, &mut err).await;

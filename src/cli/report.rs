@@ -1,15 +1,17 @@
 //! `photofinish report`: what probes and benchmarks measured, as a page to publish. Not for the figures: see
 //! `report::probes`.
 
+mod cells;
 mod html;
+mod load;
 mod markdown;
 mod page;
 mod words;
 
 use std::io;
-use std::path::Path;
 
 use crate::clock::wall_micros;
+use crate::config::Config;
 use crate::report::probes::{self, ProbesQuestion};
 use crate::store::StoreReader;
 
@@ -31,15 +33,9 @@ pub struct ReportOptions {
     json: bool,
 }
 
-/// `place`: where this runs, as the configuration says.
-pub fn run(
-    store_path: &Path,
-    place: Option<String>,
-    options: &ReportOptions,
-    out: &mut impl io::Write,
-) -> anyhow::Result<()> {
+pub fn run(config: &Config, options: &ReportOptions, out: &mut impl io::Write) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(out);
-    let report = probes::ask(&StoreReader::open(store_path)?, &options.question, place, wall_micros())?;
+    let report = probes::ask(&StoreReader::open(&config.store.path)?, &options.question, config, wall_micros())?;
     if options.json {
         serde_json::to_writer_pretty(&mut out, &report)?;
         io::Write::write_all(&mut out, b"\n")?;

@@ -70,8 +70,19 @@ fn draw(chart: &PageChart, out: &mut impl io::Write) -> io::Result<()> {
         )?;
     }
     let below = HEIGHT + 18.0;
-    let (from, to) = (escaped(&chart.ends.0), escaped(&chart.ends.1));
-    write!(out, "<text y=\"{below}\">{from}</text><text x=\"{WIDTH}\" y=\"{below}\" text-anchor=\"end\">{to}</text>")?;
+    for (at, text) in &chart.marks {
+        let (x, anchor) = (
+            at * WIDTH,
+            if *at <= 0.0 {
+                "start"
+            } else if *at < 1.0 {
+                "middle"
+            } else {
+                "end"
+            },
+        );
+        write!(out, "<text x=\"{x:.0}\" y=\"{below}\" text-anchor=\"{anchor}\">{}</text>", escaped(text))?;
+    }
     for (line, colour) in chart.lines.iter().zip(COLOURS) {
         if let [point] = &line.points[..] {
             let (x, y) = place(point);

@@ -25,13 +25,9 @@ pub fn write(blocks: &[PageBlock], out: &mut impl io::Write) -> io::Result<()> {
                 writeln!(out)?;
             }
             PageBlock::Chart(chart) => {
-                writeln!(
-                    out,
-                    "{}, from {} to {}:\n",
-                    escaped(&chart.title),
-                    escaped(&chart.ends.0),
-                    escaped(&chart.ends.1)
-                )?;
+                let mark = |mark: Option<&(f64, String)>| mark.map_or(String::new(), |(_, text)| escaped(text));
+                let (from, to) = (mark(chart.marks.first()), mark(chart.marks.last()));
+                writeln!(out, "{}, from {from} to {to}:\n", escaped(&chart.title))?;
                 for line in &chart.lines {
                     writeln!(out, "- {} {}", sparkline(line), escaped(&line.name))?;
                 }

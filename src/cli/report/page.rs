@@ -11,14 +11,14 @@ pub enum PageBlock {
     Chart(PageChart),
 }
 
-/// Lines over time, or over the hours of the day.
+/// Lines over time, over the hours of the day, or over load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageChart {
     pub title: String,
     pub unit: &'static str,
     pub lines: Vec<ChartLine>,
-    /// Below the left and the right end.
-    pub ends: (String, String),
+    /// Below the axis, from left to right: from 0 to 1, and the text. The first stands at 0, the last at 1.
+    pub marks: Vec<(f64, String)>,
 }
 
 /// One line, from left to right.

@@ -1,13 +1,17 @@
 //! The page of known figures, in each form.
 
+use std::path::Path;
 use std::time::Instant;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::clock::{DAY_US, HOUR_US};
-use crate::history::{AttemptRecord, RaceRecord, RaceSource, sample};
-use crate::report::probes::{HourMedian, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian};
+use crate::config;
+use crate::history::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
+use crate::report::probes::{
+    HourMedian, LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
+};
 use crate::report::question::moment;
 use crate::store::{Record, Store};
 
@@ -66,6 +70,44 @@ fn known() -> ProbeReport {
     }
 }
 
+fn level(target: &str, users: u64, tok_s: f64) -> LoadLevel {
+    LoadLevel {
+        target: target.to_owned(),
+        users: Some(users),
+        request_rate: None,
+        ttft_p50_ms: Some(1_000.0 / tok_s),
+        tok_s_p50: Some(tok_s),
+        tok_s_all: Some(tok_s * users as f64),
+        end_to_end_p50_ms: Some(900.0),
+        goodput_per_s: None,
+        attainment: None,
+        trusted: true,
+        in_curve: true,
+    }
+}
+
+fn load(levels: Vec<LoadLevel>) -> MeasuredLoad {
+    MeasuredLoad {
+        run_id: "r1".to_owned(),
+        started: "2026-01-02T03:04:05Z".to_owned(),
+        label: None,
+        target: "a/m b/m".to_owned(),
+        workload: "1k".to_owned(),
+        machine: None,
+        trust: None,
+        cost_usd: None,
+        levels,
+        found: Vec::new(),
+    }
+}
+
+/// A configuration with this store.
+fn config_of(path: &Path, text: &str) -> Config {
+    let mut config = config::parse(text, Path::new("test"), &|_| None).unwrap();
+    path.clone_into(&mut config.store.path);
+    config
+}
+
 fn markdown(report: &ProbeReport) -> String {
     let mut out = Vec::new();
     markdown::write(&words::page(report), &mut out).unwrap();
@@ -100,26 +142,71 @@ fn the_page_in_html_loads_and_runs_nothing() {
     assert!(page.contains("<svg") && page.contains("<polyline") && page.contains("Frankfurt"), "{page}");
 }
 
+#[test]
+fn levels_are_a_table_and_curves() {
+    let doubtful = LoadLevel { trusted: false, in_curve: false, ..level("a/m", 100, 777.0) };
+    // The levels of two targets take turns, and the first one runs again at the end.
+    let levels = [
+        level("a/m", 1, 80.0),
+        level("b/m", 1, 40.0),
+        level("b/m", 50, 10.0),
+        level("a/m", 50, 20.0),
+        level("a/m", 10, 60.0),
+        level("a/m", 2, 70.0),
+        doubtful,
+        level("a/m", 1, 666.0),
+    ];
+    let report = ProbeReport { upstreams: Vec::new(), loads: vec![load(levels.to_vec())], ..known() };
+    let page = html(&report);
+    assert_eq!((page.matches("<tr>").count(), page.matches("<svg").count()), (1 + 8 + 1, 3), "{page}");
+    for title in ["TTFT p50 over users at once", "tok/s of one over users at once", "tok/s of all over users at once"] {
+        assert!(page.contains(&format!("<p>{title}</p>")), "{title}");
+    }
+    let chart = page.split("<p>tok/s of one").nth(1).unwrap().split("</svg>").next().unwrap();
+    // 80 of 80 tok/s stands at the top; 10 users are 9 of the 49 steps to the right.
+    assert!(chart.contains("<polyline points=\"0,0 15,22 132,45 720,135\""), "{chart}");
+    assert!(chart.contains("<polyline points=\"0,90 720,158\""), "{chart}");
+    for mark in ["start\">1<", "middle\">10<", "end\">50<"] {
+        assert!(chart.contains(mark), "{mark}: {chart}");
+    }
+    assert!(!chart.contains(">2<") && !chart.contains(">100<"), "no room for 2; 100 is not trusted: {chart}");
+    let page = markdown(&report);
+    assert!(page.contains("tok/s of one over users at once, from 1 to 50:\n\n- █▇▆▃ a/m\n- █▃ b/m\n"), "{page}");
+}
+
+#[test]
+fn one_level_is_no_curve_and_rates_are_another_axis() {
+    let rate = |rate: f64| LoadLevel { users: None, request_rate: Some(rate), ..level("a/m", 4, 20.0) };
+    let page =
+        |levels: Vec<LoadLevel>| html(&ProbeReport { upstreams: Vec::new(), loads: vec![load(levels)], ..known() });
+    assert!(!page(vec![level("a/m", 1, 80.0), rate(0.5), level("b/m", 2, 80.0)]).contains("<svg"));
+    let page = page(vec![rate(0.5), rate(2.5), level("a/m", 1, 80.0)]);
+    assert!(page.contains("over arrivals per second") && !page.contains("over users"), "{page}");
+    assert!(page.contains("start\">0.5<") && page.contains("end\">2.5<"), "{page}");
+}
+
 proptest! {
     /// Names come from configurations and providers.
     #[test]
-    fn a_name_is_never_markup(name in ".{0,40}", at in 0_usize..4) {
+    fn a_name_is_never_markup(name in ".{0,40}", at in 0_usize..5) {
         let hostile = format!("{name}<script>alert('1')</script>\"|`*<b>{name}");
-        let mut report = known();
+        let loaded = || ProbeReport { loads: vec![load(vec![level("a/m", 1, 80.0), level("a/m", 9, 20.0)])], ..known() };
+        let mut report = loaded();
         match at {
             0 => report.upstreams[0].upstream.clone_from(&hostile),
             1 => report.upstreams.iter_mut().for_each(|upstream| upstream.model.clone_from(&hostile)),
             2 => report.upstreams.iter_mut().for_each(|upstream| upstream.workload.clone_from(&hostile)),
+            3 => report.loads[0].levels.iter_mut().for_each(|level| level.target.clone_from(&hostile)),
             _ => report.place = Some(hostile.clone()),
         }
-        let (page, plain) = (html(&report), html(&known()));
+        let (page, plain) = (html(&report), html(&loaded()));
         prop_assert!(!page.contains("<script") && !page.contains("<b>"));
         let tags = |page: &str, tag: &str| page.matches(tag).count();
         prop_assert!(tags(&page, "\"") % 2 == 0 && tags(&plain, "<td>") == tags(&page, "<td>"));
         let page = markdown(&report);
         prop_assert!(!page.contains("<script") && !page.contains("<b>"));
         prop_assert_eq!(page.lines().filter(|line| line.starts_with('|')).count(),
-            markdown(&known()).lines().filter(|line| line.starts_with('|')).count());
+            markdown(&loaded()).lines().filter(|line| line.starts_with('|')).count());
     }
 }
 
@@ -161,11 +248,12 @@ fn a_month_of_fifty_upstreams_is_quick_and_small() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
     a_month(&path);
+    let config = config_of(&path, "");
     let question = ProbesQuestion { since: moment("30d").unwrap(), public: false };
     for (html, json) in [(true, false), (false, true), (false, false)] {
         let options = ReportOptions { question: question.clone(), md: false, html, json };
         let (mut out, began) = (Vec::new(), Instant::now());
-        run(&path, None, &options, &mut out).unwrap();
+        run(&config, &options, &mut out).unwrap();
         let took = began.elapsed();
         eprintln!("html {html} json {json}: {took:?}, {} bytes", out.len());
         if html {
@@ -180,12 +268,97 @@ fn without_probes_it_says_what_to_run() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
     Store::open(&path).unwrap().close();
+    let config = config_of(&path, "");
     let question = ProbesQuestion { since: moment("72h").unwrap(), public: false };
     let options = |json| ReportOptions { question: question.clone(), md: false, html: false, json };
-    let error = run(&path, None, &options(false), &mut Vec::new()).unwrap_err().to_string();
+    let error = run(&config, &options(false), &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("photofinish probe") && error.contains("photofinish bench"), "{error}");
     let mut out = Vec::new();
-    run(&path, None, &options(true), &mut out).unwrap();
+    run(&config, &options(true), &mut out).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(report["upstreams"], serde_json::json!([]));
+}
+
+/// Probes and a benchmark of a minute before. Every name is a vendor's, or the operator's own and begins with `acme`.
+fn named_by_acme(now_us: i64) -> Vec<Record> {
+    let ms = now_us / 1_000 - 60_000;
+    let mut records = Vec::new();
+    let upstreams = [
+        ("acme-bot", "acme-lab", "acme-tuned", "acme-work"),
+        ("gpt-oss-120b", "groq", "openai/gpt-oss-120b", "1k"),
+        ("acme-bot", "openai", "ft:gpt-4o:acme::7", "10k"),
+    ];
+    for (number, (model, provider, model_sent, workload)) in (0_i64..).zip(upstreams) {
+        let race_id = format!("{:08x}-{:04x}-7000-8000-{number:012x}", ms >> 16, ms & 0xffff);
+        let race = RaceRecord {
+            race_id: race_id.clone(),
+            started_at: ms * 1_000,
+            model: model.to_owned(),
+            workload: Some(workload.to_owned()),
+            user: Some("acme-user".to_owned()),
+            ..sample::race_of(RaceSource::Probe, 0)
+        };
+        let attempt = AttemptRecord {
+            race_id,
+            provider: provider.to_owned(),
+            model_sent: model_sent.to_owned(),
+            model_reported: Some("acme-reported".to_owned()),
+            key_id: Some("acme-key".to_owned()),
+            ..sample::won(0)
+        };
+        let skipped = RaceRecord { race_id: race.race_id.replace("-8000-", "-9000-"), attempts: 0, ..race.clone() };
+        records.extend([race, skipped].map(|race| Record::Race(Box::new(race))));
+        records.push(Record::Attempt(Box::new(attempt)));
+    }
+    let stage =
+        |target: &str| serde_json::json!({"target": target, "users": 1, "tok_s_all": 400.0, "doubts": ["acme-doubt"]});
+    let result = serde_json::json!({
+        "workload": {"name": "acme-work"}, "label": "acme-label",
+        "stages": [stage("model acme-bot, hedge"), stage("acme-lab/acme-tuned"), stage("groq/openai/gpt-oss-120b")],
+        "found": [{"target": "model acme-bot, hedge", "attain": 0.9, "passes": 11.4}],
+    });
+    records.push(Record::Run(Box::new(RunRecord {
+        started_at: now_us - 60_000_000,
+        kind: RunKind::Bench,
+        label: Some("acme-label".to_owned()),
+        target: "model acme-bot, hedge acme-lab/acme-tuned groq/openai/gpt-oss-120b".to_owned(),
+        machine: Some("acme-machine".to_owned()),
+        trust: Some("acme-doubt".to_owned()),
+        result: Some(result.to_string()),
+        ..sample::run(1)
+    })));
+    records
+}
+
+#[test]
+fn it_says_where_from_and_the_public_one_has_no_name_of_the_operator() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let store = Store::open(&path).unwrap();
+    store.write(&named_by_acme(wall_micros())).unwrap();
+    store.close();
+    let text = "[models.m]\nupstreams = [\"acme-lab/x\"]\n[providers.acme-lab]\nbase_url = \"http://10.0.0.7/v1\"\n\
+                [probes]\nmax_cost = 1.0\nfrom = \"Frankfurt\"\n";
+    let config = config_of(&path, text);
+    for (html, json) in [(true, false), (false, true), (false, false)] {
+        let page = |public: bool| {
+            let question = ProbesQuestion { since: moment("72h").unwrap(), public };
+            let mut out = Vec::new();
+            run(&config, &ReportOptions { question, md: false, html, json }, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (all, public) = (page(false), page(true));
+        for name in ["acme-bot", "acme-lab/acme-tuned", "acme-work", "ft:gpt-4o:acme::7", "acme-label", "acme-doubt"] {
+            assert!(all.contains(name), "{name}: {all}");
+        }
+        assert!(!public.contains("acme"), "{public}");
+        for name in
+            ["groq/openai/gpt-oss-120b", "server-1/model-", "openai/model-", "workload-1", "model model-1, hedge"]
+        {
+            assert!(public.contains(name), "{name}: {public}");
+        }
+        for page in [all, public] {
+            assert!(page.contains(if json { "\"place\": \"Frankfurt\"" } else { "From Frankfurt." }), "{page}");
+        }
+    }
 }

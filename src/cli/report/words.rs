@@ -1,8 +1,10 @@
 //! The sections of the page and their words.
 
+use super::cells::{duration, minutes, row, speed};
+use super::load;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, mark, or_dash};
-use crate::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
+use crate::report::probes::{ProbeReport, ProbedFigure, ProbedUpstream};
 
 pub const TITLE: &str = "Measured LLM providers";
 
@@ -31,7 +33,8 @@ const METHOD: [&str; 8] = [
     "MLPerf Endpoints tells p90, not medians: ttft_p90_ms, and tps_per_user as 1000 / tpot_p90_ms, at given concurrencies over 10 to 20 \
      minutes. The levels of load below are the nearest to it.",
     "Load: users wait for their answers (closed loop), or requests arrive at a rate whatever comes back (open loop). Goodput counts \
-     requests that met every target. A level at which the client itself may have been the limit is marked as not trusted.",
+     requests that met every target. A level at which the client itself may have been the limit is marked as not trusted; it and one that \
+     was ended early stand in the table, not in the curves.",
 ];
 
 /// How the values of a figure are written.
@@ -57,7 +60,7 @@ pub fn page(report: &ProbeReport) -> Vec<PageBlock> {
         page.extend(charts(report, "medians", over_time));
         page.extend(by_hour(report));
     }
-    page.extend(load(report));
+    page.extend(load::blocks(&report.loads));
     page.extend(counts(report));
     page.push(PageBlock::Heading(2, "Method".to_owned()));
     page.extend(METHOD.map(|text| PageBlock::Paragraph(text.to_owned())));
@@ -77,11 +80,6 @@ fn scope(report: &ProbeReport) -> String {
     )
 }
 
-/// `2026-01-02T03:04:05Z` as `2026-01-02 03:04`.
-fn minutes(time: &str) -> String {
-    time.get(..16).unwrap_or(time).replace('T', " ")
-}
-
 /// The fastest first, by workload.
 fn of_model<'r>(report: &'r ProbeReport, model: &str) -> Vec<&'r ProbedUpstream> {
     let mut of_model: Vec<&ProbedUpstream> =
@@ -89,10 +87,6 @@ fn of_model<'r>(report: &'r ProbeReport, model: &str) -> Vec<&'r ProbedUpstream>
     let ttft = |upstream: &ProbedUpstream| upstream.ttft_ms.p50.unwrap_or(f64::INFINITY);
     of_model.sort_by(|a, b| a.workload.cmp(&b.workload).then(ttft(a).total_cmp(&ttft(b))));
     of_model
-}
-
-fn row(cells: &[&str]) -> Vec<String> {
-    cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
 fn three_numbers(upstreams: &[&ProbedUpstream]) -> PageBlock {
@@ -164,18 +158,19 @@ fn charts(report: &ProbeReport, what: &str, points: Points) -> Vec<PageBlock> {
             let lines: Vec<ChartLine> = group.iter().map(line).filter(|line| !line.points.is_empty()).collect();
             if !lines.is_empty() {
                 let title = format!("{name} of {}, {}, {what}", first.model, first.workload);
-                charts.push(PageBlock::Chart(PageChart { title, unit, lines, ends: ends(report, what) }));
+                charts.push(PageBlock::Chart(PageChart { title, unit, lines, marks: ends(report, what) }));
             }
         }
     }
     charts
 }
 
-fn ends(report: &ProbeReport, what: &str) -> (String, String) {
-    match what {
+fn ends(report: &ProbeReport, what: &str) -> Vec<(f64, String)> {
+    let (from, to) = match what {
         BY_HOUR => ("00:00".to_owned(), "23:00 UTC".to_owned()),
         _ => (minutes(&report.since), format!("{} UTC", minutes(&report.until))),
-    }
+    };
+    vec![(0.0, from), (1.0, to)]
 }
 
 fn over_time(report: &ProbeReport, figure: &ProbedFigure) -> Vec<(f64, f64)> {
@@ -217,81 +212,6 @@ fn by_hour(report: &ProbeReport) -> Vec<PageBlock> {
     [heading, PageBlock::Table(rows)].into_iter().chain(charts).collect()
 }
 
-fn load(report: &ProbeReport) -> Vec<PageBlock> {
-    if report.loads.is_empty() {
-        return Vec::new();
-    }
-    let mut blocks = vec![PageBlock::Heading(2, "Under load".to_owned())];
-    for load in &report.loads {
-        blocks.push(PageBlock::Heading(3, format!("{}, {}", load.target, load.workload)));
-        blocks.push(PageBlock::Paragraph(about_run(load)));
-        if !load.levels.is_empty() {
-            blocks.push(levels(load));
-        }
-        for found in &load.found {
-            let rate = |rate: Option<f64>| or_dash(rate, |rate| format!("{rate:.1}/s"));
-            let missed =
-                found.first_missed.as_ref().map_or(String::new(), |missed| format!(" {missed} is missed first."));
-            let share = or_dash(found.attain, |share| format!("{:.0} %", share * 100.0));
-            blocks.push(PageBlock::Paragraph(format!(
-                "{}: {} passes, {} fails, where {share} of the requests had to meet every target.{missed}",
-                found.target,
-                rate(found.passes_per_s),
-                rate(found.fails_per_s)
-            )));
-        }
-    }
-    blocks
-}
-
-fn about_run(load: &MeasuredLoad) -> String {
-    let label = load.label.as_ref().map_or(String::new(), |label| format!(" ({label})"));
-    let machine = load.machine.as_ref().map_or(String::new(), |machine| format!(" On {machine}."));
-    let trust = match load.trust.as_deref() {
-        Some("trusted") => " The client was fast enough.".to_owned(),
-        Some(doubt) => format!(" Doubtful: {doubt}."),
-        None => String::new(),
-    };
-    let cost = load.cost_usd.map_or(String::new(), |usd| format!(" It cost ${}.", amount(usd, usd)));
-    format!("Run {}{label}, {} UTC.{machine}{trust}{cost}", load.run_id, minutes(&load.started))
-}
-
-fn levels(load: &MeasuredLoad) -> PageBlock {
-    let mut rows = vec![row(&[
-        "target",
-        "load",
-        "TTFT p50",
-        "tok/s of one",
-        "tok/s of all",
-        "end-to-end p50",
-        "goodput",
-        "in time",
-        "trusted",
-    ])];
-    rows.extend(load.levels.iter().map(|level| {
-        vec![
-            level.target.clone(),
-            load_of(level),
-            or_dash(level.ttft_p50_ms, duration),
-            or_dash(level.tok_s_p50, speed),
-            or_dash(level.tok_s_all, speed),
-            or_dash(level.end_to_end_p50_ms, duration),
-            or_dash(level.goodput_per_s, |goodput| format!("{goodput:.2}/s")),
-            or_dash(level.attainment, |share| format!("{:.1} %", share * 100.0)),
-            if level.trusted { "yes" } else { "no" }.to_owned(),
-        ]
-    }));
-    PageBlock::Table(rows)
-}
-
-fn load_of(level: &LoadLevel) -> String {
-    match (level.users, level.request_rate) {
-        (Some(users), _) => counted(users, "user"),
-        (None, Some(rate)) => format!("{rate}/s"),
-        (None, None) => String::new(),
-    }
-}
-
 fn counts(report: &ProbeReport) -> Vec<PageBlock> {
     if report.upstreams.is_empty() && report.skipped.is_empty() {
         return Vec::new();
@@ -328,12 +248,4 @@ fn cost(min: Option<f64>, max: Option<f64>) -> String {
         (None, Some(max)) => format!("at most ${}", amount(max, max)),
         (None, None) => "unknown".to_owned(),
     }
-}
-
-fn duration(ms: f64) -> String {
-    if ms < 999.5 { format!("{ms:.0} ms") } else { format!("{:.2} s", ms / 1e3) }
-}
-
-fn speed(tok_s: f64) -> String {
-    if tok_s < 99.95 { format!("{tok_s:.1}") } else { format!("{tok_s:.0}") }
 }

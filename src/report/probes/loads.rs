@@ -51,6 +51,9 @@ pub struct LoadLevel {
     pub attainment: Option<f64>,
     /// The client was not what limited it.
     pub trusted: bool,
+    /// Trusted, and run to its end: it may stand in a curve.
+    #[serde(skip)]
+    pub in_curve: bool,
 }
 
 /// The end of a search for the highest rate.
@@ -70,7 +73,7 @@ pub struct FoundGoodput {
 pub(super) fn newest(
     reader: &StoreReader,
     since_us: i64,
-    mut names: Option<&mut PublicNames>,
+    mut names: Option<&mut PublicNames<'_>>,
 ) -> Result<Vec<MeasuredLoad>, ReadError> {
     let filter = RunFilter { since: Some(since_us), kind: Some(RunKind::Bench), before: None, limit: RUNS_MAX };
     let mut loads: Vec<MeasuredLoad> = Vec::new();
@@ -110,6 +113,7 @@ fn load(run: &Map<String, Value>) -> Option<MeasuredLoad> {
 }
 
 fn level(stage: &Value) -> LoadLevel {
+    let trusted = stage["doubts"].as_array().is_none_or(Vec::is_empty);
     let median = |name: &str| stage[name]["p50"]["value"].as_f64();
     LoadLevel {
         target: stage["target"].as_str().unwrap_or_default().to_owned(),
@@ -121,7 +125,8 @@ fn level(stage: &Value) -> LoadLevel {
         end_to_end_p50_ms: median("e2e_ms"),
         goodput_per_s: stage["goodput"].as_f64(),
         attainment: stage["attainment"]["value"].as_f64(),
-        trusted: stage["doubts"].as_array().is_none_or(Vec::is_empty),
+        trusted,
+        in_curve: trusted && stage["ended"].is_null(),
     }
 }
 
@@ -136,11 +141,20 @@ fn found(found: &Value) -> FoundGoodput {
 }
 
 impl MeasuredLoad {
-    fn for_everyone(mut self, names: &mut PublicNames) -> MeasuredLoad {
+    fn for_everyone(mut self, names: &mut PublicNames<'_>) -> MeasuredLoad {
         (self.label, self.machine) = (None, None);
-        self.target = names.of(&self.target);
-        self.levels.iter_mut().for_each(|level| level.target = names.of(&level.target));
-        self.found.iter_mut().for_each(|found| found.target = names.of(&found.target));
+        self.workload = names.workload(&self.workload);
+        self.levels.iter_mut().for_each(|level| level.target = names.target(&level.target));
+        self.found.iter_mut().for_each(|found| found.target = names.target(&found.target));
+        // That of the row has all targets in one text.
+        let of_levels = self.levels.iter().map(|level| &level.target);
+        let mut targets: Vec<&str> = Vec::new();
+        for target in of_levels.chain(self.found.iter().map(|found| &found.target)) {
+            if !targets.contains(&target.as_str()) {
+                targets.push(target);
+            }
+        }
+        self.target = targets.join(" ");
         // A doubt may name what it was about.
         self.trust = self.trust.map(|trust| if trust == "trusted" { trust } else { "not trusted".to_owned() });
         self

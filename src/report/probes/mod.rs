@@ -18,6 +18,7 @@ use self::figures::ProbeSamples;
 use self::public_names::PublicNames;
 use super::question::{TimePoint, moment, time};
 use crate::clock::{DAY_US, HOUR_US};
+use crate::config::Config;
 use crate::history::record::DEFINITION_VERSION;
 use crate::store::{ReadError, StoreReader};
 
@@ -32,7 +33,7 @@ pub struct ProbesQuestion {
     /// Only probes and runs begun since: an age (72h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
     #[arg(long, value_name = "TIME", default_value = "72h", value_parser = moment, allow_hyphen_values = true)]
     pub since: TimePoint,
-    /// Leave out what is not for everyone: addresses, names that the operator gave, the machine.
+    /// For everyone: names that are not of the catalogue become server-1, model-1, workload-1; no labels, no machine.
     #[arg(long)]
     pub public: bool,
 }
@@ -79,14 +80,14 @@ impl ProbeReport {
     }
 }
 
-/// Reads the answer. `place`: where this runs, as the configuration says.
+/// Reads the answer. The configuration says where this runs, and its catalogue which names are public.
 ///
 /// # Errors
 /// For an operator.
 pub fn ask(
     reader: &StoreReader,
     question: &ProbesQuestion,
-    place: Option<String>,
+    config: &Config,
     now_us: i64,
 ) -> Result<ProbeReport, ReadError> {
     let since_us = question.since.micros(now_us);
@@ -106,12 +107,18 @@ pub fn ask(
     let by_hour = window_us >= HOURS_FROM_US;
     let cost_usd_min = samples.values().map(|samples| samples.cost().0).sum();
     let cost_usd_max = samples.values().map(|samples| samples.cost().1).sum();
-    let mut names = question.public.then(PublicNames::default);
+    let mut names = question.public.then(|| PublicNames::new(&config.catalogue));
     let upstreams = samples.into_iter().map(|((model, workload, upstream), samples)| {
-        let upstream = names.as_mut().map_or(upstream.clone(), |names| names.of(&upstream));
-        samples.figures((model, workload, upstream), step_us, by_hour)
+        let named = match &mut names {
+            Some(names) => (names.model(&model), names.workload(&workload), names.upstream(&upstream)),
+            None => (model, workload, upstream),
+        };
+        samples.figures(named, step_us, by_hour)
     });
     let upstreams = upstreams.collect();
+    if let Some(names) = &mut names {
+        skipped = skipped.into_iter().map(|(model, count)| (names.model(&model), count)).collect();
+    }
     let loads = loads::newest(reader, since_us, names.as_mut())?;
     Ok(ProbeReport {
         since: time(since_us),
@@ -119,7 +126,7 @@ pub fn ask(
         since_us,
         until_us: now_us,
         hours: window_us as f64 / HOUR_US as f64,
-        place,
+        place: config.probes.as_ref().and_then(|probes| probes.from.clone()),
         definitions: DEFINITION_VERSION,
         upstreams,
         skipped,

@@ -1,9 +1,12 @@
 //! The figures of made-up probes, and what is left out of a public report.
 
+use std::path::Path;
+
 use tempfile::TempDir;
 
 use super::*;
 use crate::clock::SECOND_US;
+use crate::config;
 use crate::history::sample::{self, STARTED_AT};
 use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, RaceSource, RunKind, RunRecord};
 use crate::store::{Record, Store};
@@ -33,7 +36,9 @@ fn stored(records: Vec<Record>) -> (TempDir, StoreReader) {
 
 fn asked(reader: &StoreReader, since: &str, public: bool) -> ProbeReport {
     let question = ProbesQuestion { since: moment(since).unwrap(), public };
-    ask(reader, &question, Some("Frankfurt".to_owned()), NOW_US).unwrap()
+    let config = "[models.m]\nupstreams = [\"ollama/x\"]\n[probes]\nmax_cost = 1.0\nfrom = \"Frankfurt\"\n";
+    let config = config::parse(config, Path::new("test"), &|_| None).unwrap();
+    ask(reader, &question, &config, NOW_US).unwrap()
 }
 
 #[test]
@@ -152,5 +157,5 @@ fn a_public_report_names_no_host_no_user_and_no_label() {
     for hidden in ["gpu7", "corp", "nightly", "planted", "host-of-mine"] {
         assert!(!public.contains(hidden), "{hidden}: {public}");
     }
-    assert!(public.contains("server-1/llama-70b") && public.contains("server-1/secret-model"), "{public}");
+    assert!(public.contains("server-1/model-") && !public.contains("secret"), "{public}");
 }
