@@ -12,6 +12,8 @@ use photofinish::bench::workload::Workload;
 use photofinish::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
 use photofinish::config;
 
+/// A model of a simulated provider.
+pub const SERVER: &str = "sim/m";
 /// Input tokens of a prompt.
 const INPUT_TOKENS: u32 = 20;
 
@@ -21,15 +23,23 @@ pub struct LocalGenerator {
 }
 
 impl LocalGenerator {
-    /// Its rows go to a database in `dir`.
+    /// With made prompts. Its rows go to a database in `dir`.
     pub async fn start(base_url: &str, dir: &Path, tokens: u32) -> anyhow::Result<LocalGenerator> {
-        let database = dir.join("rows.db");
-        let text =
-            format!("[store]\nurl = \"sqlite:{}\"\n[providers.sim]\nbase_url = \"{base_url}\"\n", database.display());
+        LocalGenerator::start_with(base_url, Some(dir), PromptMaker::new(workload(tokens), 0.0, 1)).await
+    }
+
+    /// Without `dir` it keeps no rows.
+    pub async fn start_with(
+        base_url: &str,
+        dir: Option<&Path>,
+        prompts: PromptMaker,
+    ) -> anyhow::Result<LocalGenerator> {
+        let store = dir.map(|dir| format!("[store]\nurl = \"sqlite:{}\"\n", dir.join("rows.db").display()));
+        let store = store.as_deref().unwrap_or_default();
+        let text = format!("{store}[race]\nbreaker = {{ failures = 0 }}\n[providers.sim]\nbase_url = \"{base_url}\"\n");
         let config = config::parse(&text, Path::new("load"), &|_| None)?;
         let feed = RowFeed::new();
-        let alone = LocalGateway::start(config, true, Arc::clone(&feed) as _).await?;
-        let prompts = PromptMaker::new(workload(tokens), 0.0, 1);
+        let alone = LocalGateway::start(config, dir.is_some(), Arc::clone(&feed) as _).await?;
         let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
         let members = serde_json::Map::new();
         let generator = Generator::new(client, prompts, Spend::unlimited(), members, "load".to_owned());
@@ -42,11 +52,11 @@ pub fn workload(tokens: u32) -> Workload {
     Workload::new("load", INPUT_TOKENS, tokens)
 }
 
-/// The server; each lane has the same prompts behind other salts.
-pub fn target(lane: u64) -> LoadTarget {
+/// The server `sim`, asked for any model, such as [`SERVER`]; each lane has the same prompts behind other salts.
+pub fn target(lane: u64, name: &str) -> LoadTarget {
     let mut headers = HeaderMap::new();
     headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
-    LoadTarget { name: "sim/m".to_owned(), model: "sim/m".to_owned(), headers, prices: Vec::new(), lane }
+    LoadTarget { name: name.to_owned(), model: name.to_owned(), headers, prices: Vec::new(), lane }
 }
 
 /// This load without other limits, for ten minutes at most.

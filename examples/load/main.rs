@@ -19,7 +19,6 @@ mod outcome;
 mod policies;
 mod proxy;
 mod race;
-mod schedule;
 mod simulator;
 mod streams;
 mod truth;

@@ -7,7 +7,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -16,12 +15,11 @@ use photofinish::clock::wall_micros;
 use photofinish::config::{SimulatedFailure, Simulation};
 use tempfile::TempDir;
 
-use crate::drive::{Seen, drive};
+use crate::drive::{Clients, Requests, Seen};
 use crate::figures::Table;
 use crate::gateway::Gateway;
 use crate::ledger::{INPUT_PRICE, Ledger, OUTPUT_PRICE, Span};
 use crate::outcome::{self, Hang};
-use crate::schedule::{Planned, poisson};
 use crate::upstreams::Upstreams;
 
 /// Name, median TTFT in milliseconds, share of the tail. The first is the favourite and comes first in the
@@ -130,23 +128,19 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 /// Runs all policies over the same requests.
 async fn side_by_side(options: &Options, root: &Path, upstreams: &Upstreams) -> anyhow::Result<(Vec<Entered>, Hang)> {
     let length = Duration::from_secs(options.seconds);
-    let requests: Arc<[Planned]> = poisson(options.seed, 0, options.rate, length).into();
-    let mut running = Vec::new();
+    let requests = requests(options, options.seed, 0, length);
+    let mut gateways = Vec::new();
+    let mut clients = Vec::new();
     for (name, settings) in POLICIES {
         let gateway = start(options, &root.join(name.replace([' ', '%'], "")), settings, upstreams)?;
-        running.push((name, gateway));
+        clients.push(Box::pin(Clients::start(gateway.addr, requests)).await?);
+        gateways.push((name, gateway));
     }
-    let drives: Vec<_> = running
-        .iter()
-        .map(|(_, gateway)| {
-            let driven = drive(upstreams.shutdown.clone(), gateway.addr, requests.clone(), options.tokens);
-            upstreams.shutdown.spawn(driven)
-        })
-        .collect();
+    let running: Vec<_> = clients.into_iter().map(|clients| upstreams.shutdown.spawn(clients.run())).collect();
     let hang = hang_in_the_middle(upstreams, length).await?;
     let mut entered = Vec::new();
-    for ((name, gateway), driven) in running.into_iter().zip(drives) {
-        let (seen, span) = driven.await??;
+    for ((name, gateway), run) in gateways.into_iter().zip(running) {
+        let (seen, span) = run.await?;
         entered.push(Entered { name, gateway, seen, span });
     }
     Ok((entered, hang))
@@ -176,7 +170,7 @@ async fn restarts(
     let [mut before, mut after, mut fresh] = [(); 3].map(|()| Hundreds::default());
     for round in 0..options.restarts {
         let requests = round_of(options, round);
-        let ask = |addr| drive(upstreams.shutdown.clone(), addr, requests.clone(), options.tokens);
+        let ask = async |addr| anyhow::Ok(Box::pin(Clients::start(addr, requests)).await?.run().await);
         let asked_before = ask(entry.gateway.addr).await?;
         entry.gateway.end()?;
         let dir = entry.gateway.database().parent().context("no directory")?.to_owned();
@@ -206,11 +200,15 @@ impl Hundreds {
     }
 }
 
-fn round_of(options: &Options, round: u32) -> Arc<[Planned]> {
+fn round_of(options: &Options, round: u32) -> Requests {
     let (seed, first) = (options.seed + 1 + u64::from(round), ROUNDS_FROM * (round + 1));
     // Twice the mean duration: enough for a hundred requests in every case.
     let length = Duration::from_secs_f64(2.0 * ROUND as f64 / options.rate);
-    poisson(seed, first, options.rate, length).into_iter().take(ROUND).collect()
+    Requests { most: ROUND, ..requests(options, seed, first, length) }
+}
+
+fn requests(options: &Options, seed: u64, first: u32, length: Duration) -> Requests {
+    Requests { seed, first, per_second: options.rate, length, most: usize::MAX, answer_tokens: options.tokens }
 }
 
 fn start(options: &Options, dir: &Path, settings: &str, upstreams: &Upstreams) -> anyhow::Result<Gateway> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::figures::{Sample, Table};
 use crate::gateway::{own_cpu, rss_kib_of};
-use crate::generator::{LocalGenerator, plan, target};
+use crate::generator::{LocalGenerator, SERVER, plan, target};
 use crate::simulator::Simulator;
 
 #[derive(Args, Clone, Debug)]
@@ -103,7 +103,7 @@ async fn measure(options: &Options, base_url: &str, dir: &Path) -> anyhow::Resul
     let plan = BlockPlan { duration: Duration::from_secs(options.seconds), ramp, ..plan(load) };
     // Opens the store and a connection, which are no part of the streams' memory.
     let first = BlockPlan { requests: 1, first: 1 << 40, load: Load::Users(1), ..plan.clone() };
-    local.generator.run(&target(0), &first, &mut |_| true).await;
+    local.generator.run(&target(0, SERVER), &first, &mut |_| true).await;
     let own = std::process::id();
     let (cpu, rss) = (own_cpu()?, rss_kib_of(own)?);
     let (mut grown, mut most) = (0, 0);
@@ -112,7 +112,7 @@ async fn measure(options: &Options, base_url: &str, dir: &Path) -> anyhow::Resul
         grown = grown.max(rss_kib_of(own).unwrap_or(0).saturating_sub(rss));
         true
     };
-    let block = local.generator.run(&target(0), &plan, &mut watch).await;
+    let block = local.generator.run(&target(0, SERVER), &plan, &mut watch).await;
     let cpu = own_cpu()?.saturating_sub(cpu);
     local.alone.stop().await;
     Ok((block.requests, ClientCost { cpu, grown_kib: grown, in_flight: most }))

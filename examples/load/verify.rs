@@ -17,7 +17,7 @@ use photofinish::bench::{BlockPlan, BlockResult, Load};
 
 use crate::figures::Table;
 use crate::gateway::program;
-use crate::generator::{LocalGenerator, plan, target, workload};
+use crate::generator::{LocalGenerator, SERVER, plan, target, workload};
 use crate::simulator::Simulator;
 
 /// The median TTFT of the server, ms, and the spread of its logarithm.
@@ -165,7 +165,7 @@ async fn same(trials: u32) -> anyhow::Result<()> {
 async fn block(local: &LocalGenerator, trial: u32, lane: u64, requests: usize) -> BlockResult {
     let first = u64::from(trial) * 1_000_000;
     let plan = BlockPlan { requests, first, ..plan(Load::Users(USERS)) };
-    local.generator.run(&target(lane), &plan, &mut |_| true).await
+    local.generator.run(&target(lane, SERVER), &plan, &mut |_| true).await
 }
 
 /// The command against servers with seeds of their own.
