@@ -12,6 +12,7 @@ use photofinish::bench::compare::{self, ComparedFigure, LoadVerdict};
 use photofinish::bench::figures::StageQuestion;
 use photofinish::bench::measured::MeasuredRequest;
 use photofinish::bench::result::RunResult;
+use photofinish::bench::search::FoundRate;
 use photofinish::bench::stage;
 use photofinish::bench::{BlockPlan, BlockResult, Load};
 
@@ -40,6 +41,8 @@ const QUEUED_JITTER: f64 = 0.2;
 const QUEUED_TOKENS: usize = 10;
 const SLO_MS: f64 = 300.0;
 const ATTAIN: f64 = 0.9;
+/// Searches at a time.
+const SEARCHES: usize = 5;
 /// Arrivals of the computed queue.
 const DRAWN: usize = 200_000;
 
@@ -168,38 +171,50 @@ async fn block(local: &LocalGenerator, trial: u32, lane: u64, requests: usize) -
     local.generator.run(&target(lane, SERVER), &plan, &mut |_| true).await
 }
 
-/// The command against servers with seeds of their own.
+/// The command against servers with seeds of their own, some at a time: each takes a hundredth of a core.
 fn rate(trials: u32) -> anyhow::Result<()> {
     let truth = true_rate();
     let (mut table, mut within) = (Table::default(), 0);
-    for trial in 0..trials {
-        let mut simulator = Simulator::start(
-            &format!(
-                "--ttft {QUEUED_TTFT_MS}ms --jitter {QUEUED_JITTER} --seed {} --tokens-per-second {} --tokens {QUEUED_TOKENS} --slots {SLOTS}",
-                trial + 1,
-                1e3 / GAP_MS
-            ),
-            &[],
-        )?;
-        let asked = format!("--find rate --slo ttft={SLO_MS}ms --attain {ATTAIN} --duration 60s --seed {}", trial + 1);
-        let result = bench(&simulator.base_url, &asked)?;
-        simulator.end()?;
-        let found = result.found.first().context("no rate was searched")?;
-        let line = match found.passes.zip(found.fails) {
-            Some((passes, fails)) => {
-                let off = ((passes * fails).sqrt() / truth - 1.0) * 100.0;
-                within += u32::from(off.abs() <= 10.0);
-                format!("≥ {passes:.1}/s passes, ≤ {fails:.1}/s fails; the middle is {off:+.1} % off")
-            }
-            None => {
-                let doubts = found.trials.iter().flat_map(|trial| trial.doubts.first()).next();
-                format!("undecided: {}", doubts.map_or("no doubt was told", String::as_str))
-            }
-        };
-        table.row(format!("seed {}", trial + 1), format!("{line} ({} trials)", found.trials.len()));
+    let seeds: Vec<u32> = (1..=trials).collect();
+    for seeds in seeds.chunks(SEARCHES) {
+        let found = std::thread::scope(|scope| {
+            let searches: Vec<_> = seeds.iter().map(|seed| scope.spawn(|| search(*seed))).collect();
+            searches.into_iter().map(|search| search.join()).collect::<Vec<_>>()
+        });
+        for (seed, found) in seeds.iter().zip(found) {
+            let found = found.map_err(|_| anyhow::anyhow!("a search panicked"))??;
+            let line = match found.passes.zip(found.fails) {
+                Some((passes, fails)) => {
+                    let off = ((passes * fails).sqrt() / truth - 1.0) * 100.0;
+                    within += u32::from(off.abs() <= 10.0);
+                    format!("≥ {passes:.1}/s passes, ≤ {fails:.1}/s fails; the middle is {off:+.1} % off")
+                }
+                None => {
+                    let doubts = found.trials.iter().flat_map(|trial| trial.doubts.first()).next();
+                    format!("undecided: {}", doubts.map_or("no doubt was told", String::as_str))
+                }
+            };
+            let line = format!("{line} ({} trials)", found.trials.len());
+            eprintln!("seed {seed}: {line}");
+            table.row(format!("seed {seed}"), line);
+        }
     }
     table.row("within 10 %", format!("{within} of {trials}"));
     Ok(table.print(&format!("the rate at which 90 % have TTFT ≤ {SLO_MS} ms; true, by recursion: {truth:.1}/s"))?)
+}
+
+fn search(seed: u32) -> anyhow::Result<FoundRate> {
+    let mut simulator = Simulator::start(
+        &format!(
+            "--ttft {QUEUED_TTFT_MS}ms --jitter {QUEUED_JITTER} --seed {seed} --tokens-per-second {} --tokens {QUEUED_TOKENS} --slots {SLOTS}",
+            1e3 / GAP_MS
+        ),
+        &[],
+    )?;
+    let asked = format!("--find rate --slo ttft={SLO_MS}ms --attain {ATTAIN} --duration 60s --seed {seed}");
+    let result = bench(&simulator.base_url, &asked)?;
+    simulator.end()?;
+    result.found.into_iter().next().context("no rate was searched")
 }
 
 /// By the queue of Kiefer and Wolfowitz on drawn arrivals: each request takes the slot that is free first.

@@ -70,11 +70,14 @@ pub fn page(report: &ProbeReport) -> Vec<PageBlock> {
 fn scope(report: &ProbeReport) -> String {
     let from = report.place.as_ref().map_or(String::new(), |place| format!(" From {place}."));
     let answered: usize = report.upstreams.iter().map(|upstream| upstream.answered).sum();
+    let what = match report.upstreams[..] {
+        [] => "no answered probe".to_owned(),
+        _ => format!("{}, medians with their 95 % intervals", counted(answered as u64, "answered probe")),
+    };
     format!(
-        "{} to {} UTC: {}, medians with their 95 % intervals.{from} Definitions {}, photofinish {}.",
+        "{} to {} UTC: {what}.{from} Definitions {}, photofinish {}.",
         minutes(&report.since),
         minutes(&report.until),
-        counted(answered as u64, "answered probe"),
         report.definitions,
         env!("CARGO_PKG_VERSION")
     )
