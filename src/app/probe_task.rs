@@ -51,7 +51,7 @@ async fn run_all(host: &impl ProbeHost, seed: u64) {
             configured = Some(live.clone());
         }
         if !is_recalled {
-            // Without the history a restart would repeat probes, and spend a day's money twice.
+            // Without the history a restart would repeat probes.
             match host.recall(settings).await {
                 Ok(past) => past.iter().for_each(|(job, moment_us)| schedule.recall(job, *moment_us, now_us)),
                 Err(error) => {
