@@ -276,8 +276,9 @@ said("gzip-bomb", "20 MB of zeros in 20 KB of gzip", answered(gzip.compress(byte
 
 @kind("second-answer", "a second answer behind the first, for the next request on the connection", alone="any")
 async def second_answer(x):
-    await stream(x, GOOD_STREAM)
-    await x.send(answered(BAD_STREAM.replace("a bad token", "a smuggled token"), headers=STREAM))
+    # In one write: what arrives after the next request was sent cannot be told from that request's own answer.
+    first, second = chunked(GOOD_STREAM) + LAST, BAD_STREAM.replace("a bad token", "a smuggled token")
+    await x.send(stream_head().encode() + first + answered(second, headers=STREAM))
 
 
 @kind("reset-mid-answer", "resets after a token", token=True)
