@@ -9,6 +9,7 @@ use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, make_directory};
 use crate::config::Config;
 use crate::proxy::Gateway;
 use crate::recorder::{RaceObserver, Recorder, WriterTask};
+use crate::simulate::Simulator;
 use crate::store::Store;
 use crate::upstream::system_resolver;
 
@@ -46,6 +47,11 @@ impl LocalGateway {
 
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.parts.gateway
+    }
+
+    /// The simulator of this provider. None: the provider is not simulated.
+    pub async fn simulator(&self, provider: &str) -> Option<Simulator> {
+        self.parts.simulated.simulator(provider).await
     }
 
     /// Waits until the losers that still run have ended, at most `limit`.

@@ -56,6 +56,10 @@ impl Simulated {
         Ok(next)
     }
 
+    pub async fn simulator(&self, provider: &str) -> Option<Simulator> {
+        self.running.lock().await.get(provider).map(|running| running.simulator.clone())
+    }
+
     /// Stops all simulators.
     pub fn stop(&self) {
         if let Ok(running) = self.running.try_lock() {

@@ -20,6 +20,8 @@ const EMPTY_SHARE: f64 = 0.2;
 const TRIALS_MAX: usize = 30;
 /// Trials of one rate that the client may spoil before the search ends.
 const SPOILED_MAX: usize = 3;
+/// Rates that one search may leave undecided.
+const UNDECIDED_MAX: usize = 5;
 /// Points of the backlog.
 const POINTS: usize = 40;
 /// A backlog grows if fewer than this share of the arrivals has ended.
@@ -49,6 +51,13 @@ pub struct RateTrial {
     pub doubts: Vec<String>,
 }
 
+impl RateTrial {
+    /// The client slowed it: it is tried again.
+    fn is_spoiled(&self) -> bool {
+        !self.doubts.is_empty()
+    }
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FoundRate {
@@ -63,38 +72,65 @@ pub struct FoundRate {
     pub trials: Vec<RateTrial>,
 }
 
-/// Doubles or halves the rate until one passes and one fails, then bisects between them.
+impl FoundRate {
+    /// The rates between the passing and the failing one that could not be decided, in order.
+    pub fn undecided(&self) -> Vec<f64> {
+        let is_between =
+            |rate: &f64| self.passes.is_none_or(|low| *rate > low) && self.fails.is_none_or(|high| *rate < high);
+        let trials = self.trials.iter();
+        let open = trials.filter(|trial| trial.verdict == TrialVerdict::Undecided && !trial.is_spoiled());
+        let mut open: Vec<f64> = open.map(|trial| trial.rate).filter(is_between).collect();
+        open.sort_by(f64::total_cmp);
+        open
+    }
+}
+
+/// Doubles or halves the rate until one passes and one fails, then bisects between them. Around rates that could not be decided,
+/// it narrows from both sides.
 #[derive(Debug)]
 pub struct RateSearch {
     found: FoundRate,
-    next: f64,
+    start: f64,
     resolution: f64,
 }
 
 impl RateSearch {
-    /// `start`: the first rate. `resolution`: the search ends when fails / passes is at most 1 + this.
+    /// `start`: the first rate. `resolution`: the search ends when neighbouring rates are at most 1 + this apart.
     pub fn new(target: &str, attain: f64, start: f64, resolution: f64) -> RateSearch {
         let found = FoundRate { target: target.to_owned(), attain, ..FoundRate::default() };
-        RateSearch { found, next: start.clamp(RATES.0, RATES.1), resolution }
+        RateSearch { found, start: start.clamp(RATES.0, RATES.1), resolution }
     }
 
     /// The next rate to try; none at the end.
     pub fn next(&self) -> Option<f64> {
-        let found = &self.found;
-        if found.trials.len() >= TRIALS_MAX || !(RATES.0..=RATES.1).contains(&self.next) {
+        let trials = &self.found.trials;
+        let spoiled = trials.iter().rev().take_while(|trial| trial.is_spoiled()).count();
+        if trials.len() >= TRIALS_MAX || spoiled >= SPOILED_MAX {
             return None;
         }
-        let is_undecided = |trial: &&RateTrial| trial.verdict == TrialVerdict::Undecided;
-        let is_spoiled = |trial: &&RateTrial| is_undecided(trial) && !trial.doubts.is_empty();
-        let spoiled = found.trials.iter().rev().take_while(is_spoiled).count();
-        // What could not be decided once will not be decided next to it; what the client spoiled is tried again.
-        if found.trials.last().as_ref().is_some_and(is_undecided) && !(1..SPOILED_MAX).contains(&spoiled) {
+        if let Some(again) = trials.last().filter(|trial| trial.is_spoiled()) {
+            return Some(again.rate);
+        }
+        self.beside_all().filter(|rate| (RATES.0..=RATES.1).contains(rate))
+    }
+
+    /// A rate in the middle of the widest gap.
+    fn beside_all(&self) -> Option<f64> {
+        let (passes, fails, open) = (self.found.passes, self.found.fails, self.found.undecided());
+        if open.len() >= UNDECIDED_MAX {
             return None;
         }
-        match (found.passes, found.fails) {
-            (Some(low), Some(high)) if high / low <= 1.0 + self.resolution => None,
-            _ => Some(self.next),
-        }
+        let (lowest, highest) = (open.first().copied().or(fails), open.last().copied().or(passes));
+        let gap = |low: Option<f64>, high: Option<f64>| match (low, high) {
+            (Some(low), Some(high)) => Some((high / low, (low * high).sqrt())),
+            (Some(low), None) => Some((f64::INFINITY, low * 2.0)),
+            (None, Some(high)) => Some((f64::INFINITY, high / 2.0)),
+            (None, None) => None,
+        };
+        let gaps = [gap(passes, lowest), gap(highest, fails)];
+        let widest = gaps.into_iter().flatten().max_by(|one, other| one.0.total_cmp(&other.0));
+        let Some((ratio, rate)) = widest else { return Some(self.start) };
+        (ratio > 1.0 + self.resolution).then_some(rate)
     }
 
     pub fn take(&mut self, trial: RateTrial) {
@@ -108,12 +144,6 @@ impl RateSearch {
             _ => {}
         }
         found.trials.push(trial);
-        self.next = match (found.passes, found.fails) {
-            (Some(low), Some(high)) => (low * high).sqrt(),
-            (Some(low), None) => low * 2.0,
-            (None, Some(high)) => high / 2.0,
-            (None, None) => self.next,
-        };
     }
 
     pub fn found(self) -> FoundRate {
@@ -211,12 +241,37 @@ mod tests {
         }
     }
 
+    /// Rates within this share of the truth cannot be decided.
+    fn search_with_doubt(truth: f64, start: f64, doubt: f64) -> FoundRate {
+        let mut search = RateSearch::new("a/m", 0.9, start, 0.1);
+        while let Some(rate) = search.next() {
+            let verdict = match rate / truth {
+                off if off < 1.0 - doubt => TrialVerdict::Pass,
+                off if off > 1.0 + doubt => TrialVerdict::Fail,
+                _ => TrialVerdict::Undecided,
+            };
+            search.take(trial(rate, verdict));
+        }
+        search.found()
+    }
+
     #[test]
-    fn an_undecided_trial_ends_the_search() {
-        let mut search = RateSearch::new("a/m", 0.9, 1.0, 0.1);
-        search.take(trial(1.0, TrialVerdict::Pass));
-        search.take(trial(2.0, TrialVerdict::Undecided));
-        assert_eq!(search.next(), None);
+    fn rates_that_cannot_be_decided_are_narrowed_from_both_sides() {
+        // The first undecided rate comes before one passes, before one fails, and between both.
+        for (truth, start) in [(10.0, 10.0), (10.0, 10.3), (10.0, 2.5), (10.0, 41.0), (10.0, 2.9), (10.0, 1.7)] {
+            let found = search_with_doubt(truth, start, 0.04);
+            let (low, high) = (found.passes.unwrap(), found.fails.unwrap());
+            assert!(low < truth && truth < high && high / low < 1.25, "{start}: {found:?}");
+            assert!(((low * high).sqrt() / truth - 1.0).abs() < 0.08 && found.trials.len() <= 13, "{start}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_search_that_decides_nothing_ends() {
+        let found = search_with_doubt(10.0, 10.0, 0.9);
+        assert!(found.trials.len() < TRIALS_MAX, "{found:?}");
+        let never = search_with_doubt(1.0, 1.0, f64::INFINITY);
+        assert_eq!((never.trials.len(), never.passes, never.fails), (UNDECIDED_MAX, None, None));
     }
 
     #[test]

@@ -91,6 +91,10 @@ const USUAL: [&str; 2] = ["1k", "10k"];
 /// `[probes]` and `[workloads]` as they were read.
 pub(super) struct RawProbes {
     probes: Option<Located<ProbeKeys>>,
+    /// `[probes]` has a cap, maybe a wrong one.
+    has_cap: bool,
+    /// `[probes]` has `models`, maybe wrong ones.
+    has_models: bool,
     /// Without those that are wrong.
     own: BTreeMap<String, (u32, u32)>,
 }
@@ -100,13 +104,16 @@ impl RawProbes {
         let own =
             root.named_tables("workloads", &["input_tokens", "output_tokens"]).into_iter().filter_map(own_workload);
         let own = own.collect();
+        let (mut has_cap, mut has_models) = (false, false);
         let probes = root.table("probes", "[probes]".to_owned()).map(|mut table| {
+            has_cap = table.has("max_cost") || table.has("max_tokens");
+            has_models = table.has("models");
             let value = ProbeKeys::read(&mut table, &ProbeKeys::default());
             let offset = table.offset;
             table.finish();
             Located { offset, value }
         });
-        RawProbes { probes, own }
+        RawProbes { probes, has_cap, has_models, own }
     }
 
     /// Every workload that has a name, sent as often as it may be.
@@ -122,13 +129,13 @@ impl RawProbes {
         models: &BTreeSet<String>,
         serves_catalogue: bool,
     ) -> Option<ProbeSettings> {
-        let RawProbes { probes, own } = self;
+        let RawProbes { probes, has_cap, has_models, own } = self;
         let Located { offset, value: keys } = probes?;
-        if keys.max_cost.is_none() && keys.max_tokens.is_none() {
+        if !has_cap {
             let message = "[probes] has no \"max_cost\" and no \"max_tokens\"";
             scope.report(LocatedProblem::at(offset, message).expected("a cap for one day, such as max_cost = 1.00"));
         }
-        if serves_catalogue && keys.models.is_none() {
+        if serves_catalogue && !has_models {
             let message = "[probes] has no \"models\", and the file has no [models]";
             scope.report(
                 LocatedProblem::at(offset, message)

@@ -1,4 +1,4 @@
-//! How well this machine measures: a short run against a simulated provider whose TTFT is known.
+//! How well this machine measures: a short run against a simulated provider that knows when it sent each first token.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::bench::spend::Spend;
 use crate::bench::statistics;
 use crate::bench::workload::Workload;
 use crate::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use crate::clock::micros_between;
 use crate::config;
 
-/// The TTFT that the simulated provider is told, in µs.
-const EXACT_US: f64 = 50_000.0;
+const NAME: &str = "exact";
 const PROVIDER: &str = "[providers.exact]\nsimulate = { ttft = \"50ms\", jitter = 0.0, tokens_per_second = 100.0, tokens = 10, seed = 1 }\n";
 const USERS: usize = 8;
 const FOR: Duration = Duration::from_millis(1_000);
 
-/// The 99th percentile of the error in TTFT, in µs: the client's and the simulated provider's together. None where the
-/// calibration cannot run. `requests`: of a stage; a short one has a short calibration.
+/// How far the median TTFT is from what the simulated provider did, in µs. None where the calibration cannot run.
+/// `requests`: of a stage; a short one has a short calibration.
 pub async fn error_us(requests: usize) -> Option<f64> {
     let config = config::parse(PROVIDER, Path::new("calibration"), &|_| None).ok()?;
     let feed = RowFeed::new();
@@ -31,8 +31,8 @@ pub async fn error_us(requests: usize) -> Option<f64> {
     let generator = Generator::new(client, prompts, Spend::unlimited(), serde_json::Map::new(), String::new());
     let mut headers = HeaderMap::new();
     headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
-    let target =
-        LoadTarget { name: "exact/m".to_owned(), model: "exact/m".to_owned(), headers, prices: Vec::new(), lane: 0 };
+    let model = format!("{NAME}/m");
+    let target = LoadTarget { name: model.clone(), model, headers, prices: Vec::new(), lane: 0 };
     let plan = BlockPlan {
         load: Load::Users(USERS),
         duration: FOR,
@@ -43,11 +43,37 @@ pub async fn error_us(requests: usize) -> Option<f64> {
         seed: 1,
     };
     let block = generator.run(&target, &plan, &mut |_| true).await;
+    let provider = alone.simulator(NAME).await;
     alone.stop().await;
     // The first requests open their connections.
     let answered = block.requests.iter().filter(|request| request.conn_reused == Some(true));
-    let mut errors: Vec<f64> =
-        answered.filter_map(|request| Some((request.ttft_us? as f64 - EXACT_US).abs())).collect();
-    errors.sort_unstable_by(f64::total_cmp);
-    statistics::quantile(&errors, 0.99)
+    let measured = answered.filter_map(|request| Some(request.ttft_us? as f64)).collect();
+    let sent = provider?.ended().into_iter();
+    let sent = sent.filter_map(|request| Some(micros_between(request.started, request.first_token?) as f64)).collect();
+    median_error(measured, sent)
+}
+
+/// Of the measured times against those of the provider. Its own lateness, such as that of its timers, is in both.
+fn median_error(measured: Vec<f64>, sent: Vec<f64>) -> Option<f64> {
+    let [measured, sent] = [measured, sent].map(|mut times| {
+        times.sort_unstable_by(f64::total_cmp);
+        statistics::quantile(&times, 0.5)
+    });
+    Some((measured? - sent?).abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_s_lateness_is_not_the_client_s() {
+        let sent = vec![50_900.0, 51_300.0, 53_800.0];
+        let measured = |late: f64| sent.iter().rev().map(|time| time + late).collect::<Vec<_>>();
+        assert_eq!(median_error(measured(250.0), sent.clone()), Some(250.0));
+        assert_eq!(median_error(measured(4_000.0), sent.clone()), Some(4_000.0));
+        // One late request is not the median.
+        assert_eq!(median_error(vec![51_000.0, 51_400.0, 90_000.0], sent.clone()), Some(100.0));
+        assert_eq!(median_error(Vec::new(), sent), None, "nothing was answered");
+    }
 }

@@ -201,7 +201,12 @@ fn found_rate(found: &FoundRate, result: &RunResult) -> Vec<String> {
         (None, None) => "undecided: no rate passes or fails for certain".to_owned(),
     };
     let missed = found.first_missed.map_or(String::new(), |target| format!("; {} breaks first", target.as_str()));
-    vec![format!("{}: {share:.0} % of the requests meet {slo} at once: {text}{missed}", found.target)]
+    let open: Vec<String> = found.undecided().iter().map(|rate| format!("{rate:.3}/s")).collect();
+    let open = match open.as_slice() {
+        [] => String::new(),
+        open => format!("; undecided: {} (a longer --duration decides more)", open.join(", ")),
+    };
+    vec![format!("{}: {share:.0} % of the requests meet {slo} at once: {text}{missed}{open}", found.target)]
 }
 
 fn comparison(found: &LoadComparison) -> String {

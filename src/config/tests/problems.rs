@@ -277,7 +277,12 @@ fn all_problems_come_at_once_in_the_order_of_the_file() {
 
 #[test]
 fn one_mistake_is_one_problem() {
-    let text =
-        "providers.a.base_url = \"nonsense\"\nmodels.m.upstreams = [\"a/x\"]\nusers.u = {token=\"t\",keys={a=\"k\"}}";
-    assert_eq!(bad(text).list.len(), 1);
+    for text in [
+        "providers.a.base_url = \"nonsense\"\nmodels.m.upstreams = [\"a/x\"]\nusers.u = {token=\"t\",keys={a=\"k\"}}",
+        "models.a.upstreams = [\"s/x\"]\nproviders.s.simulate = {}\nprobes.max_cost = -1",
+        "probes = { max_cost = 1, models = 5 }",
+    ] {
+        let problems = bad(text);
+        assert_eq!(problems.list.len(), 1, "{problems}");
+    }
 }
