@@ -55,7 +55,7 @@ struct Truth {
     ttft_us: f64,
     tpot_us: Option<f64>,
     events: usize,
-    /// From the beginning of its service to its first event, and to its end.
+    /// From the beginning of its service to its first event, and to the moment when its slot was free again.
     first_us: f64,
     service_us: f64,
 }
@@ -130,8 +130,8 @@ fn truth(file: &Path) -> anyhow::Result<HashMap<String, Truth>> {
         // The first event has as many tokens as any but the last.
         let of_first = (tokens / events.len() as f64).ceil();
         let tpot_us = (events.len() > 1).then(|| (events[events.len() - 1] - first) / (tokens - of_first));
-        let (Some(began), Some(ended)) = (line["began_us"].as_f64(), line["ended_us"].as_f64()) else { continue };
-        let (first_us, service_us) = (first - began, ended - began);
+        let (Some(began), Some(freed)) = (line["began_us"].as_f64(), line["freed_us"].as_f64()) else { continue };
+        let (first_us, service_us) = (first - began, freed - began);
         let one = Truth { ttft_us: first - arrived, tpot_us, events: events.len(), first_us, service_us };
         found.insert(marker.to_owned(), one);
     }

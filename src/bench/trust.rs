@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 const LAG_LEAST_US: f64 = 1_000.0;
 /// And this share of the median TTFT.
 const LAG_SHARE: f64 = 0.01;
-/// The 99th percentile of late wake-ups, in µs.
-const WAKE_US_MAX: f64 = 2_000.0;
+/// The 99th percentile of late wake-ups: at least this is allowed, in µs.
+const WAKE_LEAST_US: f64 = 2_000.0;
+/// And this share of the median TTFT.
+const WAKE_SHARE: f64 = 0.02;
 /// Of the machine's cores that the client may use.
 const CPU_MAX: f64 = 0.8;
 /// Of the time that a hypervisor gave to others.
@@ -59,7 +61,7 @@ pub fn doubts(evidence: &Evidence) -> Vec<String> {
     if let Some(lag) = evidence.lag_us.filter(|lag| *lag > LAG_LEAST_US.max(LAG_SHARE * ttft)) {
         doubts.push(format!("requests left late: send lag p99 {}", ms(lag)));
     }
-    if evidence.client.wake_us > WAKE_US_MAX {
+    if evidence.client.wake_us > WAKE_LEAST_US.max(WAKE_SHARE * ttft) {
         doubts.push(format!("the client woke late: p99 {}", ms(evidence.client.wake_us)));
     }
     if evidence.client.cpu_share > CPU_MAX {
@@ -93,7 +95,7 @@ mod tests {
         let client = |client: ClientLoad| Evidence { client, ..quiet };
         for (evidence, said) in [
             (Evidence { lag_us: Some(2_100.0), ..quiet }, "requests left late: send lag p99 2.1 ms"),
-            (client(ClientLoad { wake_us: 2_500.0, ..quiet.client }), "woke late"),
+            (client(ClientLoad { wake_us: 4_100.0, ..quiet.client }), "woke late: p99 4.1 ms"),
             (client(ClientLoad { cpu_share: 0.9, ..quiet.client }), "90 % of the processor"),
             (client(ClientLoad { steal: 0.2, ..quiet.client }), "other machines took 20 %"),
             (Evidence { calibration_us: Some(5_000.0), ..quiet }, "own error is 5.0 ms of a TTFT of 200.0 ms"),
@@ -101,7 +103,11 @@ mod tests {
             let doubts = doubts(&evidence);
             assert!(doubts.len() == 1 && doubts[0].contains(said), "{doubts:?}");
         }
-        // A long TTFT allows more lag.
+        // A long TTFT allows more lag and later wake-ups, a short one does not.
         assert!(doubts(&Evidence { lag_us: Some(1_900.0), ..quiet }).is_empty());
+        let late = client(ClientLoad { wake_us: 3_900.0, ..quiet.client });
+        assert!(doubts(&late).is_empty());
+        assert_eq!(doubts(&Evidence { ttft_us: Some(50_000.0), ..late }).len(), 1);
+        assert_eq!(doubts(&Evidence { ttft_us: None, ..late }).len(), 1, "nothing was answered");
     }
 }

@@ -258,6 +258,7 @@ impl Answers {
             left -= event;
         }
         service.end(due);
+        ticket.free(due);
         if failure == Some(SimulatedFailure::ErrorFrame) {
             ticket.end(RequestOutcome::Failed);
             return whole(StatusCode::OK, &self.overloaded_json());

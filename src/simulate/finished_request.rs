@@ -30,6 +30,8 @@ pub struct FinishedRequest {
     pub last_token: Option<Instant>,
     /// When the connection got the last part, or the client hung up.
     pub ended: Instant,
+    /// When its slot was free again: the last part was due, even if a timer told so late. None: it had no slot.
+    pub freed: Option<Instant>,
     /// Tokens of each choice that the connection got.
     pub tokens: u32,
     /// Tokens of the prompt; 0 for a request that was refused as invalid.

@@ -137,6 +137,7 @@ impl TokenStream {
             StreamPart::Send(_) | StreamPart::Cut if self.course.tail.is_empty() => {
                 self.ticket.end(self.course.end);
                 self.service.end(self.due);
+                self.ticket.free(self.due);
             }
             StreamPart::Send(_) | StreamPart::Cut => {}
         }

@@ -59,6 +59,7 @@ impl Tally {
             first_token: None,
             last_token: None,
             ended: now,
+            freed: None,
             tokens: 0,
             input_tokens: request.map_or(0, |request| request.prompt_tokens),
             cached_tokens: 0,
@@ -139,6 +140,11 @@ impl Ticket {
         self.end(RequestOutcome::Completed);
     }
 
+    /// Notes that its slot is free for others.
+    pub(super) fn free(&mut self, at: Instant) {
+        self.request.freed = Some(at);
+    }
+
     /// Notes that the connection gets the last part.
     pub(super) fn end(&mut self, end: RequestOutcome) {
         self.request.end = end;
@@ -150,6 +156,9 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if self.request.end == RequestOutcome::Cancelled {
             self.request.ended = Instant::now();
+        }
+        if self.request.began.is_some() {
+            self.request.freed.get_or_insert(self.request.ended);
         }
         let request =
             FinishedRequest { events_us: std::mem::take(&mut self.request.events_us), ..self.request.clone() };

@@ -37,6 +37,7 @@ struct TruthLine<'a> {
     began_us: Option<i64>,
     events_us: &'a [i64],
     ended_us: i64,
+    freed_us: Option<i64>,
     end: &'static str,
     tokens: u32,
     input_tokens: u64,
@@ -75,6 +76,7 @@ impl TruthFile {
             began_us: request.began.map(since),
             events_us: &request.events_us,
             ended_us: since(request.ended),
+            freed_us: request.freed.map(since),
             end: match request.end {
                 RequestOutcome::Completed => "completed",
                 RequestOutcome::Cancelled => "cancelled",

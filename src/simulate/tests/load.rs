@@ -201,14 +201,29 @@ async fn the_truth_file_says_what_the_client_saw() {
         assert_eq!(truth, times(events));
     }
     let of = |line: &Value, names: &[&str]| names.iter().map(|name| line[*name].clone()).collect::<Vec<_>>();
-    let names =
-        ["id", "marker", "arrived_us", "began_us", "ended_us", "end", "tokens", "input_tokens", "cached_tokens"];
+    let names = [
+        "id",
+        "marker",
+        "arrived_us",
+        "began_us",
+        "ended_us",
+        "freed_us",
+        "end",
+        "tokens",
+        "input_tokens",
+        "cached_tokens",
+    ];
     assert_eq!(
         of(first, &names),
-        *json!(["req-simulated-1", "bench-a", 30_000, 30_000, 305_000, "completed", 5, 3, 0]).as_array().unwrap()
+        *json!(["req-simulated-1", "bench-a", 30_000, 30_000, 305_000, 305_000, "completed", 5, 3, 0])
+            .as_array()
+            .unwrap()
     );
     assert_eq!(of(second, &names[1..4]), *json!(["bench-c", 30_000, 305_000]).as_array().unwrap());
-    assert_eq!(of(failed, &["end", "began_us", "events_us"]), *json!(["failed", null, []]).as_array().unwrap());
+    assert_eq!(
+        of(failed, &["end", "began_us", "freed_us", "events_us"]),
+        *json!(["failed", null, null, []]).as_array().unwrap()
+    );
 }
 
 /// `/dev/full` is a disk without room.
