@@ -37,6 +37,9 @@ use writer::WriterState;
 /// How long the recorder may take to write the last rows to the spill file, after it has abandoned the store.
 const SPILL_FOR: Duration = Duration::from_secs(2);
 
+/// From one look at the rows that wait to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Accepts rows. Cheap to clone; all clones feed one queue.
 #[derive(Clone)]
 pub struct Recorder {
@@ -59,6 +62,15 @@ pub struct WriterTask {
     tasks: Shutdown,
     task: JoinHandle<()>,
     state: Arc<StoreState>,
+}
+
+/// See [`Recorder::hold`].
+pub struct RowHold(Arc<StoreState>);
+
+impl Drop for RowHold {
+    fn drop(&mut self) {
+        self.0.holds.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Recorder {
@@ -203,6 +215,23 @@ impl Recorder {
     /// The condition of the store.
     pub fn condition(&self) -> Condition {
         *self.state.condition.borrow()
+    }
+
+    /// Rows wait in memory until this is dropped, as long as there is room for them, so that writing them takes no processor from
+    /// a measurement. A crash loses them.
+    pub fn hold(&self) -> RowHold {
+        self.state.holds.fetch_add(1, Relaxed);
+        RowHold(Arc::clone(&self.state))
+    }
+
+    /// Resolves once no row waits, or the store takes none, or after `limit`.
+    pub async fn until_written(&self, limit: Duration) {
+        let written = async {
+            while self.depth() > 0 && self.condition() == Condition::Ok {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, written).await;
     }
 
     /// Resolves once the store takes rows.

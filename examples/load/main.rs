@@ -31,6 +31,10 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use tokio::runtime::Builder;
 
+/// The allocator of the program (`src/main.rs`), so that what runs in this process costs what it costs there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Maximum time of a run.
 const RUN_MAX: Duration = Duration::from_secs(3_600);
 
@@ -69,7 +73,8 @@ fn main() -> anyhow::Result<()> {
     let runtime = match command {
         Command::Truth(_) | Command::Verify(_) => {
             cost::prepare()?;
-            Builder::new_multi_thread().worker_threads(1).enable_all().build()?
+            // As the command: what is due comes before what is ready.
+            Builder::new_multi_thread().worker_threads(1).global_queue_interval(1).enable_all().build()?
         }
         Command::Cost(_) | Command::Grow(_) => {
             cost::prepare()?;

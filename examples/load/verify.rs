@@ -1,5 +1,7 @@
 //! Whether what `photofinish bench` says of a running server holds: its intervals, its verdicts, the rate that it finds,
-//! and whether it knows when the client was the slow part. Each trial has seeds of its own.
+//! and whether it knows when the client was the slow part. Each trial has seeds of its own. And how long a report takes.
+
+mod report;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -64,13 +66,15 @@ enum What {
     Rate,
     /// How often a starved client, and an idle one, is not trusted.
     Trust,
+    /// How long a report of a month of probes takes, and its size.
+    Report,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Options {
     #[arg(value_enum)]
     what: What,
-    /// Trials. By default 200 intervals, 100 comparisons, 20 rates, 20 starved and 50 idle clients.
+    /// Trials. By default 200 intervals, 100 comparisons, 20 rates, 20 starved and 50 idle clients, 9 reports.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     trials: Option<u32>,
 }
@@ -85,6 +89,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             trust("starved", trials(20), BURNERS)?;
             trust("idle", trials(50), 0)
         }
+        What::Report => report::run(trials(9)),
     }
 }
 
@@ -146,7 +151,7 @@ async fn same(trials: u32) -> anyhow::Result<()> {
             sides[usize::try_from(lane)?].extend(block.requests);
         }
         let mut is_worse = false;
-        for (at, figure) in ComparedFigure::ALL.into_iter().enumerate() {
+        for (at, figure) in ComparedFigure::OF_ANSWERS.into_iter().enumerate() {
             let (ratio, pairs) = compare::paired(figure, &sides[0], &sides[1]).context("too few pairs")?;
             let verdict = compare::judge(figure, &ratio, MARGIN, pairs);
             let column = match verdict {
@@ -163,7 +168,7 @@ async fn same(trials: u32) -> anyhow::Result<()> {
     local.alone.stop().await;
     simulator.end()?;
     let mut table = Table::default();
-    for (figure, [worse, better, same, unknown]) in ComparedFigure::ALL.into_iter().zip(verdicts) {
+    for (figure, [worse, better, same, unknown]) in ComparedFigure::OF_ANSWERS.into_iter().zip(verdicts) {
         table.row(figure.label(), format!("worse {worse}, better {better}, the same {same}, cannot tell {unknown}"));
     }
     table.row("any of them worse", format!("{any_worse} of {trials}"));
@@ -259,7 +264,7 @@ fn trust(name: &str, trials: u32, burners: usize) -> anyhow::Result<()> {
     let burning: Vec<Burner> = (0..burners).map(|_| Burner::start()).collect::<anyhow::Result<_>>()?;
     let (mut flagged, mut reasons, mut quiet, mut quiet_flagged) = (0, Vec::new(), 0, 0);
     for trial in 0..trials {
-        let asked = format!("--concurrency {USERS} --requests {REQUESTS} --duration 20s --seed {trial}");
+        let asked = format!("--concurrency {USERS} --requests {REQUESTS} --duration 20s --warm-up 0s --seed {trial}");
         let (result, woke_us) = witnessed(|| bench(&simulator.base_url, &asked))?;
         let doubts: Vec<&String> = result.stages.iter().flat_map(|stage| &stage.doubts).collect();
         let (not_trusted, is_quiet) = (!doubts.is_empty(), woke_us <= QUIET_US);
@@ -274,7 +279,7 @@ fn trust(name: &str, trials: u32, burners: usize) -> anyhow::Result<()> {
     table.row("not trusted", format!("{flagged} of {trials}"));
     let bound = QUIET_US / 1e3;
     table.row(
-        "of those, on a quiet machine",
+        "on a quiet machine alone",
         format!("{quiet_flagged} of {quiet} (a thread of this program woke within {bound} ms at p99)"),
     );
     for reason in reasons.iter().take(5) {
@@ -314,7 +319,7 @@ fn sleep(time: Duration) {
 fn bench(base_url: &str, asked: &str) -> anyhow::Result<RunResult> {
     let ended = Command::new(program()?)
         .args(["bench", "--url", base_url, "--model", "m", "--input-tokens", "20", "--output-tokens", "16"])
-        .args(["--no-store", "--json", "--warm-up", "0s"])
+        .args(["--no-store", "--json"])
         .args(asked.split(' '))
         .current_dir(Path::new("/"))
         .env_remove("PHOTOFINISH_CONFIG")

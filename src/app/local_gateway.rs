@@ -2,6 +2,7 @@
 //!
 //! It runs no background checks: no roll-ups, no regressions, no reload.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,13 +62,18 @@ impl LocalGateway {
 
     /// Cancels all running attempts and writes the rows. Returns the number of rows that could not be written.
     pub async fn stop(self) -> usize {
+        self.stop_unless(pending()).await
+    }
+
+    /// The same. Rows that are not written once `hurry` resolves go to the spill file.
+    pub async fn stop_unless(self, hurry: impl Future<Output = ()>) -> usize {
         let LocalGateway { parts, writer } = self;
         parts.serving.cancel();
         parts.serving.finished(CANCEL_FOR).await;
         parts.lines.cancel();
         parts.simulated.stop();
         match writer {
-            Some(writer) => writer.finish(FLUSH_FOR).await,
+            Some(writer) => writer.finish_unless(FLUSH_FOR, hurry).await,
             None => 0,
         }
     }

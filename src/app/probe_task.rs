@@ -62,6 +62,12 @@ async fn run_all(host: &impl ProbeHost, seed: u64) {
             }
             is_recalled = true;
         }
+        for (job, slots) in schedule.give_up(now_us) {
+            let ProbeJob { upstream, workload, .. } = job;
+            let why = "clients used the upstream, or the machine slept, until their time was over";
+            tracing::info!(upstream, workload, slots, why, "probes were given up");
+            host.given_up(slots);
+        }
         match schedule.due(now_us) {
             Some(due) => probe(host, &live.config, settings, &mut schedule, &due).await,
             None => tokio::time::sleep(schedule.due_in(now_us).map_or(LOOK_EVERY, |wait| wait.min(LOOK_EVERY))).await,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const ARRIVALS_MAX: usize = 2_000_000;
 
 /// How arrivals are spread over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
     /// A Poisson process: gaps are exponential, as of many users who know nothing of each other.
@@ -20,16 +21,6 @@ pub enum Arrivals {
 }
 
 impl Arrivals {
-    pub const NAMES: [&str; 2] = ["poisson", "constant"];
-
-    pub fn from_name(name: &str) -> Option<Arrivals> {
-        match name {
-            "poisson" => Some(Arrivals::Poisson),
-            "constant" => Some(Arrivals::Constant),
-            _ => None,
-        }
-    }
-
     /// Microseconds after the beginning of the stage, rising, until `length` is over or there are `most`. The gaps of a
     /// Poisson process are not rescaled afterwards, so the rate that was drawn differs from `rate` as it does in nature.
     pub fn draw(self, rate: f64, length: Duration, most: usize, seed: u64) -> Vec<i64> {

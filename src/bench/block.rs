@@ -1,5 +1,6 @@
 //! A block of a stage: what is sent to whom, and what came of it. Not for sending: see `generator`.
 
+use std::fmt;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -34,6 +35,21 @@ pub enum Load {
     Rate { per_second: f64, arrivals: Arrivals },
 }
 
+impl fmt::Display for Load {
+    /// Such as `10 users` or `0.5/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Load::Users(1) => f.write_str("1 user"),
+            Load::Users(users) => write!(f, "{users} users"),
+            Load::Rate { per_second, arrivals } => {
+                let rate = format!("{per_second:.3}");
+                let equal = if *arrivals == Arrivals::Constant { ", equal gaps" } else { "" };
+                write!(f, "{}/s{equal}", rate.trim_end_matches('0').trim_end_matches('.'))
+            }
+        }
+    }
+}
+
 /// One block of a stage.
 #[derive(Clone, Debug)]
 pub struct BlockPlan {
@@ -55,11 +71,22 @@ pub struct BlockPlan {
 pub enum BlockStop {
     /// The cap of spending.
     Spent,
+    /// The cap does not cover so many requests at once: an open loop ended, a closed one went on with fewer.
+    Uncovered,
     /// The first ones all failed, or those of the last second: with this.
     Failing(&'static str),
     RateLimited,
-    /// Whoever watched it said so.
+    /// Whoever watched it has seen enough: no more was needed.
     Decided,
+    /// A signal.
+    Interrupted,
+}
+
+impl BlockStop {
+    /// Whether it was for want of money.
+    pub fn is_of_money(&self) -> bool {
+        matches!(self, BlockStop::Spent | BlockStop::Uncovered)
+    }
 }
 
 /// What came of a block.
@@ -78,6 +105,8 @@ pub struct BlockResult {
 pub struct Progress<'b> {
     pub elapsed: Duration,
     pub in_flight: usize,
+    /// How the client fares.
+    pub client: ClientLoad,
     pub ended: MutexGuard<'b, Vec<MeasuredRequest>>,
 }
 
@@ -122,7 +151,7 @@ mod tests {
             ended.push(request(last, failed * every_us));
             let ended = Mutex::new(ended);
             let elapsed = Duration::from_micros(u64::try_from((failed + 1) * every_us).unwrap());
-            failing_alone(&Progress { elapsed, in_flight, ended: ended.lock().unwrap() })
+            failing_alone(&Progress { elapsed, in_flight, client: ClientLoad::default(), ended: ended.lock().unwrap() })
         };
         assert_eq!(failing(7_000, 150, 4, RequestEnd::Failed), Some("connect"));
         assert_eq!(failing(150, 10_000, 4, RequestEnd::Failed), Some("connect"));

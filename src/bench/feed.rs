@@ -8,14 +8,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::measured::{MeasuredRequest, RequestEnd};
-use crate::history::speed::Decoding;
+use crate::history::speed::{Decoding, came_at_once};
 use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 use crate::recorder::{AttemptStep, RaceObserver};
 use crate::store::Record;
 
-/// How long a request waits for its rows after its answer has ended: losers may run on to be audited.
-const ROWS_WITHIN: Duration = Duration::from_secs(30);
+/// How long the rows of a request are awaited after its answer has ended: losers may run on to be audited or drained, which
+/// takes a minute at most unless `drains` under `[race]` says otherwise.
+const ROWS_FOR: Duration = Duration::from_secs(90);
 /// Races whose rows nobody has asked for yet.
 const UNASKED_MAX: usize = 100_000;
 
@@ -47,7 +48,7 @@ impl RowFeed {
             waiting.insert(race_id.to_owned(), WaitingRows::Request(sender));
             receiver
         };
-        let measured = tokio::time::timeout(ROWS_WITHIN, receiver).await;
+        let measured = tokio::time::timeout(ROWS_FOR, receiver).await;
         if measured.is_err() {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(race_id);
         }
@@ -104,6 +105,7 @@ fn measured(rows: &[Record]) -> Option<(String, MeasuredRequest)> {
         e2e_us: winner.and_then(|winner| since_first(winner, winner.last_token_us)),
         tpot_us: decoding.as_ref().and_then(|decoding| decoding.tpot_us(race.n_choices)),
         output_tokens: decoding.as_ref().and_then(Decoding::tokens_out),
+        at_once: winner.is_some_and(|winner| came_at_once(winner.payload_events, winner.output_tokens)),
         input_tokens: winner.and_then(|winner| winner.input_tokens),
         cached_input_tokens: winner.and_then(|winner| winner.cached_input_tokens),
         cost_usd: (

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
+use super::block::Load;
 use super::measured::RequestEnd;
 use super::slo::{LoadSlo, SloTarget};
 use super::statistics::IntervalEstimate;
@@ -25,6 +26,21 @@ pub struct StageQuestion<'q> {
     pub slo: Option<LoadSlo>,
     /// The client's own error, µs.
     pub calibration_us: Option<f64>,
+}
+
+/// What ended a stage before its plan. A trial of a search that was decided is not ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StageEnd {
+    /// The cap of spending.
+    Spent,
+    /// The cap of spending did not cover so many requests at once.
+    Uncovered,
+    /// The server answers nothing, or nothing any more.
+    Failing,
+    RateLimited,
+    /// A signal.
+    Interrupted,
 }
 
 /// Quantiles with 95 % intervals.
@@ -59,6 +75,8 @@ pub struct StageFigures {
     /// Requests in the window, by how they ended.
     pub ends: BTreeMap<RequestEnd, usize>,
     pub failures: BTreeMap<String, usize>,
+    /// Share of the requests that got no whole answer, without those that the end of the run cut short.
+    pub failed_share: Option<IntervalEstimate>,
     /// From dispatch to the first token, as the rows have it.
     pub ttft_ms: Option<Quantiles>,
     /// From the scheduled time to the first token; open loop only.
@@ -93,8 +111,9 @@ pub struct StageFigures {
     pub notes: Vec<String>,
     /// Why they are not trusted.
     pub doubts: Vec<String>,
-    /// Why it ended early.
+    /// Why it ended early, in words.
     pub ended: Option<String>,
+    pub ended_by: Option<StageEnd>,
 }
 
 impl StageFigures {
@@ -104,7 +123,7 @@ impl StageFigures {
 
     /// Whether it may stand in a curve: trusted, and not ended by the server's limits.
     pub fn counts(&self) -> bool {
-        self.is_trusted() && self.ended.is_none() && self.ttft_ms.is_some()
+        self.why_not().is_none()
     }
 
     pub fn count(&self, end: RequestEnd) -> usize {
@@ -122,5 +141,24 @@ impl StageFigures {
 
     pub fn is_open_loop(&self) -> bool {
         self.request_rate.is_some()
+    }
+
+    /// None: it had no block.
+    pub fn load(&self) -> Option<Load> {
+        let rate =
+            self.request_rate.map(|per_second| Load::Rate { per_second, arrivals: self.arrivals.unwrap_or_default() });
+        self.users.map(Load::Users).or(rate)
+    }
+
+    /// Such as `a/m, 10 users`.
+    pub fn name(&self) -> String {
+        self.load().map_or_else(|| self.target.clone(), |load| format!("{}, {load}", self.target))
+    }
+
+    /// Why its figures count for nothing; none if they count.
+    pub fn why_not(&self) -> Option<String> {
+        let doubts = (!self.is_trusted()).then(|| format!("not trusted: {}", self.doubts.join("; ")));
+        let unanswered = || self.ttft_ms.is_none().then(|| "nothing was answered".to_owned());
+        doubts.or_else(|| self.ended.clone()).or_else(unanswered)
     }
 }

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 
 use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
 use super::client::LoadClient;
+use super::estimate;
 use super::heartbeat::Heartbeat;
 use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{Prompt, PromptMaker};
-use super::spend::Spend;
+use super::spend::{Reservation, Spend};
 use crate::clock::{Instant, micros_between};
 use crate::history::{RaceSource, RequestOrigin};
 use crate::shutdown::Shutdown;
@@ -27,10 +29,10 @@ const FAILURES_AT_FIRST: usize = 10;
 /// And when so many were refused as too many, and they are this share of all.
 const LIMITED_LEAST: usize = 10;
 const LIMITED_SHARE: f64 = 0.2;
-/// Tokens of a prompt that the server counts may exceed those of the workload by this factor, for its price before it is sent.
-const INPUT_MARGIN: f64 = 1.5;
-/// Bytes of a token at least, for the price of a given prompt.
-const BYTES_PER_TOKEN_LEAST: f64 = 2.0;
+/// How long the rows of a request are awaited after its block has ended early: losers may run on to be audited.
+const ROWS_AFTER_END_FOR: Duration = Duration::from_secs(3);
+/// How long the rows of a block are awaited before the next.
+const WRITTEN_FOR: Duration = Duration::from_secs(5);
 
 /// Sends blocks, one after the other, through one gateway.
 #[derive(Clone)]
@@ -42,6 +44,8 @@ struct Sending {
     spend: Spend,
     /// Members that are added to each request.
     members: Map<String, Value>,
+    /// Their bytes.
+    added: usize,
     run_id: String,
 }
 
@@ -50,6 +54,8 @@ struct RunningBlock {
     sending: Arc<Sending>,
     target: LoadTarget,
     begun: Instant,
+    /// Arrivals, not users.
+    is_open: bool,
     /// Prompts taken so far.
     taken: AtomicU64,
     first: u64,
@@ -63,6 +69,26 @@ struct RunningBlock {
     tasks: Shutdown,
 }
 
+/// A request counts as in flight until this is dropped.
+struct InFlight {
+    block: Arc<RunningBlock>,
+    /// Whoever waits for the answer hears when it is dropped.
+    _answered: Option<oneshot::Sender<()>>,
+}
+
+impl InFlight {
+    fn new(block: &Arc<RunningBlock>, answered: Option<oneshot::Sender<()>>) -> InFlight {
+        block.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight { block: Arc::clone(block), _answered: answered }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.block.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Generator {
     pub fn new(
         client: LoadClient,
@@ -71,7 +97,8 @@ impl Generator {
         members: Map<String, Value>,
         run_id: String,
     ) -> Generator {
-        Generator(Arc::new(Sending { client, prompts, spend, members, run_id }))
+        let added = if members.is_empty() { 0 } else { Value::Object(members.clone()).to_string().len() };
+        Generator(Arc::new(Sending { client, prompts, spend, members, added, run_id }))
     }
 
     pub fn prompts(&self) -> &PromptMaker {
@@ -82,6 +109,11 @@ impl Generator {
         &self.0.spend
     }
 
+    /// USD of the request with this number, if the server keeps to its bounds.
+    pub fn estimate(&self, number: u64, target: &LoadTarget) -> f64 {
+        self.0.estimate(&self.0.prompt(number, target), target)
+    }
+
     /// Runs the block to its end. `watch` sees it every 100 ms and ends it by saying false: requests in flight are then
     /// cancelled.
     pub async fn run(
@@ -90,12 +122,16 @@ impl Generator {
         plan: &BlockPlan,
         watch: &mut (dyn FnMut(Progress<'_>) -> bool + Send),
     ) -> BlockResult {
+        // Writing them would take the processor from what is measured.
+        let recorder = self.0.client.gateway().recorder();
+        let held = recorder.hold();
         let begun = Instant::now();
         let block = Arc::new(RunningBlock {
             sending: Arc::clone(&self.0),
             target: target.clone(),
             begun,
             taken: AtomicU64::new(0),
+            is_open: matches!(plan.load, Load::Rate { .. }),
             first: plan.first,
             most: plan.requests as u64,
             until: begun + plan.duration,
@@ -119,16 +155,17 @@ impl Generator {
             let progress = Progress {
                 elapsed: begun.elapsed(),
                 in_flight: block.in_flight.load(Ordering::Relaxed),
+                client: heartbeat.so_far(),
                 ended: block.ended.lock().unwrap_or_else(PoisonError::into_inner),
             };
-            if !block.is_over.load(Ordering::Relaxed) && !watch(progress) {
+            if !block.tasks.is_cancelled() && (block.is_hopeless() || !watch(progress)) {
                 block.end(BlockStop::Decided);
-            }
-            if block.is_over.load(Ordering::Relaxed) {
                 block.tasks.cancel();
             }
         }
         let client = heartbeat.stop().await;
+        drop(held);
+        recorder.until_written(WRITTEN_FOR).await;
         let mut requests = std::mem::take(&mut *block.ended.lock().unwrap_or_else(PoisonError::into_inner));
         requests.sort_by_key(|request| (request.scheduled_us, request.number));
         let stop = block.stop.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -137,14 +174,36 @@ impl Generator {
     }
 }
 
+impl Sending {
+    /// A prompt with the members that are added to each.
+    fn prompt(&self, number: u64, target: &LoadTarget) -> Prompt {
+        let mut prompt = self.prompts.make(number, target.lane, &target.name);
+        prompt.members.extend(self.members.clone());
+        prompt
+    }
+
+    fn estimate(&self, prompt: &Prompt, target: &LoadTarget) -> f64 {
+        estimate::usd(target, prompt, self.prompts.workload().input_tokens, self.added)
+    }
+}
+
 impl RunningBlock {
     fn now_us(&self) -> i64 {
         micros_between(self.begun, Instant::now())
     }
 
+    /// Nothing more is sent. The first reason counts.
     fn end(&self, stop: BlockStop) {
-        self.stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(stop);
-        self.is_over.store(true, Ordering::Relaxed);
+        let mut first = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            *first = Some(stop);
+        }
+    }
+
+    /// It is over, and what is in flight is not worth waiting for. What the cap ended is: it is paid for.
+    fn is_hopeless(&self) -> bool {
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_over.load(Ordering::Relaxed) && stop.as_ref().is_some_and(|stop| !stop.is_of_money())
     }
 
     /// The number of the next prompt; none if all are taken or the time is over.
@@ -157,7 +216,7 @@ impl RunningBlock {
     }
 
     fn prompt(&self, number: u64) -> Prompt {
-        self.sending.prompts.make(number, self.target.lane, &self.target.name)
+        self.sending.prompt(number, &self.target)
     }
 
     fn start_users(self: &Arc<Self>, users: usize, ramp: Duration) {
@@ -171,10 +230,12 @@ impl RunningBlock {
                 }
                 while let Some(number) = block.take() {
                     let prompt = block.prompt(number);
-                    block.in_flight.fetch_add(1, Ordering::Relaxed);
+                    let (sender, answered) = oneshot::channel();
+                    let (asking, in_flight) = (Arc::clone(&block), InFlight::new(&block, Some(sender)));
                     let at = block.now_us();
-                    block.ask(number, prompt, at).await;
-                    block.in_flight.fetch_sub(1, Ordering::Relaxed);
+                    block.tasks.spawn(async move { asking.ask(number, prompt, at, in_flight).await });
+                    // It asks again once it is answered, not once the losers of its race have ended.
+                    let _ = answered.await;
                 }
             });
         }
@@ -199,12 +260,8 @@ impl RunningBlock {
                     block.ended.lock().unwrap_or_else(PoisonError::into_inner).push(dropped);
                     continue;
                 }
-                block.in_flight.fetch_add(1, Ordering::Relaxed);
-                let asking = Arc::clone(&block);
-                block.tasks.spawn(async move {
-                    asking.ask(number, prompt, at).await;
-                    asking.in_flight.fetch_sub(1, Ordering::Relaxed);
-                });
+                let (asking, in_flight) = (Arc::clone(&block), InFlight::new(&block, None));
+                block.tasks.spawn(async move { asking.ask(number, prompt, at, in_flight).await });
             }
         });
     }
@@ -227,13 +284,10 @@ impl RunningBlock {
         }
     }
 
-    async fn ask(&self, number: u64, mut prompt: Prompt, scheduled_us: i64) {
-        let estimate = self.estimate(&prompt);
-        let Some(reservation) = self.sending.spend.reserve(estimate) else {
-            self.end(BlockStop::Spent);
-            return;
-        };
-        prompt.members.extend(self.sending.members.clone());
+    /// Sends one request. It is in flight until its answer has ended; its rows may come later.
+    async fn ask(&self, number: u64, prompt: Prompt, scheduled_us: i64, in_flight: InFlight) {
+        let estimate = self.sending.estimate(&prompt, &self.target);
+        let Some(reservation) = self.set_aside(estimate).await else { return };
         let (target, client, at_us) = (&self.target, &self.sending.client, self.now_us());
         self.issued_us.fetch_max(u64::try_from(at_us).unwrap_or(0), Ordering::Relaxed);
         let asked = client.ask(&target.model, prompt.members, target.headers.clone(), self.origin(scheduled_us));
@@ -243,8 +297,16 @@ impl RunningBlock {
             race_id = asked => (race_id, false),
             () = cancelled => (None, true),
         };
+        drop(in_flight);
+        let too_late = async {
+            self.tasks.cancelled().await;
+            tokio::time::sleep(ROWS_AFTER_END_FOR).await;
+        };
         let measured = match &race_id {
-            Some(race_id) => client.measured(race_id).await,
+            Some(race_id) => tokio::select! {
+                measured = client.measured(race_id) => measured,
+                () = too_late => None,
+            },
             None => None,
         };
         let measured = match measured {
@@ -256,7 +318,7 @@ impl RunningBlock {
                 ended_us: self.now_us(),
                 end: if was_cut { RequestEnd::CutShort } else { RequestEnd::Failed },
                 failure: (!was_cut).then_some("no_row"),
-                // It was billed for what was written until it was cut, which is at most the estimate.
+                // It was billed for what was written until it was cut: as if it had kept to its bounds.
                 cost_usd: (0.0, estimate),
                 ..MeasuredRequest::default()
             },
@@ -277,16 +339,30 @@ impl RunningBlock {
         }
     }
 
-    /// USD, if every upstream of the target writes as many tokens as it may.
-    fn estimate(&self, prompt: &Prompt) -> f64 {
-        let workload = self.sending.prompts.workload();
-        let input = match prompt.bytes {
-            0 => Value::Object(prompt.members.clone()).to_string().len() as f64 / BYTES_PER_TOKEN_LEAST,
-            _ => f64::from(workload.input_tokens) * INPUT_MARGIN,
+    /// Money for a request. A user waits while that of others is in the way; an arrival would be sent later than it was drawn, so
+    /// the block ends. None: it is not sent.
+    async fn set_aside(&self, estimate: f64) -> Option<Reservation<'_>> {
+        let spend = &self.sending.spend;
+        if let Some(reservation) = spend.reserve(estimate) {
+            return Some(reservation);
+        }
+        if self.is_open && spend.is_enough_for(estimate) {
+            self.end(BlockStop::Uncovered);
+            return None;
+        }
+        if spend.is_enough_for(estimate) {
+            // It goes on, with fewer at once than asked for.
+            self.stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(BlockStop::Uncovered);
+        }
+        let cancelled = self.tasks.cancelled();
+        let reservation = tokio::select! {
+            reservation = spend.reserve_in_turn(estimate) => reservation,
+            () = cancelled => return None,
         };
-        let output = prompt.members.get("max_tokens").and_then(Value::as_f64).unwrap_or(0.0);
-        let prices = self.target.prices.iter().flatten().map(|price| price.of_prompt(input as u64));
-        prices.map(|price| (price.input.max(price.written) * input + price.output * output) / 1e6).sum()
+        if reservation.is_none() {
+            self.end(BlockStop::Spent);
+        }
+        reservation.filter(|_| !self.is_over.load(Ordering::Relaxed) && Instant::now() < self.until)
     }
 
     fn take_result(&self, measured: MeasuredRequest) {

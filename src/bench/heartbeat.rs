@@ -16,6 +16,8 @@ use crate::shutdown::Shutdown;
 const BEAT: Duration = Duration::from_millis(1);
 /// Each so many beats a task is spawned, to see when it is polled.
 const TASK_EVERY: usize = 5;
+/// Polls that a look at a running heartbeat takes into account: the latest.
+const LATEST: usize = 2_000;
 /// Beats that are kept; a longer stage keeps the first.
 const BEATS_MAX: usize = 1_000_000;
 
@@ -55,14 +57,26 @@ impl Heartbeat {
         Heartbeat { stop, beats, polls, begun: Instant::now(), cpu_us: cpu_us(), machine: MachineTimes::read() }
     }
 
-    pub async fn stop(self) -> ClientLoad {
+    /// How the client fared so far, by the latest polls of its tasks alone.
+    pub fn so_far(&self) -> ClientLoad {
+        let polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = polls[polls.len().saturating_sub(LATEST)..].to_vec();
+        drop(polls);
+        self.load(latest)
+    }
+
+    pub async fn stop(mut self) -> ClientLoad {
         self.stop.store(true, Ordering::Relaxed);
+        let mut late = (&mut self.beats).await.unwrap_or_default();
+        late.append(&mut self.polls.lock().unwrap_or_else(PoisonError::into_inner));
+        self.load(late)
+    }
+
+    fn load(&self, mut late: Vec<u32>) -> ClientLoad {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-6);
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let (busy, steal) = self.machine.shares_since();
         let cpu = (cpu_us() - self.cpu_us) as f64 / 1e6 / seconds;
-        let mut late = self.beats.await.unwrap_or_default();
-        late.append(&mut self.polls.lock().unwrap_or_else(PoisonError::into_inner));
         late.sort_unstable();
         let at = ((late.len() as f64 * 0.99).ceil() as usize).clamp(1, late.len().max(1)) - 1;
         let wake_us = late.get(at).copied().map_or(0.0, f64::from);
@@ -130,6 +144,7 @@ mod tests {
         let tasks = Shutdown::new();
         let beat = Heartbeat::start(&tasks);
         tokio::time::sleep(Duration::from_millis(30)).await;
+        assert!(beat.so_far().wake_us > 0.0);
         let load = beat.stop().await;
         assert!(load.wake_us > 0.0 && load.cpu_share >= 0.0);
         assert!(tasks.finished(Duration::from_secs(5)).await);

@@ -36,6 +36,8 @@ pub struct MeasuredRequest {
     /// To the last token.
     pub e2e_us: Option<i64>,
     pub tpot_us: Option<f64>,
+    /// The answer was one token, or came in one event: it meets any TPOT.
+    pub at_once: bool,
     pub input_tokens: Option<i64>,
     pub cached_input_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
@@ -51,6 +53,11 @@ pub struct MeasuredRequest {
 impl MeasuredRequest {
     pub fn is_answered(&self) -> bool {
         self.end == RequestEnd::Answered
+    }
+
+    /// Whether it is known when it was sent: a dropped one was not, and one that was cut short has no row.
+    pub fn has_dispatch(&self) -> bool {
+        !matches!(self.end, RequestEnd::Dropped | RequestEnd::CutShort)
     }
 
     /// How late it was sent.

@@ -6,11 +6,13 @@
 //!
 //! Not for the options and the output of the command: see `cli::bench`.
 
+pub mod against;
 pub mod arrivals;
 mod block;
 mod client;
 pub mod compare;
 pub mod condition;
+pub mod estimate;
 mod feed;
 pub mod figures;
 mod generator;
@@ -26,6 +28,9 @@ pub mod stage;
 pub mod statistics;
 pub mod trust;
 pub mod workload;
+
+#[cfg(test)]
+mod stall;
 
 pub use block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress, failing_alone, ramp};
 pub use client::LoadClient;

@@ -4,9 +4,8 @@
 use super::figures::{StageFigures, StageQuestion};
 use super::measured::MeasuredRequest;
 use super::workload::TOKENS_MAX;
+use crate::history::speed::SHORT_ANSWER;
 
-/// Answers shorter than this share of the workload's are short.
-const SHORT: f64 = 0.8;
 /// Share of short answers, and of cached input, above which a note is made.
 const SHORT_NOTE: f64 = 0.05;
 const CACHED_NOTE: f64 = 0.01;
@@ -43,8 +42,9 @@ fn of_answers(stage: &StageFigures, answered: &[&MeasuredRequest], question: &St
     let count = |of: &dyn Fn(&MeasuredRequest) -> bool| answered.iter().filter(|request| of(request)).count();
     let wanted = question.workload.output_tokens;
     let mut notes = Vec::new();
-    let short =
-        count(&|request| request.output_tokens.is_some_and(|tokens| (tokens as f64) < SHORT * f64::from(wanted)));
+    let short = count(&|request| {
+        request.output_tokens.is_some_and(|tokens| (tokens as f64) < SHORT_ANSWER * f64::from(wanted))
+    });
     if question.made && short as f64 > SHORT_NOTE * n as f64 {
         notes.push(format!("{short} of {n} answers are shorter than 80 % of {wanted}"));
     }

@@ -4,6 +4,7 @@
 //! There is no tokenizer: how many bytes a token has is learnt from the usage that the server reports.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use fastrand::Rng;
@@ -96,6 +97,8 @@ const TASK: &str = "\n\nContinue this list of words with other words in running 
 pub struct PromptMaker {
     workload: Workload,
     seed: u64,
+    /// Part of every salt.
+    salt: u64,
     /// Share of the text that all prompts have in common, at their beginning.
     prefix: f64,
     /// Given prompts, used in turn instead of made ones.
@@ -113,13 +116,20 @@ pub struct Prompt {
 
 impl PromptMaker {
     pub fn new(workload: Workload, prefix: f64, seed: u64) -> PromptMaker {
-        PromptMaker { workload, seed, prefix, given: Vec::new(), lengths: Lengths::default() }
+        PromptMaker { workload, seed, salt: 0, prefix, given: Vec::new(), lengths: Lengths::default() }
     }
 
     /// The same lengths of answers, with given prompts instead of made ones. Each is a body of a chat request, without its
     /// model.
     pub fn given(self, given: Vec<Map<String, Value>>) -> PromptMaker {
         PromptMaker { given, ..self }
+    }
+
+    /// The same words behind other salts: of another run, so that what a server cached of one run helps no other with its seed.
+    pub fn salted(self, run_id: &str) -> PromptMaker {
+        let mut hasher = DefaultHasher::new();
+        run_id.hash(&mut hasher);
+        PromptMaker { salt: hasher.finish(), ..self }
     }
 
     pub fn workload(&self) -> &Workload {
@@ -168,7 +178,8 @@ impl PromptMaker {
             words(&mut Rng::with_seed(self.seed), shared, &mut text);
         }
         let salt =
-            Rng::with_seed(self.seed ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ lane.rotate_left(32)).u64(..);
+            Rng::with_seed(self.seed ^ self.salt ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ lane.rotate_left(32))
+                .u64(..);
         text.push_str(&format!("[{salt:016x}]"));
         let end = format!("{TASK} ({})", marker(number, lane));
         words(&mut Rng::with_seed(self.seed.wrapping_add(number)), bytes.saturating_sub(end.len()), &mut text);
@@ -237,6 +248,17 @@ mod tests {
         let words = |text: &str| text[18..].split(" (bench-").next().unwrap().to_owned();
         assert_eq!(words(&a), words(&b));
         assert!(a.ends_with("(bench-3-0)") && b.ends_with("(bench-3-1)"));
+    }
+
+    #[test]
+    fn another_run_with_the_same_seed_has_the_same_words_behind_other_salts() {
+        let of = |run_id: &str| PromptMaker::new(Workload::new("w", 100, 10), 0.0, 7).salted(run_id);
+        let (one, other) = (of("run one"), of("run two"));
+        for number in 0..100 {
+            let (a, b) = (text(&one.make(number, 0, "a/m")), text(&other.make(number, 0, "a/m")));
+            assert_ne!(a[..18], b[..18]);
+            assert_eq!(a[18..], b[18..]);
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use super::search::FoundRate;
 use super::slo::LoadSlo;
 use super::workload::Workload;
 
-/// The edition of this shape.
-pub const RESULT_VERSION: u32 = 1;
+/// The edition of this shape, and of what its figures mean.
+pub const RESULT_VERSION: u32 = 2;
 /// A doubled load that adds less than this to the tokens of all is past the knee.
 const KNEE_GAIN: f64 = 0.1;
 /// The first level, run again at the end, may differ by this.
@@ -28,12 +28,18 @@ pub struct RunResult {
     pub workload: Workload,
     /// Share of a prompt that all have in common.
     pub prefix: f64,
+    /// Fingerprints of the given prompts and of the members that were added to each request; none where there were none.
+    pub prompts: Option<String>,
+    pub body: Option<String>,
     pub seed: u64,
     pub slo: Option<LoadSlo>,
     pub stages: Vec<StageFigures>,
     pub curves: Vec<Curve>,
     pub found: Vec<FoundRate>,
     pub comparisons: Vec<LoadComparison>,
+    /// Targets and levels that were not compared, with the reason.
+    #[serde(default)]
+    pub not_compared: Vec<String>,
     /// Least and most.
     pub cost_usd: (f64, f64),
     /// The client's own error in TTFT, milliseconds.
@@ -50,6 +56,8 @@ pub struct Curve {
     pub target: String,
     /// The fewest users from which doubling them adds less than 10 % to the tokens per second of all.
     pub knee_users: Option<usize>,
+    /// The most users of a level that counts.
+    pub most_users: Option<usize>,
     /// The fewest users at which one has at most half the speed of one alone.
     pub half_speed_users: Option<usize>,
     /// The first level differed when it was run again at the end: in words.
@@ -57,9 +65,26 @@ pub struct Curve {
 }
 
 impl RunResult {
-    /// Whether every stage is trusted.
-    pub fn is_trusted(&self) -> bool {
-        self.stages.iter().all(StageFigures::is_trusted)
+    /// Why it is not trusted as a whole: the first doubt about a stage. A trial of a search that the client spoiled counts only
+    /// if it was not repeated with success.
+    pub fn doubt(&self) -> Option<&str> {
+        let is_repeated = |stage: &StageFigures, later: &[StageFigures]| {
+            let same = |again: &StageFigures| again.target == stage.target && again.request_rate == stage.request_rate;
+            !self.found.is_empty() && later.iter().any(|again| same(again) && again.is_trusted())
+        };
+        let each = self.stages.iter().enumerate();
+        let mut doubtful =
+            each.filter(|(at, stage)| !stage.is_trusted() && !is_repeated(stage, &self.stages[at + 1..]));
+        doubtful.next()?.1.doubts.first().map(String::as_str)
+    }
+
+    /// Its label, else its id.
+    pub fn name(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.run_id)
+    }
+
+    pub fn is_search(&self) -> bool {
+        !self.found.is_empty()
     }
 }
 
@@ -76,6 +101,7 @@ pub fn curve(target: &str, stages: &[StageFigures]) -> Curve {
     Curve {
         target: target.to_owned(),
         knee_users: knee(&levels),
+        most_users: levels.last().and_then(|level| level.users),
         half_speed_users: half_speed(&levels),
         drift: drift(&own),
     }
@@ -102,7 +128,7 @@ fn drift(own: &[&StageFigures]) -> Option<String> {
     if own.len() < 3 || first.users != last.users {
         return None;
     }
-    ComparedFigure::ALL.into_iter().find_map(|figure| {
+    ComparedFigure::OF_ANSWERS.into_iter().find_map(|figure| {
         let (ratio, _) = compare::of_stages(figure, first, last)?;
         let excludes_one = ratio.low.is_some_and(|low| low > 1.0) || ratio.high.is_some_and(|high| high < 1.0);
         let off = (ratio.value - 1.0) * 100.0;
@@ -135,7 +161,7 @@ mod tests {
             [level(1, 100.0, 100.0), level(10, 900.0, 90.0), level(25, 1_000.0, 45.0), level(50, 1_010.0, 20.0)];
         let curve = curve("a/m", &stages);
         // From 10 to 25 users, 1.3 doublings add 11 %: 8 % each.
-        assert_eq!((curve.knee_users, curve.half_speed_users), (Some(10), Some(25)));
+        assert_eq!((curve.knee_users, curve.half_speed_users, curve.most_users), (Some(10), Some(25), Some(50)));
         assert_eq!(curve.drift, None);
     }
 
@@ -143,7 +169,48 @@ mod tests {
     fn a_stage_that_is_not_trusted_is_no_level() {
         let mut stages = vec![level(1, 100.0, 100.0), level(10, 101.0, 10.0), level(50, 3_000.0, 90.0)];
         stages[1].doubts.push("the client woke late".to_owned());
-        assert_eq!(curve("a/m", &stages).knee_users, None);
+        assert_eq!((curve("a/m", &stages).knee_users, curve("a/m", &stages).most_users), (None, Some(50)));
+    }
+
+    #[test]
+    fn a_spoiled_trial_that_was_repeated_is_no_doubt_about_the_run() {
+        let trial = |rate: f64, doubts: &[&str]| StageFigures {
+            target: "a/m".to_owned(),
+            request_rate: Some(rate),
+            doubts: doubts.iter().map(|doubt| (*doubt).to_owned()).collect(),
+            ..StageFigures::default()
+        };
+        let of = |stages: Vec<StageFigures>, found: usize| RunResult {
+            stages,
+            found: vec![FoundRate::default(); found],
+            ..RunResult::default()
+        };
+        let (spoiled, good) = (trial(4.0, &["it woke late"]), trial(4.0, &[]));
+        assert_eq!(of(vec![spoiled.clone(), good.clone()], 1).doubt(), None);
+        assert_eq!(of(vec![good.clone(), spoiled.clone()], 1).doubt(), Some("it woke late"));
+        assert_eq!(of(vec![spoiled.clone(), trial(8.0, &[])], 1).doubt(), Some("it woke late"));
+        assert_eq!(of(vec![spoiled, good], 0).doubt(), Some("it woke late"), "levels are no trials");
+    }
+
+    #[test]
+    fn a_result_of_the_first_version_can_be_read() {
+        let mut object = serde_json::to_value(RunResult {
+            stages: vec![level(1, 100.0, 100.0)],
+            curves: vec![Curve::default()],
+            ..RunResult::default()
+        })
+        .unwrap();
+        for name in ["prompts", "body", "not_compared"] {
+            object.as_object_mut().unwrap().remove(name);
+        }
+        object["curves"][0].as_object_mut().unwrap().remove("most_users");
+        for name in ["failed_share", "ended_by"] {
+            object["stages"][0].as_object_mut().unwrap().remove(name);
+        }
+        object["stages"][0]["ended"] = "it was ended early".into();
+        let read: RunResult = serde_json::from_value(object).unwrap();
+        assert_eq!(read.stages[0].ended_by, None);
+        assert!(!read.stages[0].counts());
     }
 
     #[test]

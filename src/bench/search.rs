@@ -1,23 +1,29 @@
 //! The highest rate at which a share of requests meets every target at once: DistServe's goodput (2024), as a search with a
 //! statistical decision for each rate. Pure.
 //!
-//! A trial passes when the 95 % interval of its attainment lies above the wanted share, and fails when it lies below. A
-//! backlog that grows fails at once: such a rate has no steady state, and a longer trial would only show more of it.
+//! A trial passes when the 95 % interval of its attainment lies above the wanted share, and fails when it lies below. It is
+//! looked at every second; before its end, a decision needs a surer interval and a window of many answers. A backlog that grows
+//! fails at once: such a rate has no steady state, and a longer trial would only show more of it.
 
 use serde::{Deserialize, Serialize};
 
 use super::measured::{MeasuredRequest, RequestEnd};
 use super::slo::{LoadSlo, SloTarget};
-use super::statistics::{effective_samples, share_estimate, slope};
+use super::statistics::{Z, effective_samples, slope, wilson};
 
 /// Requests of a trial at most; then it is undecided.
-pub const TRIAL_MAX: usize = 2_000;
+pub const TRIAL_MAX: usize = 10_000;
+/// z of a decision before the end of a trial: 99.9 %, because each second is one more chance to be wrong.
+const Z_EARLY: f64 = 3.290_527;
+/// A decision before the end needs judged requests over this many times the mean answer. A queue remembers for several answers, so
+/// a shorter window may have seen one good spell alone.
+const EARLY_ANSWERS: f64 = 20.0;
 /// Judged requests before a trial is decided.
 const TRIAL_LEAST: usize = 40;
-/// A trial's first requests, which find an empty server, are left out: this share.
+/// A trial's first requests, which find an empty server, are left out: this share, if no warm-up is given.
 const EMPTY_SHARE: f64 = 0.2;
 /// Trials of one search at most.
-const TRIALS_MAX: usize = 30;
+pub const TRIALS_MAX: usize = 30;
 /// Trials of one rate that the client may spoil before the search ends.
 const SPOILED_MAX: usize = 3;
 /// Rates that one search may leave undecided.
@@ -73,6 +79,20 @@ pub struct FoundRate {
 }
 
 impl FoundRate {
+    /// Why it did not find both a rate that passes and one that fails; none if it did.
+    pub fn why_undecided(&self) -> Option<String> {
+        let what = match (self.passes, self.fails) {
+            (Some(_), Some(_)) => return None,
+            (Some(_), None) => "no rate was found that fails",
+            (None, Some(_)) => "no rate was found that passes",
+            (None, None) => "no rate passes or fails for certain",
+        };
+        let last = self.trials.last().filter(|trial| trial.is_spoiled());
+        let spoiled =
+            last.map_or(String::new(), |trial| format!(": the client spoiled the trials: {}", trial.doubts.join("; ")));
+        Some(format!("{}: {what}{spoiled}", self.target))
+    }
+
     /// The rates between the passing and the failing one that could not be decided, in order.
     pub fn undecided(&self) -> Vec<f64> {
         let is_between =
@@ -151,44 +171,71 @@ impl RateSearch {
     }
 }
 
-/// What the requests so far say of this rate; none: go on. `now_us`: since the beginning of the trial. `horizon_us`: a good
-/// request takes at most so long, so one that was scheduled earlier and has not ended is missed.
+/// How a trial is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialQuestion {
+    pub slo: LoadSlo,
+    pub attain: f64,
+    /// A good request takes at most so long, so one that was scheduled earlier and has not ended is missed.
+    pub horizon_us: i64,
+    /// None: a share of the first requests is left out.
+    pub warm_up_us: Option<i64>,
+}
+
+/// What the requests so far say of this rate; none: go on. `now_us`: since the beginning of the trial. `is_over`: no more will
+/// come.
 pub fn verdict(
+    question: &TrialQuestion,
     ended: &[MeasuredRequest],
     scheduled: &[i64],
     now_us: i64,
-    horizon_us: i64,
-    slo: &LoadSlo,
-    attain: f64,
+    is_over: bool,
 ) -> Option<TrialVerdict> {
-    let skip = (scheduled.len().min(ended.len()) as f64 * EMPTY_SHARE) as usize;
+    let TrialQuestion { slo, attain, horizon_us, warm_up_us } = *question;
     let mut good: Vec<(i64, f64)> = Vec::new();
     let mut decided = std::collections::HashSet::new();
     for request in ended.iter().filter(|request| request.end != RequestEnd::CutShort) {
         decided.insert(request.scheduled_us);
         if request.scheduled_us + horizon_us <= now_us {
-            good.push((request.scheduled_us, if slo.missed(request).is_empty() { 1.0 } else { 0.0 }));
+            let missed = slo.missed(request);
+            good.extend(missed.map(|missed| (request.scheduled_us, if missed.is_empty() { 1.0 } else { 0.0 })));
         }
     }
     let late = scheduled.iter().filter(|at| **at + horizon_us <= now_us && !decided.contains(at));
     good.extend(late.map(|at| (*at, 0.0)));
     good.sort_by_key(|(at, _)| *at);
+    let skip = match warm_up_us {
+        Some(until) => good.partition_point(|(at, _)| *at < until),
+        None => (scheduled.len().min(ended.len()) as f64 * EMPTY_SHARE) as usize,
+    };
     let series: Vec<f64> = good.iter().skip(skip).map(|(_, good)| *good).collect();
     if series.len() < TRIAL_LEAST {
-        return None;
+        return is_over.then_some(TrialVerdict::Undecided);
     }
     if grows(ended, scheduled, now_us) {
         return Some(TrialVerdict::Fail);
     }
-    let share = series.iter().sum::<f64>() / series.len() as f64;
-    let estimate = share_estimate(share, effective_samples(&series));
-    if estimate.low.is_some_and(|low| low > attain) {
+    let judged = &good[skip..];
+    if !is_over && !is_long(ended, judged.last().map_or(0, |last| last.0) - judged.first().map_or(0, |first| first.0)) {
+        return None;
+    }
+    let share = |series: &[f64]| series.iter().sum::<f64>() / series.len() as f64;
+    let (low, high) = wilson(share(&series), effective_samples(&series), if is_over { Z } else { Z_EARLY });
+    // Near its capacity a queue grows slowly: the second half must be good, too.
+    if low > attain && share(&series[series.len() / 2..]) > attain {
         return Some(TrialVerdict::Pass);
     }
-    if estimate.high.is_some_and(|high| high < attain) {
+    if high < attain {
         return Some(TrialVerdict::Fail);
     }
-    (series.len() + skip >= TRIAL_MAX).then_some(TrialVerdict::Undecided)
+    is_over.then_some(TrialVerdict::Undecided)
+}
+
+/// Whether a window shows more than one good or bad spell of the server. Where nothing was answered, it does.
+fn is_long(ended: &[MeasuredRequest], window_us: i64) -> bool {
+    let answers: Vec<i64> = ended.iter().filter_map(|request| request.e2e_us).collect();
+    let mean = answers.iter().sum::<i64>() as f64 / answers.len().max(1) as f64;
+    window_us as f64 >= EARLY_ANSWERS * mean
 }
 
 /// Whether requests pile up over the last half.
@@ -215,119 +262,4 @@ fn grows(ended: &[MeasuredRequest], scheduled: &[i64], now_us: i64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::arrivals::Arrivals;
-    use std::time::Duration;
-
-    fn trial(rate: f64, verdict: TrialVerdict) -> RateTrial {
-        RateTrial { rate, verdict, requests: 0, attainment: 0.0, missed: None, doubts: Vec::new() }
-    }
-
-    fn search(truth: f64, start: f64) -> FoundRate {
-        let mut search = RateSearch::new("a/m", 0.9, start, 0.1);
-        while let Some(rate) = search.next() {
-            search.take(trial(rate, if rate <= truth { TrialVerdict::Pass } else { TrialVerdict::Fail }));
-        }
-        search.found()
-    }
-
-    #[test]
-    fn the_true_rate_lies_between_what_passes_and_what_fails() {
-        for (truth, start) in [(7.3, 1.0), (0.02, 5.0), (900.0, 0.3), (1.0, 1.0)] {
-            let found = search(truth, start);
-            let (low, high) = (found.passes.unwrap(), found.fails.unwrap());
-            assert!(low <= truth && truth < high && high / low <= 1.1 + 1e-9, "{truth}: {found:?}");
-        }
-    }
-
-    /// Rates within this share of the truth cannot be decided.
-    fn search_with_doubt(truth: f64, start: f64, doubt: f64) -> FoundRate {
-        let mut search = RateSearch::new("a/m", 0.9, start, 0.1);
-        while let Some(rate) = search.next() {
-            let verdict = match rate / truth {
-                off if off < 1.0 - doubt => TrialVerdict::Pass,
-                off if off > 1.0 + doubt => TrialVerdict::Fail,
-                _ => TrialVerdict::Undecided,
-            };
-            search.take(trial(rate, verdict));
-        }
-        search.found()
-    }
-
-    #[test]
-    fn rates_that_cannot_be_decided_are_narrowed_from_both_sides() {
-        // The first undecided rate comes before one passes, before one fails, and between both.
-        for (truth, start) in [(10.0, 10.0), (10.0, 10.3), (10.0, 2.5), (10.0, 41.0), (10.0, 2.9), (10.0, 1.7)] {
-            let found = search_with_doubt(truth, start, 0.04);
-            let (low, high) = (found.passes.unwrap(), found.fails.unwrap());
-            assert!(low < truth && truth < high && high / low < 1.25, "{start}: {found:?}");
-            assert!(((low * high).sqrt() / truth - 1.0).abs() < 0.08 && found.trials.len() <= 13, "{start}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn a_search_that_decides_nothing_ends() {
-        let found = search_with_doubt(10.0, 10.0, 0.9);
-        assert!(found.trials.len() < TRIALS_MAX, "{found:?}");
-        let never = search_with_doubt(1.0, 1.0, f64::INFINITY);
-        assert_eq!((never.trials.len(), never.passes, never.fails), (UNDECIDED_MAX, None, None));
-    }
-
-    #[test]
-    fn a_trial_that_the_client_spoiled_is_repeated_twice() {
-        let mut search = RateSearch::new("a/m", 0.9, 1.0, 0.1);
-        let spoiled = RateTrial { doubts: vec!["late".to_owned()], ..trial(2.0, TrialVerdict::Undecided) };
-        search.take(trial(1.0, TrialVerdict::Pass));
-        search.take(spoiled.clone());
-        search.take(spoiled.clone());
-        assert_eq!(search.next(), Some(2.0));
-        search.take(trial(2.0, TrialVerdict::Pass));
-        assert_eq!(search.next(), Some(4.0), "the count begins anew");
-        (0..3).for_each(|_| search.take(spoiled.clone()));
-        assert_eq!(search.next(), None);
-        assert_eq!(search.found().passes, Some(2.0));
-    }
-
-    /// A server with `slots`, each of which takes `service_us` for an answer whose first token comes at once.
-    fn served(times: &[i64], slots: usize, service_us: i64, until_us: i64) -> Vec<MeasuredRequest> {
-        let mut free = vec![0_i64; slots];
-        let serve = |at: &i64| {
-            let slot = (0..slots).min_by_key(|slot| free[*slot]).unwrap();
-            let begun = free[slot].max(*at);
-            free[slot] = begun + service_us;
-            MeasuredRequest {
-                scheduled_us: *at,
-                sent_us: *at,
-                ended_us: begun + service_us,
-                end: RequestEnd::Answered,
-                ttft_us: Some(begun - at),
-                e2e_us: Some(begun + service_us - at),
-                ..MeasuredRequest::default()
-            }
-        };
-        times.iter().map(serve).filter(|request| request.ended_us <= until_us).collect()
-    }
-
-    fn decided(rate: f64) -> TrialVerdict {
-        let slo = LoadSlo { ttft_us: Some(500_000), tpot_us: None, e2e_us: None };
-        let times = Arrivals::Poisson.draw(rate, Duration::from_secs(600), TRIAL_MAX, 11);
-        for seconds in 1..600 {
-            let now = seconds * 1_000_000;
-            let ended = served(&times, 4, 1_000_000, now);
-            let scheduled = &times[..times.partition_point(|at| *at <= now)];
-            if let Some(verdict) = verdict(&ended, scheduled, now, 1_500_000, &slo, 0.9) {
-                return verdict;
-            }
-        }
-        TrialVerdict::Undecided
-    }
-
-    #[test]
-    fn a_queue_passes_below_its_capacity_and_fails_above() {
-        // Four slots of one second take 4/s.
-        assert_eq!(decided(1.5), TrialVerdict::Pass);
-        assert_eq!(decided(3.9), TrialVerdict::Fail);
-        assert_eq!(decided(8.0), TrialVerdict::Fail);
-    }
-}
+mod tests;

@@ -64,9 +64,9 @@ impl LoadSlo {
         Ok(slo)
     }
 
-    /// The targets that the request missed. A request without an answer misses all of them; one without a count of tokens
-    /// meets TPOT if it has one token or less, and else cannot be judged and counts as missed.
-    pub fn missed(&self, request: &MeasuredRequest) -> Vec<SloTarget> {
+    /// The targets that the request missed, as `stats` counts goodput. A request without an answer misses all of them; one that
+    /// came at once meets any TPOT. None: nothing tells, because its TPOT is unknown and it met the other targets.
+    pub fn missed(&self, request: &MeasuredRequest) -> Option<Vec<SloTarget>> {
         let late =
             |limit: Option<i64>, value: Option<i64>| limit.is_some_and(|limit| value.is_none_or(|at| at > limit));
         let mut missed = Vec::new();
@@ -74,9 +74,9 @@ impl LoadSlo {
         if late(self.ttft_us, request.client_ttft_us().filter(|_| answered)) {
             missed.push(SloTarget::Ttft);
         }
-        let is_single = request.output_tokens.is_some_and(|tokens| tokens <= 1);
-        let tpot = request.tpot_us.map(|tpot| tpot.ceil() as i64).or(is_single.then_some(0));
-        if late(self.tpot_us, tpot.filter(|_| answered)) {
+        let tpot = request.tpot_us.map(|tpot| tpot.ceil() as i64).or(request.at_once.then_some(0));
+        let is_unknown = answered && tpot.is_none();
+        if !is_unknown && late(self.tpot_us, tpot.filter(|_| answered)) {
             missed.push(SloTarget::Tpot);
         }
         if late(self.e2e_us, request.client_e2e_us().filter(|_| answered)) {
@@ -85,7 +85,8 @@ impl LoadSlo {
         if !answered && missed.is_empty() {
             missed.push(SloTarget::E2e);
         }
-        missed
+        let is_known = !missed.is_empty() || self.tpot_us.is_none() || !is_unknown;
+        is_known.then_some(missed)
     }
 
     /// How long a request that meets all targets may take, for answers of so many tokens.
@@ -144,13 +145,17 @@ mod tests {
             output_tokens: Some(30),
             ..MeasuredRequest::default()
         };
-        assert!(slo.missed(&good).is_empty());
+        assert_eq!(slo.missed(&good), Some(vec![]));
+        let missed = |request: MeasuredRequest| slo.missed(&request);
         // In an open loop the time before it was sent counts.
-        assert_eq!(slo.missed(&MeasuredRequest { sent_us: 100_001, ..good.clone() }), [SloTarget::Ttft]);
-        assert_eq!(slo.missed(&MeasuredRequest { tpot_us: Some(50_000.5), ..good.clone() }), [SloTarget::Tpot]);
-        assert_eq!(slo.missed(&MeasuredRequest { tpot_us: None, ..good.clone() }), [SloTarget::Tpot]);
-        assert!(slo.missed(&MeasuredRequest { tpot_us: None, output_tokens: Some(1), ..good.clone() }).is_empty());
-        assert_eq!(slo.missed(&MeasuredRequest { end: RequestEnd::Failed, ..good }).len(), 3);
+        assert_eq!(missed(MeasuredRequest { sent_us: 100_001, ..good.clone() }), Some(vec![SloTarget::Ttft]));
+        assert_eq!(missed(MeasuredRequest { tpot_us: Some(50_000.5), ..good.clone() }), Some(vec![SloTarget::Tpot]));
+        let unknown = MeasuredRequest { tpot_us: None, ..good.clone() };
+        assert_eq!(missed(unknown.clone()), None, "its TPOT is unknown");
+        assert_eq!(missed(MeasuredRequest { sent_us: 100_001, ..unknown.clone() }), Some(vec![SloTarget::Ttft]));
+        assert_eq!(missed(MeasuredRequest { at_once: true, ..unknown.clone() }), Some(vec![]));
+        assert_eq!(read("ttft=500ms").unwrap().missed(&unknown), Some(vec![]), "no TPOT was asked for");
+        assert_eq!(missed(MeasuredRequest { end: RequestEnd::Failed, ..good }).unwrap().len(), 3);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::block::{BlockResult, BlockStop, Load};
-use super::figures::{Quantiles, StageFigures, StageQuestion};
+use super::figures::{Quantiles, StageEnd, StageFigures, StageQuestion};
 use super::measured::{MeasuredRequest, RequestEnd};
 use super::notes;
 use super::slo::SloTarget;
@@ -19,7 +19,10 @@ const BACKLOG_POINTS: usize = 60;
 
 /// One block without its warm-up.
 struct Window<'b> {
+    /// Those that were sent in it.
     requests: &'b [MeasuredRequest],
+    /// Those of the warm-up too: they may still run when the window begins.
+    all: &'b [MeasuredRequest],
     from_us: i64,
     until_us: i64,
     warm_up: usize,
@@ -33,6 +36,7 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
     let seconds = windows.iter().map(|window| (window.until_us - window.from_us) as f64 / 1e6).sum::<f64>().max(1e-6);
     let load = blocks.first().map(|block| block.load);
     let open = matches!(load, Some(Load::Rate { .. }));
+    let (ended_by, ended) = blocks.iter().find_map(|block| end(block.stop.as_ref()?, blocks)).unzip();
     let mut stage = StageFigures {
         target: target.to_owned(),
         users: load.and_then(|load| if let Load::Users(users) = load { Some(users) } else { None }),
@@ -50,13 +54,15 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
         in_flight: windows.iter().map(in_flight_us).sum::<f64>() / 1e6 / seconds,
         backlog_slope: windows.last().and_then(backlog),
         client: blocks.iter().map(|block| block.client).fold(ClientLoad::default(), ClientLoad::worse),
-        ended: blocks.iter().find_map(|block| block.stop.as_ref()).map(|stop| why(stop, blocks)),
+        ended,
+        ended_by,
         ..StageFigures::default()
     };
     if open {
         stage.client_ttft_ms =
             quantiles(answered.iter().filter_map(|request| Some(request.client_ttft_us()? as f64 / 1e3)));
-        let mut lags: Vec<f64> = all.iter().map(|request| request.lag_us() as f64 / 1e3).collect();
+        let mut lags: Vec<f64> =
+            all.iter().filter(|request| request.has_dispatch()).map(|request| request.lag_us() as f64 / 1e3).collect();
         lags.sort_unstable_by(f64::total_cmp);
         stage.lag_p50_ms = statistics::quantile(&lags, 0.5);
         stage.lag_p99_ms = statistics::quantile(&lags, 0.99);
@@ -97,6 +103,11 @@ fn usage(all: &[&MeasuredRequest]) -> Option<CountedInput> {
     (count > 0.0).then(|| CountedInput { input_mean: input / count, cached_share: cached / input.max(1.0) })
 }
 
+/// The requests of a block that count: those after the warm-up.
+pub fn measured_in<'b>(block: &'b BlockResult, question: &StageQuestion<'_>) -> &'b [MeasuredRequest] {
+    window(block, question).requests
+}
+
 fn window<'b>(block: &'b BlockResult, question: &StageQuestion<'_>) -> Window<'b> {
     let requests = &block.requests;
     let warm_up = match question.warm_up {
@@ -114,14 +125,14 @@ fn window<'b>(block: &'b BlockResult, question: &StageQuestion<'_>) -> Window<'b
             }
         }
     };
-    let requests = &requests[warm_up.min(requests.len())..];
+    let (all, requests) = (requests, &requests[warm_up.min(requests.len())..]);
     let from_us = if warm_up == 0 { 0 } else { requests.first().map_or(block.issued_us, |first| first.scheduled_us) };
     let ended = requests.iter().map(|request| request.ended_us).max().unwrap_or(block.issued_us);
     let mean = requests.iter().map(|request| request.ended_us - request.sent_us).sum::<i64>()
         / i64::try_from(requests.len()).unwrap_or(1).max(1);
     // In a window shorter than an answer nothing would have been delivered.
     let until_us = if block.issued_us - from_us < 2 * mean { ended } else { block.issued_us };
-    Window { requests, from_us, until_us: until_us.max(from_us + 1), warm_up }
+    Window { requests, all, from_us, until_us: until_us.max(from_us + 1), warm_up }
 }
 
 /// Values in the order of issue.
@@ -155,7 +166,7 @@ fn tokens_of_all(windows: &[Window<'_>]) -> Option<f64> {
         let within = (last.min(window.until_us) - first.max(window.from_us)).max(0);
         Some(tokens * within as f64 / (last - first) as f64)
     };
-    let each = windows.iter().flat_map(|window| window.requests.iter().map(move |request| (window, request)));
+    let each = windows.iter().flat_map(|window| window.all.iter().map(move |request| (window, request)));
     let counted: Vec<f64> = each.filter_map(|(window, request)| of(window, request)).collect();
     (!counted.is_empty()).then(|| counted.iter().sum())
 }
@@ -165,7 +176,7 @@ fn in_flight_us(window: &Window<'_>) -> f64 {
     let within = |request: &MeasuredRequest| {
         (request.ended_us.min(window.until_us) - request.sent_us.max(window.from_us)).max(0) as f64
     };
-    window.requests.iter().map(within).sum()
+    window.all.iter().map(within).sum()
 }
 
 /// How the number of requests in flight changes over the last half.
@@ -182,21 +193,24 @@ fn backlog(window: &Window<'_>) -> Option<IntervalEstimate> {
     statistics::slope(&times, &counts)
 }
 
-fn why(stop: &BlockStop, blocks: &[BlockResult]) -> String {
-    match stop {
-        BlockStop::Spent => "the cap of spending was reached".to_owned(),
+/// What a block's stop means for its stage, and in words. None: it ended as it should.
+fn end(stop: &BlockStop, blocks: &[BlockResult]) -> Option<(StageEnd, String)> {
+    Some(match stop {
+        BlockStop::Spent => (StageEnd::Spent, "the cap of spending was reached".to_owned()),
+        BlockStop::Uncovered => (StageEnd::Uncovered, "--max-cost did not cover so many requests at once".to_owned()),
         BlockStop::Failing(failure) => {
             let answered = blocks.iter().flat_map(|block| &block.requests).any(MeasuredRequest::is_answered);
             let what = if answered { "it answers no more" } else { "the first requests all failed" };
-            format!("{what}: {failure}")
+            (StageEnd::Failing, format!("{what}: {failure}"))
         }
         BlockStop::RateLimited => {
             let answered = blocks.iter().flat_map(|block| &block.requests).filter(|request| request.is_answered());
             let seconds = blocks.iter().map(|block| block.issued_us as f64 / 1e6).sum::<f64>().max(1e-3);
-            format!("rate limited at {:.2} answers/s", answered.count() as f64 / seconds)
+            (StageEnd::RateLimited, format!("rate limited at {:.2} answers/s", answered.count() as f64 / seconds))
         }
-        BlockStop::Decided => "it was ended early".to_owned(),
-    }
+        BlockStop::Interrupted => (StageEnd::Interrupted, "it was interrupted".to_owned()),
+        BlockStop::Decided => return None,
+    })
 }
 
 fn count(stage: &mut StageFigures, all: &[&MeasuredRequest]) {
@@ -206,12 +220,21 @@ fn count(stage: &mut StageFigures, all: &[&MeasuredRequest]) {
             *stage.failures.entry(failure.to_owned()).or_default() += 1;
         }
     }
+    let judged = all.iter().filter(|request| request.end != RequestEnd::CutShort);
+    let failed: Vec<f64> = judged.map(|request| if request.is_answered() { 0.0 } else { 1.0 }).collect();
+    stage.failed_share = (!failed.is_empty()).then(|| {
+        let share = failed.iter().sum::<f64>() / failed.len() as f64;
+        statistics::share_estimate(share, statistics::effective_samples(&failed))
+    });
 }
 
 fn judge(stage: &mut StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) {
     let Some(slo) = &question.slo else { return };
-    let judged: Vec<_> =
-        all.iter().filter(|request| request.end != RequestEnd::CutShort).map(|request| slo.missed(request)).collect();
+    let judged: Vec<_> = all
+        .iter()
+        .filter(|request| request.end != RequestEnd::CutShort)
+        .filter_map(|request| slo.missed(request))
+        .collect();
     if judged.is_empty() {
         return;
     }
@@ -233,3 +256,6 @@ fn cost(stage: &mut StageFigures, blocks: &[BlockResult]) {
     let tokens: f64 = sent().filter_map(|request| request.output_tokens).map(|tokens| tokens as f64).sum();
     stage.usd_per_million = (tokens > 0.0 && stage.cost_usd.1 > 0.0).then(|| stage.cost_usd.1 / tokens * 1e6);
 }
+
+#[cfg(test)]
+mod tests;

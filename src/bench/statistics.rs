@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::interval::side_ranks;
 
+pub use crate::history::interval::quantile;
+
 /// Of a normal distribution: two-sided 95 %.
 pub const Z: f64 = 1.959_964;
 /// Samples of one batch of the warm-up rule.
@@ -36,12 +38,6 @@ impl IntervalEstimate {
     }
 }
 
-/// Nearest-rank quantile of sorted values.
-pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
-    let rank = (p * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
-}
-
 /// The quantile with its interval: the ranks that a binomial of `effective` trials leaves. `sorted` has the values in order.
 pub fn quantile_estimate(sorted: &[f64], effective: f64, p: f64) -> Option<IntervalEstimate> {
     let value = quantile(sorted, p)?;
@@ -58,15 +54,21 @@ pub fn quantile_estimate(sorted: &[f64], effective: f64, p: f64) -> Option<Inter
     })
 }
 
-/// Wilson's interval of a share of `effective` samples.
+/// The 95 % interval of a share of `effective` samples.
 pub fn share_estimate(share: f64, effective: f64) -> IntervalEstimate {
+    let (low, high) = wilson(share, effective, Z);
+    IntervalEstimate { value: share, low: Some(low), high: Some(high) }
+}
+
+/// Wilson's interval of a share of `effective` samples.
+pub fn wilson(share: f64, effective: f64, z: f64) -> (f64, f64) {
     if effective <= 0.0 {
-        return IntervalEstimate { value: share, low: Some(0.0), high: Some(1.0) };
+        return (0.0, 1.0);
     }
-    let z2 = Z * Z / effective;
+    let z2 = z * z / effective;
     let middle = (share + z2 / 2.0) / (1.0 + z2);
-    let half = Z / (1.0 + z2) * (share * (1.0 - share) / effective + z2 / (4.0 * effective)).sqrt();
-    IntervalEstimate { value: share, low: Some((middle - half).max(0.0)), high: Some((middle + half).min(1.0)) }
+    let half = z / (1.0 + z2) * (share * (1.0 - share) / effective + z2 / (4.0 * effective)).sqrt();
+    ((middle - half).max(0.0), (middle + half).min(1.0))
 }
 
 /// The number of independent samples with the same information as this series, in its order: n over 1 + 2 Σ ρ, summed while
@@ -80,7 +82,8 @@ pub fn effective_samples(series: &[f64]) -> f64 {
     let covariance =
         |lag: usize| series.iter().zip(&series[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / n as f64;
     let variance = covariance(0);
-    if variance <= 0.0 {
+    // Equal values differ by rounding.
+    if variance <= (mean * 1e-9).powi(2) {
         return n as f64;
     }
     // A lag of more than a tenth has too few pairs; 1,000 bound the work.
@@ -210,6 +213,12 @@ mod tests {
         let (low, high) = (estimate.low.unwrap(), estimate.high.unwrap());
         assert!((low - 0.8256).abs() < 1e-3 && (high - 0.9448).abs() < 1e-3, "{low} {high}");
         assert!(share_estimate(1.0, 10.0).high.unwrap() > 1.0 - 1e-9);
+    }
+
+    #[test]
+    fn equal_values_are_independent() {
+        assert_eq!(effective_samples(&[std::f64::consts::LN_2; 50]), 50.0);
+        assert_eq!(effective_samples(&[0.0; 50]), 50.0);
     }
 
     #[test]

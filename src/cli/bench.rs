@@ -5,6 +5,7 @@
 //! for the load itself: see `crate::bench`.
 
 mod calibration;
+mod cost;
 mod find;
 mod first;
 mod live;
@@ -15,20 +16,23 @@ mod record;
 mod session;
 mod stored;
 mod target;
+mod verdict;
 
 use std::io;
 
 use super::outcome::CommandOutcome;
 use super::screen::ScreenSettings;
-use crate::bench::compare::{LoadComparison, LoadVerdict};
-use crate::bench::condition::{ConditionOutcome, FailIf};
+use super::signals;
+use crate::bench::against;
 use crate::bench::result::RunResult;
 use crate::config::Config;
+use crate::shutdown::Shutdown;
 use live::LiveView;
 pub use options::BenchOptions;
 use plan::BenchPlan;
 use session::{BenchSession, FinishedRun, wrong};
 use target::BenchTargets;
+use verdict::RunVerdict;
 
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = include_str!("help/bench.txt").trim_ascii_end();
@@ -47,71 +51,60 @@ pub async fn run(
 ) -> anyhow::Result<CommandOutcome> {
     let store = config.store.path.clone();
     if options.list {
-        stored::list(&store, ScreenSettings::of_stdout(), out)?;
+        stored::list(&store, options.json, ScreenSettings::of_stdout(), out)?;
         return Ok(CommandOutcome::Done);
     }
+    let base = options.against.as_ref().map(|name| stored::find(&store, name)).transpose()?;
     if let Some(name) = &options.show {
         let result = stored::find(&store, name)?;
-        show(&result, &[], &[], options, out)?;
-        return Ok(CommandOutcome::Done);
+        let verdict = RunVerdict::new(&result, base.as_ref(), options);
+        show(&result, &verdict, options, out)?;
+        return Ok(verdict.outcome());
     }
-    // Before a request is sent.
-    let base = options.against.as_ref().map(|name| stored::find(&store, name)).transpose()?;
     let targets = BenchTargets::new(target::with_url(config, options).map_err(wrong)?, options).map_err(wrong)?;
     let plan = BenchPlan::new(options, &targets).map_err(wrong)?;
+    options.check_verdicts(targets.targets.len()).map_err(wrong)?;
+    let asked = record::asked(&plan, &targets, options.label.clone());
+    // Before a request is sent.
+    if let Some(problem) = base.as_ref().and_then(|base| against::problem(base, &asked, &plan.loads())) {
+        return Err(wrong(problem));
+    }
     let mut live = LiveView::new(err, screen);
     if let Some(hint) = output::hint(&plan) {
         live.say(&hint);
     }
-    let margin = plan.margin;
-    let session = BenchSession::start(targets, plan, !options.no_store, options.label.clone(), live).await?;
-    let FinishedRun { result, interrupted, lost } = session.run().await?;
-    let against = base.map_or_else(Vec::new, |base| stored::compare(&base, &result, margin));
-    let conditions: Vec<(FailIf, ConditionOutcome)> =
-        options.fail_if.iter().map(|condition| (condition.clone(), condition.outcome(&result.stages))).collect();
-    show(&result, &conditions, &against, options, out)?;
+    let interrupt = Shutdown::new();
+    interrupt.spawn(signals::forward(interrupt.clone()));
+    let session = async {
+        let session = BenchSession::start(targets, plan, asked, !options.no_store, live, interrupt.clone()).await?;
+        session.run().await
+    };
+    let FinishedRun { result, interrupted, lost } = tokio::select! {
+        finished = session => finished?,
+        // The second signal: nothing more is written or printed.
+        () = interrupt.cancelled() => return Ok(CommandOutcome::Interrupted),
+    };
+    let verdict = RunVerdict::new(&result, base.as_ref(), options);
+    match show(&result, &verdict, options, out) {
+        // Whoever read it has ended; the exit code is for whoever waits.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        shown => shown?,
+    }
     anyhow::ensure!(lost == 0, "{lost} rows could not be written to {}: is its disk full?", store.display());
-    Ok(if interrupted { CommandOutcome::Interrupted } else { outcome(&conditions, &against, options, &result) })
+    Ok(if interrupted { CommandOutcome::Interrupted } else { verdict.outcome() })
 }
 
-fn show(
-    result: &RunResult,
-    conditions: &[(FailIf, ConditionOutcome)],
-    against: &[LoadComparison],
-    options: &BenchOptions,
-    out: &mut impl io::Write,
-) -> anyhow::Result<()> {
+fn show(result: &RunResult, verdict: &RunVerdict, options: &BenchOptions, out: &mut impl io::Write) -> io::Result<()> {
     if options.json {
         let mut object = serde_json::to_value(result)?;
-        if !against.is_empty() {
-            object["against"] = serde_json::to_value(against)?;
+        if let (Some(object), serde_json::Value::Object(verdict)) =
+            (object.as_object_mut(), serde_json::to_value(verdict)?)
+        {
+            object.extend(verdict);
         }
-        serde_json::to_writer(&mut *out, &object)?;
-        writeln!(out)?;
+        writeln!(out, "{object}")?;
     } else {
-        output::write(result, conditions, against, ScreenSettings::of_stdout(), out)?;
+        output::write(result, verdict, ScreenSettings::of_stdout(), out)?;
     }
-    Ok(out.flush()?)
-}
-
-/// The worst of what was asked for: missed, undecided, or done.
-fn outcome(
-    conditions: &[(FailIf, ConditionOutcome)],
-    against: &[LoadComparison],
-    options: &BenchOptions,
-    result: &RunResult,
-) -> CommandOutcome {
-    let of_comparison = |found: &LoadComparison| match found.verdict {
-        LoadVerdict::Worse => ConditionOutcome::Missed,
-        LoadVerdict::CannotTell { .. } => ConditionOutcome::Undecided,
-        LoadVerdict::Better | LoadVerdict::Same => ConditionOutcome::Met,
-    };
-    let nothing_to_compare = options.against.is_some() && (against.is_empty() || !result.is_trusted());
-    let each = conditions.iter().map(|(_, outcome)| *outcome).chain(against.iter().map(of_comparison));
-    let worst = each.chain(nothing_to_compare.then_some(ConditionOutcome::Undecided)).max();
-    match worst {
-        Some(ConditionOutcome::Missed) => CommandOutcome::Missed,
-        Some(ConditionOutcome::Undecided) => CommandOutcome::Undecided,
-        Some(ConditionOutcome::Met) | None => CommandOutcome::Done,
-    }
+    out.flush()
 }

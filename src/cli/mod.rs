@@ -124,7 +124,7 @@ enum Command {
     /// Measure upstreams now with the workloads of [probes], or show what the gateway will send.
     ///
     /// Each probe is a ping and then one request, read to its end, whose prompt no cache knows. It costs money, at most the
-    /// day's cap of [probes]. The exit code is 1 if one was not answered.
+    /// day's cap of [probes] and --max-cost. The exit code is 1 if one was not answered.
     Probe(probe::ProbeOptions),
     Simulate(simulate::SimulateOptions),
     /// Measure upstreams, models or any server under load.
@@ -165,6 +165,10 @@ pub fn main() -> ExitCode {
         wrong_use(command, problem).exit();
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if matches!(command, Command::Bench(_)) {
+        // An arrival comes from another thread: it leaves before tasks that are ready take their turn.
+        builder.global_queue_interval(1);
+    }
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
         Ok(runtime) => runtime,
         Err(error) => return exit_code(&anyhow::Error::new(error).context("cannot start")),
@@ -334,7 +338,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
                 Ok(WrongUse(problem)) => wrong_use("probe", problem).into(),
                 Err(error) => error,
             };
-            return probe::run(config, &options, &mut out).await.map(ExitCode::from).map_err(with_usage);
+            return probe::run(config, &options, &mut out, &mut err).await.map(ExitCode::from).map_err(with_usage);
         }
         Command::Replay(options) => {
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);

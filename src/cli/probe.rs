@@ -9,12 +9,14 @@ use serde_json::json;
 
 use super::outcome::{CommandOutcome, WrongUse};
 use super::sheet::{Sheet, SheetCell};
+use super::text::counted;
 use crate::app::LocalGateway;
 use crate::bench::{LoadClient, RowFeed};
 use crate::clock::wall_micros;
+use crate::config::ranges::within;
 use crate::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
 use crate::metrics::ProbeOutcome;
-use crate::probe::{ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
+use crate::probe::{ProbeCaps, ProbeEstimate, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
 
 /// How far a plan looks.
 const PLAN_AHEAD: Duration = Duration::from_secs(24 * 3_600);
@@ -23,7 +25,7 @@ const PLAN_AHEAD: Duration = Duration::from_secs(24 * 3_600);
 #[derive(Args, Clone, Debug, Default)]
 pub struct ProbeOptions {
     /// Send nothing: print the probes of the next 24 hours and what they cost.
-    #[arg(long, conflicts_with_all = ["upstreams", "workload"])]
+    #[arg(long, conflicts_with_all = ["upstreams", "workload", "max_cost", "max_tokens"])]
     pub plan: bool,
 
     /// Only these upstreams, PROVIDER/MODEL with commas between.
@@ -35,25 +37,44 @@ pub struct ProbeOptions {
     #[arg(long, value_delimiter = ',', value_name = "WORKLOAD")]
     pub workload: Vec<String>,
 
+    /// USD that this call may spend. Hosted upstreams need it, unless `[probes]` has a cap.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = |text: &str| within(text, 0.0..=1e6))]
+    pub max_cost: Option<f64>,
+
+    /// Tokens, in and out, that this call may use. Hosted upstreams without a known price need it, unless `[probes]` has it.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = |text: &str| within(text, 1..=1_000_000_000_000_u64))]
+    pub max_tokens: Option<u64>,
+
     /// One JSON object a line.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Probes, or prints the plan.
+/// Probes, or prints the plan. What it will cost goes to `err`.
 ///
 /// # Errors
-/// `WrongUse`; when the store cannot be opened or a row not be written; those of `out`.
-pub async fn run(config: Config, options: &ProbeOptions, out: &mut impl io::Write) -> anyhow::Result<CommandOutcome> {
+/// `WrongUse`; when the store cannot be opened or a row not be written; those of `out` and `err`.
+pub async fn run(
+    config: Config,
+    options: &ProbeOptions,
+    out: &mut impl io::Write,
+    err: &mut impl io::Write,
+) -> anyhow::Result<CommandOutcome> {
     if options.plan {
         plan(&config, options, out)?;
         return Ok(CommandOutcome::Done);
     }
     let (workloads, targets) = (workloads(&config, options)?, targets(&config, options)?);
+    check_money(&config, options, &targets)?;
+    writeln!(err, "{}", cost_before(&config, options, &targets, &workloads))?;
     let feed = RowFeed::new();
     let path = config.store.path.clone();
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
-    let prober = Prober::new(LoadClient::new(gateway.gateway().clone(), feed), path);
+    let prober = Prober::new(
+        LoadClient::new(gateway.gateway().clone(), feed),
+        path,
+        ProbeCaps::of_call(options.max_cost, options.max_tokens),
+    );
     let number = fastrand::u64(..);
     let mut results = Vec::new();
     for (model, upstream) in &targets {
@@ -112,6 +133,63 @@ fn targets(config: &Config, options: &ProbeOptions) -> Result<Vec<(String, Upstr
     if wanted.is_empty() { Err(WrongUse("no upstream is on: see `photofinish check`".to_owned())) } else { Ok(wanted) }
 }
 
+/// Hosted upstreams need a cap.
+fn check_money(config: &Config, options: &ProbeOptions, targets: &[(String, UpstreamConfig)]) -> Result<(), WrongUse> {
+    if config.probes.is_some() {
+        return Ok(());
+    }
+    let hosted = || targets.iter().map(|(_, upstream)| upstream).filter(|upstream| upstream.provider.is_hosted());
+    let names = |upstreams: &mut dyn Iterator<Item = &UpstreamConfig>| {
+        let names: Vec<String> = upstreams.map(UpstreamConfig::name).collect();
+        names.join(", ")
+    };
+    let all = names(&mut hosted());
+    if !all.is_empty() && options.max_cost.is_none() && options.max_tokens.is_none() {
+        return Err(WrongUse(format!(
+            "{all}: a hosted provider bills each request, and without [probes] there is no cap of a day; say with \
+             --max-cost what may be spent"
+        )));
+    }
+    let unpriced = names(&mut hosted().filter(|upstream| upstream.price.is_none()));
+    if !unpriced.is_empty() && options.max_tokens.is_none() {
+        return Err(WrongUse(format!(
+            "no price is known for {unpriced}, so --max-cost could not be kept: give --max-tokens, too"
+        )));
+    }
+    Ok(())
+}
+
+/// What all probes cost if the upstreams keep to `max_tokens`, and what bounds it.
+fn cost_before(
+    config: &Config,
+    options: &ProbeOptions,
+    targets: &[(String, UpstreamConfig)],
+    workloads: &[ProbeWorkload],
+) -> String {
+    let all = targets.iter().flat_map(|(_, upstream)| workloads.iter().map(move |workload| (workload, upstream)));
+    let estimates: Vec<ProbeEstimate> = all.map(|(workload, upstream)| ProbeEstimate::of(workload, upstream)).collect();
+    let usd = estimates.iter().filter_map(|estimate| estimate.usd).fold(0.0, |all, usd| all + usd);
+    let tokens: f64 = estimates.iter().map(|estimate| estimate.tokens).sum();
+    let unpriced = estimates.iter().filter(|estimate| estimate.usd.is_none()).count();
+    let unpriced = if unpriced > 0 { format!("; {unpriced} of them have no known price") } else { String::new() };
+    let of_call = caps(options.max_cost, options.max_tokens).map(|caps| format!("; this call may spend {caps}"));
+    let of_day = config.probes.as_ref().and_then(|probes| caps(probes.max_cost, probes.max_tokens));
+    let of_day = of_day.map(|caps| format!("; the cap of a day is {caps}"));
+    format!(
+        "{}: about USD {usd:.4} and {tokens:.0} tokens{unpriced}{}{}",
+        counted(estimates.len() as u64, "probe"),
+        of_call.unwrap_or_default(),
+        of_day.unwrap_or_default()
+    )
+}
+
+/// In words; none without a cap.
+fn caps(usd: Option<f64>, tokens: Option<u64>) -> Option<String> {
+    let usd = usd.map(|cap| format!("USD {cap}")).into_iter();
+    let caps: Vec<String> = usd.chain(tokens.map(|cap| format!("{cap} tokens"))).collect();
+    (!caps.is_empty()).then(|| caps.join(" and "))
+}
+
 fn unknown<'n>(noun: &str, name: &str, known: impl Iterator<Item = &'n String>) -> WrongUse {
     let near = nearest(name, known.map(String::as_str), 1).pop();
     let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
@@ -130,7 +208,10 @@ fn sheet(results: &[ProbeResult]) -> Sheet {
         };
         [
             result.upstream.clone(),
-            result.workload.clone(),
+            match result.requests {
+                0 | 1 => result.workload.clone(),
+                requests => format!("{}, median of {requests}", result.workload),
+            },
             outcome,
             number(result.ttft_ms, 0),
             number(result.tok_s, 1),
@@ -159,7 +240,7 @@ fn plan(config: &Config, options: &ProbeOptions, out: &mut impl io::Write) -> an
         let workload = settings.workloads.iter().find(|workload| workload.name == due.job.workload);
         let upstream = probed(config, &due.job.model).find(|upstream| upstream.name() == due.job.upstream);
         let Some((workload, upstream)) = workload.zip(upstream) else { continue };
-        let estimate = Prober::estimate(workload, upstream);
+        let estimate = ProbeEstimate::of(workload, upstream);
         usd_all += estimate.usd.unwrap_or(0.0);
         unpriced += usize::from(estimate.usd.is_none());
         if options.json {
@@ -177,9 +258,8 @@ fn plan(config: &Config, options: &ProbeOptions, out: &mut impl io::Write) -> an
     if options.json {
         return Ok(());
     }
-    let caps = settings.max_cost.map(|cap| format!("USD {cap}")).into_iter();
-    let caps: Vec<String> = caps.chain(settings.max_tokens.map(|cap| format!("{cap} tokens"))).collect();
-    writeln!(out, "24 hours: about USD {usd_all:.4}; the cap of a day is {}", caps.join(" and "))?;
+    let caps = caps(settings.max_cost, settings.max_tokens).unwrap_or_default();
+    writeln!(out, "24 hours: about USD {usd_all:.4}; the cap of a day is {caps}")?;
     if unpriced > 0 {
         writeln!(out, "{unpriced} of them have no known price")?;
     }
@@ -187,99 +267,4 @@ fn plan(config: &Config, options: &ProbeOptions, out: &mut impl io::Write) -> an
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use serde_json::Value;
-
-    use super::*;
-    use crate::config::parse;
-    use crate::store::StoreReader;
-
-    const PROVIDERS: &str = "
-        providers.a.simulate = { ttft = '20ms', jitter = 0, tokens_per_second = 1000, tokens = 50, prefix_cache = true }
-        providers.b.simulate = { ttft = '1ms', jitter = 0 }
-        models.m.upstreams = [{ upstream = 'a/m', input_price = 1.0, output_price = 2.0 }, 'b/fail-500']
-        models.m.breaker = { failures = 1 }
-    ";
-
-    fn config(folder: &Path, more: &str) -> Config {
-        let store = folder.join("history.db");
-        let text = format!("store.url = 'sqlite:{}'\n{PROVIDERS}\n{more}", store.display());
-        parse(&text, Path::new("config.toml"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
-    }
-
-    async fn probe(config: Config, options: &ProbeOptions) -> (CommandOutcome, Vec<Value>) {
-        let mut out = Vec::new();
-        let outcome = run(config, &ProbeOptions { json: true, ..options.clone() }, &mut out).await.unwrap();
-        let lines = std::str::from_utf8(&out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap());
-        (outcome, lines.collect())
-    }
-
-    #[tokio::test]
-    async fn each_upstream_is_measured_and_its_rows_say_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let (outcome, lines) = probe(config(folder.path(), ""), &ProbeOptions::default()).await;
-        assert_eq!(outcome, CommandOutcome::Failed, "one of the two did not answer");
-        let [answered, failed] = &lines[..] else { panic!("{lines:?}") };
-        assert_eq!((&answered["upstream"], &answered["outcome"]), (&"a/m".into(), &"answered".into()));
-        assert_eq!((&answered["workload"], &answered["output_tokens"]), (&"1k".into(), &50.into()));
-        let input_tokens = answered["input_tokens"].as_i64().unwrap();
-        assert!((900..=1_100).contains(&input_tokens), "the ping tells how long a token is: {input_tokens}");
-        let ttft_ms = answered["ttft_ms"].as_f64().unwrap();
-        assert!((20.0..200.0).contains(&ttft_ms), "{answered}");
-        assert!(answered["cost_usd"].as_f64().unwrap() > 0.0, "{answered}");
-        assert_eq!((&failed["outcome"], &failed["ttft_ms"]), (&"failed".into(), &Value::Null));
-        let (reader, mut told) = (StoreReader::open(&folder.path().join("history.db")).unwrap(), Vec::new());
-        reader.each_probe((0, None), |probe| told.push((probe.race.workload.clone(), probe.upstream()))).unwrap();
-        let named = |workload: &str, upstream: &str| (Some(workload.to_owned()), upstream.to_owned());
-        assert_eq!(
-            told,
-            [named("ping", "a/m"), named("1k", "a/m"), named("ping", "b/fail-500")],
-            "a ping that fails is the last request"
-        );
-    }
-
-    #[tokio::test]
-    async fn the_cap_of_the_day_holds_across_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        // Eight times (1.5 × 1,000 × 1 + 1,000 × 2) / 10⁶ USD are set aside, and some for the ping.
-        let capped = |cap| config(folder.path(), &format!("[probes]\nworkloads = ['1k']\nmax_cost = {cap}"));
-        let only = ProbeOptions { upstreams: vec!["a/m".into()], ..ProbeOptions::default() };
-        let (outcome, lines) = probe(capped(0.0320), &only).await;
-        assert_eq!((outcome, lines[0]["outcome"].as_str()), (CommandOutcome::Done, Some("answered")), "{lines:?}");
-        let (outcome, lines) = probe(capped(0.0320), &only).await;
-        assert_eq!((outcome, lines[0]["outcome"].as_str()), (CommandOutcome::Failed, Some("skipped")), "{lines:?}");
-        assert_eq!(lines[0]["why"], "the day's max_cost");
-    }
-
-    #[tokio::test]
-    async fn what_is_unknown_is_named_with_the_nearest() {
-        let folder = tempfile::tempdir().unwrap();
-        let problem = async |options: ProbeOptions| {
-            run(config(folder.path(), ""), &options, &mut Vec::new()).await.unwrap_err().to_string()
-        };
-        let upstream = ProbeOptions { upstreams: vec!["a/n".into()], ..ProbeOptions::default() };
-        assert_eq!(problem(upstream).await, "there is no upstream that is on \"a/n\"; did you mean a/m?");
-        let workload = ProbeOptions { workload: vec!["100".into()], ..ProbeOptions::default() };
-        assert!(problem(workload).await.contains("did you mean 100k?"));
-        let plan = ProbeOptions { plan: true, ..ProbeOptions::default() };
-        assert!(problem(plan).await.contains("no [probes]"));
-    }
-
-    #[tokio::test]
-    async fn the_plan_of_a_day_has_each_slot_and_its_cost() {
-        let folder = tempfile::tempdir().unwrap();
-        let more = "[probes]\nworkloads = ['1k', 'agent']\nmax_cost = 1\n[workloads.agent]\ninput_tokens = 10\noutput_tokens = 10";
-        let plan = ProbeOptions { plan: true, ..ProbeOptions::default() };
-        let (_, lines) = probe(config(folder.path(), more), &plan).await;
-        let of = |workload: &str, upstream: &str| {
-            lines.iter().filter(|line| line["workload"] == workload && line["upstream"] == upstream).count()
-        };
-        assert!((7..=9).contains(&of("1k", "a/m")) && (7..=9).contains(&of("agent", "b/fail-500")), "{lines:?}");
-        assert!(lines.iter().all(|line| line["cost_usd"].is_null() == (line["upstream"] == "b/fail-500")));
-        let mut text = Vec::new();
-        run(config(folder.path(), more), &plan, &mut text).await.unwrap();
-        assert!(String::from_utf8(text).unwrap().contains("the cap of a day is USD 1"));
-    }
-}
+mod tests;

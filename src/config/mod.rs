@@ -57,7 +57,7 @@ pub use listen::Listen;
 pub use load::{LoadError, load, load_listening, parse};
 pub use override_permits::{Override, Permit};
 pub use prices::{LongPromptPrice, Price, PriceSource, dearest};
-pub use probes::{ProbeSettings, ProbeWorkload};
+pub use probes::{OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};
 pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect};
 pub use race::{

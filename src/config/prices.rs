@@ -78,6 +78,12 @@ impl Price {
             _ => self,
         }
     }
+
+    /// USD of a request of so many tokens, in and out, if no token comes from the cache and all may be written into it.
+    pub fn most_usd(self, input: f64, output: f64) -> f64 {
+        let price = self.of_prompt(input as u64);
+        (price.input.max(price.written) * input + price.output * output) / 1e6
+    }
 }
 
 /// The price assumed for an upstream without one: the highest of each kind among the others, so that an unknown price is never

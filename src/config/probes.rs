@@ -27,7 +27,7 @@ keys! {
         /// The models whose upstreams are probed; all of `[models]` unless set.
         models: Option<Vec<Located<ExpandedText>>> =
             own(|table, key| table.texts(key, NAMES_MAX, "names"), |_| keys::one_or_more(keys::any_text()));
-        /// USD that the probes of one day (UTC) may cost together. An upstream without a known price needs `max_tokens`.
+        /// USD that the probes of one day (UTC) may cost together. A hosted upstream without a known price needs `max_tokens`.
         max_cost: Option<f64> = RealNumber(0.0..=1e6);
         /// Tokens, in and out, that the probes of one day (UTC) may use together.
         max_tokens: Option<u64> = WholeNumber(1..=1_000_000_000_000);
@@ -85,8 +85,17 @@ const BUILT_IN: [(&str, u32, u32, u32, Duration); 5] = [
     ("100k", 100_000, 2_000, 1, Duration::from_secs(168 * 3_600)),
     ("parallel", 1_000, 1_000, 10, Duration::from_secs(24 * 3_600)),
 ];
+/// The request of a probe before the measured one: its name, input and output tokens. It opens the connection.
+pub const PING: (&str, u32, u32) = ("ping", 200, 16);
+/// Name, input and output tokens of what only benchmarks have by name.
+pub const OF_BENCHMARKS: [(&str, u32, u32); 2] = [("chat", 500, 200), PING];
 /// Sent unless `workloads` is set.
 const USUAL: [&str; 2] = ["1k", "10k"];
+
+/// Whether every installation has a workload of this name, for probes or for benchmarks.
+pub fn is_built_in_workload(name: &str) -> bool {
+    BUILT_IN.iter().map(|known| known.0).chain(OF_BENCHMARKS.map(|known| known.0)).any(|known| known == name)
+}
 
 /// `[probes]` and `[workloads]` as they were read.
 pub(super) struct RawProbes {
@@ -212,9 +221,7 @@ fn own_workload((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> Opti
     }
     let is_word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let is_name = (1..=PLACE_MAX).contains(&name.value.len()) && name.value.chars().all(is_word);
-    let is_new =
-        BUILT_IN.iter().all(|(known, ..)| *known != name.value) && !["ping", "chat"].contains(&name.value.as_str());
-    if !is_name || !is_new {
+    if !is_name || is_built_in_workload(&name.value) {
         let message = format!("bad name \"{}\" for a workload", shown(&name.value));
         let expected = "at most 64 letters, digits, dots, hyphens and underscores, and not the name of a built-in one";
         table.scope.report(LocatedProblem::at(name.offset, message).expected(expected));

@@ -4,9 +4,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, Uri};
 use secrecy::SecretString;
 
 use super::names::names;
@@ -115,6 +116,21 @@ pub enum Keys {
 pub(super) type ResolvedNames = BTreeMap<String, Option<Arc<Provider>>>;
 
 impl Provider {
+    /// Someone else runs it: it is not simulated, and its address is not of this machine or a private network.
+    pub fn is_hosted(&self) -> bool {
+        if self.simulate.is_some() {
+            return false;
+        }
+        let uri: Option<Uri> = self.base_url.parse().ok();
+        let Some(host) = uri.as_ref().and_then(Uri::host) else { return true };
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(IpAddr::V4(ip)) => !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()),
+            Ok(IpAddr::V6(ip)) => !(ip.is_loopback() || ip.is_unique_local() || ip.is_unspecified()),
+            // A name without a dot is one of the own network.
+            Err(_) => host.contains('.') && !host.ends_with(".local") && !host.ends_with(".internal"),
+        }
+    }
+
     /// The dialect for requests that must be translated.
     pub fn preferred(&self) -> &ProviderDialect {
         &self.dialects[0]

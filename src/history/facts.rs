@@ -5,7 +5,7 @@
 use super::cost::Cost;
 use super::names::{AttemptOutcome, RaceOutcome, RaceSource};
 use super::record::{AttemptRecord, RaceRecord};
-use super::speed::Decoding;
+use super::speed::{Decoding, came_at_once};
 use super::survival::{AuditedLoser, Observation};
 use super::table::{Subset as _, subset};
 use crate::failure::FailureKind;
@@ -134,7 +134,7 @@ impl MeasuredAttempt {
             failure: row.failure,
             ttft: ttft.map(|(time_us, event)| Observation { time_us, event: event == 1, audit }),
             tpot_us: self.decoding.tpot_us(request.and_then(|request| request.n_choices)),
-            at_once: row.payload_events == 1 || self.decoding.output_tokens == Some(1),
+            at_once: came_at_once(row.payload_events, self.decoding.output_tokens),
             output_tokens: self.decoding.tokens_out(),
             cost: self.cost,
             request: request.map(|request| request.facts(Some(row.ordinal))),

@@ -3,6 +3,12 @@
 /// What each side of an interval leaves out: two-sided 95 %.
 const TAIL: f64 = 0.025;
 
+/// Nearest-rank quantile of sorted values: the smallest that at least this share of them does not exceed.
+pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
+    let rank = (p * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
+}
+
 /// The ranks, from 1, of the two values between which the quantile `p` lies with 95 %, of `n` independent values. None where
 /// so few cannot bound both sides: below 6 values for the median, 36 for p90, 72 for p95, 368 for p99.
 pub fn quantile_ranks(n: usize, p: f64) -> Option<(usize, usize)> {

@@ -91,7 +91,7 @@ stored_names! { RaceSource or Client }
 
 stored_names! {
     /// What a run did.
-    RunKind { Bench = "bench", Probe = "probe" }
+    RunKind { Bench = "bench" }
 }
 stored_names! { RunKind or Bench }
 
@@ -143,16 +143,6 @@ stored_names! {
     CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
 }
 stored_names! { CostBasis or Unknown }
-
-impl RunKind {
-    /// The source of its races.
-    pub fn source(self) -> RaceSource {
-        match self {
-            RunKind::Bench => RaceSource::Bench,
-            RunKind::Probe => RaceSource::Probe,
-        }
-    }
-}
 
 impl AttemptOutcome {
     /// Another attempt won before this one.

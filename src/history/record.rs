@@ -56,7 +56,7 @@ table! {
         /// status that the client received: always 200 if the head of the answer was sent early (`keepalive`); null if
         /// the client left before the race had an answer
         http_status: Option<i64>,
-        /// other races that ran when this one began
+        /// other races that ran when this one began, those of probes too: they are load
         in_flight: i64,
         /// version of photofinish
         gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
@@ -81,7 +81,7 @@ table! {
         left_out: Option<String>,
         /// who asked: `client`, `probe` or `bench`. Figures mean clients unless a question says otherwise
         source: RaceSource,
-        /// the run that asked, as in the table `run`; null for clients
+        /// the run that asked, as in the table `run`; null for clients and probes
         run_id: Option<String>,
         /// the kind of prompt and answer, such as `1k`; null for clients
         workload: Option<String>,
@@ -223,7 +223,7 @@ table! {
         /// `cached_price`, those written into the cache × `cache_write_price`; or it is certain that nothing is billed),
         /// `at_least` (the lower bound), `at_most` (the upper bound, where the lower is 0), `unknown`
         cost_basis: CostBasis,
-        /// other attempts that ran at this upstream at dispatch
+        /// other attempts that ran at this upstream at dispatch, those of probes too: they are load
         in_flight_upstream: i64,
         /// edition of these definitions: 1
         definition_version: i64 = DEFINITION_VERSION,
@@ -241,11 +241,11 @@ table! {
 }
 
 table! {
-    /// One call of a benchmark, or one round of probes. Written when it begins, and again when it ends.
+    /// One call of a benchmark. Written when it begins, and again when it ends.
     RunRecord is "run" {
         /// UUID v7; its text sorts by time
         run_id: String,
-        /// `bench` or `probe`
+        /// `bench`
         kind: RunKind,
         /// the name that the operator gave it
         label: Option<String>,

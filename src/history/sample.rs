@@ -88,7 +88,7 @@ pub fn race_of(source: RaceSource, n: i64) -> RaceRecord {
 pub fn run(n: i64) -> RunRecord {
     RunRecord {
         run_id: race_id(n),
-        kind: RunKind::Probe,
+        kind: RunKind::Bench,
         label: Some("nightly".into()),
         started_at: STARTED_AT + n * 1_000,
         ended_at: Some(STARTED_AT + n * 1_000 + 900),

@@ -7,6 +7,9 @@ use super::names::TokenSource;
 use super::record::AttemptRecord;
 use super::table::subset;
 
+/// An answer below this share of the length that was asked for is short.
+pub const SHORT_ANSWER: f64 = 0.8;
+
 subset! {
     /// The columns that the speed of an attempt is computed from. The default is an attempt without a token.
     pub Decoding of AttemptRecord {
@@ -21,6 +24,11 @@ subset! {
         reasoning_tokens: Option<i64>,
         tok_src: TokenSource,
     }
+}
+
+/// Whether an answer meets any TPOT: it was one token, or all its tokens came in one event.
+pub fn came_at_once(payload_events: i64, output_tokens: Option<i64>) -> bool {
+    payload_events == 1 || output_tokens == Some(1)
 }
 
 impl Decoding {

@@ -179,6 +179,11 @@ impl Metrics {
         self.probes.count(outcome, cost_usd);
     }
 
+    /// So many probes were not sent in their time.
+    pub fn probes_given_up(&self, probes: u64) {
+        self.probes.count_skipped(probes);
+    }
+
     /// A regression began.
     pub fn regression(&self, upstream: &str, figure: TestedFigure) {
         self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);

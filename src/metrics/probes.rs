@@ -10,7 +10,7 @@ use super::text::MetricsText;
 pub enum ProbeOutcome {
     Answered,
     Failed,
-    /// Nothing was sent: no money is left, the upstream cools down, or clients used it all the time.
+    /// Nothing was sent: no money is left, the upstream cools down, or clients used it until the slot was over.
     Skipped,
 }
 
@@ -36,6 +36,10 @@ impl ProbeCounts {
     pub(super) fn count(&self, outcome: ProbeOutcome, cost_usd: f64) {
         self.runs[outcome as usize].fetch_add(1, Relaxed);
         *self.cost_usd.lock().unwrap_or_else(PoisonError::into_inner) += cost_usd.max(0.0);
+    }
+
+    pub(super) fn count_skipped(&self, probes: u64) {
+        self.runs[ProbeOutcome::Skipped as usize].fetch_add(probes, Relaxed);
     }
 
     pub(super) fn render(&self, text: &mut MetricsText) {

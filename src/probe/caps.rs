@@ -1,16 +1,16 @@
-//! What the probes of one day may cost: reserved before a probe leaves, settled after it. Days are those of UTC, and never begin
-//! again when the clock is set back.
+//! What the probes of one day, or of one call of the command, may cost: reserved before a probe leaves, settled after it. Days
+//! are those of UTC, and never begin again when the clock is set back.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bench::measured::MeasuredRequest;
 use crate::bench::spend::{Reservation, Spend};
+use crate::bench::workload::INPUT_MARGIN;
 use crate::clock::DAY_US;
-use crate::config::{ProbeSettings, ProbeWorkload, UpstreamConfig};
+use crate::config::{PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
+use crate::failure::FailureKind;
 
-/// Tokens of a prompt that the server counts may exceed those of its workload by this factor.
-const INPUT_MARGIN: f64 = 1.5;
-
-/// The caps in force. Thread-safe.
+/// The caps of the days. Thread-safe.
 #[derive(Debug, Default)]
 pub struct DayCaps(Mutex<DayState>);
 
@@ -24,15 +24,18 @@ struct DayState {
 /// What a probe costs if its upstream keeps to `max_tokens`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProbeEstimate {
-    /// None: its price is unknown.
+    /// None: its price is unknown. A server that nobody else runs costs nothing unless it has a price.
     pub usd: Option<f64>,
     pub tokens: f64,
 }
 
-/// The caps of the day on which a probe begins.
-pub(super) struct TodaysCaps {
+/// The caps of one call, or those of the day on which a probe begins.
+#[derive(Debug)]
+pub struct ProbeCaps {
     usd: Option<Arc<Spend>>,
     tokens: Option<Arc<Spend>>,
+    /// Of both caps, for messages.
+    names: [&'static str; 2],
 }
 
 /// What is set aside for one probe; given back if it is dropped.
@@ -73,9 +76,10 @@ impl DayCaps {
         (state.usd.as_ref().map(|spend| spend.committed()), state.tokens.as_ref().map(|spend| spend.committed()))
     }
 
-    pub(super) fn of_day(&self, now_us: i64) -> TodaysCaps {
+    pub(super) fn of_day(&self, now_us: i64) -> ProbeCaps {
         let state = self.today(now_us);
-        TodaysCaps { usd: state.usd.clone(), tokens: state.tokens.clone() }
+        let names = ["the day's max_cost", "the day's max_tokens"];
+        ProbeCaps { usd: state.usd.clone(), tokens: state.tokens.clone(), names }
     }
 
     /// Begins a new day if it has come.
@@ -92,17 +96,24 @@ impl DayCaps {
     }
 }
 
-impl TodaysCaps {
+impl ProbeCaps {
+    /// Of one call of the command.
+    pub fn of_call(max_cost: Option<f64>, max_tokens: Option<u64>) -> ProbeCaps {
+        let cap = |cap: f64| Arc::new(Spend::new(cap, 0.0));
+        let tokens = max_tokens.map(|tokens| cap(tokens as f64));
+        ProbeCaps { usd: max_cost.map(cap), tokens, names: ["--max-cost", "--max-tokens"] }
+    }
+
     /// # Errors
     /// Why the probe does not run.
     pub(super) fn reserve(&self, estimate: ProbeEstimate) -> Result<ProbeReservation<'_>, &'static str> {
         let usd = match (&self.usd, estimate.usd) {
-            (Some(cap), Some(usd)) => Some(cap.reserve(usd).ok_or("the day's max_cost")?),
+            (Some(cap), Some(usd)) => Some(cap.reserve(usd).ok_or(self.names[0])?),
             (Some(_), None) if self.tokens.is_none() => return Err("its price is unknown, and there is no max_tokens"),
             _ => None,
         };
         let tokens = match &self.tokens {
-            Some(cap) => Some(cap.reserve(estimate.tokens).ok_or("the day's max_tokens")?),
+            Some(cap) => Some(cap.reserve(estimate.tokens).ok_or(self.names[1])?),
             None => None,
         };
         Ok(ProbeReservation { usd, tokens })
@@ -121,23 +132,78 @@ impl ProbeReservation<'_> {
 }
 
 impl ProbeEstimate {
-    /// Of a workload at an upstream, with `ping`, the request before it.
-    pub fn of(workload: &ProbeWorkload, ping: (u32, u32), upstream: &UpstreamConfig) -> ProbeEstimate {
-        let one = |input: u32, output: u32| {
-            let input = f64::from(input) * INPUT_MARGIN;
-            let usd = upstream.price.map(|price| {
-                let price = price.of_prompt(input as u64);
-                (price.input.max(price.written) * input + price.output * f64::from(output)) / 1e6
-            });
-            (usd, input + f64::from(output))
-        };
-        let (measured, before) = (one(workload.input_tokens, workload.output_tokens), one(ping.0, ping.1));
-        let at_once = f64::from(workload.at_once);
+    /// Of a workload at an upstream, with the ping before it.
+    pub fn of(workload: &ProbeWorkload, upstream: &UpstreamConfig) -> ProbeEstimate {
+        let measured = of_request(workload.input_tokens, workload.output_tokens, upstream);
+        let (ping, at_once) = (of_request(PING.1, PING.2, upstream), f64::from(workload.at_once));
         ProbeEstimate {
-            usd: measured.0.zip(before.0).map(|(usd, ping)| usd * at_once + ping),
-            tokens: measured.1 * at_once + before.1,
+            usd: measured.usd.zip(ping.usd).map(|(usd, ping)| usd * at_once + ping),
+            tokens: measured.tokens * at_once + ping.tokens,
         }
     }
+
+    /// What the requests of a probe used, at most: the ping, and then those of its workload.
+    pub(super) fn used(sent: &[MeasuredRequest], workload: &ProbeWorkload, upstream: &UpstreamConfig) -> ProbeEstimate {
+        let (mut usd, mut tokens) = (Some(0.0), 0.0);
+        for (place, request) in sent.iter().enumerate().filter(|(_, request)| request.attempts > 0) {
+            let (_, input, output) =
+                if place == 0 { PING } else { ("", workload.input_tokens, workload.output_tokens) };
+            let cost =
+                if request.unpriced { of_request(input, output, upstream).usd } else { Some(request.cost_usd.1) };
+            usd = usd.zip(cost).map(|(usd, cost)| usd + cost);
+            let asked = (f64::from(input) * INPUT_MARGIN, f64::from(output));
+            let failure = request.failure.and_then(FailureKind::from_name);
+            tokens += tokens_used((request.input_tokens, request.output_tokens), asked, failure);
+        }
+        ProbeEstimate { usd, tokens }
+    }
+}
+
+/// Of one request.
+fn of_request(input: u32, output: u32, upstream: &UpstreamConfig) -> ProbeEstimate {
+    let (input, output) = (f64::from(input) * INPUT_MARGIN, f64::from(output));
+    let for_nothing = || (!upstream.provider.is_hosted()).then_some(0.0);
+    let usd = upstream.price.map(|price| price.most_usd(input, output)).or_else(for_nothing);
+    ProbeEstimate { usd, tokens: input + output }
+}
+
+/// Tokens, in and out, of a request that was sent: as its server counts them, or else as many as were asked for, since a server
+/// that reports no usage bills all the same. One that refused the request, or never got it, used none.
+pub(super) fn tokens_used(
+    (input, output): (Option<i64>, Option<i64>),
+    asked: (f64, f64),
+    failure: Option<FailureKind>,
+) -> f64 {
+    let is_refused = failure.is_some_and(is_refusal);
+    let used = |counted: Option<i64>, asked: f64| match counted {
+        Some(tokens) => tokens.max(0) as f64,
+        None if is_refused => 0.0,
+        None => asked,
+    };
+    used(input, asked.0) + used(output, asked.1)
+}
+
+/// Nothing was generated.
+fn is_refusal(failure: FailureKind) -> bool {
+    use FailureKind::{
+        BadRequest, Connect, ContextLength, CoolingDown, Dns, Forbidden, NotFound, Overloaded, RateLimited,
+        ServerError, Tls, TooLarge, Unauthorized,
+    };
+    matches!(
+        failure,
+        Dns | Connect
+            | Tls
+            | CoolingDown
+            | RateLimited
+            | Overloaded
+            | ServerError
+            | Unauthorized
+            | Forbidden
+            | NotFound
+            | BadRequest
+            | ContextLength
+            | TooLarge
+    )
 }
 
 #[cfg(test)]
@@ -187,6 +253,17 @@ mod tests {
         assert!(caps.of_day(DAY_US).reserve(unpriced).is_ok());
         caps.configure(&settings(None, Some(10)), DAY_US);
         assert!(caps.of_day(DAY_US).reserve(CHEAP).is_err());
+    }
+
+    #[test]
+    fn what_is_not_counted_was_used_unless_it_was_refused() {
+        let used = |counted, failure| tokens_used(counted, (300.0, 16.0), failure);
+        assert_eq!(used((Some(210), Some(9)), None), 219.0);
+        assert_eq!(used((None, None), None), 316.0, "no usage");
+        assert_eq!(used((Some(210), None), Some(FailureKind::IdleTimeout)), 226.0, "cut in the middle");
+        for refused in [FailureKind::RateLimited, FailureKind::ServerError, FailureKind::Connect] {
+            assert_eq!(used((None, None), Some(refused)), 0.0, "{refused:?}");
+        }
     }
 
     proptest! {

@@ -5,10 +5,11 @@
 
 mod caps;
 mod prober;
+mod prompts;
 mod schedule;
 mod targets;
 
-pub use caps::{DayCaps, ProbeEstimate};
+pub use caps::{DayCaps, ProbeCaps, ProbeEstimate};
 pub use prober::{ProbeResult, Prober};
 pub use schedule::{DueProbe, ProbeJob, ProbeSchedule};
 pub use targets::{jobs, last_moments, probed, seed};

@@ -1,22 +1,24 @@
 //! Sends one probe: a `ping` that opens the connection, and then the measured request. Not for when: see `schedule`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::join_all;
 use http::HeaderMap;
 use http::header::HeaderValue;
 use serde::Serialize;
 
-use super::caps::{DayCaps, ProbeEstimate};
-use super::targets::spent_today;
+use super::caps::{DayCaps, ProbeCaps, ProbeEstimate};
+use super::prompts::{self, ProbePrompts};
+use super::targets::{seed, spent_today};
 use crate::bench::LoadClient;
 use crate::bench::measured::MeasuredRequest;
 use crate::bench::prompt::PromptMaker;
-use crate::bench::workload::{PING, Workload};
 use crate::clock::{Instant, wall_micros};
-use crate::config::{ProbeWorkload, UpstreamConfig};
+use crate::config::{PING, ProbeWorkload, UpstreamConfig};
+use crate::failure::FailureKind;
+use crate::history::interval::quantile;
 use crate::history::{RaceSource, RequestOrigin};
 use crate::metrics::ProbeOutcome;
 
@@ -25,9 +27,9 @@ pub struct Prober {
     client: LoadClient,
     /// The database file.
     path: PathBuf,
-    caps: DayCaps,
-    /// Of each workload; they learn how long a token is at each upstream.
-    prompts: Mutex<BTreeMap<(String, u32, u32), Arc<PromptMaker>>>,
+    days: DayCaps,
+    call: ProbeCaps,
+    prompts: ProbePrompts,
     /// Workloads and the upstreams that they were sent to.
     measured: Mutex<BTreeSet<(String, String)>>,
 }
@@ -42,6 +44,8 @@ pub struct ProbeResult {
     pub outcome: ProbeOutcome,
     /// Why it was not answered.
     pub why: Option<String>,
+    /// Measured requests that were sent, at the same time. The figures are medians of those that were answered.
+    pub requests: usize,
     pub ttft_ms: Option<f64>,
     pub tok_s: Option<f64>,
     pub end_to_end_ms: Option<f64>,
@@ -65,6 +69,7 @@ impl ProbeResult {
             workload: workload.name.clone(),
             outcome,
             why,
+            requests: 0,
             ttft_ms: None,
             tok_s: None,
             end_to_end_ms: None,
@@ -76,14 +81,10 @@ impl ProbeResult {
 }
 
 impl Prober {
-    /// `path`: the database file.
-    pub fn new(client: LoadClient, path: PathBuf) -> Prober {
-        Prober { client, path, caps: DayCaps::default(), prompts: Mutex::default(), measured: Mutex::default() }
-    }
-
-    /// What a probe of this workload costs there, with its ping.
-    pub fn estimate(workload: &ProbeWorkload, upstream: &UpstreamConfig) -> ProbeEstimate {
-        ProbeEstimate::of(workload, (PING.1, PING.2), upstream)
+    /// `path`: the database file. `call`: caps beside those of the day.
+    pub fn new(client: LoadClient, path: PathBuf, call: ProbeCaps) -> Prober {
+        let prompts = ProbePrompts::new(seed(&path));
+        Prober { client, path, days: DayCaps::default(), call, prompts, measured: Mutex::default() }
     }
 
     /// Whether clients use the upstream now: a probe would take from them, and they from its figures.
@@ -99,14 +100,14 @@ impl Prober {
     async fn look_at_caps(&self, now_us: i64) -> Result<(), &'static str> {
         let live = self.client.gateway().live();
         let Some(settings) = &live.config.probes else { return Ok(()) };
-        let path = self.path.clone();
-        let reading = self.client.gateway().shutdown().run_blocking(move || spent_today(&path, now_us));
+        let (path, config) = (self.path.clone(), live.clone());
+        let reading = self.client.gateway().shutdown().run_blocking(move || spent_today(&path, &config.config, now_us));
         let spent = reading.await.map_err(anyhow::Error::from).flatten().map_err(|error| {
             tracing::warn!(%error, "the history of probes cannot be read");
             "the history cannot be read"
         })?;
-        self.caps.configure(settings, now_us);
-        self.caps.recall(spent, now_us);
+        self.days.configure(settings, now_us);
+        self.days.recall(spent, now_us);
         Ok(())
     }
 
@@ -122,25 +123,24 @@ impl Prober {
     ) -> ProbeResult {
         let (name, now_us) = (upstream.name(), wall_micros());
         let looked = self.look_at_caps(now_us).await;
-        let today = self.caps.of_day(now_us);
-        let estimate = Prober::estimate(workload, upstream);
-        let (result, cost) = match looked.and_then(|()| today.reserve(estimate)) {
+        let today = self.days.of_day(now_us);
+        let estimate = ProbeEstimate::of(workload, upstream);
+        let reserved = looked.and_then(|()| Ok([today.reserve(estimate)?, self.call.reserve(estimate)?]));
+        let (result, cost) = match reserved {
             Err(why) => (ProbeResult::new(model, &name, workload, ProbeOutcome::Skipped, Some(why.to_owned())), 0.0),
-            Ok(reservation) => {
+            Ok(reservations) => {
                 let sent = self.send(model, &name, workload, number, scheduled).await;
-                let usd: Option<f64> = sent.iter().map(|one| (!one.unpriced).then_some(one.cost_usd.1)).sum();
-                let usd = usd.or(estimate.usd);
-                let counted =
-                    |one: &MeasuredRequest| (one.input_tokens.unwrap_or(0) + one.output_tokens.unwrap_or(0)) as f64;
-                reservation.settle(usd.unwrap_or(0.0), sent.iter().map(counted).sum());
-                (self.result(model, &name, workload, &sent, usd), usd.unwrap_or(0.0))
+                let used = ProbeEstimate::used(&sent, workload, upstream);
+                let usd = used.usd.unwrap_or(0.0);
+                reservations.into_iter().for_each(|reservation| reservation.settle(usd, used.tokens));
+                (self.result(model, &name, workload, &sent, used.usd), usd)
             }
         };
         self.client.gateway().recorder().metrics().probe(result.outcome, cost);
         result
     }
 
-    /// The ping and, if it was answered, the measured requests.
+    /// The ping and, if it opened the connection, the measured requests.
     async fn send(
         &self,
         model: &str,
@@ -149,12 +149,13 @@ impl Prober {
         number: u64,
         scheduled: Option<Instant>,
     ) -> Vec<MeasuredRequest> {
-        let ping = self.prompts(PING.0, PING.1, PING.2);
-        let (pinged, ping_bytes) = self.exchange(model, upstream, &ping, number, 0, None).await;
-        let is_answered = pinged.is_answered();
+        let ping = self.prompts.maker(PING.0, PING.1, PING.2);
+        let (pinged, ping_bytes) = self.exchange(model, upstream, &ping, number, None).await;
+        // A model that thinks in secret may use up the 16 tokens of the ping before its first one.
+        let is_open = pinged.is_answered() || pinged.failure == Some(FailureKind::Empty.as_str());
         let mut sent = vec![pinged];
-        if is_answered {
-            let prompts = self.prompts(&workload.name, workload.input_tokens, workload.output_tokens);
+        if is_open {
+            let prompts = self.prompts.maker(&workload.name, workload.input_tokens, workload.output_tokens);
             let is_first = self
                 .measured
                 .lock()
@@ -164,9 +165,8 @@ impl Prober {
                 // So that even the first prompt has about its length; its own count replaces this.
                 prompts.counted(upstream, ping_bytes, tokens);
             }
-            let lanes = (0..u64::from(workload.at_once))
-                .map(|lane| self.exchange(model, upstream, &prompts, number, lane, scheduled));
-            sent.extend(join_all(lanes).await.into_iter().map(|(measured, _)| measured));
+            let at_once = (0..workload.at_once).map(|_| self.exchange(model, upstream, &prompts, number, scheduled));
+            sent.extend(join_all(at_once).await.into_iter().map(|(measured, _)| measured));
         }
         sent
     }
@@ -179,21 +179,28 @@ impl Prober {
         sent: &[MeasuredRequest],
         usd: Option<f64>,
     ) -> ProbeResult {
-        let failed = sent.iter().find(|one| !one.is_answered());
+        let measured = sent.get(1..).unwrap_or_default();
+        // Without measured requests the ping failed.
+        let failed = if measured.is_empty() { sent.first() } else { measured.iter().find(|one| !one.is_answered()) };
         let outcome = match failed {
             // The gateway sends nothing to an upstream that cools down or is off.
-            Some(failed) if failed.attempts == 0 && sent.len() == 1 => ProbeOutcome::Skipped,
+            Some(failed) if failed.attempts == 0 && measured.is_empty() => ProbeOutcome::Skipped,
             Some(_) => ProbeOutcome::Failed,
             None => ProbeOutcome::Answered,
         };
-        let measured = sent.get(1).cloned().unwrap_or_default();
-        let ms = |us: Option<i64>| us.map(|us| us as f64 / 1e3);
+        let median = |of: fn(&MeasuredRequest) -> Option<f64>| {
+            let mut values: Vec<f64> = measured.iter().filter(|one| one.is_answered()).filter_map(of).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            quantile(&values, 0.5)
+        };
+        let count = |of: fn(&MeasuredRequest) -> Option<f64>| median(of).map(|tokens| tokens as i64);
         ProbeResult {
-            ttft_ms: ms(measured.ttft_us),
-            tok_s: measured.tpot_us.map(|tpot_us| 1e6 / tpot_us),
-            end_to_end_ms: ms(measured.e2e_us),
-            input_tokens: measured.input_tokens,
-            output_tokens: measured.output_tokens,
+            requests: measured.len(),
+            ttft_ms: median(|one| Some(one.ttft_us? as f64 / 1e3)),
+            tok_s: median(|one| Some(1e6 / one.tpot_us?)),
+            end_to_end_ms: median(|one| Some(one.e2e_us? as f64 / 1e3)),
+            input_tokens: count(|one| Some(one.input_tokens? as f64)),
+            output_tokens: count(|one| Some(one.output_tokens? as f64)),
             cost_usd: usd,
             ..ProbeResult::new(
                 model,
@@ -212,13 +219,16 @@ impl Prober {
         upstream: &str,
         prompts: &PromptMaker,
         number: u64,
-        lane: u64,
         scheduled: Option<Instant>,
     ) -> (MeasuredRequest, usize) {
-        let prompt = prompts.make(number, salt(upstream, lane), upstream);
+        let prompt = prompts::make(prompts, number, upstream);
         let bytes = prompt.bytes;
-        let lost = |why| (MeasuredRequest { failure: Some(why), unpriced: true, ..MeasuredRequest::default() }, bytes);
-        let Ok(upstreams) = HeaderValue::try_from(upstream) else { return lost("its name cannot be in a header") };
+        let lost = |why, attempts| {
+            let measured =
+                MeasuredRequest { failure: Some(why), unpriced: true, attempts, ..MeasuredRequest::default() };
+            (measured, bytes)
+        };
+        let Ok(upstreams) = HeaderValue::try_from(upstream) else { return lost("its name cannot be in a header", 0) };
         let mut headers = HeaderMap::new();
         headers.insert("x-photofinish-upstreams", upstreams);
         headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
@@ -230,29 +240,16 @@ impl Prober {
             scheduled,
         };
         let Some(race_id) = self.client.ask(model, prompt.members, headers, origin).await else {
-            return lost("the gateway refused it");
+            return lost("the gateway refused it", 0);
         };
-        let Some(measured) = self.client.measured(&race_id).await else { return lost("no row") };
+        let Some(measured) = self.client.measured(&race_id).await else { return lost("no row", 1) };
         if let Some(tokens) = measured.input_tokens {
             prompts.counted(upstream, bytes, tokens);
         }
         (measured, bytes)
     }
-
-    fn prompts(&self, name: &str, input_tokens: u32, output_tokens: u32) -> Arc<PromptMaker> {
-        let mut prompts = self.prompts.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (name.to_owned(), input_tokens, output_tokens);
-        let make =
-            || Arc::new(PromptMaker::new(Workload::new(name, input_tokens, output_tokens), 0.0, fastrand::u64(..)));
-        Arc::clone(prompts.entry(key).or_insert_with(make))
-    }
 }
 
 fn named<S: serde::Serializer>(outcome: &ProbeOutcome, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(outcome.as_str())
-}
-
-/// Upstreams get the same words after different salts: several names may lead to one machine park, and its cache.
-fn salt(upstream: &str, lane: u64) -> u64 {
-    upstream.bytes().fold(lane, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)) & 0xffff_ffff
 }

@@ -43,6 +43,8 @@ struct JobState {
     every_us: i64,
     /// The last slot that is over.
     last: i64,
+    /// Later slots could run since the schedule knows the job.
+    since: i64,
     /// Not before this time.
     not_before_us: i64,
 }
@@ -60,7 +62,7 @@ impl ProbeSchedule {
             let every_us = micros(every).max(1);
             let kept = before.remove(&job).filter(|state| state.every_us == every_us);
             let last = self.open(&job, every_us, now_us);
-            let state = kept.unwrap_or(JobState { every_us, last, not_before_us: i64::MIN });
+            let state = kept.unwrap_or(JobState { every_us, last, since: last - AHEAD, not_before_us: i64::MIN });
             self.jobs.insert(job, state);
         }
     }
@@ -75,12 +77,31 @@ impl ProbeSchedule {
         }
     }
 
+    /// Ends the slots that were not probed and are over now, since clients used the upstream all the time or others took too
+    /// long. For each job how many; none from before the schedule knew it.
+    pub fn give_up(&mut self, now_us: i64) -> Vec<(ProbeJob, u64)> {
+        let mut given_up = Vec::new();
+        let jobs: Vec<ProbeJob> = self.jobs.keys().cloned().collect();
+        for job in jobs {
+            let Some(JobState { every_us, last, since, .. }) = self.jobs.get(&job).copied() else { continue };
+            let over = self.open(&job, every_us, now_us) - AHEAD;
+            if over > last {
+                self.end(&job, over, false);
+            }
+            let slots = u64::try_from(over - last.max(since)).unwrap_or(0);
+            if slots > 0 {
+                given_up.push((job, slots));
+            }
+        }
+        given_up
+    }
+
     /// The probe that is due for longest. Upstreams of one model come in an order that is drawn for each slot.
     pub fn due(&mut self, now_us: i64) -> Option<DueProbe> {
         let mut due: Option<(i64, u64, DueProbe)> = None;
         let jobs: Vec<ProbeJob> = self.jobs.keys().cloned().collect();
         for job in jobs {
-            let Some(JobState { every_us, last, not_before_us }) = self.jobs.get(&job).copied() else { continue };
+            let Some(JobState { every_us, last, not_before_us, .. }) = self.jobs.get(&job).copied() else { continue };
             let open = self.open(&job, every_us, now_us);
             if last > open + AHEAD {
                 // The clock was set back by more than a slot: nothing is due until the next moment.
@@ -279,6 +300,22 @@ mod tests {
         assert_eq!(schedule.due(plan[0].moment_us + 59), None);
         assert_eq!(schedule.due(plan[0].moment_us + 60).as_ref(), Some(&first));
         assert_eq!(schedule.due(plan[1].moment_us).as_ref(), Some(&first), "still wanted");
+        assert_eq!(schedule.give_up(plan[1].moment_us), []);
         assert_eq!(schedule.due(plan[2].moment_us).unwrap().slot, first.slot + 1, "given up");
+        assert_eq!(schedule.give_up(plan[2].moment_us), [(first.job.clone(), 1)], "and that is told");
+        assert_eq!(schedule.give_up(plan[2].moment_us), [], "once");
+        assert_eq!(schedule.due(plan[2].moment_us).unwrap().slot, first.slot + 1);
+    }
+
+    #[test]
+    fn slots_from_before_a_start_are_not_given_up() {
+        let mut schedule = ProbeSchedule::new(7);
+        schedule.configure(jobs().drain(..1), START_US);
+        let (job, every_us) = (jobs()[0].0.clone(), micros(EVERY));
+        schedule.recall(&job, START_US - 9 * every_us, START_US);
+        assert_eq!(schedule.give_up(START_US), [], "the gateway was off");
+        let (first, next_us) = (schedule.due(START_US).unwrap(), schedule.plan(START_US, 3 * EVERY)[0].moment_us);
+        assert_eq!(schedule.give_up(next_us), [(job, 1)], "two could run, and one of them is over now");
+        assert_eq!(schedule.due(next_us).unwrap().slot, first.slot + 1);
     }
 }

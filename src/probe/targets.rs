@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
 
+use super::caps::tokens_used;
 use super::schedule::ProbeJob;
 use crate::clock::{DAY_US, micros};
 use crate::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
@@ -32,15 +33,22 @@ pub fn last_moments(path: &Path, settings: &ProbeSettings, now_us: i64) -> anyho
     Ok(moments)
 }
 
-/// USD, at most, and tokens of the present day (UTC), by the rows. It blocks.
+/// USD and tokens of the present day (UTC), by the rows: at most, and where a server reports no usage by what was asked for.
+/// It blocks.
 ///
 /// # Errors
 /// The database file cannot be read. The text is for an operator.
-pub fn spent_today(path: &Path, now_us: i64) -> anyhow::Result<(f64, f64)> {
+pub(super) fn spent_today(path: &Path, config: &Config, now_us: i64) -> anyhow::Result<(f64, f64)> {
     let (mut usd, mut tokens) = (0.0, 0.0);
     StoreReader::open(path)?.each_probe((now_us - now_us.rem_euclid(DAY_US), None), |probe| {
-        usd += probe.attempt().and_then(|attempt| attempt.cost.cost_usd_max).unwrap_or(0.0);
-        tokens += probe.tokens() as f64;
+        let Some(attempt) = probe.attempt() else { return };
+        let asked = (probe.race.input_tokens_estimate as f64, probe.race.max_tokens.unwrap_or(0) as f64);
+        let at_most = || {
+            let upstream = probed(config, &probe.race.model).find(|upstream| upstream.name() == probe.upstream())?;
+            Some(upstream.price?.most_usd(asked.0, asked.1))
+        };
+        usd += attempt.cost.cost_usd_max.or_else(at_most).unwrap_or(0.0);
+        tokens += tokens_used(probe.counted(), asked, attempt.row.failure);
     })?;
     Ok((usd, tokens))
 }

@@ -29,11 +29,16 @@ impl Condition {
     }
 }
 
+/// Rows in memory from which on a batch is written although rows are held: half of the queue.
+const HELD_MAX: usize = 32_768;
+
 pub(super) struct StoreState {
     /// Rows in memory. Signed: rows sent during the finish may be subtracted twice.
     queued: AtomicI64,
     /// Rows in the spill file.
     spilled: AtomicU64,
+    /// Those who ask that no batch is written now.
+    pub holds: AtomicU64,
     pub written: AtomicU64,
     pub dropped: AtomicU64,
     pub violations: AtomicU64,
@@ -48,6 +53,7 @@ impl StoreState {
         StoreState {
             queued: AtomicI64::new(0),
             spilled: AtomicU64::new(0),
+            holds: AtomicU64::new(0),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             violations: AtomicU64::new(0),
@@ -56,6 +62,11 @@ impl StoreState {
             refusal: LogThrottle::new(),
             violation: LogThrottle::new(),
         }
+    }
+
+    /// Whether rows are to wait in memory, and there is room for more.
+    pub fn is_held(&self) -> bool {
+        self.holds.load(Relaxed) > 0 && self.queued() < HELD_MAX
     }
 
     pub fn queued(&self) -> usize {

@@ -90,6 +90,40 @@ fn spill(path: &Path) -> std::path::PathBuf {
 }
 
 #[tokio::test]
+async fn held_rows_wait_until_nobody_holds_them_or_their_room_is_used_up() {
+    let (_directory, path, recorder, writer) = started().await;
+    let held = recorder.hold();
+    recorder.race(sample::race(0), None);
+    // A batch lingers for less.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!((recorder.written(), recorder.depth()), (0, 1));
+    drop(held);
+    recorder.until_written(LONG).await;
+    assert_eq!((rows(&path, "race").await, recorder.depth()), (1, 0));
+
+    let held = recorder.hold();
+    for n in 1..=QUEUE_MAX as i64 / 2 + 1 {
+        recorder.race(sample::race(n), None);
+    }
+    until_all_written_but(&recorder, QUEUE_MAX / 2).await;
+    assert_eq!(recorder.dropped(), 0);
+    // The end waits for nobody.
+    assert_eq!(writer.finish(LONG).await, 0);
+    drop(held);
+    assert_eq!(rows(&path, "race").await, QUEUE_MAX as i64 / 2 + 2);
+}
+
+/// Waits until fewer rows than that wait.
+async fn until_all_written_but(recorder: &Recorder, depth: usize) {
+    let few = async {
+        while recorder.depth() >= depth {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, few).await.unwrap();
+}
+
+#[tokio::test]
 async fn rows_beyond_the_queue_wait_in_a_file_and_come_back_once() {
     let (_directory, path, recorder, writer) = started().await;
     let mut other = other_connection(&path).await;

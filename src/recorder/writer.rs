@@ -124,11 +124,13 @@ impl WriterState {
             () = at(wake_at) => return Some(batch),
         }
         // Not by waiting for each race: that would wake this task for each.
-        if self.state.queued() < BATCH_MAX {
+        let mut lingers = self.state.queued() < BATCH_MAX || self.state.is_held();
+        while lingers && !self.tasks.is_draining() {
             tokio::select! {
                 () = sleep(LINGER) => {}
                 () = self.tasks.draining() => {}
             }
+            lingers = self.state.is_held();
         }
         self.take_waiting(&mut batch);
         Some(batch)

@@ -1,14 +1,13 @@
-//! Runs of benchmarks and of probes: pages of them, newest first, and one by its name.
+//! Runs of benchmarks: pages of them, newest first, and one by its name.
 //!
 //! Not for their figures: a run brings its own, as `result`.
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::races::{limit, race_id};
-use crate::history::RunKind;
+use crate::config::nearest;
 use crate::store::{ExportRow, ReadError, RunFilter, RunSearch, StoreReader};
 
 const RUNS_BY_DEFAULT: u16 = 50;
@@ -16,9 +15,6 @@ const RUNS_BY_DEFAULT: u16 = 50;
 /// Which runs.
 #[derive(Args, Clone, Debug)]
 pub struct RunsQuestion {
-    /// Only runs of this kind.
-    #[arg(long, value_parser = kinds())]
-    pub kind: Option<RunKind>,
     /// So many runs at most, the newest; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = RUNS_BY_DEFAULT, value_parser = limit, allow_hyphen_values = true)]
     pub limit: u16,
@@ -49,7 +45,7 @@ impl RunsPage {
 pub fn page(reader: &StoreReader, question: &RunsQuestion) -> Result<RunsPage, ReadError> {
     let limit = usize::from(question.limit);
     // One more shows whether there is a next page.
-    let filter = RunFilter { since: None, kind: question.kind, before: question.before.clone(), limit: limit + 1 };
+    let filter = RunFilter { since: None, before: question.before.clone(), limit: limit + 1 };
     let mut runs = reader.runs(&filter)?;
     let more = runs.len() > limit;
     runs.truncate(limit);
@@ -65,8 +61,8 @@ pub fn page(reader: &StoreReader, question: &RunsQuestion) -> Result<RunsPage, R
 /// Why a name means no run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("no run has the id or the label '{name}', or an id that begins so")]
-    Unknown { name: String },
+    #[error("no run has the id or the label '{name}', or an id that begins so{}", did_you_mean(nearest.as_deref()))]
+    Unknown { name: String, nearest: Option<String> },
     #[error("'{name}' begins the ids of several runs: {}", ids.join(", "))]
     Several { name: String, ids: Vec<String> },
     #[error(transparent)]
@@ -85,13 +81,16 @@ pub fn one(reader: &StoreReader, name: &str) -> Result<Map<String, Value>, RunEr
             let ids = runs.iter().filter_map(|run| run.get("run_id")?.as_str().map(str::to_owned)).collect();
             Err(RunError::Several { name, ids })
         }
-        RunSearch::Nothing => Err(RunError::Unknown { name }),
+        RunSearch::Nothing => {
+            let names = reader.run_names()?;
+            let nearest = nearest(&name, names.iter().map(String::as_str), 1).pop();
+            Err(RunError::Unknown { name, nearest })
+        }
     }
 }
 
-fn kinds() -> impl TypedValueParser<Value = RunKind> {
-    let names = RunKind::ALL.iter().map(|kind| kind.as_str());
-    PossibleValuesParser::new(names).try_map(|name| RunKind::from_name(&name).ok_or("unknown"))
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
 }
 
 /// The row with its times as text, and what it has as JSON text as JSON.
@@ -149,7 +148,19 @@ mod tests {
             }
         }
         assert_eq!(seen, (0..7).rev().map(sample::race_id).collect::<Vec<_>>());
-        assert!(page(&reader, &asked(&[("kind", "bench")])).unwrap().runs.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_label_has_the_nearest() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("history.db");
+        let store = Store::open(&path).unwrap();
+        let run =
+            |n: i64, label: &str| Record::Run(Box::new(RunRecord { label: Some(label.to_owned()), ..sample::run(n) }));
+        store.write(&[run(0, "nightly"), run(1, "main")]).unwrap();
+        store.close();
+        let unknown = one(&StoreReader::open(&path).unwrap(), "nigthly").unwrap_err().to_string();
+        assert_eq!(unknown, "no run has the id or the label 'nigthly', or an id that begins so; did you mean nightly?");
     }
 
     #[test]
@@ -158,7 +169,16 @@ mod tests {
         let run = one(&reader, &sample::race_id(1)).unwrap();
         assert_eq!((&run["spec"]["from"], &run["result"]), (&json!("Frankfurt"), &json!({"stages": []})));
         assert_eq!(run["started"], "2026-01-02T03:04:05.001000Z");
-        assert!(one(&reader, "x").unwrap_err().to_string().contains("'x'"));
+        let unknown = one(&reader, "x").unwrap_err().to_string();
+        assert!(unknown.contains("'x'") && !unknown.contains("did you mean"), "{unknown}");
+        let id = sample::race_id(1);
+        let mistyped = format!("{}x", &id[..id.len() - 1]);
+        let unknown = one(&reader, &mistyped).unwrap_err().to_string();
+        assert!(
+            unknown.ends_with(&format!("did you mean {}?", sample::race_id(0)))
+                || unknown.ends_with(&format!("did you mean {id}?")),
+            "{unknown}"
+        );
         let several = one(&reader, &sample::race_id(1)[..8]).unwrap_err().to_string();
         assert!(several.contains(&sample::race_id(0)) && several.contains(&sample::race_id(1)), "{several}");
     }

@@ -24,6 +24,7 @@ subset! {
         scheduled_us: Option<i64>,
         max_tokens: Option<i64>,
         n_choices: Option<i64>,
+        input_tokens_estimate: i64,
     }
 }
 
@@ -53,9 +54,9 @@ impl RecordedProbe {
         format!("{}/{}", self.attempt.row.provider, self.attempt.row.model_sent)
     }
 
-    /// In and out, as its provider counts them; 0 if unknown.
-    pub fn tokens(&self) -> i64 {
-        self.prompt.input_tokens.unwrap_or(0) + self.attempt.decoding.tokens_out().unwrap_or(0)
+    /// Tokens in and out, as its provider counts them.
+    pub fn counted(&self) -> (Option<i64>, Option<i64>) {
+        (self.prompt.input_tokens, self.attempt.decoding.tokens_out())
     }
 }
 

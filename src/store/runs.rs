@@ -1,4 +1,4 @@
-//! Reads runs of benchmarks and of probes, and the rows that they made.
+//! Reads runs of benchmarks, and the rows that they made.
 //!
 //! Not for figures.
 
@@ -10,14 +10,12 @@ use super::races::{BEHIND_ALL, ExportRow, each_row, rows};
 use super::reader::{ReadError, StoreReader};
 use super::source_filter::SourceFilter;
 use super::times::first_race_id;
-use crate::history::RunKind;
 
 /// The selected runs: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
     /// Begun at this time or later; microseconds since 1970, UTC.
     pub since: Option<i64>,
-    pub kind: Option<RunKind>,
     /// With a smaller id than this.
     pub before: Option<String>,
     /// At most this many, the newest.
@@ -34,8 +32,7 @@ pub enum RunSearch {
 }
 
 pub(super) const PAGE: &str = "\
-    SELECT * FROM run WHERE run_id < ?1 AND started_at >= ?2 AND (?3 IS NULL OR kind = ?3) \
-    ORDER BY run_id DESC LIMIT ?4";
+    SELECT * FROM run WHERE run_id < ?1 AND started_at >= ?2 ORDER BY run_id DESC LIMIT ?3";
 
 const OF_ID: &str = "SELECT * FROM run WHERE run_id = ?1";
 
@@ -44,11 +41,15 @@ const OF_LABEL: &str = "SELECT * FROM run WHERE label = ?1 ORDER BY run_id DESC 
 /// `?2` sorts after every id that begins with `?1`.
 const OF_PREFIX: &str = "SELECT * FROM run WHERE run_id >= ?1 AND run_id < ?2 ORDER BY run_id DESC LIMIT ?3";
 
+const NAMES: &str = "SELECT run_id, label FROM run ORDER BY run_id DESC LIMIT ?1";
+
 /// Runs that a search lists at most.
 const LISTED_MAX: u8 = 10;
+/// Runs whose names are read at most: the newest.
+const NAMES_MAX: u16 = 500;
 
 /// Each attempt with the columns of its race that only the race has.
-fn of_run(source: SourceFilter) -> String {
+fn of_run() -> String {
     format!(
         "SELECT attempt.*, race.started_at, race.model, race.workload, race.scheduled_us, race.done_us, \
                 race.outcome AS race_outcome, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
@@ -56,7 +57,7 @@ fn of_run(source: SourceFilter) -> String {
               JOIN attempt_speed_all AS speed ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
          WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 AND race.run_id = ?3 \
          ORDER BY race.race_id, attempt.ordinal",
-        source.condition()
+        SourceFilter::Bench.condition()
     )
 }
 
@@ -68,7 +69,7 @@ impl StoreReader {
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<ExportRow>, ReadError> {
         let before = filter.before.as_deref().unwrap_or(BEHIND_ALL);
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let parameters = (before, filter.since.unwrap_or(i64::MIN), filter.kind.map(RunKind::as_str), limit);
+        let parameters = (before, filter.since.unwrap_or(i64::MIN), limit);
         self.ask(|connection| rows(connection, PAGE, parameters))
     }
 
@@ -80,6 +81,16 @@ impl StoreReader {
         self.ask(|connection| search(connection, name))
     }
 
+    /// The labels and the ids of the newest runs.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn run_names(&self) -> Result<Vec<String>, ReadError> {
+        let runs = self.ask(|connection| rows(connection, NAMES, [NAMES_MAX]))?;
+        let text = |run: &ExportRow, name: &str| run.get(name)?.as_str().map(str::to_owned);
+        Ok(runs.iter().flat_map(|run| [text(run, "label"), text(run, "run_id")]).flatten().collect())
+    }
+
     /// Passes each attempt of a run to `each`, oldest first, until it breaks. `began_at`, `ended_at`: of the run;
     /// microseconds since 1970, UTC.
     ///
@@ -87,13 +98,13 @@ impl StoreReader {
     /// It takes too long, or the file cannot be read.
     pub fn rows_of_run(
         &self,
-        (kind, run_id): (RunKind, &str),
+        run_id: &str,
         (began_at, ended_at): (i64, Option<i64>),
         each: impl FnMut(ExportRow) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
         let until = ended_at.map_or_else(|| BEHIND_ALL.to_owned(), |at| first_race_id(at.saturating_add(SPARE_US)));
         let since = first_race_id(began_at.saturating_sub(SPARE_US));
-        self.ask(|connection| each_row(connection, &of_run(kind.source().into()), (since, until, run_id), each))
+        self.ask(|connection| each_row(connection, &of_run(), (since, until, run_id), each))
     }
 }
 

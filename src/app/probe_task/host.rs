@@ -8,7 +8,7 @@ use crate::bench::LoadClient;
 use crate::clock::{Instant, wall_micros};
 use crate::config::{ProbeSettings, ProbeWorkload, UpstreamConfig};
 use crate::health::LiveConfig;
-use crate::probe::{ProbeJob, ProbeResult, Prober, last_moments};
+use crate::probe::{ProbeCaps, ProbeJob, ProbeResult, Prober, last_moments};
 
 /// The clock, the configuration, the history, and a way to send a probe.
 pub(super) trait ProbeHost {
@@ -25,6 +25,9 @@ pub(super) trait ProbeHost {
 
     /// Whether clients use the upstream now.
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool;
+
+    /// So many probes will not be sent.
+    fn given_up(&self, probes: u64);
 
     /// Sends one probe: see [`Prober::probe`].
     async fn probe(
@@ -47,7 +50,7 @@ pub(super) struct GatewayHost {
 
 impl GatewayHost {
     pub fn new(path: PathBuf, client: LoadClient) -> GatewayHost {
-        GatewayHost { prober: Prober::new(client.clone(), path.clone()), path, client }
+        GatewayHost { prober: Prober::new(client.clone(), path.clone(), ProbeCaps::of_call(None, None)), path, client }
     }
 }
 
@@ -69,6 +72,10 @@ impl ProbeHost for GatewayHost {
 
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool {
         self.prober.is_busy(upstream)
+    }
+
+    fn given_up(&self, probes: u64) {
+        self.client.gateway().recorder().metrics().probes_given_up(probes);
     }
 
     async fn probe(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -37,6 +37,9 @@ struct FakeHost {
     rows: AtomicI64,
     /// A measured request has begun.
     measuring: Notify,
+    /// Clients use `b/m` all the time.
+    is_always_busy: AtomicBool,
+    given_up: AtomicI64,
 }
 
 impl FakeHost {
@@ -49,6 +52,8 @@ impl FakeHost {
             path,
             rows: AtomicI64::new(0),
             measuring: Notify::new(),
+            is_always_busy: AtomicBool::new(false),
+            given_up: AtomicI64::new(0),
         }
     }
 }
@@ -93,7 +98,12 @@ impl ProbeHost for FakeHost {
 
     /// Half an hour in every five.
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool {
-        upstream.name() == "b/m" && self.wall_us().rem_euclid(5 * HOUR_US) < HOUR_US / 2
+        let is_now = self.wall_us().rem_euclid(5 * HOUR_US) < HOUR_US / 2;
+        upstream.name() == "b/m" && (is_now || self.is_always_busy.load(Relaxed))
+    }
+
+    fn given_up(&self, probes: u64) {
+        self.given_up.fetch_add(probes.cast_signed(), Relaxed);
     }
 
     async fn probe(
@@ -135,6 +145,7 @@ impl ProbeHost for FakeHost {
             workload: workload.name.clone(),
             outcome: ProbeOutcome::Answered,
             why: None,
+            requests: 1,
             ttft_ms: None,
             tok_s: None,
             end_to_end_ms: None,
@@ -235,4 +246,24 @@ async fn each_slot_of_thirty_days_is_probed_once() {
     let rows = usize::try_from(host.rows.load(Relaxed)).unwrap();
     let again = rows - 2 * measured.len();
     assert!((64..=100).contains(&again), "32 probes are cut off, each has a ping: {again} rows more");
+}
+
+/// Of the slots of a day that begin in the day, those of the last two stay open.
+#[tokio::test(start_paused = true)]
+async fn probes_that_clients_keep_from_being_sent_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = FakeHost::new(folder.path().join("history.db"));
+    host.is_always_busy.store(true, Relaxed);
+    tokio::select! {
+        () = run_all(&host, SEED) => {}
+        () = sleep(DAY) => {}
+    }
+    let is_of_b = |job: &ProbeJob| job.upstream == "b/m";
+    assert!(measured(&host.path).keys().all(|(job, _)| !is_of_b(job)));
+    let wanted = wanted(&host, 0, host.wall_us());
+    let of = |workload: &str| wanted.keys().filter(|(job, _)| is_of_b(job) && job.workload == workload).count();
+    // Two slots of each workload may still be probed.
+    let over = ["1k", "10k", "parallel", "100k"].map(|workload| of(workload).saturating_sub(2)).iter().sum::<usize>();
+    assert!(over >= 8, "{over}");
+    assert_eq!(usize::try_from(host.given_up.load(Relaxed)).unwrap(), over);
 }

@@ -1,12 +1,11 @@
 //! The first requests of a run, and what they say: whether each target answers at all, how fast, and what the run will cost.
 
 use std::io::Write;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::cost::{self, RequestCost};
 use super::plan::Levels;
 use super::session::{BenchSession, FIRST_REQUESTS};
-use super::target::URL_PROVIDER;
 use crate::bench::{BlockPlan, BlockStop, Load};
 use crate::cli::check::live::words;
 use crate::config::Keys;
@@ -18,6 +17,7 @@ impl<E: Write + Send> BenchSession<'_, E> {
     /// One target after the other, alone: it opens a connection, teaches the length of prompts, and shows whether the
     /// target answers at all before more is spent.
     pub(super) async fn first_requests(&mut self) -> Result<(), String> {
+        self.tell_what_it_may_cost();
         for (at, target) in self.targets.clone().iter().enumerate() {
             let title = self.title(format!("first requests: {}", target.name), FIRST_WITHIN, Some(FIRST_REQUESTS));
             let mut answer = Duration::ZERO;
@@ -27,7 +27,7 @@ impl<E: Write + Send> BenchSession<'_, E> {
                 let first = usual.first + number as u64;
                 let plan = BlockPlan { requests: 1, duration: FIRST_WITHIN, first, ..usual };
                 let block = self.run_block(target, &plan, &title, &mut |_| true).await;
-                if self.interrupted.load(Ordering::Relaxed) {
+                if self.is_interrupted() {
                     return Ok(());
                 }
                 let request = block.requests.first();
@@ -61,16 +61,23 @@ impl<E: Write + Send> BenchSession<'_, E> {
         let upstream = self.upstreams.get(target).and_then(Option::as_ref);
         let Some((kind, upstream)) = kind.zip(upstream) else { return failure.to_owned() };
         let provider = &upstream.provider;
-        if kind == FailureKind::Unauthorized
-            && provider.name == URL_PROVIDER
-            && matches!(provider.keys, Keys::NotConfigured)
-        {
+        if kind == FailureKind::Unauthorized && self.plan.by_url && matches!(provider.keys, Keys::NotConfigured) {
             return format!("{failure}: it needs a key: name its variable with --key-env");
         }
         format!("{failure}: {}", words::of(kind, provider, &upstream.model))
     }
 
-    /// What the run will cost about, before it begins.
+    /// By its prices and its plan, before a request.
+    fn tell_what_it_may_cost(&mut self) {
+        let prompts = 0..self.plan.prompts.len().max(1);
+        let cost = |target| RequestCost::of(prompts.clone().map(|at| self.generator.estimate(at as u64, target)));
+        let each: Vec<RequestCost> = self.targets.iter().map(cost).collect();
+        for line in cost::lines(&self.plan, &each) {
+            self.live.say(&line);
+        }
+    }
+
+    /// What the run will cost about, by the first requests.
     fn tell_cost(&mut self) {
         let Levels::Users(levels) = &self.plan.levels else { return };
         let spent = self.generator.spend().spent();

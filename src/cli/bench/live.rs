@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::bench::Progress;
 use crate::bench::measured::{MeasuredRequest, RequestEnd};
+use crate::bench::statistics;
+use crate::bench::trust::{Evidence, doubts};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{GREY, fitted, painted};
 
@@ -33,6 +35,10 @@ pub struct StageTitle {
     pub text: String,
     pub length: Duration,
     pub requests: Option<usize>,
+    /// Requests are scheduled, so they can be late.
+    pub is_open_loop: bool,
+    /// The client's own error, µs.
+    pub calibration_us: Option<f64>,
     pub spent: f64,
     pub cap: Option<f64>,
 }
@@ -55,7 +61,7 @@ impl<'a, E: Write> LiveView<'a, E> {
         let lines = lines(title, progress);
         let _ = match screen {
             Some(screen) => self.draw(&lines, screen),
-            None => writeln!(self.err, "{}", lines[..2].join("; ")),
+            None => writeln!(self.err, "{}", lines[..3].join("; ")),
         };
     }
 
@@ -88,11 +94,20 @@ impl<'a, E: Write> LiveView<'a, E> {
     }
 }
 
+/// Time left of the stage: until its length is over, or sooner if its requests end before, at their rate so far.
+fn left(title: &StageTitle, elapsed: Duration, ended: usize) -> Duration {
+    let by_length = title.length.saturating_sub(elapsed);
+    let by_requests = |requests: usize| elapsed.mul_f64(requests.saturating_sub(ended) as f64 / ended as f64);
+    title.requests.filter(|_| ended > 0).map_or(by_length, |requests| by_requests(requests).min(by_length))
+}
+
 fn lines(title: &StageTitle, progress: &Progress<'_>) -> Vec<String> {
     let ended = &*progress.ended;
-    let failed = ended.iter().filter(|request| !request.is_answered()).count();
-    let dropped = ended.iter().filter(|request| request.end == RequestEnd::Dropped).count();
-    let left = title.length.saturating_sub(progress.elapsed).as_secs();
+    let count = |those: &[RequestEnd]| ended.iter().filter(|request| those.contains(&request.end)).count();
+    let failed = count(&[RequestEnd::Failed, RequestEnd::TimedOut, RequestEnd::RateLimited]);
+    let dropped = count(&[RequestEnd::Dropped]);
+    let arrived = ended.len() + progress.in_flight;
+    let left = left(title, progress.elapsed, ended.len()).as_secs();
     let of = title.requests.map_or(String::new(), |requests| format!(" of {requests}"));
     let spent = ended.iter().map(|request| request.cost_usd.1).sum::<f64>() + title.spent;
     let money = match title.cap {
@@ -107,13 +122,30 @@ fn lines(title: &StageTitle, progress: &Progress<'_>) -> Vec<String> {
     vec![
         format!("{}, {left} s left", title.text),
         format!(
-            "{} ended{of}, {} in flight, {failed} failed, {dropped} dropped{money}",
-            ended.len(),
-            progress.in_flight
+            "{arrived} arrived{of}, {} in flight, {} ended, {failed} failed, {dropped} dropped{money}",
+            progress.in_flight,
+            ended.len()
         ),
+        trust(title, progress, latest),
         format!("TTFT  {} {}", sparkline(&ttft), median(ttft, "ms")),
         format!("tok/s {} {}", sparkline(&speed), median(speed, "")),
     ]
+}
+
+/// What the doubts would be if the stage ended now, by its latest requests.
+fn trust(title: &StageTitle, progress: &Progress<'_>, latest: &[MeasuredRequest]) -> String {
+    let quantile = |of: &dyn Fn(&MeasuredRequest) -> Option<i64>, p: f64| {
+        let mut values: Vec<f64> = latest.iter().filter_map(|request| Some(of(request)? as f64)).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        statistics::quantile(&values, p)
+    };
+    let doubts = doubts(&Evidence {
+        client: progress.client,
+        lag_us: quantile(&|request| Some(request.lag_us()), 0.99).filter(|_| title.is_open_loop),
+        ttft_us: quantile(&|request| request.ttft_us, 0.5),
+        calibration_us: title.calibration_us,
+    });
+    if doubts.is_empty() { "trusted so far".to_owned() } else { format!("not trusted so far: {}", doubts.join("; ")) }
 }
 
 fn median(mut values: Vec<f64>, unit: &str) -> String {
@@ -135,14 +167,15 @@ mod tests {
     use std::sync::{Mutex, MutexGuard};
 
     use super::*;
+    use crate::bench::trust::ClientLoad;
 
     fn progress(ended: &Mutex<Vec<MeasuredRequest>>) -> Progress<'_> {
         let ended: MutexGuard<'_, _> = ended.lock().unwrap();
-        Progress { elapsed: Duration::from_secs(10), in_flight: 3, ended }
+        Progress { elapsed: Duration::from_secs(10), in_flight: 3, client: ClientLoad::default(), ended }
     }
 
     #[test]
-    fn a_stage_is_told_in_four_lines() {
+    fn a_stage_is_told_in_five_lines() {
         let request = |ttft_us, end| MeasuredRequest {
             ttft_us: Some(ttft_us),
             tpot_us: Some(20_000.0),
@@ -150,19 +183,38 @@ mod tests {
             end,
             ..MeasuredRequest::default()
         };
-        let ended = Mutex::new(vec![request(100_000, RequestEnd::Answered), request(800_000, RequestEnd::Dropped)]);
+        let dropped = MeasuredRequest { end: RequestEnd::Dropped, ..MeasuredRequest::default() };
+        let ended = vec![
+            request(100_000, RequestEnd::Answered),
+            request(800_000, RequestEnd::Failed),
+            request(800_000, RequestEnd::CutShort),
+            dropped,
+        ];
+        let ended = Mutex::new(ended);
         let title = StageTitle {
             text: "stage 1 of 2: a/m, 10 users".to_owned(),
             length: Duration::from_secs(30),
             requests: Some(50),
+            is_open_loop: false,
+            calibration_us: Some(90_000.0),
             spent: 0.5,
             cap: Some(1.0),
         };
         let lines = lines(&title, &progress(&ended));
         assert_eq!(lines[0], "stage 1 of 2: a/m, 10 users, 20 s left");
-        assert_eq!(lines[1], "2 ended of 50, 3 in flight, 1 failed, 1 dropped, 0.5200 of 1.00 USD");
-        assert_eq!(lines[2], "TTFT  ▂█ 800.0 ms");
-        assert_eq!(lines[3], "tok/s ██ 50.0");
+        let said = "7 arrived of 50, 3 in flight, 4 ended, 1 failed, 1 dropped, 0.5300 of 1.00 USD";
+        assert_eq!(lines[1], said, "a dropped request is no failure, and one that was cut short neither");
+        assert_eq!(lines[2], "not trusted so far: the client's own error is 90.0 ms of a TTFT of 800.0 ms");
+        assert_eq!(lines[3], "TTFT  ▂██ 800.0 ms");
+        assert_eq!(lines[4], "tok/s ███ 50.0");
+        assert_eq!(left(&title, Duration::from_secs(10), 40), Duration::from_millis(2_500), "40 of 50 in 10 s");
+        let calm = StageTitle { calibration_us: None, ..title };
+        assert_eq!(super::lines(&calm, &progress(&ended))[2], "trusted so far");
+        ended.lock().unwrap()[0].sent_us = 20_000;
+        assert_eq!(super::lines(&calm, &progress(&ended))[2], "trusted so far", "nothing was scheduled");
+        let open = StageTitle { is_open_loop: true, ..calm };
+        let said = "not trusted so far: requests left late: send lag p99 20.0 ms";
+        assert_eq!(super::lines(&open, &progress(&ended))[2], said);
     }
 
     #[test]
@@ -172,6 +224,8 @@ mod tests {
             text: "stage 1 of 1".to_owned(),
             length: Duration::from_secs(30),
             requests: None,
+            is_open_loop: false,
+            calibration_us: None,
             spent: 0.0,
             cap: None,
         };
@@ -181,6 +235,8 @@ mod tests {
         view.show(&title, &progress(&ended));
         view.say("done");
         let text = String::from_utf8(err).unwrap();
-        assert_eq!(text, "stage 1 of 1, 20 s left; 1 ended, 3 in flight, 1 failed, 0 dropped\ndone\n");
+        let said =
+            "stage 1 of 1, 20 s left; 4 arrived, 3 in flight, 1 ended, 1 failed, 0 dropped; trusted so far\ndone\n";
+        assert_eq!(text, said);
     }
 }

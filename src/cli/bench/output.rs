@@ -3,11 +3,12 @@
 use std::io;
 
 use super::plan::{BenchPlan, Levels};
-use crate::bench::compare::{LoadComparison, LoadVerdict};
-use crate::bench::condition::{ConditionOutcome, FailIf};
+use super::verdict::RunVerdict;
+use crate::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
+use crate::bench::condition::{ConditionOutcome, DecidedCondition};
 use crate::bench::figures::{Quantiles, StageFigures};
 use crate::bench::measured::RequestEnd;
-use crate::bench::result::RunResult;
+use crate::bench::result::{Curve, RunResult};
 use crate::bench::search::{FoundRate, RateTrial, TrialVerdict};
 use crate::bench::statistics::IntervalEstimate;
 use crate::cli::screen::ScreenSettings;
@@ -17,7 +18,7 @@ use crate::history::survival::is_firm;
 use crate::machine;
 
 /// One stage in a line, when it has ended.
-pub fn brief(stage: &StageFigures, load: &str) -> String {
+pub fn brief(stage: &StageFigures) -> String {
     let ttft = stage.client_ttft_ms.or(stage.ttft_ms);
     let mut parts = vec![
         match stage.count(RequestEnd::Answered) {
@@ -30,7 +31,7 @@ pub fn brief(stage: &StageFigures, load: &str) -> String {
     parts.extend((stage.failed() > 0).then(|| format!("{} failed", stage.failed())));
     parts.extend(stage.ended.clone());
     parts.extend((!stage.is_trusted()).then(|| format!("not trusted: {}", stage.doubts.join("; "))));
-    clean(&format!("{}, {load}: {}", stage.target, parts.join(", "))).to_string()
+    clean(&format!("{}: {}", stage.name(), parts.join(", "))).to_string()
 }
 
 /// One trial of a search in a line.
@@ -55,51 +56,30 @@ pub fn trial(target: &str, trial: &RateTrial) -> String {
 /// Everything, for people.
 pub fn write(
     result: &RunResult,
-    conditions: &[(FailIf, ConditionOutcome)],
-    against: &[LoadComparison],
+    verdict: &RunVerdict,
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     let width = screen.terminal();
-    let stages: Vec<&StageFigures> = result.stages.iter().collect();
-    if !stages.is_empty() {
-        table(&stages, screen).write(width, out)?;
+    if !result.stages.is_empty() {
+        table(&result.stages, screen).write(width, out)?;
         writeln!(out)?;
     }
     let mut lines = Vec::new();
-    lines.extend(result.curves.iter().flat_map(|curve| {
-        let knee = curve.knee_users.map(|users| {
-            format!(
-                "{}: the knee is at {users} users: from there, doubling them adds less than 10 % to the tokens of all",
-                curve.target
-            )
-        });
-        let half = curve
-            .half_speed_users
-            .map(|users| format!("{}: at {users} users, one has half the speed of one alone", curve.target));
-        let drift = curve.drift.as_ref().map(|drift| format!("{}: {drift}", curve.target));
-        [knee, half, drift].into_iter().flatten()
-    }));
-    lines.extend(result.found.iter().flat_map(|found| found_rate(found, result)));
-    lines.extend(result.comparisons.iter().chain(against).map(comparison));
-    for stage in &stages {
-        let load = load_name(stage);
-        // A trial of a search ends once it is decided, and has a line of its own.
-        let ended = stage.ended.iter().filter(|_| result.found.is_empty());
-        lines.extend(ended.map(|why| format!("{}, {load}: {why}", stage.target)));
-        lines.extend(stage.notes.iter().map(|note| format!("{}, {load}: {note}", stage.target)));
+    lines.extend(result.curves.iter().flat_map(curve));
+    lines.extend(result.found.iter().map(|found| found_rate(found, result)));
+    lines.extend(result.comparisons.iter().chain(&verdict.against).map(comparison));
+    lines.extend(result.not_compared.iter().cloned());
+    for stage in &result.stages {
+        let name = format!("{}, {}", stage.target, load_name(stage));
+        let said = stage.ended.iter().chain(&stage.notes);
+        lines.extend(said.map(|text| format!("{name}: {text}")));
         if !stage.is_trusted() {
-            lines.push(format!("{}, {load}: NOT TRUSTED: {}", stage.target, stage.doubts.join("; ")));
+            lines.push(format!("{name}: NOT TRUSTED: {}", stage.doubts.join("; ")));
         }
     }
-    lines.extend(conditions.iter().map(|(condition, outcome)| {
-        let text = match outcome {
-            ConditionOutcome::Met => "does not hold",
-            ConditionOutcome::Missed => "holds: failed",
-            ConditionOutcome::Undecided => "cannot be decided with these requests",
-        };
-        format!("{}: {text}", condition.text)
-    }));
+    lines.extend(verdict.conditions.iter().map(condition));
+    lines.extend(verdict.undecided.iter().map(|why| format!("cannot be decided: {why}")));
     if result.cost_usd.1 > 0.0 {
         lines.push(format!("cost: {:.4} USD at most", result.cost_usd.1));
     }
@@ -108,7 +88,32 @@ pub fn write(
     lines.iter().try_for_each(|line| write_paragraph(line, width, out))
 }
 
-fn table(stages: &[&StageFigures], screen: ScreenSettings) -> Sheet {
+fn condition(decided: &DecidedCondition) -> String {
+    let text = match decided.outcome {
+        ConditionOutcome::Met => "does not hold",
+        ConditionOutcome::Missed => "holds",
+        ConditionOutcome::Undecided => "cannot be decided",
+    };
+    let why = decided.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+    format!("{}: {text}{why}", decided.condition)
+}
+
+fn curve(curve: &Curve) -> impl Iterator<Item = String> {
+    let target = &curve.target;
+    let knee = match (curve.knee_users, curve.most_users) {
+        (Some(users), _) => Some(format!(
+            "{target}: the knee is at {users} users: from there, doubling them adds less than 10 % to the tokens of all"
+        )),
+        (None, Some(most)) if most > 1 => Some(format!("{target}: no knee up to {most} users")),
+        _ => None,
+    };
+    let half =
+        curve.half_speed_users.map(|users| format!("{target}: at {users} users, one has half the speed of one alone"));
+    let drift = curve.drift.as_ref().map(|drift| format!("{target}: {drift}"));
+    [knee, half, drift].into_iter().flatten()
+}
+
+fn table(stages: &[StageFigures], screen: ScreenSettings) -> Sheet {
     let open = stages.iter().any(|stage| stage.is_open_loop());
     let judged = stages.iter().any(|stage| stage.attainment.is_some());
     let priced = stages.iter().any(|stage| stage.usd_per_million.is_some());
@@ -119,7 +124,7 @@ fn table(stages: &[&StageFigures], screen: ScreenSettings) -> Sheet {
     heads.extend(["TPOT p50", "tok/s p50", "p5", "tok/s all", "e2e p50", "answers/s", "failed"]);
     heads.extend(judged.then_some("good"));
     heads.extend(priced.then_some("USD/M"));
-    let row = |stage: &&StageFigures| -> Vec<SheetCell> {
+    let row = |stage: &StageFigures| -> Vec<SheetCell> {
         let mut cells = vec![
             clean(&stage.target).to_string(),
             load_name(stage),
@@ -163,14 +168,9 @@ fn failed(stage: &StageFigures) -> String {
 }
 
 /// The load in words, with a mark where the stage is not trusted.
-pub fn load_name(stage: &StageFigures) -> String {
+fn load_name(stage: &StageFigures) -> String {
     let mark = if stage.is_trusted() { "" } else { " (?)" };
-    match (stage.users, stage.request_rate) {
-        (Some(1), _) => format!("1 user{mark}"),
-        (Some(users), _) => format!("{users} users{mark}"),
-        (_, Some(rate)) => format!("{rate:.3}/s{mark}"),
-        _ => mark.to_owned(),
-    }
+    format!("{}{mark}", or_dash(stage.load(), |load| load.to_string()))
 }
 
 /// A quantile with half its interval in per cent; `~` where the sample is small for it.
@@ -191,7 +191,7 @@ fn millis(ms: f64) -> String {
     }
 }
 
-fn found_rate(found: &FoundRate, result: &RunResult) -> Vec<String> {
+fn found_rate(found: &FoundRate, result: &RunResult) -> String {
     let share = found.attain * 100.0;
     let slo = result.slo.map_or(String::new(), |slo| slo.to_string());
     let text = match (found.passes, found.fails) {
@@ -206,7 +206,7 @@ fn found_rate(found: &FoundRate, result: &RunResult) -> Vec<String> {
         [] => String::new(),
         open => format!("; undecided: {} (a longer --duration decides more)", open.join(", ")),
     };
-    vec![format!("{}: {share:.0} % of the requests meet {slo} at once: {text}{missed}{open}", found.target)]
+    format!("{}: {share:.0} % of the requests meet {slo} at once: {text}{missed}{open}", found.target)
 }
 
 fn comparison(found: &LoadComparison) -> String {
@@ -216,6 +216,9 @@ fn comparison(found: &LoadComparison) -> String {
         LoadVerdict::Better => "better".to_owned(),
         LoadVerdict::Worse => "worse".to_owned(),
         LoadVerdict::Same => format!("the same within {margin:.0} %"),
+        LoadVerdict::CannotTell { .. } if found.figure == ComparedFigure::Rate => {
+            "cannot tell: a longer --duration might".to_owned()
+        }
         LoadVerdict::CannotTell { more } => format!("cannot tell: about {more} more requests of each would"),
     };
     let between = match (found.ratio.low, found.ratio.high) {
@@ -243,3 +246,6 @@ pub fn hint(plan: &BenchPlan) -> Option<String> {
         format!("at most {allowed} requests in flight: the limit is {limit} file descriptors (ulimit -n); arrivals beyond are dropped")
     })
 }
+
+#[cfg(test)]
+mod tests;

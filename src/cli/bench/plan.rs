@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::options::{ArrivalsOption, BenchOptions};
+use super::options::BenchOptions;
 use super::target::BenchTargets;
 use crate::bench::arrivals::{ARRIVALS_MAX, Arrivals};
+use crate::bench::estimate::{ANSWER_BOUNDS, CHOICES};
 use crate::bench::slo::LoadSlo;
 use crate::bench::workload::Workload;
-use crate::config::{Config, nearest};
+use crate::bench::{Load, LoadTarget};
+use crate::config::Config;
 use crate::machine;
 
 /// Levels of a closed loop if none are given.
@@ -58,6 +60,10 @@ pub struct BenchPlan {
     pub attain: f64,
     pub margin: f64,
     pub max_cost: Option<f64>,
+    /// The target is the server of `--url`.
+    pub by_url: bool,
+    /// Attempts that one request may run at once.
+    pub attempts: usize,
 }
 
 impl BenchPlan {
@@ -86,18 +92,17 @@ impl BenchPlan {
             prefix: options.prefix,
             seed: options.seed.unwrap_or_else(|| fastrand::u64(..) >> 12),
             levels,
-            arrivals: match options.arrivals {
-                Some(ArrivalsOption::Constant) => Arrivals::Constant,
-                Some(ArrivalsOption::Poisson) | None => Arrivals::Poisson,
-            },
+            arrivals: options.arrivals.unwrap_or_default(),
             in_flight_max: options.in_flight_max.unwrap_or(10_000),
             duration,
             requests: options.requests.unwrap_or(ARRIVALS_MAX),
             warm_up: options.warm_up,
             slo: options.slo,
             attain: options.attain,
-            margin: options.margin,
+            margin: options.margin(),
             max_cost: options.max_cost,
+            by_url: options.url.is_some(),
+            attempts: targets.attempts,
         };
         plan.check_money(options, targets)?;
         plan.check_arrivals()?;
@@ -109,6 +114,19 @@ impl BenchPlan {
     }
 
     fn check_money(&self, options: &BenchOptions, targets: &BenchTargets) -> Result<(), String> {
+        let give_it = if self.by_url {
+            "give it with --price IN/OUT (USD per million tokens)"
+        } else {
+            "give it as `input_price` and `output_price` of the upstream under [models]"
+        };
+        let is_unpriced = |target: &LoadTarget| target.prices.iter().all(Option::is_none);
+        if self.max_cost.is_some() && targets.unpriced.is_empty() && targets.targets.iter().all(is_unpriced) {
+            let names: Vec<&str> = targets.targets.iter().map(|target| target.name.as_str()).collect();
+            return Err(format!(
+                "no price is known for {}, so --max-cost has no effect: {give_it}, or leave it out",
+                names.join(", ")
+            ));
+        }
         if targets.hosted.is_empty() {
             return Ok(());
         }
@@ -120,9 +138,7 @@ impl BenchPlan {
         }
         if !targets.unpriced.is_empty() {
             let names = targets.unpriced.join(", ");
-            return Err(format!(
-                "no price is known for {names}, so --max-cost could not be kept: give it a `price` in the configuration"
-            ));
+            return Err(format!("no price is known for {names}, so --max-cost could not be kept: {give_it}"));
         }
         let at_once = match &self.levels {
             Levels::Users(levels) => levels.iter().copied().max().unwrap_or(1),
@@ -150,7 +166,7 @@ impl BenchPlan {
     fn check_descriptors(&self, in_flight_max: Option<usize>) -> Result<(), String> {
         // Only the hard limit counts; where it cannot be raised, the soft one is what there is.
         let limit = machine::raise_descriptors().map_or_else(|_| machine::descriptors(), |(_, raised)| raised);
-        let (most, whose) = match &self.levels {
+        let (most, mut whose) = match &self.levels {
             Levels::Users(levels) => {
                 let most = levels.iter().copied().max().unwrap_or(1);
                 (most, if most == 1 { "1 user".to_owned() } else { format!("{most} users") })
@@ -161,8 +177,11 @@ impl BenchPlan {
                 None => (1, "an open loop".to_owned()),
             },
         };
-        let needed = (most + OWN_DESCRIPTORS) as u64;
+        let needed = (most * self.attempts + OWN_DESCRIPTORS) as u64;
         if needed > limit {
+            if self.attempts > 1 {
+                whose += &format!(" with {} attempts each", self.attempts);
+            }
             return Err(format!(
                 "{whose}: at least {needed} file descriptors are needed; the limit is {limit} (ulimit -n)"
             ));
@@ -173,7 +192,18 @@ impl BenchPlan {
     /// Requests in flight that the limit of descriptors allows.
     pub fn in_flight_allowed(&self) -> usize {
         let limit = usize::try_from(machine::descriptors()).unwrap_or(usize::MAX);
-        self.in_flight_max.min(limit.saturating_sub(OWN_DESCRIPTORS).max(1))
+        self.in_flight_max.min((limit.saturating_sub(OWN_DESCRIPTORS) / self.attempts).max(1))
+    }
+
+    /// The loads of its levels; none of a search.
+    pub fn loads(&self) -> Vec<Load> {
+        match &self.levels {
+            Levels::Users(levels) => levels.iter().copied().map(Load::Users).collect(),
+            Levels::Rates(rates) => {
+                rates.iter().map(|rate| Load::Rate { per_second: *rate, arrivals: self.arrivals }).collect()
+            }
+            Levels::FindRate => Vec::new(),
+        }
     }
 
     /// What was asked for, for the run's row: no prompt, no key.
@@ -194,12 +224,7 @@ impl BenchPlan {
 
 fn workload(options: &BenchOptions, config: &Config) -> Result<Workload, String> {
     let name = &options.workload;
-    let known = Workload::named(name, config).ok_or_else(|| {
-        let names = Workload::names(config);
-        let nearest = nearest(name, names.iter().copied(), 1);
-        let hint = nearest.first().map_or(String::new(), |nearest| format!(" (did you mean {nearest}?)"));
-        format!("there is no workload {name:?}{hint}; there are {}", names.join(", "))
-    })?;
+    let known = Workload::named(name, config)?;
     let (input, output) = (options.input_tokens, options.output_tokens);
     if input.is_none() && output.is_none() {
         return Ok(if options.prompts.is_some() { Workload { name: "prompts".to_owned(), ..known } } else { known });
@@ -213,9 +238,20 @@ fn members(options: &BenchOptions) -> Result<Map<String, Value>, String> {
     let Some(text) = &options.body else { return Ok(Map::new()) };
     let members: Map<String, Value> =
         serde_json::from_str(text).map_err(|error| format!("--body: expected a JSON object: {error}"))?;
-    match OURS.iter().find(|name| members.contains_key(**name)) {
-        Some(name) => Err(format!("--body: the benchmark itself sets \"{name}\"")),
-        None => Ok(members),
+    if let Some(name) = OURS.iter().find(|name| members.contains_key(**name)) {
+        return Err(format!("--body: the benchmark itself sets \"{name}\""));
+    }
+    check_lengths(&members).map_err(|what| format!("--body: {what}"))?;
+    Ok(members)
+}
+
+/// Without a number nothing would bound what a request costs.
+fn check_lengths(members: &Map<String, Value>) -> Result<(), String> {
+    let is_wrong =
+        |name: &&&str| members.get(**name).is_some_and(|value| value.as_u64().is_none_or(|number| number == 0));
+    match ANSWER_BOUNDS.iter().chain([&CHOICES]).find(is_wrong) {
+        Some(name) => Err(format!("\"{name}\" is no whole number above 0")),
+        None => Ok(()),
     }
 }
 
@@ -250,6 +286,9 @@ fn prompts(path: &Path) -> Result<Vec<Map<String, Value>>, String> {
         if !body.get("messages").is_some_and(Value::is_array) {
             return wrong("expected \"prompt\" or \"messages\"");
         }
+        if let Err(what) = check_lengths(&body) {
+            return wrong(&what);
+        }
         body.remove("model");
         prompts.push(body);
     }
@@ -257,30 +296,4 @@ fn prompts(path: &Path) -> Result<Vec<Map<String, Value>>, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<Vec<Map<String, Value>>, String> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("prompts.jsonl");
-        std::fs::write(&path, text).unwrap();
-        prompts(&path)
-    }
-
-    #[test]
-    fn prompts_are_read_and_broken_lines_are_named() {
-        let good = read("{\"prompt\":\"secret\",\"max_tokens\":7}\n\n{\"messages\":[],\"model\":\"x\"}").unwrap();
-        assert_eq!(good.len(), 2);
-        assert_eq!((&good[0]["messages"][0]["content"], &good[0]["max_tokens"]), (&json!("secret"), &json!(7)));
-        assert!(!good[1].contains_key("model"));
-        for (text, said) in [
-            ("{\"prompt\":\"a\"}\nsecret", ":2: expected a JSON object"),
-            ("{\"prompt\":1}", ":1: \"prompt\" is no text"),
-            ("{\"input\":\"secret\"}", ":1: expected \"prompt\" or \"messages\""),
-            ("\n\n", "has no prompt"),
-        ] {
-            let why = read(text).unwrap_err();
-            assert!(why.contains(said) && !why.contains("secret"), "{why}");
-        }
-    }
-}
+pub(super) mod tests;

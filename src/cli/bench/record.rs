@@ -1,14 +1,52 @@
 //! The row of a run, and what it says of itself.
 
+use ring::digest::{Context, SHA256};
+use serde_json::{Map, Value};
+
 use super::plan::{BenchPlan, Levels};
-use crate::bench::result::RunResult;
+use super::target::BenchTargets;
+use crate::bench::result::{RESULT_VERSION, RunResult};
 use crate::clock::wall_micros;
 use crate::history::{RunKind, RunRecord};
 
+/// Bytes of a fingerprint.
+const FINGERPRINT: usize = 8;
+
+/// The result of a run before it begins: what it asks.
+pub fn asked(plan: &BenchPlan, targets: &BenchTargets, label: Option<String>) -> RunResult {
+    RunResult {
+        version: RESULT_VERSION,
+        run_id: uuid::Uuid::now_v7().to_string(),
+        label,
+        started_at: wall_micros(),
+        targets: targets.targets.iter().map(|target| target.name.clone()).collect(),
+        workload: plan.workload.clone(),
+        prefix: plan.prefix,
+        prompts: fingerprint(&plan.prompts),
+        body: fingerprint(std::slice::from_ref(&plan.members)),
+        seed: plan.seed,
+        slo: plan.slo,
+        machine: machine(),
+        ..RunResult::default()
+    }
+}
+
+/// Tells whether two runs were given the same, without what it was. None where nothing was given.
+fn fingerprint(given: &[Map<String, Value>]) -> Option<String> {
+    let mut hash = Context::new(&SHA256);
+    let given: Vec<&Map<String, Value>> = given.iter().filter(|members| !members.is_empty()).collect();
+    for members in &given {
+        hash.update(serde_json::to_string(members).ok()?.as_bytes());
+        hash.update(b"\n");
+    }
+    let bytes = hash.finish();
+    (!given.is_empty()).then(|| bytes.as_ref()[..FINGERPRINT].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// The row: when the run begins, and again when it has ended.
 pub fn row(result: &RunResult, plan: &BenchPlan, ended: bool) -> RunRecord {
-    let trust = match result.stages.iter().flat_map(|stage| &stage.doubts).next() {
-        Some(doubt) => doubt.clone(),
+    let trust = match result.doubt() {
+        Some(doubt) => doubt.to_owned(),
         None if result.stages.is_empty() => result.cut_short.clone().unwrap_or_else(|| "no stage".to_owned()),
         None => "trusted".to_owned(),
     };
@@ -43,8 +81,29 @@ pub fn describe(plan: &BenchPlan) -> String {
 }
 
 /// What it runs on.
-pub fn machine() -> String {
+fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (system, processor) = (std::env::consts::OS, std::env::consts::ARCH);
     format!("{system} {processor}, {cores} cores, photofinish {}", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_tells_what_was_given_apart() {
+        let of = |given: Value| {
+            let given: Vec<Map<String, Value>> = serde_json::from_value(given).unwrap();
+            fingerprint(&given)
+        };
+        assert_eq!((of(json!([])), of(json!([{}]))), (None, None));
+        let secret = of(json!([{ "messages": ["secret"] }])).unwrap();
+        assert!(secret.len() == 16 && !secret.contains("secret"));
+        assert_eq!(of(json!([{ "messages": ["secret"] }])), Some(secret.clone()));
+        assert_ne!(of(json!([{ "messages": ["other"] }])), Some(secret.clone()));
+        assert_ne!(of(json!([{ "messages": ["secret"] }, { "messages": ["other"] }])), Some(secret));
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::calibration;
@@ -11,21 +10,21 @@ use super::plan::{BenchPlan, Levels};
 use super::record;
 use super::target::BenchTargets;
 use crate::app::LocalGateway;
+use crate::bench::against;
 use crate::bench::arrivals::ARRIVALS_MAX;
-use crate::bench::compare::{self, ComparedFigure, LoadComparison};
-use crate::bench::figures::{StageFigures, StageQuestion};
+use crate::bench::figures::{StageEnd, StageFigures, StageQuestion};
 use crate::bench::measured::MeasuredRequest;
 use crate::bench::prompt::PromptMaker;
-use crate::bench::result::{self, RESULT_VERSION, RunResult};
+use crate::bench::result::{self, RunResult};
 use crate::bench::spend::Spend;
 use crate::bench::stage;
 use crate::bench::{
     BlockPlan, BlockResult, BlockStop, Generator, Load, LoadClient, LoadTarget, Progress, RowFeed, failing_alone, ramp,
 };
 use crate::cli::outcome::WrongUse;
-use crate::cli::signals::Signals;
-use crate::clock::{Instant, wall_micros};
+use crate::clock::Instant;
 use crate::config::UpstreamConfig;
+use crate::shutdown::Shutdown;
 
 /// Prompts of one block at most, so that no two blocks share one.
 const BLOCK_PROMPTS: u64 = 10_000_000;
@@ -33,6 +32,8 @@ const BLOCK_PROMPTS: u64 = 10_000_000;
 pub(super) const FIRST_REQUESTS: usize = 2;
 /// How long losers that run on are awaited at the end.
 const LOSERS_FOR: Duration = Duration::from_secs(10);
+/// How long rows are written after a signal. The rest goes to the spill file.
+const INTERRUPTED_FLUSH_FOR: Duration = Duration::from_secs(5);
 
 /// What a run came to.
 pub struct FinishedRun {
@@ -52,7 +53,6 @@ pub struct BenchSession<'a, E> {
     /// Of each target that is one upstream: that upstream.
     pub(super) upstreams: Vec<Option<UpstreamConfig>>,
     pub(super) live: LiveView<'a, E>,
-    pub(super) signals: Signals,
     pub(super) result: RunResult,
     pub(super) begun: Instant,
     pub(super) calibration_us: Option<f64>,
@@ -60,42 +60,33 @@ pub struct BenchSession<'a, E> {
     pub(super) blocks: u64,
     /// The length of one answer, by target.
     pub(super) answers: Vec<Duration>,
-    pub(super) interrupted: Arc<AtomicBool>,
+    /// Drained at the first signal: the block ends with what there is.
+    pub(super) interrupt: Shutdown,
 }
 
 impl<'a, E: Write + Send> BenchSession<'a, E> {
+    /// `asked`: the result before it begins.
+    ///
     /// # Errors
     /// The gateway cannot be built, or the store cannot be opened.
     pub async fn start(
         targets: BenchTargets,
         plan: BenchPlan,
+        asked: RunResult,
         stored: bool,
-        label: Option<String>,
         mut live: LiveView<'a, E>,
+        interrupt: Shutdown,
     ) -> anyhow::Result<Self> {
-        let signals = Signals::new()?;
         let feed = RowFeed::new();
-        let run_id = uuid::Uuid::now_v7().to_string();
         let alone = LocalGateway::start(targets.config, stored, Arc::clone(&feed) as _).await?;
         let calibration_us = calibration::error_us(plan.requests).await;
-        let prompts = PromptMaker::new(plan.workload.clone(), plan.prefix, plan.seed).given(plan.prompts.clone());
+        let prompts = PromptMaker::new(plan.workload.clone(), plan.prefix, plan.seed)
+            .salted(&asked.run_id)
+            .given(plan.prompts.clone());
         let spend = plan.max_cost.map_or_else(Spend::unlimited, |cap| Spend::new(cap, 0.0));
         let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
-        let generator = Generator::new(client, prompts, spend, plan.members.clone(), run_id.clone());
-        let result = RunResult {
-            version: RESULT_VERSION,
-            run_id,
-            label,
-            started_at: wall_micros(),
-            targets: targets.targets.iter().map(|target| target.name.clone()).collect(),
-            workload: plan.workload.clone(),
-            prefix: plan.prefix,
-            seed: plan.seed,
-            slo: plan.slo,
-            calibration_ms: calibration_us.map(|us| us / 1e3),
-            machine: record::machine(),
-            ..RunResult::default()
-        };
+        let generator = Generator::new(client, prompts, spend, plan.members.clone(), asked.run_id.clone());
+        let result = RunResult { calibration_ms: calibration_us.map(|us| us / 1e3), ..asked };
         let asked = format!("{}: {}, seed {}", result.targets.join(", "), record::describe(&plan), plan.seed);
         live.say(&asked);
         let session = BenchSession {
@@ -105,13 +96,12 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
             targets: targets.targets,
             upstreams: targets.upstreams,
             live,
-            signals,
             result,
             begun: Instant::now(),
             calibration_us,
             blocks: 0,
             answers: Vec::new(),
-            interrupted: Arc::default(),
+            interrupt,
         };
         session.record(false);
         Ok(session)
@@ -122,15 +112,20 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
     /// # Errors
     /// A target does not answer its first request.
     pub async fn run(mut self) -> anyhow::Result<FinishedRun> {
-        let first = self.first_requests().await;
-        if first.is_ok() {
-            match self.plan.levels.clone() {
-                Levels::Users(levels) => self.users(&levels).await,
-                Levels::Rates(rates) => self.rates(&rates).await,
+        let first = if self.is_interrupted() { Ok(()) } else { self.first_requests().await };
+        if first.is_ok() && !self.is_interrupted() {
+            let mut loads = self.plan.loads();
+            match self.plan.levels {
                 Levels::FindRate => self.find_rate().await,
+                Levels::Rates(_) => self.levels(loads).await,
+                Levels::Users(_) => {
+                    // The first level again: does the server still do what it did?
+                    loads.extend(loads.first().copied().filter(|_| loads.len() > 1));
+                    self.levels(loads).await;
+                }
             }
         }
-        let cut = self.interrupted.load(Ordering::Relaxed);
+        let cut = self.is_interrupted();
         if cut {
             self.result.cut_short = Some("it was interrupted".to_owned());
         } else if let Err(why) = &first {
@@ -145,48 +140,44 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
             _ => Vec::new(),
         };
         self.record(true);
-        if !cut {
-            self.alone.losers_ended(LOSERS_FOR).await;
+        tokio::select! {
+            () = self.alone.losers_ended(LOSERS_FOR) => {}
+            () = self.interrupt.draining() => {}
         }
-        let lost = self.alone.stop().await;
+        let interrupted = self.interrupt.draining();
+        let hurry = async {
+            interrupted.await;
+            tokio::time::sleep(INTERRUPTED_FLUSH_FOR).await;
+        };
+        let lost = self.alone.stop_unless(hurry).await;
         if let (Err(why), false) = (first, cut) {
             anyhow::bail!(why);
         }
         Ok(FinishedRun { result: self.result, interrupted: cut, lost })
     }
 
-    async fn users(&mut self, levels: &[usize]) {
-        let mut all = levels.to_vec();
-        // The first level again: does the server still do what it did?
-        if levels.len() > 1 {
-            all.push(levels[0]);
-        }
-        for (at, users) in all.iter().enumerate() {
-            let name = format!("{users} {}", if *users == 1 { "user" } else { "users" });
-            self.stage(Load::Users(*users), &name, at, all.len()).await;
-            if self.is_over() {
+    async fn levels(&mut self, loads: Vec<Load>) {
+        for (at, load) in loads.iter().enumerate() {
+            if self.is_interrupted() {
+                return;
+            }
+            let begin = self.result.stages.len();
+            self.stage(*load, at, loads.len()).await;
+            let ends = self.result.stages[begin..].iter().filter(|stage| is_final(stage));
+            if let Some(last) = ends.max_by_key(|stage| stage.ended_by == Some(StageEnd::Failing)) {
+                let why = format!("{}: {}", last.name(), last.ended.as_deref().unwrap_or_default());
+                self.result.cut_short = (at + 1 < loads.len()).then_some(why);
                 return;
             }
         }
     }
 
-    async fn rates(&mut self, rates: &[f64]) {
-        for (at, rate) in rates.iter().enumerate() {
-            let load = Load::Rate { per_second: *rate, arrivals: self.plan.arrivals };
-            self.stage(load, &format!("{rate}/s"), at, rates.len()).await;
-            if self.is_over() {
-                return;
-            }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        let spent = |stage: &StageFigures| stage.ended.as_ref().is_some_and(|why| why.contains("cap of spending"));
-        self.interrupted.load(Ordering::Relaxed) || self.result.stages.last().is_some_and(spent)
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupt.is_draining()
     }
 
     /// One level for every target, in interleaved blocks: A B B A.
-    async fn stage(&mut self, load: Load, name: &str, at: usize, of: usize) {
+    async fn stage(&mut self, load: Load, at: usize, of: usize) {
         let count = self.targets.len();
         let rounds = if count > 1 { 2 } else { 1 };
         let mut blocks: Vec<Vec<BlockResult>> = vec![Vec::new(); count];
@@ -194,7 +185,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         for round in 0..rounds {
             let order: Vec<usize> = if round % 2 == 0 { (0..count).collect() } else { (0..count).rev().collect() };
             for target in order {
-                if self.interrupted.load(Ordering::Relaxed) {
+                if self.is_interrupted() {
                     break;
                 }
                 // The same prompts for every target.
@@ -206,7 +197,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
                 };
                 let target_name = self.targets[target].name.clone();
                 let title = self.title(
-                    format!("stage {} of {of}: {target_name}, {name}", at + 1),
+                    format!("stage {} of {of}: {target_name}, {load}", at + 1),
                     plan.duration,
                     self.asked_requests(&plan),
                 );
@@ -220,41 +211,25 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         for (target, blocks) in self.targets.iter().zip(&blocks).filter(|(_, blocks)| !blocks.is_empty()) {
             self.result.stages.push(stage::figures(&target.name, blocks, &self.question()));
         }
-        self.compare(begin, &blocks, name);
-        let said: Vec<String> =
-            self.result.stages[begin..].iter().map(|stage| super::output::brief(stage, name)).collect();
+        self.compare(begin, &blocks);
+        let said: Vec<String> = self.result.stages[begin..].iter().map(super::output::brief).collect();
         said.iter().for_each(|line| self.live.say(line));
         self.charge();
     }
 
-    fn compare(&mut self, begin: usize, blocks: &[Vec<BlockResult>], load: &str) {
-        let stages = &self.result.stages[begin..];
-        if stages.len() < 2 || !stages.iter().all(StageFigures::counts) {
+    /// The targets of a level against the first. After an interrupt there may be none.
+    fn compare(&mut self, begin: usize, blocks: &[Vec<BlockResult>]) {
+        if blocks.iter().any(Vec::is_empty) {
             return;
         }
-        let requests = |blocks: &[BlockResult]| -> Vec<MeasuredRequest> {
-            blocks.iter().flat_map(|block| block.requests.iter().cloned()).collect()
+        let question = self.question();
+        let measured = |blocks: &Vec<BlockResult>| -> Vec<MeasuredRequest> {
+            blocks.iter().flat_map(|block| stage::measured_in(block, &question)).cloned().collect()
         };
-        let base = requests(&blocks[0]);
-        let mut found = Vec::new();
-        for (other, blocks) in stages.iter().zip(blocks).skip(1) {
-            let own = requests(blocks);
-            for figure in ComparedFigure::ALL {
-                let Some((ratio, pairs)) = compare::paired(figure, &base, &own) else { continue };
-                let verdict = compare::judge(figure, &ratio, self.plan.margin, pairs);
-                found.push(LoadComparison {
-                    figure,
-                    base: stages[0].target.clone(),
-                    other: other.target.clone(),
-                    load: load.to_owned(),
-                    pairs: Some(pairs),
-                    ratio,
-                    margin: self.plan.margin,
-                    verdict,
-                });
-            }
-        }
-        self.result.comparisons.extend(found);
+        let requests: Vec<Vec<MeasuredRequest>> = blocks.iter().map(measured).collect();
+        let compared = against::targets(&self.result.stages[begin..], &requests, self.plan.margin);
+        self.result.comparisons.extend(compared.comparisons);
+        self.result.not_compared.extend(compared.reasons);
     }
 
     pub(super) fn block(&self, load: Load, target: usize) -> BlockPlan {
@@ -279,7 +254,15 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
 
     pub(super) fn title(&self, text: String, length: Duration, requests: Option<usize>) -> StageTitle {
         let spend = self.generator.spend();
-        StageTitle { text, length, requests, spent: spend.spent(), cap: spend.cap() }
+        StageTitle {
+            text,
+            length,
+            requests,
+            is_open_loop: !matches!(self.plan.levels, Levels::Users(_)),
+            calibration_us: self.calibration_us,
+            spent: spend.spent(),
+            cap: spend.cap(),
+        }
     }
 
     pub(super) fn question(&self) -> StageQuestion<'_> {
@@ -294,7 +277,7 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         }
     }
 
-    /// The first signal ends the block with what there is; the second does not wait for it.
+    /// The first signal ends the block with what there is. The second ends the command: see `bench::run`.
     pub(super) async fn run_block(
         &mut self,
         target: &LoadTarget,
@@ -302,23 +285,17 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         title: &StageTitle,
         decide: &mut (dyn FnMut(Progress<'_>) -> bool + Send),
     ) -> BlockResult {
-        let (live, interrupted, generator) = (&mut self.live, Arc::clone(&self.interrupted), self.generator.clone());
+        let (live, interrupt) = (&mut self.live, self.interrupt.clone());
         let mut failing = None;
         let mut watch = |progress: Progress<'_>| {
             live.show(title, &progress);
             failing = failing_alone(&progress);
-            failing.is_none() && !interrupted.load(Ordering::Relaxed) && decide(progress)
+            failing.is_none() && !interrupt.is_draining() && decide(progress)
         };
-        let mut running = Box::pin(generator.run(target, plan, &mut watch));
-        let mut block = loop {
-            tokio::select! {
-                block = &mut running => break block,
-                () = self.signals.next() => self.interrupted.store(true, Ordering::Relaxed),
-            }
-        };
-        drop(running);
-        if let Some(failure) = failing {
-            block.stop = Some(BlockStop::Failing(failure));
+        let mut block = Box::pin(self.generator.run(target, plan, &mut watch)).await;
+        if block.stop == Some(BlockStop::Decided) {
+            let interrupted = self.interrupt.is_draining().then_some(BlockStop::Interrupted);
+            block.stop = failing.map(BlockStop::Failing).or(interrupted).or(block.stop);
         }
         block
     }
@@ -331,6 +308,11 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         self.result.cost_usd.1 = self.generator.spend().spent();
         self.result.cost_usd.0 = self.result.stages.iter().map(|stage| stage.cost_usd.0).sum();
     }
+}
+
+/// Whether a stage leaves nothing to ask: the money is spent, or the server answers nothing.
+fn is_final(stage: &StageFigures) -> bool {
+    matches!(stage.ended_by, Some(StageEnd::Spent | StageEnd::Failing))
 }
 
 /// Wrong use as an error of the command.

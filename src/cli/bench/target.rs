@@ -1,16 +1,16 @@
 //! What a run sends to: upstreams, models through their policies, or any server by its address. Not for the load: see `plan`.
 
-use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderValue};
 
 use super::options::BenchOptions;
 use crate::bench::LoadTarget;
-use crate::config::{self, BreakerSettings, Config, Policy, Provider, UpstreamConfig};
+use crate::config::{self, BreakerSettings, Config, ModelConfig, Policy, UpstreamConfig, catalogue};
 
-/// The name of the server of `--url` in rows: `url/MODEL`.
-pub const URL_PROVIDER: &str = "url";
+/// The name of a server of `--url` in rows, if the catalogue does not know its address: `url/MODEL`.
+const URL_PROVIDER: &str = "url";
 
 /// The targets of a run and the configuration that serves them.
 pub struct BenchTargets {
@@ -22,16 +22,28 @@ pub struct BenchTargets {
     pub hosted: Vec<String>,
     /// Upstreams without a known price among the hosted ones.
     pub unpriced: Vec<String>,
+    /// Attempts that one request may run at once.
+    pub attempts: usize,
 }
 
-/// The configuration with a provider `url` for the server of `--url`.
+/// The provider of the catalogue that has this address, so that its prices and peculiarities count.
+fn provider_at(url: &str) -> &'static str {
+    let url = url.trim_end_matches('/');
+    // A server of one's own has no price.
+    let mut hosted = catalogue::entries().filter(|entry| entry.key_variable.is_some());
+    let known = hosted.find(|entry| entry.serves.iter().any(|served| served.base_url == url));
+    known.map_or(URL_PROVIDER, |entry| &entry.name)
+}
+
+/// The configuration with a provider for the server of `--url`.
 ///
 /// # Errors
 /// In words, if the address, the dialect or the variable cannot be used.
 pub fn with_url(config: Config, options: &BenchOptions) -> Result<Config, String> {
     let Some(url) = &options.url else { return Ok(config) };
     let text = |value: &str| format!("{:?}", value);
-    let mut table = format!("[providers.{URL_PROVIDER}]\nbase_url = {}\n", text(url));
+    let name = provider_at(url);
+    let mut table = format!("[providers.{name}]\nbase_url = {}\n", text(url));
     if let Some(dialect) = &options.dialect {
         table += &format!("dialect = {}\n", text(dialect));
     }
@@ -41,9 +53,17 @@ pub fn with_url(config: Config, options: &BenchOptions) -> Result<Config, String
         }
         table += &format!("api_key = {}\n", text(&format!("${{{variable}}}")));
     }
+    if let Some((input, output)) = options.price {
+        for model in &options.model {
+            let upstream = text(&format!("{name}/{model}"));
+            let price = format!("input_price = {input}, output_price = {output}");
+            table += &format!("[models.{upstream}]\nupstreams = [{{ upstream = {upstream}, {price} }}]\n");
+        }
+    }
     let env = |name: &str| std::env::var(name).ok();
     let read = config::parse(&table, Path::new("--url"), &env).map_err(|problems| problems.to_string())?;
-    Ok(Config { source: config.source, store: config.store, server: config.server, ..read })
+    let Config { source, store, server, catalogue, .. } = config;
+    Ok(Config { source, store, server, catalogue, ..read })
 }
 
 impl BenchTargets {
@@ -55,7 +75,9 @@ impl BenchTargets {
         let by_address = options.url.is_some();
         let mut upstreams = Vec::new();
         let named = options.targets.iter().cloned();
-        let of_url = options.model.iter().filter(|_| by_address).map(|model| format!("{URL_PROVIDER}/{model}"));
+        let provider = options.url.as_deref().map_or(URL_PROVIDER, provider_at);
+        let of_url = options.model.iter().filter(|_| by_address).map(|model| format!("{provider}/{model}"));
+        let mut attempts = 1;
         for name in named.chain(of_url) {
             let upstream = upstream(&config, &name)?;
             targets.push(single(&name, &upstream)?);
@@ -69,7 +91,9 @@ impl BenchTargets {
             if on.is_empty() {
                 return Err(format!("no upstream of {model} is on; `photofinish check` says why"));
             }
-            targets.extend(through_policies(model, &on, &options.policy)?);
+            let policies = policies(&known, &options.policy)?;
+            attempts = attempts.max(most_at_once(&known, &on, &policies));
+            targets.extend(through_policies(model, &on, &options.policy, &policies)?);
             used.extend(on);
         }
         if targets.is_empty() {
@@ -79,7 +103,7 @@ impl BenchTargets {
         for (lane, target) in (0..).zip(&mut targets) {
             target.lane = lane;
         }
-        let hosted = |upstream: &&UpstreamConfig| is_hosted(&upstream.provider);
+        let hosted = |upstream: &&UpstreamConfig| upstream.provider.is_hosted();
         let names = |upstreams: &mut dyn Iterator<Item = &UpstreamConfig>| {
             let mut names: Vec<String> = upstreams.map(UpstreamConfig::name).collect();
             names.dedup();
@@ -94,8 +118,23 @@ impl BenchTargets {
                 race.retries = 0;
             }
         }
-        Ok(BenchTargets { config, targets, upstreams, hosted: hosted_names, unpriced })
+        for upstream in upstreams.iter().flatten() {
+            keep_as_listed(&mut config, upstream);
+        }
+        Ok(BenchTargets { config, targets, upstreams, hosted: hosted_names, unpriced, attempts })
     }
+}
+
+/// Makes the upstream a model of its own name. The gateway knows the price and the timeouts that a model's table gives it only if
+/// the request is for a model.
+fn keep_as_listed(config: &mut Config, upstream: &UpstreamConfig) {
+    let name = upstream.name();
+    let lists = |model: &&Arc<ModelConfig>| model.upstreams.iter().any(|listed| listed.name() == name);
+    let Some(mut own) = config.models.values().find(lists).map(|model| ModelConfig::clone(model)) else { return };
+    own.upstreams = vec![upstream.clone()];
+    own.race = config.race_without_table.clone();
+    own.name.clone_from(&name);
+    config.models.insert(name, Arc::new(own));
 }
 
 fn upstream(config: &Config, name: &str) -> Result<UpstreamConfig, String> {
@@ -140,52 +179,48 @@ fn single(name: &str, upstream: &UpstreamConfig) -> Result<LoadTarget, String> {
     Ok(LoadTarget { name: name.to_owned(), model: name.to_owned(), headers, prices, lane: 0 })
 }
 
-fn through_policies(model: &str, on: &[UpstreamConfig], policies: &[String]) -> Result<Vec<LoadTarget>, String> {
-    let prices: Vec<_> = on.iter().map(|upstream| upstream.price).collect();
-    let target =
-        |name: String, headers| LoadTarget { name, model: model.to_owned(), headers, prices: prices.clone(), lane: 0 };
-    if policies.is_empty() {
-        return Ok(vec![target(format!("model {model}"), HeaderMap::new())]);
-    }
-    let with_policy = |policy: &String| {
-        let known = Policy::from_name(policy).ok_or_else(|| {
+/// Those that were asked for, or else the model's own.
+fn policies(model: &ModelConfig, asked: &[String]) -> Result<Vec<Policy>, String> {
+    let known = |policy: &String| {
+        Policy::from_name(policy).ok_or_else(|| {
             let nearest = config::nearest(policy, Policy::ALL.iter().map(|known| known.as_str()), 1);
             let hint = nearest.first().map_or(String::new(), |nearest| format!("; did you mean {nearest}?"));
             format!("no policy {policy:?}{hint}")
-        })?;
+        })
+    };
+    if asked.is_empty() { Ok(vec![model.race.policy]) } else { asked.iter().map(known).collect() }
+}
+
+/// Attempts that one request may run at once.
+fn most_at_once(model: &ModelConfig, on: &[UpstreamConfig], policies: &[Policy]) -> usize {
+    let one_by_one = |policy: &Policy| matches!(policy, Policy::Fastest | Policy::Fallback | Policy::Weighted);
+    if policies.iter().all(one_by_one) { 1 } else { on.len().min(model.race.max_attempts) }
+}
+
+fn through_policies(
+    model: &str,
+    on: &[UpstreamConfig],
+    asked: &[String],
+    policies: &[Policy],
+) -> Result<Vec<LoadTarget>, String> {
+    let prices: Vec<_> = on.iter().map(|upstream| upstream.price).collect();
+    let target =
+        |name: String, headers| LoadTarget { name, model: model.to_owned(), headers, prices: prices.clone(), lane: 0 };
+    if asked.is_empty() {
+        return Ok(vec![target(format!("model {model}"), HeaderMap::new())]);
+    }
+    let with_policy = |policy: &Policy| {
         let mut headers = HeaderMap::new();
-        header("x-photofinish-policy", known.as_str(), &mut headers)?;
-        Ok(target(format!("model {model}, {}", known.as_str()), headers))
+        header("x-photofinish-policy", policy.as_str(), &mut headers)?;
+        Ok(target(format!("model {model}, {}", policy.as_str()), headers))
     };
     policies.iter().map(with_policy).collect()
 }
 
-/// Someone else runs it: it is not simulated, and its address is not of this machine or a private network.
-pub fn is_hosted(provider: &Provider) -> bool {
-    if provider.simulate.is_some() {
-        return false;
-    }
-    let uri: Option<Uri> = provider.base_url.parse().ok();
-    let Some(host) = uri.as_ref().and_then(Uri::host) else { return true };
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()),
-        Ok(IpAddr::V6(ip)) => !(ip.is_loopback() || ip.is_unique_local() || ip.is_unspecified()),
-        // A name without a dot is one of the own network.
-        Err(_) => host.contains('.') && !host.ends_with(".local") && !host.ends_with(".internal"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        options: BenchOptions,
-    }
+    use crate::cli::bench::options::typed;
 
     fn targets(arguments: &[&str]) -> Result<BenchTargets, String> {
         let config = r#"
@@ -200,7 +235,7 @@ mod tests {
             upstreams = ["near/x", "far/y"]
         "#;
         let config = config::parse(config, Path::new("test"), &|_| None).map_err(|problems| problems.to_string())?;
-        let options = Cli::try_parse_from([&["bench"], arguments].concat()).map_err(|error| error.to_string())?.options;
+        let options = typed(arguments)?;
         let config = with_url(config, &options)?;
         BenchTargets::new(config, &options)
     }
@@ -230,6 +265,40 @@ mod tests {
         let far = targets(&["far/y"]).unwrap();
         assert_eq!((far.hosted, far.unpriced), (vec!["far/y".to_owned()], vec!["far/y".to_owned()]));
         assert!(targets(&["--url", "http://localhost:8000/v1", "--model", "q"]).unwrap().hosted.is_empty());
+    }
+
+    #[test]
+    fn a_hosted_server_has_the_price_of_the_catalogue_or_a_given_one() {
+        let found = |arguments: &[&str]| {
+            let found = targets(arguments).unwrap_or_else(|why| panic!("{why}"));
+            (
+                found.targets[0].name.clone(),
+                found.targets[0].prices[0].map(|price| (price.input, price.output)),
+                found.unpriced,
+            )
+        };
+        let openai = ["--url", "https://api.openai.com/v1/", "--model", "gpt-4o"];
+        let (name, price, unpriced) = found(&openai);
+        assert_eq!((name.as_str(), unpriced.as_slice()), ("openai/gpt-4o", [].as_slice()));
+        assert!(price.is_some());
+        assert_eq!(found(&[&openai[..], &["--price", "0.5/7"]].concat()).1, Some((0.5, 7.0)));
+        let other = ["--url", "https://api.example.com/v1", "--model", "vendor/q"];
+        assert_eq!(found(&other), ("url/vendor/q".to_owned(), None, vec!["url/vendor/q".to_owned()]));
+        let (_, price, unpriced) = found(&[&other[..], &["--price", "1/2"]].concat());
+        assert_eq!((price, unpriced), (Some((1.0, 2.0)), Vec::new()));
+        // A server of one's own at an address that the catalogue knows keeps its name.
+        assert_eq!(found(&["--url", "http://127.0.0.1:8000/v1", "--model", "q"]).0, "url/q");
+        for wrong in ["1", "1/x", "-1/2", "1/inf"] {
+            assert!(targets(&[&other[..], &[&format!("--price={wrong}")]].concat()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_request_runs_as_many_attempts_at_once_as_its_policy_may() {
+        let attempts = |arguments: &[&str]| targets(arguments).unwrap_or_else(|why| panic!("{why}")).attempts;
+        assert_eq!(attempts(&["near/x", "far/y"]), 1);
+        assert_eq!(attempts(&["--model", "m", "--policy", "fallback"]), 1);
+        assert_eq!(attempts(&["--model", "m", "--policy", "fallback", "--policy", "race"]), 2);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The text of cells, for every section.
 
+use crate::cli::text::or_dash;
+
 /// `2026-01-02T03:04:05Z` as `2026-01-02 03:04`.
 pub fn minutes(time: &str) -> String {
     time.get(..16).unwrap_or(time).replace('T', " ")
@@ -7,6 +9,12 @@ pub fn minutes(time: &str) -> String {
 
 pub fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+/// A value with its 95 % interval, if there is one.
+pub fn estimate([value, low, high]: [Option<f64>; 3], shown: impl Fn(f64) -> String) -> String {
+    let interval = low.zip(high).map_or(String::new(), |(low, high)| format!(" ({} to {})", shown(low), shown(high)));
+    or_dash(value, |value| format!("{}{interval}", shown(value)))
 }
 
 pub fn duration(ms: f64) -> String {

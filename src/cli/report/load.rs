@@ -1,6 +1,6 @@
 //! The section about the last benchmarks: their levels as a table and as curves. Not for probes: see `words`.
 
-use super::cells::{duration, minutes, row, speed};
+use super::cells::{duration, estimate, minutes, row, speed};
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, or_dash};
 use crate::report::probes::{LoadLevel, MeasuredLoad};
@@ -63,6 +63,7 @@ fn levels(load: &MeasuredLoad) -> PageBlock {
     let mut rows = vec![row(&[
         "target",
         "load",
+        "n",
         "TTFT p50",
         "tok/s of one",
         "tok/s of all",
@@ -75,12 +76,15 @@ fn levels(load: &MeasuredLoad) -> PageBlock {
         vec![
             level.target.clone(),
             load_of(level),
-            or_dash(level.ttft_p50_ms, duration),
-            or_dash(level.tok_s_p50, speed),
+            or_dash(level.answered, |answered| answered.to_string()),
+            estimate([level.ttft_p50_ms, level.ttft_p50_low_ms, level.ttft_p50_high_ms], duration),
+            estimate([level.tok_s_p50, level.tok_s_p50_low, level.tok_s_p50_high], speed),
             or_dash(level.tok_s_all, speed),
-            or_dash(level.end_to_end_p50_ms, duration),
+            estimate([level.end_to_end_p50_ms, level.end_to_end_p50_low_ms, level.end_to_end_p50_high_ms], duration),
             or_dash(level.goodput_per_s, |goodput| format!("{goodput:.2}/s")),
-            or_dash(level.attainment, |share| format!("{:.1} %", share * 100.0)),
+            estimate([level.attainment, level.attainment_low, level.attainment_high], |share| {
+                format!("{:.1} %", share * 100.0)
+            }),
             if level.trusted { "yes" } else { "no" }.to_owned(),
         ]
     }));

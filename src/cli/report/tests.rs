@@ -10,7 +10,7 @@ use crate::clock::{DAY_US, HOUR_US};
 use crate::config;
 use crate::history::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
 use crate::report::probes::{
-    HourMedian, LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
+    HourMedian, LoadLevel, MeasuredLoad, PingedUpstream, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
 };
 use crate::report::question::moment;
 use crate::store::{Record, Store};
@@ -63,6 +63,16 @@ fn known() -> ProbeReport {
         place: Some("Frankfurt".to_owned()),
         definitions: 1,
         upstreams: vec![upstream("slow/llama", 200.0, 5), upstream("fast/llama", 100.0, 24)],
+        pings: vec![PingedUpstream {
+            model: "llama".to_owned(),
+            upstream: "fast/llama".to_owned(),
+            failed: 1,
+            failures: [("rate_limited".to_owned(), 1)].into(),
+            samples: 25,
+            ttft_p50_ms: Some(300.0),
+            ttft_p50_low_ms: Some(250.0),
+            ttft_p50_high_ms: Some(350.0),
+        }],
         skipped: [("llama".to_owned(), 2)].into(),
         cost_usd_min: Some(0.02),
         cost_usd_max: Some(0.03),
@@ -74,15 +84,16 @@ fn level(target: &str, users: u64, tok_s: f64) -> LoadLevel {
     LoadLevel {
         target: target.to_owned(),
         users: Some(users),
-        request_rate: None,
+        answered: Some(40),
         ttft_p50_ms: Some(1_000.0 / tok_s),
+        ttft_p50_low_ms: Some(900.0 / tok_s),
+        ttft_p50_high_ms: Some(1_100.0 / tok_s),
         tok_s_p50: Some(tok_s),
         tok_s_all: Some(tok_s * users as f64),
         end_to_end_p50_ms: Some(900.0),
-        goodput_per_s: None,
-        attainment: None,
         trusted: true,
         in_curve: true,
+        ..LoadLevel::default()
     }
 }
 
@@ -156,7 +167,8 @@ fn levels_are_a_table_and_curves() {
         doubtful,
         level("a/m", 1, 666.0),
     ];
-    let report = ProbeReport { upstreams: Vec::new(), loads: vec![load(levels.to_vec())], ..known() };
+    let report =
+        ProbeReport { upstreams: Vec::new(), pings: Vec::new(), loads: vec![load(levels.to_vec())], ..known() };
     let page = html(&report);
     assert_eq!((page.matches("<tr>").count(), page.matches("<svg").count()), (1 + 8 + 1, 3), "{page}");
     for title in ["TTFT p50 over users at once", "tok/s of one over users at once", "tok/s of all over users at once"] {
@@ -171,6 +183,7 @@ fn levels_are_a_table_and_curves() {
     }
     assert!(!chart.contains(">2<") && !chart.contains(">100<"), "no room for 2; 100 is not trusted: {chart}");
     let page = markdown(&report);
+    assert!(page.contains("| a/m | 10 users | 40 | 17 ms (15 ms to 18 ms) | 60.0 |"), "{page}");
     assert!(page.contains("tok/s of one over users at once, from 1 to 50:\n\n- █▇▆▃ a/m\n- █▃ b/m\n"), "{page}");
 }
 

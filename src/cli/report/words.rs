@@ -1,6 +1,8 @@
 //! The sections of the page and their words.
 
-use super::cells::{duration, minutes, row, speed};
+use std::collections::BTreeMap;
+
+use super::cells::{duration, estimate, minutes, row, speed};
 use super::load;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, mark, or_dash};
@@ -16,7 +18,8 @@ pub const NOTHING: &str = "no probe and no benchmark is in the history since the
 const METHOD: [&str; 8] = [
     "A probe is one request of a fixed size to one upstream, sent the way of a client's request: same connections, same clock, \
      same definitions. It is streamed and read to its end. A ping before it opens the connection, so the handshake is in no TTFT; \
-     its own row has the workload ping.",
+     the time of the ping itself is told apart, as TTFT after idle. A probe of several requests at once is one sample: the median of \
+     their figures.",
     "TTFT is the first token minus dispatch; headers, role chunks, comments and empty events are no token. tok/s is the speed of \
      decoding for one user, (tokens − those of the first event) / (last token − first token), by the token count that the provider \
      reports. End-to-end is the last token minus dispatch. An answer whose tokens the provider sent at once has no tok/s.",
@@ -25,8 +28,9 @@ const METHOD: [&str; 8] = [
      below 6 for a median, 36 for p90, 72 for p95, 368 for p99. ~ marks a quantile with fewer than ten values beyond it.",
     "At 8 probes a day, 72 hours are 24 probes: the interval of the median then reaches from the 7th to the 18th value, and p5 and p95 \
      have none. They have one after 72 probes: 9 days.",
-    "Failed probes are in no time and are counted by themselves. So are probes that were not sent, and answers shorter than 80 % of the \
-     tokens that were asked for, whose times stay in.",
+    "Failed probes are in no time and are counted by themselves; one of several requests fails if one of them does. So are answers \
+     shorter than 80 % of the tokens that were asked for, whose times stay in. Probes that were skipped for the day's cap, or because \
+     clients used the upstream, leave no row: only the metric probe_runs_total counts them.",
     "Artificial Analysis asks the same sizes (1k, 10k, 100k tokens) as often, and tells medians of 72 hours too. It counts the tokens of \
      every model with one tokenizer (o200k), so its tok/s differs where a provider's own count does, and it divides by the time after the \
      first chunk without taking out the tokens in it. Where it measures from differs from this place.",
@@ -34,7 +38,8 @@ const METHOD: [&str; 8] = [
      minutes. The levels of load below are the nearest to it.",
     "Load: users wait for their answers (closed loop), or requests arrive at a rate whatever comes back (open loop). Goodput counts \
      requests that met every target. A level at which the client itself may have been the limit is marked as not trusted; it and one that \
-     was ended early stand in the table, not in the curves.",
+     was ended early stand in the table, not in the curves. n is the number of answered requests; the intervals count requests that \
+     depend on each other as fewer.",
 ];
 
 /// How the values of a figure are written.
@@ -60,6 +65,7 @@ pub fn page(report: &ProbeReport) -> Vec<PageBlock> {
         page.extend(charts(report, "medians", over_time));
         page.extend(by_hour(report));
     }
+    page.extend(after_idle(report));
     page.extend(load::blocks(&report.loads));
     page.extend(counts(report));
     page.push(PageBlock::Heading(2, "Method".to_owned()));
@@ -109,9 +115,8 @@ fn three_numbers(upstreams: &[&ProbedUpstream]) -> PageBlock {
 
 /// With its interval if there is one.
 fn median(figure: &ProbedFigure, shown: FigureText) -> String {
-    let interval = figure.p50_low.zip(figure.p50_high);
-    let interval = interval.map_or(String::new(), |(low, high)| format!(" ({} to {})", shown(low), shown(high)));
-    or_dash(figure.p50, |p50| format!("{}{}{interval}", mark(figure.samples as f64, 0.5), shown(p50)))
+    let marked = figure.p50.map_or("", |_| mark(figure.samples as f64, 0.5));
+    format!("{marked}{}", estimate([figure.p50, figure.p50_low, figure.p50_high], shown))
 }
 
 fn spread(report: &ProbeReport) -> PageBlock {
@@ -215,13 +220,43 @@ fn by_hour(report: &ProbeReport) -> Vec<PageBlock> {
     [heading, PageBlock::Table(rows)].into_iter().chain(charts).collect()
 }
 
+/// What the pings before the probes show.
+fn after_idle(report: &ProbeReport) -> Vec<PageBlock> {
+    if report.pings.is_empty() {
+        return Vec::new();
+    }
+    let mut rows = vec![row(&["upstream", "model", "TTFT p50", "n", "failed", "failures"])];
+    rows.extend(report.pings.iter().map(|pings| {
+        let marked = pings.ttft_p50_ms.map_or("", |_| mark(pings.samples as f64, 0.5));
+        let ttft = estimate([pings.ttft_p50_ms, pings.ttft_p50_low_ms, pings.ttft_p50_high_ms], duration);
+        vec![
+            pings.upstream.clone(),
+            pings.model.clone(),
+            format!("{marked}{ttft}"),
+            pings.samples.to_string(),
+            pings.failed.to_string(),
+            kinds(&pings.failures),
+        ]
+    }));
+    let about = "Of the pings that open the connection before each probe: with the handshake. After a failed one nothing more is sent.";
+    vec![
+        PageBlock::Heading(2, "TTFT after idle".to_owned()),
+        PageBlock::Paragraph(about.to_owned()),
+        PageBlock::Table(rows),
+    ]
+}
+
+fn kinds(failures: &BTreeMap<String, usize>) -> String {
+    let failures: Vec<String> = failures.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    failures.join(", ")
+}
+
 fn counts(report: &ProbeReport) -> Vec<PageBlock> {
-    if report.upstreams.is_empty() && report.skipped.is_empty() {
+    if report.upstreams.is_empty() && report.pings.is_empty() && report.skipped.is_empty() {
         return Vec::new();
     }
     let mut rows = vec![row(&["upstream", "workload", "answered", "failed", "short", "cost", "failures"])];
     rows.extend(report.upstreams.iter().map(|upstream| {
-        let failures: Vec<String> = upstream.failures.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         vec![
             upstream.upstream.clone(),
             upstream.workload.clone(),
@@ -229,7 +264,7 @@ fn counts(report: &ProbeReport) -> Vec<PageBlock> {
             upstream.failed.to_string(),
             upstream.short.to_string(),
             cost(upstream.cost_usd_min, upstream.cost_usd_max),
-            failures.join(", "),
+            kinds(&upstream.failures),
         ]
     }));
     let mut blocks = vec![PageBlock::Heading(2, "Failures, short answers and cost".to_owned()), PageBlock::Table(rows)];
@@ -239,7 +274,7 @@ fn counts(report: &ProbeReport) -> Vec<PageBlock> {
             .push(PageBlock::Paragraph(format!("Not sent, since no upstream could take it: {}.", skipped.join(", "))));
     }
     let all = cost(report.cost_usd_min, report.cost_usd_max);
-    blocks.push(PageBlock::Paragraph(format!("All probes of the window: {all}.")));
+    blocks.push(PageBlock::Paragraph(format!("All probes of the window, with their pings: {all}.")));
     blocks
 }
 

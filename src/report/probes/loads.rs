@@ -6,7 +6,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::public_names::PublicNames;
-use crate::history::RunKind;
 use crate::report::runs;
 use crate::store::{ReadError, RunFilter, StoreReader};
 
@@ -32,23 +31,33 @@ pub struct MeasuredLoad {
     pub found: Vec<FoundGoodput>,
 }
 
-/// One level of load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// One level of load. `low` and `high` are 95 % intervals; null where the sample cannot bear them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LoadLevel {
     pub target: String,
     /// Closed loop: users at once.
     pub users: Option<u64>,
     /// Open loop: arrivals per second.
     pub request_rate: Option<f64>,
+    /// Requests that were answered, the samples of the medians.
+    pub answered: Option<u64>,
     pub ttft_p50_ms: Option<f64>,
+    pub ttft_p50_low_ms: Option<f64>,
+    pub ttft_p50_high_ms: Option<f64>,
     /// Median for one user.
     pub tok_s_p50: Option<f64>,
+    pub tok_s_p50_low: Option<f64>,
+    pub tok_s_p50_high: Option<f64>,
     /// Of all users.
     pub tok_s_all: Option<f64>,
     pub end_to_end_p50_ms: Option<f64>,
+    pub end_to_end_p50_low_ms: Option<f64>,
+    pub end_to_end_p50_high_ms: Option<f64>,
     /// Requests that met every target.
     pub goodput_per_s: Option<f64>,
     pub attainment: Option<f64>,
+    pub attainment_low: Option<f64>,
+    pub attainment_high: Option<f64>,
     /// The client was not what limited it.
     pub trusted: bool,
     /// Trusted, and run to its end: it may stand in a curve.
@@ -75,7 +84,7 @@ pub(super) fn newest(
     since_us: i64,
     mut names: Option<&mut PublicNames<'_>>,
 ) -> Result<Vec<MeasuredLoad>, ReadError> {
-    let filter = RunFilter { since: Some(since_us), kind: Some(RunKind::Bench), before: None, limit: RUNS_MAX };
+    let filter = RunFilter { since: Some(since_us), before: None, limit: RUNS_MAX };
     let mut loads: Vec<MeasuredLoad> = Vec::new();
     let mut seen: Vec<(String, String)> = Vec::new();
     for run in reader.runs(&filter)?.into_iter().map(runs::readable) {
@@ -114,17 +123,30 @@ fn load(run: &Map<String, Value>) -> Option<MeasuredLoad> {
 
 fn level(stage: &Value) -> LoadLevel {
     let trusted = stage["doubts"].as_array().is_none_or(Vec::is_empty);
-    let median = |name: &str| stage[name]["p50"]["value"].as_f64();
+    let of = |estimate: &Value| ["value", "low", "high"].map(|side| estimate[side].as_f64());
+    let [ttft_p50_ms, ttft_p50_low_ms, ttft_p50_high_ms] = of(&stage["ttft_ms"]["p50"]);
+    let [tok_s_p50, tok_s_p50_low, tok_s_p50_high] = of(&stage["tok_s"]["p50"]);
+    let [end_to_end_p50_ms, end_to_end_p50_low_ms, end_to_end_p50_high_ms] = of(&stage["e2e_ms"]["p50"]);
+    let [attainment, attainment_low, attainment_high] = of(&stage["attainment"]);
     LoadLevel {
         target: stage["target"].as_str().unwrap_or_default().to_owned(),
         users: stage["users"].as_u64(),
         request_rate: stage["request_rate"].as_f64(),
-        ttft_p50_ms: median("ttft_ms"),
-        tok_s_p50: median("tok_s"),
+        answered: stage["ttft_ms"]["n"].as_u64(),
+        ttft_p50_ms,
+        ttft_p50_low_ms,
+        ttft_p50_high_ms,
+        tok_s_p50,
+        tok_s_p50_low,
+        tok_s_p50_high,
         tok_s_all: stage["tok_s_all"].as_f64(),
-        end_to_end_p50_ms: median("e2e_ms"),
+        end_to_end_p50_ms,
+        end_to_end_p50_low_ms,
+        end_to_end_p50_high_ms,
         goodput_per_s: stage["goodput"].as_f64(),
-        attainment: stage["attainment"]["value"].as_f64(),
+        attainment,
+        attainment_low,
+        attainment_high,
         trusted,
         in_curve: trusted && stage["ended"].is_null(),
     }

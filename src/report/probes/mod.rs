@@ -6,7 +6,7 @@ mod figures;
 mod loads;
 mod public_names;
 
-pub use figures::{HourMedian, ProbedFigure, ProbedUpstream, StepMedian};
+pub use figures::{HourMedian, PingedUpstream, ProbedFigure, ProbedUpstream, StepMedian};
 pub use loads::{FoundGoodput, LoadLevel, MeasuredLoad};
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use self::figures::ProbeSamples;
 use self::public_names::PublicNames;
 use super::question::{TimePoint, moment, time};
 use crate::clock::{DAY_US, HOUR_US};
-use crate::config::Config;
+use crate::config::{Config, PING};
 use crate::history::record::DEFINITION_VERSION;
 use crate::store::{ReadError, StoreReader};
 
@@ -56,9 +56,11 @@ pub struct ProbeReport {
     pub definitions: i64,
     /// By model, workload and upstream.
     pub upstreams: Vec<ProbedUpstream>,
+    /// By model and upstream: the pings before the probes, which are in none of their figures.
+    pub pings: Vec<PingedUpstream>,
     /// Probes that were not sent, by model: no upstream was left, or the gateway had no room.
     pub skipped: BTreeMap<String, usize>,
-    /// What all probes cost: no less than this, and no more; null where nothing bounds it.
+    /// What all probes cost, with their pings: no less than this, and no more; null where nothing bounds it.
     pub cost_usd_min: Option<f64>,
     pub cost_usd_max: Option<f64>,
     /// The last runs of benchmarks, newest first.
@@ -76,7 +78,7 @@ impl ProbesQuestion {
 impl ProbeReport {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.upstreams.is_empty() && self.loads.is_empty() && self.skipped.is_empty()
+        self.upstreams.is_empty() && self.pings.is_empty() && self.loads.is_empty() && self.skipped.is_empty()
     }
 }
 
@@ -93,6 +95,7 @@ pub fn ask(
     let since_us = question.since.micros(now_us);
     let window_us = now_us - since_us;
     let mut samples: BTreeMap<(String, String, String), ProbeSamples> = BTreeMap::new();
+    let mut pings: BTreeMap<(String, String), ProbeSamples> = BTreeMap::new();
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
     reader.each_probe((since_us, None), |probe| {
         let race = &probe.race;
@@ -101,12 +104,16 @@ pub fn ask(
             return;
         };
         let workload = race.workload.clone().unwrap_or_default();
-        samples.entry((race.model.clone(), workload, probe.upstream())).or_default().add(race, attempt);
+        if workload == PING.0 {
+            return pings.entry((race.model.clone(), probe.upstream())).or_default().add_ping(race, attempt);
+        }
+        let is_alone = config.workloads.get(&workload).is_none_or(|known| known.at_once == 1);
+        samples.entry((race.model.clone(), workload, probe.upstream())).or_default().add(race, attempt, is_alone);
     })?;
     let step_us = if window_us > SINGLE_UP_TO_US { DAY_US } else { HOUR_US };
     let by_hour = window_us >= HOURS_FROM_US;
-    let cost_usd_min = samples.values().map(|samples| samples.cost().0).sum();
-    let cost_usd_max = samples.values().map(|samples| samples.cost().1).sum();
+    let costs = || samples.values().chain(pings.values()).map(ProbeSamples::cost);
+    let (cost_usd_min, cost_usd_max) = (costs().map(|cost| cost.0).sum(), costs().map(|cost| cost.1).sum());
     let mut names = question.public.then(|| PublicNames::new(&config.catalogue));
     let upstreams = samples.into_iter().map(|((model, workload, upstream), samples)| {
         let named = match &mut names {
@@ -116,6 +123,14 @@ pub fn ask(
         samples.figures(named, step_us, by_hour)
     });
     let upstreams = upstreams.collect();
+    let pings = pings.into_iter().map(|((model, upstream), samples)| {
+        let named = match &mut names {
+            Some(names) => (names.model(&model), names.upstream(&upstream)),
+            None => (model, upstream),
+        };
+        samples.pings(named)
+    });
+    let pings = pings.collect();
     if let Some(names) = &mut names {
         skipped = skipped.into_iter().map(|(model, count)| (names.model(&model), count)).collect();
     }
@@ -129,6 +144,7 @@ pub fn ask(
         place: config.probes.as_ref().and_then(|probes| probes.from.clone()),
         definitions: DEFINITION_VERSION,
         upstreams,
+        pings,
         skipped,
         cost_usd_min,
         cost_usd_max,

@@ -1,10 +1,8 @@
 //! Names that anyone may read. What vendors call themselves and their models stays; what the operator named gets a number.
 
-use crate::config::catalogue;
+use crate::config::{catalogue, is_built_in_workload};
 use crate::offerings::ModelCatalogue;
 
-/// The workloads that every installation has: those of probes and those of benchmarks.
-const WORKLOADS: [&str; 7] = ["1k", "10k", "10k1k", "100k", "parallel", "chat", "ping"];
 /// A run through the policy of a model has the target `model NAME` or `model NAME, POLICY`.
 const BY_POLICY: &str = "model ";
 
@@ -55,7 +53,7 @@ impl<'c> PublicNames<'c> {
     pub fn workload(&mut self, name: &str) -> String {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let of_lengths = name.split_once('/').is_some_and(|(input, output)| is_number(input) && is_number(output));
-        if of_lengths || WORKLOADS.contains(&name) {
+        if of_lengths || is_built_in_workload(name) {
             return name.to_owned();
         }
         format!("workload-{}", number(&mut self.workloads, name))

@@ -105,10 +105,44 @@ fn failures_short_answers_and_probes_that_were_not_sent_are_told_apart() {
     assert!((report.cost_usd_max.unwrap() - cost).abs() < 1e-9, "{report:?}");
 }
 
+/// Three probes of ten at once, each with its ping; one request of the last one failed.
+#[test]
+fn pings_are_told_apart_and_ten_at_once_are_one_probe() {
+    let mut records = Vec::new();
+    for round in 0..3 {
+        let ago_us = HOUR_US * (round + 1);
+        records.extend(probe(100 * round, ago_us, |race, attempt| {
+            (race.workload, attempt.first_token_us) = (Some("ping".to_owned()), Some(900_000));
+            if round == 0 {
+                (attempt.outcome, attempt.failure) = (AttemptOutcome::Empty, None);
+            }
+        }));
+        for lane in 1..=10 {
+            records.extend(probe(100 * round + lane, ago_us - SECOND_US / 2 - lane, |race, attempt| {
+                (race.workload, attempt.first_token_us) =
+                    (Some("parallel".to_owned()), Some(round * 1_000 + lane * 10_000));
+                if round == 2 && lane == 5 {
+                    (attempt.outcome, attempt.failure) = (AttemptOutcome::Failed, Some("rate_limited"));
+                }
+            }));
+        }
+    }
+    let (_directory, reader) = stored(records);
+    let report = asked(&reader, "72h", false);
+    let [upstream] = &report.upstreams[..] else { panic!("{report:?}") };
+    assert_eq!((upstream.workload.as_str(), upstream.answered, upstream.failed), ("parallel", 2, 1));
+    assert_eq!(upstream.failures, [("rate_limited".to_owned(), 1)].into());
+    let ttft = &upstream.ttft_ms;
+    assert_eq!((ttft.samples, ttft.p5, ttft.p95), (2, Some(50.0), Some(51.0)), "the medians of two probes");
+    let [pings] = &report.pings[..] else { panic!("{report:?}") };
+    assert_eq!((pings.upstream.as_str(), pings.samples, pings.ttft_p50_ms), ("groq/llama-70b", 2, Some(900.0)));
+    assert_eq!(pings.failed, 0, "an empty ping has opened the connection");
+}
+
 fn bench_run(number: i64, started_at: i64, target: &str) -> Record {
     let stage = |users: u64, doubts: serde_json::Value| {
         serde_json::json!({
-            "target": target, "users": users, "ttft_ms": {"p50": {"value": 120.5}}, "tok_s": {"p50": {"value": 50.0}},
+            "target": target, "users": users, "ttft_ms": {"n": 30, "p50": {"value": 120.5, "low": 110.0, "high": 140.0}}, "tok_s": {"p50": {"value": 50.0}},
             "tok_s_all": 400.0, "e2e_ms": {"p50": {"value": 900.0}}, "goodput": 3.5,
             "attainment": {"value": 0.97}, "doubts": doubts,
         })
@@ -138,6 +172,8 @@ fn of_each_target_the_last_run_is_told() {
     let loads = asked(&reader, "72h", false).loads;
     assert_eq!(loads.iter().map(|load| load.run_id.clone()).collect::<Vec<_>>(), [3, 2].map(sample::race_id));
     let LoadLevel { users, ttft_p50_ms, tok_s_all, trusted, .. } = loads[0].levels[1].clone();
+    let level = &loads[0].levels[1];
+    assert_eq!((level.answered, level.ttft_p50_low_ms, level.ttft_p50_high_ms), (Some(30), Some(110.0), Some(140.0)));
     assert_eq!((users, ttft_p50_ms, tok_s_all, trusted), (Some(10), Some(120.5), Some(400.0), false));
     let FoundGoodput { passes_per_s, first_missed, .. } = loads[0].found[0].clone();
     assert_eq!((passes_per_s, first_missed.as_deref()), (Some(11.4), Some("ttft")));

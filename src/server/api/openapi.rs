@@ -69,7 +69,7 @@ fn left_out_upstream() -> Value {
 
 /// A run: `spec` and `result` are text in the database, and objects here.
 fn run() -> Value {
-    let mut run = object("A run of a benchmark or of probes.", &[&of_columns(RunRecord::COLUMNS), &OF_RUN]);
+    let mut run = object("A run of a benchmark.", &[&of_columns(RunRecord::COLUMNS), &OF_RUN]);
     for (name, kind) in [("spec", json!("object")), ("result", json!(["object", "null"]))] {
         run["properties"][name]["type"] = kind;
         // Each command writes its own.

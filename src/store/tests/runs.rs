@@ -1,7 +1,7 @@
 //! Runs: written when they begin and when they end, found by id, prefix and label, and their rows.
 
 use super::*;
-use crate::history::{RaceSource, RunKind, sample};
+use crate::history::{RaceSource, sample};
 
 fn label(search: RunSearch) -> Option<String> {
     match search {
@@ -43,10 +43,7 @@ async fn a_run_that_waited_in_the_spill_file_comes_back() {
 #[tokio::test]
 async fn runs_are_listed_newest_first_and_found_by_name() {
     let (_directory, path, store) = new_store().await;
-    let of = |n: i64, label: &str| {
-        let kind = if n % 2 == 0 { RunKind::Bench } else { RunKind::Probe };
-        run(RunRecord { kind, label: Some(label.to_owned()), ..sample::run(n) })
-    };
+    let of = |n: i64, label: &str| run(RunRecord { label: Some(label.to_owned()), ..sample::run(n) });
     store.write(&[of(0, "main"), of(1, "other"), of(0x10_0000, "main")]).unwrap();
     let reader = StoreReader::open(&path).unwrap();
     let ids = |filter: RunFilter| -> Vec<String> {
@@ -57,7 +54,6 @@ async fn runs_are_listed_newest_first_and_found_by_name() {
     let all = RunFilter { limit: 2, ..RunFilter::default() };
     assert_eq!(ids(all.clone()), [third.clone(), second.clone()]);
     assert_eq!(ids(RunFilter { before: Some(second.clone()), ..all.clone() }), std::slice::from_ref(&first));
-    assert_eq!(ids(RunFilter { kind: Some(RunKind::Bench), ..all.clone() }), [third.clone(), first]);
     assert_eq!(ids(RunFilter { since: Some(sample::STARTED_AT + 2_000), ..all }), std::slice::from_ref(&third));
     let found = |name: &str| label(reader.run(name).unwrap());
     assert_eq!(found(&second), Some(second.clone()));
@@ -71,9 +67,9 @@ async fn runs_are_listed_newest_first_and_found_by_name() {
 async fn the_rows_of_a_run_are_only_its_own() {
     let (_directory, path, store) = new_store().await;
     let run_id = sample::run(0).run_id;
-    let foreign = RaceRecord { run_id: Some("another".into()), ..sample::race_of(RaceSource::Probe, 2) };
+    let foreign = RaceRecord { run_id: Some("another".into()), ..sample::race_of(RaceSource::Bench, 2) };
     let races =
-        [sample::race(0), sample::race_of(RaceSource::Probe, 1), foreign, sample::race_of(RaceSource::Bench, 3)];
+        [sample::race(0), sample::race_of(RaceSource::Bench, 1), foreign, sample::race_of(RaceSource::Probe, 3)];
     for record in races {
         let number = (record.started_at - sample::STARTED_AT) / 1_000;
         store.write(&[race(record), attempt(sample::won(number))]).unwrap();
@@ -82,7 +78,7 @@ async fn the_rows_of_a_run_are_only_its_own() {
     let mut rows = Vec::new();
     let window = (sample::STARTED_AT, None);
     reader
-        .rows_of_run((RunKind::Probe, &run_id), window, |row| {
+        .rows_of_run(&run_id, window, |row| {
             rows.push(row);
             std::ops::ControlFlow::Continue(())
         })

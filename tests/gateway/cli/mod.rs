@@ -1,6 +1,9 @@
 //! The commands as programs: output, exit codes and rows.
 
 mod bench;
+mod bench_load;
+mod bench_money;
+mod bench_verdicts;
 mod check_live;
 mod commands;
 mod costs;

@@ -70,7 +70,12 @@ impl Setup {
     }
 
     pub fn spawn(&self, args: &[&str]) -> Process {
-        Process::new(self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        self.spawn_into(args, Stdio::null())
+    }
+
+    /// With its standard output.
+    pub fn spawn_into(&self, args: &[&str], out: Stdio) -> Process {
+        Process::new(self.command(args).stdout(out).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     /// Starts the gateway; returns once it listens.

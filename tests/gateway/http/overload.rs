@@ -219,7 +219,8 @@ async fn running_out_of_descriptors_is_not_held_against_upstreams() {
     std::fs::write(&config, setup.text(&database)).unwrap();
     let (program, addr) = Program::serve_with(&config, None, Some(DESCRIPTORS)).await;
     let (mut inside, mut outside) = (Vec::new(), 0);
-    for _ in 0..40 {
+    // Each stream takes two, so at most 48 fit.
+    for _ in 0..60 {
         let mut client = RawClient::connect(addr).await;
         client.post(CHAT, &large(1)).await;
         let head = client.head().await;

@@ -32,7 +32,7 @@ async fn ask(gateway: &TestGateway, origin: RequestOrigin) {
 async fn a_probe_is_told_apart_and_not_among_the_figures_of_clients() {
     let fake = FakeProvider::answering(|_| Script::stream(&["one ", "two"])).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let run = RunRecord { run_id: "r".to_owned(), kind: RunKind::Probe, started_at: 7, ..RunRecord::default() };
+    let run = RunRecord { run_id: "r".to_owned(), kind: RunKind::Bench, started_at: 7, ..RunRecord::default() };
     gateway.gateway().recorder().run(run);
     let metrics = || gateway.gateway().recorder().metrics().render(&ExternalCounts::default());
     let before = metrics();

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use photofinish::history::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
+use photofinish::routing::adaptive::SendConditions;
 use photofinish::store::Record;
 use serde_json::json;
 
@@ -47,11 +48,15 @@ fn answer() -> Script {
     Script::sse().role().tokens(&["hello", " there"]).finish("stop").usage(200, 2).done().end()
 }
 
-/// The counter of probes that ended so.
-async fn probes(gateway: &TestGateway, outcome: &str) -> u64 {
+async fn metrics(gateway: &TestGateway) -> String {
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("GET", "/metrics", &[], "").await;
-    let page = read_response(&mut client).await.body;
+    read_response(&mut client).await.body
+}
+
+/// The counter of probes that ended so.
+async fn probes(gateway: &TestGateway, outcome: &str) -> u64 {
+    let page = metrics(gateway).await;
     let start = format!("photofinish_probe_runs_total{{outcome=\"{outcome}\"}} ");
     page.lines().find_map(|line| line.strip_prefix(&start)).map_or(0, |count| count.parse().unwrap())
 }
@@ -67,12 +72,8 @@ async fn a_ping_opens_the_connection_and_the_rows_say_what_they_are() {
     let gateway = probing(Setup::over(&[&fake])).start_after(&history(&["a"])).await;
     until(&gateway, "answered", 2).await;
     assert_eq!(read_response(&mut gateway.streaming().await).await.status, 200);
-    let metrics = {
-        let mut client = RawClient::connect(gateway.addr()).await;
-        client.request("GET", "/metrics", &[], "").await;
-        read_response(&mut client).await.body
-    };
-    assert!(metrics.contains("photofinish_races_total{outcome=\"ok\"} 1\n"), "only the client's: {metrics}");
+    let page = metrics(&gateway).await;
+    assert!(page.contains("photofinish_races_total{outcome=\"ok\"} 1\n"), "only the client's: {page}");
     let rows = gateway.stop().await;
     let told: Vec<_> = rows.races.iter().map(|race| pick(race, &["source", "workload"])).collect();
     let (ping, measured) =
@@ -91,6 +92,22 @@ async fn a_ping_opens_the_connection_and_the_rows_say_what_they_are() {
     assert_eq!(sent[..4], [16, 1000, 16, 1000].map(|tokens| json!(tokens)));
     let words = |number: usize| fake.requests()[number].json()["messages"][0]["content"].as_str().unwrap().to_owned();
     assert_ne!(words(1)[..8], words(3)[..8], "a salt comes first");
+}
+
+#[tokio::test]
+async fn the_metrics_of_clients_are_the_same_with_and_without_probes() {
+    let fake = FakeProvider::answering(|_| answer()).await;
+    let with = probing(Setup::over(&[&fake])).start_after(&history(&["a"])).await;
+    let without = Setup::over(&[&fake]).start_after(&history(&["a"])).await;
+    until(&with, "answered", 2).await;
+    // The probes' own counter, and what the process does at this moment.
+    let others = ["photofinish_probe_runs_total", "photofinish_tasks", "photofinish_record_queue"];
+    let of_clients = |page: String| -> Vec<String> {
+        page.lines().filter(|line| others.iter().all(|other| !line.contains(other))).map(str::to_owned).collect()
+    };
+    assert_eq!(of_clients(metrics(&with).await), of_clients(metrics(&without).await));
+    with.stop().await;
+    without.stop().await;
 }
 
 #[tokio::test]
@@ -147,4 +164,30 @@ async fn a_probe_waits_for_clients_of_its_upstream() {
     }
     assert_eq!(fake.requests().len(), 3, "one ping, one client, one measured request");
     drop(held);
+}
+
+#[tokio::test]
+async fn a_model_that_thinks_in_secret_is_measured_after_its_empty_ping() {
+    let fake = FakeProvider::answering(|request| match request.json()["max_tokens"].as_u64() {
+        Some(16) => Script::sse().role().finish("length").usage(200, 16).done().end(),
+        _ => answer(),
+    })
+    .await;
+    let gateway = probing(Setup::over(&[&fake])).start_after(&history(&["a"])).await;
+    until(&gateway, "answered", 2).await;
+    assert_eq!((fake.requests().len(), probes(&gateway, "failed").await), (4, 0));
+}
+
+#[tokio::test]
+async fn routing_learns_from_a_probe_while_the_gateway_runs() {
+    let fake = FakeProvider::answering(|_| answer()).await;
+    let knows = |gateway: &TestGateway| {
+        let (learning, sent) = (gateway.learning(), SendConditions { uncached_tokens: 1_000.0, in_flight: 0 });
+        learning.upstream("a/m").forecast().ttft_quantile_us(sent, 0.5, learning.now_us()).is_some()
+    };
+    let silent = Setup::over(&[&fake]).start_after(&history(&["a"])).await;
+    assert!(!knows(&silent), "the rows of the history have no times");
+    let gateway = probing(Setup::over(&[&fake])).start_after(&history(&["a"])).await;
+    until(&gateway, "answered", 2).await;
+    assert!(knows(&gateway));
 }

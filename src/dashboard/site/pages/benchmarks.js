@@ -1,14 +1,11 @@
-// Runs of benchmarks and rounds of probes: the list, and what one run found.
+// Runs of benchmarks: the list, and what one run found.
 import { html } from "../lib/html.js";
 import { link, useChoices } from "../lib/address.js";
 import { question, useAnswer, useApi } from "../lib/api.js";
 import { Legend, letter, ticks, useWidth } from "../lib/chart.js";
 import { dollars, Figure, moment, percent, short, style } from "../lib/figures.js";
-import { Choice } from "../lib/filters.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
-
-const KINDS = [["", "all"], ["bench", "benchmarks"], ["probe", "probes"]];
 
 /** @typedef {{ value: number, low: number | null, high: number | null }} Estimate a number with its 95 % interval */
 /** @typedef {{ n: number, p5: number, p50: Estimate, p95: Estimate }} Quantiles */
@@ -16,7 +13,8 @@ const KINDS = [["", "all"], ["bench", "benchmarks"], ["probe", "probes"]];
  *   tok_s: Quantiles | null, tok_s_all: number | null, answers_per_second: number, attainment: Estimate | null, goodput: number | null, notes: string[], doubts: string[], ended: string | null }} Stage
  * one target under one load */
 /** @typedef {{ figure: string, base: string, other: string, load: string, ratio: Estimate, margin: number, verdict: string | { cannot_tell: { more: number } } }} Comparison */
-/** @typedef {{ stages: Stage[], curves: { target: string, knee_users: number | null, half_speed_users: number | null, drift: string | null }[], comparisons: Comparison[],
+/** @typedef {{ stages: Stage[], curves: { target: string, knee_users: number | null, most_users?: number | null, half_speed_users: number | null, drift: string | null }[], comparisons: Comparison[], not_compared?: string[],
+ *   found: { target: string, attain: number, passes: number | null, fails: number | null, first_missed: string | null }[],
  *   workload: { name: string, input_tokens: number, output_tokens: number }, cut_short: string | null }} Result what a benchmark stores */
 
 /** @param {{ rest: string }} props */
@@ -26,21 +24,19 @@ export function Benchmarks({ rest }) {
 
 function List() {
   const [choices] = useChoices();
-  const kind = choices.get("kind") ?? "";
   const before = choices.get("before") ?? "";
-  const asked = useApi("/api/runs", { kind, before }, before ? 0 : 15);
+  const asked = useApi("/api/runs", { before }, before ? 0 : 15);
   const runs = /** @type {any[]} */ (asked.data?.runs ?? []);
   const columns = [
     { name: "label", title: "Run", cell: (/** @type {any} */ run) => html`<a href=${link(`benchmarks/${run.run_id}`)}>${run.label ?? run.run_id.slice(0, 13)}</a>` },
-    { name: "kind", title: "Kind", cell: (/** @type {any} */ run) => run.kind },
     { name: "target", title: "Target", cell: (/** @type {any} */ run) => html`<span class="mono">${run.target}</span>` },
     { name: "began", title: "Began (UTC)", cell: (/** @type {any} */ run) => moment(run.started_at) },
     { name: "trust", title: "Trust", cell: (/** @type {any} */ run) => html`<${Trust} run=${run} />` },
     { name: "cost", title: "Cost", number: true, cell: (/** @type {any} */ run) => (run.cost_usd === null ? html`<span class="quiet" title="not known">–</span>` : html`<data value=${String(run.cost_usd)} title=${`${run.cost_usd} USD`}>$${dollars(run.cost_usd)}</data>`) },
   ];
   const none = html`No run yet. A benchmark is a command; it costs what its requests cost:<pre class="command">photofinish bench PROVIDER/MODEL --max-cost 1</pre>`;
-  const to = (/** @type {string} */ place) => link("benchmarks", { kind, before: place });
-  return html`<h1>Benchmarks</h1><div class="filters" role="group" aria-label="Filters"><${Choice} name="kind" title="Kind" values=${KINDS} usual="" /></div>
+  const to = (/** @type {string} */ place) => link("benchmarks", { before: place });
+  return html`<h1>Benchmarks</h1>
     <p>Their races count in no figure of clients. Over time: <a href=${link("time", { source: "probe", since: "7d" })}>probes by upstream</a>; <a href=${link("leaderboard", { source: "probe", since: "7d" })}>the whole distribution of probes</a>.</p>
     <${Answer} asked=${asked} empty=${runs.length === 0} none=${before ? "There are no older runs." : none}>
       <${Table} caption=${before ? "Older runs" : "The newest runs"} columns=${columns} rows=${runs} id=${(/** @type {any} */ run) => run.run_id} /><//>
@@ -60,7 +56,7 @@ function Run({ id }) {
   const run = /** @type {any} */ (asked.data);
   return html`<p><a href=${link("benchmarks")}>Benchmarks</a></p><h1>Run ${run?.label ?? html`<span class="mono">${id}</span>`}</h1>
     <${Answer} asked=${asked}>${run && html`<p><span class="mono">${run.target}</span>, ${moment(run.started_at)} UTC${run.machine ? `, on ${run.machine}` : ""}${run.cost_usd === null ? "" : `, $${dollars(run.cost_usd)}`}: <${Trust} run=${run} />.</p>
-      ${run.kind === "probe" || !run.result?.stages ? html`<${Raw} run=${run} />` : html`<${Found} result=${run.result} />`}`}<//>
+      ${!run.result?.stages ? html`<${Raw} run=${run} />` : html`<${Found} result=${run.result} />`}`}<//>
     <h2>The same elsewhere</h2><pre class="command">curl '${location.origin}${question(`/api/runs/${id}`)}'</pre>`;
 }
 
@@ -80,6 +76,12 @@ const counts = (stage) => stage.doubts.length === 0 && stage.ended === null && s
 /** Time to the first token as a client feels it: in an open loop from the planned time. @param {Stage} stage */
 const ttft = (stage) => stage.client_ttft_ms ?? stage.ttft_ms;
 
+/** What a search says of one target. @param {Result["found"][number]} found */
+function rate(found) {
+  const parts = [found.passes !== null ? `${short(found.passes)}/s passes` : "no rate was found that passes", found.fails !== null ? `${short(found.fails)}/s fails` : "no rate was found that fails"];
+  return `${found.target}: ${percent(found.attain)} of the requests meet every target: ${parts.join(", ")}${found.first_missed ? `; ${found.first_missed} breaks first` : ""}.`;
+}
+
 /** @param {{ result: Result }} props */
 function Found({ result }) {
   const stages = result.stages.filter(counts);
@@ -87,9 +89,10 @@ function Found({ result }) {
   const { workload } = result;
   const words = result.curves.flatMap((curve) => [
     curve.knee_users !== null && `${curve.target}: from ${curve.knee_users} users on, doubling them adds less than 10 % to the tokens of all.`,
+    curve.knee_users === null && (curve.most_users ?? 0) > 1 && `${curve.target}: no knee up to ${curve.most_users} users.`,
     curve.half_speed_users !== null && `${curve.target}: with ${curve.half_speed_users} users one has at most half the speed of one alone.`,
     curve.drift !== null && `${curve.target}: ${curve.drift}.`,
-  ]).filter(Boolean);
+  ]).filter(Boolean).concat(result.found.map(rate));
   return html`<p class="quiet">Workload ${workload.name}: ${workload.input_tokens} tokens in, ${workload.output_tokens} out.</p>
     ${result.cut_short && html`<p class="note warn">It was ended before its plan: ${result.cut_short}.</p>`}
     ${words.length > 0 && html`<ul class="plain">${words.map((text) => html`<li>${text}</li>`)}</ul>`}
@@ -97,7 +100,8 @@ function Found({ result }) {
       <${Levels} stages=${stages} title="Speed of one user, and of all" unit="tokens/s" lines=${[{ title: "one user", of: (/** @type {Stage} */ stage) => stage.tok_s?.p50.value }, { title: "all", of: (/** @type {Stage} */ stage) => stage.tok_s_all }]} />`}
     <${Stages} stages=${result.stages} />
     ${spoiled.length > 0 && html`<h2>What does not count</h2><ul class="note warn">${spoiled.map((stage) => html`<li><span class="mono">${stage.target}</span>, ${load(stage)}: ${[...stage.doubts, stage.ended].filter(Boolean).join("; ")}</li>`)}</ul>`}
-    ${result.comparisons.length > 0 && html`<${Compared} all=${result.comparisons} />`}`;
+    ${result.comparisons.length > 0 && html`<${Compared} all=${result.comparisons} />`}
+    ${(result.not_compared ?? []).length > 0 && html`<ul class="note warn">${result.not_compared?.map((why) => html`<li>${why}</li>`)}</ul>`}`;
 }
 
 /** @param {{ stages: Stage[] }} props */
@@ -148,7 +152,7 @@ function Levels({ stages, title, unit, lines }) {
 }
 
 /** @type {Record<string, string>} */
-const FIGURES = { ttft: "TTFT", tok_s: "tok/s", e2e: "end to end" };
+const FIGURES = { ttft: "TTFT", tok_s: "tok/s", e2e: "end to end", answered: "share answered" };
 /** @type {Record<string, string>} */
 const VERDICTS = { better: "✓ better", worse: "✕ worse", same: "= the same" };
 
@@ -160,7 +164,7 @@ function Compared({ all }) {
     { name: "other", title: "Of", cell: (/** @type {Comparison} */ one) => html`<span class="mono">${one.other}</span>` },
     { name: "base", title: "Against", cell: (/** @type {Comparison} */ one) => html`<span class="mono">${one.base}</span>` },
     { name: "load", title: "Load", cell: (/** @type {Comparison} */ one) => one.load },
-    { name: "ratio", title: "Ratio of medians", number: true, cell: (/** @type {Comparison} */ one) => html`<${Figure} value=${one.ratio.value} about=${`95 %: ${one.ratio.low ?? "?"} to ${one.ratio.high ?? "?"}`} />` },
+    { name: "ratio", title: "Ratio", number: true, cell: (/** @type {Comparison} */ one) => html`<${Figure} value=${one.ratio.value} about=${`95 %: ${one.ratio.low ?? "?"} to ${one.ratio.high ?? "?"}`} />` },
     { name: "verdict", title: "Verdict", cell: (/** @type {Comparison} */ one) => `${verdict(one)} (margin ${percent(one.margin)})` },
   ];
   return html`<h2>Compared</h2><${Table} caption="With a 95 % interval in the title of each ratio" columns=${columns} rows=${all} id=${(/** @type {Comparison} */ one) => String(all.indexOf(one))} />`;

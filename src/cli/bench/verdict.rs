@@ -1,0 +1,124 @@
+//! What CI asked of a run, decided: its conditions, its comparison with an earlier run, and whether a search found something.
+
+use serde::Serialize;
+
+use super::options::BenchOptions;
+use crate::bench::against;
+use crate::bench::compare::{Compared, LoadComparison, LoadVerdict};
+use crate::bench::condition::{ConditionOutcome, DecidedCondition, FailIf};
+use crate::bench::result::RunResult;
+use crate::cli::outcome::CommandOutcome;
+
+/// The verdict on a run. What nobody asked for is empty, and is not in the JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunVerdict {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<DecidedCondition>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub against: Vec<LoadComparison>,
+    /// Why something else that was asked for cannot be decided.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub undecided: Vec<String>,
+}
+
+impl RunVerdict {
+    pub fn new(result: &RunResult, base: Option<&RunResult>, options: &BenchOptions) -> RunVerdict {
+        let Compared { comparisons, reasons } =
+            base.map_or_else(Compared::default, |base| against::runs(base, result, options.margin()));
+        let searched = result.found.iter().filter(|_| options.find.is_some());
+        RunVerdict {
+            conditions: options.fail_if.iter().map(|condition: &FailIf| condition.decide(result)).collect(),
+            against: comparisons,
+            undecided: searched.filter_map(|found| found.why_undecided()).chain(reasons).collect(),
+        }
+    }
+
+    /// The worst of what was asked for: missed, undecided, or done.
+    pub fn outcome(&self) -> CommandOutcome {
+        let of_comparison = |found: &LoadComparison| match found.verdict {
+            LoadVerdict::Worse => ConditionOutcome::Missed,
+            LoadVerdict::CannotTell { .. } => ConditionOutcome::Undecided,
+            LoadVerdict::Better | LoadVerdict::Same => ConditionOutcome::Met,
+        };
+        let conditions = self.conditions.iter().map(|decided| decided.outcome);
+        let reasons = self.undecided.iter().map(|_| ConditionOutcome::Undecided);
+        match conditions.chain(self.against.iter().map(of_comparison)).chain(reasons).max() {
+            Some(ConditionOutcome::Missed) => CommandOutcome::Missed,
+            Some(ConditionOutcome::Undecided) => CommandOutcome::Undecided,
+            Some(ConditionOutcome::Met) | None => CommandOutcome::Done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::compare::ComparedFigure;
+    use crate::bench::figures::StageFigures;
+    use crate::bench::search::FoundRate;
+    use crate::bench::stage::quantiles;
+    use crate::bench::statistics::IntervalEstimate;
+    use crate::cli::bench::options::typed;
+
+    fn verdict(result: &RunResult, base: Option<&RunResult>, line: &str) -> RunVerdict {
+        let words: Vec<&str> = std::iter::once("a/m").chain(line.split_whitespace()).collect();
+        RunVerdict::new(result, base, &typed(&words).unwrap())
+    }
+
+    fn run(ms: f64) -> RunResult {
+        let near = quantiles((0..400).map(|n| ms * (1.0 + f64::from(n % 7) / 1e3)));
+        let stage = StageFigures { users: Some(2), ttft_ms: near, e2e_ms: near, ..StageFigures::default() };
+        RunResult { stages: vec![stage], targets: vec!["a/m".to_owned()], ..RunResult::default() }
+    }
+
+    #[test]
+    fn nothing_asked_is_done() {
+        let verdict = verdict(&run(100.0), None, "");
+        assert_eq!(
+            (verdict.outcome(), serde_json::to_string(&verdict).unwrap().as_str()),
+            (CommandOutcome::Done, "{}")
+        );
+    }
+
+    #[test]
+    fn the_worst_of_what_was_asked_for_decides() {
+        let (fast, slow) = (run(100.0), run(200.0));
+        let outcome = |line: &str| verdict(&slow, None, line).outcome();
+        assert_eq!(outcome("--fail-if ttft_p50>1s"), CommandOutcome::Done);
+        assert_eq!(outcome("--fail-if ttft_p50>1s --fail-if tok_s_p50<1"), CommandOutcome::Undecided);
+        assert_eq!(outcome("--fail-if tok_s_p50<1 --fail-if ttft_p50>150ms"), CommandOutcome::Missed);
+        let against = |base: &RunResult, other: &RunResult| verdict(other, Some(base), "--against main").outcome();
+        assert_eq!(against(&fast, &fast), CommandOutcome::Done);
+        assert_eq!(against(&slow, &fast), CommandOutcome::Done, "better");
+        assert_eq!(against(&fast, &slow), CommandOutcome::Missed);
+        let other = RunResult { prefix: 0.5, ..slow };
+        assert_eq!(against(&fast, &other), CommandOutcome::Undecided);
+    }
+
+    #[test]
+    fn a_comparison_that_cannot_tell_is_undecided() {
+        let comparison = LoadComparison {
+            figure: ComparedFigure::Ttft,
+            base: String::new(),
+            other: String::new(),
+            load: String::new(),
+            pairs: None,
+            ratio: IntervalEstimate::default(),
+            margin: 0.05,
+            verdict: LoadVerdict::CannotTell { more: 1 },
+        };
+        let verdict = RunVerdict { against: vec![comparison], ..RunVerdict::default() };
+        assert_eq!(verdict.outcome(), CommandOutcome::Undecided);
+    }
+
+    #[test]
+    fn a_search_that_found_too_little_is_undecided() {
+        let found = |passes, fails| FoundRate { target: "a/m".to_owned(), passes, fails, ..FoundRate::default() };
+        let of = |found| verdict(&RunResult { found: vec![found], ..run(100.0) }, None, "--find rate --slo ttft=1s");
+        assert_eq!(of(found(Some(1.0), Some(1.1))).outcome(), CommandOutcome::Done);
+        let undecided = of(found(Some(1.0), None));
+        assert_eq!((undecided.outcome(), undecided.undecided.len()), (CommandOutcome::Undecided, 1));
+        let json = serde_json::to_value(&undecided).unwrap();
+        assert_eq!(json["undecided"][0], "a/m: no rate was found that fails");
+    }
+}
