@@ -21,6 +21,9 @@ use tokio::time::Instant;
 const MEMORY_UNKNOWN: u64 = 2 << 30;
 /// A higher limit of descriptors is treated as this one: some systems report "no limit".
 const DESCRIPTORS_MAX: u64 = 1 << 20;
+/// Descriptors that the kernel has room for from the start: those of the most client connections with three attempts each, at
+/// eight bytes.
+const DESCRIPTORS_AT_START: u64 = 65_536;
 /// Descriptors that connections to upstreams leave free for the store, name look-ups and further clients: one sixteenth
 /// of all, within this range.
 const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
@@ -60,19 +63,29 @@ pub fn descriptors() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX)
 }
 
-/// Raises the soft limit of descriptors to the hard one. Shells and service managers keep it low for `select`, which
-/// the gateway does not use. Returns the limit before and after.
+/// Raises the soft limit of descriptors to the hard one, and makes room for many. Shells and service managers keep the limit
+/// low for `select`, which the gateway does not use. Returns the limit. It takes longer once there are other threads.
 ///
 /// # Errors
 /// The error of the system; the limit is then unchanged.
-pub fn raise_descriptors() -> std::io::Result<(u64, u64)> {
+pub fn raise_descriptors() -> std::io::Result<u64> {
     let before = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX);
     let aim = descriptors().max(before);
     if aim > before {
         let maximum = getrlimit(Resource::Nofile).maximum;
         setrlimit(Resource::Nofile, Rlimit { current: Some(aim), maximum })?;
     }
-    Ok((before, aim))
+    make_room(aim);
+    Ok(aim)
+}
+
+/// Makes the kernel's table of this process's descriptors as large as it will be. Linux otherwise doubles a full table, at 256,
+/// 512, 1,024 descriptors and so on; with several threads it first waits 10 to 30 ms for all cores (`synchronize_rcu`), and
+/// whatever opens a descriptor waits too. The table grows to the number of a new descriptor and never shrinks.
+fn make_room(limit: u64) {
+    let last = i32::try_from(limit.min(DESCRIPTORS_AT_START)).unwrap_or(1) - 1;
+    // Without room the table grows as usual.
+    let _ = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), last);
 }
 
 /// True if the machine or this process has run out of a resource. This is never the peer's fault.
@@ -174,6 +187,15 @@ mod tests {
         let v1 = ["/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
         assert_eq!(files("5:cpu,cpuacct:/c\n4:memory:/c\nodd\n"), v1);
         assert!(memory() > 0 && descriptors() > 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_table_of_descriptors_does_not_have_to_grow() {
+        let limit = raise_descriptors().unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap().trim().parse::<u64>().unwrap();
+        assert!(size >= limit.min(DESCRIPTORS_AT_START), "{size} of {limit}");
     }
 
     #[tokio::test]

@@ -38,6 +38,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::clock::wall_micros;
 use crate::config::{self, Config, ConfigSource, LoadError};
+use crate::machine;
 use crate::printable::printable_lines;
 use crate::report::series::SeriesError;
 use crate::shutdown::Shutdown;
@@ -163,6 +164,10 @@ pub fn main() -> ExitCode {
     };
     if let Some((command, problem)) = problem {
         wrong_use(command, problem).exit();
+    }
+    if matches!(command, Command::Serve(_) | Command::Bench(_) | Command::Simulate(_)) {
+        // While there is one thread. An error is told where the limit matters.
+        let _ = machine::raise_descriptors();
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if matches!(command, Command::Bench(_)) {

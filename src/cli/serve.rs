@@ -26,9 +26,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let raised = machine::raise_descriptors();
     let watch = ReloadWatch::new(&config)?;
     let app = App::start(config).await?;
-    match raised {
-        Ok((before, now)) => tracing::debug!(before, now, "descriptors: the soft limit is the hard one"),
-        Err(error) => tracing::warn!(%error, "the soft limit of descriptors cannot be raised"),
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the soft limit of descriptors cannot be raised");
     }
     app.watch(watch);
     signals.next().await;

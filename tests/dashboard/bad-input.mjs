@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { ask, check, gateway, opened, options, PAGES, temporary, violations } from "./harness.mjs";
+import { ask, check, gateway, opened, options, PAGES, temporary, violations, written } from "./harness.mjs";
 
 const WEEK = "since=2020-01-06&until=2020-01-13";
 /** The longest name that a model or an upstream may have, of markup, quotes, right-to-left marks and emoji. */
@@ -50,20 +50,17 @@ async function visit(browser, served, what, query = "", more = [], thorough = fa
 }
 
 const latest = async (served, query = "limit=1") => (await (await fetch(`${served.base}/api/races?${query}`)).json()).races;
-const rest = (ms) => new Promise((done) => setTimeout(done, ms));
 
 async function oddData(browser, served) {
-  await ask(served, 1, undefined, "one");
-  await rest(400);
-  const [only] = await latest(served);
+  const [only] = await written(served, await ask(served, 1, undefined, "one"));
   await visit(browser, served, "one attempt in all", "", [`/races/${only.race_id}`, "/time?metric=cost", "/costs?by=upstream"], true);
   await ask(served, 20, undefined, "half");
   for (let at = 0; at < 500; at += 20) await Promise.all(Array.from({ length: 20 }, (_, one) => ask(served, 1, undefined, `quick/m${at + one}`)));
-  await ask(served, 4, undefined, ODD);
+  const odd = await ask(served, 4, undefined, ODD);
   await ask(served, 2, undefined, LONG);
   await ask(served, 2, undefined, `quick/${LONG}`);
   await ask(served, 2, undefined, `nobody/${LONG}`);
-  await rest(400);
+  await written(served, odd);
   const [long] = await latest(served);
   await visit(browser, served, "500 upstreams, names of 10 KB, half of the prices", "", [`/races/${long.race_id}`, "/costs?by=upstream", "/costs?by=model", "/time?by=model", "/playground?model=half", `/races?model=${encodeURIComponent(LONG.slice(0, 500))}`]);
   await visit(browser, served, "an empty week", `?${WEEK}`);
@@ -126,12 +123,11 @@ async function locked(browser, served) {
   const holder = spawn("python3", ["-c", text], { cwd: served.folder, stdio: ["pipe", "pipe", "inherit"] });
   await new Promise((done) => holder.stdout.once("data", done));
   await visit(browser, served, "a database that another process locks", "?since=1h");
-  check("the gateway answers meanwhile", (await ask(served, 4, undefined, "one")).length, 4);
+  const ids = await ask(served, 4, undefined, "one");
+  check("the gateway answers meanwhile", ids.length, 4);
   holder.stdin.end();
   await new Promise((done) => holder.once("exit", done));
-  await rest(1500);
-  const rows = await latest(served, "limit=4&model=one");
-  check("and no row is lost", rows.length >= 4);
+  check("and no row is lost", (await written(served, ids)).length, 4);
 }
 
 async function readOnly(browser) {

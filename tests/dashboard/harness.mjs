@@ -81,6 +81,19 @@ export async function ask(served, times, token, model = "demo") {
   return ids;
 }
 
+/** The rows of these races, in the order of `ids`. They are written a moment after the answers: this waits for them. */
+export async function written(served, ids, seconds = 20) {
+  const asked = ids.filter((id) => id !== null);
+  const end = Date.now() + 1000 * seconds;
+  for (;;) {
+    const { races } = await (await fetch(`${served.base}/api/races?limit=1000`)).json();
+    const rows = asked.map((id) => races.find((race) => race.race_id === id));
+    if (rows.every(Boolean)) return rows;
+    if (Date.now() > end) throw new Error(`${rows.filter((row) => !row).length} of ${asked.length} rows were not written within ${seconds} s`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
 /** A page that counts every complaint of the browser. */
 export async function opened(browser, served, settings = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...settings });

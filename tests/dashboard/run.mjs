@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { badInput } from "./bad-input.mjs";
-import { ask, check, chromium, config, faults, gateway, HOSTILE, opened, options, PAGES, violations, WIDTHS } from "./harness.mjs";
+import { ask, check, chromium, config, faults, gateway, HOSTILE, opened, options, PAGES, violations, WIDTHS, written } from "./harness.mjs";
 
 async function everyPage(browser, served, race) {
   for (const theme of ["light", "dark"]) {
@@ -90,11 +90,9 @@ async function live(browser, served) {
   await page.waitForFunction(() => document.querySelectorAll(".lanes.over").length === 12);
   const told = await page.$$eval(".race", (races) => races.map((race) => [race.querySelector("a")?.textContent, race.querySelector("svg")?.getAttribute("aria-label")]));
   check("the lanes are the races", told.map(([id]) => id).sort(), [...ids].sort());
-  const rows = (await (await fetch(`${served.base}/api/races?limit=12`)).json()).races;
-  for (const [id, said] of told) {
-    const row = rows.find((row) => row.race_id === id);
-    if (!said?.includes(`${row?.upstream} won`)) check(`${id}: the winner of the lanes is that of the row`, said, row?.upstream);
-  }
+  const rows = await written(served, ids);
+  const winners = new Map(rows.map((row) => [row.race_id, row.upstream]));
+  check("the winners of the lanes are those of the rows", told.filter(([id, said]) => !said?.includes(`${winners.get(id)} won`)), []);
   await page.getByRole("button", { name: "Pause" }).click();
   await ask(served, 4);
   await page.waitForFunction(() => document.body.innerText.includes("\n16\n"));
@@ -226,12 +224,9 @@ async function usual(browser) {
   }
   check("without a row the browser complains of nothing", complaints, []);
   await context.close();
-  await ask(empty, 60);
-  await ask(empty, 4, undefined, HOSTILE);
-  // The rows of the last races are written within 100 ms.
-  await new Promise((done) => setTimeout(done, 500));
-  const [race] = (await (await fetch(`${empty.base}/api/races?limit=1`)).json()).races;
-  await everyPage(browser, empty, race.race_id);
+  const ids = [...await ask(empty, 60), ...await ask(empty, 4, undefined, HOSTILE)];
+  await written(empty, ids);
+  await everyPage(browser, empty, ids.at(-1));
   await figures(browser, empty);
   await replayed(browser, empty);
   await benchmarks(browser, empty);

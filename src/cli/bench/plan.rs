@@ -165,7 +165,7 @@ impl BenchPlan {
     /// Before the first request, with the number that is needed.
     fn check_descriptors(&self, in_flight_max: Option<usize>) -> Result<(), String> {
         // Only the hard limit counts; where it cannot be raised, the soft one is what there is.
-        let limit = machine::raise_descriptors().map_or_else(|_| machine::descriptors(), |(_, raised)| raised);
+        let limit = machine::raise_descriptors().unwrap_or_else(|_| machine::descriptors());
         let (most, mut whose) = match &self.levels {
             Levels::Users(levels) => {
                 let most = levels.iter().copied().max().unwrap_or(1);
