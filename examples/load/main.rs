@@ -73,8 +73,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = match command {
         Command::Truth(_) | Command::Verify(_) => {
             cost::prepare()?;
-            // As the command: what is due comes before what is ready.
-            Builder::new_multi_thread().worker_threads(1).global_queue_interval(1).enable_all().build()?
+            photofinish::bench::runtime().build()?
         }
         Command::Cost(_) | Command::Grow(_) => {
             cost::prepare()?;

@@ -47,6 +47,8 @@ impl Heartbeat {
                 if late.len() % TASK_EVERY == 0 && late.len() < BEATS_MAX {
                     let (polled, spawned) = (Arc::clone(&polled), Instant::now());
                     spawner.spawn(async move {
+                        // It came as an arrival does, before others; from here on it waits its turn as an answer does.
+                        tokio::task::yield_now().await;
                         let late = u32::try_from(micros_between(spawned, Instant::now())).unwrap_or(u32::MAX);
                         polled.lock().unwrap_or_else(PoisonError::into_inner).push(late);
                     });

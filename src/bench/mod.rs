@@ -36,3 +36,20 @@ pub use block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress, f
 pub use client::LoadClient;
 pub use feed::RowFeed;
 pub use generator::Generator;
+
+/// The runtime in which a benchmark measures best.
+///
+/// An arrival comes from a thread of its own, and so through the queue that all workers share. A worker that is full puts
+/// half of its tasks into that queue too. On several cores both queues take turns: if the shared one went first, tasks of a
+/// busy worker would wait for seconds. On one core, tasks stay in one queue in the order in which they became ready, the
+/// shared one has arrivals alone, and they go first.
+pub fn runtime() -> tokio::runtime::Builder {
+    let is_alone = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+    let mut builder = if is_alone {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+    };
+    builder.global_queue_interval(if is_alone { 1 } else { 2 }).enable_all();
+    builder
+}

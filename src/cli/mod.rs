@@ -169,11 +169,10 @@ pub fn main() -> ExitCode {
         // While there is one thread. An error is told where the limit matters.
         let _ = machine::raise_descriptors();
     }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if matches!(command, Command::Bench(_)) {
-        // An arrival comes from another thread: it leaves before tasks that are ready take their turn.
-        builder.global_queue_interval(1);
-    }
+    let mut builder = match command {
+        Command::Bench(_) => crate::bench::runtime(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
         Ok(runtime) => runtime,
         Err(error) => return exit_code(&anyhow::Error::new(error).context("cannot start")),
