@@ -233,9 +233,14 @@ impl RunningBlock {
                     let (sender, answered) = oneshot::channel();
                     let (asking, in_flight) = (Arc::clone(&block), InFlight::new(&block, Some(sender)));
                     let at = block.now_us();
-                    block.tasks.spawn(async move { asking.ask(number, prompt, at, in_flight).await });
-                    // It asks again once it is answered, not once the losers of its race have ended.
-                    let _ = answered.await;
+                    // In this task: another one would wait for its turn first.
+                    let mut asked = Box::pin(async move { asking.ask(number, prompt, at, in_flight).await });
+                    // It asks again once it is answered, not once its rows are there: losers may still run.
+                    tokio::select! {
+                        biased;
+                        () = &mut asked => {}
+                        _ = answered => drop(block.tasks.spawn(asked)),
+                    }
                 }
             });
         }
