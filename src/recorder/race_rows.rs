@@ -109,7 +109,8 @@ impl RowQueue {
         self.state.lose(count);
         if self.state.overflow.is_due() {
             let dropped = self.state.dropped();
-            tracing::error!(dropped, "the record queue is full: rows of the history are lost");
+            let why = if self.sender.is_closed() { "their writer has ended" } else { "their queue is full" };
+            tracing::error!(dropped, "rows of the history are lost: {why}");
         }
     }
 }

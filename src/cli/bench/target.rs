@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::options::BenchOptions;
 use crate::bench::LoadTarget;
-use crate::config::{self, BreakerSettings, Config, ModelConfig, Policy, UpstreamConfig, catalogue};
+use crate::config::{self, BreakerSettings, Config, ModelConfig, Policy, Price, UpstreamConfig, catalogue};
 
 /// The name of a server of `--url` in rows, if the catalogue does not know its address: `url/MODEL`.
 const URL_PROVIDER: &str = "url";
@@ -93,7 +93,7 @@ impl BenchTargets {
             }
             let policies = policies(&known, &options.policy)?;
             attempts = attempts.max(most_at_once(&known, &on, &policies));
-            targets.extend(through_policies(model, &on, &options.policy, &policies)?);
+            targets.extend(through_policies(model, &most_paid(&known, &on), &options.policy, &policies)?);
             used.extend(on);
         }
         if targets.is_empty() {
@@ -197,15 +197,20 @@ fn most_at_once(model: &ModelConfig, on: &[UpstreamConfig], policies: &[Policy])
     if policies.iter().all(one_by_one) { 1 } else { on.len().min(model.race.max_attempts) }
 }
 
+/// The price of each attempt that one request may start: a retry may be billed as well as what it retries.
+fn most_paid(model: &ModelConfig, on: &[UpstreamConfig]) -> Vec<Option<Price>> {
+    let each = 1 + model.race.retries as usize;
+    on.iter().flat_map(|upstream| std::iter::repeat_n(upstream.price, each)).collect()
+}
+
 fn through_policies(
     model: &str,
-    on: &[UpstreamConfig],
+    prices: &[Option<Price>],
     asked: &[String],
     policies: &[Policy],
 ) -> Result<Vec<LoadTarget>, String> {
-    let prices: Vec<_> = on.iter().map(|upstream| upstream.price).collect();
     let target =
-        |name: String, headers| LoadTarget { name, model: model.to_owned(), headers, prices: prices.clone(), lane: 0 };
+        |name: String, headers| LoadTarget { name, model: model.to_owned(), headers, prices: prices.to_vec(), lane: 0 };
     if asked.is_empty() {
         return Ok(vec![target(format!("model {model}"), HeaderMap::new())]);
     }
@@ -233,6 +238,9 @@ mod tests {
             api_key = "${NO_SUCH_KEY}"
             [models.m]
             upstreams = ["near/x", "far/y"]
+            [models.patient]
+            retries = 2
+            upstreams = [{ upstream = "far/y", input_price = 1.0, output_price = 2.0 }, "near/x"]
         "#;
         let config = config::parse(config, Path::new("test"), &|_| None).map_err(|problems| problems.to_string())?;
         let options = typed(arguments)?;
@@ -299,6 +307,16 @@ mod tests {
         assert_eq!(attempts(&["near/x", "far/y"]), 1);
         assert_eq!(attempts(&["--model", "m", "--policy", "fallback"]), 1);
         assert_eq!(attempts(&["--model", "m", "--policy", "fallback", "--policy", "race"]), 2);
+    }
+
+    #[test]
+    fn money_is_set_aside_for_every_retry() {
+        let priced = |model: &str| {
+            let found = targets(&["--model", model]).unwrap_or_else(|why| panic!("{why}"));
+            found.targets[0].prices.iter().map(|price| price.map(|price| price.output)).collect::<Vec<_>>()
+        };
+        assert_eq!(priced("m"), [None, None]);
+        assert_eq!(priced("patient"), [Some(2.0), Some(2.0), Some(2.0), None, None, None]);
     }
 
     #[test]
