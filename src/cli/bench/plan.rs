@@ -169,7 +169,7 @@ impl BenchPlan {
         let (most, mut whose) = match &self.levels {
             Levels::Users(levels) => {
                 let most = levels.iter().copied().max().unwrap_or(1);
-                (most, if most == 1 { "1 user".to_owned() } else { format!("{most} users") })
+                (most, Load::Users(most).to_string())
             }
             // The usual bound of an open loop is for emergencies: it is lowered, and that is said.
             _ => match in_flight_max {
