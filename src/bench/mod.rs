@@ -39,10 +39,10 @@ pub use generator::Generator;
 
 /// The runtime in which a benchmark measures best.
 ///
-/// An arrival comes from a thread of its own, and so through the queue that all workers share. A worker that is full puts
-/// half of its tasks into that queue too. On several cores both queues take turns: if the shared one went first, tasks of a
-/// busy worker would wait for seconds. On one core, tasks stay in one queue in the order in which they became ready, the
-/// shared one has arrivals alone, and they go first.
+/// Arrivals come from a thread of their own, through the queue that all workers share. A worker whose own queue is full moves
+/// half of it there too. So on several cores both queues take turns: if the shared one always went first, tasks in the queue
+/// of a busy worker would wait for up to seconds. On one core, ready tasks have a queue without a bound, and the shared one
+/// has arrivals and what blocking threads wake: it goes first.
 pub fn runtime() -> tokio::runtime::Builder {
     let is_alone = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
     let mut builder = if is_alone {
