@@ -119,7 +119,7 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
         let keys = if keys.is_empty() { "no own keys".into() } else { format!("own keys for {}", keys.join(", ")) };
         let rights = if user.admin { "admin" } else { "user" };
         let overrides = match &user.overrides {
-            Permit::Usual => "overrides: all but budget".to_owned(),
+            Permit::Usual => "overrides: what costs no more".to_owned(),
             Permit::All => "overrides: all".to_owned(),
             Permit::Listed(listed) if listed.is_empty() => "overrides: none".to_owned(),
             Permit::Listed(listed) => {

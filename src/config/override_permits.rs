@@ -22,7 +22,8 @@ names! {
 /// The headers one user may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// The default: every header but `budget`; with shared keys only upstreams that a model lists.
+    /// The default: every header, as far as the request then costs no more than the model's settings allow; with shared keys only
+    /// upstreams that a model lists.
     Usual,
     /// `true`, or a gateway without users.
     All,
@@ -33,8 +34,7 @@ pub enum Permit {
 impl Permit {
     pub fn allows(&self, header: Override) -> bool {
         match self {
-            Permit::Usual => header != Override::Budget,
-            Permit::All => true,
+            Permit::Usual | Permit::All => true,
             Permit::Listed(listed) => listed.contains(&header),
         }
     }
@@ -54,7 +54,7 @@ mod tests {
         let listed = Permit::Listed(vec![Override::Policy, Override::Upstreams]);
         let none = Permit::Listed(Vec::new());
         for (permit, policy, budget, upstreams, any) in [
-            (Permit::Usual, true, false, true, false),
+            (Permit::Usual, true, true, true, false),
             (Permit::All, true, true, true, true),
             (listed, true, false, true, true),
             (none, false, false, false, false),

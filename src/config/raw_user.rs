@@ -23,8 +23,8 @@ keys! {
         token_sha256: Option<Located<String>> = TypedText;
         /// May read `/metrics` and `/api`.
         admin: bool = Flag, or false;
-        /// The `x-photofinish-*` headers the user may send: `true` for all, `false` for none, or a list of names. Every header but
-        /// `budget` unless set.
+        /// The `x-photofinish-*` headers the user may send: `true` for all, `false` for none, or a list of names. Unless set, every
+        /// header, as far as the request then costs no more than the settings of its model allow.
         overrides: Permit = own(read_overrides, |_| {
             let name = keys::names::<Override>();
             json_schema!({ "anyOf": [{ "type": "boolean" }, { "type": "array", "items": name }] })

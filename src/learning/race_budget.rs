@@ -11,6 +11,8 @@ pub type SharedCostBudget = Arc<Mutex<CostBudget>>;
 /// The money of one race. Shared by its attempts; not `Clone`: it settles once.
 pub struct RaceBudget {
     cost_budget: SharedCostBudget,
+    /// A larger one that pays too: a lower budget of a request's own must not be spent beside the model's.
+    within: Option<SharedCostBudget>,
     /// Its policy keeps within a budget. Races of other policies spend without owing anything.
     keeps_budget: bool,
     sums: Mutex<RaceCosts>,
@@ -27,7 +29,13 @@ struct RaceCosts {
 
 impl RaceBudget {
     pub fn new(cost_budget: SharedCostBudget, keeps_budget: bool) -> RaceBudget {
-        RaceBudget { cost_budget, keeps_budget, sums: Mutex::default() }
+        RaceBudget { cost_budget, within: None, keeps_budget, sums: Mutex::default() }
+    }
+
+    /// What this race spends comes out of `larger` too.
+    pub fn within(mut self, larger: Option<SharedCostBudget>) -> RaceBudget {
+        self.within = larger;
+        self
     }
 
     pub fn terms(&self) -> BudgetSnapshot {
@@ -36,16 +44,20 @@ impl RaceBudget {
 
     /// Reserves an extra attempt. False: the budget does not allow it.
     pub fn reserve(&self, cost: f64) -> bool {
-        let reserved = lock(&self.cost_budget).reserve(cost);
-        if reserved {
-            lock(&self.sums).reserved += cost;
+        if !lock(&self.cost_budget).reserve(cost) {
+            return false;
         }
-        reserved
+        if self.within.as_ref().is_some_and(|larger| !lock(larger).reserve(cost)) {
+            lock(&self.cost_budget).give_back(cost);
+            return false;
+        }
+        lock(&self.sums).reserved += cost;
+        true
     }
 
     /// Charges a start that is never refused.
     pub fn charge(&self, cost: f64) {
-        lock(&self.cost_budget).charge(cost);
+        self.paying().for_each(|cost_budget| lock(cost_budget).charge(cost));
         lock(&self.sums).reserved += cost;
     }
 
@@ -61,7 +73,11 @@ impl RaceBudget {
 
     /// The client's TTFT in microseconds, and the tokens of the answer.
     pub fn finished(&self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
-        lock(&self.cost_budget).finished(client_ttft_us, output_tokens);
+        self.paying().for_each(|cost_budget| lock(cost_budget).finished(client_ttft_us, output_tokens));
+    }
+
+    fn paying(&self) -> impl Iterator<Item = &SharedCostBudget> {
+        std::iter::once(&self.cost_budget).chain(&self.within)
     }
 }
 
@@ -78,10 +94,11 @@ impl Drop for RaceBudget {
                 .sum::<f64>()
         };
         let extra = if self.keeps_budget { sum(false) } else { 0.0 };
-        let mut cost_budget = lock(&self.cost_budget);
-        match single {
-            Some(_) => cost_budget.settle(sum(true), reserved, extra),
-            None => cost_budget.give_back(reserved),
+        for mut cost_budget in self.paying().map(|cost_budget| lock(cost_budget)) {
+            match single {
+                Some(_) => cost_budget.settle(sum(true), reserved, extra),
+                None => cost_budget.give_back(reserved),
+            }
         }
     }
 }
@@ -115,6 +132,34 @@ mod tests {
         racing.paid(1, 7.0);
         drop(racing);
         assert!(lock(&cost_budget).terms().bucket > settled - 1.0, "what a race of all spends");
+    }
+
+    #[test]
+    fn a_lower_budget_is_spent_within_the_larger_one() {
+        let budget = |share: f64| -> SharedCostBudget { Arc::new(Mutex::new(CostBudget::new(share))) };
+        let bucket = |cost_budget: &SharedCostBudget| lock(cost_budget).terms().bucket;
+        let (models, own) = (budget(0.1), budget(0.05));
+        lock(&models).settle(1.0, 0.0, 0.0);
+        let race = |own: &SharedCostBudget| RaceBudget::new(own.clone(), true).within(Some(models.clone()));
+        // Buckets begin full: with one of its own for each request, each could start an extra attempt.
+        let mut begun = Vec::new();
+        while begun.len() < 100 {
+            let one = race(&budget(0.05));
+            if !one.reserve(1.0) {
+                break;
+            }
+            begun.push(one);
+        }
+        assert_eq!(begun.len(), 15, "what hedges may spend of twenty mean costs");
+        let (refused, left) = (race(&own), bucket(&models));
+        assert!(!refused.reserve(1.0) && bucket(&own) == 20.0, "the own bucket gets back what the larger one refuses");
+        refused.charge(1.0);
+        refused.paid(0, 1.0);
+        refused.paid(1, 3.0);
+        drop(refused);
+        assert!((bucket(&models) - (left + 0.1 - 3.0)).abs() < 1e-9 && bucket(&own) < 20.0 - 2.9);
+        begun.clear();
+        assert!((bucket(&models) - (left + 15.0 + 0.1 - 3.0)).abs() < 1e-9, "no bill: the reservations come back");
     }
 
     #[test]

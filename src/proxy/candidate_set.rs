@@ -27,6 +27,8 @@ use crate::routing::windows::ContextWindow;
 /// The candidates of one race, and its settings.
 pub struct CandidateSet {
     pub settings: RaceSettings,
+    /// A larger budget that pays too. None: that of `settings` alone.
+    pub within_budget: Option<f64>,
     pub caller: CallerId,
     /// The model whose budget pays; empty if the request names its upstreams.
     pub model: String,
@@ -109,7 +111,8 @@ fn left_out_for(upstream: &str, reason: LeftOutReason) -> LeftOutUpstream {
 /// Finds the upstreams of a model or alias, or those that the request names.
 ///
 /// # Errors
-/// 404 for an unknown model, 400 if no upstream can serve the caller, 429 or 502 if all cool down.
+/// 404 for an unknown model, 403 for overrides that this caller may not send, 400 if no upstream can serve the caller, 429 or 502 if
+/// all cool down.
 pub fn resolve(
     gateway: &Arc<Gateway>,
     live: &LiveConfig,
@@ -121,8 +124,9 @@ pub fn resolve(
 ) -> Result<CandidateSet, Rejection> {
     let model = request.model.as_str();
     let known = live.config.model(model);
-    let (upstreams, settings) = asked_for(live, known, model, overrides)?;
-    let settings = for_surface(overrides.apply(settings), request.surface);
+    let (upstreams, allowed) = asked_for(live, known, model, overrides)?;
+    let settings = for_surface(overrides.settings(allowed)?, request.surface);
+    let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
     // A token count is never raced.
@@ -164,6 +168,7 @@ pub fn resolve(
     let windows = gateway.health().windows_of(&candidates);
     Ok(CandidateSet {
         settings,
+        within_budget,
         caller: caller_id,
         conversation: conversation.known.flatten(),
         crowded: false,

@@ -17,6 +17,7 @@ mod load;
 mod models;
 mod ollama;
 mod outbound;
+mod override_cost;
 mod overrides;
 #[cfg(test)]
 mod parity;

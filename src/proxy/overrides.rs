@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use super::override_cost;
 use super::rejection::Rejection;
 use crate::config::units::{format_duration, parse_duration};
 use crate::config::{
-    HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Policy, RaceSettings, SloSettings, User, nearest,
+    HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Permit, Policy, RaceSettings, SloSettings, User, nearest,
 };
 use crate::printable::quoted;
 
@@ -50,6 +51,8 @@ pub struct Overrides {
     slo: OverriddenSlo,
     hold_max: Option<Duration>,
     lossy: Option<Lossy>,
+    /// The user whose settings must not cost more than the model's. None: they may.
+    bounded_for: Option<String>,
 }
 
 /// The given parts of an `slo`.
@@ -85,12 +88,32 @@ pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejec
         slo: value(headers, SLO, slo)?.unwrap_or_default(),
         hold_max: value(headers, HOLD, |text| duration(text, RaceSettings::HOLD))?,
         lossy: value(headers, LOSSY, lossy)?,
+        bounded_for: user.filter(|user| user.overrides == Permit::Usual).map(|user| user.name.clone()),
     })
 }
 
 impl Overrides {
-    /// The settings of this one request.
-    pub fn apply(&self, settings: &RaceSettings) -> RaceSettings {
+    /// The settings of this one request; `allowed` are the model's.
+    ///
+    /// # Errors
+    /// 403 if they may cost more than this user may ask for.
+    pub fn settings(&self, allowed: &RaceSettings) -> Result<RaceSettings, Rejection> {
+        let asked = self.apply(allowed);
+        let raised = self.bounded_for.as_ref().and_then(|user| Some((user, override_cost::raised(allowed, &asked)?)));
+        match raised {
+            None => Ok(asked),
+            Some((user, (override_, allows))) => {
+                Err(Rejection::costly_override(header_of(override_), user, override_.as_str(), &allows))
+            }
+        }
+    }
+
+    /// They may not cost more than the model's settings.
+    pub fn are_bounded(&self) -> bool {
+        self.bounded_for.is_some()
+    }
+
+    fn apply(&self, settings: &RaceSettings) -> RaceSettings {
         RaceSettings {
             policy: self.policy.unwrap_or(settings.policy),
             hedge_after: self.hedge_after.unwrap_or(settings.hedge_after),
@@ -132,6 +155,10 @@ impl Overrides {
     pub const fn upstreams_header() -> &'static str {
         UPSTREAMS
     }
+}
+
+fn header_of(override_: Override) -> &'static str {
+    HEADERS.iter().find(|(listed, _)| *listed == override_).map_or(PREFIX, |(_, name)| name)
 }
 
 /// Reads one header; `read` returns the error in its text.

@@ -53,13 +53,14 @@ impl RacePolicy {
                 known,
             }
         };
+        let cost_budget = |budget| learning.cost_budget(&candidates.model, budget, candidates.basis.is_money());
+        let race_budget =
+            RaceBudget::new(cost_budget(candidates.settings.budget), candidates.settings.policy.spends_budget())
+                .within(candidates.within_budget.map(cost_budget));
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),
             candidates: candidates.list.iter().enumerate().map(state).collect(),
-            race_budget: Arc::new(RaceBudget::new(
-                learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money()),
-                candidates.settings.policy.spends_budget(),
-            )),
+            race_budget: Arc::new(race_budget),
             fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
             began_us,
             draws: [fastrand::f64(), fastrand::f64()],

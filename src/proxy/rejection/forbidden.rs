@@ -24,6 +24,16 @@ impl Rejection {
         Rejection::new(code::FORBIDDEN_OVERRIDE, message)
     }
 
+    /// A header that asks for more than the settings of the model allow. `allows`: those settings.
+    pub fn costly_override(header: &str, user: &str, name: &str, allows: &str) -> Rejection {
+        let message = format!(
+            "header {header}: this may cost more than the settings of the model allow ({allows}), and the user {} may not \
+             raise them: ask for less, or add {name:?} to overrides under [users.NAME]",
+            quoted(user)
+        );
+        Rejection::new(code::FORBIDDEN_OVERRIDE, message)
+    }
+
     /// An upstream that no model lists, and that this user may not use with a shared key.
     pub fn forbidden_upstream(upstream: &str, provider: &str, user: &str) -> Rejection {
         let message = format!(

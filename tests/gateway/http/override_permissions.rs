@@ -63,6 +63,71 @@ async fn a_user_overrides_what_is_allowed() {
 }
 
 #[tokio::test]
+async fn by_default_overrides_do_not_raise_the_bill() {
+    let fakes: Vec<FakeProvider> =
+        futures_util::future::join_all((0..4).map(|_| FakeProvider::answering(|_| Script::stream(&["hello"])))).await;
+    let setup = fakes.iter().collect::<Vec<_>>();
+    let model = "[models.m]\nupstreams = [\"a/m\", \"b/m\", \"c/m\", \"d/m\"]\npolicy = \"adaptive\"\nbudget = 0.0\n\
+                 max_attempts = 1\nrescue = \"continue\"";
+    let setup = Setup::over(&setup).model(model);
+    let user = |name: &str, more: &str| format!("[users.{name}]\ntoken = \"{name}-token\"\n{more}\n");
+    let setup = setup.table(&user("usual", "")).table(&user("all", "overrides = true"));
+    let gateway = setup.table(&user("policy", "overrides = [\"policy\"]")).start().await;
+    let (policy, attempts) = ("x-photofinish-policy", "x-photofinish-max-attempts");
+    let ask = async |user: &str, headers: &[(&str, &str)]| {
+        let token = format!("Bearer {user}-token");
+        let headers: Vec<(&str, &str)> =
+            std::iter::once(("authorization", token.as_str())).chain(headers.iter().copied()).collect();
+        let body = json!({"model": "m", "stream": true, "messages": [{}]});
+        read_response(&mut gateway.request(CHAT, &headers, &body).await).await
+    };
+    for (headers, named, setting) in [
+        (&[(policy, "race"), (attempts, "16")][..], attempts, "\\\"max-attempts\\\" to overrides"),
+        (&[(attempts, "2")], attempts, "max_attempts = 1"),
+        (&[("x-photofinish-budget", "0.1")], "x-photofinish-budget", "\\\"budget\\\" to overrides"),
+    ] {
+        let response = ask("usual", headers).await;
+        assert_eq!((response.status, response.error_code().as_str()), (403, "photofinish_forbidden_override"));
+        assert!(response.body.contains(named) && response.body.contains(setting), "{}", response.body);
+    }
+    assert!(fakes.iter().all(|fake| fake.requests().is_empty()), "what is refused costs nothing");
+    for headers in [&[(policy, "race")][..], &[(policy, "fallback")], &[("x-photofinish-upstreams", "b/m, a/m")]] {
+        let response = ask("usual", headers).await;
+        assert_eq!((response.status, response.header("x-photofinish-attempts")), (200, "1"), "{headers:?}");
+    }
+    assert_eq!(ask("policy", &[(policy, "race")]).await.header("x-photofinish-attempts"), "1");
+    assert_eq!(ask("policy", &[(attempts, "2")]).await.status, 403, "only what is listed");
+    let response = ask("all", &[(policy, "race"), (attempts, "16")]).await;
+    assert_eq!((response.status, response.header("x-photofinish-attempts")), (200, "4"));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_lower_budget_comes_out_of_the_model_s() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
+    let setup = Setup::over(&[&fake]).race("policy = \"adaptive\"\nbudget = 0.1");
+    let gateway = setup.table("[users.ann]\ntoken = \"ann-token\"").start().await;
+    let learning = gateway.gateway().learning().clone();
+    let mean_cost = |budget: f64| {
+        let of_model =
+            |account: &photofinish::learning::LedgerPurpose| account.model == "m" && account.budget == budget;
+        let account = learning.accounts().into_iter().find(of_model).unwrap();
+        account.cost_budget.lock().unwrap().terms().mean_cost
+    };
+    assert_eq!(mean_cost(0.1), 0.0);
+    let response = ask(&gateway, "ann", "m", ("x-photofinish-budget", "0.05")).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    let learning_settles = async {
+        while mean_cost(0.1) == 0.0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    crate::support::soon("the settlement", learning_settles).await;
+    assert_eq!(mean_cost(0.05), mean_cost(0.1), "both learn from the race");
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn upstreams_that_callers_name_do_not_displace_learnt_ones() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let gateway = Setup::over(&[&fake]).race("policy = \"fallback\"\nmax_attempts = 1").start().await;
