@@ -19,7 +19,8 @@ from harness.exchange import GONE, Exchange  # noqa: E402
 
 class Counts:
     def __init__(self):
-        self.seen = collections.Counter()       # requests, by kind
+        self.seen = collections.Counter()       # exchanges that need a row each, by kind
+        self.lists = collections.Counter()      # requests for a list of models, by kind: the gateway's own, without rows
         self.connections = collections.Counter()  # connections, by kind or listener
         self.bodies = collections.Counter()     # bytes of bodies, by kind
 
@@ -35,7 +36,7 @@ async def http1(reader, writer, counts, kind=None):
             kind = only or providers.KINDS.get(exchange.kind)
             if number == 0:
                 counts.connections[exchange.kind] += 1
-            counts.seen[exchange.kind] += 1
+            (counts.lists if exchange.asks_for_list() else counts.seen)[exchange.kind] += 1
             number += 1
             if kind is None:
                 await exchange.send("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}")
@@ -91,7 +92,7 @@ async def main(certificate):
             await listeners.add(kind.name, over_http2(kind, counts), ssl=tls)
     async for word in serving.commands(listeners.ports):
         if word == "counts":
-            print(json.dumps({"seen": counts.seen, "connections": counts.connections, "bodies": counts.bodies}), flush=True)
+            print(json.dumps({"seen": counts.seen, "lists": counts.lists, "connections": counts.connections, "bodies": counts.bodies}), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,11 @@ class Exchange:
     def key(self):
         return self.headers.get("authorization", "").removeprefix("Bearer ") or self.headers.get("x-api-key", "")
 
+    def asks_for_list(self):
+        """Of a provider's models: the gateway asks for it by itself."""
+        path = self.path.split("?")[0]
+        return self.method == "GET" and (path.endswith("/models") or path.endswith("/api/tags"))
+
     def asked(self):
         try:
             return json.loads(self.body)
