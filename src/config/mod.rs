@@ -20,6 +20,7 @@ mod listen;
 mod load;
 mod lookup;
 pub(crate) mod names;
+mod no_proxy;
 mod override_permits;
 mod own_address;
 mod prices;

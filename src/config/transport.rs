@@ -17,6 +17,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 
 use super::certificate;
+use super::no_proxy::NoProxy;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 
@@ -227,8 +228,7 @@ fn authorities(path: PathBuf) -> Result<Authorities, String> {
 pub(super) struct EnvProxies {
     https: Option<Arc<Proxy>>,
     http: Option<Arc<Proxy>>,
-    /// Matches the hosts that `NO_PROXY` does not list.
-    unless: Matcher,
+    unless: NoProxy,
 }
 
 impl EnvProxies {
@@ -249,12 +249,14 @@ impl EnvProxies {
         };
         let https = proxy(["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
         let http = proxy(["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]);
-        let spared = first(&["NO_PROXY", "no_proxy"]).map(|(_, list)| list).unwrap_or_default();
-        EnvProxies { https, http, unless: Matcher::builder().all("http://any").no(spared).build() }
+        let unless = first(&["NO_PROXY", "no_proxy"]).map(|(_, list)| NoProxy::parse(&list)).unwrap_or_default();
+        EnvProxies { https, http, unless }
     }
 
     fn proxy(&self, base_url: &str) -> Option<Arc<Proxy>> {
-        self.unless.intercept(&base_url.parse().ok()?)?;
+        if self.unless.spares(&base_url.parse().ok()?) {
+            return None;
+        }
         if is_https(base_url) { self.https.clone() } else { self.http.clone() }
     }
 }
