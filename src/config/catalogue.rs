@@ -105,7 +105,7 @@ const PLACEHOLDERS: [&str; 10] =
 
 /// Whether this value of a key variable is surely no key.
 pub fn is_placeholder(key: &str) -> bool {
-    let key = key.trim();
+    let key = key.trim().trim_matches(['"', '\'']);
     PLACEHOLDERS.iter().any(|placeholder| key.eq_ignore_ascii_case(placeholder))
 }
 

@@ -143,7 +143,8 @@ pub(super) fn unmentioned(
     // The file does not mention the variable, so a bad value is no problem of the file.
     let apart = ReaderScope::new(scope.env);
     let provider = known(&apart, entry, 0, env_proxies)?;
-    let (problems, _) = apart.finish("", "");
+    let (problems, warnings) = apart.finish("", "");
+    warnings.into_iter().for_each(|warning| scope.warn(warning));
     if !problems.is_empty() {
         scope.warn(format!("{variable} is set and cannot be used as a key: requests cannot name {}", provider.name));
     }

@@ -121,7 +121,18 @@ pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String
     if sources.is_empty() {
         scope.note_secret();
     }
+    if is_quoted(value) {
+        let from = if sources.is_empty() { String::new() } else { format!(" from {}", sources.join(" and ")) };
+        scope.warn(format!(
+            "{what}: the value{from} has quotes around it, which are sent too: take them away (`docker --env-file` keeps quotes)"
+        ));
+    }
     Secret::Set(SecretString::from(value))
+}
+
+/// No vendor issues a key in quotes. A shell removes them, and what reads an env file may not.
+fn is_quoted(value: &str) -> bool {
+    ['"', '\''].iter().any(|quote| value.len() > 1 && value.starts_with(*quote) && value.ends_with(*quote))
 }
 
 /// Reports a variable in another notation than `${NAME}`.
@@ -231,6 +242,37 @@ mod tests {
             "NESTED" => Some("${SET}".into()),
             "EMPTY" => Some(String::new()),
             _ => None,
+        }
+    }
+
+    #[test]
+    fn a_key_in_quotes_is_told_of_without_the_key() {
+        let env = |name: &str| {
+            Some(match name {
+                "DOUBLE" => " \"planted\"\n".to_owned(),
+                "SINGLE" => "'planted'".to_owned(),
+                "BARE" => "planted".to_owned(),
+                "ONE" => "\"".to_owned(),
+                "INNER" => "pla\"nt\"ed".to_owned(),
+                _ => return None,
+            })
+        };
+        for (typed, from) in [
+            ("${DOUBLE}", Some(" from DOUBLE")),
+            ("${SINGLE}", Some(" from SINGLE")),
+            ("'planted'", Some("")),
+            ("${BARE}", None),
+            ("${ONE}", None),
+            ("${INNER}", None),
+        ] {
+            let scope = ReaderScope::new(&env);
+            let secret = secret(&scope, "the key", &Located { offset: 0, value: typed.to_owned() });
+            assert!(matches!(secret, Secret::Set(_)), "{typed}");
+            let (problems, warnings) = scope.finish("", "");
+            let expected = from.map(|from| format!("the key: the value{from} has quotes around it"));
+            let told = warnings.iter().find(|warning| warning.contains("quotes"));
+            assert!(problems.is_empty() && warnings.iter().all(|warning| !warning.contains("planted")), "{warnings:?}");
+            assert_eq!(told.map(|told| told.split(',').next().unwrap_or_default()), expected.as_deref(), "{typed}");
         }
     }
 

@@ -52,7 +52,7 @@ fn what_is_no_key_for_the_gateway_switches_nothing_on() {
         assert!(config.is_without_keys(), "{variables:?}");
         assert!(config.warnings.iter().all(|warning| !warning.contains("planted")), "{:?}", config.warnings);
     }
-    for placeholder in ["unused", "dummy", "none", "None", " UNUSED\n"] {
+    for placeholder in ["unused", "dummy", "none", "None", " UNUSED\n", "\"dummy\""] {
         let config = of(&[("OPENAI_API_KEY", placeholder)]);
         assert!(config.is_without_keys(), "{placeholder:?}");
         assert!(
@@ -61,6 +61,9 @@ fn what_is_no_key_for_the_gateway_switches_nothing_on() {
             config.warnings
         );
     }
+    let quoted = of(&[("GROQ_API_KEY", "\"planted\"")]);
+    let told: Vec<_> = quoted.warnings.iter().filter(|warning| warning.contains("quotes around it")).collect();
+    assert!(matches!(&told[..], [told] if told.starts_with("GROQ_API_KEY: ") && !told.contains("planted")), "{told:?}");
     let broken = of(&[("OPENAI_API_KEY", "planted\nkey"), ("GROQ_API_KEY", "planted")]);
     assert_eq!(broken.providers.keys().collect::<Vec<_>>(), ["groq"]);
     assert!(broken.warnings.iter().any(|warning| warning.contains("OPENAI_API_KEY is set and cannot be used")));
