@@ -142,6 +142,10 @@ async def slow(x):
     await x.send(chunked(FINISH + DONE), LAST)
 
 
+streamed("escapes-told", "a plain answer of terminal escapes and direction marks",
+         ROLE, event(chunk({"content": "\x1b[2Jcleared \u202egnp.exe \u2066\x9b31m\x07"})), FINISH, DONE, alone="answer", token=True)
+
+
 # --- Status and head --------------------------------------------------------------------------------------------------
 
 said("status-999", "status 999", answered("{}", "999 Weird"))

@@ -88,12 +88,7 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
             return Ok(());
         }
         self.gap = false;
-        let Some(screen) = self.screen() else {
-            self.last = piece.text.chars().last().or(self.last);
-            self.out.write_all(piece.text.as_bytes())?;
-            return self.out.flush();
-        };
-        if screen.colour && !piece.reasoning.is_empty() {
+        if self.screen().is_some_and(|screen| screen.colour) && !piece.reasoning.is_empty() {
             write!(self.out, "{DIM}{}{PLAIN}", printable_lines(&piece.reasoning))?;
             self.reasoning = true;
         }
@@ -101,6 +96,7 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
             if std::mem::take(&mut self.reasoning) {
                 writeln!(self.out, "\n")?;
             }
+            // Piped too: what shows a pipe may be a terminal.
             let text = printable_lines(&piece.text);
             self.last = text.chars().last().or(self.last);
             self.out.write_all(text.as_bytes())?;

@@ -198,19 +198,20 @@ def schemas(stage):
 @attack("terminal", "escapes and direction marks in names and messages, shown by the commands", quick=True)
 def terminal(stage):
     names = ["\x1b[2Jcleared", "\u202egnp.exe", "\u2066name\u2069", "line\u2028break", "wide" * 100, "bell\x07", "c1\x9b31m"]
-    config = stage.config().model("escapes", "escapes")
+    config = stage.config().model("escapes", "escapes").model("told", "escapes-told")
     with stage.gateway(config) as gate:
         for name in names:
             gate.ask(f"good/{name}")
         gate.ask("escapes")
         gate.settle()
         bad = {chr(code) for code in [*range(0x20), *range(0x7F, 0xA0), 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]} - {"\n"}
-        for words in [["stats"], ["stats", "--by", "model"], ["history"], ["routing", "--url", f"http://127.0.0.1:{gate.port}"], ["check"]]:
+        asked = [["race", "hi", "--model", model] for model in ["told", "escapes"]]
+        for words in [*asked, ["stats"], ["stats", "--by", "model"], ["history"], ["routing", "--url", f"http://127.0.0.1:{gate.port}"], ["check"]]:
             _, output = gate.command(*words)
             shown = sorted(bad & set(output))
             stage.must(not shown, f"`{' '.join(words[:3])}` prints {shown}")
         log = gate.log.read_text(errors="replace")
         stage.must(not bad & set(log), f"the log has {sorted(bad & set(log))}")
-    stage.note(f"{len(names)} names, five commands and the log")
+    stage.note(f"{len(names)} names, six commands and the log")
 
 

@@ -41,8 +41,8 @@ fn shown(options: &[&str], screen: fn() -> Option<ScreenSettings>, texts: &[&str
 
 #[test]
 fn piped_the_answer_stands_alone() {
-    let (out, err) = shown(&[], || None, &["Hello\n", "\x1b[1mthere"]);
-    assert_eq!(out, "Hello\n\x1b[1mthere\n", "as it came, and a line end");
+    let (out, err) = shown(&[], || None, &["Hello\n", "\x1b[1mth\tere\u{202e}"]);
+    assert_eq!(out, "Hello\n\\u{1b}[1mth\tere\\u{202e}\n", "what steers a terminal as an escape, and a line end");
     let lines: Vec<&str> = err.lines().take(5).collect();
     assert_eq!(
         lines,
