@@ -182,15 +182,17 @@ impl UpstreamClient {
         let mut resends = 0;
         loop {
             let connection = self.connection(&pool, outgoing).await?;
-            let reused = connection.reused();
-            connected(ConnectionOrigin { reused, http2: connection.is_http2(), at: Instant::now() });
-            let request = request(outgoing, if connection.is_http2() { Version::HTTP_2 } else { Version::HTTP_11 });
+            let (reused, is_http2) = (connection.reused(), connection.is_http2());
+            connected(ConnectionOrigin { reused, http2: is_http2, at: Instant::now() });
+            let request = request(outgoing, if is_http2 { Version::HTTP_2 } else { Version::HTTP_11 });
             let error = match connection.send(request, &pool).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             if error.wants_http1 {
                 pool.speak_http1();
+            } else if !is_http2 && !reused {
+                pool.http1_failed();
             }
             if !error.unsent || resends == RESENDS_MAX {
                 return Err(Failure { stale: reused && error.died, ..error.failure });
@@ -281,12 +283,18 @@ impl ClientState {
 
     /// Ends after `limit`, or when the gateway ends.
     async fn connect(&self, pool: &Pool, endpoint: &Endpoint, limit: Duration) -> Result<NewConnection, Failure> {
+        let http1 = pool.wants_http1();
         // Boxed: the task that waits for it is moved several times.
-        let connecting = Box::pin(self.connector.connect(endpoint, pool.wants_http1(), pool.changes()));
-        tokio::select! {
+        let connecting = Box::pin(self.connector.connect(endpoint, http1, pool.changes()));
+        let made = tokio::select! {
             made = tokio::time::timeout(limit, connecting) => made.unwrap_or_else(|_| Err(pool.late(limit))),
             () = self.shutdown.cancelled() => Err(ending()),
-        }
+        };
+        made.inspect_err(|_| {
+            if http1 {
+                pool.http1_failed();
+            }
+        })
     }
 }
 

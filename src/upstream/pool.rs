@@ -23,7 +23,7 @@ use crate::failure::{Failure, FailureKind, Phase};
 const IDLE_MAX: usize = 256;
 /// Shorter than the keep-alive of common servers, so that a reused connection is rarely dead.
 const IDLE_FOR: Duration = Duration::from_secs(50);
-/// How long an origin that asked for HTTP/1.1 gets only that.
+/// How long an origin that asked for HTTP/1.1 gets only that, unless it fails.
 const HTTP1_FOR: Duration = Duration::from_secs(600);
 
 pub(super) struct Pool {
@@ -221,6 +221,11 @@ impl Pool {
         state.shared.clear();
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// HTTP/1.1 failed too, so what the origin asked for is forgotten: it may have been wrong, or one server's alone.
+    pub fn http1_failed(&self) {
+        self.state().http1_until = None;
     }
 
     /// Adds a new connection, made by the pool's dial that began at `dial` or by a request. None: the maximum is

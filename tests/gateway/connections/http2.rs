@@ -8,28 +8,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, SendStream};
-use http_body_util::Full;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use crate::harness::answer::{ending, first_text, read_response};
-use crate::harness::gateway::{CHAT, Rows, Setup, assert_row, pick};
+use crate::harness::gateway::{CHAT, Rows, Setup, pick};
 use crate::harness::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Script, Step, soon};
 
 /// The program over one TLS provider. Its trusted roots come from its environment.
-struct Secure {
+pub(super) struct Secure {
     program: Program,
     address: SocketAddr,
     directory: TempDir,
 }
 
 impl Secure {
-    async fn over(fake: &FakeProvider) -> Secure {
+    pub(super) async fn over(fake: &FakeProvider) -> Secure {
         Secure::start(fake, &Setup::over(&[fake])).await
     }
 
@@ -43,13 +40,13 @@ impl Secure {
     }
 
     /// A connection with a request for the model.
-    async fn ask(&self, stream: bool) -> RawClient {
+    pub(super) async fn ask(&self, stream: bool) -> RawClient {
         let mut client = RawClient::connect(self.address).await;
         client.post(CHAT, &json!({"model": "m", "stream": stream, "messages": [{}]})).await;
         client
     }
 
-    async fn end(self) -> Rows {
+    pub(super) async fn end(self) -> Rows {
         self.program.end().await;
         let rows = Rows::read(&self.directory.path().join("test.db")).await;
         rows.assert_sound();
@@ -57,16 +54,16 @@ impl Secure {
     }
 }
 
-type Tls = TlsStream<TcpStream>;
+pub(super) type Tls = TlsStream<TcpStream>;
 /// A connection from the gateway, on the provider's side.
 type Served = Connection<Tls, Bytes>;
 
-fn ok() -> http::Response<()> {
+pub(super) fn ok() -> http::Response<()> {
     http::Response::builder().header("content-type", "text/event-stream").body(()).unwrap()
 }
 
 /// A whole answer.
-fn answer(mut respond: SendResponse<Bytes>) {
+pub(super) fn answer(mut respond: SendResponse<Bytes>) {
     let mut body = respond.send_response(ok(), false).unwrap();
     body.send_data(Script::stream(&["hello"]).body().into(), true).unwrap();
 }
@@ -228,42 +225,6 @@ async fn at_most_sixteen_connections_are_opened_and_further_requests_wait() {
     assert_eq!(fake.connections(), 16);
     let rows = gateway.end().await;
     assert_eq!((rows.attempts.len(), arrived.load(Ordering::Relaxed)), (23, 22));
-}
-
-#[tokio::test]
-async fn a_provider_that_requires_http1_gets_http1() {
-    let asked_over_http2 = Arc::new(AtomicUsize::new(0));
-    let count = asked_over_http2.clone();
-    let fake = FakeProvider::by_hand(&["h2", "http/1.1"], move |stream: Tls, _| {
-        let count = count.clone();
-        async move {
-            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-                while let Some(Ok((_, mut respond))) = connection.accept().await {
-                    count.fetch_add(1, Ordering::Relaxed);
-                    let _: &mut SendResponse<Bytes> = &mut respond;
-                    respond.send_reset(Reason::HTTP_1_1_REQUIRED);
-                }
-                return;
-            }
-            let service = service_fn(|_| async {
-                let body = Full::new(Bytes::from(Script::stream(&["hello"]).body()));
-                Ok::<_, std::convert::Infallible>(ok().map(|()| body))
-            });
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        }
-    })
-    .await;
-    let gateway = Secure::over(&fake).await;
-    for _ in 0..3 {
-        assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
-    }
-    let rows = gateway.end().await;
-    assert_eq!(asked_over_http2.load(Ordering::Relaxed), 1, "it is remembered");
-    assert_eq!(rows.attempts.len(), 3);
-    for attempt in &rows.attempts {
-        assert_row!(attempt, json!({"outcome": "won", "http_version": "1.1"}));
-    }
 }
 
 #[tokio::test]
