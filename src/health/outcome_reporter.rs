@@ -172,12 +172,18 @@ impl OutcomeReporter {
         self.health.charge(self.candidates[candidate].breaker_scope(), &self.breaker, broke, caller, sent_at);
     }
 
-    /// The cool-down that starts now.
-    fn cooldown(&self, candidate: usize, sent: &SentRequest, verdict: &Verdict) -> Option<CooldownReason> {
+    /// The cool-down that starts now. `certain`: the request cannot be the cause.
+    fn cooldown(
+        &self,
+        candidate: usize,
+        sent: &SentRequest,
+        verdict: &Verdict,
+        certain: bool,
+    ) -> Option<CooldownReason> {
         let target = || self.candidates[candidate].target(sent.key.as_ref());
         let is_suspect = |request: &ApiRequest| self.health.suspect(&target(), self.caller, request.body());
-        let is_certain = || verdict.certain || self.request.upgrade().is_some_and(|request| is_suspect(&request));
-        verdict.cooldown.filter(|_| is_certain())
+        let begins = || certain || self.request.upgrade().is_some_and(|request| is_suspect(&request));
+        verdict.cooldown.filter(|_| begins())
     }
 
     fn heard_well(&self, candidate: usize, sent: &SentRequest) {
@@ -222,10 +228,13 @@ impl OutcomeReporter {
         }
         let asked = &self.candidates[candidate];
         let verdict = verdict(failure);
-        let cooldown = self.cooldown(candidate, sent, &verdict);
+        // Where the gateway sends no key, the refused one may be the caller's own, in a header that is forwarded.
+        let is_theirs = failure.kind == FailureKind::Unauthorized && sent.key.is_none();
+        let certain = verdict.certain && !is_theirs;
+        let cooldown = self.cooldown(candidate, sent, &verdict, certain);
         if let Some(reason) = cooldown {
             let wait = self.health.cool_down(reason, asked, sent.key.as_ref(), failure.retry_after);
-            if !verdict.certain {
+            if !certain {
                 let (upstream, failure) = (&asked.name, failure.kind.as_str());
                 tracing::warn!(upstream, failure, "an upstream refuses every request: look at its model");
             }

@@ -99,7 +99,10 @@ impl UpstreamHealth {
         key: Option<&HashedKey>,
         retry_after: Option<Duration>,
     ) -> Duration {
-        if let (CooldownReason::KeyRefused, Keys::Token(token)) = (reason, &candidate.upstream.provider.keys) {
+        let is_own = key.is_some_and(|key| key.own);
+        if let (CooldownReason::KeyRefused, Keys::Token(token), false) =
+            (reason, &candidate.upstream.provider.keys, is_own)
+        {
             // The token may have been revoked before it expired.
             token.refuse();
         }
@@ -217,4 +220,39 @@ pub fn prompt_length(request: &ApiRequest) -> PromptLength {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use futures_util::FutureExt as _;
+    use secrecy::SecretString;
+
+    use super::*;
+    use crate::protocol::{Dialect, Surface};
+
+    #[tokio::test]
+    async fn a_token_is_read_again_when_it_is_refused_and_not_a_caller_s_own_key() {
+        let text =
+            "models.m.upstreams = [\"a/m\"]\n[providers.a]\nbase_url = \"http://a.test\"\ntoken = { file = \"t\" }";
+        let config = crate::config::parse(text, Path::new("x"), &|_| None).unwrap();
+        let live = LiveConfig::new(config, &HashMap::new()).unwrap();
+        let candidate = Candidate {
+            upstream: live.config.models["m"].upstreams[0].clone(),
+            name: "a/m".to_owned(),
+            endpoint: live.line("a").unwrap().endpoint(Dialect::OpenAi).unwrap().clone(),
+            keys: Vec::new(),
+            surface: Surface::Chat,
+            named: false,
+            extra: false,
+        };
+        let Keys::Token(token) = &candidate.upstream.provider.keys else { panic!("it has a token") };
+        let health = UpstreamHealth::new(&live);
+        for own in [true, false] {
+            let key = HashedKey::new(SecretString::from("k"), own);
+            health.cool_down(CooldownReason::KeyRefused, &candidate, Some(&key), None);
+            assert_eq!(token.refused().now_or_never().is_some(), !own);
+        }
+    }
 }

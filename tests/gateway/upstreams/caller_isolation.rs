@@ -191,6 +191,36 @@ async fn after_a_401_the_next_error_says_that_the_key_was_refused() {
 }
 
 #[tokio::test]
+async fn a_caller_s_own_refused_key_leaves_the_upstream_to_others() {
+    let refusal = || Script::status(401, &[], r#"{"error":{"message":"Incorrect API key"}}"#);
+    // Instead of a shared key, and in a forwarded header to a provider for which the gateway has none.
+    let forwarded = "forward_headers = [\"x-user-key\"]";
+    for (provider, own, good_key) in
+        [("api_key = \"sk-shared\"", "x-photofinish-key-a", None), (forwarded, "x-user-key", Some("good"))]
+    {
+        let fake = FakeProvider::answering(move |request: &Request| {
+            let is_bad = |name| request.header(name).is_some_and(|value| value.ends_with("bad"));
+            if is_bad("authorization") || is_bad("x-user-key") { refusal() } else { good() }
+        })
+        .await;
+        let gateway = Setup::new().provider("a", &fake, provider).table(USERS).start().await;
+        let ask = async |user: &str, key: Option<&str>| {
+            let token = format!("Bearer {user}-token");
+            let mut headers = vec![("authorization", token.as_str())];
+            headers.extend(key.map(|key| (own, key)));
+            read_response(&mut gateway.request(CHAT, &headers, &says("x")).await).await
+        };
+        for _ in 0..6 {
+            assert_ne!(ask("ann", Some("bad")).await.status, 200, "{provider}");
+        }
+        for user in ["bob", "ann"] {
+            assert_eq!(ask(user, good_key).await.streamed_text(), "hello", "{provider}: {user}");
+        }
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_key_in_a_provider_s_error_does_not_reach_the_client() {
     let headers = [
         ("x-request-id", "req-sk-planted/1"),
