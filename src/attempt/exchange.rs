@@ -222,8 +222,7 @@ async fn refused(response: Response, key: Option<&HashedKey>, budget: &Budget, g
 }
 
 fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
-    let name = headers.get("x-amzn-errortype").and_then(|name| name.to_str().ok());
-    let facts = error::of_named_body(status, name, &body);
+    let facts = error::of_answer(status, headers, &body);
     let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
     failure.status = Some(status);
     failure.certain = facts.certain;

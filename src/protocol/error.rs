@@ -7,9 +7,11 @@
 mod blame;
 mod complaint;
 mod limited;
+mod page;
 mod window;
 mod words;
 
+use http::HeaderMap;
 use serde_json::Value;
 
 use blame::{RefusalSubject, blame, lacks_rights, refuses_account};
@@ -43,13 +45,13 @@ pub struct ErrorFacts {
 
 /// Reads an error body that came with `status`.
 pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
-    of_named_body(status, None, body)
+    of_answer(status, &HeaderMap::new(), body)
 }
 
-/// Reads an error body with its `status` and the error's name from a header (`x-amzn-errortype`).
-pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts {
+/// Reads an error answer. AWS names the error in a header.
+pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
     let (mut words, message) = read(body);
-    words.extend(name.map(str::to_lowercase));
+    words.extend(headers.get("x-amzn-errortype").and_then(|name| name.to_str().ok()).map(str::to_lowercase));
     let kind =
         of_exception(&words, &message).filter(|_| (400..600).contains(&status)).unwrap_or_else(|| match status {
             // The gateway follows no redirects. Numbers from 600 on are not statuses.
@@ -77,7 +79,8 @@ pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts
         });
     let (kind, certain) = blamed(kind, &words, &message);
     let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
-    ErrorFacts { kind, certain, whole_account, status: Some(status), message: or_status(message, status) }
+    let message = page::page(&message, Some(status), headers).unwrap_or_else(|| or_status(message, status));
+    ErrorFacts { kind, certain, whole_account, status: Some(status), message }
 }
 
 /// Decides whether a refusal is about the request or about the upstream and its key, and whether that is certain.
@@ -104,6 +107,7 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
     };
     let (kind, certain) = blamed(kind, &words, &message);
     let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
+    let message = page::page(&message, status, &HeaderMap::new()).unwrap_or(message);
     ErrorFacts { kind, certain, whole_account, status, message }
 }
 

@@ -1,6 +1,7 @@
 //! The dialect, tested on handwritten frames and conversations.
 
 use bytes::Bytes;
+use http::HeaderName;
 use serde_json::{Value, json};
 
 use super::*;
@@ -9,7 +10,7 @@ use crate::protocol::PayloadKind;
 use crate::protocol::binary::tests::{event, exception, frame};
 use crate::protocol::binary::{BinaryScanner, write_event};
 use crate::protocol::dialect::TranslationOptions;
-use crate::protocol::error::{of_body, of_frame, of_named_body};
+use crate::protocol::error::{of_answer, of_body, of_frame};
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::neutral::*;
 use crate::protocol::sse::SseEvent;
@@ -131,7 +132,8 @@ fn error_bodies_are_read_by_type_header_and_status() {
         (503, Some("ServiceUnavailableException"), r#"{"message":"x"}"#, Overloaded),
     ];
     for (status, name, body, kind) in table {
-        assert_eq!(of_named_body(*status, *name, body.as_bytes()).kind, *kind, "{status} {name:?} {body}");
+        let headers = name.iter().map(|name| (HeaderName::from_static("x-amzn-errortype"), name.parse().unwrap()));
+        assert_eq!(of_answer(*status, &headers.collect(), body.as_bytes()).kind, *kind, "{status} {name:?} {body}");
     }
     assert_eq!(of_body(403, br#"{"Message":"not you"}"#).message, "not you");
 }

@@ -34,7 +34,7 @@ fn bodies_are_classified_by_status_and_then_by_their_words() {
         (403, r#"{"error":{"message":"no","type":"content_policy_violation"}}"#, ContentPolicy, "no"),
         (403, r#"{"error":"Your account was flagged"}"#, Forbidden, "Your account was flagged"),
         (404, r#"{"message":"model gone"}"#, NotFound, "model gone"),
-        (404, "<html>nothing here</html>", NotFound, "<html>nothing here</html>"),
+        (404, "<html>nothing here</html>", NotFound, "an HTML page (404)"),
         (
             404,
             r#"{"error":{"message":"No endpoints found that support tool use.","code":404}}"#,
@@ -62,7 +62,8 @@ fn bodies_are_classified_by_status_and_then_by_their_words() {
             Overloaded,
             "Overloaded",
         ),
-        (502, "<html>bad gateway</html>", ServerError, "<html>bad gateway</html>"),
+        (502, "<html>bad gateway</html>", ServerError, "an HTML page (502)"),
+        (502, r#"{"error":{"message":"<html><title>Down</title>"}}"#, ServerError, "an HTML page (502): \"Down\""),
         (418, r#"{"error":{"message":"teapot","type":"rate_limit"}}"#, BadRequest, "teapot"),
     ];
     for (status, body, kind, message) in table {
