@@ -8,6 +8,7 @@ mod api;
 mod connection_slots;
 mod dashboard;
 mod forwarded;
+mod head_check;
 mod health;
 mod host_check;
 mod layers;
@@ -54,6 +55,7 @@ use crate::proxy::{Gateway, Rejection};
 use crate::shutdown::Shutdown;
 use connection_slots::{ConnectionSlot, Places};
 use dashboard::ClientAddress;
+use head_check::CheckedStream;
 use socket::{ClientPresence, Socket};
 use stream::{Streams, WatchedBody};
 use tls::Handshake;
@@ -298,15 +300,15 @@ async fn serve_connection<S>(
             Ok::<_, Infallible>(response.map(|body| WatchedBody::new(body, work)))
         }
     });
-    let (stream, shutdown) = (TokioIo::new(stream), &shared.shutdown);
+    let shutdown = &shared.shutdown;
     match version {
         HttpVersion::Http1 => {
-            let connection = http1().serve_connection(stream, service);
+            let connection = http1().serve_connection(TokioIo::new(CheckedStream::new(stream)), service);
             until_over(connection, client_left, by, &asked, &place, shutdown).await;
         }
         // Boxed: few connections speak it, and its state is twice as large.
         HttpVersion::Http2 => {
-            let connection = http2(shutdown).serve_connection(stream, service);
+            let connection = http2(shutdown).serve_connection(TokioIo::new(stream), service);
             Box::pin(until_over(connection, client_left, by, &asked, &place, shutdown)).await;
         }
     }

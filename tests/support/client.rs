@@ -63,6 +63,11 @@ impl RawClient {
         soon("sending", self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
+    /// The same. The peer may have closed the connection.
+    pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        soon("sending", self.stream.write_all(bytes.as_ref())).await
+    }
+
     /// A request with `host` and `content-length` added.
     pub async fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) {
         let body = body.as_ref();

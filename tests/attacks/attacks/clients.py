@@ -153,15 +153,23 @@ HEADS = {
     "a space before the colon": (b"GET /healthz HTTP/1.1\r\nhost : 127.0.0.1\r\n\r\n", 400),
     "a NUL": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: a\0b\r\n\r\n", 400),
     "a bare CR": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: a\rb\r\n\r\n", 400),
+    "bare line feeds": (b"GET /healthz HTTP/1.1\nhost: 127.0.0.1\n\n", 400),
+    "one bare line feed": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: y\ncontent-length: 3\r\n\r\nabc", 400),
+    "a folded header": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: y\r\n z\r\n\r\n", 400),
     "10,000 headers": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: y\r\n" * 10_000 + b"\r\n", 431),
     "a header of 2 MB": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"y" * 2_000_000 + b"\r\n\r\n", 431),
     "a path of 200 KB": (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 431),
 }
+for coding in ["gzip, chunked", "chunked, chunked", "Chunked;x=y", "gzip", "chunked\r\ntransfer-encoding: chunked", "chunked\r\ncontent-length: 5"]:
+    HEADS[f"transfer-encoding: {coding}"] = (f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n".encode(), 400)
+HEADS["transfer-encoding with HTTP/1.0"] = (b"POST /v1/chat/completions HTTP/1.0\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400)
 SMUGGLED = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 SMUGGLING = {
     "CL.TE": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n%s"
              % (5 + len(SMUGGLED), SMUGGLED),
     "odd TE": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: xchunked\r\ncontent-length: 0\r\n\r\n" + SMUGGLED,
+    "LF.CL": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nx: y\ncontent-length: 0\r\ncontent-length: %d\r\n\r\n%s" % (len(SMUGGLED), SMUGGLED),
+    "TE.TE": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + SMUGGLED,
     "chunk extension": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n2;a\n=b\r\n{}\r\n0\r\n\r\n",
 }
 

@@ -1,5 +1,6 @@
 //! The gateway's own HTTP face: endpoints, authentication, errors, listeners and overload. Not for races.
 
+mod ambiguous_requests;
 mod api;
 mod api_races;
 mod auth;
