@@ -260,7 +260,7 @@ fn paths(path: &[u8]) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     if let Some(call) = PathCall::of_gemini(path, query) {
         let body = Bytes::from_static(b"{\"contents\":[{\"parts\":[{\"text\":\"a\"}]}]}");
-        if let Ok(request) = ApiRequest::parse_call(call.surface, body, Some(&call)) {
+        if let Ok(request) = ApiRequest::parse_call(call.surface, body, Some(&call), true) {
             assert_eq!(request.model, call.model, "the model of the path is lost");
         }
     }
@@ -273,12 +273,12 @@ pub fn form(bytes: &[u8]) {
     let (content_type, body) = (&bytes[..at], &bytes[(at + 1).min(bytes.len())..]);
     let content_type = HeaderValue::from_bytes(content_type).ok();
     let surface = Surface::Passed(PassedCall::Transcription);
-    let request = ApiRequest::parse_passed(surface, Bytes::copy_from_slice(body), content_type.as_ref());
+    let request = ApiRequest::parse_passed(surface, Bytes::copy_from_slice(body), content_type.as_ref(), true);
     let Ok(request) = request else { return };
     // Only the model differs, and it is found again.
     let sent = request.body_for("another", false);
     assert_eq!(sent.len() + request.model.len(), body.len() + "another".len());
-    let again = ApiRequest::parse_passed(surface, sent, Some(&request.content_type()));
+    let again = ApiRequest::parse_passed(surface, sent, Some(&request.content_type()), true);
     assert_eq!(again.map(|request| request.model).as_deref(), Ok("another"));
 }
 

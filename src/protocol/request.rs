@@ -12,11 +12,13 @@ use bytes::Bytes;
 use http::HeaderValue;
 use serde_json::value::RawValue;
 
+pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::InvalidRequest;
 use members::{Member, RequestMembers, boolean, include_usage, limits, position, span, string};
 
 use super::dialect::{Dialect, Surface};
 use super::path_call::PathCall;
+use form::FormModel;
 
 /// A request, and the few facts that the gateway needs.
 #[derive(Clone)]
@@ -44,6 +46,8 @@ pub struct ApiRequest {
     pub has_tools: bool,
     /// The answer has to follow a JSON schema.
     pub has_schema: bool,
+    /// A member that may make an upstream use another model. Looked for only in strict requests.
+    pub ambiguous: Option<AmbiguousMember>,
 }
 
 impl fmt::Debug for ApiRequest {
@@ -91,14 +95,20 @@ impl ApiRequest {
     /// # Errors
     /// The problem. Names the member, never its value.
     pub fn parse(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
-        ApiRequest::parse_call(surface, body, None)
+        ApiRequest::parse_call(surface, body, None, false)
     }
 
-    /// The same for a surface whose model is in the path: `call` is what the path says.
+    /// The same for a surface whose model is in the path: `call` is what the path says. `strict`: looks for a member
+    /// that is [`ambiguous`](ApiRequest::ambiguous).
     ///
     /// # Errors
     /// The problem. Names the member, never its value.
-    pub fn parse_call(surface: Surface, body: Bytes, call: Option<&PathCall>) -> Result<ApiRequest, InvalidRequest> {
+    pub fn parse_call(
+        surface: Surface,
+        body: Bytes,
+        call: Option<&PathCall>,
+        strict: bool,
+    ) -> Result<ApiRequest, InvalidRequest> {
         let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::Json("it is not UTF-8".to_owned()))?;
         if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
             return Err(InvalidRequest::NotAnObject);
@@ -122,11 +132,13 @@ impl ApiRequest {
         if request.model.is_empty() {
             return Err(InvalidRequest::NoModel);
         }
+        request.ambiguous = if strict { ambiguous::find(surface, &members) } else { None };
         request.body = body;
         Ok(request)
     }
 
     /// A request of a surface that takes multipart forms; `content_type` is its own. Any other body must be JSON.
+    /// `strict`: as in [`ApiRequest::parse_call`].
     ///
     /// # Errors
     /// The problem. Names the member, never its value.
@@ -134,6 +146,7 @@ impl ApiRequest {
         surface: Surface,
         body: Bytes,
         content_type: Option<&HeaderValue>,
+        strict: bool,
     ) -> Result<ApiRequest, InvalidRequest> {
         let form =
             content_type.and_then(|value| Some((value, value.to_str().ok().filter(|text| form::is_form(text))?)));
@@ -141,10 +154,11 @@ impl ApiRequest {
             if body.trim_ascii_start().starts_with(b"--") {
                 return Err(InvalidRequest::Form("needs the content-type multipart/form-data with its boundary"));
             }
-            return ApiRequest::parse(surface, body);
+            return ApiRequest::parse_call(surface, body, None, strict);
         };
-        let value = form::model_field(text, &body)?;
+        let FormModel { value, ambiguous } = form::model_field(text, &body)?;
         let mut request = ApiRequest::empty(surface);
+        request.ambiguous = ambiguous.filter(|_| strict);
         request.model = match std::str::from_utf8(&body[value.clone()]) {
             Ok("") => return Err(InvalidRequest::NoModel),
             Ok(model) => model.to_owned(),
@@ -210,6 +224,7 @@ impl ApiRequest {
             max_tokens: None,
             has_tools: false,
             has_schema: false,
+            ambiguous: None,
         }
     }
 
@@ -366,6 +381,7 @@ fn with_usage(options: &[u8]) -> String {
     text
 }
 
+mod ambiguous;
 mod continued;
 mod form;
 mod members;

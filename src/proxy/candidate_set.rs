@@ -145,7 +145,7 @@ pub fn resolve(
         let Some(line) = live.line(&provider.name) else { continue };
         let named = !live.is_configured(&name);
         let own_key = caller.own_key(live, &provider.name);
-        may_share(caller, &upstream, named && own_key.is_none())?;
+        may_share(caller, &upstream, named, own_key.as_ref(), request)?;
         let Some(keys) = line.keys(own_key).into_keys() else {
             off.push(why_off(&upstream));
             continue;
@@ -299,13 +299,21 @@ impl LazyConversation<'_> {
     }
 }
 
-/// Checks that the caller may use an upstream with a shared key. `named`: no model lists it.
-fn may_share(caller: &Caller, upstream: &UpstreamConfig, named: bool) -> Result<(), Rejection> {
-    match &caller.user {
-        Some(user) if named && !user.overrides.any_upstream() => {
-            Err(Rejection::forbidden_upstream(&upstream.name(), &upstream.provider.name, &user.name))
-        }
-        _ => Ok(()),
+/// Checks that the caller may use an upstream, and with a shared key reaches no other by this request. `named`: no model
+/// lists it.
+fn may_share(
+    caller: &Caller,
+    upstream: &UpstreamConfig,
+    named: bool,
+    own_key: Option<&HashedKey>,
+    request: &ApiRequest,
+) -> Result<(), Rejection> {
+    let restricted = caller.user.as_ref().filter(|user| own_key.is_none() && !user.overrides.any_upstream());
+    let (Some(user), provider) = (restricted, &upstream.provider.name) else { return Ok(()) };
+    match &request.ambiguous {
+        _ if named => Err(Rejection::forbidden_upstream(&upstream.name(), provider, &user.name)),
+        Some(member) => Err(Rejection::forbidden_member(member, provider, &user.name)),
+        None => Ok(()),
     }
 }
 

@@ -145,9 +145,10 @@ async fn prepare(
     let read_at = read.at();
     let until = read_at + live.config.race.timeouts.total;
     let content_type = headers.get(CONTENT_TYPE).cloned();
+    let strict = user.as_ref().is_some_and(|user| !user.overrides.any_upstream());
     let parse = move |_: &StillWanted| match surface {
-        Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes, content_type.as_ref()),
-        _ => ApiRequest::parse_call(surface, bytes, call.as_ref()),
+        Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes, content_type.as_ref(), strict),
+        _ => ApiRequest::parse_call(surface, bytes, call.as_ref(), strict),
     };
     let request = Arc::new(gateway.heavy().run(length, until, parse).await??);
     let parsed = read.parsed(&request);

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 
+use super::ambiguous::{AmbiguousMember, of_name};
 use super::members::InvalidRequest;
 
 /// Maximum parts of a form. The longest form of OpenAI's API has about 20.
@@ -24,34 +25,50 @@ pub(super) fn is_form(content_type: &str) -> bool {
     media_type.trim().eq_ignore_ascii_case("multipart/form-data")
 }
 
-/// The position of the value of the field `model`.
+/// The field `model` of a form.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FormModel {
+    /// The position of its value.
+    pub(super) value: Range<usize>,
+    /// Another field that an upstream may take for a model.
+    pub(super) ambiguous: Option<AmbiguousMember>,
+}
+
+/// Finds the field `model`.
 ///
 /// # Errors
-/// The form is incomplete or unreadable, or does not have exactly one such field.
-pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<Range<usize>, InvalidRequest> {
-    let boundary = parameter(content_type, "boundary")?.filter(|text| !text.is_empty() && text.len() <= BOUNDARY_MAX);
+/// The form is incomplete or unreadable, does not have exactly one such field, or readers differ about its parts.
+pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, InvalidRequest> {
+    let boundary = parameter(content_type, "boundary")?.filter(|text| is_boundary(text));
     let boundary = boundary.ok_or(InvalidRequest::Form("has no valid `boundary` in its content-type"))?;
-    let delimiter = format!("\r\n--{boundary}");
+    let delimiter = format!("--{boundary}");
     let finder = memmem::Finder::new(&delimiter);
-    // The first delimiter needs no line end before it.
-    let opening = &delimiter.as_bytes()[2..];
-    let mut at = match body.starts_with(opening) {
-        true => opening.len(),
-        false => finder.find(body).ok_or(NO_BOUNDARY)? + delimiter.len(),
-    };
-    let mut model = None;
+    // The first delimiter needs no line end before it. Some readers look for it anywhere in what stands before.
+    let opening = finder.find(body).ok_or(NO_BOUNDARY)?;
+    if !matches!(&body[..opening], b"" | b"\r\n") {
+        return Err(InvalidRequest::Form("has something before its first part"));
+    }
+    let mut at = opening + delimiter.len();
+    let (mut model, mut ambiguous) = (None, None);
     for _ in 0..PARTS_MAX {
         let rest = &body[at..];
         if rest.starts_with(b"--") {
-            return model.ok_or(InvalidRequest::NoModel);
+            if finder.find(rest).is_some() {
+                return Err(InvalidRequest::Form("goes on behind its closing boundary"));
+            }
+            let value = model.ok_or(InvalidRequest::NoModel)?;
+            return Ok(FormModel { value, ambiguous });
         }
         let (name, headers) = part(rest)?;
-        let value = at + headers;
-        let length = finder.find(&body[value..]).ok_or(NO_END)?;
-        if name == "model" && model.replace(value..value + length).is_some() {
+        let start = at + headers;
+        let next = start + finder.find(&body[start..]).ok_or(NO_END)?;
+        // Some readers take any line end before a boundary, and some none.
+        let end = next.checked_sub(2).filter(|end| *end >= start && body[*end..].starts_with(b"\r\n")).ok_or(WITHIN)?;
+        if name == "model" && model.replace(start..end).is_some() {
             return Err(InvalidRequest::Twice("model"));
         }
-        at = value + length + delimiter.len();
+        ambiguous = ambiguous.or_else(|| of_name(&name));
+        at = next + delimiter.len();
     }
     Err(InvalidRequest::Form("has more than 256 parts"))
 }
@@ -59,6 +76,14 @@ pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<Range<usize
 const NO_BOUNDARY: InvalidRequest = InvalidRequest::Form("does not contain its own boundary");
 const NO_END: InvalidRequest = InvalidRequest::Form("ends before its closing boundary");
 const UNREADABLE: InvalidRequest = InvalidRequest::Form("has a part whose headers cannot be read");
+const WITHIN: InvalidRequest = InvalidRequest::Form("has its boundary within a part: use another one");
+const ESCAPED: InvalidRequest = InvalidRequest::Form("has a field whose name has an escape: send it plain");
+
+/// By RFC 2046.
+fn is_boundary(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
+    (1..=BOUNDARY_MAX).contains(&text.len()) && !text.ends_with(' ') && text.bytes().all(is_allowed)
+}
 
 /// The field name of the part that begins right after a delimiter, and the bytes up to its value.
 fn part(rest: &[u8]) -> Result<(String, usize), InvalidRequest> {
@@ -71,12 +96,21 @@ fn part(rest: &[u8]) -> Result<(String, usize), InvalidRequest> {
     let window = &block[..block.len().min(HEADERS_MAX)];
     let end = memmem::find(window, b"\r\n\r\n").ok_or(if window.len() < HEADERS_MAX { NO_END } else { UNREADABLE })?;
     let headers = String::from_utf8_lossy(&window[..end]);
+    // Readers differ about other line ends, and about lines that go on in the next.
+    let is_odd = |line: &str| line.contains(['\r', '\n', '\0']) || line.starts_with([' ', '\t']);
+    if headers.split("\r\n").any(is_odd) {
+        return Err(UNREADABLE);
+    }
     let mut dispositions = headers.split("\r\n").filter_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.trim().eq_ignore_ascii_case("content-disposition").then_some(value)
     });
     let (Some(disposition), None) = (dispositions.next(), dispositions.next()) else { return Err(UNREADABLE) };
     let name = parameter(disposition, "name")?.ok_or(UNREADABLE)?;
+    // Readers differ about which of `\`, `%` and `=?` they resolve. An escape that was resolved here has left its quote or backslash.
+    if name.contains(['"', '\\', '%']) || name.contains("=?") {
+        return Err(ESCAPED);
+    }
     Ok((name, padding + end + 4))
 }
 
@@ -144,7 +178,8 @@ mod tests {
     const TYPE: &str = "multipart/form-data; boundary=XX";
 
     fn read<'a>(content_type: &str, body: &'a str) -> Result<&'a str, String> {
-        model_field(content_type, body.as_bytes()).map(|value| &body[value]).map_err(|invalid| invalid.to_string())
+        let found = model_field(content_type, body.as_bytes());
+        found.map(|model| &body[model.value]).map_err(|invalid| invalid.to_string())
     }
 
     /// A form with these parts: the parameters of each content disposition, and the value.
@@ -172,7 +207,7 @@ mod tests {
             assert!(is_form(content_type));
             assert_eq!(read(content_type, &plain), Ok("w-1"), "{content_type}");
         }
-        assert_eq!(read(TYPE, &format!("a preamble\r\n{plain}an epilogue\r\n--XX\r\n")), Ok("w-1"));
+        assert_eq!(read(TYPE, &format!("\r\n{plain}an epilogue\r\n")), Ok("w-1"));
         assert_eq!(read(TYPE, &plain.replace("--XX\r\n", "--XX \t\r\n")), Ok("w-1"), "padding of the transport");
         assert_eq!(read(TYPE, &plain.replace("Content-Dis", "content-type: text/plain\r\ncontent-dis")), Ok("w-1"));
         assert_eq!(read(TYPE, &form(&[("name=\"model\"", "")])), Ok(""));
@@ -187,6 +222,8 @@ mod tests {
             assert!(said.contains("ends before") || said.contains("its own boundary"), "cut at {cut}: {said}");
         }
         let unreadable = "the multipart form has a part whose headers cannot be read";
+        let escaped = "the multipart form has a field whose name has an escape";
+        let within = "the multipart form has its boundary within a part";
         let many = form(&vec![("name=\"a\"", "b"); 300]);
         let long = form(&[(&format!("name=\"{}\"", "a".repeat(HEADERS_MAX)), "b")]);
         for (content_type, body, expected) in [
@@ -205,11 +242,41 @@ mod tests {
             (TYPE, &form(&[("name=\"a", "abc")]), unreadable),
             (TYPE, "--XX\r\n\r\nabc\r\n--XX--\r\n", unreadable),
             (TYPE, &good.replace("--XX\r\nContent", "--XXY\r\nContent"), unreadable),
+            (TYPE, &form(&[("name=\"mo\\del\"", "a")]), escaped),
+            (TYPE, &form(&[("name=\"mo\\\"del\"", "a")]), escaped),
+            (TYPE, &form(&[("name=\"mo%64el\"", "a")]), escaped),
+            (TYPE, &form(&[("name=\"=?utf-8?Q?model?=\"", "a")]), escaped),
+            (TYPE, &good.replace("\"model\"", "\"x\"\r\n ; name=\"model\""), unreadable),
+            (
+                TYPE,
+                &good.replace("\"model\"", "\"x\"\r\nX: y\nContent-Disposition: form-data; name=\"model\""),
+                unreadable,
+            ),
+            (TYPE, &good.replace("\"model\"", "\"x\"\r\nX: y\n\nz"), unreadable),
+            (TYPE, &good.replace("abc", "abc\n--XX\nContent-Disposition: form-data; name=\"model\"\n\nx"), within),
+            (TYPE, &good.replace("abc", "abc--XX--"), within),
+            (TYPE, &good.replace("\r\nabc\r\n", "\r\n"), within),
+            (TYPE, &format!("a preamble\r\n{good}"), "something before its first part"),
+            (TYPE, &format!("\n{good}"), "something before its first part"),
+            (TYPE, &format!("{good}an epilogue\r\n--XX\r\n"), "goes on behind its closing boundary"),
+            ("multipart/form-data; boundary=\"X\\\\X\"", &good, "no valid `boundary`"),
             (TYPE, &many, "the multipart form has more than 256 parts"),
             (TYPE, &long, unreadable),
         ] {
             let said = read(content_type, body).unwrap_err();
             assert!(said.contains(expected), "{body:.60}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_another_reader_takes_for_a_model_is_named() {
+        let named = |parts: &[(&str, &str)]| {
+            model_field(TYPE, form(parts).as_bytes()).unwrap().ambiguous.map(|member| member.name)
+        };
+        let model = ("name=\"model\"", "w-1");
+        assert_eq!(named(&[model, ("name=\"prompt\"", "x"), ("name=\"timestamp_granularities[]\"", "word")]), None);
+        for name in ["Model", "models", "fallbacks", "PROMPT"] {
+            assert_eq!(named(&[("name=\"prompt\"", ""), (&format!("name={name}"), "x"), model]).as_deref(), Some(name));
         }
     }
 

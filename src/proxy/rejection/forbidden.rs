@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{FailedUpstream, Rejection, code};
+use super::{FailedUpstream, Rejection, code, cut};
 use crate::printable::quoted;
+use crate::protocol::request::AmbiguousMember;
 use crate::routing::cooldown::ASK_AGAIN_FOR;
 
 /// Maximum upstreams in a message; `error.attempts` has all.
@@ -43,6 +44,16 @@ impl Rejection {
             quoted(user)
         );
         Rejection::new(code::FORBIDDEN_UPSTREAM, message).on_model()
+    }
+
+    /// A member with which this user may reach models that are not listed, with a shared key.
+    pub fn forbidden_member(member: &AmbiguousMember, provider: &str, user: &str) -> Rejection {
+        let message = format!(
+            "{member}, and the user {} may use only listed models with a shared key: leave it out, bring a key as \
+             x-photofinish-key-{provider}, or add \"upstreams\" to overrides under [users.NAME]",
+            quoted(user)
+        );
+        Rejection::new(code::FORBIDDEN_UPSTREAM, message).on(Some(cut(&member.name).into()))
     }
 
     /// Every upstream cools down, some because they refused the key, the model or the account. `wait`: the shortest of

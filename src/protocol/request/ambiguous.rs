@@ -1,0 +1,301 @@
+//! Members that make an upstream use another model than `model`: those that name further models, and those that some
+//! servers take for another member. The gateway passes members on unread, so a caller who may not use every model must
+//! not send these.
+//!
+//! Names are compared as the most lenient servers do: Go's JSON reader and .NET's ignore the case, and some ignore
+//! underscores and hyphens. Not for who may send them: see `proxy`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::printable::quoted;
+use crate::protocol::dialect::Surface;
+
+/// A member, and what an upstream may take it for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AmbiguousMember {
+    /// Its path in the body, as the caller wrote it.
+    pub name: String,
+    pub reading: OtherReading,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherReading {
+    /// The member of this name, which is written in another case.
+    Known(&'static str),
+    /// It occurs twice, and readers take the first or the last.
+    Twice,
+    /// Further models, or a choice among them.
+    Models,
+}
+
+/// The members at the top level that the gateway itself reads.
+const KNOWN: [&str; 24] = [
+    "model",
+    "stream",
+    "stream_options",
+    "n",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "options",
+    "generationConfig",
+    "response_format",
+    "text",
+    "output_format",
+    "output_config",
+    "format",
+    "tools",
+    "functions",
+    "messages",
+    "system",
+    "systemInstruction",
+    "instructions",
+    "input",
+    "prompt",
+    "contents",
+    "generateContentRequest",
+];
+
+/// Members with which vendors name further models without the word: `route` and `preset` of OpenRouter, `preset` of
+/// Perplexity, `adapter_id` of LoRAX and TGI. Names with `model` or `fallback` in them need no entry: `models` of
+/// OpenRouter, Vercel and Perplexity, `fallbacks` of Anthropic, LiteLLM and AssemblyAI, `draft_model` of LM Studio.
+const CHOOSES: [&str; 3] = ["route", "preset", "adapterid"];
+
+/// Members whose values may name models: `provider` and `plugins` of OpenRouter, `providerOptions` of Vercel,
+/// `compound_custom` of Groq, `extra_body` and `router_settings_override` of LiteLLM, `orq` of orq.ai, `config` of
+/// Portkey.
+const HOLDS: [&str; 8] = [
+    "provider",
+    "provideroptions",
+    "plugins",
+    "compoundcustom",
+    "extrabody",
+    "routersettingsoverride",
+    "orq",
+    "config",
+];
+
+/// Members with the word that name no model: a filter of Vertex, and other hosts of the same model at OpenRouter.
+const HARMLESS: [&str; 2] = ["modelarmorconfig", "allowfallbacks"];
+
+/// Tools that ask a further model even if they do not name it; of Anthropic, OpenRouter and orq.ai.
+const ASKING_TOOLS: [&str; 3] = ["advisor", "fusion", "subagent"];
+
+/// Members of tools with a schema or a function of the caller, whose names mean nothing to the server.
+const SCHEMAS: [&str; 8] = [
+    "parameters",
+    "inputschema",
+    "parametersjsonschema",
+    "function",
+    "functiondeclarations",
+    "properties",
+    "schema",
+    "format",
+];
+
+/// The first such member of a request's top level.
+pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &RawValue)]) -> Option<AmbiguousMember> {
+    members.iter().enumerate().find_map(|(place, (name, value))| {
+        let twice = || members[..place].iter().any(|(before, _)| before == name);
+        let is_known = KNOWN.contains(&name.as_ref());
+        if name == "model" && surface.is_in_path() {
+            return Some(reading(name, OtherReading::Models));
+        }
+        if is_known && twice() {
+            return Some(reading(name, OtherReading::Twice));
+        }
+        if name == "tools" {
+            let tools: Value = serde_json::from_str(value.get()).ok()?;
+            return in_tools(&tools, "tools");
+        }
+        if is_known { None } else { of_name(name).or_else(|| of_value(name, value)) }
+    })
+}
+
+/// What the name of a member or of a field alone may be taken for.
+pub(super) fn of_name(name: &str) -> Option<AmbiguousMember> {
+    if KNOWN.contains(&name) {
+        return None;
+    }
+    let folded = folded(name);
+    if let Some(known) = KNOWN.iter().find(|known| known.eq_ignore_ascii_case(&folded)) {
+        return Some(reading(name, OtherReading::Known(known)));
+    }
+    let letters = letters(&folded);
+    (names_model(&letters) || CHOOSES.contains(&letters.as_str())).then(|| reading(name, OtherReading::Models))
+}
+
+fn of_value(name: &str, value: &RawValue) -> Option<AmbiguousMember> {
+    if !HOLDS.contains(&letters(&folded(name)).as_str()) {
+        return None;
+    }
+    let value: Value = serde_json::from_str(value.get()).ok()?;
+    in_value(&value, name)
+}
+
+/// A member anywhere in `value` that names a model.
+fn in_value(value: &Value, path: &str) -> Option<AmbiguousMember> {
+    match value {
+        Value::Object(map) => in_names(map, path)
+            .or_else(|| map.iter().find_map(|(name, value)| in_value(value, &format!("{path}.{name}")))),
+        Value::Array(list) => {
+            list.iter().enumerate().find_map(|(place, value)| in_value(value, &format!("{path}[{place}]")))
+        }
+        _ => None,
+    }
+}
+
+/// As [`in_value`], of tools: not in the schemas of the caller's own functions.
+fn in_tools(value: &Value, path: &str) -> Option<AmbiguousMember> {
+    match value {
+        Value::Object(map) => {
+            let kind = map.get("type").and_then(Value::as_str).map(folded).unwrap_or_default();
+            if ASKING_TOOLS.iter().any(|asking| kind.contains(asking)) {
+                return Some(reading(&format!("{path}.type"), OtherReading::Models));
+            }
+            in_names(map, path).or_else(|| {
+                map.iter().find_map(|(name, value)| {
+                    let inner = format!("{path}.{name}");
+                    match SCHEMAS.contains(&letters(&folded(name)).as_str()) {
+                        // OpenRouter's own tools have their options where functions have a schema.
+                        true => in_names(value.as_object()?, &inner),
+                        false => in_tools(value, &inner),
+                    }
+                })
+            })
+        }
+        Value::Array(list) => {
+            list.iter().enumerate().find_map(|(place, value)| in_tools(value, &format!("{path}[{place}]")))
+        }
+        _ => None,
+    }
+}
+
+fn in_names(map: &Map<String, Value>, path: &str) -> Option<AmbiguousMember> {
+    let name = map.keys().find(|name| names_model(&letters(&folded(name))))?;
+    Some(reading(&format!("{path}.{name}"), OtherReading::Models))
+}
+
+fn reading(name: &str, reading: OtherReading) -> AmbiguousMember {
+    AmbiguousMember { name: name.to_owned(), reading }
+}
+
+fn names_model(letters: &str) -> bool {
+    (letters.contains("model") || letters.contains("fallback")) && !HARMLESS.contains(&letters)
+}
+
+/// Without case, also of the two characters beyond ASCII that stand for ASCII letters: the long s and the Kelvin sign.
+fn folded(name: &str) -> String {
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
+    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+/// The letters and digits alone.
+fn letters(folded: &str) -> String {
+    folded.chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+impl fmt::Display for AmbiguousMember {
+    /// The beginning of a sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = quoted(&self.name);
+        match self.reading {
+            OtherReading::Known(known) => write!(f, "{name} differs from {known:?} in its case alone"),
+            OtherReading::Twice => write!(f, "{name} occurs twice in the body"),
+            OtherReading::Models => write!(f, "{name} can name further models"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::ApiRequest;
+    use super::*;
+
+    fn found(surface: Surface, members: &str) -> Option<(String, OtherReading)> {
+        let model = if surface.is_in_path() { "" } else { "\"model\": \"m\", " };
+        let body = format!("{{{model}{members}}}");
+        let call = crate::protocol::path_call::PathCall { surface, model: "m".to_owned(), stream: true, listed: false };
+        let call = surface.is_in_path().then_some(&call);
+        let request = ApiRequest::parse_call(surface, Bytes::from(body), call, true).unwrap();
+        request.ambiguous.map(|member| (member.name, member.reading))
+    }
+
+    #[test]
+    fn members_that_another_reader_takes_for_a_model_are_found() {
+        let messages = "\"messages\": [{\"role\": \"user\", \"content\": \"the model\"}]";
+        let models = |name: &str| Some((name.to_owned(), OtherReading::Models));
+        let known = |name: &str, known| Some((name.to_owned(), OtherReading::Known(known)));
+        for (members, expected) in [
+            // The case alone.
+            (r#""MODEL": "x""#, known("MODEL", "model")),
+            (r#""Mod\u0065L": "x""#, known("ModeL", "model")),
+            (r#""Stream": false"#, known("Stream", "stream")),
+            (r#""MAX_TOKENS": 1"#, known("MAX_TOKENS", "max_tokens")),
+            ("\"me\u{17f}\u{17f}ages\": []", known("me\u{17f}\u{17f}ages", "messages")),
+            (r#""Tools": []"#, known("Tools", "tools")),
+            // Further models.
+            (r#""models": ["x"]"#, models("models")),
+            (r#""mo_del": "x""#, models("mo_del")),
+            (r#""model\u0000": "x""#, models("model\0")),
+            (r#""model_id": "x""#, models("model_id")),
+            (r#""draft_model": "x""#, models("draft_model")),
+            (r#""fallbacks": [{"model": "x"}]"#, models("fallbacks")),
+            (r#""context_window_fallbacks": []"#, models("context_window_fallbacks")),
+            (r#""route": "fallback""#, models("route")),
+            (r#""Preset": "x""#, models("Preset")),
+            (r#""provider": {"sort": {"by": "price", "models": []}}"#, models("provider.sort.models")),
+            (r#""providerOptions": {"gateway": {"models": ["x"]}}"#, models("providerOptions.gateway.models")),
+            (r#""plugins": [{"id": "web"}, {"id": "f", "analysis_models": []}]"#, models("plugins[1].analysis_models")),
+            (r#""compound_custom": {"models": {}}"#, models("compound_custom.models")),
+            (r#""extra_body": {"model": "x"}"#, models("extra_body.model")),
+            (r#""tools": [{"type": "image_generation", "model": "x"}]"#, models("tools[0].model")),
+            (r#""tools": [{"type": "advisor_20260301", "name": "advisor"}]"#, models("tools[0].type")),
+            (
+                r#""tools": [{"type": "openrouter:x", "parameters": {"model": "x"}}]"#,
+                models("tools[0].parameters.model"),
+            ),
+            (
+                r#""tools": [{"type": "namespace", "tools": [{"type": "t", "Model": "x"}]}]"#,
+                models("tools[0].tools[0].Model"),
+            ),
+            // Twice.
+            (r#""tools": [], "tools": [{"type": "t", "model": "x"}]"#, Some(("tools".to_owned(), OtherReading::Twice))),
+            (r#""max_tokens": 1, "max_tokens": 2"#, Some(("max_tokens".to_owned(), OtherReading::Twice))),
+            // Nothing of this kind.
+            (r#""temperature": 0, "user": "model", "metadata": {"model": "x"}, "modelArmorConfig": {}"#, None),
+            (r#""provider": {"order": ["model"], "allow_fallbacks": true}, "plugins": [{"id": "web"}]"#, None),
+            (
+                r#""tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"model": {}}}}}]"#,
+                None,
+            ),
+            (r#""tools": [{"name": "f", "input_schema": {"properties": {"model": {"type": "string"}}}}]"#, None),
+            (r#""tools": [{"type": "web_search"}], "response_format": {"type": "json_schema", "model": 1}"#, None),
+            (r#""seed": 1, "seed": 2"#, None),
+        ] {
+            assert_eq!(found(Surface::Chat, &format!("{messages}, {members}")), expected, "{members}");
+        }
+        let gemini = r#""contents": [{"parts": [{"text": "x"}]}]"#;
+        assert_eq!(found(Surface::Gemini, gemini), None);
+        assert_eq!(found(Surface::Gemini, &format!("{gemini}, \"model\": \"x\"")), models("model"));
+        let declared =
+            r#""tools": [{"functionDeclarations": [{"name": "f", "parameters": {"properties": {"model": {}}}}]}]"#;
+        assert_eq!(found(Surface::Gemini, &format!("{gemini}, {declared}")), None);
+    }
+
+    #[test]
+    fn a_caller_who_may_use_every_model_is_not_looked_at() {
+        let body =
+            Bytes::from_static(br#"{"model": "m", "MODEL": "x", "messages": [{"role": "user", "content": "x"}]}"#);
+        let request = ApiRequest::parse(Surface::Chat, body.clone()).unwrap();
+        assert_eq!((request.ambiguous.clone(), request.body()), (None, &body));
+    }
+}
