@@ -161,8 +161,8 @@ HEADS = {
     "a path of 200 KB": (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 431),
 }
 for coding in ["gzip, chunked", "chunked, chunked", "Chunked;x=y", "gzip", "chunked\r\ntransfer-encoding: chunked", "chunked\r\ncontent-length: 5"]:
-    HEADS[f"transfer-encoding: {coding}"] = (f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n".encode(), 400)
-HEADS["transfer-encoding with HTTP/1.0"] = (b"POST /v1/chat/completions HTTP/1.0\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400)
+    HEADS[f"transfer-encoding: {coding}"] = (f"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n".encode(), 400)
+HEADS["transfer-encoding with HTTP/1.0"] = (b"GET /healthz HTTP/1.0\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400)
 SMUGGLED = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 SMUGGLING = {
     "CL.TE": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n%s"
