@@ -28,6 +28,20 @@ const FUNCTION_MAX: usize = 70;
 /// Files that may be longer: path, lines at most, and why.
 const LONGER: &[(&str, usize, &str)] = &[];
 
+/// Files and directories whose code may wait for a disk, and why no request waits for it there.
+const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
+    ("src/files.rs", "each call has a thread and a time limit"),
+    ("src/store/", "it runs on threads for blocking work"),
+    ("src/machine", "files of the kernel under /proc, which are no disk's"),
+    ("src/cli/", "commands, which serve nobody"),
+    ("src/bench/heartbeat.rs", "a file of the kernel under /proc"),
+    ("src/refresh/replace.rs", "it runs on a thread for blocking work"),
+    ("src/simulate/truth.rs", "a file of the command `simulate`, written on a thread for blocking work"),
+    ("src/server/listener.rs", "socket files: before the first connection and after the last"),
+    ("src/telemetry/limit.rs", "the metadata of a line of the log"),
+    ("src/protocol/bedrock/request.rs", "the metadata of a request"),
+];
+
 struct Source {
     /// From the crate's root, with slashes.
     path: String,
@@ -84,6 +98,21 @@ fn the_files_of_a_room_import_each_other_without_a_circle() {
 #[test]
 fn only_one_room_does_each_thing() {
     none(&product_code().iter().flat_map(|source| broken(rules::ONE_ROOM, source)).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_request_waits_for_a_disk() {
+    let code = product_code();
+    let allowed = |source: &Source, of: &str| source.path.starts_with(of);
+    let strict = code.iter().filter(|source| !MAY_WAIT_FOR_FILES.iter().any(|(of, _)| allowed(source, of)));
+    let mut problems: Vec<String> = strict.flat_map(|source| broken(rules::NO_FILES, source)).collect();
+    for (of, _) in MAY_WAIT_FOR_FILES {
+        let calls = code.iter().filter(|source| allowed(source, of)).flat_map(|source| broken(rules::NO_FILES, source));
+        if calls.count() == 0 {
+            problems.push(format!("{of}: makes no call to the file system; strike it from the list"));
+        }
+    }
+    none(&problems);
 }
 
 #[test]

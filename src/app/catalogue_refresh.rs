@@ -28,12 +28,11 @@ pub(super) async fn run(gateway: Arc<Gateway>) {
                 tracing::warn!("{warning}");
             }
             let url = gateway.live().config.catalogue_refresh.clone();
-            let wait = |url: &CatalogueUrl| match &next {
-                Some((asked, at)) if asked == url => at.saturating_duration_since(Instant::now()),
-                _ => until_due(&gateway, url),
-            };
             if let Some(url) = url {
-                let mut wait = wait(&url);
+                let mut wait = match &next {
+                    Some((asked, at)) if *asked == url => at.saturating_duration_since(Instant::now()),
+                    _ => until_due(&gateway, &url).await,
+                };
                 if wait.is_zero() {
                     wait = ask(&gateway, &url).await;
                 }
@@ -49,8 +48,8 @@ pub(super) async fn run(gateway: Arc<Gateway>) {
 }
 
 /// A restart does not ask again within a day of the last request, unless the file was not taken: then the log says why again.
-fn until_due(gateway: &Gateway, url: &CatalogueUrl) -> Duration {
-    let asked = refresh::asked_at_us(&gateway.live().config.catalogue_file(), url);
+async fn until_due(gateway: &Gateway, url: &CatalogueUrl) -> Duration {
+    let asked = refresh::asked_at_us(&gateway.live().config.catalogue_file(), url).await;
     let since = asked.map(|asked| wall_micros().saturating_sub(asked)).filter(|since| *since >= 0);
     let left = since.map_or(0, |since| micros(ASK_EVERY).saturating_sub(since));
     Duration::from_micros(u64::try_from(left).unwrap_or(0))

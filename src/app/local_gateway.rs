@@ -6,12 +6,11 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, make_directory};
+use super::{CANCEL_FOR, FLUSH_FOR, GatewayParts, open};
 use crate::config::Config;
 use crate::proxy::Gateway;
 use crate::recorder::{RaceObserver, Recorder, WriterTask};
 use crate::simulate::Simulator;
-use crate::store::Store;
 use crate::upstream::system_resolver;
 
 /// A gateway that only its own process can send requests to.
@@ -33,8 +32,7 @@ impl LocalGateway {
         race_observer: Arc<dyn RaceObserver>,
     ) -> anyhow::Result<LocalGateway> {
         let (recorder, writer) = if stored {
-            make_directory(&config);
-            let (recorder, writer) = Recorder::start(Store::open(&config.store.path)?);
+            let (recorder, writer) = Recorder::start(open(&config.store.path, &config.source)?);
             (recorder, Some(writer))
         } else {
             (Recorder::without_store(), None)

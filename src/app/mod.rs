@@ -2,12 +2,14 @@
 
 mod catalogue_refresh;
 mod clock_check;
+mod config_losses;
 mod discovery;
 mod local_gateway;
 mod memory_release;
 mod probe_task;
 mod regression_watch;
 mod reload;
+mod reload_watch;
 mod rollup_task;
 mod simulated;
 mod startup_log;
@@ -15,7 +17,7 @@ mod tokens;
 mod warm_start;
 
 pub use local_gateway::LocalGateway;
-pub use reload::ReloadWatch;
+pub use reload_watch::ReloadWatch;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -33,10 +35,10 @@ use crate::proxy::Gateway;
 use crate::recorder::{Condition, Recorder, WriterTask};
 use crate::server::{self, Listener};
 use crate::shutdown::Shutdown;
-use crate::store::Store;
+use crate::store::{OpenError, Store};
 use crate::upstream::{Resolver, UpstreamClient, system_resolver};
 use discovery::Discovery;
-use reload::Reloading;
+use reload::{ReloadOrder, Reloading};
 use rollup_task::RollupTask;
 use simulated::Simulated;
 use tokens::Tokens;
@@ -127,8 +129,7 @@ impl App {
         let tls = config.server.tls.is_some();
         startup_log::configuration(&config);
         let path = config.store.path.clone();
-        make_directory(&config);
-        let store = open_store(&path).await?;
+        let store = open_store(&config).await?;
         let (recorder, writer) = Recorder::start(store);
         let probe_rows = RowFeed::new();
         let recorder = recorder.watched(probe_rows.clone());
@@ -171,10 +172,10 @@ impl App {
         self.serving.spawn(watch.run(self.reloading.clone()));
     }
 
-    /// Reads the config again. An invalid one is reported, and the old one stays in force.
+    /// Reads the config again, as SIGHUP does: whatever it drops. An invalid one is reported, and the old one stays in force.
     pub async fn reload(&self) {
         // The log has its error.
-        let _ = self.reloading.reload().await;
+        let _ = self.reloading.reload(ReloadOrder::Accepted).await;
     }
 
     /// Shuts down: accepts no new connections, lets streams finish for at most `drain`, cancels the rest, and flushes
@@ -265,20 +266,21 @@ fn way_out(listen: &Listen, error: &std::io::Error) -> String {
     format!("{owner} has it. End that, or take another address: `photofinish serve --listen {free}`, or {OTHER}")
 }
 
-/// Makes the directory of the built-in configuration's store. Without it the store says what is wrong.
-fn make_directory(config: &Config) {
-    let parent = config.store.path.parent().filter(|_| config.source == ConfigSource::BuiltIn);
-    if let Some(Err(error)) = parent.map(std::fs::create_dir_all) {
-        tracing::debug!(%error, "the directory of the store cannot be made");
+/// Opens the store; that of the built-in configuration with its directory. It blocks.
+fn open(path: &Path, source: &ConfigSource) -> Result<Store, OpenError> {
+    match source {
+        ConfigSource::BuiltIn => Store::open_in_new_directory(path),
+        ConfigSource::File(_) => Store::open(path),
     }
 }
 
 /// Waits a moment for the store to open. After an error that may be temporary, the recorder continues trying in the
 /// background.
-async fn open_store(path: &Path) -> anyhow::Result<Store> {
+async fn open_store(config: &Config) -> anyhow::Result<Store> {
+    let path = &config.store.path;
     let opening = Shutdown::new().run_blocking({
-        let path = path.to_path_buf();
-        move || Store::open(&path)
+        let (path, source) = (path.clone(), config.source.clone());
+        move || open(&path, &source)
     });
     match tokio::time::timeout(OPEN_FOR, opening).await.ok().transpose()? {
         Some(Ok(store)) => {

@@ -1,90 +1,22 @@
-//! Loads a new configuration while the gateway runs: on SIGHUP, or when the file, one of the certificates and keys that it
-//! names, or the catalogue beside the store has changed.
+//! Reads the configuration again while the gateway runs, and puts it in force or keeps the old one.
+//!
+//! It fails closed: a configuration that cannot be read, is invalid, or drops much of the one in force changes nothing until a person
+//! says so. Not for when to look: see `reload_watch`.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
+use super::config_losses::losses;
 use super::discovery::Discovery;
 use super::simulated::Simulated;
 use super::startup_log;
 use super::tokens::Tokens;
-use crate::config::{self, Config, Listen};
+use crate::config::{Config, ConfigText, Listen, load_text};
+use crate::files::FileLimits;
 use crate::health::LiveConfig;
-use crate::proxy::Gateway;
+use crate::printable::quoted;
+use crate::proxy::{Gateway, RefusedConfiguration};
 use crate::server::ReloadCall;
-
-/// How often the files are checked. A check by path, unlike a watch on the file, also sees that a mounted file is
-/// replaced.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-
-/// The state of the watched files. Created before the gateway starts, so a change or signal during the start is not
-/// missed.
-pub struct ReloadWatch {
-    /// None: the configuration is the built-in one.
-    path: Option<PathBuf>,
-    seen: Option<FileStamp>,
-    /// Certificates, keys and the catalogue, as of the latest reload.
-    read_beside: FileStamps,
-    /// The same, as of the latest check. A certificate and its key are not replaced in one step, so a
-    /// reload waits until two checks agree.
-    seen_beside: FileStamps,
-    hangup: Signal,
-}
-
-/// Modification time and size: identifies a version of a file.
-type FileStamp = (SystemTime, u64);
-/// None: the file does not exist.
-type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
-
-impl ReloadWatch {
-    /// From now on SIGHUP does not end the process.
-    ///
-    /// # Errors
-    /// The handler for the signal cannot be installed.
-    pub fn new(config: &Config) -> std::io::Result<ReloadWatch> {
-        let (path, read_beside) = (config.source.file().map(Path::to_owned), stamps(config));
-        let hangup = signal(SignalKind::hangup())?;
-        Ok(ReloadWatch {
-            seen: path.as_deref().and_then(stamp),
-            path,
-            seen_beside: read_beside.clone(),
-            read_beside,
-            hangup,
-        })
-    }
-
-    /// Runs until the gateway drains.
-    pub(super) async fn run(mut self, reloading: Reloading) {
-        let mut draining = std::pin::pin!(reloading.gateway.shutdown().draining());
-        loop {
-            let asked = tokio::select! {
-                () = &mut draining => return,
-                _ = self.hangup.recv() => true,
-                () = tokio::time::sleep(LOOK_EVERY) => false,
-            };
-            let now = self.path.as_deref().and_then(stamp);
-            // A file that is missing for a moment is being replaced.
-            let is_new = now != self.seen && now.is_some();
-            let beside = stamps(&reloading.gateway.live().config);
-            let has_settled = beside == self.seen_beside && beside.values().all(Option::is_some);
-            self.seen_beside.clone_from(&beside);
-            if asked || is_new || (has_settled && beside != self.read_beside) {
-                self.seen = now;
-                // The log has its error.
-                let _ = reloading.reload().await;
-                self.read_beside = stamps(&reloading.gateway.live().config);
-                // A change during the reload is noticed at the next check.
-                self.read_beside
-                    .iter_mut()
-                    .for_each(|(path, stamp)| *stamp = beside.get(path).copied().unwrap_or(*stamp));
-            }
-        }
-    }
-}
+use crate::shutdown::Shutdown;
 
 /// The parts that a reload changes, and the state that it cannot change.
 #[derive(Clone)]
@@ -98,40 +30,144 @@ pub(super) struct Reloading {
     pub one_at_a_time: Arc<tokio::sync::Mutex<()>>,
 }
 
+/// Who wants a reload, and so what it may take.
+pub(super) enum ReloadOrder {
+    /// The watch, of the text that it found; none if it found another file changed.
+    Settled(Option<ConfigText>),
+    /// An administrator, and the fingerprint of the text whose losses they accept.
+    Asked { accept: Option<String> },
+    /// SIGHUP: whatever the file says now.
+    Accepted,
+}
+
+impl ReloadOrder {
+    fn limits(&self) -> FileLimits {
+        FileLimits::regular(!matches!(self, ReloadOrder::Settled(_)))
+    }
+}
+
+/// Why a reload changed nothing.
+enum NotReloaded {
+    Refused(RefusedConfiguration),
+    /// The text is not the one that was accepted. What was told of the file stays.
+    NotAccepted(String),
+}
+
+impl From<anyhow::Error> for NotReloaded {
+    fn from(error: anyhow::Error) -> NotReloaded {
+        NotReloaded::Refused(RefusedConfiguration { why: format!("{error:#}"), text: None, is_acceptable: false })
+    }
+}
+
 impl Reloading {
-    /// Reads the configuration again and puts it in force, or reports its errors.
+    /// Reads the configuration again and puts it in force, or reports why not.
     ///
     /// # Errors
     /// For an operator, and already in the log.
-    pub async fn reload(&self) -> anyhow::Result<()> {
+    pub async fn reload(&self, order: ReloadOrder) -> Result<(), String> {
         let _one_at_a_time = self.one_at_a_time.lock().await;
-        let replaced = self.replace().await;
-        self.gateway.refuse_configuration(replaced.as_ref().err().map(|error| format!("{error:#}")));
-        match &replaced {
-            Ok(()) => tracing::info!("the new configuration is in force"),
-            Err(error) => tracing::error!("the new configuration is not used, the old one stays in force:\n{error:#}"),
-        }
-        replaced
+        let why = match self.replace(order).await {
+            Ok(()) => {
+                self.gateway.refuse_configuration(None);
+                tracing::info!("the new configuration is in force");
+                return Ok(());
+            }
+            Err(NotReloaded::Refused(refused)) => {
+                let why = refused.to_string();
+                self.gateway.refuse_configuration(Some(refused));
+                why
+            }
+            Err(NotReloaded::NotAccepted(why)) => why,
+        };
+        tracing::error!("the new configuration is not used, the old one stays in force:\n{why}");
+        Err(why)
     }
 
     /// For a request to the server.
     pub fn call(&self) -> ReloadCall {
         let reloading = self.clone();
-        Arc::new(move || {
+        Arc::new(move |accept| {
             let reloading = reloading.clone();
-            Box::pin(async move { reloading.reload().await.map_err(|error| format!("{error:#}")) })
+            Box::pin(async move { reloading.reload(ReloadOrder::Asked { accept }).await })
         })
     }
 
-    async fn replace(&self) -> anyhow::Result<()> {
+    /// Does work on files, which may wait for them. None: the gateway ends, and waits for no file.
+    pub async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let working = Shutdown::new().run_blocking(work);
+        tokio::select! {
+            biased;
+            () = self.gateway.shutdown().draining() => None,
+            done = working => done.ok(),
+        }
+    }
+
+    async fn replace(&self, order: ReloadOrder) -> Result<(), NotReloaded> {
         let before = self.gateway.live();
-        let config = config::load_listening(&before.config.source, before.config.given_listen.as_ref())?;
+        let accept = match &order {
+            ReloadOrder::Settled(_) => Some(None),
+            ReloadOrder::Asked { accept } => Some(accept.clone()),
+            ReloadOrder::Accepted => None,
+        };
+        let config = self.read(&before, order).await?;
+        if let Some(accept) = accept {
+            self.check_losses(before.as_read(), &config, accept)?;
+        }
+        self.check_listeners(&config)?;
+        self.put_in_force(&before, config).await.map_err(NotReloaded::from)
+    }
+
+    async fn read(&self, before: &LiveConfig, order: ReloadOrder) -> Result<Config, NotReloaded> {
+        let (source, listen) = (before.config.source.clone(), before.config.given_listen.clone());
+        let reading = self.aside(move || {
+            let limits = order.limits();
+            let text = match order {
+                ReloadOrder::Settled(Some(text)) => text,
+                _ => ConfigText::read(&source, limits).map_err(|error| (error, None))?,
+            };
+            load_text(&text, listen.as_ref(), limits).map_err(|error| (error, text.fingerprint()))
+        });
+        let ended =
+            || NotReloaded::from(anyhow::anyhow!("it was not read to its end: the gateway ends, or the log says why"));
+        reading.await.ok_or_else(ended)?.map_err(|(error, text)| {
+            NotReloaded::Refused(RefusedConfiguration { why: error.to_string(), text, is_acceptable: false })
+        })
+    }
+
+    /// # Errors
+    /// The new configuration drops much of the old one, and nobody has accepted it.
+    fn check_losses(&self, before: &Config, config: &Config, accept: Option<String>) -> Result<(), NotReloaded> {
+        if let Some(accept) = accept {
+            let print = config.text.map_or_else(|| "none".to_owned(), |text| text.to_string());
+            if accept == print {
+                return Ok(());
+            }
+            return Err(NotReloaded::NotAccepted(format!(
+                "the text with the fingerprint {} was accepted, and the file has {print} now: see what it says, and accept that",
+                quoted(&accept)
+            )));
+        }
+        let losses = losses(before, config, &self.bound);
+        if losses.is_empty() {
+            return Ok(());
+        }
+        let why = format!("{}: {}", config.source, losses.join("; "));
+        Err(NotReloaded::Refused(RefusedConfiguration { why, text: config.text, is_acceptable: true }))
+    }
+
+    /// # Errors
+    /// A listener that others can reach would need no token. Nobody can accept that: a start refuses it too.
+    fn check_listeners(&self, config: &Config) -> anyhow::Result<()> {
         if let Some(open) = self.bound.iter().find(|listen| !listen.is_local() && config.users.is_empty()) {
             anyhow::bail!(
                 "the gateway listens on {open}, which others can reach, and the new configuration has no [users]: \
                  restart the gateway if it is to listen elsewhere, or keep a user"
             );
         }
+        Ok(())
+    }
+
+    async fn put_in_force(&self, before: &LiveConfig, config: Config) -> anyhow::Result<()> {
         let next = self.simulated.next(&config).await?;
         let restart = restart_needed(&before.config, &config);
         let live = self.discovery.applied(&LiveConfig::new(config, &next.addresses())?);
@@ -157,19 +193,4 @@ fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 4] 
         ("server.log", before.server.log != after.server.log),
         ("store.url", before.store.path != after.store.path),
     ]
-}
-
-/// The stamps of all files that a configuration names, and of the catalogue beside the store, which may be absent.
-fn stamps(config: &Config) -> FileStamps {
-    const ABSENT: FileStamp = (SystemTime::UNIX_EPOCH, 0);
-    let mut stamps: FileStamps = config.files().map(|path| (path.to_owned(), stamp(path))).collect();
-    let catalogue = config.catalogue_file();
-    let seen = stamp(&catalogue).or(Some(ABSENT));
-    stamps.insert(catalogue, seen);
-    stamps
-}
-
-fn stamp(path: &Path) -> Option<FileStamp> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }

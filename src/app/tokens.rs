@@ -5,17 +5,19 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, CredentialSource, Keys, Token};
+use crate::files::{self, FileLimits};
 use crate::shutdown::Shutdown;
 
 /// A command that has not printed a token within this time is killed.
@@ -145,7 +147,14 @@ async fn read(source: &CredentialSource) -> Result<SecretString, String> {
 }
 
 async fn read_file(path: &Path) -> io::Result<SecretString> {
-    bounded(tokio::fs::File::open(path).await?).await
+    let path = path.to_owned();
+    // A pipe may have a writer that gives a new token each time.
+    aside(move || files::read(&path, OUTPUT_MAX, FileLimits::once())?.into_text().map(SecretString::from)).await
+}
+
+/// Does work on files. No shutdown waits for it: the files may hang.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    Shutdown::new().run_blocking(work).await?
 }
 
 /// Does not use a shell: each word is one argument.
@@ -153,7 +162,8 @@ async fn run(words: &[String]) -> Result<SecretString, String> {
     let Some((program, arguments)) = words.split_first() else { return Err("it is empty".to_owned()) };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| format!("it cannot be run: {error}"))?;
+    let mut child =
+        spawn(PathBuf::from(program), command).await.map_err(|error| format!("it cannot be run: {error}"))?;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("it cannot be heard".to_owned());
     };
@@ -165,6 +175,18 @@ async fn run(words: &[String]) -> Result<SecretString, String> {
     }
     let complaint = err.map(|err| complaint(&err, &out)).unwrap_or_default();
     Err(if complaint.is_empty() { status.to_string() } else { format!("{status}: {complaint}") })
+}
+
+/// The kernel reads the program before this returns.
+async fn spawn(program: PathBuf, mut command: Command) -> io::Result<Child> {
+    let runtime = Handle::current();
+    aside(move || {
+        files::call(&program, FileLimits::once(), move |_| {
+            let _context = runtime.enter();
+            command.spawn()
+        })
+    })
+    .await
 }
 
 /// The last line that a command printed on standard error. Empty if it may contain a token.

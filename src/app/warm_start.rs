@@ -13,7 +13,7 @@ use crate::learning::{Learning, RequestMemory};
 use crate::proxy::Gateway;
 use crate::race::verdict::slows_hedging;
 use crate::routing::tariff::{Basis, PromptTokens};
-use crate::store::StoreReader;
+use crate::store::{OpenError, StoreReader};
 
 /// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
 /// weight.
@@ -38,15 +38,16 @@ pub(super) async fn learn_later(gateway: Arc<Gateway>) {
 
 /// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
 fn remember(config: &Config, learning: &Learning) {
-    let (began, path) = (Instant::now(), &config.store.path);
-    if !path.exists() {
-        return;
-    }
+    let began = Instant::now();
+    let opened = match StoreReader::open(&config.store.path) {
+        Err(OpenError::Absent { .. }) => return,
+        opened => opened,
+    };
     let configured: BTreeSet<String> =
         config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
     let upstreams: Vec<String> = configured.into_iter().collect();
     let mut requests = 0_u64;
-    let read = StoreReader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
+    let read = opened.map_err(anyhow::Error::from).and_then(|reader| {
         let each = |recorded: Recorded| {
             requests += 1;
             // A probe costs no budget, and says nothing about what a client's request usually costs.

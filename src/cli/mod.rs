@@ -75,8 +75,9 @@ enum Command {
     ///
     /// Apps ask it under /v1; people open /dashboard in a browser.
     ///
-    /// Reloads the configuration on SIGHUP and when the file changes. SIGINT or SIGTERM ends it cleanly: running streams
-    /// go on for `drain`, then the rows are flushed; a second signal ends it at once.
+    /// Reloads the configuration on SIGHUP and when the file changes. Of the file alone it takes nothing that drops all or
+    /// most users or models; SIGHUP takes that too. SIGINT or SIGTERM ends it cleanly: running streams go on for `drain`,
+    /// then the rows are flushed; a second signal ends it at once.
     Serve(serve::ServeOptions),
     /// Read the configuration and print what is on, off and wrong.
     ///

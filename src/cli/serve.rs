@@ -24,8 +24,16 @@ fn listen_address(text: &str) -> Result<Listen, String> {
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let raised = machine::raise_descriptors();
-    let watch = ReloadWatch::new(&config)?;
-    let app = App::start(config).await?;
+    let watch = ReloadWatch::new()?;
+    let app = tokio::select! {
+        biased;
+        app = App::start(config) => app?,
+        // A file that hangs must not hold up the end.
+        () = signals.next() => {
+            tracing::warn!("a signal: the start is given up");
+            return Ok(());
+        }
+    };
     if let Err(error) = raised {
         tracing::warn!(%error, "the soft limit of descriptors cannot be raised");
     }

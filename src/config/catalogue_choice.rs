@@ -3,12 +3,12 @@
 //! Not for getting a newer one: see `refresh`.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::reader::ReaderScope;
+use crate::files::{self, FileLimits, FileStamp};
 use crate::offerings::ModelCatalogue;
 
 /// The catalogue's file, in the directory of the store. The name is our own: that directory may have files of other programs.
@@ -49,7 +49,8 @@ impl ChosenCatalogue {
         let path = catalogue_file(&std::path::absolute(store).unwrap_or_else(|_| store.to_owned()));
         // Reads the built-in catalogue, so only where there is a file to compare it with.
         let built_in_date = ModelCatalogue::built_in_date;
-        match read(&path) {
+        scope.watch(&path, FileStamp::at(&path, scope.limits));
+        match read(&path, scope.limits) {
             Ok(Some(catalogue)) if catalogue.date() >= built_in_date() => {
                 ChosenCatalogue { catalogue: Arc::new(catalogue), place: CataloguePlace::File(path) }
             }
@@ -67,8 +68,8 @@ impl ChosenCatalogue {
 }
 
 /// The file beside this store. None: there is none.
-fn read(path: &Path) -> Result<Option<ModelCatalogue>, String> {
-    match read_catalogue_text(path) {
+fn read(path: &Path, limits: FileLimits) -> Result<Option<ModelCatalogue>, String> {
+    match read_catalogue_text(path, limits) {
         Ok(text) => ModelCatalogue::read(&text).map(Some).map_err(|error| error.to_string()),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(error.to_string()),
@@ -78,19 +79,10 @@ fn read(path: &Path) -> Result<Option<ModelCatalogue>, String> {
 /// The text of a catalogue's file.
 ///
 /// # Errors
-/// It is absent, is no file, cannot be read, or has more than [`CATALOGUE_MAX`] bytes.
-pub fn read_catalogue_text(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for its writer.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut text = Vec::new();
-    let limit = u64::try_from(CATALOGUE_MAX).unwrap_or(u64::MAX);
-    File::open(path)?.take(limit + 1).read_to_end(&mut text)?;
-    match text.len() > CATALOGUE_MAX {
-        true => Err(io::Error::other(format!("it is larger than {} MiB", CATALOGUE_MAX >> 20))),
-        false => Ok(text),
-    }
+/// It is absent, is no file, cannot be read or does not answer, or has more than [`CATALOGUE_MAX`] bytes.
+pub fn read_catalogue_text(path: &Path, limits: FileLimits) -> io::Result<Vec<u8>> {
+    let max = u64::try_from(CATALOGUE_MAX).unwrap_or(u64::MAX);
+    Ok(files::read(path, max, limits.without_pipes())?.bytes)
 }
 
 /// Where a newer catalogue is kept: beside the store.

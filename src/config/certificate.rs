@@ -3,8 +3,6 @@
 //! No message quotes the contents of a file. Not for the certificates of providers: see `transport`.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +12,8 @@ use rustls::{CertificateError, Error, ServerConfig};
 
 use super::keys::{self, TableKeys as _, keys, own};
 use super::problem::LocatedProblem;
-use super::reader::{Located, TomlTable};
+use super::reader::{Located, ReaderScope, TomlTable};
+use crate::files;
 
 /// Bytes; the largest PEM file that is read.
 const PEM_MAX: u64 = 1 << 20;
@@ -97,8 +96,8 @@ fn load(
 ) -> Result<Arc<ServerConfig>, LocatedProblem> {
     let of_cert = |why: String| LocatedProblem::at(cert.offset, format!("{} {why}", table.what("cert")));
     let of_key = |why: String| LocatedProblem::at(key.offset, format!("{} {why}", table.what("key")));
-    let chain = certificates(&cert.value).map_err(of_cert)?;
-    let pem = read_pem(&key.value).map_err(of_key)?;
+    let chain = certificates(table.scope, &cert.value).map_err(of_cert)?;
+    let pem = read_pem(table.scope, &key.value).map_err(of_key)?;
     let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
         let is_encrypted = memchr::memmem::find(&pem, b"ENCRYPTED").is_some();
         of_key(match is_encrypted {
@@ -122,8 +121,8 @@ fn load(
 }
 
 /// The certificates of a file, at least one; or what is wrong with it, as the end of a sentence.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let pem = read_pem(path)?;
+pub(super) fn certificates(scope: &ReaderScope<'_>, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = read_pem(scope, path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match found {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
@@ -131,12 +130,9 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
-    let mut pem = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(PEM_MAX + 1).read_to_end(&mut pem));
-    let read = read.and_then(|read| match read as u64 > PEM_MAX {
-        true => Err(io::Error::other("it is larger than 1 MiB")),
-        false => Ok(()),
-    });
-    read.map(|()| pem).map_err(|error| format!("cannot be read: {}: {error}", path.display()))
+fn read_pem(scope: &ReaderScope<'_>, path: &Path) -> Result<Vec<u8>, String> {
+    let read = files::read(path, PEM_MAX, scope.limits);
+    let content = read.map_err(|error| format!("cannot be read: {}: {error}", path.display()))?;
+    scope.watch(path, Some(content.facts.stamp));
+    Ok(content.bytes)
 }

@@ -1,11 +1,12 @@
 //! Warnings about files that other users of the machine can read: keys, and the history. Not for changing modes.
 
-use std::fs::Metadata;
 use std::path::Path;
 
+use crate::files::{self, FileFacts, FileLimits};
+
 /// A warning if others can read a config with keys in it.
-pub(super) fn config(path: &Path, metadata: &Metadata) -> Option<String> {
-    let mode = mode_for_others(metadata)?;
+pub(super) fn config(path: &Path, facts: &FileFacts) -> Option<String> {
+    let mode = mode_for_others(facts)?;
     Some(format!(
         "{path} has keys or tokens in it, and its mode {mode:o} lets other users of this machine at it: chmod 600 {path}, \
          or name variables or files instead of the keys",
@@ -14,8 +15,8 @@ pub(super) fn config(path: &Path, metadata: &Metadata) -> Option<String> {
 }
 
 /// A warning if others can read the private key of the listeners.
-pub(super) fn key(path: &Path) -> Option<String> {
-    let mode = mode_for_others(&std::fs::metadata(path).ok()?)?;
+pub(super) fn key(path: &Path, limits: FileLimits) -> Option<String> {
+    let mode = mode_for_others(&files::facts(path, limits).ok()?)?;
     Some(format!(
         "the private key {path} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}",
         path = path.display()
@@ -23,11 +24,11 @@ pub(super) fn key(path: &Path) -> Option<String> {
 }
 
 /// A warning if others can read the database or its spill file.
-pub(super) fn database(path: &Path) -> Option<String> {
+pub(super) fn database(path: &Path, limits: FileLimits) -> Option<String> {
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");
     [path, Path::new(&spill)].into_iter().find_map(|file| {
-        let mode = mode_for_others(&std::fs::metadata(file).ok()?)?;
+        let mode = mode_for_others(&files::facts(file, limits).ok()?)?;
         Some(format!(
             "the history {file} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}*",
             file = file.display(),
@@ -37,19 +38,11 @@ pub(super) fn database(path: &Path) -> Option<String> {
 }
 
 /// The mode, if the group or others have any permission.
-#[cfg(unix)]
-fn mode_for_others(metadata: &Metadata) -> Option<u32> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = metadata.permissions().mode() & 0o777;
-    (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
+fn mode_for_others(facts: &FileFacts) -> Option<u32> {
+    (facts.is_regular && facts.mode & 0o077 != 0).then_some(facts.mode)
 }
 
-#[cfg(not(unix))]
-fn mode_for_others(_: &Metadata) -> Option<u32> {
-    None
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,8 +1,7 @@
 //! Reads a [`Config`] from a file or a text. Not for the keys: see `raw` and `resolve`.
 
 use std::fmt;
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -15,7 +14,8 @@ use super::raw::RawConfig;
 use super::reader::ReaderScope;
 use super::resolve;
 use super::source::usual_store;
-use super::{Config, ConfigSource, Listen};
+use super::{Config, ConfigSource, Fingerprint, Listen};
+use crate::files::{self, FileFacts, FileLimits, FileStamp};
 
 /// Bytes of the largest config file.
 const FILE_MAX: u64 = 1 << 20;
@@ -58,21 +58,65 @@ pub fn load(source: &ConfigSource) -> Result<Config, LoadError> {
 /// # Errors
 /// As [`load`].
 pub fn load_listening(source: &ConfigSource, listen: Option<&Listen>) -> Result<Config, LoadError> {
+    let limits = FileLimits::once();
+    load_text(&ConfigText::read(source, limits)?, listen, limits)
+}
+
+/// The same with a text that was read before.
+///
+/// # Errors
+/// The text has problems, or a variable of the gateway's own is wrong.
+pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits) -> Result<Config, LoadError> {
     let env = |name: &str| std::env::var(name).ok();
-    let mut config = match source {
-        ConfigSource::File(path) => {
-            let (text, metadata) = read_file(path).map_err(|source| LoadError::Read { path: path.clone(), source })?;
-            let given = GivenSettings { listen, reads_catalogue: true, ..GivenSettings::default() };
-            let (mut config, holds_secrets) = read(&text, path, &given, &env).map_err(LoadError::Problems)?;
-            config.warnings.extend(file_modes::config(path, &metadata).filter(|_| holds_secrets));
+    let mut config = match text {
+        ConfigText::File { path, text, facts } => {
+            let given = GivenSettings { listen, store: None, reads_catalogue: true, limits };
+            let (mut config, holds_secrets) = read(text, path, &given, &env).map_err(LoadError::Problems)?;
+            config.warnings.extend(file_modes::config(path, facts).filter(|_| holds_secrets));
+            config.text = config.text.filter(|_| facts.is_regular);
             config
         }
-        ConfigSource::BuiltIn => built_in(usual_store(), listen, &env).map_err(LoadError::Problems)?,
+        ConfigText::BuiltIn => built_in(usual_store(), listen, &env).map_err(LoadError::Problems)?,
     };
     config.given_listen = listen.cloned();
-    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| file_modes::key(&tls.key)));
-    config.warnings.extend(file_modes::database(&config.store.path));
+    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| file_modes::key(&tls.key, limits)));
+    config.warnings.extend(file_modes::database(&config.store.path, limits));
     Ok(config)
+}
+
+/// The text of a configuration. It may hold secrets.
+pub enum ConfigText {
+    File { path: PathBuf, text: String, facts: FileFacts },
+    BuiltIn,
+}
+
+impl ConfigText {
+    /// # Errors
+    /// The file cannot be read or does not answer, or it is larger than 1 MiB.
+    pub fn read(source: &ConfigSource, limits: FileLimits) -> Result<ConfigText, LoadError> {
+        let Some(path) = source.file() else { return Ok(ConfigText::BuiltIn) };
+        let read = files::read(path, FILE_MAX, limits).and_then(|content| {
+            let facts = content.facts;
+            Ok(ConfigText::File { path: path.to_owned(), text: content.into_text()?, facts })
+        });
+        read.map_err(|source| LoadError::Read { path: path.to_owned(), source })
+    }
+
+    /// None: it is the built-in one.
+    pub fn version(&self) -> Option<FileStamp> {
+        match self {
+            ConfigText::File { facts, .. } => Some(facts.stamp),
+            ConfigText::BuiltIn => None,
+        }
+    }
+
+    /// None: it is the built-in one.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        match self {
+            ConfigText::File { text, .. } => Some(Fingerprint::of(text)),
+            ConfigText::BuiltIn => None,
+        }
+    }
 }
 
 /// The built-in configuration: that of an empty file, with its history in `store`.
@@ -81,14 +125,14 @@ pub(super) fn built_in(
     listen: Option<&Listen>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Config, Problems> {
-    let given = GivenSettings { listen, store: Some(store), reads_catalogue: true };
+    let given = GivenSettings { listen, store: Some(store), reads_catalogue: true, limits: FileLimits::once() };
     let (mut config, _) = read("", Path::new("the environment"), &given, env)?;
     config.source = ConfigSource::BuiltIn;
+    config.text = None;
     Ok(config)
 }
 
 /// What does not come from the text.
-#[derive(Default)]
 struct GivenSettings<'g> {
     /// Where to listen, whatever the text says.
     listen: Option<&'g Listen>,
@@ -96,6 +140,8 @@ struct GivenSettings<'g> {
     store: Option<PathBuf>,
     /// Uses a newer catalogue from the file beside the store.
     reads_catalogue: bool,
+    /// How the files are read that the text names.
+    limits: FileLimits,
 }
 
 /// Reads a config from its text, with the built-in catalogue. Opens only the files that `file:`, `tls` and `ca_file` name;
@@ -104,7 +150,8 @@ struct GivenSettings<'g> {
 /// # Errors
 /// All problems of the text at once; broken TOML syntax alone.
 pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
-    read(text, path, &GivenSettings::default(), env).map(|(config, _)| config)
+    let given = GivenSettings { listen: None, store: None, reads_catalogue: false, limits: FileLimits::once() };
+    read(text, path, &given, env).map(|(config, _)| config)
 }
 
 /// The config, and whether the text itself contains secrets.
@@ -123,6 +170,7 @@ fn read(
     match read_once(text, path, &without, env) {
         Ok((mut config, holds_secrets)) => {
             let file = config.catalogue_file();
+            config.watched.insert(file.clone(), FileStamp::at(&file, given.limits));
             let why = problems.list.first().map(ToString::to_string).unwrap_or_default();
             config.warnings.push(format!(
                 "the catalogue {} is not used, because the configuration does not fit it; the built-in one counts: {why}",
@@ -150,7 +198,7 @@ fn read_once(
             return Err(Problems::new(file, text, vec![LocatedProblem::at(offset, format!("not TOML: {why}"))]));
         }
     };
-    let scope = ReaderScope::new(env);
+    let scope = ReaderScope::new(env, given.limits);
     let mut raw = RawConfig::read(&scope, document);
     if let Some(store) = &given.store {
         raw.store.url.clone_from(store);
@@ -160,12 +208,14 @@ fn read_once(
         false => ChosenCatalogue::built_in(),
     };
     let mut config = resolve::resolve(&scope, raw, path, given.listen, chosen);
-    let holds_secrets = scope.holds_secrets();
+    let (holds_secrets, watched) = (scope.holds_secrets(), scope.watched());
     let (found, warnings) = scope.finish(&file, text);
     if !found.is_empty() {
         return Err(Problems::new(file, text, found));
     }
     config.warnings = warnings;
+    config.text = Some(Fingerprint::of(text));
+    config.watched = watched;
     Ok((config, holds_secrets))
 }
 
@@ -174,15 +224,4 @@ fn line_at(text: &str, offset: usize) -> Option<&str> {
     let (before, after) = text.split_at_checked(offset)?;
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     text[start..].lines().next().filter(|_| !after.is_empty())
-}
-
-fn read_file(path: &Path) -> io::Result<(String, Metadata)> {
-    let mut text = String::new();
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    let read = file.take(FILE_MAX + 1).read_to_string(&mut text)?;
-    if read as u64 > FILE_MAX {
-        return Err(io::Error::other("it is larger than 1 MiB"));
-    }
-    Ok((text, metadata))
 }

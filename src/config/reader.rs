@@ -3,13 +3,15 @@
 //! Not for the meaning of keys: see `raw`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::hints;
 use super::problem::{LocatedProblem, shown};
+use crate::files::{FileLimits, FileStamp};
 
 /// A value, and the byte offset at which it begins in the file.
 #[derive(Clone)]
@@ -21,16 +23,30 @@ pub(super) struct Located<T> {
 /// What the readers of one file share: its problems and warnings.
 pub(super) struct ReaderScope<'s> {
     pub(super) env: &'s dyn Fn(&str) -> Option<String>,
+    /// How it reads the files that this one names.
+    pub(super) limits: FileLimits,
     found: RefCell<Vec<LocatedProblem>>,
     /// Some with their place in the file.
     warnings: RefCell<Vec<(Option<usize>, String)>>,
     /// The file itself contains a secret.
     holds_secrets: Cell<bool>,
+    /// The files to watch, as they were read.
+    watched: RefCell<WatchedFiles>,
 }
 
+/// Files and the versions of them that were read. None: there was none.
+pub type WatchedFiles = BTreeMap<PathBuf, Option<FileStamp>>;
+
 impl<'s> ReaderScope<'s> {
-    pub(super) fn new(env: &'s dyn Fn(&str) -> Option<String>) -> ReaderScope<'s> {
-        ReaderScope { env, found: RefCell::default(), warnings: RefCell::default(), holds_secrets: Cell::default() }
+    pub(super) fn new(env: &'s dyn Fn(&str) -> Option<String>, limits: FileLimits) -> ReaderScope<'s> {
+        ReaderScope {
+            env,
+            limits,
+            found: RefCell::default(),
+            warnings: RefCell::default(),
+            holds_secrets: Cell::default(),
+            watched: RefCell::default(),
+        }
     }
 
     pub(super) fn report(&self, found: LocatedProblem) {
@@ -53,6 +69,15 @@ impl<'s> ReaderScope<'s> {
 
     pub(super) fn holds_secrets(&self) -> bool {
         self.holds_secrets.get()
+    }
+
+    /// A change of this file changes the configuration.
+    pub(super) fn watch(&self, path: &Path, read: Option<FileStamp>) {
+        self.watched.borrow_mut().insert(path.to_owned(), read);
+    }
+
+    pub(super) fn watched(&self) -> WatchedFiles {
+        self.watched.borrow().clone()
     }
 
     /// The problems and the warnings of the file with this name and text.

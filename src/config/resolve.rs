@@ -100,6 +100,8 @@ pub(super) fn resolve(
         probes,
         workloads,
         warnings: Vec::new(),
+        text: None,
+        watched: BTreeMap::new(),
     }
 }
 

@@ -141,7 +141,7 @@ pub(super) fn unmentioned(
         scope.warn(format!("{variable} and {other} hold different keys: {} uses that of {variable}", entry.name));
     }
     // The file does not mention the variable, so a bad value is no problem of the file.
-    let apart = ReaderScope::new(scope.env);
+    let apart = ReaderScope::new(scope.env, scope.limits);
     let provider = known(&apart, entry, 0, env_proxies)?;
     let (problems, warnings) = apart.finish("", "");
     warnings.into_iter().for_each(|warning| scope.warn(warning));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::host_limits::HostLimits;
+use super::reader::WatchedFiles;
 use super::{
-    CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Listen, ListenerCertificate, Permit, Price, PriceSource,
-    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts,
+    CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Fingerprint, Listen, ListenerCertificate, Permit, Price,
+    PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use crate::protocol::Surface;
@@ -54,16 +55,10 @@ pub struct Config {
     pub workloads: BTreeMap<String, ProbeWorkload>,
     /// Lines for start-up and `check` about what is valid but questionable.
     pub warnings: Vec<String>,
-}
-
-impl Config {
-    /// The other files the configuration was read from; it is reloaded when one of them changes.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let tls = self.server.tls.iter().flat_map(|tls| [tls.cert.as_path(), tls.key.as_path()]);
-        let transports =
-            self.providers.values().flat_map(|provider| &provider.dialects).map(|spoken| &spoken.transport);
-        tls.chain(transports.filter_map(|transport| Some(transport.authorities.as_ref()?.path.as_path())))
-    }
+    /// The text that it was read from. None: there is no file, or it is a pipe, which cannot be read again.
+    pub text: Option<Fingerprint>,
+    /// The other files it was read from, with their versions: it is reloaded when one of them changes.
+    pub watched: WatchedFiles,
 }
 
 /// `[server]`

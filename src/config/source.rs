@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
 
+use crate::files;
+
 /// The file that is read if none is named.
 pub const USUAL_FILE: &str = "config.toml";
 const STORE_FILE: &str = "photofinish.db";
@@ -22,7 +24,7 @@ impl ConfigSource {
     pub fn find(named: Option<&Path>) -> ConfigSource {
         match named {
             Some(named) => ConfigSource::File(named.to_owned()),
-            None if Path::new(USUAL_FILE).symlink_metadata().is_ok() => ConfigSource::File(PathBuf::from(USUAL_FILE)),
+            None if files::is_there(Path::new(USUAL_FILE)) => ConfigSource::File(PathBuf::from(USUAL_FILE)),
             None => ConfigSource::BuiltIn,
         }
     }

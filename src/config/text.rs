@@ -2,14 +2,15 @@
 //!
 //! Not for what a string means: see `kinds`.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::path::Path;
 
 use secrecy::SecretString;
 
 use super::hints;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
+use crate::files;
 
 /// Bytes of the largest file with a secret.
 const SECRET_FILE_MAX: u64 = 64 * 1024;
@@ -96,7 +97,7 @@ pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String
     let sources = if by_name { vec![typed.value.clone()] } else { expanded.variables };
     let value = match expanded.value.strip_prefix("file:") {
         None => expanded.value,
-        Some(path) => match read_secret_file(path) {
+        Some(path) => match read_secret_file(scope, path) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Secret::Unset(sources),
             Err(error) => {
@@ -223,13 +224,8 @@ fn malformed(offset: usize, what: &str) -> LocatedProblem {
         .expected("${NAME}, ${NAME:-default}, or $${ for the two characters")
 }
 
-fn read_secret_file(path: &str) -> io::Result<String> {
-    let mut content = String::new();
-    let read = File::open(path)?.take(SECRET_FILE_MAX + 1).read_to_string(&mut content)?;
-    if read as u64 > SECRET_FILE_MAX {
-        return Err(io::Error::other("it is larger than 64 KiB"));
-    }
-    Ok(content)
+fn read_secret_file(scope: &ReaderScope<'_>, path: &str) -> io::Result<String> {
+    files::read(Path::new(path), SECRET_FILE_MAX, scope.limits)?.into_text()
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use super::certificate;
 use super::no_proxy::NoProxy;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
+use crate::files::FileLimits;
 
 /// The proxy and the authorities of a connection. Only providers with equal ones share connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -34,7 +35,8 @@ impl Transport {
     /// The transport that the environment's variables ask for. One of them that names no proxy is passed over.
     pub(super) fn of_environment(url: &str) -> Transport {
         let env = |name: &str| std::env::var(name).ok();
-        RawTransport::default().for_url(url, &EnvProxies::read(&ReaderScope::new(&env)))
+        let scope = ReaderScope::new(&env, FileLimits::once());
+        RawTransport::default().for_url(url, &EnvProxies::read(&scope))
     }
 }
 
@@ -166,7 +168,7 @@ pub(super) fn read_proxy(table: &mut TomlTable<'_, '_>, key: &'static str) -> Op
 
 pub(super) fn read_ca_file(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<Arc<Authorities>>> {
     let path = certificate::path(table, key)?;
-    match authorities(path.value) {
+    match authorities(table.scope, path.value) {
         Ok(authorities) => Some(Located { offset: path.offset, value: Arc::new(authorities) }),
         Err(why) => {
             let problem = LocatedProblem::at(path.offset, format!("{} {why}", table.what(key)));
@@ -212,8 +214,8 @@ impl RawTransport {
 }
 
 /// The usable certificates of the file: at least one.
-fn authorities(path: PathBuf) -> Result<Authorities, String> {
-    let mut certificates = certificate::certificates(&path)?;
+fn authorities(scope: &ReaderScope<'_>, path: PathBuf) -> Result<Authorities, String> {
+    let mut certificates = certificate::certificates(scope, &path)?;
     // A certificate that cannot be read is skipped, as in the system's own store.
     certificates.retain(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
     if certificates.is_empty() {

@@ -73,6 +73,8 @@ pub struct ExternalCounts {
     pub memory: (usize, usize),
     /// Upstreams whose circuit breaker is open.
     pub open_breakers: BTreeSet<String>,
+    /// A newer configuration is not in force.
+    pub is_config_refused: bool,
 }
 
 /// The series of one configuration.
@@ -324,6 +326,8 @@ fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
     let (used, max) = elsewhere.memory;
     text.single("memory_used_bytes", "gauge", "Bytes that bodies and buffers use, as the gateway counts them.", used);
     text.single("memory_max_bytes", "gauge", "Bytes that they may use: memory under [server].", max);
+    let refused = "1 while a newer configuration is not in force: the log and /api/config say why.";
+    text.single("config_refused", "gauge", refused, u8::from(elsewhere.is_config_refused));
     let violations = "Attempts whose row contradicts itself: a bug of the gateway.";
     text.single("invariant_violations_total", "counter", violations, elsewhere.invariant_violations);
 }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 
 use super::blocking::BlockingPool;
 use super::load::{AdmissionLoad, ShedCounts};
+use super::refused_configuration::RefusedConfiguration;
 use super::rejection::Rejection;
 use super::sessions::Sessions;
 use crate::attempt::InFlightGuard;
@@ -29,8 +30,8 @@ const DISCARDS_MAX: i64 = 512;
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
     live: ArcSwap<LiveConfig>,
-    /// Why the newest configuration is not in force; none where it is.
-    refused: Mutex<Option<String>>,
+    /// The newest configuration, if it is not in force.
+    refused: Mutex<Option<RefusedConfiguration>>,
     /// Held while another configuration takes the place of `live`.
     changing: Mutex<()>,
     client: UpstreamClient,
@@ -103,13 +104,13 @@ impl Gateway {
         self.health.clear_cooldowns();
     }
 
-    /// Keeps what is wrong with a newer configuration, for operators; none: it is in force.
-    pub fn refuse_configuration(&self, problems: Option<String>) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = problems;
+    /// Keeps what is wrong with a newer configuration; none: it is in force.
+    pub fn refuse_configuration(&self, refused: Option<RefusedConfiguration>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
     }
 
     /// See [`Gateway::refuse_configuration`].
-    pub fn refused_configuration(&self) -> Option<String> {
+    pub fn refused_configuration(&self) -> Option<RefusedConfiguration> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

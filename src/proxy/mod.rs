@@ -24,6 +24,7 @@ mod parity;
 mod policy;
 mod race_guard;
 mod raced_attempt;
+mod refused_configuration;
 mod rejection;
 mod request_needs;
 mod rescuer;
@@ -37,6 +38,7 @@ pub use caller::{admin, admin_user, is_admin, log_in};
 pub use gateway::{Gateway, Totals};
 pub use models::{gemini_list, gemini_one, list, one};
 pub use ollama::{show, tags, version};
+pub use refused_configuration::RefusedConfiguration;
 pub use rejection::Rejection;
 pub use sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::replace;
 use crate::clock::{micros, wall_micros};
 use crate::config::CatalogueUrl;
+use crate::files::{self, FileLimits, FileStamp};
 
 /// Bytes of the file; headers have no more.
 const MEMORY_MAX: u64 = 64 << 10;
@@ -52,21 +53,22 @@ impl FetchMemory {
         FetchMemory { address: hash(url), file, ..FetchMemory::default() }
     }
 
-    /// None: no file of this address was judged since the catalogue at `target` changed.
+    /// None: no file of this address was judged since the catalogue at `target` changed. It blocks.
     pub(super) fn of(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
-        let path = path(target);
-        if path.metadata().ok()?.len() > MEMORY_MAX {
-            return None;
-        }
-        let memory: FetchMemory = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let content = files::read(&path(target), MEMORY_MAX, FileLimits::regular(false)).ok()?;
+        let memory: FetchMemory = serde_json::from_slice(&content.bytes).ok()?;
         let is_known = memory.stamp.is_some() || memory.untaken.is_some();
         let is_of_this = memory.address == hash(url) && memory.stamp == stamp(target);
         (is_known && is_of_this).then_some(memory)
     }
 
-    /// None: the file at `target` does not come from this address.
-    pub(super) fn of_taken(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
-        FetchMemory::of(target, url).filter(|memory| memory.untaken.is_none())
+    /// The file at `target` comes from this address.
+    pub(super) fn is_taken(&self) -> bool {
+        self.untaken.is_none()
+    }
+
+    pub(super) fn asked_at_us(&self) -> i64 {
+        self.asked_at_us
     }
 
     /// The same of a file that was not taken.
@@ -86,13 +88,8 @@ impl FetchMemory {
     /// The catalogue at `target` comes from elsewhere now.
     pub(super) fn forget(target: &Path) {
         // Without the file nothing is remembered either.
-        let _ = std::fs::remove_file(path(target));
+        let _ = replace::remove(&path(target));
     }
-}
-
-/// When this address was last asked and had the file at `target`, in microseconds since 1970.
-pub fn asked_at_us(target: &Path, url: &CatalogueUrl) -> Option<i64> {
-    FetchMemory::of_taken(target, url).map(|memory| memory.asked_at_us)
 }
 
 fn path(target: &Path) -> PathBuf {
@@ -105,7 +102,7 @@ fn hash(url: &CatalogueUrl) -> Vec<u8> {
 }
 
 fn stamp(target: &Path) -> Option<(u64, i64)> {
-    let metadata = target.metadata().ok()?;
-    let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    Some((metadata.len(), micros(changed)))
+    let stamp = FileStamp::at(target, FileLimits::regular(false))?;
+    let changed = stamp.changed.duration_since(UNIX_EPOCH).ok()?;
+    Some((stamp.bytes, micros(changed)))
 }

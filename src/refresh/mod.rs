@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::{CATALOGUE_MAX, CatalogueUrl, Config, PriceSource, UpstreamConfig, read_catalogue_text, today};
+use crate::files::FileLimits;
 use crate::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
+use crate::shutdown::Shutdown;
 use crate::upstream::{GetLimits, UpstreamClient};
 pub use error::UpdateError;
 pub use fetch::ReceivedFile;
-pub use memory::asked_at_us;
 use memory::{FetchMemory, UntakenFile};
 
 /// How long one look at an address may take, redirects included.
@@ -88,11 +89,14 @@ pub async fn receive(
 ) -> Result<ReceivedFile, UpdateError> {
     match origin {
         UpdateOrigin::File(path) => {
-            let text = read_catalogue_text(path);
+            let text = read_catalogue_text(path, FileLimits::once());
             let text = text.map_err(|error| UpdateError(format!("cannot read {}: {error}", path.display())))?;
             Ok(ReceivedFile::New { text: text.into(), memory: None })
         }
-        UpdateOrigin::Url(url) => fetch::fetch(client, url, FetchMemory::of_taken(target, url), limits).await,
+        UpdateOrigin::Url(url) => {
+            let known = remembered(target, url).await.filter(FetchMemory::is_taken);
+            fetch::fetch(client, url, known, limits).await
+        }
     }
 }
 
@@ -106,7 +110,19 @@ pub async fn look_again(
     client: &UpstreamClient,
     limits: GetLimits,
 ) -> Result<ReceivedFile, UpdateError> {
-    fetch::fetch(client, url, FetchMemory::of(target, url), limits).await
+    fetch::fetch(client, url, remembered(target, url).await, limits).await
+}
+
+/// When this address was last asked and had the file at `target`, in microseconds since 1970.
+pub async fn asked_at_us(target: &Path, url: &CatalogueUrl) -> Option<i64> {
+    remembered(target, url).await.filter(FetchMemory::is_taken).map(|memory| memory.asked_at_us())
+}
+
+/// None: no file of this address was judged since the catalogue at `target` changed.
+async fn remembered(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
+    let (target, url) = (target.to_owned(), url.clone());
+    // No shutdown waits for it: it only reads.
+    Shutdown::new().run_blocking(move || FetchMemory::of(&target, &url)).await.ok()?
 }
 
 /// Compares the file with the catalogue in use. Puts it beside the store if there is no objection, or if `accept` is the
@@ -129,7 +145,7 @@ pub fn settle(config: &Config, received: ReceivedFile, accept: bool) -> Result<C
         let page = text.trim_ascii_start().starts_with(b"<");
         UpdateError(if page { "it is a page of HTML and no catalogue".to_owned() } else { error.to_string() })
     })?;
-    let is_there = read_catalogue_text(&target).is_ok_and(|there| there == text);
+    let is_there = read_catalogue_text(&target, FileLimits::once()).is_ok_and(|there| there == text);
     let update = judge(config, &new, is_there, accept);
     let is_taken = matches!(update.outcome, UpdateOutcome::Written | UpdateOutcome::Unchanged);
     if update.outcome == UpdateOutcome::Written {

@@ -40,6 +40,11 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), UpdateError> {
     Ok(())
 }
 
+/// Removes a file that was made here.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
 /// Never opens a file that is there, so no link can be prepared in its place.
 fn write_new(path: &Path, bytes: &[u8], mode: Option<Permissions>) -> io::Result<()> {
     let mut options = OpenOptions::new();

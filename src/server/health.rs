@@ -30,6 +30,9 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> R
     if proxy::is_admin(&gateway, &headers) {
         let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
         let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
+        let refused = gateway.refused_configuration();
+        body["configuration_refused"] = json!(refused.as_ref().map(ToString::to_string));
+        body["accept"] = json!(refused.and_then(|refused| refused.accepted_by()));
         body["providers_on"] = json!(providers_on);
         body["without_token"] = json!(without_token);
         body["races_running"] = json!(gateway.races());

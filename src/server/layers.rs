@@ -236,7 +236,7 @@ mod tests {
         let cross = Arc::new(CrossOrigin::new(gateway.clone()));
         let reads = DatabaseReads::new("history.db".into(), Shutdown::new());
         for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
-            let reload = Arc::new(|| Box::pin(std::future::ready(Ok(()))) as _);
+            let reload = Arc::new(|_| Box::pin(std::future::ready(Ok(()))) as _);
             let site = ServedPaths {
                 gateway: gateway.clone(),
                 reads: reads.clone(),

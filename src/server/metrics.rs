@@ -27,6 +27,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         shed: gateway.totals().shed.so_far(),
         memory: (gateway.budget().used(), gateway.budget().max()),
         open_breakers: gateway.open_breakers(),
+        is_config_refused: gateway.refused_configuration().is_some(),
     };
     let mut response = Response::new(Body::from(recorder.metrics().render(&elsewhere)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));

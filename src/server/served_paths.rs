@@ -9,8 +9,10 @@ use tokio::sync::Semaphore;
 use super::api::DatabaseReads;
 use crate::proxy::Gateway;
 
-/// Reads the configuration again. The error is for an operator; the old configuration is then still in force.
-pub type ReloadCall = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+/// Reads the configuration again; the argument is the fingerprint of a text whose losses an administrator accepts. The error is for an
+/// operator; the old configuration is then still in force.
+pub type ReloadCall =
+    Arc<dyn Fn(Option<String>) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 /// The state of the handlers.
 #[derive(Clone)]

@@ -73,6 +73,14 @@ impl Store {
         Ok(store)
     }
 
+    /// The same, and first makes the directory of the file. Without it [`Store::open`] says what is wrong.
+    pub fn open_in_new_directory(path: &Path) -> Result<Store, OpenError> {
+        if let Some(Err(error)) = path.parent().map(std::fs::create_dir_all) {
+            tracing::debug!(%error, "the directory of the store cannot be made");
+        }
+        Store::open(path)
+    }
+
     /// A store that opens its file at the first write.
     pub fn unopened(path: &Path) -> Store {
         Store { path: path.into(), bytes_max: None, slot: Mutex::default() }

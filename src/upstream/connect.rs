@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,7 @@ use super::stream_choice::STREAMS_MAX;
 use super::tunnel;
 use crate::config::{Authorities, Proxy};
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::files::{self, FileLimits};
 use crate::machine::{self, Descriptors};
 use crate::shutdown::Shutdown;
 
@@ -90,8 +92,13 @@ impl Connector {
     pub fn new(shutdown: Shutdown, resolver: Resolver) -> Result<Connector, rustls::Error> {
         let mut roots = RootCertStore::empty();
         // Skip unreadable certificates: one bad file in the system's store must not stop the gateway.
-        let native = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(native.certs);
+        let read = files::call(Path::new("the system's certificates"), FileLimits::once(), |_| {
+            Ok(rustls_native_certs::load_native_certs().certs)
+        });
+        match read {
+            Ok(certificates) => _ = roots.add_parsable_certificates(certificates),
+            Err(error) => tracing::warn!("the system's certificates are left out: {error}"),
+        }
         if roots.is_empty() {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
         }

@@ -21,7 +21,7 @@ pub const ONE_ROOM: &[Rule] = &[
         rooms: &["store"],
         found: |at| at[0].is("sqlx") || at[0].is("rusqlite"),
     },
-    Rule { message: "tasks are spawned through Shutdown", rooms: &["shutdown"], found: is_spawn },
+    Rule { message: "tasks are spawned through Shutdown", rooms: &["shutdown", "files"], found: is_spawn },
     Rule { message: "only upstream opens connections", rooms: &["upstream"], found: is_connect },
     Rule {
         message: "only upstream and machine make sockets",
@@ -52,6 +52,13 @@ pub const IN_TESTS: &[Rule] = &[
     Rule { message: "no port number in a test: listen on port 0 and ask for the address", rooms: &[], found: is_local },
     Rule { message: "no sleep in a test: wait for the event, or stop the clock", rooms: &["support"], found: is_sleep },
 ];
+
+/// For product code, but for the files that may wait for a disk.
+pub const NO_FILES: &[Rule] = &[Rule {
+    message: "a call to the file system may hang, and with it every request: call it through `files`",
+    rooms: &[],
+    found: is_file_call,
+}];
 
 /// The violations of these rules, as "LINE: message"; `room` is the module at the top of the crate.
 pub fn broken(rules: &[Rule], room: &str, tokens: &[Token]) -> Vec<String> {
@@ -141,6 +148,24 @@ fn is_spawn(at: &[Token]) -> bool {
     CALLS.iter().any(|call| begins(at, call)) || WORDS.iter().any(|word| at[0].is(word))
 }
 
+/// Also an import of what makes such calls.
+fn is_file_call(at: &[Token]) -> bool {
+    const METHODS: [&str; 10] = [
+        "exists",
+        "try_exists",
+        "metadata",
+        "symlink_metadata",
+        "is_file",
+        "is_dir",
+        "is_symlink",
+        "canonicalize",
+        "read_dir",
+        "read_link",
+    ];
+    let names_one = METHODS.iter().any(|method| begins(at, &format!(". {method} (")));
+    names_one || begins(at, "std : : fs") || begins(at, "tokio : : fs")
+}
+
 fn is_connect(at: &[Token]) -> bool {
     begins(at, "TcpStream : : connect") || begins(at, "hyper : : client")
 }
@@ -215,6 +240,24 @@ mod tests {
         }
         let fine = "// SELECT 1\nshutdown.spawn(x); let choices = \"select a choice\"; Delta";
         assert_eq!(count(ONE_ROOM, "relay", fine), 0);
+    }
+
+    #[test]
+    fn each_call_to_the_file_system_is_found() {
+        for source in [
+            "use std::fs::File;",
+            "use std::fs::{self, Metadata};",
+            "std::fs::read(path)",
+            "tokio::fs::File::open(path).await",
+            "if path.exists() { f() }",
+            "path.metadata()?.len()",
+            "directory.is_dir()",
+        ] {
+            assert_eq!(count(NO_FILES, "any", source), 1, "{source}");
+        }
+        for fine in ["std::os::unix::fs::PermissionsExt", "content.metadata.len()", "files::read(path)"] {
+            assert_eq!(count(NO_FILES, "any", fine), 0, "{fine}");
+        }
     }
 
     #[test]

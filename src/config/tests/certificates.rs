@@ -32,7 +32,8 @@ fn a_certificate_and_its_key_are_read() {
     let config = good(&with_tls(&folder, "cert.pem", "key.pem"));
     let tls = config.server.tls.as_ref().unwrap();
     assert_eq!(tls.server.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-    assert_eq!(config.files().collect::<Vec<_>>(), [tls.cert.as_path(), tls.key.as_path()]);
+    assert_eq!(config.watched.keys().collect::<Vec<_>>(), [&tls.cert, &tls.key]);
+    assert!(config.watched.values().all(Option::is_some), "as they were read");
     assert!(!format!("{config:?}").contains("PRIVATE"));
 }
 

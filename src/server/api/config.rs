@@ -1,7 +1,8 @@
 //! `/api/config`: the configuration in force, for people. Names, numbers and states: no key, no token, no hash of either, and of
 //! an address only its host.
 //!
-//! `problems` are those of a newer file that is not in force, with line and column.
+//! `problems` are those of a newer file that is not in force, with line and column, and `accept` is the request that takes it all
+//! the same.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -21,7 +22,9 @@ pub async fn config(State(site): State<ServedPaths>, headers: HeaderMap) -> Resp
     match proxy::admin(&site.gateway, &headers) {
         Ok(()) => {
             let mut told = told(&site.gateway.live().config);
-            told["problems"] = site.gateway.refused_configuration().into();
+            let refused = site.gateway.refused_configuration();
+            told["problems"] = refused.as_ref().map(ToString::to_string).into();
+            told["accept"] = refused.and_then(|refused| refused.accepted_by()).into();
             json_answer(told.to_string())
         }
         Err(rejection) => rejection.into_response(),
@@ -35,6 +38,7 @@ pub(super) fn told(config: &Config) -> Value {
     json!({
         "source": config.source.to_string(),
         "problems": null,
+        "accept": null,
         "store": config.store.path.display().to_string(),
         "retention": retention(&config.store.retention),
         "catalogue": config.catalogue.date(),

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::reload::ReloadQuestion;
 use super::routing::RoutingQuestion;
 use super::schema::{derived, object, parameters};
 use crate::health::routing_status::RoutingReport;
@@ -36,6 +37,7 @@ pub fn openapi() -> Value {
     ] {
         document["paths"][path]["get"]["parameters"] = parameters.into();
     }
+    document["paths"]["/api/reload"]["post"]["parameters"] = parameters::<ReloadQuestion>().into();
     for (name, schema) in schemas() {
         document["components"]["schemas"][name] = schema;
     }

@@ -6,7 +6,7 @@ import { Table } from "../lib/table.js";
 import { useChoices } from "../lib/address.js";
 
 /** @typedef {{ ready: boolean, store: string, draining: boolean, providers_on?: number, without_token?: string[], races_running?: number,
- *   unauthorized?: number, records_queued?: number, records_spilled?: number, records_dropped?: number }} Ready only an admin sees more than the first three */
+ *   unauthorized?: number, records_queued?: number, records_spilled?: number, records_dropped?: number, configuration_refused?: string | null, accept?: string | null }} Ready only an admin sees more than the first three */
 
 export function Status() {
   const asked = useAnswer(/** @type {string} */ ("/readyz"), 5);
@@ -64,10 +64,11 @@ function Providers({ config, routing }) {
 function Configuration({ config, again }) {
   const [said, say] = useState(/** @type {{ ok: boolean, text: string } | null} */ (null));
   const [busy, setBusy] = useState(false);
-  const reload = async () => {
+  /** @param {string} path */
+  const reload = async (path) => {
     setBusy(true);
     try {
-      await send("/api/reload", { method: "POST" });
+      await send(path, { method: "POST" });
       say({ ok: true, text: "The new configuration is in force." });
     } catch (error) {
       say({ ok: false, text: error instanceof Error ? error.message : String(error) });
@@ -78,8 +79,9 @@ function Configuration({ config, again }) {
   const facts = [["File", config.source], ["Listens on", config.server.listen.join(", ")], ["History", `${config.store}, kept ${config.retention}`], ["Catalogue of models", config.catalogue], ["Users", config.users.length ? config.users.map((/** @type {any} */ user) => `${user.user}${user.admin ? " (admin)" : ""}`).join(", ") : "none: this machine alone"]];
   return html`<h2>Configuration</h2>
     <dl class="facts wide">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd class="small">${value}</dd></div>`)}</dl>
-    ${config.problems && html`<div class="note bad" role="alert"><strong>The file on disk is not in force:</strong> it has problems, and the configuration before it goes on.<pre>${config.problems}</pre></div>`}
+    ${config.problems && html`<div class="note bad" role="alert"><strong>The file on disk is not in force:</strong> the configuration before it goes on.<pre>${config.problems}</pre>
+      ${config.accept && html`<p class="filters"><button type="button" onClick=${() => reload(config.accept?.replace("POST ", "") ?? "")} disabled=${busy}>Accept what it drops</button></p>`}</div>`}
     ${config.warnings.length > 0 && html`<ul class="note warn">${config.warnings.map((/** @type {string} */ warning) => html`<li>${warning}</li>`)}</ul>`}
-    <p class="filters"><button type="button" onClick=${reload} disabled=${busy}>${busy ? "Reading …" : "Read the file again"}</button></p>
+    <p class="filters"><button type="button" onClick=${() => reload("/api/reload")} disabled=${busy}>${busy ? "Reading …" : "Read the file again"}</button></p>
     ${said && html`<div class=${`note ${said.ok ? "good" : "bad"}`} role="status">${said.ok ? said.text : html`<pre>${said.text}</pre>`}</div>`}`;
 }
