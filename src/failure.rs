@@ -17,9 +17,9 @@ pub enum FailureKind {
     Reset,
     /// The peer closed before the answer was complete.
     Closed,
-    /// A connect or first-token timeout, or the total deadline.
+    /// A connect or first-token timeout, or a total deadline.
     Timeout,
-    /// No byte for the idle timeout, after the first token.
+    /// After the first token: no byte for the idle timeout, or no token for far longer.
     IdleTimeout,
     RateLimited,
     /// 498, 503, 529, or an error frame that reports overload.
@@ -36,6 +36,8 @@ pub enum FailureKind {
     InStreamError,
     /// Not an answer of its dialect: an endless line, a prelude without end, invalid JSON.
     Malformed,
+    /// It goes on without end: more tokens than any answer to this request has.
+    Endless,
     /// The peer broke HTTP.
     Protocol,
     /// Not started: its key or upstream is in a cool-down.
@@ -48,7 +50,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// All kinds, in the order of declaration.
-    pub const ALL: [FailureKind; 23] = [
+    pub const ALL: [FailureKind; 24] = [
         FailureKind::Dns,
         FailureKind::Connect,
         FailureKind::Tls,
@@ -68,6 +70,7 @@ impl FailureKind {
         FailureKind::TooLarge,
         FailureKind::InStreamError,
         FailureKind::Malformed,
+        FailureKind::Endless,
         FailureKind::Protocol,
         FailureKind::CoolingDown,
         FailureKind::GatewayLimit,
@@ -101,6 +104,7 @@ impl FailureKind {
             FailureKind::TooLarge => "too_large",
             FailureKind::InStreamError => "in_stream_error",
             FailureKind::Malformed => "malformed",
+            FailureKind::Endless => "endless",
             FailureKind::Protocol => "protocol",
             FailureKind::CoolingDown => "cooling_down",
             FailureKind::GatewayLimit => "gateway_limit",

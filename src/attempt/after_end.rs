@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::item::{ItemKind, StreamItem};
-use super::stream::{EventStream, READ_OUT_FOR};
+use super::stream::EventStream;
 use crate::clock::Instant;
 use crate::failure::Failure;
 
@@ -61,12 +61,13 @@ impl EventStream {
 
     /// Whether to wait longer for events after the end.
     fn waits_behind(&mut self, context: &mut Context<'_>) -> bool {
+        let read_out_for = self.read_out_for();
         let Some(timer) = &mut self.timer else { return false };
         let waits = timer.as_mut().poll(context).is_pending();
         if !waits {
             // From now on it waits only for the end of the body.
             let since = self.complete_since.unwrap_or_else(Instant::now);
-            timer.as_mut().reset(since + READ_OUT_FOR.min(self.idle));
+            timer.as_mut().reset(since + read_out_for);
         }
         waits
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tracing::{Level, Span, enabled};
 
+use super::answer_length::LengthBound;
 use super::in_flight::InFlightGuard;
 use super::meter::Meter;
 use super::observation::ending;
@@ -40,6 +41,8 @@ pub(super) struct AttemptGuard {
     pub record: Box<AttemptRecord>,
     pub meter: Meter,
     read_at: Instant,
+    /// A streamed answer ends until then.
+    pub until: Instant,
     dispatch: Instant,
     fate: Arc<AtomicU8>,
     /// How it ended by itself. None: not yet.
@@ -69,8 +72,9 @@ impl AttemptGuard {
         let dispatch = Instant::now();
         AttemptGuard {
             record: Box::new(new_record(spec, dispatch)),
-            meter: Meter::new(dispatch, choices_asked(spec.choices), spec.key.clone()),
+            meter: Meter::new(dispatch, choices_asked(spec.choices), length_bound(spec), spec.key.clone()),
             read_at: spec.read_at,
+            until: spec.read_at + spec.upstream.timeouts.stream_total,
             dispatch,
             fate,
             ended: None,
@@ -259,6 +263,12 @@ fn forget_tokens(record: &mut AttemptRecord) {
     (record.first_token_us, record.first_answer_us, record.last_token_us) = (None, None, None);
     (record.first_kind, record.payload_events) = (None, 0);
     (record.chars_total, record.chars_first) = (0, 0);
+}
+
+/// From how many tokens on its answer is endless.
+fn length_bound(spec: &AttemptSpec) -> LengthBound {
+    let longest = spec.upstream.offering.as_deref().and_then(|offering| offering.max_output);
+    LengthBound::new(spec.request_translation.max_tokens(), longest, spec.request_translation.echoed())
 }
 
 /// The number of choices; one if it is absent or invalid.

@@ -1,5 +1,8 @@
 //! Measures one attempt: times, kinds, characters, gaps and usage. Pure: events and instants in, columns out.
 
+use std::time::Duration;
+
+use super::answer_length::{AnswerLength, LengthBound};
 use super::burst::BurstMeter;
 use super::gap_sketch::Gaps;
 use crate::clock::{Instant, micros_between};
@@ -24,6 +27,9 @@ pub struct Meter {
     payload_events: i64,
     reasoning_events: i64,
     chars_total: i64,
+    /// Of them, those of reasoning, and of audio and images.
+    reasoning_chars: i64,
+    data_chars: i64,
     keepalives: i64,
     /// Events that were left out: not JSON, or of another dialect.
     pub malformed: i64,
@@ -41,6 +47,9 @@ pub struct Meter {
     finished: u64,
     /// The number of choices that the request asks for.
     choices_asked: u32,
+    bound: LengthBound,
+    /// So many characters are never too many.
+    free_chars: i64,
     model: Option<String>,
     pub stalled: bool,
     /// The key that was sent: it is removed from every text that is kept.
@@ -48,8 +57,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// For a request that asks for this many choices.
-    pub fn new(dispatch: Instant, choices_asked: u32, key: Option<HashedKey>) -> Meter {
+    /// For a request that asks for this many choices, each within this bound.
+    pub fn new(dispatch: Instant, choices_asked: u32, bound: LengthBound, key: Option<HashedKey>) -> Meter {
         Meter {
             dispatch,
             first_byte: None,
@@ -63,6 +72,8 @@ impl Meter {
             payload_events: 0,
             reasoning_events: 0,
             chars_total: 0,
+            reasoning_chars: 0,
+            data_chars: 0,
             keepalives: 0,
             malformed: 0,
             readable: false,
@@ -75,6 +86,8 @@ impl Meter {
             choices: 0,
             finished: 0,
             choices_asked,
+            bound,
+            free_chars: bound.free_chars(choices_asked),
             model: None,
             stalled: false,
             key,
@@ -153,6 +166,33 @@ impl Meter {
     /// Tokens so far, at least: an event may hold several, and a token has four characters at most.
     pub fn tokens(&self) -> i64 {
         self.payload_events.max(self.chars_total / 4)
+    }
+
+    /// When the latest token came.
+    pub fn last_token_at(&self) -> Option<Instant> {
+        self.last_token.map(|at_us| self.dispatch + Duration::from_micros(at_us.unsigned_abs()))
+    }
+
+    /// Whether it goes on without end. A comparison, for nearly every answer.
+    #[inline]
+    pub fn is_endless(&self) -> bool {
+        self.chars_total > self.free_chars && self.exceeds_bound()
+    }
+
+    #[cold]
+    fn exceeds_bound(&self) -> bool {
+        let length = AnswerLength {
+            events: self.payload_events - self.reasoning_events,
+            chars: self.chars_total - self.reasoning_chars - self.data_chars,
+            thinking: self.reasoning_chars,
+            data: self.data_chars,
+        };
+        self.bound.is_exceeded(length, self.choices_asked, self.choices)
+    }
+
+    /// From where on an answer is endless.
+    pub fn bound(&self) -> LengthBound {
+        self.bound
     }
 
     /// Whether every choice that was seen or requested has a finish reason.
@@ -238,13 +278,15 @@ impl Meter {
         }
         self.last_token = Some(now);
         self.payload_events += 1;
-        if payload.kind == PayloadKind::Reasoning {
-            self.reasoning_events += 1;
-        } else {
-            self.first_answer.get_or_insert(now);
-        }
         let chars = i64::from(payload.chars);
         self.chars_total += chars;
+        if payload.kind == PayloadKind::Reasoning {
+            self.reasoning_events += 1;
+            self.reasoning_chars += chars;
+        } else {
+            self.first_answer.get_or_insert(now);
+            self.data_chars += if payload.kind.is_data() { chars } else { 0 };
+        }
         self.burst.add(now, chars);
     }
 
@@ -261,8 +303,6 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn text(chars: u32) -> Chunk<'static> {
@@ -271,7 +311,7 @@ mod tests {
 
     fn metered(steps: &[(u64, Chunk<'_>)]) -> (Meter, Instant) {
         let start = Instant::now();
-        let mut meter = Meter::new(start, 1, None);
+        let mut meter = Meter::new(start, 1, LengthBound::new(Some(100), None, 0), None);
         for (millis, chunk) in steps {
             let at = start + Duration::from_millis(*millis);
             meter.read(at);
@@ -298,6 +338,30 @@ mod tests {
             (Some(30_000), Some(30_000), Some(60_000))
         );
         assert_eq!((meter.payload_events, meter.reasoning_events, meter.chars_total), (3, 1, 8));
+    }
+
+    #[test]
+    fn each_kind_of_payload_can_be_endless() {
+        let payload = |kind, chars| Chunk { payload: Some(Payload { kind, chars }), choices: 1, ..Chunk::default() };
+        let ends_at = |kind, chars: u32| {
+            let (mut meter, at) = metered(&[]);
+            (1..=100_000).find(|_| {
+                meter.chunk(&payload(kind, chars), at);
+                meter.is_endless()
+            })
+        };
+        assert_eq!(ends_at(PayloadKind::Text, 32), Some(401), "four times its max_tokens");
+        assert_eq!(ends_at(PayloadKind::Tool, 4), Some(401 * 8));
+        assert_eq!(ends_at(PayloadKind::Refusal, 6_400), Some(9));
+        assert_eq!(ends_at(PayloadKind::Reasoning, 4), Some(401 * 32));
+        assert_eq!(ends_at(PayloadKind::Audio, 65_536), Some(401));
+        assert_eq!(ends_at(PayloadKind::Image, 1_000), Some(401 * 65_536 / 1_000 + 1));
+        let (mut meter, at) = metered(&[]);
+        for choice in 0..3 {
+            let chunk = Chunk { choices: 1 << choice, ..payload(PayloadKind::Text, 32) };
+            (0..400).for_each(|_| meter.chunk(&chunk, at));
+        }
+        assert!(!meter.is_endless(), "three answers");
     }
 
     #[test]

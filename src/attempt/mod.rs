@@ -5,6 +5,7 @@
 //! latest on drop. Not for choosing upstreams, nor for the effects of an outcome.
 
 mod after_end;
+mod answer_length;
 mod bounds;
 mod burst;
 mod classify;
@@ -20,6 +21,7 @@ mod model_list;
 mod no_answer;
 mod observation;
 mod ready;
+mod served;
 mod spec;
 mod stream;
 mod whole;

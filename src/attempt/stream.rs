@@ -11,6 +11,7 @@ use tokio::time::Sleep;
 use super::guard::{AttemptGuard, CancelReason};
 use super::held_back::HeldBack;
 use super::item::{ItemKind, StreamItem};
+use super::served::ServedTimes;
 use crate::budget::Lease;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -35,19 +36,20 @@ const UNACCOUNTED: usize = 64 << 10;
 /// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
 pub struct EventStream {
     /// None once it has ended.
-    body: Option<ResponseBody>,
+    pub(super) body: Option<ResponseBody>,
     pub(super) decoder: FrameDecoder,
     pub(super) pace: YieldPace,
     pub(super) response_translation: ResponseTranslation,
     /// Events read during a hold; they are returned first.
-    ahead: HeldBack,
+    pub(super) ahead: HeldBack,
     /// When the read that brought the current events returned.
     pub(super) read_at: Instant,
     /// Start of the current silence: the last read, or when reading resumed after a slow client.
-    quiet_since: Instant,
+    pub(super) quiet_since: Instant,
     /// Fires after too long a silence. Moved only when it fires. None before the commit.
     pub(super) timer: Option<Pin<Box<Sleep>>>,
-    pub(super) idle: Duration,
+    /// How it is served; none before the commit.
+    pub(super) served: Option<ServedTimes>,
     /// When the answer became complete; only usage may follow.
     pub(super) complete_since: Option<Instant>,
     pub(super) done: bool,
@@ -89,7 +91,7 @@ impl EventStream {
             read_at: now,
             quiet_since: now,
             timer: None,
-            idle: Duration::MAX,
+            served: None,
             complete_since: None,
             done: false,
             end: None,
@@ -139,57 +141,6 @@ impl EventStream {
         self.response_translation.ending()
     }
 
-    /// The attempt won: the idle timeout runs from now on.
-    pub fn serve(&mut self, idle: Duration) {
-        self.let_go(usize::MAX);
-        self.idle = idle;
-        self.quiet_since = Instant::now();
-        self.timer = Some(Box::pin(tokio::time::sleep(idle)));
-    }
-
-    /// The next event of a winner, including its end: see [`EventStream::poll_served`].
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
-        if let Some(item) = self.ahead.pop() {
-            return Poll::Ready(Some(Ok(item)));
-        }
-        // Events after the end, such as pings, do not delay it.
-        if self.complete_since.is_some_and(|since| since.elapsed() >= READ_OUT_FOR) {
-            self.body = None;
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(item) = self.poll_item(context) {
-            return Poll::Ready(item);
-        }
-        if self.end.is_some() {
-            return Poll::Pending;
-        }
-        let complete = self.is_complete();
-        let Some(timer) = &mut self.timer else { return Poll::Pending };
-        if complete && self.complete_since.is_none() {
-            self.complete_since = Some(Instant::now());
-            timer.as_mut().reset(Instant::now() + READ_OUT_FOR.min(self.idle));
-        }
-        if self.pace.rests() {
-            // More can be read: the provider is not silent.
-            self.quiet_since = Instant::now();
-            return Poll::Pending;
-        }
-        while timer.as_mut().poll(context).is_ready() {
-            let due = self.quiet_since + self.idle;
-            if !complete && due > Instant::now() {
-                timer.as_mut().reset(due);
-                continue;
-            }
-            self.body = None;
-            if complete {
-                return Poll::Ready(None);
-            }
-            let failure = self.fail(FailureKind::IdleTimeout, format!("no byte for {:?}", self.idle));
-            return Poll::Ready(Some(Err(failure)));
-        }
-        Poll::Pending
-    }
-
     /// Reads on during a hold, within a bound. [`EventStream::poll_served`] returns the events later. Ready: the failure that
     /// broke it.
     pub fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
@@ -218,7 +169,11 @@ impl EventStream {
                 Ok(Some(event)) => {
                     self.let_go(self.unfinished);
                     self.unfinished = 0;
-                    return Poll::Ready(Some(Ok(self.item(event))));
+                    let item = self.item(event);
+                    if self.guard.meter.is_endless() && self.body.is_some() {
+                        return Poll::Ready(Some(Err(self.endless())));
+                    }
+                    return Poll::Ready(Some(Ok(item)));
                 }
                 Ok(None) => {
                     if let Err(failure) = self.hold(self.unfinished) {
@@ -234,7 +189,12 @@ impl EventStream {
                 return Poll::Ready(None);
             };
             match ready!(body.poll_chunk(context)) {
-                Some(Ok(chunk)) => self.push(chunk),
+                Some(Ok(chunk)) => {
+                    self.push(chunk);
+                    if let Some(failure) = self.overdue() {
+                        return Poll::Ready(Some(Err(failure)));
+                    }
+                }
                 Some(Err(_)) if self.is_complete() => {
                     self.body = None;
                     return Poll::Ready(None);
@@ -265,7 +225,7 @@ impl EventStream {
     }
 
     /// This many bytes are no longer held.
-    fn let_go(&mut self, bytes: usize) {
+    pub(super) fn let_go(&mut self, bytes: usize) {
         // A whole answer is still in memory.
         if bytes > UNACCOUNTED && self.body.is_some() {
             self.lease.settle(0);
@@ -316,12 +276,6 @@ impl EventStream {
         meter.has_finished() || self.done && (self.omits_finish_reason || meter.has_reason())
     }
 
-    /// Reading resumes after a slow client. The idle timer did not run during the pause.
-    pub fn stalled(&mut self) {
-        self.guard.meter.stalled = true;
-        self.quiet_since = Instant::now();
-    }
-
     /// Reads the rest after `[DONE]` in the background, for a short time, so that the connection can be reused.
     pub fn read_out(mut self, shutdown: &Shutdown) {
         let ended = |stream: &mut EventStream, context: &mut Context<'_>| loop {
@@ -368,11 +322,6 @@ impl EventStream {
         if self.is_complete() {
             self.guard.drained();
         }
-    }
-
-    /// Ends the attempt: the total deadline passed.
-    pub fn time_out(&mut self) -> Failure {
-        self.fail(FailureKind::Timeout, "the total deadline passed")
     }
 
     /// Microseconds from reading the client's request to the dispatch.

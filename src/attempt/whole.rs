@@ -53,7 +53,7 @@ impl Assembler {
             stream.worked(&item);
             if self.size > ANSWER_MAX {
                 let message = format!("an answer of more than {ANSWER_MAX} bytes");
-                return Poll::Ready(Err(stream.fail(FailureKind::TooLarge, message)));
+                return Poll::Ready(Err(stream.fail(FailureKind::Endless, message)));
             }
             if self.lease.cover(2 * self.size).is_err() {
                 let message = "the memory for bodies and buffers is in use";

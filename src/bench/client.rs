@@ -2,6 +2,7 @@
 //! `crate::probe` for probes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -13,7 +14,7 @@ use super::feed::RowFeed;
 use super::measured::MeasuredRequest;
 use crate::history::RequestOrigin;
 use crate::protocol::Surface;
-use crate::proxy::{self, Gateway};
+use crate::proxy::{self, EndsWithin, Gateway};
 
 /// Sends measured requests through one gateway.
 #[derive(Clone)]
@@ -32,14 +33,15 @@ impl LoadClient {
         &self.gateway
     }
 
-    /// Sends a chat request that streams, and reads the answer to its end. `headers` are the gateway's overrides. The id of
-    /// its race; none if the gateway refused it before there was one.
+    /// Sends a chat request that streams, and reads the answer to its end, which the gateway brings about `within` this time.
+    /// `headers` are the gateway's overrides. The id of its race; none if the gateway refused it before there was one.
     pub async fn ask(
         &self,
         model: &str,
         mut members: Map<String, Value>,
         headers: HeaderMap,
         origin: RequestOrigin,
+        within: Duration,
     ) -> Option<String> {
         members.insert("model".to_owned(), model.into());
         members.insert("stream".to_owned(), true.into());
@@ -48,6 +50,7 @@ impl LoadClient {
         *request.headers_mut() = headers;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         request.extensions_mut().insert(origin);
+        request.extensions_mut().insert(EndsWithin(within));
         let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, None, request)).await;
         let race_id = response.headers().get("x-photofinish-race")?.to_str().ok()?.to_owned();
         let mut body = response.into_body();

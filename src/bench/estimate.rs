@@ -25,7 +25,7 @@ pub fn usd(target: &LoadTarget, prompt: &Prompt, input_tokens: u32, added: usize
 }
 
 /// Tokens of all answers to a request with these members.
-fn answer_tokens(members: &Map<String, Value>) -> f64 {
+pub fn answer_tokens(members: &Map<String, Value>) -> f64 {
     let number = |name: &str| members.get(name).and_then(Value::as_f64);
     let longest = ANSWER_BOUNDS.iter().filter_map(|name| number(name)).fold(0.0, f64::max);
     longest * number(CHOICES).unwrap_or(1.0).max(1.0)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::measured::{MeasuredRequest, RequestEnd};
+use crate::failure::FailureKind;
 use crate::history::speed::{Decoding, came_at_once};
 use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
@@ -128,6 +129,7 @@ fn end(
         let failure = attempt.failure.unwrap_or(attempt.outcome.as_str());
         let end = match attempt.outcome {
             AttemptOutcome::Timeout => RequestEnd::TimedOut,
+            _ if failure == FailureKind::Timeout.as_str() => RequestEnd::TimedOut,
             _ if failure == "rate_limited" => RequestEnd::RateLimited,
             _ => RequestEnd::Failed,
         };

@@ -2,7 +2,7 @@
 //! (open loop). Nothing moves or drops an arrival silently: one that finds too many in flight is counted as dropped, and how
 //! late each request left is kept.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::client::LoadClient;
 use super::estimate;
 use super::heartbeat::Heartbeat;
 use super::measured::{MeasuredRequest, RequestEnd};
+use super::patience::patience;
 use super::prompt::{Prompt, PromptMaker};
 use super::spend::{Reservation, Spend};
 use crate::clock::{Instant, micros_between};
@@ -46,6 +47,8 @@ struct Sending {
     members: Map<String, Value>,
     /// Their bytes.
     added: usize,
+    /// Microseconds of the longest answer so far.
+    longest_us: AtomicI64,
     run_id: String,
 }
 
@@ -98,7 +101,8 @@ impl Generator {
         run_id: String,
     ) -> Generator {
         let added = if members.is_empty() { 0 } else { Value::Object(members.clone()).to_string().len() };
-        Generator(Arc::new(Sending { client, prompts, spend, members, added, run_id }))
+        let longest_us = AtomicI64::new(0);
+        Generator(Arc::new(Sending { client, prompts, spend, members, added, longest_us, run_id }))
     }
 
     pub fn prompts(&self) -> &PromptMaker {
@@ -295,7 +299,9 @@ impl RunningBlock {
         let Some(reservation) = self.set_aside(estimate).await else { return };
         let (target, client, at_us) = (&self.target, &self.sending.client, self.now_us());
         self.issued_us.fetch_max(u64::try_from(at_us).unwrap_or(0), Ordering::Relaxed);
-        let asked = client.ask(&target.model, prompt.members, target.headers.clone(), self.origin(scheduled_us));
+        let within = self.left_for(&prompt);
+        let asked =
+            client.ask(&target.model, prompt.members, target.headers.clone(), self.origin(scheduled_us), within);
         let cancelled = self.tasks.cancelled();
         let (race_id, was_cut) = tokio::select! {
             biased;
@@ -335,6 +341,15 @@ impl RunningBlock {
         self.take_result(measured);
     }
 
+    /// How long a request that is sent now may take: what is left of the block, and then as long as an answer may need, or twice
+    /// as long as one took so far.
+    fn left_for(&self, prompt: &Prompt) -> Duration {
+        let input = f64::from(self.sending.prompts.workload().input_tokens);
+        let longest = Duration::from_micros(self.sending.longest_us.load(Ordering::Relaxed).unsigned_abs());
+        let after_end = patience(input, estimate::answer_tokens(&prompt.members)).max(2 * longest);
+        self.until.saturating_duration_since(Instant::now()) + after_end
+    }
+
     fn origin(&self, scheduled_us: i64) -> RequestOrigin {
         RequestOrigin {
             source: RaceSource::Bench,
@@ -371,6 +386,9 @@ impl RunningBlock {
     }
 
     fn take_result(&self, measured: MeasuredRequest) {
+        if measured.is_answered() {
+            self.sending.longest_us.fetch_max(measured.ended_us - measured.sent_us, Ordering::Relaxed);
+        }
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.push(measured);
         let is = |end: RequestEnd| ended.iter().filter(|request| request.end == end).count();

@@ -19,6 +19,7 @@ mod generator;
 mod heartbeat;
 pub mod measured;
 mod notes;
+mod patience;
 pub mod prompt;
 pub mod result;
 pub mod search;
@@ -36,6 +37,7 @@ pub use block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress, f
 pub use client::LoadClient;
 pub use feed::RowFeed;
 pub use generator::Generator;
+pub use patience::patience;
 
 /// The runtime in which a benchmark measures best.
 ///

@@ -159,11 +159,13 @@ keys! {
         idle: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
         /// From the request to the client's first token; for a client that does not stream, to the whole answer.
         total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(600);
+        /// From the request to the end of a streamed answer. The default cuts no answer that makes a token a second.
+        stream_total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(86_400);
     }
 }
 
 keys! {
-    /// `timeouts = { … }` of one upstream: overrides of the race's timeouts. `total` cannot be overridden.
+    /// `timeouts = { … }` of one upstream: overrides of the race's timeouts. The totals cannot be overridden.
     #[derive(Clone, Copy)]
     pub(super) struct UpstreamTimeouts {
         /// Name look-up, TCP and TLS together.
@@ -175,6 +177,13 @@ keys! {
     }
 }
 
+impl Timeouts {
+    /// The same, for a request that ends within this time.
+    pub fn within(self, limit: Duration) -> Timeouts {
+        Timeouts { total: self.total.min(limit), stream_total: self.stream_total.min(limit), ..self }
+    }
+}
+
 impl UpstreamTimeouts {
     pub(super) fn over(self, race: Timeouts) -> Timeouts {
         Timeouts {
@@ -182,6 +191,7 @@ impl UpstreamTimeouts {
             first_token: self.first_token.unwrap_or(race.first_token),
             idle: self.idle.unwrap_or(race.idle),
             total: race.total,
+            stream_total: race.stream_total,
         }
     }
 }

@@ -116,7 +116,7 @@ keys! {
         cache_write_price: Option<f64> = RealNumber(AMOUNTS);
         /// Tokens of prompt and answer that it takes. A larger request does not go there.
         context: Option<u64> = WholeNumber(CONTEXT);
-        /// Its own timeouts; `total` is the race's.
+        /// Its own timeouts; the totals are the race's.
         timeouts: UpstreamTimeouts = nested(), or UpstreamTimeouts::default();
     }
 }

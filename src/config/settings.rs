@@ -144,7 +144,7 @@ pub struct UpstreamConfig {
     pub offering: Option<Arc<Offering>>,
     /// When its provider did not list it. Only an upstream that the catalogue found has this.
     pub unlisted: Option<Arc<str>>,
-    /// The race's timeouts, with what the upstream sets of its own. `total` is always the race's.
+    /// The race's timeouts, with what the upstream sets of its own. The totals are always the race's.
     pub timeouts: Timeouts,
 }
 

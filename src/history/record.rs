@@ -165,7 +165,7 @@ table! {
         http_status: Option<i64>,
         /// `dns`, `connect`, `tls`, `reset`, `closed`, `timeout`, `idle_timeout`, `rate_limited`, `overloaded`,
         /// `server_error`, `unauthorized`, `forbidden`, `not_found`, `bad_request`, `context_length`, `content_policy`,
-        /// `too_large`, `in_stream_error`, `malformed`, `protocol`
+        /// `too_large`, `in_stream_error`, `malformed`, `endless`, `protocol`
         failure: Option<&'static str>,
         /// `connect`, `headers`, `first_token`, `stream`
         failure_phase: Option<&'static str>,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::HeaderMap;
@@ -12,15 +13,18 @@ use serde::Serialize;
 use super::caps::{DayCaps, ProbeCaps, ProbeEstimate};
 use super::prompts::{self, ProbePrompts};
 use super::targets::{seed, spent_today};
-use crate::bench::LoadClient;
 use crate::bench::measured::MeasuredRequest;
 use crate::bench::prompt::PromptMaker;
+use crate::bench::{LoadClient, patience};
 use crate::clock::{Instant, wall_micros};
 use crate::config::{PING, ProbeWorkload, UpstreamConfig};
 use crate::failure::FailureKind;
 use crate::history::interval::quantile;
 use crate::history::{RaceSource, RequestOrigin};
 use crate::metrics::ProbeOutcome;
+
+/// Time for the whole answer to a ping: a server of one's own may have to load the model first.
+const PING_FOR: Duration = Duration::from_secs(60);
 
 /// Sends probes, one after the other, through one gateway.
 pub struct Prober {
@@ -150,7 +154,7 @@ impl Prober {
         scheduled: Option<Instant>,
     ) -> Vec<MeasuredRequest> {
         let ping = self.prompts.maker(PING.0, PING.1, PING.2);
-        let (pinged, ping_bytes) = self.exchange(model, upstream, &ping, number, None).await;
+        let (pinged, ping_bytes) = self.exchange(model, upstream, &ping, number, None, PING_FOR).await;
         // A model that thinks in secret may use up the 16 tokens of the ping before its first one.
         let is_open = pinged.is_answered() || pinged.failure == Some(FailureKind::Empty.as_str());
         let mut sent = vec![pinged];
@@ -165,7 +169,9 @@ impl Prober {
                 // So that even the first prompt has about its length; its own count replaces this.
                 prompts.counted(upstream, ping_bytes, tokens);
             }
-            let at_once = (0..workload.at_once).map(|_| self.exchange(model, upstream, &prompts, number, scheduled));
+            let within = patience(f64::from(workload.input_tokens), f64::from(workload.output_tokens));
+            let exchange = |_| self.exchange(model, upstream, &prompts, number, scheduled, within);
+            let at_once = (0..workload.at_once).map(exchange);
             sent.extend(join_all(at_once).await.into_iter().map(|(measured, _)| measured));
         }
         sent
@@ -212,7 +218,7 @@ impl Prober {
         }
     }
 
-    /// Sends one request and waits for its rows; also the bytes of its prompt.
+    /// Sends one request, whose answer ends `within` this time, and waits for its rows; also the bytes of its prompt.
     async fn exchange(
         &self,
         model: &str,
@@ -220,6 +226,7 @@ impl Prober {
         prompts: &PromptMaker,
         number: u64,
         scheduled: Option<Instant>,
+        within: Duration,
     ) -> (MeasuredRequest, usize) {
         let prompt = prompts::make(prompts, number, upstream);
         let bytes = prompt.bytes;
@@ -239,7 +246,7 @@ impl Prober {
             workload: Some(prompts.workload().name.clone()),
             scheduled,
         };
-        let Some(race_id) = self.client.ask(model, prompt.members, headers, origin).await else {
+        let Some(race_id) = self.client.ask(model, prompt.members, headers, origin, within).await else {
             return lost("the gateway refused it", 0);
         };
         let Some(measured) = self.client.measured(&race_id).await else { return lost("no row", 1) };

@@ -78,6 +78,11 @@ pub enum PayloadKind {
 }
 
 impl PayloadKind {
+    /// Base64 text, of which few tokens make much.
+    pub fn is_data(self) -> bool {
+        matches!(self, PayloadKind::Audio | PayloadKind::Image | PayloadKind::Whole)
+    }
+
     /// The stored name.
     pub fn as_str(self) -> &'static str {
         match self {

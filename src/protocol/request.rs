@@ -42,7 +42,10 @@ pub struct ApiRequest {
     /// The client asked for the usage chunk.
     pub include_usage: bool,
     pub n_choices: Option<i64>,
+    /// The largest, if several members say it.
     pub max_tokens: Option<i64>,
+    /// The answer begins with the prompt.
+    pub echoes: bool,
     pub has_tools: bool,
     /// The answer has to follow a JSON schema.
     pub has_schema: bool,
@@ -222,6 +225,7 @@ impl ApiRequest {
             include_usage: false,
             n_choices: None,
             max_tokens: None,
+            echoes: false,
             has_tools: false,
             has_schema: false,
             ambiguous: None,
@@ -238,8 +242,9 @@ impl ApiRequest {
             // Several images are one answer.
             "n" if self.surface.streams() => self.n_choices = serde_json::from_str(value.get()).ok(),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
-                self.max_tokens = serde_json::from_str(value.get()).ok().or(self.max_tokens);
+                self.max_tokens = serde_json::from_str(value.get()).ok().max(self.max_tokens);
             }
+            "echo" => self.echoes = value.get() == "true",
             "options" | "generationConfig" if self.surface.has_nested_limits() => {
                 (self.max_tokens, self.n_choices) = limits(self.surface, value);
                 self.has_schema =

@@ -40,8 +40,8 @@ pub struct RequestTranslation {
 enum UpstreamBody {
     /// Members are set for each upstream.
     Spliced(Arc<ApiRequest>),
-    /// The model is in the path.
-    Fixed(Bytes),
+    /// The model is in the path. With its `max_tokens`.
+    Fixed(Bytes, Option<i64>),
 }
 
 impl fmt::Debug for RequestTranslation {
@@ -119,9 +119,10 @@ impl RequestTranslation {
             Some((plain, customs)) => (plain, customs.clone()),
             None => (conversation, HashSet::new()),
         };
+        let max_tokens = conversation.sampling.max_tokens.and_then(|tokens| i64::try_from(tokens).ok());
         let body = Bytes::from(dialect.request(conversation, options, &mut lost).to_string());
         let body = match dialect {
-            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body),
+            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body, max_tokens),
             Dialect::OpenAi => spliced(Surface::Chat, body)?,
             Dialect::Responses => spliced(Surface::Responses, body)?,
             Dialect::Ollama => spliced(Surface::OllamaChat, body)?,
@@ -145,7 +146,7 @@ impl RequestTranslation {
         let mut losses = Losses::default();
         let body = Bytes::from(request.write(dialect, &options.model, &mut losses)?.to_string());
         let body = match dialect {
-            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body),
+            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body, None),
             Dialect::Ollama => spliced(Surface::OllamaEmbed, body)?,
             Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => spliced(Surface::Embeddings, body)?,
         };
@@ -190,13 +191,29 @@ impl RequestTranslation {
     pub fn len(&self) -> usize {
         match &self.body {
             UpstreamBody::Spliced(request) => request.len(),
-            UpstreamBody::Fixed(body) => body.len(),
+            UpstreamBody::Fixed(body, _) => body.len(),
         }
     }
 
     /// Never true: it is an object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The longest answer that it asks for.
+    pub fn max_tokens(&self) -> Option<i64> {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.max_tokens,
+            UpstreamBody::Fixed(_, max_tokens) => *max_tokens,
+        }
+    }
+
+    /// Bytes of a prompt that its answer repeats.
+    pub fn echoed(&self) -> usize {
+        match &self.body {
+            UpstreamBody::Spliced(request) if request.echoes => request.len(),
+            UpstreamBody::Spliced(_) | UpstreamBody::Fixed(..) => 0,
+        }
     }
 
     /// Holds `lease` for the memory of its body until it is dropped.
@@ -251,7 +268,7 @@ impl RequestTranslation {
     pub fn content_type(&self) -> HeaderValue {
         match &self.body {
             UpstreamBody::Spliced(request) => request.content_type(),
-            UpstreamBody::Fixed(_) => HeaderValue::from_static("application/json"),
+            UpstreamBody::Fixed(..) => HeaderValue::from_static("application/json"),
         }
     }
 
@@ -259,7 +276,7 @@ impl RequestTranslation {
     pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
         match &self.body {
             UpstreamBody::Spliced(request) => request.body_for(model, stream_options),
-            UpstreamBody::Fixed(body) => body.clone(),
+            UpstreamBody::Fixed(body, _) => body.clone(),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::raced_attempt::{AttemptStage, RacedAttempt};
 use super::{client_headers, outbound};
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
 use crate::clock::Instant;
-use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings};
+use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings, Timeouts};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::health::{OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
@@ -124,6 +124,10 @@ impl Launcher {
         let is_probe = self.probes.iter().any(|(candidate, _)| *candidate == starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
+        let mut upstream = candidate.upstream.clone();
+        let Timeouts { total, stream_total, .. } = self.settings.timeouts;
+        // A whole answer ends with its race, at `total`.
+        upstream.timeouts.stream_total = if self.whole { 2 * total } else { stream_total };
         attempt::start(AttemptSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),
@@ -132,7 +136,7 @@ impl Launcher {
             span,
             read_at: self.read_at,
             starting,
-            upstream: candidate.upstream.clone(),
+            upstream,
             endpoint: candidate.endpoint.clone(),
             headers: client_headers::for_candidate(&self.client_headers, candidate, request_translation, key.as_ref()),
             key,
@@ -149,6 +153,11 @@ impl Launcher {
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
         })
+    }
+
+    /// When a streamed answer is cut.
+    pub fn streams_until(&self) -> Instant {
+        self.read_at + self.settings.timeouts.stream_total
     }
 
     /// The request to this candidate.

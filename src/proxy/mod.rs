@@ -43,6 +43,7 @@ pub use rejection::Rejection;
 pub use sessions::{COOKIE_NAME, SESSION_FOR, Sessions};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -82,6 +83,11 @@ pub async fn serve(
         Err(rejection) => rejection.answer_to(surface),
     }
 }
+
+/// The answer ends within this time, whatever the configuration allows: a measurement must not wait for one without end. An extension
+/// of a request of this process; a client has no way to send one.
+#[derive(Clone, Copy, Debug)]
+pub struct EndsWithin(pub Duration);
 
 /// Serves a request of the operator, without a token, as one of the users or as none: the operator has the
 /// configuration and its keys anyway. No HTTP route uses it. The request's row gets the [`RequestOrigin`] among its extensions.
@@ -170,6 +176,9 @@ async fn prepare(
         }
         candidates => candidates?,
     };
+    if let Some(EndsWithin(limit)) = parts.extensions.get() {
+        candidates.settings.timeouts = candidates.settings.timeouts.within(*limit);
+    }
     if let Some(answer) = ollama::loaded(&request) {
         return Ok(PreparedRequest::Answered(answer));
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
 use crate::attempt::ReadyAttempt;
+use crate::clock::Instant;
 use crate::config::{self, RaceSettings};
 use crate::failure::Failure;
 use crate::history::StartReason;
@@ -61,6 +62,10 @@ impl AnswerRescuer {
         if outcome_reporter.health.held(candidate).is_some() {
             return None;
         }
+        let left = self.launcher.streams_until().saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
         let continued = || {
             let (prefix, model) = (candidate.upstream.provider.prefix, &candidate.upstream.model);
             let (request_translation, shown) =
@@ -88,7 +93,7 @@ impl AnswerRescuer {
             upstream: candidate.name.clone(),
             candidate: turn.candidate,
             ordinal: starting.ordinal,
-            first_token: timeouts.first_token,
+            first_token: timeouts.first_token.min(left),
             idle: timeouts.idle,
         })
     }

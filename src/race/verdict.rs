@@ -71,6 +71,7 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureKind::TooLarge
         | FailureKind::InStreamError
         | FailureKind::Malformed
+        | FailureKind::Endless
         | FailureKind::Protocol
         | FailureKind::CoolingDown
         | FailureKind::GatewayLimit
@@ -81,6 +82,10 @@ pub fn verdict(failure: &Failure) -> Verdict {
 }
 
 fn counts(failure: &Failure) -> BreakerEffect {
+    // A long answer is not the upstream's fault.
+    if failure.kind == FailureKind::Timeout && failure.phase == Phase::Stream {
+        return BreakerEffect::Never;
+    }
     let is_met_by_all = matches!(failure.kind, FailureKind::Dns | FailureKind::Connect | FailureKind::Tls)
         || failure.kind == FailureKind::Timeout && failure.phase == Phase::Connect;
     if is_met_by_all {
@@ -90,6 +95,12 @@ fn counts(failure: &Failure) -> BreakerEffect {
     } else {
         BreakerEffect::Never
     }
+}
+
+/// True if another upstream may continue a streamed answer that broke off in this way. Not an endless one, which is long enough, and
+/// none whose time is over.
+pub fn may_be_rescued(kind: FailureKind) -> bool {
+    !matches!(kind, FailureKind::Endless | FailureKind::Timeout)
 }
 
 /// True if attempts at more than one upstream failed, all in the same way. The cause is then the request or the network, so no
@@ -114,6 +125,7 @@ fn is_the_upstreams_fault(kind: FailureKind) -> bool {
             | FailureKind::ServerError
             | FailureKind::InStreamError
             | FailureKind::Malformed
+            | FailureKind::Endless
             | FailureKind::Protocol
     )
 }
@@ -166,6 +178,7 @@ mod tests {
             (TooLarge, quiet),
             (InStreamError, own),
             (Malformed, own),
+            (Endless, own),
             (Protocol, own),
             (CoolingDown, quiet),
             (GatewayLimit, quiet),
@@ -175,6 +188,7 @@ mod tests {
             assert_eq!(verdict(&Failure::new(kind, Phase::Headers, "")), expected, "{kind}");
         }
         assert_eq!(verdict(&Failure::new(Timeout, Phase::Connect, "")), met_by_all);
+        assert_eq!(verdict(&Failure::new(Timeout, Phase::Stream, "")), quiet, "a total deadline");
         for (kind, doubtful) in [(Forbidden, forbidden), (NotFound, missing)] {
             let told = Failure { certain: true, ..Failure::new(kind, Phase::Headers, "") };
             assert_eq!(verdict(&told), Verdict { certain: true, loud: true, ..doubtful });

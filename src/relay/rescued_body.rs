@@ -20,6 +20,7 @@ use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
 use crate::race::CutReason;
+use crate::race::verdict::may_be_rescued;
 
 /// The trailer that names the upstream that continued the answer.
 pub const RESCUED: &str = "x-photofinish-rescued";
@@ -166,7 +167,7 @@ impl<W: RelayObserver> RescuedBody<W> {
             }
             RelayStep::Broken(broken) => {
                 let ends = relay.ending.shutdown().is_cancelled();
-                match if ends { None } else { self.next(true) } {
+                match if ends || !may_be_rescued(broken.failure.kind) { None } else { self.next(true) } {
                     None => (RescueStage::Ended, Some(relay.broken(*broken))),
                     Some(asked) => {
                         relay.watch.broke(&broken.failure);
@@ -260,8 +261,9 @@ impl<W: RelayObserver> RescuedBody<W> {
                 }
                 rest.watch.broke(&failure);
                 self.delivered.spent(joined.usage());
+                let goes_on = may_be_rescued(failure.kind);
                 rest.broken = BrokenOff { failure, seen: None };
-                self.ask(rest, true)
+                if goes_on { self.ask(rest, true) } else { self.give_up(rest, None) }
             }
         }
     }

@@ -30,6 +30,8 @@ class Kind:
     reads_body: bool = True
     # It reports that it did not process the request. The same attempt may then send the request again.
     unworked: bool = False
+    # It goes on until its client leaves. Only attacks that bound the answer play it.
+    endless: bool = False
     good: bool = False
 
 
@@ -381,6 +383,37 @@ async def many_details(x):
 @kind("many-choices", "20,000 choices", alone="any", token=True, big=True)
 async def many_choices(x):
     await stream(x, ROLE, MANY_CHOICES, FINISH, DONE)
+
+
+# --- Answers without end ----------------------------------------------------------------------------------------------
+
+def endless(name, what, part, pause=0.0):
+    """A kind that sends a token and then this event until its client leaves, a day at most."""
+    async def play(x):
+        await x.send(stream_head(), chunked(ROLE + TOKEN))
+        end = asyncio.get_running_loop().time() + 86_400
+        while asyncio.get_running_loop().time() < end:
+            await x.send(chunked(part))
+            await asyncio.sleep(pause)
+    kind(name, what, token=True, endless=True)(play)
+
+
+WORDS = "word after word after word after word   "
+endless("endless-text", "words without an end", event(chunk({"content": WORDS})))
+endless("endless-thinking", "thoughts without an end", event(chunk({"reasoning_content": WORDS})))
+endless("endless-blanks", "white space without an end", event(chunk({"content": " " * 40})))
+endless("endless-arguments", "arguments of a call without an end",
+        event(chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": '"word": 1, "word": 2, "word": 3, '}}]})))
+endless("endless-pings", "a token, then comments every 20 ms", ": ping\n\n", 0.02)
+endless("endless-empty", "a token, then empty events as fast as they go", event(chunk({"content": ""})) * 20)
+
+
+@kind("endless-head", "a head without an end, a header every 20 ms", endless=True)
+async def endless_head(x):
+    await x.send("HTTP/1.1 200 OK\r\n")
+    for number in range(4_000_000):
+        await x.send(f"x-{number % 50}: y\r\n" if number < 50 else "a")
+        await asyncio.sleep(0.02)
 
 
 # --- Error messages -------------------------------------------------------------------------------------------------

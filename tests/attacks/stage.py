@@ -72,6 +72,7 @@ class Config:
         self.scripted, self.server, self.store, self.race, self.breaker, self.extra = scripted, server, store, race, breaker, extra
         self.kinds, self.models = {}, {}
         self.total, self.connect = "10s", "1s"
+        self.stream_total = None
         self.model("good", "good")
 
     def model(self, name, *kinds, **settings):
@@ -82,7 +83,8 @@ class Config:
     def text(self, database="history.db", listen="127.0.0.1:0"):
         lines = ["[server]", f"listen = {quoted(listen)}", f'drain = "{DRAIN_S}s"', self.server, "", "[store]", f'url = "sqlite:{database}"', self.store, "",
                  "[race]", 'policy = "race"', "audit = 0", f"breaker = {self.breaker}",
-                 f'timeouts = {{ connect = "{self.connect}", first_token = "4s", idle = "2s", total = "{self.total}" }}', self.race, ""]
+                 f'timeouts = {{ connect = "{self.connect}", first_token = "4s", idle = "2s", total = "{self.total}"'
+                 + (f', stream_total = "{self.stream_total}"' if self.stream_total else "") + " }", self.race, ""]
         for name in self.kinds:
             dialect = providers.DIALECTS.get(name)
             lines += [f"[providers.{quoted(name)}]", f"base_url = {quoted(self.scripted.base_url(name))}", f"api_key = {quoted(KEY.format(name))}"]

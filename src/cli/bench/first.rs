@@ -6,12 +6,15 @@ use std::time::Duration;
 use super::cost::{self, RequestCost};
 use super::plan::Levels;
 use super::session::{BenchSession, FIRST_REQUESTS};
+use crate::bench::measured::{MeasuredRequest, RequestEnd};
 use crate::bench::{BlockPlan, BlockStop, Load};
 use crate::cli::check::live::words;
+use crate::clock::SECOND_US;
 use crate::config::Keys;
 use crate::failure::FailureKind;
 
-const FIRST_WITHIN: Duration = Duration::from_secs(600);
+/// A first request is waited for as long as a stage takes, and then as long as one that was sent at the end of a stage.
+const FIRST_WITHIN_MAX: Duration = Duration::from_secs(600);
 
 impl<E: Write + Send> BenchSession<'_, E> {
     /// One target after the other, alone: it opens a connection, teaches the length of prompts, and shows whether the
@@ -19,13 +22,14 @@ impl<E: Write + Send> BenchSession<'_, E> {
     pub(super) async fn first_requests(&mut self) -> Result<(), String> {
         self.tell_what_it_may_cost();
         for (at, target) in self.targets.clone().iter().enumerate() {
-            let title = self.title(format!("first requests: {}", target.name), FIRST_WITHIN, Some(FIRST_REQUESTS));
+            let duration = self.plan.duration.min(FIRST_WITHIN_MAX);
+            let title = self.title(format!("first requests: {}", target.name), duration, Some(FIRST_REQUESTS));
             let mut answer = Duration::ZERO;
             // Each in a block of its own: after one without an answer nothing more is sent.
             for number in 0..FIRST_REQUESTS {
                 let usual = self.block(Load::Users(1), at);
                 let first = usual.first + number as u64;
-                let plan = BlockPlan { requests: 1, duration: FIRST_WITHIN, first, ..usual };
+                let plan = BlockPlan { requests: 1, duration, first, ..usual };
                 let block = self.run_block(target, &plan, &title, &mut |_| true).await;
                 if self.is_interrupted() {
                     return Ok(());
@@ -41,7 +45,7 @@ impl<E: Write + Send> BenchSession<'_, E> {
                     // The stage says so.
                     None if block.stop == Some(BlockStop::Spent) => break,
                     None => {
-                        let why = self.why_not(at, request.and_then(|request| request.failure));
+                        let why = self.why_not(at, request);
                         return Err(format!("{}: {why}; nothing more was sent", target.name));
                     }
                 }
@@ -55,8 +59,15 @@ impl<E: Write + Send> BenchSession<'_, E> {
     }
 
     /// Why a target did not answer, and what to do about it.
-    fn why_not(&self, target: usize, failure: Option<&str>) -> String {
-        let Some(failure) = failure else { return "it did not answer".to_owned() };
+    fn why_not(&self, target: usize, request: Option<&MeasuredRequest>) -> String {
+        let failed = request.and_then(|request| Some((request, request.failure?)));
+        let Some((request, failure)) = failed else { return "it did not answer".to_owned() };
+        if request.end == RequestEnd::TimedOut {
+            let seconds = (request.ended_us - request.sent_us) / SECOND_US;
+            return format!(
+                "{failure}: no whole answer in {seconds} s; with a longer --duration it is waited for longer"
+            );
+        }
         let kind = FailureKind::from_name(failure);
         let upstream = self.upstreams.get(target).and_then(Option::as_ref);
         let Some((kind, upstream)) = kind.zip(upstream) else { return failure.to_owned() };

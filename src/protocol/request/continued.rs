@@ -12,11 +12,6 @@ struct ContinuedTurn {
     role: String,
 }
 
-#[derive(Deserialize)]
-struct ReasoningEcho {
-    echo: Option<bool>,
-}
-
 impl ApiRequest {
     /// With `said` as the last assistant message, or appended to the prompt of a completion. None if the last message
     /// is already the assistant's: then the answer has more than `said`.
@@ -32,7 +27,7 @@ impl ApiRequest {
                 let (of_message, of_request) = prefix.members();
                 (format!(r#",{{"role":"assistant","content":{}{of_message}}}"#, Value::from(said)), of_request)
             }
-            Surface::Completions if list.first() == Some(&b'"') && !self.echoes() => {
+            Surface::Completions if list.first() == Some(&b'"') && !self.echoes => {
                 let text = Value::from(said).to_string();
                 (text.strip_prefix('"')?.strip_suffix('"')?.to_owned(), "")
             }
@@ -45,11 +40,6 @@ impl ApiRequest {
         body.extend_from_slice(members.as_bytes());
         body.extend_from_slice(self.body.get(self.end..)?);
         ApiRequest::written(self.surface, body.into()).ok()
-    }
-
-    /// The prompt is returned before the completion.
-    fn echoes(&self) -> bool {
-        serde_json::from_slice::<ReasoningEcho>(&self.body).is_ok_and(|request| request.echo.unwrap_or(false))
     }
 }
 

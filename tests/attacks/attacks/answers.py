@@ -82,7 +82,7 @@ def beside(stage, gate, kind):
 @attack("provider-kinds", "each kind of bad provider alone, and beside a good one", quick=True)
 def provider_kinds(stage):
     kinds = [kind for kind in providers.KINDS.values() if stage.scripted.has(kind) and kind.name not in providers.DIALECTS
-             and kind.name not in ("redirected", "later", "good") and not (kind.big and stage.quick)]
+             and kind.name not in ("redirected", "later", "good") and not kind.endless and not (kind.big and stage.quick)]
     config = stage.config()
     for kind in kinds:
         config.model(f"alone-{kind.name}", kind.name).model(f"race-{kind.name}", kind.name, "later")
@@ -92,6 +92,64 @@ def provider_kinds(stage):
         stage.must(not seen, f"a redirect was followed {seen} times")
     bad = sum(not kind.good for kind in kinds)
     stage.note(f"{len(kinds)} kinds, {bad} of them bad, each asked four times")
+
+
+# How an answer without end is recorded, by the kind of its provider.
+ENDLESS = {"endless-text": "endless", "endless-thinking": "endless", "endless-blanks": "endless", "endless-arguments": "endless",
+           "endless-pings": "timeout", "endless-empty": "timeout"}
+# A stream ends after 3 s, and a whole answer after `total`, 10 s; longer answers sooner.
+STREAM_TOTAL = 3
+# What `max_tokens` is called.
+LIMITS = {"chat": "max_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}
+
+
+def endless_answer(stage, gate, kind, surface, stream):
+    most = 12 if not stream else STREAM_TOTAL + 2
+    seconds, answer = timed(lambda: gate.ask(kind, surface=surface, stream=stream, timeout=most + 20, **{LIMITS[surface]: 16}))
+    name = f"{kind}, {surface}, {'streamed' if stream else 'whole'}"
+    stage.must(answer.is_error, f"{name}: no clean error: {answer}")
+    stage.must(seconds <= most, f"{name}: {seconds:.1f} s")
+    return seconds
+
+
+@attack("endless-answers", "words, thoughts, white space, arguments, pings, empty events and heads without an end; also for `bench` and `probe`")
+def endless_answers(stage):
+    config = stage.config()
+    config.stream_total = f"{STREAM_TOTAL}s"
+    for kind in [*ENDLESS, "endless-head"]:
+        config.model(kind, kind)
+        # A rescue must not go on with such an answer.
+        config.model(f"rescued-{kind}", kind, "later", policy="fallback", rescue="continue")
+    with stage.gateway(config) as gate:
+        calls = [(kind, surface, stream) for kind in ENDLESS for surface in LIMITS for stream in (True, False)]
+        worst = max(at_once(len(calls), lambda number: endless_answer(stage, gate, *calls[number]), workers=12))
+        for kind in ENDLESS:
+            stage.must(gate.ask(f"rescued-{kind}", stream=True, max_tokens=16).is_error, f"{kind}: it was rescued")
+            stage.must(gate.ask(f"rescued-{kind}", max_tokens=16, timeout=30).is_good or ENDLESS[kind] == "timeout",
+                       f"{kind}: a client that does not stream did not get the next upstream's answer")
+        gate.settle()
+        for kind, failure in ENDLESS.items():
+            told = set(gate.rows("SELECT outcome, failure FROM attempt WHERE provider = ?", kind))
+            stage.must(told == {("failed_mid", failure)}, f"{kind}: the rows say {told}")
+        stage.note(f"{len(calls)} answers without end: all ended within {worst:.1f} s, and are recorded")
+    commands_end(stage)
+
+
+def commands_end(stage):
+    """`bench` and `probe` against such servers, at the same time. Here no timeout of the configuration helps them."""
+    config, kinds = stage.config(), [*ENDLESS, "endless-head"]
+    config.total, config.stream_total = "1h", "1h"
+    for kind in kinds:
+        config.model(kind, kind)
+    with stage.gateway(config, name="commands") as gate:
+        bench = ["--duration", "1s", "--concurrency", "1", "--input-tokens", "20", "--output-tokens", "4", "--json"]
+        # So long a request is awaited: the block and 30 s, or the ping's minute.
+        calls = [(["bench", f"{kind}/m", *bench], 31) for kind in kinds] + [(["probe", "--upstreams", f"{kind}/m", "--json"], 60) for kind in kinds]
+        ended = at_once(len(calls), lambda number: timed(lambda: gate.command(*calls[number][0], timeout=150)))
+        for (words, most), (seconds, (code, text)) in zip(calls, ended):
+            stage.must(seconds <= most + 20, f"{' '.join(words[:3])}: {seconds:.1f} s")
+            stage.must(code == 1 and ("endless" in text or "timeout" in text), f"{' '.join(words[:3])}: exit code {code}: {text[-300:]}")
+        stage.note(", ".join(f"{name}: {max(s for (words, _), (s, _) in zip(calls, ended) if words[0] == name):.0f} s" for name in ("bench", "probe")))
 
 
 @attack("pool-closer", "a provider that closes pooled connections after it has read the next request", quick=True)

@@ -7,6 +7,7 @@ mod bench_verdicts;
 mod check_live;
 mod commands;
 mod costs;
+mod endless_servers;
 mod log;
 mod models_update;
 mod providers;

@@ -79,6 +79,18 @@ impl Surface {
         body
     }
 
+    /// The same, for an answer of at most so many tokens.
+    pub fn limited(self, model: &str, stream: bool, tokens: u64) -> Value {
+        let mut body = self.body(model, stream);
+        match self {
+            Surface::Chat | Surface::Messages => body["max_tokens"] = json!(tokens),
+            Surface::Responses => body["max_output_tokens"] = json!(tokens),
+            Surface::Ollama => body["options"] = json!({ "num_predict": tokens }),
+            Surface::Gemini => body["generationConfig"] = json!({ "maxOutputTokens": tokens }),
+        }
+        body
+    }
+
     /// The text that one event adds; empty if it adds none.
     pub fn text(self, event: &str) -> String {
         let event: Value = serde_json::from_str(event).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod broken_streams;
 mod byte_for_byte;
+mod endless_answers;
 mod garbled_streams;
 mod keepalive;
 mod rescued_stream;

@@ -7,7 +7,7 @@ use photofinish::routing::adaptive::SendConditions;
 use photofinish::store::Record;
 use serde_json::json;
 
-use crate::harness::answer::read_response;
+use crate::harness::answer::{advance_clock_until, read_response};
 use crate::harness::gateway::{Setup, TestGateway, pick};
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
 
@@ -123,6 +123,22 @@ async fn failed_probes_open_no_breaker() {
     assert!(gateway.open_breakers().is_empty(), "{:?}", gateway.open_breakers());
     assert_eq!((fake.requests().len(), silent.requests().len()), (2, 2), "after a failed ping nothing more is sent");
     assert_eq!(read_response(&mut gateway.ask(&json!({"model": "a/m", "messages": [{}]})).await).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_probe_without_end_does_not_stop_the_others() {
+    let endless = Script::sse().role().token("hi").comment("ping").until_closed();
+    let a = FakeProvider::answering(move |_| endless.clone()).await;
+    let b = FakeProvider::answering(|_| answer()).await;
+    let patient = "timeouts = { first_token = \"10h\", idle = \"10h\", total = \"10h\" }";
+    let gateway = probing(Setup::over(&[&a, &b])).race(patient).start_after(&history(&["a", "b"])).await;
+    let ended = async { while probes(&gateway, "failed").await < 2 || probes(&gateway, "answered").await < 2 {} };
+    advance_clock_until(ended).await;
+    a.closed(0).await;
+    let rows = gateway.stop().await;
+    let of_a = rows.attempts.iter().filter(|row| row["provider"] == "a" && row["outcome"] != "won");
+    let told: Vec<_> = of_a.map(|row| pick(row, &["outcome", "failure"])).collect();
+    assert_eq!(told, vec![json!({"outcome": "failed_mid", "failure": "timeout"}); 2], "recorded like any other");
 }
 
 #[tokio::test]

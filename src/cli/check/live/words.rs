@@ -62,6 +62,7 @@ pub(in crate::cli) fn of(kind: FailureKind, provider: &Provider, model: &str) ->
         FailureKind::Malformed => {
             format!("the server at {base_url} is not the expected API: are base_url and dialect right?")
         }
+        FailureKind::Endless => "its answer has no end: it ignores max_tokens".to_owned(),
         FailureKind::InStreamError => "an error came instead of the answer".to_owned(),
         FailureKind::BadRequest | FailureKind::ContextLength | FailureKind::TooLarge => {
             format!("it refuses the request: does {model} accept chat requests?")
