@@ -231,6 +231,7 @@ fn read_secret_file(scope: &ReaderScope<'_>, path: &str) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::FileLimits;
 
     fn env(name: &str) -> Option<String> {
         match name {
@@ -261,7 +262,7 @@ mod tests {
             ("${ONE}", None),
             ("${INNER}", None),
         ] {
-            let scope = ReaderScope::new(&env);
+            let scope = ReaderScope::new(&env, FileLimits::once());
             let secret = secret(&scope, "the key", &Located { offset: 0, value: typed.to_owned() });
             assert!(matches!(secret, Secret::Set(_)), "{typed}");
             let (problems, warnings) = scope.finish("", "");
