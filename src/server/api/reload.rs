@@ -3,15 +3,15 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use http::{HeaderMap, Response};
+use http::Response;
 use serde_json::json;
 
 use super::answer::json as json_answer;
-use crate::proxy::{self, Rejection};
+use crate::proxy::{self, Client, Rejection};
 use crate::server::served_paths::ServedPaths;
 
-pub async fn reload(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
-    if let Err(rejection) = proxy::admin(&site.gateway, &headers) {
+pub async fn reload(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
+    if let Err(rejection) = proxy::admin(&site.gateway, &client) {
         return rejection.into_response();
     }
     // On a task of its own: a client that leaves must not end it half-way.
