@@ -53,6 +53,9 @@ pub(super) struct RawUser {
 /// The token in the documents, as a hash.
 const SAMPLE_TOKEN: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
 
+/// Fewer characters can be guessed: a right token is served also while an address tries many.
+const SHORT: usize = 16;
+
 const TOKEN_EXPECTED: &str = "either token = \"${NAME_TOKEN}\" or token_sha256 = \"64 hexadecimal digits\"";
 
 impl RawUser {
@@ -60,7 +63,7 @@ impl RawUser {
         check_name(table.scope, &name);
         let typed = UserKeys::read(&mut table, &UserKeys::default());
         let token = match (table.has("token"), table.has("token_sha256")) {
-            (true, false) => typed.token.and_then(|typed| read_token(&table, &typed)),
+            (true, false) => typed.token.and_then(|typed| read_token(&table, &name.value, &typed)),
             (false, true) => typed.token_sha256.and_then(|typed| hash(&table, typed)),
             (both, _) => {
                 let has = if both { "has both \"token\" and \"token_sha256\"" } else { "has no token" };
@@ -87,10 +90,16 @@ fn check_name(scope: &ReaderScope<'_>, name: &Located<String>) {
     }
 }
 
-fn read_token(table: &TomlTable<'_, '_>, typed: &Located<String>) -> Option<Located<[u8; 32]>> {
+fn read_token(table: &TomlTable<'_, '_>, user: &str, typed: &Located<String>) -> Option<Located<[u8; 32]>> {
     let what = table.what("token");
     match text::secret(table.scope, &what, typed) {
         Secret::Set(token) => {
+            if token.expose_secret().chars().count() < SHORT {
+                table.scope.warn(format!(
+                    "user {user}: the token has fewer than {SHORT} characters, so it can be guessed: use a longer one, such as \
+                     `openssl rand -hex 32` prints"
+                ));
+            }
             let hash = token_hash(token.expose_secret().as_bytes());
             Some(Located { offset: typed.offset, value: hash })
         }

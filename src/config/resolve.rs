@@ -21,7 +21,7 @@ use super::reader::{Located, ReaderScope};
 use super::resolve_provider;
 use super::transport::EnvProxies;
 use super::{
-    Config, ConfigSource, Listen, ModelConfig, PriceSource, RaceSettings, Server, StoreConfig, Timeouts,
+    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, RaceSettings, Server, StoreConfig, Timeouts,
     UpstreamConfig, User, dearest,
 };
 use crate::machine;
@@ -47,6 +47,7 @@ pub(super) fn resolve(
 ) -> Config {
     let server = raw.server;
     let listen = resolve_listen(scope, server.listen, listen, !raw.users.is_empty());
+    warn_of_open_pages(scope, &server.cors, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
     add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
@@ -102,6 +103,14 @@ pub(super) fn resolve(
         warnings: Vec::new(),
         text: None,
         watched: BTreeMap::new(),
+    }
+}
+
+fn warn_of_open_pages(scope: &ReaderScope<'_>, cors: &Cors, has_users: bool) {
+    if *cors == Cors::Any && !has_users {
+        let warning = "cors = [\"*\"] without [users]: every web page that is open in a browser on this machine may spend the \
+                       keys; name the origins, or add [users]";
+        scope.warn(warning.to_owned());
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use secrecy::SecretString;
+use subtle::ConstantTimeEq as _;
 
 use super::host_limits::HostLimits;
 use super::reader::WatchedFiles;
@@ -213,6 +214,13 @@ pub struct User {
     pub overrides: Permit,
     /// The user's own keys by provider, used instead of the shared ones.
     pub keys: BTreeMap<String, SecretString>,
+}
+
+impl User {
+    /// Whether this is the hash of the user's token. The time that it takes does not depend on where they differ.
+    pub fn has_token(&self, hash: &[u8; 32]) -> bool {
+        self.token_sha256.ct_eq(hash).into()
+    }
 }
 
 impl fmt::Debug for User {

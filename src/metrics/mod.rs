@@ -67,6 +67,8 @@ pub struct ExternalCounts {
     pub invariant_violations: u64,
     /// Requests without a valid token.
     pub unauthorized: u64,
+    /// Requests with a wrong token, on any path.
+    pub wrong_tokens: u64,
     /// Requests refused for lack of room, by reason.
     pub shed: Vec<(&'static str, u64)>,
     /// Bytes that bodies and buffers use, and their limit.
@@ -319,6 +321,8 @@ fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
     text.single("records_dropped_total", "counter", dropped, elsewhere.records_dropped);
     let unauthorized = "Requests refused for lack of a valid token; they have no race.";
     text.single("unauthorized_total", "counter", unauthorized, elsewhere.unauthorized);
+    let wrong = "Requests with a wrong token, on any path.";
+    text.single("wrong_tokens_total", "counter", wrong, elsewhere.wrong_tokens);
     text.family("shed_total", "counter", "Requests refused for lack of room before they had a race, by reason.");
     for (reason, count) in &elsewhere.shed {
         text.sample(&[("reason", reason)], count);

@@ -1,16 +1,26 @@
-//! Authentication: the caller, and the keys sent with the request. Not for permissions to override settings: see `overrides`.
+//! Authentication: who sends a request, by its token or session, and the keys sent with it. Not for permissions to override
+//! settings: see `overrides`.
+//!
+//! [`check_token`] is the one door for tokens: every path passes it, and it counts, logs and slows wrong ones. Handlers
+//! refuse by what it found.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::body::Body;
+use axum::extract::FromRequestParts;
 use http::header::{AUTHORIZATION, COOKIE};
-use http::{HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Extensions, HeaderMap, HeaderValue, Request};
 use secrecy::SecretString;
 
 use super::gateway::Gateway;
 use super::overrides::{Overrides, PREFIX};
 use super::rejection::Rejection;
+use super::wrong_tokens::{SlowedAnswer, WrongToken};
 use crate::clock::Instant;
 use crate::config::{User, token_hash};
 use crate::health::{CallerId, LiveConfig};
@@ -29,70 +39,165 @@ pub struct Caller {
     pub brought: HashMap<String, HashedKey>,
 }
 
-/// Checks the token (`Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`), or without one the session of the
-/// dashboard, and counts failures. None if the configuration has no users.
+/// Who sends a request. The server adds it to every request, with the address alone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// An IPv4 address, or a /64 network of IPv6.
+    pub address: IpAddr,
+    identity: Identity,
+}
+
+#[derive(Clone, Debug)]
+enum Identity {
+    /// Without a token or a session. Also if the configuration has no users.
+    Nobody,
+    Token(Arc<User>),
+    Session(Arc<User>),
+    /// Of nobody; with the wait if there were too many from this address.
+    Wrong(Option<Duration>),
+}
+
+impl Client {
+    pub fn at(address: IpAddr) -> Client {
+        Client { address, identity: Identity::Nobody }
+    }
+
+    /// The client of a request with these extensions. No connection brought a request without one, so it is nobody's.
+    pub fn of(extensions: &Extensions) -> Client {
+        extensions.get().cloned().unwrap_or(Client::at(Ipv4Addr::UNSPECIFIED.into()))
+    }
+
+    fn user(&self) -> Option<&Arc<User>> {
+        match &self.identity {
+            Identity::Token(user) | Identity::Session(user) => Some(user),
+            Identity::Nobody | Identity::Wrong(_) => None,
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Client, Infallible> {
+        Ok(Client::of(&parts.extensions))
+    }
+}
+
+/// Finds out who sends a request: by its token (`Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`), or without one by the
+/// session of the dashboard. A wrong token is counted by the client's address and logged. Returned if its answer is to be
+/// slowed. No token is looked at if the configuration has no users.
+pub fn check_token(gateway: &Gateway, request: &mut Request<Body>) -> Option<SlowedAnswer> {
+    let live = gateway.live();
+    if live.config.users.is_empty() {
+        return None;
+    }
+    let mut identity = identify(gateway, &live, request.headers());
+    let address = Client::of(request.extensions()).address;
+    let mut slowed = None;
+    if matches!(identity, Identity::Wrong(_)) {
+        let wrong = gateway.wrong_tokens().count(address, Instant::now());
+        gateway.totals().wrong_token();
+        tell(&wrong, address);
+        identity = Identity::Wrong(wrong.refused_for);
+        slowed = wrong.slowed;
+    }
+    request.extensions_mut().insert(Client { address, identity });
+    slowed
+}
+
+fn tell(wrong: &WrongToken, address: IpAddr) {
+    let WrongToken { times, refused_for, .. } = wrong;
+    match refused_for {
+        _ if !wrong.is_told() => {}
+        None => tracing::warn!(%address, times, "a wrong token"),
+        Some(wait) => {
+            let seconds = wait.as_secs();
+            tracing::warn!(%address, times, seconds, "too many wrong tokens: further ones are refused for these seconds");
+        }
+    }
+}
+
+/// The user whom [`check_token`] found, and counts failures. None if the configuration has no users.
 ///
 /// # Errors
-/// 401 without a valid token.
-pub fn authenticate(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
-    let user = match session(gateway, live, headers) {
-        Some(user) => Ok(Some(user)),
-        None => known(&live.config.users, headers),
-    };
-    if user.is_err() {
-        gateway.totals().unauthorized();
+/// 401 without a valid token, 429 for a wrong one after too many.
+pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
+    if live.config.users.is_empty() {
+        return Ok(None);
     }
-    user
+    if let Some(user) = client.user() {
+        return Ok(Some(user.clone()));
+    }
+    gateway.totals().unauthorized();
+    Err(match client.identity {
+        Identity::Wrong(Some(wait)) => Rejection::too_many_tokens(wait),
+        Identity::Wrong(None) => Rejection::unauthorized("the token is not known"),
+        _ => Rejection::unauthorized("no token was sent"),
+    })
 }
 
 /// Checks that the caller is an admin. Without users every caller is one.
 ///
 /// # Errors
-/// 401 without a valid token, 403 for a user who is not an admin.
-pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
-    admin_user(gateway, headers).map(drop)
+/// As [`authenticate`], and 403 for a user who is not an admin.
+pub fn admin(gateway: &Gateway, client: &Client) -> Result<(), Rejection> {
+    admin_user(gateway, client).map(drop)
 }
 
 /// As [`admin`]; returns the user, or none without users.
 ///
 /// # Errors
 /// As [`admin`].
-pub fn admin_user(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
-    let user = authenticate(gateway, &gateway.live(), headers)?;
+pub fn admin_user(gateway: &Gateway, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
+    let user = authenticate(gateway, &gateway.live(), client)?;
     if user.as_ref().is_some_and(|user| !user.admin) { Err(Rejection::forbidden()) } else { Ok(user) }
 }
 
-/// For answers that have more detail for admins. A missing token is allowed; a wrong one is counted.
-pub fn is_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
-    let live = gateway.live();
-    if !live.config.users.is_empty() && token(headers).is_none() && session(gateway, &live, headers).is_none() {
-        return false;
+/// For answers that have more detail for admins. A missing token is allowed; a wrong one counts as a failure.
+pub fn is_admin(gateway: &Gateway, client: &Client) -> bool {
+    if matches!(client.identity, Identity::Wrong(_)) {
+        gateway.totals().unauthorized();
     }
-    admin(gateway, headers).is_ok()
+    gateway.live().config.users.is_empty() || client.user().is_some_and(|user| user.admin)
+}
+
+/// Whether these headers are still those of an admin, for an answer that goes on for long.
+pub fn is_still_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
+    let live = gateway.live();
+    let is_admin = || match identify(gateway, &live, headers) {
+        Identity::Token(user) | Identity::Session(user) => user.admin,
+        Identity::Nobody | Identity::Wrong(_) => false,
+    };
+    live.config.users.is_empty() || is_admin()
 }
 
 /// Exchanges an admin's token for the secret of a session. None without users: nobody needs one.
 ///
 /// # Errors
-/// 401 for a wrong token, 403 for a user who is not an admin, 429 after too many wrong tokens from this address.
-pub fn log_in(gateway: &Gateway, headers: &HeaderMap, address: IpAddr) -> Result<Option<String>, Rejection> {
-    let (live, sessions, now) = (gateway.live(), gateway.sessions(), Instant::now());
-    if live.config.users.is_empty() {
-        return Ok(None);
+/// As [`admin`]. A session is not renewed by itself.
+pub fn log_in(gateway: &Gateway, client: &Client) -> Result<Option<String>, Rejection> {
+    let is_session = matches!(client.identity, Identity::Session(_));
+    let nobody = Client::at(client.address);
+    match admin_user(gateway, if is_session { &nobody } else { client })? {
+        None => Ok(None),
+        Some(admin) => {
+            let secret = gateway.sessions().open(&admin, Instant::now());
+            secret.map(Some).ok_or_else(Rejection::internal)
+        }
     }
-    sessions.try_token(address, now).map_err(Rejection::too_many_tokens)?;
-    let user = known(&live.config.users, headers).inspect_err(|_| gateway.totals().unauthorized())?;
-    sessions.was_right(address);
-    let admin = user.filter(|user| user.admin).ok_or_else(Rejection::forbidden)?;
-    sessions.open(&admin, now).map(Some).ok_or_else(Rejection::internal)
 }
 
-/// The user of the session of the dashboard. A token counts before it.
-fn session(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Option<Arc<User>> {
-    if live.config.users.is_empty() || !headers.contains_key(COOKIE) || token(headers).is_some() {
-        return None;
-    }
-    gateway.sessions().user(&live.config.users, headers, Instant::now())
+fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identity {
+    let users = &live.config.users;
+    let Some(token) = token(headers) else {
+        let session = || gateway.sessions().user(users, headers, Instant::now());
+        let user = if headers.contains_key(COOKIE) { session() } else { None };
+        return user.map_or(Identity::Nobody, Identity::Session);
+    };
+    let hash = token_hash(token);
+    // All users are compared, so that the time tells nothing of which one is near.
+    let its = users.iter().fold(None, |found, user| if user.has_token(&hash) { Some(user) } else { found });
+    its.map_or(Identity::Wrong(None), |user| Identity::Token(user.clone()))
 }
 
 impl Caller {
@@ -113,17 +218,6 @@ impl Caller {
         let brought = self.brought.get(provider);
         brought.or_else(|| live.key_of_user(self.user.as_ref()?, provider)).cloned()
     }
-}
-
-fn known(users: &[Arc<User>], headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
-    if users.is_empty() {
-        return Ok(None);
-    }
-    let token = token(headers).ok_or_else(|| Rejection::unauthorized("no token was sent"))?;
-    // Comparing hashes reveals no timing information about the token.
-    let hash = token_hash(token);
-    let user = users.iter().find(|user| user.token_sha256 == hash);
-    user.cloned().map(Some).ok_or_else(|| Rejection::unauthorized("the token is not known"))
 }
 
 fn token(headers: &HeaderMap) -> Option<&[u8]> {

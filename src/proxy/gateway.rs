@@ -12,6 +12,7 @@ use super::load::{AdmissionLoad, ShedCounts};
 use super::refused_configuration::RefusedConfiguration;
 use super::rejection::Rejection;
 use super::sessions::Sessions;
+use super::wrong_tokens::WrongTokens;
 use crate::attempt::InFlightGuard;
 use crate::budget::Budget;
 use crate::config::ProviderLists;
@@ -43,6 +44,7 @@ pub struct Gateway {
     drains: Arc<AtomicI64>,
     totals: Totals,
     sessions: Sessions,
+    wrong_tokens: WrongTokens,
     budget: Budget,
     heavy: BlockingPool,
     /// Bodies of shed requests that are being read.
@@ -53,6 +55,7 @@ pub struct Gateway {
 #[derive(Debug, Default)]
 pub struct Totals {
     unauthorized: AtomicU64,
+    wrong_tokens: AtomicU64,
     /// Requests that were shed.
     pub shed: ShedCounts,
 }
@@ -62,7 +65,16 @@ impl Totals {
         self.unauthorized.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests with a missing or wrong token.
+    pub(super) fn wrong_token(&self) {
+        self.wrong_tokens.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests with a wrong token, on any path.
+    pub fn wrong_tokens_so_far(&self) -> u64 {
+        self.wrong_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were refused for a missing or wrong token.
     pub fn unauthorized_so_far(&self) -> u64 {
         self.unauthorized.load(Ordering::Relaxed)
     }
@@ -89,6 +101,7 @@ impl Gateway {
             drains: Arc::default(),
             totals: Totals::default(),
             sessions: Sessions::default(),
+            wrong_tokens: WrongTokens::default(),
         }
     }
 
@@ -153,6 +166,10 @@ impl Gateway {
     /// Of the dashboard.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    pub(super) fn wrong_tokens(&self) -> &WrongTokens {
+        &self.wrong_tokens
     }
 
     /// The memory of all bodies and buffers.

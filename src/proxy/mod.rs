@@ -31,10 +31,11 @@ mod rescuer;
 mod running;
 mod sessions;
 mod shed;
+mod wrong_tokens;
 
 pub use admission::admit;
 pub use body::limited;
-pub use caller::{admin, admin_user, is_admin, log_in};
+pub use caller::{Client, admin, admin_user, check_token, is_admin, is_still_admin, log_in};
 pub use gateway::{Gateway, Totals};
 pub use models::{gemini_list, gemini_one, list, one};
 pub use ollama::{show, tags, version};
@@ -78,7 +79,8 @@ pub async fn serve(
     request: Request<Body>,
 ) -> Response<Body> {
     let live = gateway.live();
-    match authenticate(&gateway, &live, request.headers()) {
+    let client = Client::of(request.extensions());
+    match authenticate(&gateway, &live, &client) {
         Ok(user) => handle(&gateway, &live, surface, (user, RequestOrigin::default()), request, permit).await,
         Err(rejection) => rejection.answer_to(surface),
     }

@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
 use serde_json::{Value, json};
 
-use super::caller::{Caller, authenticate};
+use super::caller::{Caller, Client, authenticate};
 use super::gateway::Gateway;
 use super::rejection::Rejection;
 use crate::config::ModelConfig;
@@ -16,9 +16,9 @@ use crate::config::ModelConfig;
 /// All models of the caller.
 ///
 /// # Errors
-/// 401 without a valid token.
-pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-    let ids = usable_ids(gateway, headers)?;
+/// 401 or 429 without a valid token.
+pub fn list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+    let ids = usable_ids(gateway, client, headers)?;
     if asks_anthropic(headers) {
         let data: Vec<Value> = ids.iter().map(|id| anthropic_entry(id)).collect();
         let list = json!({ "data": data, "has_more": false, "first_id": ids.first(), "last_id": ids.last() });
@@ -31,27 +31,32 @@ pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Re
 /// The model with this id.
 ///
 /// # Errors
-/// 401 without a valid token, 404 for a model that is unknown or off for the caller.
-pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
-    usable_model(gateway, headers, id)?;
+/// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
+pub fn one(gateway: &Gateway, client: &Client, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
+    usable_model(gateway, client, headers, id)?;
     Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id) }))
 }
 
 /// All models of the caller, as Gemini lists them.
 ///
 /// # Errors
-/// 401 without a valid token.
-pub fn gemini_list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-    let models: Vec<Value> = usable_ids(gateway, headers)?.iter().map(|id| gemini_entry(id)).collect();
+/// 401 or 429 without a valid token.
+pub fn gemini_list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+    let models: Vec<Value> = usable_ids(gateway, client, headers)?.iter().map(|id| gemini_entry(id)).collect();
     Ok(json_response(&json!({ "models": models })))
 }
 
 /// The model with this id, as Gemini describes it.
 ///
 /// # Errors
-/// 401 without a valid token, 404 for a model that is unknown or off for the caller.
-pub fn gemini_one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
-    usable_model(gateway, headers, id)?;
+/// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
+pub fn gemini_one(
+    gateway: &Gateway,
+    client: &Client,
+    headers: &HeaderMap,
+    id: &str,
+) -> Result<Response<Body>, Rejection> {
+    usable_model(gateway, client, headers, id)?;
     Ok(json_response(&gemini_entry(id)))
 }
 
@@ -63,10 +68,10 @@ fn gemini_entry(id: &str) -> Value {
 /// The names of the caller's models, and their aliases.
 ///
 /// # Errors
-/// 401 without a valid token.
-pub(super) fn usable_ids(gateway: &Gateway, headers: &HeaderMap) -> Result<Vec<String>, Rejection> {
+/// 401 or 429 without a valid token.
+pub(super) fn usable_ids(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Vec<String>, Rejection> {
     let live = gateway.live();
-    let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
+    let caller = Caller::new(&live, authenticate(gateway, &live, client)?, headers)?;
     let config = &live.config;
     let models = config.models.values().filter(|model| usable(&caller, model)).map(|model| &model.name);
     let aliases =
@@ -77,10 +82,15 @@ pub(super) fn usable_ids(gateway: &Gateway, headers: &HeaderMap) -> Result<Vec<S
 /// The model with this name or alias.
 ///
 /// # Errors
-/// 401 without a valid token, 404 for a model that is unknown or off for the caller.
-pub(super) fn usable_model(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Arc<ModelConfig>, Rejection> {
+/// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
+pub(super) fn usable_model(
+    gateway: &Gateway,
+    client: &Client,
+    headers: &HeaderMap,
+    id: &str,
+) -> Result<Arc<ModelConfig>, Rejection> {
     let live = gateway.live();
-    let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
+    let caller = Caller::new(&live, authenticate(gateway, &live, client)?, headers)?;
     match live.config.model(id) {
         Some(model) if usable(&caller, model) => Ok(model.clone()),
         Some(_) => Err(Rejection::model_off(id)),

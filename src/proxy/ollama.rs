@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::body;
+use super::caller::{Client, authenticate};
 use super::gateway::Gateway;
 use super::models::{json_response, usable_ids, usable_model};
 use super::rejection::Rejection;
@@ -27,14 +28,14 @@ const QUESTION_MAX: usize = 64 << 10;
 /// `GET /api/tags`: all models of the caller.
 ///
 /// # Errors
-/// 401 without a valid token.
-pub fn tags(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+/// 401 or 429 without a valid token.
+pub fn tags(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
     let entry = |id: &String| {
         json!({
             "name": id, "model": id, "modified_at": UNKNOWN_TIME, "size": 0, "digest": "", "details": details(),
         })
     };
-    let models: Vec<Value> = usable_ids(gateway, headers)?.iter().map(entry).collect();
+    let models: Vec<Value> = usable_ids(gateway, client, headers)?.iter().map(entry).collect();
     Ok(json_response(&json!({ "models": models })))
 }
 
@@ -46,7 +47,7 @@ pub fn version() -> Response<Body> {
 /// `POST /api/show`: the abilities of one model.
 ///
 /// # Errors
-/// 400 for an invalid body, 401 without a valid token, 404 for a model that is unknown or off for the caller.
+/// 400 for an invalid body, 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
 pub async fn show(gateway: &Gateway, request: Request<Body>) -> Result<Response<Body>, Rejection> {
     #[derive(Deserialize)]
     struct Question {
@@ -54,11 +55,14 @@ pub async fn show(gateway: &Gateway, request: Request<Body>) -> Result<Response<
         model: Option<String>,
     }
     let (parts, body) = request.into_parts();
+    let client = Client::of(&parts.extensions);
+    // Nobody sends a body before the token is checked.
+    authenticate(gateway, &gateway.live(), &client)?;
     let bytes = body::read(&parts.headers, body, QUESTION_MAX, gateway.budget()).await?;
     let question: Option<Question> = serde_json::from_slice(&bytes).ok();
     let id = question.and_then(|question| question.model).filter(|id| !id.is_empty());
     let id = id.ok_or(InvalidRequest::NoModel)?;
-    let model = usable_model(gateway, &parts.headers, &id)?;
+    let model = usable_model(gateway, &client, &parts.headers, &id)?;
     let mut info = json!({ "general.architecture": FAMILY, "general.basename": id });
     if let Some(tokens) = context(&model) {
         info[format!("{FAMILY}.context_length")] = tokens.into();

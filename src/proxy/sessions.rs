@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,25 +23,14 @@ pub const COOKIE_NAME: &str = "photofinish-session";
 pub const SESSION_FOR: Duration = Duration::from_secs(12 * 3_600);
 /// Sessions at the same time; the oldest ends for a further one.
 const SESSIONS_MAX: usize = 1_000;
-/// Wrong tokens from one address within [`WRONG_FOR`]; then it is refused.
-const WRONG_MAX: u32 = 10;
-/// How long wrong tokens count, from the first one.
-const WRONG_FOR: Duration = Duration::from_secs(60);
-/// Addresses whose wrong tokens are counted at the same time; the longest counted is forgotten for a further one.
-const ADDRESSES_MAX: usize = 10_000;
 /// Cookies of that name that are looked at in one request. A page of another port of the same host can add more.
 const COOKIES_MAX: usize = 4;
 
-/// The sessions of one gateway.
+/// The sessions of one gateway, by the hash of the secret.
 #[derive(Default)]
-pub struct Sessions(Mutex<HeldSessions>);
+pub struct Sessions(Mutex<OpenSessions>);
 
-#[derive(Default)]
-struct HeldSessions {
-    /// By the hash of the secret.
-    open: HashMap<[u8; 32], DashboardSession>,
-    wrong: HashMap<IpAddr, WrongTokens>,
-}
+type OpenSessions = HashMap<[u8; 32], DashboardSession>;
 
 struct DashboardSession {
     user: String,
@@ -51,48 +39,13 @@ struct DashboardSession {
     until: Instant,
 }
 
-struct WrongTokens {
-    since: Instant,
-    times: u32,
-}
-
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sessions", self.held().open.len())
+        write!(f, "{} sessions", self.open_now().len())
     }
 }
 
 impl Sessions {
-    /// Counts a token from `address` as wrong until [`Sessions::open`] says otherwise.
-    ///
-    /// # Errors
-    /// The wait until the next try: there were too many.
-    pub(super) fn try_token(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
-        let mut held = self.held();
-        let over = |wrong: &WrongTokens| now.saturating_duration_since(wrong.since) >= WRONG_FOR;
-        if held.wrong.get(&address).is_some_and(over) {
-            held.wrong.remove(&address);
-        }
-        if held.wrong.len() >= ADDRESSES_MAX && !held.wrong.contains_key(&address) {
-            held.wrong.retain(|_, wrong| !over(wrong));
-            forget_oldest(&mut held.wrong, ADDRESSES_MAX - 1, |wrong| wrong.since);
-        }
-        let wrong = held.wrong.entry(address).or_insert(WrongTokens { since: now, times: 0 });
-        if wrong.times >= WRONG_MAX {
-            return Err(WRONG_FOR.saturating_sub(now.saturating_duration_since(wrong.since)));
-        }
-        wrong.times += 1;
-        Ok(())
-    }
-
-    /// The token that was tried last from this address was right.
-    pub(super) fn was_right(&self, address: IpAddr) {
-        let mut held = self.held();
-        if let Some(wrong) = held.wrong.get_mut(&address) {
-            wrong.times = wrong.times.saturating_sub(1);
-        }
-    }
-
     /// Opens a session; returns its secret. None if the system has no random numbers.
     pub(super) fn open(&self, user: &User, now: Instant) -> Option<String> {
         let mut bytes = [0_u8; 32];
@@ -100,12 +53,12 @@ impl Sessions {
         let secret = URL_SAFE_NO_PAD.encode(bytes);
         let session =
             DashboardSession { user: user.name.clone(), token_sha256: user.token_sha256, until: now + SESSION_FOR };
-        let mut held = self.held();
-        if held.open.len() >= SESSIONS_MAX {
-            held.open.retain(|_, session| session.until > now);
-            forget_oldest(&mut held.open, SESSIONS_MAX - 1, |session| session.until);
+        let mut open = self.open_now();
+        if open.len() >= SESSIONS_MAX {
+            open.retain(|_, session| session.until > now);
+            forget_oldest(&mut open, SESSIONS_MAX - 1, |session| session.until);
         }
-        held.open.insert(token_hash(secret.as_bytes()), session);
+        open.insert(token_hash(secret.as_bytes()), session);
         Some(secret)
     }
 
@@ -113,13 +66,13 @@ impl Sessions {
     pub(super) fn user(&self, users: &[Arc<User>], headers: &HeaderMap, now: Instant) -> Option<Arc<User>> {
         let mut hashes = hashes(headers).peekable();
         hashes.peek()?;
-        let mut held = self.held();
+        let mut open = self.open_now();
         hashes.find_map(|hash| {
-            let session = held.open.get(&hash)?;
+            let session = open.get(&hash)?;
             let is_user = |user: &&Arc<User>| user.name == session.user && user.token_sha256 == session.token_sha256;
             let user = users.iter().find(is_user).filter(|_| session.until > now).cloned();
             if user.is_none() {
-                held.open.remove(&hash);
+                open.remove(&hash);
             }
             user
         })
@@ -127,18 +80,23 @@ impl Sessions {
 
     /// Ends the sessions in these headers.
     pub fn close(&self, headers: &HeaderMap) {
-        let mut held = self.held();
+        let mut open = self.open_now();
         for hash in hashes(headers) {
-            held.open.remove(&hash);
+            open.remove(&hash);
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, HeldSessions> {
+    fn open_now(&self) -> MutexGuard<'_, OpenSessions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn forget_oldest<K: Copy + Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>, keep: usize, age: fn(&V) -> Instant) {
+/// Removes those with the least `age` until `keep` are left.
+pub(super) fn forget_oldest<K: Copy + Eq + std::hash::Hash, V>(
+    map: &mut HashMap<K, V>,
+    keep: usize,
+    age: fn(&V) -> Instant,
+) {
     while map.len() > keep {
         let oldest = map.iter().min_by_key(|(_, value)| age(value)).map(|(key, _)| *key);
         oldest.and_then(|key| map.remove(&key));
@@ -201,27 +159,5 @@ mod tests {
             .collect();
         let open = opened.iter().map(|headers| sessions.user(&ann, headers, now).is_some()).collect::<Vec<_>>();
         assert!(!open[0] && open[1..].iter().all(|open| *open));
-    }
-
-    #[test]
-    fn ten_wrong_tokens_a_minute_and_the_address_waits() {
-        let (sessions, now) = (Sessions::default(), Instant::now());
-        let address: IpAddr = [192, 0, 2, 1].into();
-        for _ in 0..20 {
-            assert_eq!(sessions.try_token(address, now), Ok(()));
-            sessions.was_right(address);
-        }
-        for _ in 0..WRONG_MAX {
-            assert_eq!(sessions.try_token(address, now), Ok(()));
-        }
-        let later = now + Duration::from_secs(45);
-        assert_eq!(sessions.try_token(address, later), Err(Duration::from_secs(15)));
-        assert_eq!(sessions.try_token([192, 0, 2, 2].into(), later), Ok(()), "another address");
-        assert_eq!(sessions.try_token(address, now + WRONG_FOR), Ok(()));
-        for last in 0..12_000_u32 {
-            let address = IpAddr::V4((0x0A00_0000 + last).into());
-            assert_eq!(sessions.try_token(address, later), Ok(()));
-        }
-        assert!(sessions.held().wrong.len() <= ADDRESSES_MAX);
     }
 }

@@ -2,9 +2,6 @@
 //!
 //! Not for the files: see [`crate::dashboard`]. Not for the rules of a session: see `proxy`.
 
-use std::net::IpAddr;
-
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use http::header::{
@@ -17,7 +14,7 @@ use serde_json::json;
 use super::api::json_answer;
 use super::served_paths::ServedPaths;
 use crate::dashboard::{self, SiteFile};
-use crate::proxy::{self, COOKIE_NAME, Rejection, SESSION_FOR};
+use crate::proxy::{self, COOKIE_NAME, Client, Rejection, SESSION_FOR};
 
 /// Where a session begins and ends.
 pub const SESSION: &str = "/dashboard/session";
@@ -39,10 +36,6 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// The address of the client that asks for [`SESSION`].
-#[derive(Clone, Copy, Debug)]
-pub struct ClientAddress(pub IpAddr);
-
 /// Whether the gateway's own pages alone may ask for this path, whatever `cors` lists.
 pub fn is_own(path: &str) -> bool {
     path == RELOAD || path.strip_prefix("/dashboard").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -61,8 +54,8 @@ pub async fn page(Path(path): Path<String>, headers: HeaderMap) -> Response<Body
 }
 
 /// Tells the page whether it may read `/api`.
-pub async fn session(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
-    let answer = proxy::admin_user(&site.gateway, &headers).map(|user| {
+pub async fn session(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
+    let answer = proxy::admin_user(&site.gateway, &client).map(|user| {
         let user = user.map(|user| user.name.clone());
         json_answer(json!({ "user": user, "version": env!("CARGO_PKG_VERSION") }).to_string())
     });
@@ -70,12 +63,8 @@ pub async fn session(State(site): State<ServedPaths>, headers: HeaderMap) -> Res
 }
 
 /// Exchanges the token in the header `authorization` for a session.
-pub async fn log_in(
-    State(site): State<ServedPaths>,
-    Extension(ClientAddress(address)): Extension<ClientAddress>,
-    headers: HeaderMap,
-) -> Response<Body> {
-    let answer = proxy::log_in(&site.gateway, &headers, address);
+pub async fn log_in(State(site): State<ServedPaths>, client: Client, headers: HeaderMap) -> Response<Body> {
+    let answer = proxy::log_in(&site.gateway, &client);
     let answer = answer.map(|secret| no_content(secret.map(|secret| cookie(&secret, SESSION_FOR.as_secs(), &headers))));
     guarded(answer.unwrap_or_else(Rejection::into_response))
 }

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use crate::config::{Keys, Provider};
-use crate::proxy::{self, Gateway};
+use crate::proxy::{self, Client, Gateway};
 use crate::recorder::Condition;
 
 pub async fn alive() -> Response<Body> {
     answer(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-pub async fn ready(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
+pub async fn ready(State(gateway): State<Arc<Gateway>>, client: Client) -> Response<Body> {
     let live = gateway.live();
     let config = &live.config;
     let providers_on = config.providers.values().filter(|provider| config.provider_is_on(provider)).count();
@@ -27,7 +27,7 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> R
     let ready = store != Condition::Failing && providers_on > 0 && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut body = json!({ "ready": ready, "store": store.as_str(), "draining": draining });
-    if proxy::is_admin(&gateway, &headers) {
+    if proxy::is_admin(&gateway, &client) {
         let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
         let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
         let refused = gateway.refused_configuration();

@@ -1,6 +1,6 @@
-//! The layers of [`edge`](super::routes::edge): cross-origin requests, panics and admission.
+//! The layers of [`edge`](super::routes::edge): cross-origin requests, tokens, panics and admission.
 //!
-//! Not for checks of a single handler, such as tokens.
+//! Not for checks of a single handler, such as rights.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -23,8 +23,11 @@ use super::host_check;
 use super::nearest_path::bare;
 use crate::config::Cors;
 use crate::protocol::Surface;
+use crate::protocol::path_call::key_in;
 use crate::proxy::{self, Gateway, Rejection};
 
+/// The header with the key of Google's clients.
+pub(super) const GOOGLE_KEY: &str = "x-goog-api-key";
 /// How long a browser may cache the answer to a preflight request: the longest that any browser accepts.
 const MAX_AGE: Duration = Duration::from_secs(86_400);
 
@@ -60,8 +63,8 @@ impl CrossOrigin {
     }
 }
 
-/// Refuses a request with a wrong `Host` or from a page that is not listed. Serves the others, with CORS headers from
-/// the current configuration.
+/// Refuses a request with a wrong `Host` or from a page that is not listed. Finds out who sends the others, and serves them with
+/// CORS headers from the current configuration.
 pub(super) async fn cross_origin(
     State(cross): State<Arc<CrossOrigin>>,
     mut request: Request<Body>,
@@ -81,6 +84,17 @@ pub(super) async fn cross_origin(
         Cors::Only(_) => Some(&cross.listed),
     };
     drop(live);
+    take_key(&mut request);
+    let slowed = proxy::check_token(&cross.gateway, &mut request);
+    let response = with_cors(cors, request, next).await;
+    // Only the answer is held back: the request has left its place and its memory.
+    if let Some(slowed) = slowed {
+        slowed.over().await;
+    }
+    response
+}
+
+async fn with_cors(cors: Option<&CorsLayer>, request: Request<Body>, next: Next) -> Response<Body> {
     let headers = request.headers();
     let (is_options, is_from_page) = (request.method() == Method::OPTIONS, headers.contains_key(ORIGIN));
     let is_preflight = is_options && is_from_page && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -105,6 +119,17 @@ fn drop_foreign_cookies(request: &mut Request<Body>, is_foreign: bool) {
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if is_foreign || (changes && !request.headers().contains_key(ORIGIN)) {
         request.headers_mut().remove(COOKIE);
+    }
+}
+
+/// Google's clients may send the key in the query. On no other path: addresses stand in logs.
+fn take_key(request: &mut Request<Body>) {
+    let uri = request.uri();
+    let takes_key = uri.path().starts_with("/v1beta/") || bare(uri.path()).starts_with("/models");
+    let key = uri.query().filter(|_| takes_key).and_then(key_in).and_then(|key| HeaderValue::from_str(&key).ok());
+    if let Some(mut key) = key {
+        key.set_sensitive(true);
+        request.headers_mut().entry(GOOGLE_KEY).or_insert(key);
     }
 }
 

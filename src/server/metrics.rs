@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderValue, Response};
 
 use crate::metrics::{self, ExternalCounts};
-use crate::proxy::{self, Gateway};
+use crate::proxy::{self, Client, Gateway};
 
-pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
-    if let Err(rejection) = proxy::admin(&gateway, &headers) {
+pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Response<Body> {
+    if let Err(rejection) = proxy::admin(&gateway, &client) {
         return rejection.into_response();
     }
     let recorder = gateway.recorder();
@@ -24,6 +24,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         records_dropped: recorder.dropped(),
         invariant_violations: recorder.violations(),
         unauthorized: gateway.totals().unauthorized_so_far(),
+        wrong_tokens: gateway.totals().wrong_tokens_so_far(),
         shed: gateway.totals().shed.so_far(),
         memory: (gateway.budget().used(), gateway.budget().max()),
         open_breakers: gateway.open_breakers(),

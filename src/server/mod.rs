@@ -51,10 +51,9 @@ use tokio::net::TcpStream;
 use crate::clock::Instant;
 use crate::health::LiveConfig;
 use crate::machine;
-use crate::proxy::{Gateway, Rejection};
+use crate::proxy::{Client, Gateway, Rejection};
 use crate::shutdown::Shutdown;
 use connection_slots::{ConnectionSlot, Places};
-use dashboard::ClientAddress;
 use head_check::CheckedStream;
 use socket::{ClientPresence, Socket};
 use stream::{Streams, WatchedBody};
@@ -119,31 +118,29 @@ impl ServerState {
         Some(live.config.server.tls.as_ref().map_or(first, |tls| &tls.server).clone())
     }
 
-    /// One address for all clients of a proxy that says nothing valid of them.
-    fn client<B>(&self, peer: IpAddr, request: &Request<B>) -> ClientAddress {
-        let live = (self.live)();
-        let client = forwarded::client(peer, request.headers(), &live.config.server.trusted_proxies);
-        ClientAddress(connection_slots::network(client.unwrap_or(peer)))
-    }
-
-    /// The answer to a refused request: a long request on a connection of the reserve, or, without users, a request
-    /// that a trusted proxy passes on from another machine.
-    fn refusal<B>(&self, place: &ConnectionSlot, peer: IpAddr, request: &Request<B>) -> Option<Response<Body>> {
-        let refuse = |rejection: Rejection| Some(rejection.answer_to(layers::near(request.uri().path())));
+    /// Adds the client's address to a request. Returns the answer to a refused one: a long request on a connection of the
+    /// reserve, or, without users, a request that a trusted proxy passes on from another machine.
+    fn meet<B>(&self, place: &ConnectionSlot, peer: IpAddr, request: &mut Request<B>) -> Option<Response<Body>> {
+        let refuse = |rejection: Rejection, path: &str| Some(rejection.answer_to(layers::near(path)));
         if request.method() == Method::POST && !place.may_work() {
-            return refuse(Rejection::crowded());
+            return refuse(Rejection::crowded(), request.uri().path());
         }
         let live = (self.live)();
         let trusted = &live.config.server.trusted_proxies;
-        if trusted.is_empty() {
-            return None;
-        }
         let client = forwarded::client(peer, request.headers(), trusted);
-        if let Some(client) = client {
-            place.is_for(client);
+        if !trusted.is_empty() {
+            if let Some(client) = client {
+                place.is_for(client);
+            }
+            let is_remote = client.is_none_or(|client| !client.is_loopback());
+            if live.config.users.is_empty() && is_remote {
+                return refuse(Rejection::remote_client(), request.uri().path());
+            }
         }
-        let is_remote = client.is_none_or(|client| !client.is_loopback());
-        if live.config.users.is_empty() && is_remote { refuse(Rejection::remote_client()) } else { None }
+        // One address for all clients of a proxy that says nothing valid of them.
+        let address = connection_slots::network(client.unwrap_or(peer));
+        request.extensions_mut().insert(Client::at(address));
+        None
     }
 }
 
@@ -285,12 +282,8 @@ async fn serve_connection<S>(
     let asked = AtomicBool::new(false);
     let service = service_fn(|mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
-        if request.uri().path() == dashboard::SESSION {
-            let client = shared.client(peer, &request);
-            request.extensions_mut().insert(client);
-        }
         let work = place.connection.begin();
-        let refusal = shared.refusal(&place, peer, &request);
+        let refusal = shared.meet(&place, peer, &mut request);
         let answer = refusal.map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal)));
         async {
             let response = match answer {

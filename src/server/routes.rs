@@ -17,14 +17,14 @@ use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
 use super::dashboard::RELOAD;
-use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin, near};
+use super::layers::{Admission, CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near};
 use super::nearest_path::nearest_path;
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::{dashboard, health, metrics};
 use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
-use crate::protocol::path_call::{PathCall, key_in};
-use crate::proxy::{self, Gateway, Rejection};
+use crate::protocol::path_call::PathCall;
+use crate::proxy::{self, Client, Gateway, Rejection};
 use crate::telemetry::request_span;
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
@@ -140,35 +140,34 @@ fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {
     served.fallback(|asked: Method| method(asked, Surface::Chat, "GET", "GET, HEAD, OPTIONS"))
 }
 
-async fn models(State(gateway): State<Arc<Gateway>>, uri: Uri, headers: HeaderMap) -> Response<Body> {
-    if asks_google(&uri, &headers) {
-        return gemini_models(State(gateway), uri, headers).await;
+async fn models(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
+    if asks_google(&headers) {
+        return gemini_models(State(gateway), client, headers).await;
     }
-    proxy::list(&gateway, &headers).unwrap_or_else(|rejection| rejection.into_response())
+    proxy::list(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.into_response())
 }
 
-async fn tags(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
-    proxy::tags(&gateway, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
+async fn tags(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
+    proxy::tags(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
 }
 
 async fn show(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
     proxy::show(&gateway, request).await.unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
 }
 
-async fn gemini_models(State(gateway): State<Arc<Gateway>>, uri: Uri, mut headers: HeaderMap) -> Response<Body> {
-    take_key(&uri, &mut headers);
-    proxy::gemini_list(&gateway, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
+async fn gemini_models(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
+    proxy::gemini_list(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
 }
 
 async fn gemini_model(
     State(gateway): State<Arc<Gateway>>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
-    mut headers: HeaderMap,
+    client: Client,
+    headers: HeaderMap,
 ) -> Response<Body> {
-    take_key(&uri, &mut headers);
     let Ok(Path(id)) = id else { return unknown_call(&uri) };
-    proxy::gemini_one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
+    proxy::gemini_one(&gateway, &client, &headers, &id).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
 }
 
 async fn gemini_call(
@@ -180,7 +179,6 @@ async fn gemini_call(
     let uri = request.uri().clone();
     let call = path.ok().and_then(|Path(path)| PathCall::of_gemini(&path, uri.query().unwrap_or_default()));
     let Some(call) = call else { return unknown_call(&uri) };
-    take_key(&uri, request.headers_mut());
     let surface = call.surface;
     request.extensions_mut().insert(call);
     proxy::serve(gateway, surface, permit, request).await
@@ -191,18 +189,9 @@ fn unknown_call(uri: &Uri) -> Response<Body> {
     Rejection::not_found(uri.path(), Some(calls)).answer_to(Surface::Gemini)
 }
 
-/// Google's clients ask under `/v1` too, and only they send a key in one of these places.
-fn asks_google(uri: &Uri, headers: &HeaderMap) -> bool {
-    headers.contains_key("x-goog-api-key") || uri.query().and_then(key_in).is_some()
-}
-
-/// Google's clients may send the key in the query.
-fn take_key(uri: &Uri, headers: &mut HeaderMap) {
-    let key = uri.query().and_then(key_in).and_then(|key| HeaderValue::from_str(&key).ok());
-    if let Some(mut key) = key {
-        key.set_sensitive(true);
-        headers.entry("x-goog-api-key").or_insert(key);
-    }
+/// Google's clients ask under `/v1` too, and only they send a key in this header or in the query: see `layers`.
+fn asks_google(headers: &HeaderMap) -> bool {
+    headers.contains_key(GOOGLE_KEY)
 }
 
 /// The id may be any bytes, so also invalid UTF-8.
@@ -210,13 +199,14 @@ async fn model(
     State(gateway): State<Arc<Gateway>>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
+    client: Client,
     headers: HeaderMap,
 ) -> Response<Body> {
-    if asks_google(&uri, &headers) {
-        return gemini_model(State(gateway), id, uri, headers).await;
+    if asks_google(&headers) {
+        return gemini_model(State(gateway), id, uri, client, headers).await;
     }
     let Ok(Path(id)) = id else { return Rejection::not_found(uri.path(), Some("/v1/models")).into_response() };
-    proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
+    proxy::one(&gateway, &client, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 
 /// Some clients request the base URL to see whether a server is there.

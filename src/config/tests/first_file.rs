@@ -2,7 +2,7 @@
 
 use super::*;
 
-const MISTAKES: [&str; 32] = [
+const MISTAKES: [&str; 34] = [
     "[models.gpt-4.1]\nupstreams = [\"openai/gpt-4.1\"]",
     "[models.llama-3.3.1]\nupstreams = [\"groq/llama\"]",
     "[models.meta-llama/llama-3]\nupstreams = [\"groq/llama\"]",
@@ -35,6 +35,8 @@ const MISTAKES: [&str; 32] = [
     "[race]\nhedge_after = 500",
     "[race]\nbudget = \"10%\"",
     "[users.alice]\ntoken_sha256 = \"2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90\"",
+    "[users.alice]\ntoken = \"fifteen-letters\"",
+    "[server]\ncors = [\"*\"]",
 ];
 
 /// Each mistake with its problems, or the warnings about it.

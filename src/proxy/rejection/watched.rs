@@ -7,7 +7,7 @@ use super::{Rejection, code};
 impl Rejection {
     /// Too many wrong tokens came from the client's address.
     pub fn too_many_tokens(wait: Duration) -> Rejection {
-        let message = "too many wrong tokens came from this address: try again after Retry-After";
+        let message = "too many wrong tokens came from this address: try again after Retry-After, or send a right one at any time";
         Rejection::new(code::TOO_MANY_TOKENS, message).after(wait)
     }
 

@@ -6,20 +6,20 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use http::{HeaderMap, Response, Uri};
+use http::{Response, Uri};
 use serde_json::{Value, json};
 
 use super::answer::json as json_answer;
 use crate::config::units::format_duration;
 use crate::config::{Config, Cors, Keys, ModelConfig, Permit, Provider, Retention, UpstreamConfig, User, today};
-use crate::proxy;
+use crate::proxy::{self, Client};
 use crate::server::served_paths::ServedPaths;
 
 /// Models of the answer; with a catalogue there may be thousands.
 const MODELS_MAX: usize = 1_000;
 
-pub async fn config(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
-    match proxy::admin(&site.gateway, &headers) {
+pub async fn config(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
+    match proxy::admin(&site.gateway, &client) {
         Ok(()) => {
             let mut told = told(&site.gateway.live().config);
             let refused = site.gateway.refused_configuration();

@@ -11,15 +11,15 @@ use http::{HeaderMap, HeaderValue, Response};
 use serde_json::json;
 
 use crate::clock::Instant;
-use crate::proxy::{self, Rejection};
+use crate::proxy::{self, Client, Rejection};
 use crate::recorder::{LiveWatcher, WATCHERS_MAX};
 use crate::server::served_paths::ServedPaths;
 
 /// How often it tells how many races run, and checks the right to watch.
 const BEAT: Duration = Duration::from_secs(1);
 
-pub async fn live(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
-    let answer = proxy::admin(&site.gateway, &headers).and_then(|()| {
+pub async fn live(State(site): State<ServedPaths>, client: Client, headers: HeaderMap) -> Response<Body> {
+    let answer = proxy::admin(&site.gateway, &client).and_then(|()| {
         let watcher = site.gateway.recorder().watch().ok_or_else(|| Rejection::too_many_watchers(WATCHERS_MAX))?;
         Ok(Watch { site, headers, watcher, first: true, beat: Instant::now() })
     });
@@ -54,7 +54,9 @@ impl Watch {
             biased;
             () = shutdown.draining() => None,
             () = tokio::time::sleep_until(self.beat) => {
-                proxy::admin(&self.site.gateway, &self.headers).ok()?;
+                if !proxy::is_still_admin(&self.site.gateway, &self.headers) {
+                    return None;
+                }
                 let told = json!({ "event": "running", "running": self.site.gateway.races() });
                 let retry = if std::mem::take(&mut self.first) { "retry: 2000\n" } else { "" };
                 self.beat = Instant::now() + BEAT;

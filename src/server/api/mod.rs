@@ -32,19 +32,19 @@ use std::sync::LazyLock;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use http::{HeaderMap, Response, Uri};
+use http::{Response, Uri};
 use query::question;
 
 use super::served_paths::ServedPaths;
-use crate::proxy::{self, Rejection};
+use crate::proxy::{self, Client, Rejection};
 use crate::report::question::BadParameter;
 use crate::report::series::{self, SeriesError};
 use crate::report::{costs, distribution, export, races, regressions, report_question, stats};
 use crate::store::StoreReader;
 
-pub async fn stats(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn stats(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let (question, now_us) = question(&uri, report_question::ReportQuestion::problem)?;
         let read = move |reader: &StoreReader| {
             if let Some(question) = question.of_regressions() {
@@ -61,9 +61,9 @@ pub async fn stats(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-pub async fn history(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn history(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let (question, now_us) = question(&uri, series::SeriesQuestion::problem)?;
         let read = move |reader: &StoreReader| match series::ask(reader, &question, now_us) {
             Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until, answer.left_out.0)),
@@ -77,9 +77,9 @@ pub async fn history(State(site): State<ServedPaths>, headers: HeaderMap, uri: U
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-pub async fn distribution(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn distribution(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let (question, now_us) = question(&uri, distribution::DistributionQuestion::problem)?;
         let read = move |reader: &StoreReader| distribution::ask(reader, &question, now_us).map_err(unread);
         let answer = site.reads.read(read).await?;
@@ -88,9 +88,9 @@ pub async fn distribution(State(site): State<ServedPaths>, headers: HeaderMap, u
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-pub async fn costs(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn costs(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let (question, now_us) = question(&uri, costs::CostsQuestion::problem)?;
         let read = move |reader: &StoreReader| costs::ask(reader, &question, now_us).map_err(unread);
         let answer = site.reads.read(read).await?;
@@ -99,9 +99,9 @@ pub async fn costs(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-pub async fn races(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn races(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let (question, now_us) = question(&uri, races::RacesQuestion::problem)?;
         let page = site.reads.read(move |reader| races::page(reader, &question, now_us).map_err(unread)).await?;
         Ok(json(page.json().to_string()))
@@ -113,10 +113,10 @@ pub async fn races(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri
 pub async fn race(
     State(site): State<ServedPaths>,
     id: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
+    client: Client,
 ) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let typed = id.map(|Path(id)| id).unwrap_or_default();
         let race_id = races::race_id(&typed).map_err(|expected| {
             Rejection::parameter(
@@ -135,8 +135,8 @@ pub async fn race(
 /// Built at the first request.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
 
-pub async fn document(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
-    match proxy::admin(&site.gateway, &headers) {
+pub async fn document(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
+    match proxy::admin(&site.gateway, &client) {
         Ok(()) => json(DOCUMENT.clone()),
         Err(rejection) => rejection.into_response(),
     }

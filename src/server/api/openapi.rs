@@ -17,8 +17,8 @@ use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, OF_RUN, P
 use crate::report::{costs, distribution, races, report_question as stats, runs, series, timeline};
 
 /// The refusals that every path can send before it reads the request.
-const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 503 while the gateway has no \
-                       room: each with a code that begins with photofinish_";
+const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 429 for a wrong \
+                       token after ten from this address, 503 while the gateway has no room: each with a code that begins with photofinish_";
 
 /// OpenAPI 3.1, as JSON.
 pub fn openapi() -> Value {

@@ -3,12 +3,12 @@
 use axum::body::Body;
 use axum::extract::State;
 use clap::Args;
-use http::{HeaderMap, Response, Uri};
+use http::{Response, Uri};
 use serde_json::json;
 
 use super::answer::json as json_answer;
 use super::query::question;
-use crate::proxy::{self, Rejection};
+use crate::proxy::{self, Client, Rejection};
 use crate::server::served_paths::ServedPaths;
 
 /// The parameters of the query.
@@ -19,9 +19,9 @@ pub struct ReloadQuestion {
     pub accept: Option<String>,
 }
 
-pub async fn reload(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn reload(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let (question, _) = question::<ReloadQuestion>(&uri, |_, _| None)?;
         // On a task of its own: a client that leaves must not end it half-way.
         let reloaded = site.gateway.shutdown().spawn((site.reload)(question.accept)).await;

@@ -8,14 +8,14 @@ use axum::extract::State;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response, Uri};
+use http::{HeaderValue, Response, Uri};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::query::question;
 use super::reads::unread;
 use crate::clock::wall_micros;
-use crate::proxy::{self, Rejection};
+use crate::proxy::{self, Client, Rejection};
 use crate::replay::{self, ReplayQuestion, ReplayedHistory, object};
 use crate::server::served_paths::ServedPaths;
 use crate::store::StoreReader;
@@ -27,8 +27,8 @@ const THREADS_MAX: usize = 1;
 /// Tellings of how far it is that wait for a slow reader; further ones are left out.
 const TOLD_MAX: usize = 8;
 
-pub async fn replay(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
-    match begin(&site, &headers, &uri) {
+pub async fn replay(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+    match begin(&site, &client, &uri) {
         Ok(running) => {
             let mut response = Response::new(Body::from_stream(stream::unfold(running, RunningReplay::next)));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -39,8 +39,8 @@ pub async fn replay(State(site): State<ServedPaths>, headers: HeaderMap, uri: Ur
     }
 }
 
-fn begin(site: &ServedPaths, headers: &HeaderMap, uri: &Uri) -> Result<RunningReplay, Rejection> {
-    proxy::admin(&site.gateway, headers)?;
+fn begin(site: &ServedPaths, client: &Client, uri: &Uri) -> Result<RunningReplay, Rejection> {
+    proxy::admin(&site.gateway, client)?;
     let (asked, _) = question(uri, ReplayQuestion::problem)?;
     let live = site.gateway.live();
     let wanted = asked.wanted(&live.config).map_err(|why| Rejection::parameter(Some("model".to_owned()), &why))?;

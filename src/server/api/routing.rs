@@ -3,11 +3,11 @@
 use axum::body::Body;
 use axum::extract::State;
 use clap::Args;
-use http::{HeaderMap, Response, Uri};
+use http::{Response, Uri};
 
 use super::answer::json;
 use super::query::question;
-use crate::proxy::{self, Rejection};
+use crate::proxy::{self, Client, Rejection};
 use crate::server::served_paths::ServedPaths;
 
 /// The parameters of the query.
@@ -18,9 +18,9 @@ pub struct RoutingQuestion {
     pub model: Option<String>,
 }
 
-pub async fn routing(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn routing(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = || {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let (question, _) = question::<RoutingQuestion>(&uri, |_, _| None)?;
         let report = site.gateway.routing(question.model.as_deref())?;
         let mut text =

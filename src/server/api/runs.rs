@@ -3,19 +3,19 @@
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use http::{HeaderMap, Response, Uri};
+use http::{Response, Uri};
 use serde_json::Value;
 
 use super::answer::json;
 use super::query::question;
 use super::reads::unread;
-use crate::proxy::{self, Rejection};
+use crate::proxy::{self, Client, Rejection};
 use crate::report::runs::{self, RunError, RunsQuestion};
 use crate::server::served_paths::ServedPaths;
 
-pub async fn runs(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn runs(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         // Its parts fit together always.
         let (question, _) = question::<RunsQuestion>(&uri, |_, _| None)?;
         let page = site.reads.read(move |reader| runs::page(reader, &question).map_err(unread)).await?;
@@ -28,10 +28,10 @@ pub async fn runs(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri)
 pub async fn run(
     State(site): State<ServedPaths>,
     name: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
+    client: Client,
 ) -> Response<Body> {
     let answer = async {
-        proxy::admin(&site.gateway, &headers)?;
+        proxy::admin(&site.gateway, &client)?;
         let name = name.map(|Path(name)| name).unwrap_or_default();
         let read = move |reader: &crate::store::StoreReader| {
             runs::one(reader, &name).map_err(|error| match error {

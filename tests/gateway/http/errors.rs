@@ -183,9 +183,12 @@ async fn a_base_url_without_the_version_works_too() {
 
 #[tokio::test]
 async fn without_a_valid_token_nothing_is_served_and_no_row_written() {
-    let (fake, served) = one_provider("", "\n[users.ann]\ntoken = \"good-token\"\n").await;
+    let settings = "server.trusted_proxies = [\"127.0.0.1\"]\n";
+    let (fake, served) = one_provider(settings, "\n[users.ann]\ntoken = \"good-token\"\n").await;
     let body = asking("llama-fast").to_string();
-    for headers in [
+    // Each from another address, because ten wrong tokens from one are too many.
+    let addresses = (1..).map(|last| format!("192.0.2.{last}"));
+    for (headers, address) in [
         &[][..],
         &[("authorization", "Bearer wrong")],
         &[("authorization", "Bearer ")],
@@ -195,7 +198,11 @@ async fn without_a_valid_token_nothing_is_served_and_no_row_written() {
         &[("x-api-key", "good-tokem")],
         // One header has the token. A second, valid header does not override a wrong one.
         &[("authorization", "Bearer wrong"), ("x-api-key", "good-token")],
-    ] {
+    ]
+    .into_iter()
+    .zip(addresses)
+    {
+        let headers = &[headers, &[("x-forwarded-for", address.as_str())]].concat();
         for (method, path) in
             [("POST", CHAT), ("GET", "/v1/models"), ("GET", "/v1/models/llama-fast"), ("GET", "/metrics")]
         {

@@ -26,3 +26,4 @@ mod routing;
 mod secrets;
 mod surface_errors;
 mod upstream_choice;
+mod wrong_tokens;
