@@ -87,6 +87,11 @@ pub fn log_in(gateway: &Gateway, headers: &HeaderMap, address: IpAddr) -> Result
     sessions.open(&admin, now).map(Some).ok_or_else(Rejection::internal)
 }
 
+/// Whether the token in the headers is valid. Without users nobody needs one. Counts nothing.
+pub fn has_token(users: &[Arc<User>], headers: &HeaderMap) -> bool {
+    known(users, headers).is_ok()
+}
+
 /// The user of the session of the dashboard. A token counts before it.
 fn session(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Option<Arc<User>> {
     if live.config.users.is_empty() || !headers.contains_key(COOKIE) || token(headers).is_some() {

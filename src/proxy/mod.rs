@@ -33,7 +33,7 @@ mod shed;
 
 pub use admission::admit;
 pub use body::limited;
-pub use caller::{admin, admin_user, is_admin, log_in};
+pub use caller::{admin, admin_user, has_token, is_admin, log_in};
 pub use gateway::{Gateway, Totals};
 pub use models::{gemini_list, gemini_one, list, one};
 pub use ollama::{show, tags, version};

@@ -7,14 +7,14 @@ use axum::extract::State;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::metrics::{self, ExternalCounts};
+use crate::metrics::{self, ExternalCounts, MemoryUse};
 use crate::proxy::{self, Gateway};
 
 pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
     if let Err(rejection) = proxy::admin(&gateway, &headers) {
         return rejection.into_response();
     }
-    let recorder = gateway.recorder();
+    let (recorder, budget) = (gateway.recorder(), gateway.budget());
     let elsewhere = ExternalCounts {
         in_flight: gateway.races(),
         tasks: gateway.shutdown().running(),
@@ -25,7 +25,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         invariant_violations: recorder.violations(),
         unauthorized: gateway.totals().unauthorized_so_far(),
         shed: gateway.totals().shed.so_far(),
-        memory: (gateway.budget().used(), gateway.budget().max()),
+        memory: MemoryUse { used: budget.used(), clients: budget.clients(), max: budget.max() },
         open_breakers: gateway.open_breakers(),
     };
     let mut response = Response::new(Body::from(recorder.metrics().render(&elsewhere)));

@@ -55,7 +55,7 @@ class Gateway:
             self.process = subprocess.Popen([*wrap, str(binary), "--config", "config.toml", "serve"], cwd=folder, env=variables,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=limited)
         end = time.monotonic() + wait
-        while not (found := re.search(r"listening on http://[\d.]+:(\d+)", self.text())):
+        while not (found := re.search(r"listening on https?://[\d.]+:(\d+)", self.text())):
             if self.process.poll() is not None or time.monotonic() > end:
                 self.process.kill()
                 raise RuntimeError(f"the gateway does not listen after {wait} s: {self.text()[-600:]}")
