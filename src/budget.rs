@@ -2,7 +2,7 @@
 //! data it covers and is returned when that data is dropped.
 //!
 //! It counts and does not allocate: code that buffers leases the bytes first. Data that only passes through is not
-//! counted.
+//! counted. What clients hold by their connections is counted too, as a part that has a bound of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +11,10 @@ use bytes::Bytes;
 
 /// The smallest growth of a lease, in bytes, so that many small reads do not each touch the shared counter.
 const STEP: usize = 4 << 10;
+
+/// The most that clients may hold by their connections: one part in four. So they alone never bring about that requests go
+/// without extra attempts, which begins at three quarters.
+const CLIENTS_MAX: usize = 4;
 
 /// The budget has no room for the requested bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +32,15 @@ struct BudgetState {
     max: AtomicUsize,
     /// Bytes that are leased.
     used: AtomicUsize,
+    /// The part of `used` in [`ClientLease`]s.
+    clients: AtomicUsize,
 }
 
 impl Budget {
     /// A budget of `max` bytes.
     pub fn new(max: usize) -> Budget {
-        Budget { inner: Arc::new(BudgetState { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }) }
+        let (used, clients) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Budget { inner: Arc::new(BudgetState { max: AtomicUsize::new(max), used, clients }) }
     }
 
     /// Changes its size to `max` bytes. Existing leases stay.
@@ -48,6 +55,16 @@ impl Budget {
     /// Bytes that are leased now.
     pub fn used(&self) -> usize {
         self.inner.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of [`Budget::used`] that clients hold by their connections.
+    pub fn clients(&self) -> usize {
+        self.inner.clients.load(Ordering::Relaxed)
+    }
+
+    /// The most that clients may hold by their connections, so that bodies always have the rest.
+    pub fn clients_max(&self) -> usize {
+        self.max() / CLIENTS_MAX
     }
 
     /// Whether this many bytes could be leased now.
@@ -114,6 +131,45 @@ impl Drop for Lease {
     }
 }
 
+/// What one client holds by its connection. Its memory is taken already when it is counted, so this works beyond the
+/// budget too: who lets a connection or a request in compares [`Budget::clients`] with [`Budget::clients_max`] first.
+///
+/// The requests of the connection share it.
+#[derive(Debug)]
+pub struct ClientLease {
+    budget: Budget,
+    bytes: AtomicUsize,
+}
+
+impl ClientLease {
+    pub fn new(budget: &Budget) -> ClientLease {
+        ClientLease { budget: budget.clone(), bytes: AtomicUsize::new(0) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn grow(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.inner.clients.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.inner.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns bytes that it has grown by.
+    pub fn shrink(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.inner.clients.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.give_back(bytes);
+    }
+}
+
+impl Drop for ClientLease {
+    fn drop(&mut self) {
+        self.shrink(self.bytes());
+    }
+}
+
 struct Leased {
     bytes: Vec<u8>,
     _lease: Lease,
@@ -155,6 +211,23 @@ mod tests {
         assert_eq!((budget.used(), &slice[..]), (10_000, &b"xxxx"[..]));
         drop(slice);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_clients_hold_is_a_part_of_what_is_used() {
+        let budget = Budget::new(10_000);
+        let (a, b) = (ClientLease::new(&budget), ClientLease::new(&budget));
+        let mut body = budget.lease();
+        body.cover(5_000).unwrap();
+        a.grow(3_000);
+        b.grow(4_000);
+        assert_eq!((budget.used(), budget.clients(), budget.clients_max()), (12_000, 7_000, 2_500));
+        assert_eq!(body.cover(5_001), Err(BudgetFull), "bodies have no room either");
+        a.shrink(1_000);
+        drop(b);
+        assert_eq!((budget.used(), budget.clients(), a.bytes()), (7_000, 2_000, 2_000));
+        drop((a, body));
+        assert_eq!((budget.used(), budget.clients()), (0, 0));
     }
 
     #[test]

@@ -35,7 +35,7 @@ keys! {
             own(read_proxies, |_| keys::one_or_more(keys::text(r"[0-9a-fA-F.:]+(/\d+)?"))), or Vec::new();
         /// The largest request; a larger one is answered 413.
         body_max: usize = ByteSize(BODY_MAX), or 32 << 20;
-        /// What bodies and buffers may take together; a quarter of the machine's memory unless set.
+        /// What bodies, buffers and connections may take together; a quarter of the machine's memory unless set.
         memory: Option<usize> = ByteSize(MEMORY);
         /// Requests served at once; a further one is answered 503. From memory and descriptors unless set.
         max_in_flight: Option<usize> = WholeNumber(MAX_IN_FLIGHT);

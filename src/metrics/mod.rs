@@ -71,12 +71,20 @@ pub struct ExternalCounts {
     pub wrong_tokens: u64,
     /// Requests refused for lack of room, by reason.
     pub shed: Vec<(&'static str, u64)>,
-    /// Bytes that bodies and buffers use, and their limit.
-    pub memory: (usize, usize),
+    pub memory: MemoryUse,
     /// Upstreams whose circuit breaker is open.
     pub open_breakers: BTreeSet<String>,
     /// A newer configuration is not in force.
     pub is_config_refused: bool,
+}
+
+/// Bytes that bodies, buffers and connections use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUse {
+    pub used: usize,
+    /// The part that clients hold by their connections.
+    pub clients: usize,
+    pub max: usize,
 }
 
 /// The series of one configuration.
@@ -327,8 +335,11 @@ fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
     for (reason, count) in &elsewhere.shed {
         text.sample(&[("reason", reason)], count);
     }
-    let (used, max) = elsewhere.memory;
-    text.single("memory_used_bytes", "gauge", "Bytes that bodies and buffers use, as the gateway counts them.", used);
+    let MemoryUse { used, clients, max } = elsewhere.memory;
+    let what = "Bytes that bodies, buffers and connections of clients use, as the gateway counts them.";
+    text.single("memory_used_bytes", "gauge", what, used);
+    let what = "Bytes of them that clients hold by their connections, with answers that they have not taken.";
+    text.single("memory_clients_bytes", "gauge", what, clients);
     text.single("memory_max_bytes", "gauge", "Bytes that they may use: memory under [server].", max);
     let refused = "1 while a newer configuration is not in force: the log and /api/config say why.";
     text.single("config_refused", "gauge", refused, u8::from(elsewhere.is_config_refused));

@@ -200,6 +200,15 @@ fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identi
     its.map_or(Identity::Wrong(None), |user| Identity::Token(user.clone()))
 }
 
+/// Whether the token in the headers is valid. Without users nobody needs one. Counts nothing.
+pub fn has_token(users: &[Arc<User>], headers: &HeaderMap) -> bool {
+    let is_known = |token: &[u8]| {
+        let hash = token_hash(token);
+        users.iter().any(|user| user.has_token(&hash))
+    };
+    users.is_empty() || token(headers).is_some_and(is_known)
+}
+
 impl Caller {
     /// Reads the keys in the headers.
     ///

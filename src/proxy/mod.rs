@@ -35,7 +35,7 @@ mod wrong_tokens;
 
 pub use admission::admit;
 pub use body::limited;
-pub use caller::{Client, admin, admin_user, check_token, is_admin, is_still_admin, log_in};
+pub use caller::{Client, admin, admin_user, check_token, has_token, is_admin, is_still_admin, log_in};
 pub use gateway::{Gateway, Totals};
 pub use models::{gemini_list, gemini_one, list, one};
 pub use ollama::{show, tags, version};

@@ -47,9 +47,10 @@ impl Rejection {
         Rejection::new(code::BODY_TIMEOUT, message)
     }
 
-    /// All connections are busy, and this one is reserved for status requests.
+    /// All connections, or all memory for them, are busy, and this one is reserved for status requests.
     pub fn crowded() -> Rejection {
-        let message = "every connection of the gateway is at work: send the request again later";
+        let message =
+            "every connection of the gateway, or all memory for them, is at work: send the request again later";
         Rejection::new(code::CROWDED, message).after(Duration::from_secs(1))
     }
 }

@@ -1,26 +1,31 @@
 //! The slots of client connections: their number, their holders, and which connection is closed when a new connection
-//! finds no free slot.
+//! finds no free slot, or when clients hold too much memory.
 //!
 //! An idle connection costs its client nothing, so one host could take every slot for as long as it likes. So idle
 //! connections have no right to a slot: when slots run short, the address with the most connections loses its longest
-//! idle ones. A connection with a running request is never closed for a new one. The last slots are a reserve, in which
-//! no long request may start: health checks and admins still get in while all other slots are busy.
+//! idle ones. When memory runs short, the address that holds most loses its largest idle ones, and who holds little loses
+//! nothing. A connection with a running request is never closed for a new one. The last slots are a reserve, in which no
+//! long request may start: health checks and admins still get in while all other slots are busy.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::connection_place::{ConnectionPlace, RequestInProgress, UNKNOWN_STREAMS_MAX};
+use crate::budget::Budget;
 use crate::clock::Instant;
 
 /// Connections closed per search, so that a burst of new connections does not search all of them each time.
 const CLOSED_AT_ONCE: usize = 64;
 /// Pause after a search that found nothing to close.
 const SEARCH_AGAIN: Duration = Duration::from_millis(100);
+/// An address that holds this part of what clients may hold, or more, is one of those that make memory run short.
+const LARGE_PART: usize = 16;
 /// The maximum wait of a new connection for one that is being closed. Closing is far faster.
 const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
@@ -30,6 +35,7 @@ pub(super) struct Places {
     ordinary: usize,
     /// Number of further slots, for short requests only.
     reserve: usize,
+    budget: Budget,
     held: Mutex<HeldPlaces>,
     /// Notified when a connection has ended.
     left: Notify,
@@ -43,6 +49,12 @@ struct HeldPlaces {
     by_peer: HashMap<IpAddr, usize>,
     /// Connections in ordinary slots that are not being closed.
     ordinary: usize,
+    /// Connections in the reserve.
+    reserved: usize,
+    /// Bytes of connections that are being closed.
+    leaving: usize,
+    /// Addresses that held a large part at the latest search for memory.
+    large: HashSet<IpAddr>,
     /// Time of the next search. None: at once.
     search_at: Option<Instant>,
 }
@@ -50,20 +62,21 @@ struct HeldPlaces {
 struct PlaceEntry {
     peer: IpAddr,
     in_reserve: bool,
-    /// It was asked to close.
-    leaving: bool,
+    /// It was asked to close, and held these bytes then.
+    leaving: Option<usize>,
     connection: Arc<ConnectionPlace>,
 }
 
-/// The activity of one connection.
-pub(super) struct ConnectionPlace {
-    since: Instant,
-    /// Number of running requests.
-    working: AtomicUsize,
-    /// Milliseconds after `since` at which the last request ended.
-    idle_at: AtomicU64,
-    in_reserve: AtomicBool,
-    close: Notify,
+/// What runs short.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    Slots,
+    /// Slots of the reserve.
+    Reserve,
+    /// An address that holds this many bytes is a large one.
+    Memory {
+        large: usize,
+    },
 }
 
 /// One slot. Dropping it frees the slot.
@@ -73,12 +86,9 @@ pub(super) struct ConnectionSlot {
     pub connection: Arc<ConnectionPlace>,
 }
 
-/// One running request. Not `Clone`: it counts once.
-pub(super) struct RequestInProgress(Arc<ConnectionPlace>);
-
 impl Places {
-    pub(super) fn new(ordinary: usize, reserve: usize) -> Arc<Places> {
-        Arc::new(Places { ordinary, reserve, held: Mutex::default(), left: Notify::new() })
+    pub(super) fn new(ordinary: usize, reserve: usize, budget: Budget) -> Arc<Places> {
+        Arc::new(Places { ordinary, reserve, budget, held: Mutex::default(), left: Notify::new() })
     }
 
     /// A slot for a connection from this address. None if all slots are busy, including the reserve.
@@ -94,22 +104,45 @@ impl Places {
 
     /// Closes idle connections. Returns how many.
     pub(super) fn make_room(&self) -> usize {
-        self.lock().close_idle(false)
+        self.lock().close_idle(Lack::Slots, usize::MAX)
     }
 
     /// None if all slots are taken; some connections are then asked to close.
     fn try_enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let mut held = self.lock();
-        let full = held.ordinary >= self.ordinary;
-        let in_reserve = full && held.close_idle(false) == 0;
-        if held.connections.len() >= self.ordinary + self.reserve {
-            if in_reserve {
-                held.close_idle(true);
-            }
+        let peer = network(peer);
+        let in_reserve = !self.has_room(&mut held, peer);
+        if in_reserve && held.reserved >= self.reserve {
+            held.close_idle(Lack::Reserve, usize::MAX);
             return None;
         }
-        let (id, connection) = held.insert(network(peer), in_reserve);
+        if held.connections.len() >= self.ordinary + self.reserve {
+            return None;
+        }
+        let connection = ConnectionPlace::new(&self.budget, in_reserve);
+        let id = held.insert(peer, connection.clone(), in_reserve);
         Some(ConnectionSlot { places: self.clone(), id, connection })
+    }
+
+    /// Whether there is room for one more connection in an ordinary slot. If not, it asks others to close.
+    fn has_room(&self, held: &mut HeldPlaces, peer: IpAddr) -> bool {
+        (held.ordinary < self.ordinary || held.close_idle(Lack::Slots, usize::MAX) > 0) && self.has_memory(held, peer)
+    }
+
+    /// Whether this address may hold more. Asks connections to close if clients hold too much.
+    ///
+    /// What is being closed is held for a moment longer. Addresses that hold a large part have half as much again for
+    /// that, and no more; the others have twice as much, so that these never keep them out.
+    fn has_memory(&self, held: &mut HeldPlaces, peer: IpAddr) -> bool {
+        let (max, clients) = (self.budget.clients_max(), self.budget.clients());
+        if clients <= max {
+            return true;
+        }
+        let holding = clients.saturating_sub(held.leaving);
+        // A little more, so that not each further request searches all connections.
+        let is_freed =
+            holding <= max || held.close_idle(Lack::Memory { large: max / LARGE_PART }, holding - max + max / 16) > 0;
+        if held.large.contains(&peer) { is_freed && clients <= max + max / 2 } else { clients <= 2 * max }
     }
 
     fn lock(&self) -> MutexGuard<'_, HeldPlaces> {
@@ -118,21 +151,14 @@ impl Places {
 }
 
 impl HeldPlaces {
-    fn insert(&mut self, peer: IpAddr, in_reserve: bool) -> (u64, Arc<ConnectionPlace>) {
+    fn insert(&mut self, peer: IpAddr, connection: Arc<ConnectionPlace>, in_reserve: bool) -> u64 {
         let id = self.next;
         self.next += 1;
-        let connection = Arc::new(ConnectionPlace {
-            since: Instant::now(),
-            working: AtomicUsize::new(0),
-            idle_at: AtomicU64::new(0),
-            in_reserve: AtomicBool::new(in_reserve),
-            close: Notify::new(),
-        });
-        let entry = PlaceEntry { peer, in_reserve, leaving: false, connection: connection.clone() };
-        self.connections.insert(id, entry);
+        self.connections.insert(id, PlaceEntry { peer, in_reserve, leaving: None, connection });
         *self.by_peer.entry(peer).or_default() += 1;
         self.ordinary += usize::from(!in_reserve);
-        (id, connection)
+        self.reserved += usize::from(in_reserve);
+        id
     }
 
     /// Removes one connection of this address from the count.
@@ -145,40 +171,95 @@ impl HeldPlaces {
         }
     }
 
-    /// Closes idle connections: first those of the address with the most connections, and of these the longest idle
-    /// ones. In the reserve it also closes busy ones: their requests are short.
-    fn close_idle(&mut self, in_reserve: bool) -> usize {
-        let now = Instant::now();
+    /// Asks idle connections to close, until they free `bytes`: first those of the address that has most of what runs
+    /// short, and of these the longest idle ones, or the largest. In the reserve it also closes busy ones: their requests
+    /// are short. Where memory runs short it closes only those of large addresses. Returns how many.
+    fn close_idle(&mut self, lack: Lack, mut bytes: usize) -> usize {
+        let (now, in_reserve) = (Instant::now(), lack == Lack::Reserve);
         if !in_reserve && self.search_at.is_some_and(|at| now < at) {
             return 0;
         }
+        let held = if let Lack::Memory { large } = lack { self.held_by_large(large) } else { HashMap::new() };
         let mut idle: Vec<_> = (self.connections.iter())
-            .filter(|(_, entry)| !entry.leaving && entry.in_reserve == in_reserve)
-            .filter(|(_, entry)| in_reserve || entry.connection.is_idle())
+            .filter(|(_, entry)| entry.leaving.is_none())
+            .filter(|(_, entry)| match lack {
+                Lack::Slots => !entry.in_reserve && entry.connection.is_idle(),
+                Lack::Reserve => entry.in_reserve,
+                Lack::Memory { .. } => held.contains_key(&entry.peer) && entry.connection.is_idle(),
+            })
             .map(|(id, PlaceEntry { peer, connection, .. })| {
-                (Reverse(self.by_peer.get(peer)), connection.idle_since().unwrap_or(connection.since), *id)
+                let since = connection.idle_since().unwrap_or(connection.since());
+                let (all, own) = match lack {
+                    Lack::Memory { .. } => (held.get(peer), connection.held()),
+                    Lack::Slots | Lack::Reserve => (self.by_peer.get(peer), 0),
+                };
+                (Reverse(all.copied()), Reverse(own), since, *id)
             })
             .collect();
         if idle.len() > CLOSED_AT_ONCE {
             idle.select_nth_unstable(CLOSED_AT_ONCE);
             idle.truncate(CLOSED_AT_ONCE);
         }
-        let closed: Vec<u64> = idle.into_iter().map(|(_, _, id)| id).collect();
-        for id in &closed {
-            if let Some(entry) = self.connections.get_mut(id) {
-                entry.leaving = true;
-                self.ordinary -= usize::from(!in_reserve);
+        idle.sort_unstable();
+        let mut closed = 0;
+        for (.., id) in idle {
+            if bytes == 0 {
+                break;
+            }
+            if let Some(entry) = self.connections.get_mut(&id) {
+                let freed = entry.connection.held();
+                entry.leaving = Some(freed);
+                self.leaving += freed;
+                self.ordinary -= usize::from(!entry.in_reserve);
                 entry.connection.close.notify_one();
+                bytes = bytes.saturating_sub(freed);
+                closed += 1;
             }
         }
         if !in_reserve {
-            self.search_at = closed.is_empty().then(|| now + SEARCH_AGAIN);
+            self.search_at = (closed == 0).then(|| now + SEARCH_AGAIN);
         }
-        closed.len()
+        closed
+    }
+
+    /// What the connections of each large address hold together, in bytes.
+    fn held_by_large(&mut self, large: usize) -> HashMap<IpAddr, usize> {
+        let mut held = HashMap::new();
+        for entry in self.connections.values() {
+            *held.entry(entry.peer).or_default() += entry.connection.held();
+        }
+        held.retain(|_, bytes| *bytes >= large);
+        self.large = held.keys().copied().collect();
+        held
     }
 }
 
 impl ConnectionSlot {
+    /// A new request. None: it must be refused, because clients hold too much memory, or because this one has asked for
+    /// much and no request of it had a valid token. The first request of a connection always begins.
+    pub(super) fn begin(&self, is_stream: bool, has_token: impl FnOnce() -> bool) -> Option<RequestInProgress> {
+        let connection = &self.connection;
+        let streams = connection.streams();
+        if streams >= UNKNOWN_STREAMS_MAX && !connection.is_known(has_token) {
+            connection.refuses_unknown();
+            return None;
+        }
+        if streams > 0 && !self.may_hold_more() {
+            connection.refuses();
+            return None;
+        }
+        Some(connection.begin(is_stream))
+    }
+
+    fn may_hold_more(&self) -> bool {
+        let budget = &self.places.budget;
+        budget.clients() <= budget.clients_max() || {
+            let mut held = self.places.lock();
+            let peer = held.connections.get(&self.id).map(|entry| entry.peer);
+            peer.is_some_and(|peer| self.places.has_memory(&mut held, peer))
+        }
+    }
+
     /// Whether a long request may start. A connection in the reserve may start one only if an ordinary slot is free; it
     /// then moves to that slot.
     pub(super) fn may_work(&self) -> bool {
@@ -186,15 +267,17 @@ impl ConnectionSlot {
             return true;
         }
         let mut held = self.places.lock();
-        if held.ordinary >= self.places.ordinary && held.close_idle(false) == 0 {
+        let Some(peer) = held.connections.get(&self.id).map(|entry| entry.peer) else { return false };
+        if !self.places.has_room(&mut held, peer) {
             return false;
         }
         if let Some(entry) = held.connections.get_mut(&self.id)
-            && !entry.leaving
+            && entry.leaving.is_none()
         {
             entry.in_reserve = false;
             self.connection.in_reserve.store(false, Ordering::Relaxed);
             held.ordinary += 1;
+            held.reserved -= 1;
         }
         true
     }
@@ -216,11 +299,13 @@ impl ConnectionSlot {
             let mut held = self.places.lock();
             let Some(entry) = held.connections.get_mut(&self.id) else { return };
             // A request may have started in the meantime.
-            if entry.in_reserve || self.connection.is_idle() {
+            if entry.in_reserve || self.connection.is_idle() || self.connection.floods() {
                 return;
             }
-            entry.leaving = false;
-            held.ordinary += 1;
+            if let Some(bytes) = entry.leaving.take() {
+                held.ordinary += 1;
+                held.leaving -= bytes;
+            }
         }
     }
 }
@@ -229,36 +314,13 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut held = self.places.lock();
         if let Some(entry) = held.connections.remove(&self.id) {
-            held.ordinary -= usize::from(!entry.in_reserve && !entry.leaving);
+            held.ordinary -= usize::from(!entry.in_reserve && entry.leaving.is_none());
+            held.reserved -= usize::from(entry.in_reserve);
+            held.leaving -= entry.leaving.unwrap_or(0);
             held.leaves(entry.peer);
         }
         drop(held);
         self.places.left.notify_waiters();
-    }
-}
-
-impl ConnectionPlace {
-    pub(super) fn begin(self: &Arc<Self>) -> RequestInProgress {
-        self.working.fetch_add(1, Ordering::Relaxed);
-        RequestInProgress(self.clone())
-    }
-
-    fn is_idle(&self) -> bool {
-        self.working.load(Ordering::Relaxed) == 0
-    }
-
-    /// When it became idle. None: it is busy.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.is_idle().then(|| self.since + Duration::from_millis(self.idle_at.load(Ordering::Relaxed)))
-    }
-}
-
-impl Drop for RequestInProgress {
-    fn drop(&mut self) {
-        let RequestInProgress(connection) = self;
-        let idle_at = u64::try_from(connection.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        connection.idle_at.store(idle_at, Ordering::Relaxed);
-        connection.working.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -274,115 +336,4 @@ pub(super) fn network(peer: IpAddr) -> IpAddr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn peer(last: u8) -> IpAddr {
-        [10, 0, 0, last].into()
-    }
-
-    async fn entered(places: &Arc<Places>, last: u8) -> ConnectionSlot {
-        tokio::time::advance(Duration::from_secs(1)).await;
-        places.enter(peer(last)).await.unwrap()
-    }
-
-    async fn is_given_up(place: &ConnectionSlot) -> bool {
-        tokio::time::timeout(Duration::ZERO, place.given_up()).await.is_ok()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_address_that_holds_most_gives_up_its_longest_idle_ones() {
-        let places = Places::new(200, 100);
-        let first = entered(&places, 1).await;
-        let mut many = Vec::new();
-        for _ in 0..199 {
-            many.push(entered(&places, 2).await);
-        }
-        let busy = many[0].connection.begin();
-        // This one becomes idle only now.
-        drop(many[1].connection.begin());
-        let newcomer = entered(&places, 3).await;
-        let mut given_up = Vec::new();
-        for (number, place) in many.iter().enumerate() {
-            if is_given_up(place).await {
-                given_up.push(number);
-            }
-        }
-        assert_eq!(given_up, (2..2 + CLOSED_AT_ONCE).collect::<Vec<_>>());
-        assert!(!is_given_up(&first).await && !is_given_up(&newcomer).await);
-        drop(busy);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn work_is_not_cut_and_the_reserve_is_only_for_looking() {
-        let places = Places::new(2, 2);
-        let (a, b) = (entered(&places, 1).await, entered(&places, 1).await);
-        let work = [a.connection.begin(), b.connection.begin()];
-        let reserved = [entered(&places, 1).await, entered(&places, 2).await];
-        assert!(a.may_work() && reserved.iter().all(|place| !place.may_work()));
-        let _request = reserved[0].connection.begin();
-        // A new connection replaces one in the reserve, even a busy one, as soon as that one has ended.
-        assert!(places.enter(peer(3)).await.is_none());
-        assert!(is_given_up(&reserved[0]).await && !is_given_up(&a).await);
-        drop(reserved);
-        let next = entered(&places, 3).await;
-        assert!(!next.may_work());
-        let [work, _other] = work;
-        drop((work, a));
-        assert!(next.may_work(), "there is an ordinary place again, and this is it");
-        let _more_work = next.connection.begin();
-        let late = entered(&places, 3).await;
-        assert!(!late.may_work());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_that_is_asked_just_then_stays() {
-        let places = Places::new(1, 1);
-        let place = entered(&places, 1).await;
-        let _newcomer = entered(&places, 2).await;
-        let work = place.connection.begin();
-        assert!(!is_given_up(&place).await);
-        drop(work);
-        assert_eq!(places.make_room(), 2);
-        assert!(is_given_up(&place).await);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn behind_a_proxy_it_is_the_client_that_holds() {
-        let places = Places::new(200, 100);
-        let mut held = Vec::new();
-        for number in 0..200 {
-            held.push(entered(&places, 1).await);
-            // The first connection is one client's, all others are another's.
-            held[number].is_for(peer(if number == 0 { 2 } else { 3 }));
-        }
-        let _newcomer = entered(&places, 4).await;
-        assert!(!is_given_up(&held[0]).await && is_given_up(&held[1]).await);
-        drop(held);
-        assert_eq!(places.lock().by_peer.len(), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_leaves_frees_its_place() {
-        let places = Places::new(2, 1);
-        for _ in 0..10 {
-            let held = [entered(&places, 1).await, entered(&places, 1).await];
-            let _work = [held[0].connection.begin(), held[1].connection.begin()];
-            assert!(!entered(&places, 1).await.may_work());
-        }
-        let held = places.lock();
-        assert!(held.connections.is_empty() && held.by_peer.is_empty() && held.ordinary == 0);
-    }
-
-    #[test]
-    fn a_host_is_an_ipv4_address_or_a_64th_of_ipv6() {
-        for (peer, expected) in [
-            ("10.0.0.7", "10.0.0.7"),
-            ("::ffff:10.0.0.7", "10.0.0.7"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-            ("::1", "::"),
-        ] {
-            assert_eq!(network(peer.parse().unwrap()).to_string(), expected);
-        }
-    }
-}
+mod tests;

@@ -7,14 +7,14 @@ use axum::extract::State;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
-use crate::metrics::{self, ExternalCounts};
+use crate::metrics::{self, ExternalCounts, MemoryUse};
 use crate::proxy::{self, Client, Gateway};
 
 pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Response<Body> {
     if let Err(rejection) = proxy::admin(&gateway, &client) {
         return rejection.into_response();
     }
-    let recorder = gateway.recorder();
+    let (recorder, budget) = (gateway.recorder(), gateway.budget());
     let elsewhere = ExternalCounts {
         in_flight: gateway.races(),
         tasks: gateway.shutdown().running(),
@@ -26,7 +26,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Res
         unauthorized: gateway.totals().unauthorized_so_far(),
         wrong_tokens: gateway.totals().wrong_tokens_so_far(),
         shed: gateway.totals().shed.so_far(),
-        memory: (gateway.budget().used(), gateway.budget().max()),
+        memory: MemoryUse { used: budget.used(), clients: budget.clients(), max: budget.max() },
         open_breakers: gateway.open_breakers(),
         is_config_refused: gateway.refused_configuration().is_some(),
     };

@@ -5,6 +5,7 @@
 //! is dropped, and with it all upstream work.
 
 mod api;
+mod connection_place;
 mod connection_slots;
 mod dashboard;
 mod forwarded;
@@ -15,6 +16,7 @@ mod layers;
 mod listener;
 mod metrics;
 mod nearest_path;
+mod read_buffer;
 mod routes;
 mod served_paths;
 mod socket;
@@ -25,7 +27,6 @@ mod version;
 pub use listener::Listener;
 pub use served_paths::ReloadCall;
 
-use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::Future;
 use std::net::IpAddr;
@@ -51,10 +52,12 @@ use tokio::net::TcpStream;
 use crate::clock::Instant;
 use crate::health::LiveConfig;
 use crate::machine;
-use crate::proxy::{Client, Gateway, Rejection};
+use crate::proxy::{self, Client, Gateway, Rejection};
 use crate::shutdown::Shutdown;
+use connection_place::Look;
 use connection_slots::{ConnectionSlot, Places};
 use head_check::CheckedStream;
+use read_buffer::CountedReads;
 use socket::{ClientPresence, Socket};
 use stream::{Streams, WatchedBody};
 use tls::Handshake;
@@ -66,10 +69,7 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const RESERVE_MAX: usize = 256;
 /// The maximum time for a client to send the head of its request.
 const HEAD_FOR: Duration = Duration::from_secs(30);
-/// After this time, an HTTP/2 connection without a request is asked to close. A connection of HTTP/1.1 waits
-/// [`HEAD_FOR`] for its next head.
-const IDLE_FOR: Duration = Duration::from_secs(60);
-/// Concurrent requests on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection, once one of them had a valid token.
 const STREAMS_MAX: u32 = 1_024;
 /// Maximum bytes of a head over HTTP/1.1, and of an answer that its client does not read.
 const BUFFER_MAX: usize = 64 * 1024;
@@ -89,7 +89,7 @@ pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, reload: Relo
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
     let shared = ServerState {
-        places: Places::new(all - reserve, reserve),
+        places: Places::new(all - reserve, reserve, gateway.budget().clone()),
         router: routes::router(gateway.clone(), reload),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
         shutdown: gateway.shutdown().clone(),
@@ -204,7 +204,7 @@ async fn connection(
     tls: Option<Arc<ServerConfig>>,
     shared: ServerState,
 ) {
-    let (socket, client) = socket::share(stream);
+    let (socket, client) = socket::share(stream, place.connection.clone());
     match tls {
         // Boxed: the state of TLS would take several kilobytes of every connection.
         Some(certificate) => Box::pin(tls_connection(socket, client, peer, place, certificate, shared)).await,
@@ -259,8 +259,9 @@ fn http1() -> http1::Builder {
     builder
 }
 
-fn http2(shutdown: &Shutdown) -> http2::Builder<Streams> {
-    let mut builder = http2::Builder::new(Streams(shutdown.clone()));
+fn http2(shutdown: &Shutdown, place: &ConnectionSlot) -> http2::Builder<Streams> {
+    let (shutdown, connection) = (shutdown.clone(), place.connection.clone());
+    let mut builder = http2::Builder::new(Streams { shutdown, connection });
     builder.timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_FOR));
     builder.max_concurrent_streams(STREAMS_MAX).max_send_buf_size(STREAM_BUFFER_MAX);
     builder
@@ -280,19 +281,27 @@ async fn serve_connection<S>(
 {
     let router = TowerToHyperService::new(shared.router.clone());
     let asked = AtomicBool::new(false);
+    let is_http2 = version == HttpVersion::Http2;
     let service = service_fn(|mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
-        let work = place.connection.begin();
-        let refusal = shared.meet(&place, peer, &mut request);
-        let answer = refusal.map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal)));
+        let has_token = || proxy::has_token(&(shared.live)().config.users, request.headers());
+        let work = place.begin(is_http2, has_token);
+        let answer = work.map(|work| {
+            let refusal = shared.meet(&place, peer, &mut request);
+            (work, refusal.map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal))))
+        });
         async {
+            // hyper sends this reason, by which the client knows that it may ask again.
+            let (work, answer) = answer.ok_or_else(|| h2::Error::from(h2::Reason::REFUSED_STREAM))?;
             let response = match answer {
-                Ok(response) => response.await?,
+                Ok(response) => response.await.unwrap_or_else(|never| match never {}),
                 Err(refusal) => *refusal,
             };
-            Ok::<_, Infallible>(response.map(|body| WatchedBody::new(body, work)))
+            Ok::<_, h2::Error>(response.map(|body| WatchedBody::new(body, work)))
         }
     });
+    place.connection.serves(is_http2);
+    let stream = CountedReads { stream, connection: place.connection.clone() };
     let shutdown = &shared.shutdown;
     match version {
         HttpVersion::Http1 => {
@@ -301,7 +310,7 @@ async fn serve_connection<S>(
         }
         // Boxed: few connections speak it, and its state is twice as large.
         HttpVersion::Http2 => {
-            let connection = http2(shutdown).serve_connection(TokioIo::new(stream), service);
+            let connection = http2(shutdown, &place).serve_connection(TokioIo::new(stream), service);
             Box::pin(until_over(connection, client_left, by, &asked, &place, shutdown)).await;
         }
     }
@@ -319,8 +328,9 @@ async fn until_over(
     let mut connection = std::pin::pin!(connection);
     let mut client_left = std::pin::pin!(client_left);
     let mut given_up = std::pin::pin!(place.given_up());
-    // hyper has no time limit for the HTTP/2 preface, and for further requests on HTTP/2.
-    let mut look = std::pin::pin!(tokio::time::sleep_until(by));
+    // hyper has no time limit for the HTTP/2 preface, for further requests on HTTP/2, and for what their client does not
+    // take.
+    let mut look = std::pin::pin!(tokio::time::sleep_until(by.min(Instant::now() + place.connection.look_every())));
     let mut draining = std::pin::pin!(shutdown.draining());
     let cancelled = async {
         shutdown.cancelled().await;
@@ -336,16 +346,17 @@ async fn until_over(
             _ = connection.as_mut() => return,
             () = &mut client_left => return,
             () = &mut look => {
-                if !asked.load(Ordering::Relaxed) {
-                    return;
+                let head_by = (!asked.load(Ordering::Relaxed)).then_some(by);
+                match place.connection.look(head_by, Instant::now()) {
+                    Look::Close => return,
+                    Look::IsIdle(next) => {
+                        if !std::mem::replace(&mut told, true) {
+                            connection.as_mut().graceful_shutdown();
+                        }
+                        look.as_mut().reset(next);
+                    }
+                    Look::Keep(next) => look.as_mut().reset(next),
                 }
-                let now = Instant::now();
-                let idle_until = place.connection.idle_since().unwrap_or(now) + IDLE_FOR;
-                if idle_until <= now && !told {
-                    told = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                look.as_mut().reset(if idle_until > now { idle_until } else { now + IDLE_FOR });
             }
             () = &mut draining, if !told => {
                 told = true;

@@ -2,7 +2,7 @@
 //!
 //! hyper detects that a client left only by reading. It does not read while its buffer holds bytes of a next request,
 //! nor while it cannot write. [`ClientPresence::left`] gets this from the system instead. If a client stops reading,
-//! its writes fail after [`TAKE_FOR`].
+//! its writes fail after [`TAKE_FOR`], or sooner if only a whole answer waits.
 
 use std::future::Future;
 use std::io;
@@ -17,8 +17,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use super::connection_place::ConnectionPlace;
+use crate::clock::Instant;
+
 /// A client that reads nothing for this long while data waits for it counts as gone.
 pub(super) const TAKE_FOR: Duration = Duration::from_secs(300);
+/// The same while only a whole answer waits. With [`UNSENT_MAX`] it demands what a request's body is held to: 2 KiB/s.
+pub(super) const TAKE_WHOLE_FOR: Duration = Duration::from_secs(30);
+/// Bytes that the system may keep unsent. Without this bound it keeps megabytes for a client that reads nothing, and
+/// reports room only after a third of them has left: a client that reads slowly would look like one that does not.
+#[cfg(target_os = "linux")]
+const UNSENT_MAX: u32 = 128 << 10;
 /// A connection without traffic is probed after this time, …
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 /// … and then at this interval, until the system gives up (on Linux after nine probes without an answer).
@@ -27,20 +36,24 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 const READ_REST_FOR: Duration = Duration::from_millis(100);
 
 /// The two views of one socket. Options that only TCP has fail for a socket file, which does not need them.
-pub(super) fn share(stream: TcpStream) -> (Socket, ClientPresence) {
+pub(super) fn share(stream: TcpStream, connection: Arc<ConnectionPlace>) -> (Socket, ClientPresence) {
     // Without it, small events wait for the client's delayed acknowledgement. An error means that the client has left.
     let _ = stream.set_nodelay(true);
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
-    let shared = Arc::new(SocketState { stream, reads: AtomicUsize::new(0) });
-    (Socket { shared: Arc::clone(&shared), untaken: None }, ClientPresence(shared))
+    #[cfg(target_os = "linux")]
+    let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_MAX);
+    let shared = Arc::new(SocketState { stream, reads: AtomicUsize::new(0), connection });
+    (Socket { shared: Arc::clone(&shared), untaken: None, handshake: None }, ClientPresence(shared))
 }
 
 /// The view for hyper: reads and writes.
 pub(super) struct Socket {
     shared: Arc<SocketState>,
-    /// The timer of a waiting write. None: no write waits.
-    untaken: Option<Pin<Box<Sleep>>>,
+    /// Since when a write waits, and its timer. None: no write waits.
+    untaken: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// Bytes of a TLS handshake so far, all of which rustls may hold. None: there is no handshake.
+    handshake: Option<usize>,
 }
 
 /// Detects whether the client is still connected.
@@ -50,6 +63,7 @@ struct SocketState {
     stream: TcpStream,
     /// Number of reads that returned something; wraps.
     reads: AtomicUsize,
+    connection: Arc<ConnectionPlace>,
 }
 
 impl ClientPresence {
@@ -99,7 +113,12 @@ impl Socket {
         SockRef::from(&self.shared.stream).keepalive().is_ok_and(|on| on)
     }
 
-    /// Sends until the system's buffer is full, and then waits at most [`TAKE_FOR`].
+    /// Counts what the client sends as held, until the handshake has ended.
+    pub(super) fn shakes_hands(&mut self, begins: bool) {
+        self.handshake = begins.then_some(0);
+    }
+
+    /// Sends until the system's buffer is full, and then waits as long as the client may take.
     fn poll_send(
         &mut self,
         context: &mut Context<'_>,
@@ -114,21 +133,38 @@ impl Socket {
                 }
             }
         }
-        let untaken = self.untaken.get_or_insert_with(|| Box::pin(tokio::time::sleep(TAKE_FOR)));
-        ready!(untaken.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        let (since, timer) =
+            (self.untaken).get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(TAKE_WHOLE_FOR))));
+        loop {
+            ready!(timer.as_mut().poll(context));
+            let limit = if self.shared.connection.has_only_whole_answers() { TAKE_WHOLE_FOR } else { TAKE_FOR };
+            let waited = since.elapsed();
+            if waited >= limit {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            timer.as_mut().reset(Instant::now() + TAKE_WHOLE_FOR.min(limit - waited));
+        }
     }
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let SocketState { stream, reads } = &*self.shared;
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Socket { shared, handshake, .. } = &mut *self;
+        let SocketState { stream, reads, connection } = &**shared;
         loop {
             ready!(stream.poll_read_ready(context))?;
             match stream.try_read_buf(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
                     reads.fetch_add(1, Ordering::Relaxed);
+                    if let (Some(held), Ok(read)) = (handshake, &read) {
+                        *held += read;
+                        connection.reads_into(*held);
+                    }
                     return Poll::Ready(read.map(|_| ()));
                 }
             }

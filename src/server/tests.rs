@@ -19,8 +19,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::connection_place::IDLE_FOR;
 use super::socket::TAKE_FOR;
 use super::*;
+use crate::budget::Budget;
 use crate::clock::Instant;
 use crate::config::{Listen, parse};
 
@@ -29,7 +31,7 @@ const PIPE: usize = 64 * 1024;
 
 /// `/endless` answers without end, `/slow` after an hour, `/whole` with more than the buffers hold. The token reports
 /// that an endless answer was dropped.
-fn router() -> (Router, CancellationToken) {
+pub(super) fn router() -> (Router, CancellationToken) {
     let dropped = CancellationToken::new();
     let token = dropped.clone();
     let endless = async move || {
@@ -49,26 +51,48 @@ fn router() -> (Router, CancellationToken) {
     (router.route("/", get(async || "here").post(async || "here")), dropped)
 }
 
+/// Slots with more memory than they need.
+pub(super) fn places(ordinary: usize, reserve: usize) -> Arc<Places> {
+    Places::new(ordinary, reserve, Budget::new(1 << 30))
+}
+
 /// The only slot of a listener.
 async fn place() -> ConnectionSlot {
-    Places::new(1, 0).enter(Ipv4Addr::LOCALHOST.into()).await.unwrap()
+    places(1, 0).enter(Ipv4Addr::LOCALHOST.into()).await.unwrap()
 }
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Without a certificate, with the default configuration.
-fn shared(router: Router, places: Arc<Places>) -> ServerState {
-    let config = parse("", Path::new("config.toml"), &|_| None).unwrap();
+pub(super) fn shared(router: Router, places: Arc<Places>) -> ServerState {
+    configured("", router, places)
+}
+
+/// Without a certificate.
+pub(super) fn configured(config: &str, router: Router, places: Arc<Places>) -> ServerState {
+    let config = parse(config, Path::new("config.toml"), &|_| None).unwrap();
     let live = Arc::new(LiveConfig::new(config, &HashMap::new()).unwrap());
     ServerState { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
 }
 
 async fn served(version: HttpVersion, router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
+    let shared = shared(router, places(1, 0));
+    let (client, serving) = served_to(HERE, version, &shared).await;
+    (client, serving, shared.shutdown)
+}
+
+/// A connection from this address.
+pub(super) async fn served_to(
+    peer: IpAddr,
+    version: HttpVersion,
+    shared: &ServerState,
+) -> (DuplexStream, JoinHandle<()>) {
     let (client, server) = duplex(PIPE);
-    let shared = shared(router, Places::new(1, 0));
-    let (shutdown, place, by) = (shared.shutdown.clone(), place().await, Instant::now() + HEAD_FOR);
-    let serving = async move { serve_connection(server, version, by, pending(), HERE, place, &shared).await };
-    (client, shutdown.spawn(serving), shutdown)
+    let (shared, by) = (shared.clone(), Instant::now() + HEAD_FOR);
+    let place = shared.places.enter(peer).await.unwrap();
+    let shutdown = shared.shutdown.clone();
+    let serving = async move { serve_connection(server, version, by, pending(), peer, place, &shared).await };
+    (client, shutdown.spawn(serving))
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,8 +117,9 @@ async fn a_connection_of_unknown_version_is_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         client.write_all(said.as_bytes()).await.unwrap();
-        let (socket, presence) = socket::share(listener.accept().await.unwrap().0);
-        let (shared, place, began) = (shared(router().0, Places::new(1, 0)), place().await, Instant::now());
+        let place = place().await;
+        let (socket, presence) = socket::share(listener.accept().await.unwrap().0, place.connection.clone());
+        let (shared, began) = (shared(router().0, places(1, 0)), Instant::now());
         plain_connection(socket, presence, HERE, place, shared).await;
         assert_eq!(began.elapsed().as_secs(), HEAD_FOR.as_secs(), "{said:?}");
     }
@@ -206,7 +231,7 @@ async fn heard(client: &mut TcpStream, end: &str) -> String {
 
 #[tokio::test]
 async fn a_full_shared_closes_what_is_idle_and_never_what_is_at_work() {
-    let (address, _shutdown) = listening(Places::new(3, 1)).await;
+    let (address, _shutdown) = listening(places(3, 1)).await;
     let mut working = asked(address, "GET /endless").await;
     assert!(heard(&mut working, "xxxx").await.contains("200 OK"));
     // An answered connection, a silent one, and so on: there is always a slot for another.
@@ -222,7 +247,7 @@ async fn a_full_shared_closes_what_is_idle_and_never_what_is_at_work() {
 
 #[tokio::test]
 async fn an_answer_that_nobody_reads_keeps_no_place() {
-    let (address, _shutdown) = listening(Places::new(1, 0)).await;
+    let (address, _shutdown) = listening(places(1, 0)).await;
     for round in 0..20 {
         let mut unread = asked(address, "GET /whole").await;
         assert!(heard(&mut unread, "xxxx").await.contains("200 OK"), "round {round}");
@@ -243,7 +268,7 @@ async fn warnings_come_with_their_number_once_in_a_while() {
 
 #[tokio::test]
 async fn where_all_is_at_work_the_reserve_answers_and_begins_nothing() {
-    let (address, _shutdown) = listening(Places::new(2, 2)).await;
+    let (address, _shutdown) = listening(places(2, 2)).await;
     let mut working = Vec::new();
     for _ in 0..2 {
         let mut client = asked(address, "GET /endless").await;
@@ -281,20 +306,26 @@ async fn where_all_is_at_work_the_reserve_answers_and_begins_nothing() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_loses_its_connection() {
-    let (router, dropped) = router();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let (stream, _) = listener.accept().await.unwrap();
-    let shared = shared(router, Places::new(1, 0));
-    let serving = shared.shutdown.clone().spawn(connection(stream, HERE, place().await, None, shared));
-    client.write_all(b"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-    client.read_u8().await.unwrap();
-    // From here on time passes only when the clock is advanced.
-    tokio::time::pause();
-    let began = Instant::now();
-    serving.await.unwrap();
-    assert!(dropped.is_cancelled());
-    assert!(began.elapsed() > TAKE_FOR - Duration::from_secs(1), "{:?}", began.elapsed());
+    // A whole answer is worth less patience than one that a provider is still paid for.
+    for (path, take_for) in [("/endless", TAKE_FOR), ("/whole", socket::TAKE_WHOLE_FOR)] {
+        let (router, dropped) = router();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let shared = shared(router, places(1, 0));
+        let serving = shared.shutdown.clone().spawn(connection(stream, HERE, place().await, None, shared));
+        client.write_all(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes()).await.unwrap();
+        client.read_u8().await.unwrap();
+        // From here on time passes only when the clock is advanced.
+        tokio::time::pause();
+        let began = Instant::now();
+        serving.await.unwrap();
+        assert_eq!(dropped.is_cancelled(), path == "/endless");
+        let waited = began.elapsed();
+        let second = Duration::from_secs(1);
+        assert!(take_for - second < waited && waited < take_for + second, "{path}: {waited:?}");
+        tokio::time::resume();
+    }
 }
 
 #[tokio::test]
@@ -302,7 +333,7 @@ async fn a_dead_client_is_found_by_probes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    let (socket, _) = socket::share(stream);
+    let (socket, _) = socket::share(stream, place().await.connection.clone());
     assert!(socket.is_probed());
 }
 
@@ -326,7 +357,7 @@ async fn a_handshake_that_stalls_is_cut() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let shared = shared(router().0, Places::new(1, 0));
+        let shared = shared(router().0, places(1, 0));
         let connection = connection(stream, HERE, place().await, Some(certificate()), shared.clone());
         client.write_all(said).await.unwrap();
         tokio::time::pause();
@@ -341,7 +372,7 @@ async fn a_handshake_that_stalls_is_cut() {
 async fn a_stalled_handshake_gives_up_its_place_and_does_not_delay_the_drain() {
     let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
     let address = listener.at().address().unwrap();
-    let shared = ServerState { tls: Some(certificate()), ..shared(router().0, Places::new(2, 1)) };
+    let shared = ServerState { tls: Some(certificate()), ..shared(router().0, places(2, 1)) };
     let shutdown = shared.shutdown.clone();
     shutdown.spawn(accept(listener, shared));
     let mut stalled = Vec::new();

@@ -36,7 +36,7 @@ pub(super) enum Handshake {
 
 /// Waits for the client's first byte, then for the handshake.
 pub(super) async fn shake_hands(
-    socket: Socket,
+    mut socket: Socket,
     client: &ClientPresence,
     config: Arc<ServerConfig>,
     place: &ConnectionSlot,
@@ -44,13 +44,20 @@ pub(super) async fn shake_hands(
 ) -> Handshake {
     let handshake = async {
         match client.first_bytes(&mut [0]).await {
-            [HANDSHAKE_RECORD] => match TlsAcceptor::from(config).accept(socket).await {
-                Ok(stream) => Handshake::Tls(Box::new(stream)),
-                Err(error) => {
-                    tracing::debug!(%error, "a client's TLS handshake failed");
-                    Handshake::Ended
+            [HANDSHAKE_RECORD] => {
+                place.connection.encrypts();
+                socket.shakes_hands(true);
+                match TlsAcceptor::from(config).accept(socket).await {
+                    Ok(mut stream) => {
+                        stream.get_mut().0.shakes_hands(false);
+                        Handshake::Tls(Box::new(stream))
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "a client's TLS handshake failed");
+                        Handshake::Ended
+                    }
                 }
-            },
+            }
             [] => Handshake::Ended,
             _ => Handshake::Plain(socket),
         }

@@ -48,13 +48,16 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::budget::Budget;
+    use crate::server::connection_place::ConnectionPlace;
     use crate::server::socket::share;
 
     /// The version of a client that sends these parts, each after the one before was seen.
     async fn version(parts: &[&[u8]]) -> Option<HttpVersion> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (_socket, presence) = share(listener.accept().await.unwrap().0);
+        let (_socket, presence) =
+            share(listener.accept().await.unwrap().0, ConnectionPlace::new(&Budget::new(0), false));
         let send = async {
             for part in parts {
                 client.write_all(part).await.unwrap();

@@ -1,7 +1,7 @@
 //! A socket, plain or with TLS, that counts and bounds the bytes an HTTP connection reads.
 //!
-//! hyper skips any number of informational answers (1xx), and continues to read within one poll while there are bytes.
-//! Both are bounded here.
+//! hyper skips any number of informational answers (1xx), answers any number of PING and SETTINGS frames, also on an idle
+//! connection, and continues to read within one poll while there are bytes. All of it is bounded here.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,8 +16,14 @@ const TURN_MAX: usize = 256 * 1024;
 /// Heads of answers, including informational ones and trailers, that may arrive over an HTTP/2 connection between two requests.
 /// Normal streams have two each.
 const HEADS_MAX: i64 = 1_000;
+/// Frames without data that an HTTP/2 connection may receive more than it receives frames with data, and more than it sends
+/// KiB, between two requests. A peer that pings every second for an hour keeps to it, and so does one that reports every
+/// 4 KiB of a body that it reads.
+const FRAMES_MAX: i64 = 10_000;
 /// The head of an HTTP/2 frame: its length, its type, and parts that are not read.
 const FRAME_HEAD: usize = 9;
+/// The type of a frame with a part of an answer.
+const DATA: u8 = 0;
 /// The type of a frame that begins the head of an answer.
 const HEADERS: u8 = 1;
 
@@ -30,6 +36,8 @@ pub(super) struct StreamCount {
     read_max: AtomicU64,
     /// Heads that may still arrive; HTTP/2 only.
     heads_left: AtomicI64,
+    /// Frames without data that may still arrive; HTTP/2 only.
+    frames_left: AtomicI64,
 }
 
 impl StreamCount {
@@ -49,6 +57,18 @@ impl StreamCount {
     /// Counts a request that is sent over HTTP/2.
     pub fn asked(&self) {
         self.heads_left.store(HEADS_MAX, Ordering::Relaxed);
+        self.frames_left.store(FRAMES_MAX, Ordering::Relaxed);
+    }
+
+    /// Allows some more frames without data, or fewer. False: too many have arrived.
+    fn allow(&self, more: i64) -> bool {
+        let before = self.frames_left.load(Ordering::Relaxed);
+        let left = before.saturating_add(more).min(FRAMES_MAX);
+        if left != before {
+            // Only the connection itself changes it, and a request, which allows the maximum.
+            self.frames_left.store(left, Ordering::Relaxed);
+        }
+        left >= 0
     }
 }
 
@@ -57,6 +77,8 @@ pub(super) struct CountedStream<S> {
     count: Arc<StreamCount>,
     /// Bytes of this turn.
     turn: usize,
+    /// Bytes that were sent, below one KiB.
+    sent: usize,
     /// None for HTTP/1.1.
     frames: Option<Frames>,
 }
@@ -69,6 +91,15 @@ struct Frames {
     filled: usize,
     /// Bytes of the frame that are not read yet.
     rest: usize,
+}
+
+/// The frames that begin in a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FrameCounts {
+    heads: i64,
+    with_data: i64,
+    /// Heads included.
+    without_data: i64,
 }
 
 impl<S> CountedStream<S> {
@@ -84,15 +115,26 @@ impl<S> CountedStream<S> {
 
     fn new(stream: S, frames: Option<Frames>) -> (CountedStream<S>, Arc<StreamCount>) {
         let (read, read_max) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        let count = Arc::new(StreamCount { read, read_max, heads_left: AtomicI64::new(HEADS_MAX) });
-        (CountedStream { stream, count: count.clone(), turn: 0, frames }, count)
+        let (heads_left, frames_left) = (AtomicI64::new(HEADS_MAX), AtomicI64::new(FRAMES_MAX));
+        let count = Arc::new(StreamCount { read, read_max, heads_left, frames_left });
+        (CountedStream { stream, count: count.clone(), turn: 0, sent: 0, frames }, count)
+    }
+
+    fn has_sent(&mut self, sent: &Poll<io::Result<usize>>) {
+        if let (Some(_), Poll::Ready(Ok(sent))) = (&self.frames, sent) {
+            self.sent += sent;
+            if self.sent >= 1024 {
+                self.count.allow(i64::try_from(self.sent / 1024).unwrap_or(i64::MAX));
+                self.sent %= 1024;
+            }
+        }
     }
 }
 
 impl Frames {
-    /// The number of heads that begin in these bytes.
-    fn heads_in(&mut self, mut bytes: &[u8]) -> i64 {
-        let mut heads = 0;
+    /// The frames that begin in these bytes.
+    fn counts_in(&mut self, mut bytes: &[u8]) -> FrameCounts {
+        let mut counts = FrameCounts::default();
         while !bytes.is_empty() {
             let passed = self.rest.min(bytes.len());
             self.rest -= passed;
@@ -105,10 +147,13 @@ impl Frames {
                 let [a, b, c, kind, ..] = self.head;
                 self.rest = u32::from_be_bytes([0, a, b, c]) as usize;
                 self.filled = 0;
-                heads += i64::from(kind == HEADERS);
+                let has_data = kind == DATA && self.rest > 0;
+                counts.heads += i64::from(kind == HEADERS);
+                counts.with_data += i64::from(has_data);
+                counts.without_data += i64::from(!has_data);
             }
         }
-        heads
+        counts
     }
 }
 
@@ -131,9 +176,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
         let read = buffer.filled().len() - before;
         self.turn = if result.is_pending() { 0 } else { self.turn + read };
         self.count.read.fetch_add(read as u64, Ordering::Relaxed);
-        let heads = self.frames.as_mut().map_or(0, |frames| frames.heads_in(&buffer.filled()[before..]));
+        let Some(frames) = &mut self.frames else { return result };
+        let FrameCounts { heads, with_data, without_data } = frames.counts_in(&buffer.filled()[before..]);
         if heads > 0 && self.count.heads_left.fetch_sub(heads, Ordering::Relaxed) < heads {
             return Poll::Ready(Err(endless("informational answers")));
+        }
+        if !self.count.allow(with_data - without_data) {
+            return Poll::Ready(Err(endless("frames without data")));
         }
         result
     }
@@ -145,7 +194,9 @@ fn endless(what: &str) -> io::Error {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let sent = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.has_sent(&sent);
+        sent
     }
 
     fn poll_write_vectored(
@@ -153,7 +204,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let sent = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.has_sent(&sent);
+        sent
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -194,11 +247,65 @@ mod tests {
         let frame = |length: u8, kind: u8| {
             [&[0, 0, length, kind, 4, 0, 0, 0, 1], vec![HEADERS; length.into()].as_slice()].concat()
         };
-        let bytes = [frame(0, 4), frame(5, HEADERS), frame(200, 0), frame(0, HEADERS), frame(9, HEADERS)].concat();
+        let kinds = [(0, 4), (5, HEADERS), (200, DATA), (0, HEADERS), (9, HEADERS), (0, DATA), (1, DATA)];
+        let bytes = kinds.map(|(length, kind)| frame(length, kind)).concat();
         for size in 1..=bytes.len() {
             let mut frames = Frames::default();
-            assert_eq!(bytes.chunks(size).map(|chunk| frames.heads_in(chunk)).sum::<i64>(), 3, "{size}");
+            let mut sum = FrameCounts::default();
+            for counts in bytes.chunks(size).map(|chunk| frames.counts_in(chunk)) {
+                sum.heads += counts.heads;
+                sum.with_data += counts.with_data;
+                sum.without_data += counts.without_data;
+            }
+            assert_eq!(sum, FrameCounts { heads: 3, with_data: 2, without_data: 5 }, "{size}");
         }
+    }
+
+    /// Frames of 17 bytes: PING, or another type.
+    fn frames(kind: u8, number: i64) -> Vec<u8> {
+        [&[0, 0, 8, kind, 0, 0, 0, 0, 0][..], b"12345678"].concat().repeat(number.try_into().unwrap())
+    }
+
+    /// Reads everything; returns the number of whole frames before an error.
+    async fn read_frames(near: &mut CountedStream<std::io::Cursor<Vec<u8>>>) -> usize {
+        let (mut bytes, mut read) = ([0; 17], 0);
+        while near.read_exact(&mut bytes).await.is_ok() {
+            read += 1;
+        }
+        read
+    }
+
+    #[tokio::test]
+    async fn frames_without_data_have_a_bound_on_an_idle_connection() {
+        let most = usize::try_from(FRAMES_MAX).unwrap();
+        // PING, SETTINGS, PRIORITY, WINDOW_UPDATE, and a type that nobody knows.
+        for kind in [6, 4, 2, 8, 0xee] {
+            let (mut near, count) = CountedStream::http2(std::io::Cursor::new(frames(kind, 2 * FRAMES_MAX + 2)));
+            assert_eq!(read_frames(&mut near).await, most, "{kind}");
+            count.asked();
+            assert_eq!(read_frames(&mut near).await, most, "{kind}: the frame that was too many is lost");
+        }
+        let empty = [0, 0, 0, DATA, 0, 0, 0, 0, 1].repeat(2 * most);
+        let (mut near, _count) = CountedStream::http2(std::io::Cursor::new(empty));
+        let mut bytes = vec![0; 9 * (most + 1)];
+        assert!(near.read_exact(&mut bytes).await.is_err());
+        let (mut near, _count) = CountedStream::http1(std::io::Cursor::new(frames(6, 2 * FRAMES_MAX)));
+        assert_eq!(read_frames(&mut near).await, 2 * most, "HTTP/1.1 has no frames");
+    }
+
+    #[tokio::test]
+    async fn data_and_what_is_sent_allow_more_frames() {
+        let mixed = [frames(DATA, 1), frames(6, 1)].concat().repeat(3 * usize::try_from(FRAMES_MAX).unwrap());
+        let (mut near, _count) = CountedStream::http2(std::io::Cursor::new(mixed.clone()));
+        assert_eq!(read_frames(&mut near).await, mixed.len() / 17);
+        let (mut far, near) = tokio::io::duplex(1 << 20);
+        let (mut near, count) = CountedStream::http2(near);
+        assert!(count.allow(-FRAMES_MAX) && !count.allow(-1));
+        for _ in 0..3 {
+            near.write_all(&[0; 700]).await.unwrap();
+        }
+        assert!(count.allow(-1) && !count.allow(-1), "2,100 bytes, and one frame too many before");
+        far.read_exact(&mut [0; 2_100]).await.unwrap();
     }
 
     #[tokio::test]

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncWriteExt, DuplexStream};
 
 use super::*;
+
+/// Buffer of a connection, in bytes.
+const PIPE: usize = 1_024;
 
 /// A provider that accepts connections and never answers.
 #[derive(Default)]
@@ -18,7 +21,7 @@ impl SilentProvider {
     fn client(self: &Arc<SilentProvider>) -> UpstreamClient {
         let provider = self.clone();
         let dial = move |_: &str| {
-            let (ours, theirs) = tokio::io::duplex(1_024);
+            let (ours, theirs) = tokio::io::duplex(PIPE);
             provider.dialled.fetch_add(1, Ordering::Relaxed);
             provider.open.lock().unwrap().push(theirs);
             ours
@@ -62,6 +65,21 @@ async fn a_warm_connection_that_its_peer_closes_is_replaced() {
     assert_eq!(provider.dialled(Duration::ZERO).await, 1);
     provider.open.lock().unwrap().clear();
     assert_eq!(provider.dialled(SWEEP).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_on_an_idle_connection_end_it_and_are_not_read_on() {
+    let provider = Arc::new(SilentProvider::default());
+    let client = provider.client();
+    client.keep_warm(vec![warm("http://a.test/v1")]);
+    assert_eq!(provider.dialled(Duration::ZERO).await, 1);
+    let mut theirs = provider.open.lock().unwrap().remove(0);
+    let (began, mut taken) = (Instant::now(), 0);
+    while let Ok(sent) = theirs.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await {
+        taken += sent;
+    }
+    assert!(taken <= 2 * PIPE && began.elapsed() <= SWEEP, "{taken} bytes, {:?}", began.elapsed());
+    assert_eq!(provider.dialled(SWEEP).await, 2, "another one takes its place");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ by `soak`.
 """
 
 import asyncio
+import collections
 import dataclasses
 import gzip
 import json
@@ -556,6 +557,42 @@ async def h2_settings(c, s):
     for _ in range(100):
         await c.send(b"\0\0\0\x04\0\0\0\0\0" * 100)
     c.writer.close()
+
+
+# Bytes that kinds got rid of on connections that were idle, by kind.
+FLOODED = collections.Counter()
+FLOOD_MAX = 64 << 20
+
+
+async def flood(name, send, data):
+    """Sends until the other side closes, or for far more than it should read."""
+    while FLOODED[name] < FLOOD_MAX:
+        await send(data)
+        FLOODED[name] += len(data)
+        await asyncio.sleep(0)  # a TLS connection that its peer has ended takes writes and drops them
+
+
+def flooding(name, what, frames):
+    """A kind that answers well over HTTP/2, and then sends these frames on the idle connection."""
+    @kind(name, what, alone="answer", level="h2", good=True, big=True)
+    async def play(c, s):
+        await c.headers(s, 200, SSE)
+        await c.data(s, GOOD_STREAM, end=True)
+        await flood(name, c.send, frames * 1_000)
+
+
+flooding("h2-idle-pings", "PING without end on an idle connection", b"\0\0\x08\x06\0\0\0\0\0" + b"12345678")
+flooding("h2-idle-settings", "SETTINGS without end on an idle connection", b"\0\0\0\x04\0\0\0\0\0")
+flooding("h2-idle-priorities", "PRIORITY without end on an idle connection", b"\0\0\x05\x02\0\0\0\0\x01\0\0\0\0\x01")
+flooding("h2-idle-data", "empty DATA without end for a stream that has ended", b"\0\0\0\0\0\0\0\0\x01")
+flooding("h2-idle-heads", "heads without end for a stream that has ended", b"\0\0\x01\x01\x04\0\0\0\x01\x88")
+flooding("h2-idle-unknown", "frames of an unknown type without end on an idle connection", b"\0\0\x08\xee\0\0\0\0\0" + b"12345678")
+
+
+@kind("idle-bytes", "bytes without end on an idle connection", alone="answer", good=True, big=True)
+async def idle_bytes(x):
+    await x.send(answered(GOOD_STREAM, headers=STREAM))
+    await flood("idle-bytes", x.send, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n" * 1_000)
 
 
 @kind("h2-continuation", "8 MB of CONTINUATION for one header block", level="h2", big=True)

@@ -92,7 +92,8 @@ async def main(certificate):
             await listeners.add(kind.name, over_http2(kind, counts), ssl=tls)
     async for word in serving.commands(listeners.ports):
         if word == "counts":
-            print(json.dumps({"seen": counts.seen, "lists": counts.lists, "connections": counts.connections, "bodies": counts.bodies}), flush=True)
+            print(json.dumps({"seen": counts.seen, "lists": counts.lists, "connections": counts.connections, "bodies": counts.bodies,
+                              "flooded": providers.FLOODED}), flush=True)
 
 
 if __name__ == "__main__":

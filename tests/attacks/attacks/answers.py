@@ -167,6 +167,37 @@ def pool_closer(stage):
         stage.must(all(clean(answer) for answer in answers), "an answer was cut")
 
 
+# Bytes that a provider may get rid of on an idle connection: those that the systems of both sides keep, and what the
+# gateway reads before it closes.
+FLOODED_MAX = 16 << 20
+
+
+@attack("idle-floods", "providers that answer well, and then send frames or bytes without end on the idle connection", quick=True)
+def idle_floods(stage):
+    kinds = [kind for kind in providers.KINDS.values() if "idle" in kind.name and stage.scripted.has(kind) and kind.name != "idle-before-call"]
+    config = stage.config()
+    for kind in kinds:
+        config.model(f"flood-{kind.name}", kind.name)
+    with stage.gateway(config) as gate:
+        before = gate.memory()
+        for kind in kinds:
+            stage.must(gate.ask(f"flood-{kind.name}").is_answer, f"{kind.name}: no answer before the flood")
+        cpu = gate.cpu()
+        time.sleep(12)  # idle connections of HTTP/1.1 are looked at every 10 s
+        cpu = gate.cpu() - cpu
+        flooded = stage.scripted.counts()["flooded"]
+        time.sleep(1)
+        later = stage.scripted.counts()["flooded"]
+        for kind in kinds:
+            name = kind.name
+            stage.must(flooded.get(name), f"{name}: it has not flooded")
+            stage.must(later.get(name) == flooded.get(name) and later.get(name, 0) < FLOODED_MAX,
+                       f"{name}: {later.get(name, 0) / 1e6:.1f} MB were taken, {(later.get(name, 0) - flooded.get(name, 0)) / 1e6:.1f} MB in the last second")
+            stage.must(gate.ask(f"flood-{name}").is_answer, f"{name}: no answer after the flood")
+        stage.note(f"{len(kinds)} kinds of flood, {sum(later.values()) / 1e6:.1f} MB in all, {cpu:.2f} s of CPU, RSS + {gate.memory() - before:.0f} MB")
+        stage.must(cpu < 3, f"{cpu:.1f} s of CPU for idle connections")
+
+
 @attack("h2-stalled", "clients that read nothing of long answers from an HTTP/2 provider; then others ask it", quick=True)
 def h2_stalled(stage):
     if not stage.scripted.has(providers.KINDS["h2-long"]):
