@@ -9,11 +9,10 @@ use crate::clock::Instant;
 use crate::config::{Config, UpstreamConfig};
 use crate::history::RaceSource;
 use crate::history::recorded::{Recorded, RecordedAttempt};
-use crate::learning::{Learning, RequestMemory};
+use crate::learning::RequestMemory;
 use crate::proxy::Gateway;
 use crate::race::verdict::slows_hedging;
 use crate::routing::tariff::{Basis, PromptTokens};
-use crate::store::StoreReader;
 
 /// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
 /// weight.
@@ -22,7 +21,7 @@ const REMEMBERED_MAX: usize = 4_000;
 /// Learns from the history. A history that cannot be read is logged and skipped.
 pub(super) async fn learn(gateway: &Arc<Gateway>) {
     let taught = gateway.clone();
-    let learning = gateway.shutdown().run_blocking(move || remember(&taught.live().config, taught.learning()));
+    let learning = gateway.shutdown().run_blocking(move || remember(&taught));
     if let Err(error) = learning.await {
         tracing::error!(%error, "learning from the history broke off");
     }
@@ -37,7 +36,9 @@ pub(super) async fn learn_later(gateway: Arc<Gateway>) {
 }
 
 /// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
-fn remember(config: &Config, learning: &Learning) {
+fn remember(gateway: &Gateway) {
+    let (live, learning) = (gateway.live(), gateway.learning());
+    let config = &live.config;
     let (began, path) = (Instant::now(), &config.store.path);
     if !path.exists() {
         return;
@@ -46,7 +47,7 @@ fn remember(config: &Config, learning: &Learning) {
         config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
     let upstreams: Vec<String> = configured.into_iter().collect();
     let mut requests = 0_u64;
-    let read = StoreReader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
+    let read = gateway.recorder().read_history(path).map_err(anyhow::Error::from).and_then(|reader| {
         let each = |recorded: Recorded| {
             requests += 1;
             // A probe costs no budget, and says nothing about what a client's request usually costs.

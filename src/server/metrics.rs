@@ -22,6 +22,8 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         records_spilled: recorder.spilled(),
         records_written: recorder.written(),
         records_dropped: recorder.dropped(),
+        records_set_aside: recorder.set_aside(),
+        records_refused: recorder.refused(),
         invariant_violations: recorder.violations(),
         unauthorized: gateway.totals().unauthorized_so_far(),
         shed: gateway.totals().shed.so_far(),
