@@ -10,6 +10,9 @@ mod log_throttle;
 mod race_observer;
 mod race_rows;
 mod state;
+mod suspicion;
+mod unproven;
+mod upkeep;
 mod writer;
 
 pub use live::{LiveWatcher, WATCHERS_MAX};
@@ -17,6 +20,7 @@ pub use race_observer::{AttemptStep, RaceObserver};
 pub use state::Condition;
 
 use std::future::pending;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -28,7 +32,7 @@ use crate::history::{AttemptRecord, RaceRecord, RaceSource, RunRecord};
 use crate::metrics::Metrics;
 use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
-use crate::store::{Record, Store};
+use crate::store::{OpenError, Record, Store, StoreReader};
 use live::LiveFeed;
 use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 use state::StoreState;
@@ -200,6 +204,42 @@ impl Recorder {
     /// Records in the database since the start.
     pub fn written(&self) -> u64 {
         self.state.written.load(Relaxed)
+    }
+
+    /// Records written since the start into a database that is no longer in use: it was damaged and set aside, or removed.
+    /// With those in a damaged spill file.
+    pub fn set_aside(&self) -> u64 {
+        self.state.set_aside.load(Relaxed)
+    }
+
+    /// Records that the database never takes, since the start. They are in a file beside it.
+    pub fn refused(&self) -> u64 {
+        self.state.refused.load(Relaxed)
+    }
+
+    /// Why rows are not written now, and the name of the damaged database that was set aside last. For the operator.
+    pub fn problem_and_aside(&self) -> (Option<String>, Option<String>) {
+        self.state.problem_and_aside()
+    }
+
+    /// Opens the history at this path, which the recorder writes. If it cannot be read because it is damaged, the recorder
+    /// examines it.
+    ///
+    /// # Errors
+    /// As [`StoreReader::open`].
+    pub fn read_history(&self, path: &Path) -> Result<StoreReader, OpenError> {
+        let opened = StoreReader::open(path).inspect_err(|error| {
+            if error.is_of_damage() {
+                self.doubt(error.to_string());
+            }
+        });
+        let recorder = self.clone();
+        Ok(opened?.telling_of_damage(Arc::new(move |why| recorder.doubt(why))))
+    }
+
+    /// Something says that the database is damaged: the writer examines it. `why`: for the operator.
+    pub fn doubt(&self, why: String) {
+        self.state.doubt(why);
     }
 
     /// Records lost since the start: there was no room, or the store can never take them.

@@ -13,9 +13,9 @@ use crate::clock::wall_micros;
 use crate::history::regression::TestedFigure;
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
+use crate::recorder::Recorder;
 use crate::report::regressions::{Regression, RegressionsQuestion, ask};
 use crate::shutdown::Shutdown;
-use crate::store::StoreReader;
 
 /// From the end of one check to the start of the next.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
@@ -60,27 +60,32 @@ struct RegressionChange {
 pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
     let mut looked = WatchHistory::default();
     let told = |found| looked.tell(found, gateway.recorder().metrics());
-    look_again(&path, gateway.shutdown(), wall_micros, told).await;
+    look_again((&path, gateway.recorder()), gateway.shutdown(), wall_micros, told).await;
 }
 
-async fn look_again(path: &Path, shutdown: &Shutdown, now: fn() -> i64, mut told: impl FnMut(WatchResult)) {
+async fn look_again(
+    history: (&Path, &Recorder),
+    shutdown: &Shutdown,
+    now: fn() -> i64,
+    mut told: impl FnMut(WatchResult),
+) {
     let mut draining = std::pin::pin!(shutdown.draining());
     loop {
         tokio::select! {
             () = &mut draining => return,
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        let Some(found) = look(path, shutdown, now).await else { return };
+        let Some(found) = look(history, shutdown, now).await else { return };
         told(found);
     }
 }
 
-/// None once the gateway drains: nothing waits for the history then.
-async fn look(path: &Path, shutdown: &Shutdown, now: fn() -> i64) -> Option<WatchResult> {
+/// None once the gateway drains: nothing waits for the history then. The recorder is told of damage to it.
+async fn look((path, recorder): (&Path, &Recorder), shutdown: &Shutdown, now: fn() -> i64) -> Option<WatchResult> {
     let stop = Arc::new(AtomicBool::new(false));
-    let (path, stopped) = (path.to_owned(), stop.clone());
+    let (path, recorder, stopped) = (path.to_owned(), recorder.clone(), stop.clone());
     let work = shutdown.run_blocking(move || {
-        let reader = StoreReader::open(&path).map_err(|error| error.to_string())?.stopped_by(stopped);
+        let reader = recorder.read_history(&path).map_err(|error| error.to_string())?.stopped_by(stopped);
         let answer = ask(&reader, &RegressionsQuestion::default(), now()).map_err(|error| error.to_string())?;
         Ok(answer.findings.into_iter().take(FINDINGS_MAX).collect())
     });

@@ -9,6 +9,7 @@ use super::Gateway;
 use super::clock_check::{ClockCheck, is_believed};
 use crate::clock::{Instant, micros, wall_micros};
 use crate::config::Retention;
+use crate::recorder::Condition;
 use crate::report::question::time;
 use crate::shutdown::Shutdown;
 use crate::store::{Roller, RollupError, RollupStep};
@@ -33,6 +34,8 @@ pub(super) struct RollupTask {
     attempts: u64,
     /// Races whose rows were removed since the last log line.
     races: u64,
+    /// Pages given back to the disk since the last log line.
+    pages: u64,
     /// Whole hours of rows older than this are removed; microseconds since 1970, UTC.
     older_than: i64,
     told: Option<Instant>,
@@ -55,6 +58,7 @@ impl RollupTask {
             path,
             attempts: 0,
             races: 0,
+            pages: 0,
             older_than: 0,
             told: None,
             complained: None,
@@ -85,6 +89,9 @@ impl RollupTask {
                 }
                 Err(_) if self.shutdown.is_draining() => return,
                 Err(error) => {
+                    if error.is_of_damage {
+                        self.gateway.recorder().doubt(error.to_string());
+                    }
                     self.complain(&error);
                     if error.is_postponed {
                         PAUSE
@@ -98,6 +105,9 @@ impl RollupTask {
     }
 
     async fn step(&mut self) -> Result<RollupStep, RollupError> {
+        if self.gateway.recorder().condition() == Condition::Damaged {
+            return Ok(RollupStep::Nothing);
+        }
         let now_us = wall_micros();
         let keep_from = match self.gateway.live().config.store.retention {
             Retention::Forever => None,
@@ -132,6 +142,7 @@ impl RollupTask {
                 self.races += races as u64;
                 metrics.removed(races as u64);
             }
+            RollupStep::GivenBack { pages } => self.pages += pages,
             RollupStep::Day | RollupStep::Nothing => {}
         }
     }
@@ -141,6 +152,10 @@ impl RollupTask {
             let older_than = time(self.older_than);
             tracing::info!(races = self.races, older_than, "removed old rows of the history; their figures stay");
             self.races = 0;
+        }
+        if self.pages > 0 {
+            tracing::info!(pages = self.pages, "gave space of removed rows back to the disk");
+            self.pages = 0;
         }
         if self.attempts > 0 && self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
             tracing::info!(attempts = self.attempts, "rolled up the history");

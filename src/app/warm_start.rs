@@ -9,11 +9,11 @@ use crate::clock::Instant;
 use crate::config::{Config, UpstreamConfig};
 use crate::history::RaceSource;
 use crate::history::recorded::{Recorded, RecordedAttempt};
-use crate::learning::{Learning, RequestMemory};
+use crate::learning::RequestMemory;
 use crate::proxy::Gateway;
 use crate::race::verdict::slows_hedging;
 use crate::routing::tariff::{Basis, PromptTokens};
-use crate::store::{OpenError, StoreReader};
+use crate::store::OpenError;
 
 /// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
 /// weight.
@@ -22,7 +22,7 @@ const REMEMBERED_MAX: usize = 4_000;
 /// Learns from the history. A history that cannot be read is logged and skipped.
 pub(super) async fn learn(gateway: &Arc<Gateway>) {
     let taught = gateway.clone();
-    let learning = gateway.shutdown().run_blocking(move || remember(&taught.live().config, taught.learning()));
+    let learning = gateway.shutdown().run_blocking(move || remember(&taught));
     if let Err(error) = learning.await {
         tracing::error!(%error, "learning from the history broke off");
     }
@@ -37,9 +37,11 @@ pub(super) async fn learn_later(gateway: Arc<Gateway>) {
 }
 
 /// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
-fn remember(config: &Config, learning: &Learning) {
+fn remember(gateway: &Gateway) {
+    let (live, learning) = (gateway.live(), gateway.learning());
+    let config = &live.config;
     let began = Instant::now();
-    let opened = match StoreReader::open(&config.store.path) {
+    let opened = match gateway.recorder().read_history(&config.store.path) {
         Err(OpenError::Absent { .. }) => return,
         opened => opened,
     };

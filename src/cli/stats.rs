@@ -21,6 +21,7 @@ use crate::report::{export, stats};
 use crate::store::StoreReader;
 
 use super::screen::ScreenSettings;
+use super::text::write_paragraphs;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -68,8 +69,10 @@ pub fn run(
     if options.csv {
         return Ok(export::write_csv(by, &answer.groups, out)?);
     }
+    let aside = notes::set_aside(store_path, &answer.filter);
     if answer.attempts == 0 {
-        return Ok(notes::write_nothing(store_path, &answer.filter, (answer.whole_hours, answer.running), width, out)?);
+        notes::write_nothing(store_path, &answer.filter, (answer.whole_hours, answer.running), width, out)?;
+        return Ok(write_paragraphs(aside, width, out)?);
     }
     let groups = by_wins(by, &answer.groups);
     let sheet = if options.wide { table::wide(by, &groups) } else { table::brief(by, &groups, screen.colour) };
@@ -83,6 +86,7 @@ pub fn run(
     } else {
         notes::write_brief(question, &answer, &marks, width, out)?;
     }
+    write_paragraphs(aside, width, out)?;
     if options.explain {
         writeln!(out, "\n{DEFINITIONS}")?;
     }

@@ -63,6 +63,8 @@ pub struct ExternalCounts {
     pub records_spilled: usize,
     pub records_written: u64,
     pub records_dropped: u64,
+    pub records_set_aside: u64,
+    pub records_refused: u64,
     /// Attempts whose row contradicts itself.
     pub invariant_violations: u64,
     /// Requests without a valid token.
@@ -325,8 +327,12 @@ fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
     text.single("records_spilled", "gauge", spilled, elsewhere.records_spilled);
     let written = "Rows in the database since the start.";
     text.single("records_written_total", "counter", written, elsewhere.records_written);
-    let dropped = "Rows lost: the queue was full, or the database refuses them for good.";
+    let dropped = "Rows lost: the queue was full, or the file for refused rows is.";
     text.single("records_dropped_total", "counter", dropped, elsewhere.records_dropped);
+    let aside = "Rows in a database that is no longer in use: it was damaged and set aside, removed or replaced.";
+    text.single("records_set_aside_total", "counter", aside, elsewhere.records_set_aside);
+    let refused = "Rows that the database never takes; they are in a file beside it.";
+    text.single("records_refused_total", "counter", refused, elsewhere.records_refused);
     let unauthorized = "Requests refused for lack of a valid token; they have no race.";
     text.single("unauthorized_total", "counter", unauthorized, elsewhere.unauthorized);
     let wrong = "Requests with a wrong token, on any path.";

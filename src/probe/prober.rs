@@ -105,7 +105,9 @@ impl Prober {
         let live = self.client.gateway().live();
         let Some(settings) = &live.config.probes else { return Ok(()) };
         let (path, config) = (self.path.clone(), live.clone());
-        let reading = self.client.gateway().shutdown().run_blocking(move || spent_today(&path, &config.config, now_us));
+        let recorder = self.client.gateway().recorder().clone();
+        let read = move || spent_today(&recorder.read_history(&path)?, &config.config, now_us);
+        let reading = self.client.gateway().shutdown().run_blocking(read);
         let spent = reading.await.map_err(anyhow::Error::from).flatten().map_err(|error| {
             tracing::warn!(%error, "the history of probes cannot be read");
             "the history cannot be read"

@@ -16,10 +16,14 @@ use crate::store::StoreReader;
 ///
 /// # Errors
 /// The database file cannot be read. The text is for an operator.
-pub fn last_moments(path: &Path, settings: &ProbeSettings, now_us: i64) -> anyhow::Result<BTreeMap<ProbeJob, i64>> {
+pub fn last_moments(
+    history: &StoreReader,
+    settings: &ProbeSettings,
+    now_us: i64,
+) -> anyhow::Result<BTreeMap<ProbeJob, i64>> {
     let longest = settings.workloads.iter().map(|workload| workload.every).max().unwrap_or_default();
     let mut moments = BTreeMap::new();
-    StoreReader::open(path)?.each_probe((now_us - 3 * micros(longest), None), |probe| {
+    history.each_probe((now_us - 3 * micros(longest), None), |probe| {
         let (model, workload) = (probe.race.model.clone(), probe.race.workload.clone().unwrap_or_default());
         let every = settings.workloads.iter().find(|known| known.name == workload).map(|known| known.every);
         let (Some(attempt), Some(scheduled_us), Some(every)) = (probe.attempt(), probe.race.scheduled_us, every) else {
@@ -38,9 +42,9 @@ pub fn last_moments(path: &Path, settings: &ProbeSettings, now_us: i64) -> anyho
 ///
 /// # Errors
 /// The database file cannot be read. The text is for an operator.
-pub(super) fn spent_today(path: &Path, config: &Config, now_us: i64) -> anyhow::Result<(f64, f64)> {
+pub(super) fn spent_today(history: &StoreReader, config: &Config, now_us: i64) -> anyhow::Result<(f64, f64)> {
     let (mut usd, mut tokens) = (0.0, 0.0);
-    StoreReader::open(path)?.each_probe((now_us - now_us.rem_euclid(DAY_US), None), |probe| {
+    history.each_probe((now_us - now_us.rem_euclid(DAY_US), None), |probe| {
         let Some(attempt) = probe.attempt() else { return };
         let asked = (probe.race.input_tokens_estimate as f64, probe.race.max_tokens.unwrap_or(0) as f64);
         let at_most = || {

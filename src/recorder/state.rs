@@ -2,11 +2,14 @@
 //!
 //! Not for metrics: `metrics` reads them.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::log_throttle::LogThrottle;
+use crate::store::Taken;
 
 /// The condition of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub enum Condition {
     Ok,
     /// The store takes no rows now. They are kept and written later.
     Delayed,
+    /// The same, because the database is damaged or seems so: it is examined, or moved aside.
+    Damaged,
     /// Rows are being lost.
     Failing,
 }
@@ -24,6 +29,7 @@ impl Condition {
         match self {
             Condition::Ok => "ok",
             Condition::Delayed => "delayed",
+            Condition::Damaged => "damaged",
             Condition::Failing => "failing",
         }
     }
@@ -40,12 +46,32 @@ pub(super) struct StoreState {
     /// Those who ask that no batch is written now.
     pub holds: AtomicU64,
     pub written: AtomicU64,
+    /// Rows that wait although `written` counts them: the database that had them is damaged or gone.
+    again: AtomicU64,
+    /// Rows of this process in the present database.
+    in_database: AtomicU64,
+    pub set_aside: AtomicU64,
+    pub refused: AtomicU64,
     pub dropped: AtomicU64,
     pub violations: AtomicU64,
     pub condition: watch::Sender<Condition>,
+    told: Mutex<Told>,
+    /// A reader says that the database is damaged.
+    pub doubted: Notify,
     pub overflow: LogThrottle,
     pub refusal: LogThrottle,
     pub violation: LogThrottle,
+}
+
+/// Texts for the operator.
+#[derive(Debug, Default)]
+struct Told {
+    /// Why rows are not written now.
+    problem: Option<String>,
+    /// What a reader says.
+    doubt: Option<String>,
+    /// The damaged database that was set aside last.
+    aside: Option<String>,
 }
 
 impl StoreState {
@@ -55,9 +81,15 @@ impl StoreState {
             spilled: AtomicU64::new(0),
             holds: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            again: AtomicU64::new(0),
+            in_database: AtomicU64::new(0),
+            set_aside: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             violations: AtomicU64::new(0),
             condition: watch::Sender::new(Condition::Ok),
+            told: Mutex::default(),
+            doubted: Notify::new(),
             overflow: LogThrottle::new(),
             refusal: LogThrottle::new(),
             violation: LogThrottle::new(),
@@ -86,10 +118,42 @@ impl StoreState {
         usize::try_from(self.queued.fetch_add(rows as i64, Relaxed)).unwrap_or(0)
     }
 
-    /// Counts rows written from memory to the database.
-    pub fn keep(&self, rows: usize) {
-        self.written.fetch_add(rows as u64, Relaxed);
+    /// Counts rows written from memory to the database, and those of them that it refused.
+    pub fn keep(&self, rows: usize, taken: &Taken) {
         self.queued.fetch_sub(rows as i64, Relaxed);
+        self.count(rows as u64, taken);
+    }
+
+    fn count(&self, rows: u64, taken: &Taken) {
+        let written = rows.saturating_sub(taken.refused as u64);
+        let again = self.again.fetch_update(Relaxed, Relaxed, |again| Some(again.saturating_sub(written)));
+        self.written.fetch_add(written.saturating_sub(again.unwrap_or_default()), Relaxed);
+        self.in_database.fetch_add(written, Relaxed);
+        self.refused.fetch_add(taken.refused.saturating_sub(taken.lost) as u64, Relaxed);
+        if taken.lost > 0 {
+            self.dropped.fetch_add(taken.lost as u64, Relaxed);
+            self.is(Condition::Failing);
+        }
+    }
+
+    /// Counts rows that will be written again: the database that has them is damaged or gone.
+    pub fn take_back(&self, rows: usize) {
+        self.add(rows);
+        self.again.fetch_add(rows as u64, Relaxed);
+        let left = self.in_database.load(Relaxed).saturating_sub(rows as u64);
+        self.in_database.store(left, Relaxed);
+    }
+
+    /// The next rows go to another database. Returns the number of rows of this process in the present one.
+    pub fn leave_database(&self) -> u64 {
+        let rows = self.in_database.swap(0, Relaxed);
+        self.set_aside.fetch_add(rows, Relaxed);
+        rows
+    }
+
+    /// The next rows that wait go to another file.
+    pub fn leave_spill(&self) {
+        self.set_aside.fetch_add(self.spilled.swap(0, Relaxed), Relaxed);
     }
 
     /// Counts rows written from memory to the spill file.
@@ -104,8 +168,8 @@ impl StoreState {
     }
 
     /// Counts rows moved from the spill file to the database. `more`: more rows are left.
-    pub fn bring_back(&self, rows: u64, more: bool) {
-        self.written.fetch_add(rows, Relaxed);
+    pub fn bring_back(&self, rows: u64, taken: &Taken, more: bool) {
+        self.count(rows, taken);
         let left = self.spilled.load(Relaxed).saturating_sub(rows);
         self.spilled.store(if more { left.max(1) } else { 0 }, Relaxed);
     }
@@ -120,5 +184,40 @@ impl StoreState {
 
     pub fn is(&self, now: Condition) {
         self.condition.send_if_modified(|condition| std::mem::replace(condition, now) != now);
+    }
+
+    /// Rows are not written now.
+    pub fn is_troubled(&self, now: Condition, problem: &str) {
+        self.told().problem = Some(problem.to_owned());
+        self.is(now);
+    }
+
+    /// Rows are written.
+    pub fn is_well(&self) {
+        self.told().problem = None;
+        self.is(Condition::Ok);
+    }
+
+    pub fn doubt(&self, why: String) {
+        self.told().doubt = Some(why);
+        self.doubted.notify_one();
+    }
+
+    pub fn take_doubt(&self) -> Option<String> {
+        self.told().doubt.take()
+    }
+
+    pub fn has_set_aside(&self, aside: &Path) {
+        self.told().aside = aside.file_name().map(|name| name.to_string_lossy().into_owned());
+    }
+
+    /// Why rows are not written now, and the name of the damaged database that was set aside last.
+    pub fn problem_and_aside(&self) -> (Option<String>, Option<String>) {
+        let told = self.told();
+        (told.problem.clone(), told.aside.clone())
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

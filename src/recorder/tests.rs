@@ -1,5 +1,7 @@
 //! The recorder over a real database: it loses no row that it can keep, and no caller waits.
 
+mod damage;
+
 use std::path::Path;
 
 use sqlx::sqlite::SqliteConnectOptions;
@@ -252,37 +254,6 @@ async fn a_batch_ends_between_two_races() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_written_over_is_noticed_and_its_rows_are_kept() {
-    let (_directory, path, recorder, writer) = started().await;
-    recorder.race(sample::race(0), None);
-    until_all_written(&recorder, 1).await;
-    let noise: Vec<u8> = (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    {
-        use std::io::Write as _;
-        let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-        file.write_all(&noise).unwrap();
-        // Never closed: closing would drop the locks that SQLite holds on the file.
-        std::mem::forget(file);
-    }
-    for n in 1..10 {
-        recorder.race(sample::race(n), None);
-    }
-    until(&recorder, Condition::Delayed).await;
-    while recorder.spilled() < 9 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!((recorder.dropped(), recorder.written()), (0, 1));
-    // The operator moves it away. A new file is created and gets the rows.
-    std::fs::rename(&path, path.with_file_name("noise.db")).unwrap();
-    until_all_written(&recorder, 10).await;
-    assert_eq!(writer.finish(LONG).await, 0);
-    assert_eq!(rows(&path, "race").await, 9);
-    let integrity: String =
-        sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut other_connection(&path).await).await.unwrap();
-    assert_eq!(integrity, "ok");
-}
-
-#[tokio::test]
 async fn a_full_queue_counts_what_it_drops() {
     let (_directory, path, recorder, writer) = started().await;
     // On this single thread the writer does not run before the first await.
@@ -295,17 +266,26 @@ async fn a_full_queue_counts_what_it_drops() {
 }
 
 #[tokio::test]
-async fn what_the_database_will_never_take_is_dropped_and_counted() {
+async fn what_the_database_will_never_take_is_put_apart_and_counted() {
     let (_directory, path, recorder, writer) = started().await;
     sqlx::query("DROP TABLE attempt").execute(&mut other_connection(&path).await).await.unwrap();
     recorder.attempt(sample::won(0), None, 1_000);
-    until(&recorder, Condition::Failing).await;
-    assert_eq!(recorder.dropped(), 1);
+    recorder.race(sample::race(1), None);
+    until_all_written(&recorder, 1).await;
+    assert_eq!((recorder.refused(), recorder.dropped()), (1, 0));
+    let refused = path.with_file_name("history.db.refused");
+    assert_eq!(std::fs::read_to_string(&refused).unwrap().lines().count(), 1);
 
+    // Without a file for them they are lost.
+    std::fs::remove_file(&refused).unwrap();
+    std::fs::create_dir(&refused).unwrap();
+    recorder.attempt(sample::won(0), None, 1_000);
+    until(&recorder, Condition::Failing).await;
+    assert_eq!((recorder.refused(), recorder.dropped()), (1, 1));
     recorder.race(sample::race(0), None);
     until(&recorder, Condition::Ok).await;
     assert_eq!(writer.finish(LONG).await, 0);
-    assert_eq!(rows(&path, "race").await, 1);
+    assert_eq!(rows(&path, "race").await, 2);
 }
 
 #[tokio::test]

@@ -40,6 +40,11 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>, client: Client) -> Respo
         body["records_queued"] = json!(recorder.depth());
         body["records_spilled"] = json!(recorder.spilled());
         body["records_dropped"] = json!(recorder.dropped());
+        let (problem, aside) = recorder.problem_and_aside();
+        body["store_problem"] = json!(problem);
+        body["set_aside"] = json!(aside);
+        body["records_set_aside"] = json!(recorder.set_aside());
+        body["records_refused"] = json!(recorder.refused());
     }
     answer(status, &body)
 }

@@ -259,7 +259,7 @@ mod tests {
     async fn a_panic_is_a_500_in_the_shape_of_the_surface_and_gives_the_permit_back() {
         let gateway = gateway();
         let cross = Arc::new(CrossOrigin::new(gateway.clone()));
-        let reads = DatabaseReads::new("history.db".into(), Shutdown::new());
+        let reads = DatabaseReads::new("history.db".into(), Recorder::without_store(), Shutdown::new());
         for surface in Surface::ALL.into_iter().filter(|surface| !surface.is_in_path()) {
             let reload = Arc::new(|_| Box::pin(std::future::ready(Ok(()))) as _);
             let site = ServedPaths {

@@ -22,6 +22,8 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Res
         records_spilled: recorder.spilled(),
         records_written: recorder.written(),
         records_dropped: recorder.dropped(),
+        records_set_aside: recorder.set_aside(),
+        records_refused: recorder.refused(),
         invariant_violations: recorder.violations(),
         unauthorized: gateway.totals().unauthorized_so_far(),
         wrong_tokens: gateway.totals().wrong_tokens_so_far(),

@@ -30,7 +30,8 @@ use crate::telemetry::request_span;
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
 pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {
     // A reload does not move the database, even if the new file names another one.
-    let reads = DatabaseReads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
+    let path = gateway.live().config.store.path.clone();
+    let reads = DatabaseReads::new(path, gateway.recorder().clone(), gateway.shutdown().clone());
     let cross = Arc::new(CrossOrigin::new(gateway.clone()));
     let site = ServedPaths { gateway, reads, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
     let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));

@@ -3,11 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::FromRef;
+use http::{HeaderValue, Response};
 use tokio::sync::Semaphore;
 
 use super::api::DatabaseReads;
-use crate::proxy::Gateway;
+use crate::proxy::{Gateway, Rejection};
 
 /// Reads the configuration again; the argument is the fingerprint of a text whose losses an administrator accepts. The error is for an
 /// operator; the old configuration is then still in force.
@@ -22,6 +24,21 @@ pub(super) struct ServedPaths {
     pub reload: ReloadCall,
     /// The replays that may run.
     pub replays: Arc<Semaphore>,
+}
+
+impl ServedPaths {
+    /// The answer to a question about the history. Says which damaged database was set aside: it has the rows before.
+    pub(super) fn of_history(&self, answer: Result<Response<Body>, Rejection>) -> Response<Body> {
+        let mut response = match answer {
+            Ok(response) => response,
+            Err(rejection) => return rejection.into_response(),
+        };
+        let (_, aside) = self.gateway.recorder().problem_and_aside();
+        if let Some(name) = aside.and_then(|name| HeaderValue::try_from(name).ok()) {
+            response.headers_mut().insert("x-photofinish-set-aside", name);
+        }
+        response
+    }
 }
 
 impl FromRef<ServedPaths> for Arc<Gateway> {

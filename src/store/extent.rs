@@ -4,6 +4,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::open;
 use super::plan;
 use super::reader::{ReadError, StoreReader};
 use super::source_filter::SourceFilter;
@@ -21,6 +22,8 @@ pub struct Extent {
     pub log_bytes: u64,
     /// Free space within the file, for new rows; bytes.
     pub free_bytes: u64,
+    /// Free space beyond what new rows will soon need goes back to the disk.
+    pub gives_back: bool,
     /// Of clients.
     pub attempts: u64,
     /// True if there are more rows: not all rows without a roll-up were counted.
@@ -36,10 +39,9 @@ impl StoreReader {
     /// It takes too long, or the file cannot be read.
     pub fn extent(&self) -> Result<Extent, ReadError> {
         let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let mut log = self.path().as_os_str().to_owned();
-        log.push("-wal");
-        let (file_bytes, log_bytes) = (bytes(self.path()), bytes(log.as_ref()));
-        self.ask(|connection| Ok(Extent { file_bytes, log_bytes, ..inside(connection)? }))
+        let (file_bytes, log_bytes) = (bytes(self.path()), bytes(&open::log_of(self.path())));
+        let gives_back = self.ask(open::gives_back)?;
+        self.ask(|connection| Ok(Extent { file_bytes, log_bytes, gives_back, ..inside(connection)? }))
     }
 }
 
@@ -52,6 +54,7 @@ fn inside(connection: &Connection) -> rusqlite::Result<Extent> {
     Ok(Extent {
         file_bytes: 0,
         log_bytes: 0,
+        gives_back: false,
         free_bytes: number("PRAGMA freelist_count")? * number("PRAGMA page_size")?,
         attempts: number(ROLLED)? + counted.min(COUNTED_MAX as u64),
         more: counted > COUNTED_MAX as u64,

@@ -6,9 +6,11 @@
 mod bundle;
 mod cells;
 mod columns;
+mod damage;
 mod extent;
 mod gather;
 mod header;
+mod look;
 mod migrations;
 mod open;
 mod plan;
@@ -17,22 +19,31 @@ mod publish;
 mod races;
 mod reader;
 mod recorded;
+mod refused;
 mod rollup;
+mod rollup_error;
 mod runs;
 mod scan;
+mod set_aside;
 mod source_filter;
+mod space;
 mod spill;
+mod symptom;
 mod times;
+mod waiting;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
+pub use damage::FileFinding;
 pub use extent::Extent;
 pub use gather::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selection};
 pub use open::OpenError;
@@ -40,13 +51,17 @@ pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};
 pub use reader::{EXACT_MAX, ReadError, StoreReader};
 pub use recorded::RecordedFilter;
-pub use rollup::{Roller, RollupError, RollupStep};
+pub use rollup::{Roller, RollupStep};
+pub use rollup_error::RollupError;
 pub use runs::{RunFilter, RunSearch};
+pub use set_aside::{SetAside, set_aside_files};
 pub use source_filter::SourceFilter;
-pub use spill::{Spill, SpillProgress};
+pub use spill::{MoveError, Spill, SpillProgress};
+pub use symptom::Symptom;
 pub use write::{Record, WriteError};
 
 use header::{FileId, Header};
+use write::{RefusedRow, TableRow};
 
 /// The database, open for writing, over one connection.
 pub struct Store {
@@ -63,13 +78,53 @@ struct FileSlot {
     /// again.
     opened: Option<Opened>,
     header: Header,
+    /// The file that was opened last.
+    file: Option<FileId>,
+    /// How many files were opened, one after the other.
+    files: u64,
+    /// The file that was examined last.
+    doubted: Option<FileId>,
+}
+
+impl FileSlot {
+    /// Whether this file at the path is the gateway's.
+    fn is_own(&mut self, path: &Path, file: FileId) -> bool {
+        self.file == Some(file) || self.header.is_of_photofinish(path, file)
+    }
+
+    fn is_own_at(&mut self, path: &Path) -> bool {
+        FileId::at(path).is_some_and(|file| self.is_own(path, file))
+    }
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Rows that the database will never take. They are in a file beside it, except those that are lost.
+    pub refused: usize,
+    /// Rows of these that are lost.
+    pub lost: usize,
+    /// Why the first of them was refused.
+    pub reason: String,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadBack {
+    /// Every row is there.
+    Proven,
+    /// So many rows are not.
+    Missing(u64),
+    /// They were written into another file.
+    OtherFile,
 }
 
 impl Store {
     /// Opens the file, creates it if it is missing, and migrates it.
     pub fn open(path: &Path) -> Result<Store, OpenError> {
         let store = Store::unopened(path);
-        store.slot().opened = Some(Opened::open(path, None)?);
+        let opened = store.connect(&mut store.slot())?;
+        store.slot().opened = Some(opened);
         Ok(store)
     }
 
@@ -90,6 +145,11 @@ impl Store {
         &self.path
     }
 
+    /// The file for rows that the database never takes.
+    pub fn refused(&self) -> PathBuf {
+        refused::file_of(&self.path)
+    }
+
     /// Whether it is open.
     pub fn is_open(&self) -> bool {
         self.slot().opened.is_some()
@@ -98,7 +158,61 @@ impl Store {
     /// Writes the whole batch in one transaction, or nothing. Existing records stay unchanged, so a batch may be sent
     /// again. Waits up to a second for another writer.
     pub fn write(&self, batch: &[Record]) -> Result<(), WriteError> {
-        self.in_file(|connection| write::write(connection, batch))
+        self.in_file(|connection| write::write(connection, batch.iter()))
+    }
+
+    /// Writes the batch. If the database refuses a row for good, it writes race by race, and puts the races that are
+    /// refused into a file beside it.
+    pub fn take(&self, batch: &[Record]) -> Result<Taken, WriteError> {
+        Ok(self.put_apart(batch, &self.take_rows(batch)?))
+    }
+
+    /// Returns the rows that the database will never take.
+    fn take_rows<R: TableRow>(&self, batch: &[R]) -> Result<Vec<RefusedRow>, WriteError> {
+        match self.in_file(|connection| write::write(connection, batch.iter())) {
+            Err(error) if !error.retry => self.in_file(|connection| write::write_apart(connection, batch)),
+            whole => whole.map(|()| Vec::new()),
+        }
+    }
+
+    fn put_apart<R: TableRow>(&self, batch: &[R], refused: &[RefusedRow]) -> Taken {
+        let Some(first) = refused.first() else { return Taken::default() };
+        let rows = refused.iter().filter_map(|refusal| Some((batch.get(refusal.at)?, refusal.reason.as_str())));
+        let lost = refused::append(&self.refused(), rows).unwrap_or(refused.len());
+        Taken { refused: refused.len(), lost, reason: first.reason.clone() }
+    }
+
+    /// How many files it has opened, one after the other. A change means: rows that were written before are in another file
+    /// than those that come now.
+    pub fn files(&self) -> u64 {
+        self.slot().files
+    }
+
+    /// Looks whether these rows can be read back, and the newest part of the file with them. `files`: see
+    /// [`Store::files`], when they were written.
+    pub fn look<'r>(&self, files: u64, rows: impl Iterator<Item = &'r Record>) -> Result<ReadBack, WriteError> {
+        self.look_for(Some(files), rows)
+    }
+
+    fn look_for<'r, R: TableRow + 'r>(
+        &self,
+        files: Option<u64>,
+        rows: impl Iterator<Item = &'r R>,
+    ) -> Result<ReadBack, WriteError> {
+        {
+            let mut slot = self.slot();
+            let opened = self.still_there(&mut slot)?;
+            slot.opened = Some(opened);
+            if files.is_some_and(|files| files != slot.files) {
+                return Ok(ReadBack::OtherFile);
+            }
+        }
+        let mut written: BTreeMap<&str, u64> = BTreeMap::new();
+        rows.filter_map(|row| row.race_id()).for_each(|race_id| *written.entry(race_id).or_default() += 1);
+        match look::look(&self.path, &written).map_err(WriteError::unsound)? {
+            0 => Ok(ReadBack::Proven),
+            missing => Ok(ReadBack::Missing(missing)),
+        }
     }
 
     /// Renews the planner's statistics, moves the write-ahead log into the file, and closes.
@@ -107,6 +221,13 @@ impl Store {
             && let Err(error) = open::close(opened.connection)
         {
             tracing::warn!(path = %self.path.display(), %error, "the database did not close cleanly");
+        }
+    }
+
+    /// Closes, and leaves a file that seems damaged as it is, with its write-ahead log.
+    pub fn abandon(&self) {
+        if let Some(opened) = self.slot().opened.take() {
+            opened.abandon();
         }
     }
 
@@ -135,10 +256,12 @@ impl Store {
     /// The open connection if its file is still the one at the path, else a new one. It is taken out of the slot, so
     /// that a panic drops it: then its transaction is rolled back.
     fn still_there(&self, slot: &mut FileSlot) -> Result<Opened, WriteError> {
-        let found = FileId::at(&self.path);
-        if let Some(opened) = slot.opened.take_if(|opened| found != Some(opened.file)) {
+        if let Some(opened) = slot.opened.take_if(|opened| !opened.is_at(&self.path)) {
             let path = self.path.display();
-            tracing::warn!(%path, "the database file was removed or replaced; opening what is there now");
+            tracing::warn!(%path, "the database file or its log was removed or replaced; opening what is there now");
+            if FileId::at(&self.path) != Some(opened.file) {
+                slot.file = None;
+            }
             opened.leave();
         }
         if let Some(opened) = slot.opened.take() {
@@ -149,7 +272,29 @@ impl Store {
             slot.opened = Some(opened);
             return Err(WriteError::unavailable(&OpenError::Overwritten { path: self.path.clone() }));
         }
-        Opened::open(&self.path, self.bytes_max).map_err(|error| WriteError::unavailable(&error))
+        self.connect(slot).map_err(|error| WriteError::unavailable(&error))
+    }
+
+    /// A new connection to the file at the path.
+    fn connect(&self, slot: &mut FileSlot) -> Result<Opened, OpenError> {
+        let opened = match Opened::open(&self.path, self.bytes_max) {
+            Err(OpenError::NotADatabase { path }) if slot.is_own_at(&path) => {
+                let reason = "its pages cannot be read".to_owned();
+                return Err(OpenError::Damaged { path, reason });
+            }
+            opened => opened?,
+        };
+        if slot.file != Some(opened.file) {
+            (slot.file, slot.files) = (Some(opened.file), slot.files + 1);
+        }
+        // A file that opens may be damaged all the same.
+        if let Err(error) = look::look(&self.path, &BTreeMap::new())
+            && symptom::symptom(&error).is_some()
+        {
+            opened.abandon();
+            return Err(OpenError::Damaged { path: self.path.clone(), reason: error.to_string() });
+        }
+        Ok(opened)
     }
 }
 
@@ -157,6 +302,8 @@ impl Store {
 struct Opened {
     connection: Connection,
     file: FileId,
+    /// Its write-ahead log, which is there as long as the connection.
+    log: Option<FileId>,
 }
 
 impl Opened {
@@ -164,15 +311,25 @@ impl Opened {
         let connection = open::writable(path, bytes_max)?;
         let file = FileId::at(path);
         let file = file.ok_or_else(|| OpenError::Unusable { path: path.into(), reason: "it went away".into() })?;
-        Ok(Opened { connection, file })
+        Ok(Opened { connection, file, log: FileId::at(&open::log_of(path)) })
     }
 
-    /// Closes the connection to a file that is no longer at its path.
+    fn is_at(&self, path: &Path) -> bool {
+        FileId::at(path) == Some(self.file) && self.log.is_none_or(|log| FileId::at(&open::log_of(path)) == Some(log))
+    }
+
+    /// Closes the connection to a file that is no longer at its path, or whose log is not.
     fn leave(self) {
         // Its `-wal` file is still at the path and would be applied to the next database there. So the log is moved
         // into the old file first; if that file was moved away, it is complete.
         let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         // Closed before the next one opens: both would use the locks of one `-shm` file.
+        drop(self.connection);
+    }
+
+    /// Closes the connection to a damaged file, and leaves file and log as they are.
+    fn abandon(self) {
+        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         drop(self.connection);
     }
 }

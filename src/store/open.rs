@@ -3,12 +3,15 @@
 //! Changes nothing in a file before it is known to belong to the gateway. Not for reading or writing rows.
 
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use sqlx::migrate::MigrateError;
 
+use super::header::PHOTOFINISH;
 use super::migrations::{migrate, migrator};
+use super::symptom::{Symptom, symptom};
 use crate::clock::Instant;
 
 /// Why a database cannot be used, and what to do. For the operator.
@@ -55,17 +58,41 @@ pub enum OpenError {
     Locked { path: PathBuf },
     #[error("cannot write {path}: {reason}. The disk is full or failing: make room on it")]
     Disk { path: PathBuf, reason: String },
-    #[error(
-        "{path} was overwritten while it was in use, and is no longer a database. Move it away, and a new one is made; \
-         or copy a backup to the same directory, and rename the copy to this name"
-    )]
+    #[error("cannot read {path}: {reason}. The disk may be failing")]
+    Failing { path: PathBuf, reason: String },
+    #[error("{path} was overwritten while it was in use, and is no longer a database")]
     Overwritten { path: PathBuf },
+    #[error(
+        "{path} is damaged: {reason}. `photofinish serve` moves it aside and begins a new one; \
+         `sqlite3 FILE .recover` gets out of it what is left"
+    )]
+    Damaged { path: PathBuf, reason: String },
+    #[error(
+        "{path} is damaged, and {count} damaged files are beside it already: find out what damages them, and move them \
+         away"
+    )]
+    TooManyAside { path: PathBuf, count: usize },
 }
 
 impl OpenError {
     /// Whether it may pass by itself or after the operator acts elsewhere. False: the configuration is wrong.
     pub fn may_pass(&self) -> bool {
-        matches!(self, OpenError::Locked { .. } | OpenError::Disk { .. })
+        use OpenError::{Damaged, Disk, Failing, Locked};
+        matches!(self, Locked { .. } | Disk { .. } | Failing { .. } | Damaged { .. })
+    }
+
+    /// What it says about a file of the gateway.
+    pub(super) fn symptom(&self) -> Option<Symptom> {
+        match self {
+            OpenError::Damaged { .. } | OpenError::Overwritten { .. } => Some(Symptom::Damaged),
+            OpenError::Failing { .. } => Some(Symptom::Unreadable),
+            _ => None,
+        }
+    }
+
+    /// Whether a reader says by it that the file may be damaged.
+    pub fn is_of_damage(&self) -> bool {
+        self.symptom().is_some() || matches!(self, OpenError::NotADatabase { .. })
     }
 }
 
@@ -73,10 +100,11 @@ impl OpenError {
 const LOCKED_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long SQLite waits for a lock. Short: the recorder tries again and logs it.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// "PHOT"; the first migration sets it.
-const APPLICATION_ID: i64 = 0x5048_4F54;
+/// The write-ahead log is truncated to this size, in bytes, when it begins anew: twice the size at which SQLite moves it
+/// into the file.
+pub(super) const LOG_KEPT: u64 = 8 << 20;
 
 /// Read-only flags.
 const READING: OpenFlags =
@@ -84,6 +112,19 @@ const READING: OpenFlags =
 
 /// Rows of each index that are sampled for the planner's statistics on close.
 const ANALYSIS_LIMIT: u32 = 400;
+
+/// A connection opens the file first and its write-ahead log later, both by name. Whoever moves them away keeps all of this
+/// process from opening one of the old and one of the new.
+static MOVING: RwLock<()> = RwLock::new(());
+
+/// Waits until nobody opens a file, and keeps everybody from it.
+pub(super) fn moving() -> RwLockWriteGuard<'static, ()> {
+    MOVING.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn opening() -> RwLockReadGuard<'static, ()> {
+    MOVING.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Opens for writing. Creates the file, readable for its owner only, and migrates it. Blocks.
 ///
@@ -103,20 +144,33 @@ pub(super) fn writable(path: &Path, bytes_max: Option<u64>) -> Result<Connection
 }
 
 fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenError> {
+    let _opening = opening();
     create_private(path).map_err(|error| explain_io(path, &error))?;
-    let explained = |error| explain(path, &error);
-    let connection = connect_writing(path).map_err(explained)?;
-    match owner(&connection).map_err(explained)? {
+    let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
+    match owner(&connection).map_err(|error| explain(path, &error))? {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
-        FileOwner::Nobody | FileOwner::Photofinish => {}
+        FileOwner::Nobody => {
+            connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(|error| explain(path, &error))?
+        }
+        FileOwner::Photofinish => {}
     }
+    // It is the gateway's from here on.
+    let explained = |error| explain_own(path, &error);
     connection.pragma_update(None, "journal_mode", "WAL").map_err(explained)?;
     migrate(path, BUSY_TIMEOUT).map_err(|error| explain_migration(path, &error))?;
+    // Opens the log, which then stays until this connection closes.
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(explained)?;
     if let Some(bytes_max) = bytes_max {
         let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(explained)?;
         connection.pragma_update(None, "max_page_count", bytes_max / page.max(512)).map_err(explained)?;
     }
     Ok(connection)
+}
+
+/// Whether free pages of the file can be given back to the disk: files of older versions were made without.
+pub(super) fn gives_back(connection: &Connection) -> rusqlite::Result<bool> {
+    const INCREMENTAL: i64 = 2;
+    Ok(connection.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0))? == INCREMENTAL)
 }
 
 /// Renews the planner's statistics, moves the write-ahead log into the file, and closes.
@@ -131,6 +185,8 @@ fn connect_writing(path: &Path) -> rusqlite::Result<Connection> {
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // The first statement that reads the file opens its log too.
+    connection.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
     Ok(connection)
 }
 
@@ -146,10 +202,11 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     if metadata.len() == 0 && !has_log(path) {
         return Err(OpenError::Empty { path: path.into() });
     }
+    let _opening = opening();
     // Only through SQLite: closing another handle would drop the locks of this process.
     let opened = Connection::open_with_flags(path, READING).map(drop);
     opened.map_err(|error| explain_read(path, &error))?;
-    let connection = connect(path).map_err(|error| match cannot_write_directory(&error) && has_log(path) {
+    let connection = connect_reading(path).map_err(|error| match cannot_write_directory(&error) && has_log(path) {
         true => OpenError::Logged { path: path.into() },
         false => explain_read(path, &error),
     })?;
@@ -159,13 +216,19 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
 
 /// Opens a file that [`writable`] has migrated, for roll-ups.
 pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
+    let _opening = opening();
     let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
     of_this_edition(path, &connection)?;
     Ok(connection)
 }
 
-/// Another reading connection to a file that [`readable`] has checked.
+/// Another reading connection to a file that [`readable`] or [`writable`] has checked.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let _opening = opening();
+    connect_reading(path)
+}
+
+fn connect_reading(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, READING)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let looked = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
@@ -185,11 +248,16 @@ fn cannot_write_directory(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
 
-/// Whether the write-ahead log has content.
-fn has_log(path: &Path) -> bool {
+/// The write-ahead log of a database.
+pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0)
+    log.into()
+}
+
+/// Whether the write-ahead log has content.
+fn has_log(path: &Path) -> bool {
+    std::fs::metadata(log_of(path)).is_ok_and(|metadata| metadata.len() > 0)
 }
 
 /// Escapes what would end the path within a URI or begin an escape.
@@ -198,8 +266,8 @@ fn uri_path(path: &Path) -> String {
 }
 
 fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let explained = |error| explain(path, &error);
-    match owner(connection).map_err(explained)? {
+    let explained = |error| explain_own(path, &error);
+    match owner(connection).map_err(|error| explain(path, &error))? {
         FileOwner::Photofinish => {}
         FileOwner::Nobody => return Err(OpenError::Older { path: path.into() }),
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
@@ -230,10 +298,19 @@ fn for_reading(error: OpenError) -> OpenError {
     }
 }
 
+/// [`explain`] for a file of the gateway.
+fn explain_own(path: &Path, error: &rusqlite::Error) -> OpenError {
+    match explain(path, error) {
+        OpenError::NotADatabase { path } => OpenError::Damaged { path, reason: error.to_string() },
+        error => error,
+    }
+}
+
 fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, SystemIoFailure};
     let path = path.to_path_buf();
     match error.sqlite_error_code() {
+        _ if symptom(error) == Some(Symptom::Unreadable) => OpenError::Failing { path, reason: error.to_string() },
         Some(NotADatabase | DatabaseCorrupt) => OpenError::NotADatabase { path },
         Some(DatabaseBusy | DatabaseLocked) => OpenError::Locked { path },
         Some(DiskFull | SystemIoFailure) => OpenError::Disk { path, reason: error.to_string() },
@@ -264,7 +341,7 @@ enum FileOwner {
 fn owner(connection: &Connection) -> rusqlite::Result<FileOwner> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     Ok(match (number("PRAGMA application_id")?, number("SELECT count(*) FROM sqlite_schema")?) {
-        (APPLICATION_ID, _) => FileOwner::Photofinish,
+        (id, _) if id == i64::from(PHOTOFINISH) => FileOwner::Photofinish,
         (0, 0) => FileOwner::Nobody,
         _ => FileOwner::Other,
     })
@@ -287,7 +364,7 @@ fn explain_migration(path: &Path, error: &MigrateError) -> OpenError {
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => match result_code(cause) {
             Some(code) => {
                 let error = rusqlite::ffi::Error::new(code);
-                explain(path, &rusqlite::Error::SqliteFailure(error, Some(cause.to_string())))
+                explain_own(path, &rusqlite::Error::SqliteFailure(error, Some(cause.to_string())))
             }
             None => OpenError::Unusable { path: path_of(), reason: cause.to_string() },
         },

@@ -16,6 +16,7 @@ use super::open::{self, OpenError};
 use super::plan::{self, ReadPlan, RowStretch};
 use super::scan;
 use super::source_filter::SourceFilter;
+use super::symptom::symptom;
 
 /// Time limit of one question.
 const QUERY_FOR: Duration = Duration::from_secs(30);
@@ -53,7 +54,12 @@ pub struct StoreReader {
     exact_max: u64,
     /// The caller no longer waits for the answer.
     stop: Arc<AtomicBool>,
+    /// Told why, when the file seems damaged.
+    tell_damage: Option<TellDamage>,
 }
+
+/// Takes a text for the operator.
+pub type TellDamage = Arc<dyn Fn(String) + Send + Sync>;
 
 impl StoreReader {
     /// # Errors
@@ -65,6 +71,7 @@ impl StoreReader {
             connection,
             time_limit: QUERY_FOR,
             stop: Arc::default(),
+            tell_damage: None,
             exact_max: EXACT_MAX,
         })
     }
@@ -78,6 +85,11 @@ impl StoreReader {
     /// Once `stop` is set, reading ends within milliseconds with [`ReadError::Stopped`].
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> StoreReader {
         StoreReader { stop, ..self }
+    }
+
+    /// Tells of each error that says that the file is damaged.
+    pub fn telling_of_damage(self, tell: TellDamage) -> StoreReader {
+        StoreReader { tell_damage: Some(tell), ..self }
     }
 
     /// Whether the caller no longer waits for the answer.
@@ -179,7 +191,12 @@ impl StoreReader {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::OperationInterrupted) if self.stop.load(Relaxed) => ReadError::Stopped { path },
             Some(rusqlite::ErrorCode::OperationInterrupted) => ReadError::TimeLimit { path },
-            _ => ReadError::Failed { path, reason: error.to_string() },
+            _ => {
+                if let Some(tell) = self.tell_damage.as_ref().filter(|_| symptom(error).is_some()) {
+                    tell(error.to_string());
+                }
+                ReadError::Failed { path, reason: error.to_string() }
+            }
         }
     }
 }

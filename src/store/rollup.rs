@@ -1,4 +1,4 @@
-//! Rolls up finished hours and days, and removes rows older than the retention. Each step is a few small transactions,
+//! Rolls up finished hours and days, removes rows older than the retention, and gives their space back. Each step is a few small transactions,
 //! so the writer of the history waits for at most one of them.
 //!
 //! Every writer marks its hours in `rollup_span`, so an hour with late rows is rolled up again. No connection is open
@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::FileId;
@@ -19,7 +18,9 @@ use super::bundle::{Bundle, DayCells};
 use super::gather::AttemptFilter;
 use super::open::{self, OpenError};
 use super::publish::{self, PublishOutcome, RollupSpan};
+use super::rollup_error::{RollupError, RollupFailure};
 use super::scan;
+use super::space::give_back;
 use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::clock::micros;
 
@@ -50,24 +51,10 @@ pub enum RollupStep {
     Day,
     /// The rows of this many races were removed.
     Removed { races: usize },
+    /// This many free pages were given back to the disk.
+    GivenBack { pages: u64 },
     /// Nothing is due.
     Nothing,
-}
-
-/// A roll-up or a removal that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot roll up {path}: {reason}")]
-pub struct RollupError {
-    path: PathBuf,
-    reason: String,
-    /// The failed work is postponed: the next step does other work.
-    pub is_postponed: bool,
-}
-
-impl RollupError {
-    pub fn new(path: &Path, reason: String) -> RollupError {
-        RollupError { path: path.into(), reason, is_postponed: false }
-    }
 }
 
 /// Rolls up one file. Several rollers on one file do no harm, but bring no benefit.
@@ -92,25 +79,7 @@ enum RollupWork {
     Find,
     RollUp(RollupSpan),
     Remove,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum RollupFailure {
-    #[error(transparent)]
-    Database(#[from] rusqlite::Error),
-    #[error("another process rolls it up too")]
-    Shared,
-    #[error("it panicked")]
-    Panic,
-}
-
-impl RollupFailure {
-    /// Whether the work concerns the whole file, or ends by itself soon.
-    fn is_of_the_file(&self) -> bool {
-        let RollupFailure::Database(error) = self else { return false };
-        let code = error.sqlite_error_code();
-        matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
-    }
+    GiveBack,
 }
 
 impl Roller {
@@ -128,7 +97,7 @@ impl Roller {
     /// whole file fails, the failed work is postponed.
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         let connected = self.connect();
-        let mut connection = connected.map_err(|error| RollupError::new(&self.path, error.to_string()))?;
+        let mut connection = connected.map_err(|error| RollupError::unopened(&self.path, &error))?;
         // The clock may have been set back.
         self.postponed.retain(|_, at_us| (0..micros(POSTPONED_FOR)).contains(&(now_us - *at_us)));
         if self.removal_is_next {
@@ -150,10 +119,9 @@ impl Roller {
     /// # Errors
     /// The file cannot be read.
     pub fn days_with_rows(&mut self, now_us: i64) -> Result<usize, RollupError> {
-        let failed = |reason: String| RollupError::new(&self.path, reason);
-        let connection = open::roller(&self.path).map_err(|error| failed(error.to_string()))?;
+        let connection = open::roller(&self.path).map_err(|error| RollupError::unopened(&self.path, &error))?;
         let days = connection.query_row(DAYS, [now_us - LATELY_US, now_us], |row| row.get(0));
-        days.map_err(|error| failed(error.to_string()))
+        days.map_err(|error| RollupError::of(&self.path, &error))
     }
 
     /// Whether there are rows of hours that ended before this time. False if the file cannot be read.
@@ -194,7 +162,8 @@ impl Roller {
         if is_postponed {
             self.postponed.insert(work, now_us);
         }
-        Err(RollupError { is_postponed, ..RollupError::new(&self.path, format!("{work}: {failure}")) })
+        let (path, reason) = (self.path.clone(), format!("{work}: {failure}"));
+        Err(RollupError { path, reason, is_postponed, is_of_damage: failure.is_of_damage() })
     }
 
     /// The next hour to roll up, or else the next day.
@@ -206,7 +175,7 @@ impl Roller {
         let next = |roller: &Roller, hours| {
             let due =
                 due(connection, hours, settled_us, |span| roller.postponed.contains_key(&RollupWork::RollUp(span)));
-            due.map_err(|error| RollupError::new(&roller.path, error.to_string()))
+            due.map_err(|error| RollupError::of(&roller.path, &error))
         };
         if let Some(hour) = next(self, 1)? {
             return Ok(Some(hour));
@@ -228,11 +197,18 @@ impl Roller {
         now_us: i64,
         keep_from: Option<i64>,
     ) -> Result<RollupStep, RollupError> {
-        match keep_from {
-            Some(keep_from) if !self.postponed.contains_key(&RollupWork::Remove) => {
-                self.tried(RollupWork::Remove, now_us, || Ok(remove(connection, keep_from)?))
+        if let Some(keep_from) = keep_from.filter(|_| !self.postponed.contains_key(&RollupWork::Remove)) {
+            let step = self.tried(RollupWork::Remove, now_us, || Ok(remove(connection, keep_from)?))?;
+            if step != RollupStep::Nothing {
+                return Ok(step);
             }
-            _ => Ok(RollupStep::Nothing),
+        }
+        if self.postponed.contains_key(&RollupWork::GiveBack) {
+            return Ok(RollupStep::Nothing);
+        }
+        match self.tried(RollupWork::GiveBack, now_us, || Ok(give_back(connection)?))? {
+            0 => Ok(RollupStep::Nothing),
+            pages => Ok(RollupStep::GivenBack { pages }),
         }
     }
 }
@@ -246,6 +222,7 @@ impl std::fmt::Display for RollupWork {
                 write!(formatter, "the {what} that began {} s after 1970", span.start / 1_000_000)
             }
             RollupWork::Remove => formatter.write_str("old rows"),
+            RollupWork::GiveBack => formatter.write_str("free space"),
         }
     }
 }

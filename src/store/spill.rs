@@ -1,18 +1,18 @@
 //! Keeps rows that the database cannot accept now in a second database in the same directory, with the same tables and
 //! the same writer. Later they are moved back once, in the order of their races, and the file is removed.
 //!
-//! It helps while the database is locked, damaged or missing. Not for a full disk: this file cannot grow then either.
+//! It helps while the database is locked, damaged or missing. Not for a full disk: this file cannot grow then either. Not
+//! for rows that no database will take: see `refused`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::columns::{names, replaces_unended};
+use super::damage::FileFinding;
 use super::header::Header;
-use super::write::{self, Record, WriteError};
-use super::{OpenError, Opened, Store, open};
-use crate::history::table::Table as _;
-use crate::history::{AttemptRecord, RaceRecord, RunRecord};
+use super::waiting::Until;
+use super::write::{Record, WriteError};
+use super::{Opened, ReadBack, Store, Taken, open};
 
 /// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
 /// full.
@@ -27,11 +27,23 @@ pub struct Spill {
 }
 
 /// The result of one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpillProgress {
+    /// Rows that have left the file.
     pub rows: u64,
+    /// Those of them that the database refused.
+    pub taken: Taken,
     /// More rows are left.
     pub more: bool,
+}
+
+/// Why no row was moved. Rows that were copied but not removed are not copied twice.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    #[error(transparent)]
+    Spill(WriteError),
+    #[error(transparent)]
+    Database(WriteError),
 }
 
 impl Spill {
@@ -69,11 +81,11 @@ impl Spill {
     /// Moves some rows into the database. Removes the file once it is empty.
     ///
     /// # Errors
-    /// Either file cannot be read or written. Rows that were copied but not removed are not copied twice.
-    pub fn move_some(&self, into: &Store) -> Result<SpillProgress, WriteError> {
+    /// Either file cannot be read or written.
+    pub fn move_some(&self, into: &Store) -> Result<SpillProgress, MoveError> {
         let mut slot = self.store.slot();
-        let mut opened = self.store.still_there(&mut slot)?;
-        let moved = self.move_now(&mut opened, into)?;
+        let mut opened = self.store.still_there(&mut slot).map_err(MoveError::Spill)?;
+        let moved = move_now(&mut opened, into)?;
         if moved.more {
             slot.opened = Some(opened);
         } else {
@@ -84,29 +96,26 @@ impl Spill {
         Ok(moved)
     }
 
-    pub fn close(&self) {
-        self.store.close();
+    /// Moves the file itself out of the way if it is damaged, after an error that says so. False: it is not, or cannot be
+    /// moved.
+    pub fn set_aside(&self, stop: impl Fn() -> bool + Send + 'static) -> bool {
+        let (path, finding) = (self.path().display(), self.store.examine(stop));
+        let FileFinding::Damaged(reason) = finding else { return false };
+        match self.store.set_aside(false) {
+            Ok(Some(aside)) => {
+                tracing::error!(%path, reason, aside = %aside.display(), "the file for waiting rows was damaged, and was set aside with the rows in it: `sqlite3 FILE .recover` gets out of it what is left");
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::error!(%path, reason, %error, "the file for waiting rows is damaged, and cannot be set aside");
+                false
+            }
+        }
     }
 
-    /// Copies first and removes afterwards. A crash in between leaves rows in both files, and the next copy skips them.
-    fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<SpillProgress, WriteError> {
-        let failed = WriteError::unsound;
-        // Locked to the end: another process may add rows.
-        let here =
-            opened.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
-        let until: Option<String> = here.query_row(FIRST_TO_STAY, [MOVED_MAX], |row| row.get(0)).map_err(failed)?;
-        // Sorts after every id.
-        let until = until.unwrap_or_else(|| "g".to_owned());
-        let ids = ids(&here, &until).map_err(failed)?;
-        into.in_file(|connection| copy(connection, self.path(), &until, &ids))?;
-        let mut rows = 0;
-        for sql in REMOVE {
-            rows += here.execute(sql, [&until]).map_err(failed)? as u64;
-        }
-        rows += here.execute(REMOVE_RUNS, []).map_err(failed)? as u64;
-        let left = count(&here).map_err(failed)?;
-        here.commit().map_err(failed)?;
-        Ok(SpillProgress { rows, more: left > 0 })
+    pub fn close(&self) {
+        self.store.close();
     }
 
     /// Removes the empty file. It is closed first, because SQLite removes its `-wal` and `-shm` files only while the
@@ -120,37 +129,29 @@ impl Spill {
     }
 }
 
-/// Copies the rows of all races before `until` from the database at `from`. `ids`: the ids of these races.
-fn copy(connection: &mut Connection, from: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
-    let failed = WriteError::unsound;
-    let from = from.to_str().ok_or_else(|| WriteError::unavailable(&not_text(from)))?;
-    connection.execute("ATTACH ? AS spill", [from]).map_err(failed)?;
-    // Not immediate: that would lock the other file too. The first statement writes, so it takes the lock at once.
-    let transaction = connection.transaction().map_err(failed)?;
-    for (table, columns) in [(RaceRecord::NAME, names::<RaceRecord>()), (AttemptRecord::NAME, names::<AttemptRecord>())]
-    {
-        let sql = format!(
-            "INSERT INTO main.{table} ({columns}) SELECT {columns} FROM spill.{table} WHERE race_id < ? \
-             ON CONFLICT DO NOTHING"
-        );
-        transaction.execute(&sql, [until]).map_err(failed)?;
+/// Copies first, reads the copies back, and only then removes the rows. A crash in between leaves rows in both files, and
+/// the next copy skips them.
+fn move_now(opened: &mut Opened, into: &Store) -> Result<SpillProgress, MoveError> {
+    let failed = |error| MoveError::Spill(WriteError::unsound(error));
+    // Locked to the end: another process may add rows.
+    let here = opened.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+    let here = here.map_err(|error| MoveError::Spill(WriteError::sound(error)))?;
+    let until = Until::of(&here, MOVED_MAX).map_err(failed)?;
+    let rows = until.rows(&here).map_err(failed)?;
+    let refused = into.take_rows(&rows).map_err(MoveError::Database)?;
+    let is_refused = |at: usize| refused.iter().any(|refusal| refusal.at == at);
+    let written = rows.iter().enumerate().filter(|(at, _)| !is_refused(*at)).map(|(_, row)| row);
+    if let ReadBack::Missing(missing) = into.look_for(None, written).map_err(MoveError::Database)? {
+        return Err(MoveError::Database(WriteError::missing(missing)));
     }
-    let (run, columns) = (RunRecord::NAME, names::<RunRecord>());
-    let replaces = replaces_unended::<RunRecord>();
-    let sql = format!("INSERT INTO main.{run} ({columns}) SELECT {columns} FROM spill.{run} WHERE true {replaces}");
-    transaction.execute(&sql, []).map_err(failed)?;
-    write::came(&transaction, ids.iter().map(String::as_str)).map_err(failed)?;
-    transaction.commit().map_err(failed)?;
-    connection.execute("DETACH spill", []).map_err(failed)?;
-    Ok(())
-}
-
-fn not_text(path: &Path) -> OpenError {
-    OpenError::Unusable { path: PathBuf::from(path), reason: "its name is not valid UTF-8".to_owned() }
-}
-
-fn ids(connection: &Connection, until: &str) -> rusqlite::Result<Vec<String>> {
-    connection.prepare(IDS)?.query_map([until], |row| row.get(0))?.collect()
+    let taken = into.put_apart(&rows, &refused);
+    until.remove(&here).map_err(failed)?;
+    let left = count(&here).map_err(failed)?;
+    if rows.is_empty() && left > 0 {
+        return Err(MoveError::Spill(WriteError::out_of_order()));
+    }
+    here.commit().map_err(failed)?;
+    Ok(SpillProgress { rows: rows.len() as u64, taken, more: left > 0 })
 }
 
 fn count(connection: &Connection) -> rusqlite::Result<u64> {
@@ -158,18 +159,3 @@ fn count(connection: &Connection) -> rusqlite::Result<u64> {
 }
 
 const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt) + (SELECT count(*) FROM run)";
-
-/// Searches both tables: an attempt may be here without its race.
-const FIRST_TO_STAY: &str = "\
-    SELECT min(id) FROM (\
-        SELECT * FROM (SELECT race_id AS id FROM race ORDER BY race_id LIMIT 1 OFFSET ?1) \
-        UNION ALL \
-        SELECT * FROM (SELECT DISTINCT race_id FROM attempt ORDER BY race_id LIMIT 1 OFFSET ?1))";
-
-const IDS: &str = "\
-    SELECT race_id FROM race WHERE race_id < ?1 UNION SELECT race_id FROM attempt WHERE race_id < ?1";
-
-const REMOVE: [&str; 2] = ["DELETE FROM attempt WHERE race_id < ?1", "DELETE FROM race WHERE race_id < ?1"];
-
-/// Few: all of them are moved at once.
-const REMOVE_RUNS: &str = "DELETE FROM run";

@@ -1,19 +1,69 @@
-//! Writes a batch of records as one transaction, with one prepared statement for each table.
+//! Writes a batch of records as one transaction, with one prepared statement for each table; or race by race, if the
+//! database refuses one of them.
 //!
 //! An existing race or attempt stays unchanged, so a batch can be sent again when it is unclear whether its commit
 //! succeeded. A run is written when it begins and again when it ends.
 //! Not for reading.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use rusqlite::{Connection, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, Statement, TransactionBehavior, params_from_iter};
+use serde_json::{Map, Value};
 
 use super::OpenError;
 use super::columns;
+use super::symptom::{Symptom, symptom};
 use super::times::{DAY_US, HOUR_US, began_at, start_of};
 use crate::history::table::Table;
 use crate::history::{AttemptRecord, RaceRecord, RunRecord};
+
+/// A row of one of the tables.
+pub(super) trait TableRow {
+    fn table(&self) -> RowTable;
+
+    /// None: it is of no race.
+    fn race_id(&self) -> Option<&str>;
+
+    /// Runs the insert of its table.
+    fn insert(&self, statement: &mut Statement<'_>) -> rusqlite::Result<usize>;
+
+    /// The columns by name, as they are read back from the database.
+    fn shown(&self) -> Map<String, Value>;
+}
+
+/// The tables that rows come into, in the order in which they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowTable {
+    Race,
+    Attempt,
+    Run,
+}
+
+impl RowTable {
+    pub const ALL: [RowTable; 3] = [RowTable::Race, RowTable::Attempt, RowTable::Run];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RowTable::Race => RaceRecord::NAME,
+            RowTable::Attempt => AttemptRecord::NAME,
+            RowTable::Run => RunRecord::NAME,
+        }
+    }
+
+    fn insert(self) -> &'static str {
+        static RACE: LazyLock<String> = LazyLock::new(|| format!("{} ON CONFLICT DO NOTHING", into::<RaceRecord>()));
+        static ATTEMPT: LazyLock<String> =
+            LazyLock::new(|| format!("{} ON CONFLICT DO NOTHING", into::<AttemptRecord>()));
+        static RUN: LazyLock<String> =
+            LazyLock::new(|| format!("{} {}", into::<RunRecord>(), columns::replaces_unended::<RunRecord>()));
+        match self {
+            RowTable::Race => &RACE,
+            RowTable::Attempt => &ATTEMPT,
+            RowTable::Run => &RUN,
+        }
+    }
+}
 
 /// One row to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +74,49 @@ pub enum Record {
     Run(Box<RunRecord>),
 }
 
-impl Record {
-    /// The columns by name, as they are read back from the database.
-    pub fn row(&self) -> super::ExportRow {
+impl TableRow for Record {
+    fn table(&self) -> RowTable {
+        match self {
+            Record::Race(_) => RowTable::Race,
+            Record::Attempt(_) => RowTable::Attempt,
+            Record::Run(_) => RowTable::Run,
+        }
+    }
+
+    fn race_id(&self) -> Option<&str> {
+        match self {
+            Record::Race(race) => Some(&race.race_id),
+            Record::Attempt(attempt) => Some(&attempt.race_id),
+            Record::Run(_) => None,
+        }
+    }
+
+    fn insert(&self, statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
+        match self {
+            Record::Race(race) => statement.execute(params_from_iter(race.cells())),
+            Record::Attempt(attempt) => statement.execute(params_from_iter(attempt.cells())),
+            Record::Run(run) => statement.execute(params_from_iter(run.cells())),
+        }
+    }
+
+    fn shown(&self) -> Map<String, Value> {
         match self {
             Record::Race(race) => columns::object(&**race),
             Record::Attempt(attempt) => columns::object(&**attempt),
             Record::Run(run) => columns::object(&**run),
         }
+    }
+}
+
+impl Record {
+    /// None: it is of no race.
+    pub fn race_id(&self) -> Option<&str> {
+        TableRow::race_id(self)
+    }
+
+    /// The columns by name, as they are read back from the database.
+    pub fn row(&self) -> Map<String, Value> {
+        self.shown()
     }
 }
 
@@ -41,7 +126,9 @@ impl Record {
 pub struct WriteError {
     /// Whether the same batch may succeed later: the database is locked or damaged, or its disk is full or gone.
     pub retry: bool,
-    reason: String,
+    pub reason: String,
+    /// What it says about the file.
+    pub symptom: Option<Symptom>,
     /// Whether the connection is unchanged: no transaction had begun.
     pub(super) connection_is_sound: bool,
 }
@@ -49,12 +136,25 @@ pub struct WriteError {
 impl WriteError {
     /// The database cannot be opened now.
     pub(super) fn unavailable(error: &OpenError) -> WriteError {
-        WriteError { retry: true, reason: error.to_string(), connection_is_sound: false }
+        let symptom = error.symptom();
+        WriteError { retry: true, reason: error.to_string(), symptom, connection_is_sound: false }
+    }
+
+    /// Rows that were written cannot be found.
+    pub(super) fn missing(rows: u64) -> WriteError {
+        let reason = format!("{rows} rows that were written cannot be read back");
+        WriteError { retry: true, reason, symptom: None, connection_is_sound: true }
+    }
+
+    /// A table does not return a row that it has.
+    pub(super) fn out_of_order() -> WriteError {
+        let reason = "its rows are not in order".to_owned();
+        WriteError { retry: true, reason, symptom: Some(Symptom::Damaged), connection_is_sound: false }
     }
 
     /// It panicked.
     pub fn panicked() -> WriteError {
-        WriteError { retry: true, reason: "it panicked".to_owned(), connection_is_sound: false }
+        WriteError { retry: true, reason: "it panicked".to_owned(), symptom: None, connection_is_sound: false }
     }
 
     /// No transaction had begun.
@@ -64,45 +164,66 @@ impl WriteError {
 
     /// A transaction had begun.
     pub(super) fn unsound(error: rusqlite::Error) -> WriteError {
-        WriteError { retry: may_pass(&error), reason: error.to_string(), connection_is_sound: false }
+        let symptom = symptom(&error);
+        WriteError { retry: may_pass(&error), reason: error.to_string(), symptom, connection_is_sound: false }
     }
 }
 
+/// A row that the database will never take.
+#[derive(Clone, Debug)]
+pub(super) struct RefusedRow {
+    /// Its place in the batch.
+    pub at: usize,
+    pub reason: String,
+}
+
 /// Writes the whole batch or nothing.
-pub(super) fn write(connection: &mut Connection, batch: &[Record]) -> Result<(), WriteError> {
+pub(super) fn write<'r, R: TableRow + 'r>(
+    connection: &mut Connection,
+    batch: impl Iterator<Item = &'r R> + Clone,
+) -> Result<(), WriteError> {
     // A deferred transaction would fail at its first write, despite the busy timeout, if another process had written.
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(WriteError::sound)?;
     rows(&transaction, batch).and_then(|()| transaction.commit()).map_err(WriteError::unsound)
 }
 
-fn rows(connection: &Connection, batch: &[Record]) -> rusqlite::Result<()> {
-    static RACE: LazyLock<String> = LazyLock::new(insert_into::<RaceRecord>);
-    static ATTEMPT: LazyLock<String> = LazyLock::new(insert_into::<AttemptRecord>);
-    insert(connection, &RACE, batch.iter().filter_map(Record::race))?;
-    static RUN: LazyLock<String> =
-        LazyLock::new(|| format!("{} {}", into::<RunRecord>(), columns::replaces_unended::<RunRecord>()));
-    insert(connection, &ATTEMPT, batch.iter().filter_map(Record::attempt))?;
-    insert(connection, &RUN, batch.iter().filter_map(Record::run))?;
-    came(connection, batch.iter().filter_map(Record::race_id))
-}
-
-/// Without records nothing is prepared: its table may be missing.
-fn insert<'r, T: Table + 'r>(
-    connection: &Connection,
-    sql: &str,
-    records: impl Iterator<Item = &'r T>,
-) -> rusqlite::Result<()> {
-    let mut records = records.peekable();
-    if records.peek().is_none() {
-        return Ok(());
+/// Writes each race, and each run, in a transaction of its own. Returns the rows of those that are refused.
+pub(super) fn write_apart<R: TableRow>(
+    connection: &mut Connection,
+    batch: &[R],
+) -> Result<Vec<RefusedRow>, WriteError> {
+    let (mut races, mut runs): (BTreeMap<&str, Vec<usize>>, Vec<Vec<usize>>) = Default::default();
+    for (at, row) in batch.iter().enumerate() {
+        match row.race_id() {
+            Some(race_id) => races.entry(race_id).or_default().push(at),
+            None => runs.push(vec![at]),
+        }
     }
-    let mut statement = connection.prepare_cached(sql)?;
-    records.try_for_each(|record| statement.execute(params_from_iter(record.cells())).map(drop))
+    let mut refused = Vec::new();
+    for places in races.into_values().chain(runs) {
+        match write(connection, places.iter().filter_map(|at| batch.get(*at))) {
+            Err(error) if error.retry => return Err(error),
+            Err(error) => refused.extend(places.iter().map(|at| RefusedRow { at: *at, reason: error.reason.clone() })),
+            Ok(()) => {}
+        }
+    }
+    Ok(refused)
 }
 
-fn insert_into<T: Table>() -> String {
-    format!("{} ON CONFLICT DO NOTHING", into::<T>())
+fn rows<'r, R: TableRow + 'r>(
+    connection: &Connection,
+    batch: impl Iterator<Item = &'r R> + Clone,
+) -> rusqlite::Result<()> {
+    for table in RowTable::ALL {
+        let mut of_table = batch.clone().filter(|row| row.table() == table).peekable();
+        // Without rows nothing is prepared: the table may be missing.
+        if of_table.peek().is_some() {
+            let mut statement = connection.prepare_cached(table.insert())?;
+            of_table.try_for_each(|row| row.insert(&mut statement).map(drop))?;
+        }
+    }
+    came(connection, batch.filter_map(|row| row.race_id()))
 }
 
 fn into<T: Table>() -> String {
@@ -110,41 +231,9 @@ fn into<T: Table>() -> String {
     format!("INSERT INTO {} ({}) VALUES ({values})", T::NAME, columns::names::<T>())
 }
 
-impl Record {
-    /// None: it is of no race.
-    pub fn race_id(&self) -> Option<&str> {
-        match self {
-            Record::Race(race) => Some(&race.race_id),
-            Record::Attempt(attempt) => Some(&attempt.race_id),
-            Record::Run(_) => None,
-        }
-    }
-
-    fn race(&self) -> Option<&RaceRecord> {
-        match self {
-            Record::Race(race) => Some(race),
-            Record::Attempt(_) | Record::Run(_) => None,
-        }
-    }
-
-    fn attempt(&self) -> Option<&AttemptRecord> {
-        match self {
-            Record::Attempt(attempt) => Some(attempt),
-            Record::Race(_) | Record::Run(_) => None,
-        }
-    }
-
-    fn run(&self) -> Option<&RunRecord> {
-        match self {
-            Record::Run(run) => Some(run),
-            Record::Race(_) | Record::Attempt(_) => None,
-        }
-    }
-}
-
 /// Marks the hours and days of these races, also unfinished ones: if the clock of another process is ahead, or this
 /// clock was set back, they may be rolled up already.
-pub(super) fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &'i str>) -> rusqlite::Result<()> {
+fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &'i str>) -> rusqlite::Result<()> {
     let spans = race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]);
     let mut came = connection.prepare_cached(CAME)?;
     spans.collect::<BTreeSet<(i64, i64)>>().into_iter().try_for_each(|span| came.execute(span).map(drop))
@@ -153,7 +242,8 @@ pub(super) fn came<'i>(connection: &Connection, race_ids: impl Iterator<Item = &
 /// Whether the error may pass with time, or after the operator acts.
 fn may_pass(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{
-        CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, ReadOnly, SystemIoFailure,
+        CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, FileLockingProtocolFailed, NotADatabase,
+        OperationInterrupted, OutOfMemory, PermissionDenied, ReadOnly, SchemaChanged, SystemIoFailure,
     };
     matches!(
         error.sqlite_error_code(),
@@ -163,8 +253,13 @@ fn may_pass(error: &rusqlite::Error) -> bool {
                 | DatabaseCorrupt
                 | DatabaseLocked
                 | DiskFull
+                | FileLockingProtocolFailed
                 | NotADatabase
+                | OperationInterrupted
+                | OutOfMemory
+                | PermissionDenied
                 | ReadOnly
+                | SchemaChanged
                 | SystemIoFailure
         )
     )

@@ -66,7 +66,9 @@ impl ProbeHost for GatewayHost {
     async fn recall(&self, settings: &ProbeSettings) -> Result<BTreeMap<ProbeJob, i64>, String> {
         self.client.gateway().recorder().until_stored().await;
         let (path, wanted, now_us) = (self.path.clone(), settings.clone(), wall_micros());
-        let reading = self.client.gateway().shutdown().run_blocking(move || last_moments(&path, &wanted, now_us));
+        let recorder = self.client.gateway().recorder().clone();
+        let read = move || last_moments(&recorder.read_history(&path)?, &wanted, now_us);
+        let reading = self.client.gateway().shutdown().run_blocking(read);
         reading.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 

@@ -93,7 +93,8 @@ impl ProbeHost for FakeHost {
     }
 
     async fn recall(&self, settings: &ProbeSettings) -> Result<BTreeMap<ProbeJob, i64>, String> {
-        last_moments(&self.path, settings, self.wall_us()).map_err(|error| error.to_string())
+        let history = StoreReader::open(&self.path).map_err(|error| error.to_string())?;
+        last_moments(&history, settings, self.wall_us()).map_err(|error| error.to_string())
     }
 
     /// Half an hour in every five.

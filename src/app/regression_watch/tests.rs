@@ -142,15 +142,15 @@ async fn failing(path: &Path) {
 async fn a_look_at_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let (path, shutdown) = (directory.path().join("history.db"), Shutdown::new());
-    let missing = look(&path, &shutdown, || NOW).await.unwrap();
+    let missing = look((&path, &Recorder::without_store()), &shutdown, || NOW).await.unwrap();
     assert!(missing.is_err_and(|words| words.contains("history.db")));
     failing(&path).await;
-    let found = look(&path, &shutdown, || NOW).await.unwrap().unwrap();
+    let found = look((&path, &Recorder::without_store()), &shutdown, || NOW).await.unwrap().unwrap();
     let words: Vec<String> = found.iter().map(Regression::words).collect();
     assert_eq!(words, ["failures 0.0 % → 100.0 % (+100.0 points)"]);
     // The gateway drains during a check: its findings are not used.
     shutdown.drain();
-    assert!(look(&path, &shutdown, || NOW).await.is_none());
+    assert!(look((&path, &Recorder::without_store()), &shutdown, || NOW).await.is_none());
     assert!(shutdown.finished(Duration::from_secs(10)).await);
 }
 
@@ -165,7 +165,7 @@ async fn it_looks_every_five_minutes_until_the_gateway_drains() {
             shutdown.drain();
         }
     };
-    look_again(&path, &shutdown, || NOW, told).await;
+    look_again((&path, &Recorder::without_store()), &shutdown, || NOW, told).await;
     assert_eq!(looks, [(300, true), (600, true), (900, true)]);
     assert!(shutdown.finished(Duration::from_secs(1)).await);
 }

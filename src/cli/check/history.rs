@@ -10,7 +10,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{YELLOW, brief_bytes, write_section};
 use crate::config::{self, Retention, units};
 use crate::report::question::time;
-use crate::store::{Extent, OpenError, ReadError, StoreReader};
+use crate::store::{Extent, OpenError, ReadError, StoreReader, set_aside_files};
 
 /// False: `serve` cannot use it.
 pub(super) fn render(
@@ -30,6 +30,7 @@ pub(super) fn render(
         Err(DatabaseProblem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
+    rows.extend(damaged(&store.path));
     let shaded = |row: [String; 2]| {
         let shade = (row[0] == "WARNING").then_some(YELLOW);
         (Vec::from(row), shade)
@@ -62,9 +63,22 @@ fn extent(path: &Path) -> Result<Extent, DatabaseProblem> {
     })
 }
 
+/// Damaged databases that were set aside.
+fn damaged(path: &Path) -> Option<[String; 2]> {
+    let files = set_aside_files(path);
+    let newest = files.last()?;
+    let others = if files.len() > 1 { format!(", and {} older", files.len() - 1) } else { String::new() };
+    let text = format!("a damaged database was set aside: {}{others}. Earlier rows are in it", newest.name);
+    Some(["WARNING".into(), text])
+}
+
 fn described(extent: &Extent) -> Vec<[String; 2]> {
-    let Extent { file_bytes, log_bytes, free_bytes, attempts, more, since, rolled_until } = extent;
-    let free = if *free_bytes == 0 { String::new() } else { format!(", {} of it free", brief_bytes(*free_bytes)) };
+    let Extent { file_bytes, log_bytes, free_bytes, gives_back, attempts, more, since, rolled_until } = extent;
+    let stays = if *gives_back { "" } else { ", which stays: its file is of an older version" };
+    let free = match brief_bytes(*free_bytes) {
+        _ if *free_bytes == 0 => String::new(),
+        free => format!(", {free} of it free{stays}"),
+    };
     let file = format!("{}{free}", brief_bytes(*file_bytes));
     let log = format!("{} (write-ahead)", brief_bytes(*log_bytes));
     let about = if *more { "more than " } else { "" };
@@ -107,6 +121,11 @@ mod tests {
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         store.close();
+        for name in ["history.db.damaged-20260102T030405Z", "history.db.damaged-20260103T030405Z"] {
+            std::fs::write(path.with_file_name(name), "").unwrap();
+        }
+        let (usable, text) = rendered(&path, Retention::Forever);
+        assert!(usable && text.contains("set aside: history.db.damaged-20260103T030405Z, and 1 older"), "{text}");
         std::fs::write(&path, "").unwrap();
         let (usable, text) = rendered(&path, Retention::Forever);
         assert!(usable && text.contains("WARNING") && text.contains("photofinish serve"), "{text}");

@@ -17,7 +17,7 @@ use crate::history::goodput::SloTargets;
 use crate::report::figures::GroupFigures;
 use crate::report::question::{span, time};
 use crate::report::stats::{Stats, StatsQuestion};
-use crate::store::{AttemptFilter, SourceFilter};
+use crate::store::{AttemptFilter, SourceFilter, set_aside_files};
 
 /// Kinds of failures in the short notes; three fit a line.
 const BRIEF_KINDS: usize = 3;
@@ -47,6 +47,13 @@ pub(in crate::cli) fn write_nothing(
     };
     write_paragraph(&what, width, out)?;
     write_paragraph(&advice, width, out)
+}
+
+/// Rows of the window that may be in a damaged database.
+pub(in crate::cli) fn set_aside(path: &Path, filter: &AttemptFilter) -> Option<String> {
+    let aside = set_aside_files(path).pop().filter(|aside| filter.since.is_none_or(|since| since < aside.at_us))?;
+    let (at, name) = (time(aside.at_us), aside.name);
+    Some(format!("Rows before {at} may be missing: {name} was damaged, and was set aside with what it had."))
 }
 
 /// The window and the failures, a line each, then the marks and where to find more.

@@ -58,7 +58,7 @@ pub async fn stats(State(site): State<ServedPaths>, client: Client, uri: Uri) ->
         let (objects, rolled_until) = site.reads.read(read).await?;
         as_printed(&objects, rolled_until)
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }
 
 pub async fn history(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
@@ -74,7 +74,7 @@ pub async fn history(State(site): State<ServedPaths>, client: Client, uri: Uri) 
         let (objects, rolled_until, left_out) = site.reads.read(read).await?;
         Ok(leaving_out(as_printed(&objects, rolled_until)?, left_out))
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }
 
 pub async fn distribution(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
@@ -85,7 +85,7 @@ pub async fn distribution(State(site): State<ServedPaths>, client: Client, uri: 
         let answer = site.reads.read(read).await?;
         Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }
 
 pub async fn costs(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
@@ -96,7 +96,7 @@ pub async fn costs(State(site): State<ServedPaths>, client: Client, uri: Uri) ->
         let answer = site.reads.read(read).await?;
         Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }
 
 pub async fn races(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
@@ -106,7 +106,7 @@ pub async fn races(State(site): State<ServedPaths>, client: Client, uri: Uri) ->
         let page = site.reads.read(move |reader| races::page(reader, &question, now_us).map_err(unread)).await?;
         Ok(json(page.json().to_string()))
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }
 
 /// The id comes from the client and may be invalid text.
@@ -129,7 +129,7 @@ pub async fn race(
         let race = found.ok_or_else(|| Rejection::unknown_race(&race_id))?;
         Ok(json(race.to_string()))
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }
 
 /// Built at the first request.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::proxy::Rejection;
+use crate::recorder::Recorder;
 use crate::shutdown::Shutdown;
 use crate::store::{OpenError, ReadError, StoreReader};
 
@@ -17,9 +18,11 @@ const READS_MAX: usize = 4;
 const WAIT_FOR: Duration = Duration::from_secs(5);
 
 /// Answers questions to one database. Cheap to clone; all clones share one state.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DatabaseReads {
     path: PathBuf,
+    /// Told when the database cannot be read because it is damaged.
+    recorder: Recorder,
     places: Arc<Semaphore>,
     shutdown: Shutdown,
 }
@@ -34,8 +37,8 @@ impl Drop for StopOnDrop {
 }
 
 impl DatabaseReads {
-    pub fn new(path: PathBuf, shutdown: Shutdown) -> DatabaseReads {
-        DatabaseReads { path, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
+    pub fn new(path: PathBuf, recorder: Recorder, shutdown: Shutdown) -> DatabaseReads {
+        DatabaseReads { path, recorder, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
     }
 
     /// Opens the database and reads an answer.
@@ -50,11 +53,11 @@ impl DatabaseReads {
         let place = tokio::time::timeout(WAIT_FOR, self.places.clone().acquire_owned());
         let Ok(Ok(place)) = place.await else { return Err(Rejection::busy(READS_MAX, WAIT_FOR)) };
         let stop = StopOnDrop(Arc::default());
-        let (path, stopped) = (self.path.clone(), stop.0.clone());
+        let (path, recorder, stopped) = (self.path.clone(), self.recorder.clone(), stop.0.clone());
         let answer = self.shutdown.run_blocking(move || {
             // Held until the read has really ended.
             let _place = place;
-            let reader = StoreReader::open(&path).map_err(|error| unopened(&error))?.stopped_by(stopped);
+            let reader = recorder.read_history(&path).map_err(|error| unopened(&error))?.stopped_by(stopped);
             read(&reader)
         });
         tokio::select! {

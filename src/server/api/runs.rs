@@ -21,7 +21,7 @@ pub async fn runs(State(site): State<ServedPaths>, client: Client, uri: Uri) -> 
         let page = site.reads.read(move |reader| runs::page(reader, &question).map_err(unread)).await?;
         Ok(json(page.json().to_string()))
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }
 
 /// The name comes from the client and may be invalid text.
@@ -42,5 +42,5 @@ pub async fn run(
         let run = site.reads.read(read).await?;
         Ok(json(Value::from(run).to_string()))
     };
-    answer.await.unwrap_or_else(Rejection::into_response)
+    site.of_history(answer.await)
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::super::routes::routes;
 use super::*;
 use crate::history::{AttemptRecord, RaceRecord, sample};
+use crate::recorder::Recorder;
 use crate::report::question::from_pairs;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Store};
@@ -268,7 +269,7 @@ fn the_configuration_is_as_the_document_says() {
 
 fn reads(path: PathBuf) -> (DatabaseReads, Shutdown) {
     let shutdown = Shutdown::new();
-    (DatabaseReads::new(path, shutdown.clone()), shutdown)
+    (DatabaseReads::new(path, Recorder::without_store(), shutdown.clone()), shutdown)
 }
 
 #[tokio::test(start_paused = true)]

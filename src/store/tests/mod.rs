@@ -1,6 +1,7 @@
 //! The store over real files: opening, writing, views, and the queries of the documentation.
 
 mod apart;
+mod damage;
 mod documentation;
 mod opening;
 mod races;
@@ -8,6 +9,7 @@ mod recorded;
 mod removal;
 mod rollup;
 mod runs;
+mod space;
 mod spill;
 mod trouble;
 mod views;

@@ -34,7 +34,7 @@ async fn a_run_that_waited_in_the_spill_file_comes_back() {
     spill.append(&[run(sample::bare_run(0)), run(sample::run(1))]).unwrap();
     assert_eq!(spill.rows().unwrap(), 2);
     store.write(&[run(sample::run(0))]).unwrap();
-    assert_eq!(spill.move_some(&store).unwrap(), SpillProgress { rows: 2, more: false });
+    assert_eq!(spill.move_some(&store).unwrap(), SpillProgress { rows: 2, more: false, taken: Taken::default() });
     let runs = StoreReader::open(&path).unwrap().runs(&RunFilter { limit: 9, ..RunFilter::default() }).unwrap();
     assert_eq!(runs.len(), 2);
     assert!(runs.iter().all(|run| run["ended_at"].is_i64()), "{runs:?}");

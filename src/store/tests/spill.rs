@@ -50,7 +50,7 @@ async fn rows_that_are_in_both_files_come_back_once() {
     spill.append(&races(0..10)).unwrap();
     // The state after a crash between the copy and the removal.
     store.write(&races(0..4)).unwrap();
-    assert_eq!(spill.move_some(&store).unwrap(), SpillProgress { rows: 30, more: false });
+    assert_eq!(spill.move_some(&store).unwrap(), SpillProgress { rows: 30, more: false, taken: Taken::default() });
     assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 20);
 }
 
@@ -61,7 +61,7 @@ async fn a_database_that_takes_nothing_leaves_the_rows_where_they_are() {
     spill.append(&races(0..10)).unwrap();
     let mut other = plain(&path).await;
     let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
-    assert!(spill.move_some(&store).unwrap_err().retry);
+    assert!(matches!(spill.move_some(&store), Err(MoveError::Database(error)) if error.retry));
     assert_eq!(spill.rows().unwrap(), 30);
     lock.rollback().await.unwrap();
     assert!(!spill.move_some(&store).unwrap().more);
@@ -111,4 +111,90 @@ async fn the_room_of_an_emptied_file_is_free_again() {
         .filter(|link| link.starts_with(&format!("{}.spill", path.display())))
         .collect();
     assert!(open.is_empty(), "{open:?}");
+}
+
+/// The lines of the file for rows that no database takes.
+fn refused(store: &Store) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(store.refused()).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_row_that_no_database_takes_holds_up_no_other() {
+    let (_directory, path, store) = new_store().await;
+    let spill = Spill::of(&path);
+    spill.append(&races(0..700)).unwrap();
+    spill.append(&[run(RunRecord { run_id: "r".into(), ..sample::run(0) })]).unwrap();
+    spill.close();
+    // A text that is none, and a race that the database refuses.
+    let mut other = plain(spill.path()).await;
+    let garbled =
+        "UPDATE race SET model = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT race_id FROM race LIMIT 1 OFFSET 5)";
+    sqlx::raw_sql(garbled).execute(&mut other).await.unwrap();
+    other.close().await.unwrap();
+    let bad = sample::race_id(400);
+    let refuse = format!(
+        "CREATE TRIGGER bad BEFORE INSERT ON attempt WHEN NEW.race_id = '{bad}' BEGIN SELECT RAISE(ABORT, 'never'); END"
+    );
+    sqlx::raw_sql(AssertSqlSafe(refuse)).execute(&mut plain(&path).await).await.unwrap();
+    let mut taken = Vec::new();
+    loop {
+        let moved = spill.move_some(&store).unwrap();
+        taken.push((moved.taken.refused, moved.taken.lost));
+        if !moved.more {
+            break;
+        }
+    }
+    assert_eq!(taken, [(3, 0), (3, 0), (0, 0)]);
+    assert_eq!(number(&path, "SELECT count(*) FROM race").await, 698);
+    assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 2 * 698);
+    assert_eq!(number(&path, "SELECT count(*) FROM run").await, 1);
+    assert!(!spill.path().exists());
+    let refused = refused(&store);
+    let tables: Vec<_> = refused.iter().map(|line| line["table"].as_str().unwrap()).collect();
+    assert_eq!(tables, ["race", "attempt", "attempt", "race", "attempt", "attempt"]);
+    assert_eq!((&refused[0]["row"]["model"], &refused[3]["reason"]), (&"\u{fffd}".into(), &"never".into()));
+    assert_eq!(refused[3]["row"]["race_id"], bad);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(store.refused()).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[tokio::test]
+async fn a_bad_row_in_a_batch_costs_its_own_race_alone() {
+    let (_directory, path, store) = new_store().await;
+    let refuse =
+        "CREATE TRIGGER bad BEFORE INSERT ON race WHEN NEW.model = 'bad' BEGIN SELECT RAISE(ABORT, 'never'); END";
+    sqlx::raw_sql(refuse).execute(&mut plain(&path).await).await.unwrap();
+    let mut batch = races(0..100);
+    let Record::Race(bad) = &mut batch[150] else { panic!("no race") };
+    bad.model = "bad".to_owned();
+    let taken = store.take(&batch).unwrap();
+    assert_eq!((taken.refused, taken.lost, taken.reason.as_str()), (3, 0, "never"));
+    assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 198);
+    assert_eq!(refused(&store).len(), 3);
+    // The file is full.
+    let full = std::fs::OpenOptions::new().append(true).open(store.refused()).unwrap();
+    full.set_len(16 << 20).unwrap();
+    assert_eq!(store.take(&batch).unwrap().lost, 3);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_set_aside_and_another_begins() {
+    let (_directory, path, store) = new_store().await;
+    let spill = Spill::of(&path);
+    spill.append(&races(0..10)).unwrap();
+    spill.close();
+    let bytes = std::fs::read(spill.path()).unwrap();
+    let noise = bytes.iter().enumerate().map(|(at, byte)| if at < 4_096 { *byte } else { (at * 31) as u8 });
+    std::fs::write(spill.path(), noise.collect::<Vec<u8>>()).unwrap();
+    let Err(MoveError::Spill(error)) = spill.move_some(&store) else { panic!("it was moved") };
+    assert_eq!(error.symptom, Some(Symptom::Damaged));
+    assert!(spill.set_aside(|| false));
+    assert_eq!((spill.rows().unwrap(), set_aside_files(spill.path()).len()), (0, 1));
+    assert!(set_aside_files(&path).is_empty(), "it is not the database's");
+    spill.append(&races(0..10)).unwrap();
+    assert_eq!(spill.move_some(&store).unwrap().rows, 30);
 }

@@ -6,7 +6,8 @@ import { Table } from "../lib/table.js";
 import { useChoices } from "../lib/address.js";
 
 /** @typedef {{ ready: boolean, store: string, draining: boolean, providers_on?: number, without_token?: string[], races_running?: number,
- *   unauthorized?: number, records_queued?: number, records_spilled?: number, records_dropped?: number, configuration_refused?: string | null, accept?: string | null }} Ready only an admin sees more than the first three */
+ *   unauthorized?: number, records_queued?: number, records_spilled?: number, records_dropped?: number, store_problem?: string | null,
+ *   set_aside?: string | null, records_set_aside?: number, records_refused?: number, configuration_refused?: string | null, accept?: string | null }} Ready only an admin sees more than the first three */
 
 export function Status() {
   const asked = useAnswer(/** @type {string} */ ("/readyz"), 5);
@@ -20,17 +21,21 @@ export function Status() {
 
 /** @param {{ ready: Ready }} props */
 function Facts({ ready }) {
-  const store = { ok: "Every row is written.", delayed: "Rows wait, none is lost.", failing: "Rows are being lost: see the log." }[ready.store];
+  const store = { ok: "Every row is written.", delayed: "Rows wait, none is lost.", damaged: "The database seems damaged: rows wait while it is examined or set aside.", failing: "Rows are being lost: see the log." }[ready.store];
   const facts = [
     ["Races running", ready.races_running],
     ["Providers on", ready.providers_on],
     ["Rows that wait", ready.records_queued],
     ["Rows in the file next to the database", ready.records_spilled],
     ["Rows lost", ready.records_dropped],
+    ["Rows in a database that was set aside", ready.records_set_aside],
+    ["Rows that the database refused", ready.records_refused],
     ["Requests without a valid token", ready.unauthorized],
   ];
   return html`<p class=${`note ${ready.ready ? "good" : "bad"}`} role="status">
       <strong>${ready.draining ? "Shutting down." : ready.ready ? "Ready." : "Not ready."}</strong> Store: ${ready.store}. ${store}
+      ${ready.store_problem && html` ${ready.store_problem}.`}
+      ${ready.set_aside && html` A damaged database was set aside as ${ready.set_aside}; earlier rows are in it.`}
       ${(ready.without_token ?? []).length > 0 && html` Without a token yet: ${ready.without_token?.join(", ")}.`}</p>
     <dl class="facts">${facts.map(([name, value]) => html`<div class="fact"><dt>${name}</dt><dd>${value === undefined ? "–" : html`<data value=${value}>${value}</data>`}</dd></div>`)}</dl>`;
 }
