@@ -11,5 +11,6 @@ mod log;
 mod models_update;
 mod providers;
 mod race;
+mod restart;
 mod serve;
 mod without_file;
