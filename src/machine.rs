@@ -1,11 +1,12 @@
 //! The resources that the machine grants this process: memory, descriptors and listening sockets. For their use see
 //! `budget`, `proxy` and `server`.
 
-mod port_owner;
+mod listening;
+mod ports;
 
-pub use port_owner::port_owner;
+pub use listening::{BACKLOG, PassedListener, listen, listen_shared, passed_listeners, turn_away};
+pub use ports::{handshakes, is_shared, port_owner};
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +14,6 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::{Domain, Socket, Type};
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 /// Assumed memory if the system does not report it, in bytes.
@@ -29,24 +28,6 @@ const DESCRIPTORS_AT_START: u64 = 65_536;
 const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
 /// How long requests are shed after the latest sign that descriptors run out.
 const SCARCE_FOR: Duration = Duration::from_secs(1);
-/// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`).
-/// A burst of clients overflows the usual 128, and each client beyond the limit waits a second until its system tries
-/// again.
-pub const BACKLOG: i32 = 4_096;
-
-/// Listens on this address.
-///
-/// # Errors
-/// The error of the system.
-pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    // A restart must not wait for connections that the last process closed.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
-}
 
 /// Bytes that this process may use: the smallest of the machine's memory, its control groups' limits and `ulimit -v`.
 pub fn memory() -> u64 {
@@ -196,19 +177,6 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap().trim().parse::<u64>().unwrap();
         assert!(size >= limit.min(DESCRIPTORS_AT_START), "{size} of {limit}");
-    }
-
-    #[tokio::test]
-    async fn a_burst_of_connections_is_completed_before_any_is_accepted() {
-        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
-        let address = listener.local_addr().unwrap();
-        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
-        let allowed = allowed.and_then(|text| text.trim().parse().ok()).unwrap_or(128_usize);
-        let mut connections = Vec::new();
-        // A connection beyond the queue would wait without end.
-        for _ in 0..allowed.min(400) {
-            connections.push(tokio::net::TcpStream::connect(address).await.unwrap());
-        }
     }
 
     #[tokio::test(start_paused = true)]

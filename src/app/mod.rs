@@ -4,6 +4,7 @@ mod catalogue_refresh;
 mod clock_check;
 mod config_losses;
 mod discovery;
+mod listening;
 mod local_gateway;
 mod memory_release;
 mod probe_task;
@@ -16,10 +17,10 @@ mod startup_log;
 mod tokens;
 mod warm_start;
 
+pub use listening::Listening;
 pub use local_gateway::LocalGateway;
 pub use reload_watch::ReloadWatch;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +31,9 @@ use crate::bench::{LoadClient, RowFeed};
 use crate::clock::Instant;
 use crate::config::{Config, ConfigSource, Listen};
 use crate::health::LiveConfig;
-use crate::machine;
 use crate::proxy::Gateway;
 use crate::recorder::{Condition, Recorder, WriterTask};
-use crate::server::{self, Listener};
+use crate::server;
 use crate::shutdown::Shutdown;
 use crate::store::{OpenError, Store};
 use crate::upstream::{Resolver, UpstreamClient, system_resolver};
@@ -116,16 +116,19 @@ impl App {
     /// # Errors
     /// The store can never be opened as configured, or an address cannot be listened on. The text is for an operator.
     pub async fn start(config: Config) -> anyhow::Result<App> {
-        App::start_with(config, system_resolver()).await
+        App::start_with(config, Listening::Alone, system_resolver()).await
     }
 
-    /// [`App::start`] with a different resolver for providers' names.
+    /// [`App::start`] with listeners from elsewhere, or with a different resolver for providers' names.
     ///
     /// # Errors
     /// As [`App::start`].
-    pub async fn start_with(config: Config, resolver: Resolver) -> anyhow::Result<App> {
-        let listeners = bind(&config.server.listen).await?;
-        let listens: Vec<Listen> = listeners.iter().map(|listener| listener.at().clone()).collect();
+    pub async fn start_with(config: Config, listening: Listening, resolver: Resolver) -> anyhow::Result<App> {
+        let early = match listening {
+            // Clients come to it at once, and not to the older gateway: it listens when it can serve them.
+            Listening::TakeOver => None,
+            listening => Some(listening.open(&config).await?),
+        };
         let tls = config.server.tls.is_some();
         startup_log::configuration(&config);
         let path = config.store.path.clone();
@@ -141,6 +144,11 @@ impl App {
         serving.spawn(regression_watch::watch(path, gateway.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
         let discovery = Discovery::new(gateway.clone());
+        let listeners = match early {
+            Some(listeners) => listeners,
+            None => Listening::TakeOver.open(&gateway.live().config).await?,
+        };
+        let listens: Vec<Listen> = listeners.iter().map(|listener| listener.at().clone()).collect();
         let reloading = Reloading {
             gateway: gateway.clone(),
             simulated: simulated.clone(),
@@ -178,8 +186,8 @@ impl App {
         let _ = self.reloading.reload(ReloadOrder::Accepted).await;
     }
 
-    /// Shuts down: accepts no new connections, lets streams finish for at most `drain`, cancels the rest, and flushes
-    /// the rows. Returns the number of records that could not be written.
+    /// Shuts down: answers what has come and lets streams finish, for at most `drain`, cancels the rest, and flushes the
+    /// rows. Returns the number of records that could not be written.
     pub async fn stop(self) -> usize {
         self.stop_unless(std::future::pending()).await.lost
     }
@@ -227,7 +235,7 @@ impl App {
         tracing::info!(
             races,
             ?drain,
-            "stopping: no new connections, running streams go on; a second signal ends them at once"
+            "stopping: running streams go on, each connection ends with its answer; a second signal ends them at once"
         );
         self.serving.drain();
         if self.serving.finished(drain).await {
@@ -241,29 +249,6 @@ impl App {
             tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
         }
     }
-}
-
-async fn bind(listen: &[Listen]) -> anyhow::Result<Vec<Listener>> {
-    let mut listeners = Vec::with_capacity(listen.len());
-    for listen in listen {
-        let bound = Listener::bind(listen).await;
-        listeners.push(
-            bound
-                .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; {}", way_out(listen, &error)))?,
-        );
-    }
-    Ok(listeners)
-}
-
-/// Which process may use the address, and how to choose another one.
-fn way_out(listen: &Listen, error: &std::io::Error) -> String {
-    const OTHER: &str = "choose another `listen` under [server]";
-    let Some(address) = listen.address().filter(|_| error.kind() == std::io::ErrorKind::AddrInUse) else {
-        return OTHER.to_owned();
-    };
-    let owner = machine::port_owner(address.port()).unwrap_or_else(|| "another program".to_owned());
-    let free = SocketAddr::new(address.ip(), address.port().checked_add(1).unwrap_or(8080));
-    format!("{owner} has it. End that, or take another address: `photofinish serve --listen {free}`, or {OTHER}")
 }
 
 /// Opens the store; that of the built-in configuration with its directory. It blocks.

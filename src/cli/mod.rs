@@ -76,8 +76,9 @@ enum Command {
     /// Apps ask it under /v1; people open /dashboard in a browser.
     ///
     /// Reloads the configuration on SIGHUP and when the file changes. Of the file alone it takes nothing that drops all or
-    /// most users or models; SIGHUP takes that too. SIGINT or SIGTERM ends it cleanly: running streams go on for `drain`,
-    /// then the rows are flushed; a second signal ends it at once.
+    /// most users or models; SIGHUP takes that too. SIGINT or SIGTERM ends it cleanly: what has come is answered within
+    /// `drain`, then the rows are flushed; a second signal ends it at once. It takes the sockets that systemd passes instead of
+    /// opening its own.
     Serve(serve::ServeOptions),
     /// Read the configuration and print what is on, off and wrong.
     ///
@@ -299,9 +300,9 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
     telemetry::start(if quiet { LevelFilter::ERROR } else { telemetry::DEFAULT }, config.server.log);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     match command {
-        Command::Serve(_) => {
+        Command::Serve(options) => {
             drop(out);
-            serve::run(config).await?;
+            serve::run(config, options.take_over).await?;
         }
         Command::Check(options) => {
             let screen = ScreenSettings::of_stdout();

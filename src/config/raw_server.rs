@@ -41,7 +41,7 @@ keys! {
         max_in_flight: Option<usize> = WholeNumber(MAX_IN_FLIGHT);
         /// The largest event of an answer; an attempt with a larger one fails.
         event_max: usize = ByteSize(EVENT_MAX), or 8 << 20;
-        /// How long a shutdown waits for running streams.
+        /// How long a shutdown waits for answers; new clients are served for half of it at most.
         drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
         /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.
         hosts: Vec<String> = own(read_hosts, |_| keys::one_or_more(keys::text(r"[A-Za-z0-9._-]+"))), or Vec::new();

@@ -102,6 +102,11 @@ impl Places {
         }
     }
 
+    /// Whether there is no connection.
+    pub(super) fn are_free(&self) -> bool {
+        self.lock().connections.is_empty()
+    }
+
     /// Closes idle connections. Returns how many.
     pub(super) fn make_room(&self) -> usize {
         self.lock().close_idle(Lack::Slots, usize::MAX)

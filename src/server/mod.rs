@@ -4,6 +4,7 @@
 //! connection while its request is served. When the client leaves or stops reading, the future or body of the request
 //! is dropped, and with it all upstream work.
 
+mod accept;
 mod api;
 mod connection_place;
 mod connection_slots;
@@ -16,6 +17,7 @@ mod layers;
 mod listener;
 mod metrics;
 mod nearest_path;
+mod quiet;
 mod read_buffer;
 mod routes;
 mod served_paths;
@@ -27,9 +29,9 @@ mod version;
 pub use listener::Listener;
 pub use served_paths::ReloadCall;
 
-use std::fmt::Display;
 use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,8 +39,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use futures_util::FutureExt;
-use futures_util::future::join_all;
-use http::{Method, Request, Response};
+use futures_util::future::{OptionFuture, join_all};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
@@ -57,6 +60,7 @@ use crate::shutdown::Shutdown;
 use connection_place::Look;
 use connection_slots::{ConnectionSlot, Places};
 use head_check::CheckedStream;
+use quiet::quiet;
 use read_buffer::CountedReads;
 use socket::{ClientPresence, Socket};
 use stream::{Streams, WatchedBody};
@@ -77,12 +81,8 @@ const BUFFER_MAX: usize = 64 * 1024;
 const STREAM_BUFFER_MAX: usize = 16 * 1024;
 /// How long a client has to read the final event after a shutdown cancels its stream.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Pause before the next accept when the system has no descriptors left.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// Minimum time between two warnings about refused connections.
-const WARN_AGAIN: Duration = Duration::from_secs(5);
 
-/// Accepts connections on all listeners until draining begins. Each connection is a task of the gateway's `Shutdown`.
+/// Accepts connections on all listeners, also while the gateway drains: see [`accept`]. Each connection is a task of the gateway's `Shutdown`.
 pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, reload: ReloadCall) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
@@ -95,7 +95,7 @@ pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, reload: Relo
         shutdown: gateway.shutdown().clone(),
         live: Arc::new(move || gateway.live()),
     };
-    join_all(listeners.into_iter().map(|listener| accept(listener, shared.clone()))).await;
+    join_all(listeners.into_iter().map(|listener| accept::accept(listener, shared.clone()))).await;
 }
 
 /// The state that all connections share.
@@ -144,59 +144,6 @@ impl ServerState {
     }
 }
 
-async fn accept(listener: Listener, shared: ServerState) {
-    let mut turned_away = ShedConnections::default();
-    let mut draining = std::pin::pin!(shared.shutdown.draining());
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = &mut draining => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, peer)) => match shared.places.enter(peer).await {
-                Some(place) => {
-                    let tls = shared.certificate().filter(|_| listener.is_for_tls());
-                    shared.shutdown.spawn(connection(stream, peer, place, tls, shared.clone()));
-                }
-                None => turned_away.warn(&"every connection is at work"),
-            },
-            Err(error) => {
-                turned_away.warn(&error);
-                // Closing an idle connection frees its descriptor.
-                shared.places.make_room();
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-            }
-        }
-    }
-}
-
-/// Counts connections that could not be served, so that one log line reports many.
-#[derive(Default)]
-struct ShedConnections {
-    /// Count since the last warning.
-    times: u64,
-    warned: Option<Instant>,
-}
-
-impl ShedConnections {
-    fn warn(&mut self, why: &dyn Display) {
-        if let Some(times) = self.count() {
-            tracing::warn!(error = %why, times, "cannot accept a connection");
-        }
-    }
-
-    /// Counts one more. Returns the count since the last warning if it is time for another.
-    fn count(&mut self) -> Option<u64> {
-        self.times += 1;
-        let is_time = self.warned.is_none_or(|warned| warned.elapsed() >= WARN_AGAIN);
-        is_time.then(|| {
-            self.warned = Some(Instant::now());
-            std::mem::take(&mut self.times)
-        })
-    }
-}
-
 async fn connection(
     stream: TcpStream,
     peer: IpAddr,
@@ -224,7 +171,7 @@ async fn tls_connection(
         Handshake::Tls(stream) => {
             let version = HttpVersion::agreed(stream.get_ref().1.alpn_protocol());
             let by = Instant::now() + HEAD_FOR;
-            serve_connection(*stream, version, by, client.left(), peer, place, &shared).await;
+            serve_connection(*stream, version, by, &client, peer, place, &shared).await;
         }
         Handshake::Plain(socket) => {
             shared.router = tls::only_https();
@@ -245,10 +192,10 @@ async fn plain_connection(
     let version = tokio::select! {
         version = tokio::time::timeout_at(by, HttpVersion::of_plain(&client)) => version.ok().flatten(),
         () = place.given_up() => None,
-        () = shared.shutdown.draining() => None,
+        () = quiet(&shared.shutdown, &place.connection, &client) => None,
     };
     if let Some(version) = version {
-        serve_connection(socket, version, by, client.left(), peer, place, &shared).await;
+        serve_connection(socket, version, by, &client, peer, place, &shared).await;
     }
 }
 
@@ -272,7 +219,7 @@ async fn serve_connection<S>(
     stream: S,
     version: HttpVersion,
     by: Instant,
-    client_left: impl Future<Output = ()>,
+    client: &ClientPresence,
     peer: IpAddr,
     place: ConnectionSlot,
     shared: &ServerState,
@@ -303,35 +250,55 @@ async fn serve_connection<S>(
     place.connection.serves(is_http2);
     let stream = CountedReads { stream, connection: place.connection.clone() };
     let shutdown = &shared.shutdown;
-    match version {
+    let is_complete = match version {
         HttpVersion::Http1 => {
+            let service = service_fn(|request| {
+                let answer = service.call(request);
+                async { answer.await.map(|response| last_if_draining(response, shutdown)) }
+            });
             let connection = http1().serve_connection(TokioIo::new(CheckedStream::new(stream)), service);
-            until_over(connection, client_left, by, &asked, &place, shutdown).await;
+            until_over(connection, version, client, by, &asked, &place, shutdown).await
         }
         // Boxed: few connections speak it, and its state is twice as large.
         HttpVersion::Http2 => {
             let connection = http2(shutdown, &place).serve_connection(TokioIo::new(stream), service);
-            Box::pin(until_over(connection, client_left, by, &asked, &place, shutdown)).await;
+            Box::pin(until_over(connection, version, client, by, &asked, &place, shutdown)).await
         }
+    };
+    if is_complete && shutdown.is_draining() && !shutdown.is_cancelled() {
+        client.see_off().await;
     }
 }
 
-/// Drives a connection until `client_left`, or until it ends by itself, stays silent, gives up its slot, or must end.
+/// Tells a client of HTTP/1.1 to send its next request over another connection. hyper closes this one after the answer.
+fn last_if_draining(mut response: Response<WatchedBody>, shutdown: &Shutdown) -> Response<WatchedBody> {
+    if shutdown.is_draining() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Drives a connection until its client has left, or until it ends by itself, stays silent, gives up its slot, or must end.
+/// True if it ended by itself, with an answer.
 async fn until_over(
     connection: impl GracefulConnection,
-    client_left: impl Future<Output = ()>,
+    version: HttpVersion,
+    client: &ClientPresence,
     by: Instant,
     asked: &AtomicBool,
     place: &ConnectionSlot,
     shutdown: &Shutdown,
-) {
+) -> bool {
     let mut connection = std::pin::pin!(connection);
-    let mut client_left = std::pin::pin!(client_left);
+    let mut client_left = std::pin::pin!(client.left());
     let mut given_up = std::pin::pin!(place.given_up());
     // hyper has no time limit for the HTTP/2 preface, for further requests on HTTP/2, and for what their client does not
     // take.
     let mut look = std::pin::pin!(tokio::time::sleep_until(by.min(Instant::now() + place.connection.look_every())));
     let mut draining = std::pin::pin!(shutdown.draining());
+    let (mut is_draining, mut was_silent) = (false, false);
+    // Boxed: most connections end before the gateway drains.
+    let mut silent = OptionFuture::<Pin<Box<dyn Future<Output = ()> + Send + '_>>>::default();
     let cancelled = async {
         shutdown.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
@@ -343,12 +310,12 @@ async fn until_over(
             // A request that arrived before the client left may already have its answer.
             biased;
             // An error here means that the client left or did not speak HTTP. No action is needed.
-            _ = connection.as_mut() => return,
-            () = &mut client_left => return,
+            _ = connection.as_mut() => return !was_silent,
+            () = &mut client_left => return false,
             () = &mut look => {
                 let head_by = (!asked.load(Ordering::Relaxed)).then_some(by);
                 match place.connection.look(head_by, Instant::now()) {
-                    Look::Close => return,
+                    Look::Close => return false,
                     Look::IsIdle(next) => {
                         if !std::mem::replace(&mut told, true) {
                             connection.as_mut().graceful_shutdown();
@@ -358,17 +325,29 @@ async fn until_over(
                     Look::Keep(next) => look.as_mut().reset(next),
                 }
             }
-            () = &mut draining, if !told => {
-                told = true;
+            () = &mut draining, if !is_draining => {
+                is_draining = true;
+                // HTTP/2 tells the client which of its requests will still be answered. HTTP/1.1 cannot: a request that is
+                // on its way to a connection that closes is lost, so this one waits until its client is quiet.
+                if version == HttpVersion::Http2 {
+                    connection.as_mut().graceful_shutdown();
+                }
+                silent = OptionFuture::from(Some(Box::pin(quiet(shutdown, &place.connection, client)) as _));
+            }
+            Some(()) = &mut silent => {
+                if !asked.load(Ordering::Relaxed) {
+                    return false;
+                }
+                (was_silent, silent) = (true, OptionFuture::default());
                 connection.as_mut().graceful_shutdown();
             }
             () = &mut given_up => {
                 connection.as_mut().graceful_shutdown();
                 // One poll, so that the client is notified.
                 let _ = connection.as_mut().now_or_never();
-                return;
+                return false;
             }
-            () = &mut cancelled => return,
+            () = &mut cancelled => return false,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,6 +35,8 @@ const PROBE_AFTER: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// How long hyper has to read the bytes that a client sent before it left. After that it will not read them.
 const READ_REST_FOR: Duration = Duration::from_millis(100);
+/// How long a client has to close a connection that ended with an answer.
+const SEEN_OFF_FOR: Duration = Duration::from_secs(1);
 
 /// The two views of one socket. Options that only TCP has fail for a socket file, which does not need them.
 pub(super) fn share(stream: TcpStream, connection: Arc<ConnectionPlace>) -> (Socket, ClientPresence) {
@@ -73,6 +76,14 @@ impl ClientPresence {
         &room[..arrived]
     }
 
+    /// What has come from the client so far: how often something was read, and how many bytes wait to be read, up to 64. It
+    /// changes whenever more comes. Asks the system itself, which knows of bytes that the runtime has not heard of yet.
+    pub(super) fn heard(&self) -> (usize, usize) {
+        let mut room = [MaybeUninit::uninit(); 64];
+        let waiting = SockRef::from(&self.0.stream).peek(&mut room).unwrap_or(0);
+        (self.0.reads.load(Ordering::Relaxed), waiting)
+    }
+
     /// Resolves when the client has closed its sending side and hyper does not read the rest. A half-closed connection
     /// counts as closed, as everywhere in hyper. If the client sent more than the receive buffer holds, the close is
     /// not visible; the next write detects it.
@@ -89,6 +100,23 @@ impl ClientPresence {
                 return;
             }
         }
+    }
+
+    /// Reads on after the last answer, until the client closes the connection too: call it once hyper has let go of the socket.
+    /// The system resets a connection that is closed with unread bytes, such as acknowledgements of HTTP/2, and the end of
+    /// the answer may be lost with it.
+    pub(super) async fn see_off(&self) {
+        let closes = async {
+            while self.0.stream.readable().await.is_ok() {
+                match self.0.stream.try_read(&mut [0; 4096]) {
+                    Ok(1..) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(0) | Err(_) => return,
+                }
+            }
+        };
+        // A client that stays has had its time to read the answer.
+        let _ = tokio::time::timeout(SEEN_OFF_FOR, closes).await;
     }
 
     /// Waits for the end of the client's data. The interest is urgent data, which clients do not send, so the task

@@ -26,6 +26,8 @@ use crate::budget::Budget;
 use crate::clock::Instant;
 use crate::config::{Listen, parse};
 
+mod drain;
+
 /// Buffer between client and server, in bytes.
 const PIPE: usize = 64 * 1024;
 
@@ -90,9 +92,19 @@ pub(super) async fn served_to(
     let (client, server) = duplex(PIPE);
     let (shared, by) = (shared.clone(), Instant::now() + HEAD_FOR);
     let place = shared.places.enter(peer).await.unwrap();
-    let shutdown = shared.shutdown.clone();
-    let serving = async move { serve_connection(server, version, by, pending(), peer, place, &shared).await };
+    let (shutdown, silent) = (shared.shutdown.clone(), silent_client(&place).await);
+    let serving = async move {
+        let (_open, presence) = silent;
+        serve_connection(server, version, by, &presence, peer, place, &shared).await;
+    };
     (client, shutdown.spawn(serving))
+}
+
+/// The presence of a client that says nothing, over a socket of its own.
+async fn silent_client(place: &ConnectionSlot) -> (TcpStream, ClientPresence) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (client, socket::share(listener.accept().await.unwrap().0, place.connection.clone()).1)
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,10 +215,10 @@ async fn an_http1_connection_waits_for_its_next_head_no_longer_than_for_the_firs
 
 /// A listener with this many slots.
 async fn listening(places: Arc<Places>) -> (SocketAddr, Shutdown) {
-    let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
+    let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0)), false).await.unwrap();
     let (address, shared) = (listener.at().address().unwrap(), shared(router().0, places));
     let shutdown = shared.shutdown.clone();
-    shutdown.spawn(accept(listener, shared));
+    shutdown.spawn(accept::accept(listener, shared));
     (address, shutdown)
 }
 
@@ -254,16 +266,6 @@ async fn an_answer_that_nobody_reads_keeps_no_place() {
         let mut newcomer = asked(address, "GET /").await;
         assert!(heard(&mut newcomer, "here").await.contains("200 OK"), "round {round}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn warnings_come_with_their_number_once_in_a_while() {
-    let (mut turned_away, mut told) = (ShedConnections::default(), Vec::new());
-    for _ in 0..1_000 {
-        told.extend(turned_away.count());
-        tokio::time::advance(Duration::from_millis(10)).await;
-    }
-    assert_eq!(told, [1, 500]);
 }
 
 #[tokio::test]
@@ -370,11 +372,11 @@ async fn a_handshake_that_stalls_is_cut() {
 
 #[tokio::test]
 async fn a_stalled_handshake_gives_up_its_place_and_does_not_delay_the_drain() {
-    let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
+    let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0)), false).await.unwrap();
     let address = listener.at().address().unwrap();
     let shared = ServerState { tls: Some(certificate()), ..shared(router().0, places(2, 1)) };
     let shutdown = shared.shutdown.clone();
-    shutdown.spawn(accept(listener, shared));
+    shutdown.spawn(accept::accept(listener, shared));
     let mut stalled = Vec::new();
     for round in 0..30 {
         let mut client = TcpStream::connect(address).await.unwrap();

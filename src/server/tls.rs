@@ -16,6 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::connection_slots::ConnectionSlot;
 use super::layers::near;
+use super::quiet::quiet;
 use super::socket::{ClientPresence, Socket};
 use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;
@@ -30,7 +31,8 @@ pub(super) enum Handshake {
     Tls(Box<TlsStream<Socket>>),
     /// The client does not speak TLS. None of its bytes were consumed.
     Plain(Socket),
-    /// The client left, took too long or broke TLS; or the connection gave up its slot, or the gateway stops.
+    /// The client left, took too long or broke TLS; or the connection gave up its slot, or the client is silent while the
+    /// gateway drains.
     Ended,
 }
 
@@ -65,7 +67,7 @@ pub(super) async fn shake_hands(
     tokio::select! {
         begun = tokio::time::timeout(HANDSHAKE_FOR, handshake) => begun.unwrap_or(Handshake::Ended),
         () = place.given_up() => Handshake::Ended,
-        () = shutdown.draining() => Handshake::Ended,
+        () = quiet(shutdown, &place.connection, client) => Handshake::Ended,
     }
 }
 

@@ -6,13 +6,13 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use super::damage::FileFinding;
 use super::header::Header;
 use super::waiting::Until;
 use super::write::{Record, WriteError};
-use super::{Opened, ReadBack, Store, Taken, open};
+use super::{Opened, ReadBack, Store, Taken};
 
 /// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
 /// full.
@@ -118,15 +118,35 @@ impl Spill {
         self.store.close();
     }
 
-    /// Removes the empty file. It is closed first, because SQLite removes its `-wal` and `-shm` files only while the
-    /// database exists.
-    fn remove(&self, opened: Opened) {
-        let closed = open::close(opened.connection).map_err(|error| error.to_string());
-        let removed = closed.and_then(|()| std::fs::remove_file(self.path()).map_err(|error| error.to_string()));
-        if let Err(error) = removed {
+    /// Removes the empty file, unless another gateway uses it: that one would write into a file that nobody finds again. The
+    /// last one to empty it removes it.
+    fn remove(&self, mut opened: Opened) {
+        let removed = match self.remove_alone(&mut opened.connection) {
+            Err(error) if is_locked(&error) => Ok(()),
+            removed => removed,
+        };
+        if let Err(error) = removed.and(opened.connection.close().map_err(|(_, error)| error)) {
             tracing::warn!(path = %self.path().display(), %error, "cannot remove the empty file");
         }
     }
+
+    fn remove_alone(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        // Fails while another connection has the file open. It removes the `-wal` and `-shm` files, which would be taken for
+        // those of the next file of this name.
+        connection.pragma_update(None, "journal_mode", "DELETE")?;
+        // Whoever opens it from now on waits until it is gone, and looks for it before and after it writes.
+        let alone = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+        if count(&alone)? == 0
+            && let Err(error) = std::fs::remove_file(self.path())
+        {
+            tracing::warn!(path = %self.path().display(), %error, "cannot remove the empty file");
+        }
+        alone.rollback()
+    }
+}
+
+fn is_locked(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Copies first, reads the copies back, and only then removes the rows. A crash in between leaves rows in both files, and

@@ -35,14 +35,20 @@ def certificate(folder):
     return path
 
 
-class Gateway:
-    """The tested gateway. `wrap` is a command prefix, `limits` are the limits of its process."""
+# Passes the socket of a service manager, as systemd does: descriptor 3, and the process it is for.
+ACTIVATED = ["/bin/sh", "-c", 'exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"']
 
-    def __init__(self, binary, folder, config, scripted, database="history.db", wrap=(), limits=None, env=None, wait=20):
+
+class Gateway:
+    """The tested gateway. `wrap` is a command prefix, `options` are for `serve`, `limits` are the limits of its process.
+    `passed` is a listening socket that the service manager keeps."""
+
+    def __init__(self, binary, folder, config, scripted, database="history.db", wrap=(), options=(), limits=None, env=None, wait=20, passed=None,
+                 log="gateway.log"):
         self.binary, self.folder, self.scripted, self.database = binary, folder, scripted, database
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.toml").write_text(config if isinstance(config, str) else config.text(database))
-        self.log = folder / "gateway.log"
+        self.log = folder / log
         variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "NO_COLOR": "1"} | (env or {})
         if scripted.certificate:
             variables["SSL_CERT_FILE"] = str(scripted.certificate)
@@ -51,9 +57,10 @@ class Gateway:
             for name, value in (limits or {}).items():
                 resource.setrlimit(name, value if isinstance(value, tuple) else (value, value))
 
+        command = [*wrap, *(ACTIVATED if passed else []), str(binary), "--config", "config.toml", "serve", *options]
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([*wrap, str(binary), "--config", "config.toml", "serve"], cwd=folder, env=variables,
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=limited)
+            self.process = subprocess.Popen(command, cwd=folder, env=variables, stdin=passed or subprocess.DEVNULL, stdout=log, stderr=log,
+                                            preexec_fn=limited)
         end = time.monotonic() + wait
         while not (found := re.search(r"listening on https?://[\d.]+:(\d+)", self.text())):
             if self.process.poll() is not None or time.monotonic() > end:

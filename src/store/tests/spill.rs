@@ -1,5 +1,7 @@
 //! The spill file: rows come back once, in the order of the races, and then the file is removed.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use super::*;
 use crate::history::sample;
 
@@ -197,4 +199,29 @@ async fn a_damaged_file_is_set_aside_and_another_begins() {
     assert!(set_aside_files(&path).is_empty(), "it is not the database's");
     spill.append(&races(0..10)).unwrap();
     assert_eq!(spill.move_some(&store).unwrap().rows, 30);
+}
+
+#[tokio::test]
+async fn two_gateways_may_write_to_it_and_empty_it_at_once() {
+    const RACES: i64 = 300;
+    let (_directory, path, store) = new_store().await;
+    let (one, other) = (Spill::of(&path), Spill::of(&path));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                let _ = one.move_some(&store);
+            }
+        });
+        for number in 0..RACES {
+            // As the recorder does: again, until the rows are somewhere.
+            while other.append(&races(number..number + 1)).is_err() {}
+        }
+        is_over.store(true, Relaxed);
+    });
+    one.close();
+    while other.move_some(&store).unwrap().more {}
+    assert_eq!(number(&path, "SELECT count(*) FROM race").await, RACES);
+    assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 2 * RACES);
+    assert!(!other.path().exists());
 }

@@ -24,4 +24,4 @@ def attack(name, what, quick=False):
     return add
 
 
-from attacks import answers, callers, clients, configuration, machine, record  # noqa: E402, F401
+from attacks import answers, callers, clients, configuration, machine, record, restart  # noqa: E402, F401

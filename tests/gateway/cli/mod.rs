@@ -13,5 +13,6 @@ mod models_update;
 mod providers;
 mod race;
 mod reloads;
+mod restart;
 mod serve;
 mod without_file;

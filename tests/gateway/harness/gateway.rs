@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use photofinish::app::App;
+use photofinish::app::{App, Listening};
 use photofinish::config::{self, Listen};
 use photofinish::learning::Learning;
 use photofinish::proxy::Gateway;
@@ -19,6 +21,7 @@ use sqlx::{Column as _, ConnectOptions as _, Row as _, SqliteConnection, TypeInf
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
+use crate::harness::answer::advance_clock;
 use crate::support::{FakeProvider, RawClient, soon};
 
 pub const CHAT: &str = "/v1/chat/completions";
@@ -149,7 +152,7 @@ impl Setup {
             Ok(config) => config,
             Err(problems) => panic!("{problems}\nin\n{text}"),
         };
-        let app = soon("the start", App::start_with(config, resolver)).await.unwrap();
+        let app = soon("the start", App::start_with(config, Listening::Alone, resolver)).await.unwrap();
         TestGateway { app, directory }
     }
 }
@@ -254,7 +257,23 @@ impl TestGateway {
 
     /// Stops the gateway when all running work has ended, and reads its rows. The rows must be valid in every test.
     pub async fn stop(self) -> Rows {
-        assert_eq!(soon("the end", self.app.stop()).await, 0, "rows that could not be written");
+        const STEP: Duration = Duration::from_millis(500);
+        const REAL: Duration = Duration::from_millis(5);
+        let gateway = self.app.gateway().clone();
+        let mut ending = pin!(soon("the end", self.app.stop()));
+        let mut ended = tokio::time::timeout(REAL, &mut ending).await.ok();
+        // Most tests still hold their clients, and a gateway waits a moment for those. Nothing else has to happen meanwhile.
+        for _ in 0..4 {
+            if ended.is_none() && gateway.races() == 0 {
+                advance_clock(STEP).await;
+                ended = tokio::time::timeout(REAL, &mut ending).await.ok();
+            }
+        }
+        let lost = match ended {
+            Some(lost) => lost,
+            None => ending.await,
+        };
+        assert_eq!(lost, 0, "rows that could not be written");
         let rows = Rows::read(&self.directory.path().join("test.db")).await;
         rows.assert_sound();
         rows

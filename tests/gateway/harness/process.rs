@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -76,6 +77,16 @@ impl Setup {
     /// With its standard output.
     pub fn spawn_into(&self, args: &[&str], out: Stdio) -> Process {
         Process::new(self.command(args).stdout(out).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// With a socket that a service manager passes: the first descriptor after the standard ones.
+    pub fn spawn_activated(&self, args: &[&str], socket: impl Into<OwnedFd>) -> Process {
+        const PASS: &str = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
+        let program = self.command(args);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", PASS]).arg(program.get_program()).args(program.get_args());
+        command.current_dir(self.dir.path()).env_clear().envs(self.env.iter().map(|(name, value)| (name, value)));
+        Process::new(command.stdin(Stdio::from(socket.into())).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     /// Starts the gateway; returns once it listens.
