@@ -5,23 +5,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::item::StreamItem;
-use super::stream::{EventStream, READ_OUT_FOR};
+use super::stream::{EventStream, READ_OUT_FOR, ServedTimes};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind};
 
 /// How long an answer may go on without a token, after its first: pings, empty events, tools that the provider runs, thoughts that it
 /// hides. An hour is the longest that one call may take where a provider says it (Bedrock), so no honest answer has such a gap.
 const TOKENLESS_FOR: Duration = Duration::from_secs(3_600);
-
-/// The times of an answer that is served.
-pub(super) struct ServedTimes {
-    /// Without a byte.
-    idle: Duration,
-    /// Since the commit, or since reading resumed after a slow client.
-    since: Instant,
-    /// It may be overdue from then on, if no token comes; not before.
-    look_at: Instant,
-}
 
 impl EventStream {
     /// The attempt won: its times run from now on. `idle`: without a byte.

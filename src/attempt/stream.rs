@@ -11,7 +11,6 @@ use tokio::time::Sleep;
 use super::guard::{AttemptGuard, CancelReason};
 use super::held_back::HeldBack;
 use super::item::{ItemKind, StreamItem};
-use super::served::ServedTimes;
 use crate::budget::Lease;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -68,6 +67,16 @@ pub struct EventStream {
     unfinished: usize,
     /// Memory for an event of many reads, and for held events.
     lease: Lease,
+}
+
+/// The times of an answer that is served.
+pub(super) struct ServedTimes {
+    /// Without a byte.
+    pub idle: Duration,
+    /// Since the commit, or since reading resumed after a slow client.
+    pub since: Instant,
+    /// It may be overdue from then on, if no token comes; not before.
+    pub look_at: Instant,
 }
 
 impl EventStream {

@@ -2,7 +2,7 @@
 //! (open loop). Nothing moves or drops an arrival silently: one that finds too many in flight is counted as dropped, and how
 //! late each request left is kept.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +11,10 @@ use tokio::sync::oneshot;
 
 use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
 use super::client::LoadClient;
-use super::estimate;
 use super::heartbeat::Heartbeat;
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::patience::patience;
 use super::prompt::{Prompt, PromptMaker};
+use super::sending::Sending;
 use super::spend::{Reservation, Spend};
 use crate::clock::{Instant, micros_between};
 use crate::history::{RaceSource, RequestOrigin};
@@ -38,19 +37,6 @@ const WRITTEN_FOR: Duration = Duration::from_secs(5);
 /// Sends blocks, one after the other, through one gateway.
 #[derive(Clone)]
 pub struct Generator(Arc<Sending>);
-
-struct Sending {
-    client: LoadClient,
-    prompts: PromptMaker,
-    spend: Spend,
-    /// Members that are added to each request.
-    members: Map<String, Value>,
-    /// Their bytes.
-    added: usize,
-    /// Microseconds of the longest answer so far.
-    longest_us: AtomicI64,
-    run_id: String,
-}
 
 /// One block while it runs.
 struct RunningBlock {
@@ -100,9 +86,7 @@ impl Generator {
         members: Map<String, Value>,
         run_id: String,
     ) -> Generator {
-        let added = if members.is_empty() { 0 } else { Value::Object(members.clone()).to_string().len() };
-        let longest_us = AtomicI64::new(0);
-        Generator(Arc::new(Sending { client, prompts, spend, members, added, longest_us, run_id }))
+        Generator(Arc::new(Sending::new(client, prompts, spend, members, run_id)))
     }
 
     pub fn prompts(&self) -> &PromptMaker {
@@ -175,19 +159,6 @@ impl Generator {
         let stop = block.stop.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let issued_us = i64::try_from(block.issued_us.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
         BlockResult { load: plan.load, requests, issued_us, stop, client }
-    }
-}
-
-impl Sending {
-    /// A prompt with the members that are added to each.
-    fn prompt(&self, number: u64, target: &LoadTarget) -> Prompt {
-        let mut prompt = self.prompts.make(number, target.lane, &target.name);
-        prompt.members.extend(self.members.clone());
-        prompt
-    }
-
-    fn estimate(&self, prompt: &Prompt, target: &LoadTarget) -> f64 {
-        estimate::usd(target, prompt, self.prompts.workload().input_tokens, self.added)
     }
 }
 
@@ -299,7 +270,8 @@ impl RunningBlock {
         let Some(reservation) = self.set_aside(estimate).await else { return };
         let (target, client, at_us) = (&self.target, &self.sending.client, self.now_us());
         self.issued_us.fetch_max(u64::try_from(at_us).unwrap_or(0), Ordering::Relaxed);
-        let within = self.left_for(&prompt);
+        // What is left of the block, and then as long as an answer may need.
+        let within = self.until.saturating_duration_since(Instant::now()) + self.sending.patience(&prompt);
         let asked =
             client.ask(&target.model, prompt.members, target.headers.clone(), self.origin(scheduled_us), within);
         let cancelled = self.tasks.cancelled();
@@ -341,15 +313,6 @@ impl RunningBlock {
         self.take_result(measured);
     }
 
-    /// How long a request that is sent now may take: what is left of the block, and then as long as an answer may need, or twice
-    /// as long as one took so far.
-    fn left_for(&self, prompt: &Prompt) -> Duration {
-        let input = f64::from(self.sending.prompts.workload().input_tokens);
-        let longest = Duration::from_micros(self.sending.longest_us.load(Ordering::Relaxed).unsigned_abs());
-        let after_end = patience(input, estimate::answer_tokens(&prompt.members)).max(2 * longest);
-        self.until.saturating_duration_since(Instant::now()) + after_end
-    }
-
     fn origin(&self, scheduled_us: i64) -> RequestOrigin {
         RequestOrigin {
             source: RaceSource::Bench,
@@ -387,7 +350,7 @@ impl RunningBlock {
 
     fn take_result(&self, measured: MeasuredRequest) {
         if measured.is_answered() {
-            self.sending.longest_us.fetch_max(measured.ended_us - measured.sent_us, Ordering::Relaxed);
+            self.sending.took(measured.ended_us - measured.sent_us);
         }
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.push(measured);

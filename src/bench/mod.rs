@@ -23,6 +23,7 @@ mod patience;
 pub mod prompt;
 pub mod result;
 pub mod search;
+mod sending;
 pub mod slo;
 pub mod spend;
 pub mod stage;

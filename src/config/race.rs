@@ -159,7 +159,7 @@ keys! {
         idle: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
         /// From the request to the client's first token; for a client that does not stream, to the whole answer.
         total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(600);
-        /// From the request to the end of a streamed answer. The default cuts no answer that makes a token a second.
+        /// From the request to the end of a streamed answer. The default is longer than any honest answer takes.
         stream_total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(86_400);
     }
 }
@@ -181,6 +181,12 @@ impl Timeouts {
     /// The same, for a request that ends within this time.
     pub fn within(self, limit: Duration) -> Timeouts {
         Timeouts { total: self.total.min(limit), stream_total: self.stream_total.min(limit), ..self }
+    }
+
+    /// An upstream's, in a race with these. A `whole` answer ends with its race, at `total`, and not sooner.
+    pub fn in_race(self, race: Timeouts, whole: bool) -> Timeouts {
+        let stream_total = if whole { 2 * race.total } else { race.stream_total };
+        Timeouts { stream_total, ..self }
     }
 }
 

@@ -167,6 +167,9 @@ fn of_request(input: u32, output: u32, upstream: &UpstreamConfig) -> ProbeEstima
     ProbeEstimate { usd, tokens: input + output }
 }
 
+/// So many times what was asked for an endless answer has.
+const ENDLESS: f64 = 4.0;
+
 /// Tokens, in and out, of a request that was sent: as its server counts them, or else as many as were asked for, since a server
 /// that reports no usage bills all the same. One that refused the request, or never got it, used none.
 pub(super) fn tokens_used(
@@ -175,12 +178,13 @@ pub(super) fn tokens_used(
     failure: Option<FailureKind>,
 ) -> f64 {
     let is_refused = failure.is_some_and(is_refusal);
+    let written = if failure == Some(FailureKind::Endless) { ENDLESS * asked.1 } else { asked.1 };
     let used = |counted: Option<i64>, asked: f64| match counted {
         Some(tokens) => tokens.max(0) as f64,
         None if is_refused => 0.0,
         None => asked,
     };
-    used(input, asked.0) + used(output, asked.1)
+    used(input, asked.0) + used(output, written)
 }
 
 /// Nothing was generated.
@@ -261,6 +265,7 @@ mod tests {
         assert_eq!(used((Some(210), Some(9)), None), 219.0);
         assert_eq!(used((None, None), None), 316.0, "no usage");
         assert_eq!(used((Some(210), None), Some(FailureKind::IdleTimeout)), 226.0, "cut in the middle");
+        assert_eq!(used((None, None), Some(FailureKind::Endless)), 364.0, "four times what was asked for");
         for refused in [FailureKind::RateLimited, FailureKind::ServerError, FailureKind::Connect] {
             assert_eq!(used((None, None), Some(refused)), 0.0, "{refused:?}");
         }

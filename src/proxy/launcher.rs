@@ -16,7 +16,7 @@ use super::raced_attempt::{AttemptStage, RacedAttempt};
 use super::{client_headers, outbound};
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
 use crate::clock::Instant;
-use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings, Timeouts};
+use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::health::{OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
@@ -125,9 +125,7 @@ impl Launcher {
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
         let mut upstream = candidate.upstream.clone();
-        let Timeouts { total, stream_total, .. } = self.settings.timeouts;
-        // A whole answer ends with its race, at `total`.
-        upstream.timeouts.stream_total = if self.whole { 2 * total } else { stream_total };
+        upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
         attempt::start(AttemptSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),

@@ -104,6 +104,7 @@ impl BillBounds {
             }
         };
         let written = row.output_tokens.unwrap_or(0).max(0) as f64;
+        let answer = if is_endless(row) { Some(answer.unwrap_or(0.0).max(row.chars_total as f64)) } else { answer };
         let until_cut = row.cancel_us.filter(|_| self.cancel_billing == CancelBilling::Stops);
         let until_cut = until_cut.map(|us| us as f64 / 1e6 * TOKENS_PER_SECOND_MAX);
         let output = [answer, until_cut].into_iter().flatten().reduce(f64::min).map(|tokens| tokens.max(written));
@@ -186,6 +187,11 @@ fn is_embedding(row: &AttemptRecord) -> bool {
 /// Tokens of the answer, reasoning included. Some vendors leave reasoning out of their output count.
 fn generated(output: i64, row: &AttemptRecord) -> i64 {
     output + row.reasoning_tokens.filter(|reasoning| *reasoning > output).unwrap_or(0)
+}
+
+/// It had more tokens than any answer to the request, but hardly more than characters.
+fn is_endless(row: &AttemptRecord) -> bool {
+    row.failure == Some(FailureKind::Endless.as_str())
 }
 
 /// The provider answered with an error, which is not billed. Some providers do bill refusals by their content policy.

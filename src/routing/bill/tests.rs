@@ -219,3 +219,16 @@ fn a_reported_cost_is_its_own_source() {
     STOPS.count(&mut row, Some(0.5));
     assert_eq!(row.price_source.as_deref(), Some("reported"));
 }
+
+#[test]
+fn an_endless_answer_is_not_bounded_by_what_was_asked_for() {
+    let went_on = |failure| {
+        let row = row(|row| {
+            (row.output_tokens, row.reasoning_tokens, row.chars_total) = (None, None, 40_000);
+            (row.outcome, row.failure) = (AttemptOutcome::FailedMid, failure);
+        });
+        settled(&race(), vec![(row, STOPS)])
+    };
+    assert_eq!(went_on(Some("closed")), (Some(0.001), AtLeast, Some(0.001), Some(0.011)));
+    assert_eq!(went_on(Some("endless")), (Some(0.001), AtLeast, Some(0.001), Some(0.401)), "a token a character");
+}
