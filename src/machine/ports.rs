@@ -18,7 +18,7 @@ const HANDSHAKE: &str = "03";
 
 /// One line of a table.
 #[derive(Debug)]
-struct Row {
+struct PortRow {
     /// Address and port in hexadecimal digits.
     local: String,
     state: String,
@@ -26,12 +26,12 @@ struct Row {
     socket: String,
 }
 
-impl Row {
-    fn of(line: &str) -> Option<Row> {
+impl PortRow {
+    fn of(line: &str) -> Option<PortRow> {
         let mut columns = line.split_whitespace();
         let (local, state) = (columns.nth(1)?, columns.nth(1)?);
         let inode = columns.nth(5)?;
-        Some(Row { local: local.to_owned(), state: state.to_owned(), socket: format!("socket:[{inode}]") })
+        Some(PortRow { local: local.to_owned(), state: state.to_owned(), socket: format!("socket:[{inode}]") })
     }
 
     fn is_at(&self, port: u16) -> bool {
@@ -40,12 +40,12 @@ impl Row {
 }
 
 /// The rows of all tables. Read line by line: a table may be long, and its first part is often enough.
-fn rows(table: &str) -> impl Iterator<Item = Row> + use<> {
+fn rows(table: &str) -> impl Iterator<Item = PortRow> + use<> {
     let lines = File::open(table).ok().map(|file| BufReader::new(file).lines());
-    lines.into_iter().flatten().map_while(Result::ok).skip(1).filter_map(|line| Row::of(&line))
+    lines.into_iter().flatten().map_while(Result::ok).skip(1).filter_map(|line| PortRow::of(&line))
 }
 
-fn listeners() -> impl Iterator<Item = Row> {
+fn listeners() -> impl Iterator<Item = PortRow> {
     TABLES.into_iter().flat_map(|table| rows(table).take_while(|row| row.state == LISTENING))
 }
 
@@ -72,7 +72,7 @@ fn holds_one(process: &Path, sockets: &[String]) -> bool {
 pub fn is_shared(listener: &TcpListener) -> bool {
     let own = read_link(PathBuf::from(format!("/proc/self/fd/{}", listener.as_raw_fd())));
     let Some(own) = own.ok().and_then(|link| link.into_os_string().into_string().ok()) else { return false };
-    let rows: Vec<Row> = listeners().collect();
+    let rows: Vec<PortRow> = listeners().collect();
     let Some(local) = rows.iter().find(|row| row.socket == own).map(|row| &row.local) else { return false };
     rows.iter().any(|row| row.local == *local && row.socket != own)
 }
@@ -102,13 +102,13 @@ mod tests {
     fn a_line_of_the_table_is_read() {
         let line =
             "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 41 1 x 100 0 0 10 0";
-        let row = Row::of(line).unwrap();
+        let row = PortRow::of(line).unwrap();
         assert_eq!(
             (row.local.as_str(), row.state.as_str(), row.socket.as_str()),
             ("0100007F:1F90", "0A", "socket:[41]")
         );
         assert!(row.is_at(8080) && !row.is_at(8081) && !row.is_at(80));
-        assert!(Row::of("cut off").is_none());
+        assert!(PortRow::of("cut off").is_none());
     }
 
     #[tokio::test]

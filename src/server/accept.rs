@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::{Listener, ServerState, connection};
+use super::connection::{ServerState, connection};
+use super::listener::Listener;
 use crate::clock::Instant;
 use crate::machine;
 

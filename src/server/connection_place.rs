@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::socket::TAKE_FOR;
 use crate::budget::{Budget, ClientLease};
 use crate::clock::Instant;
 
@@ -40,6 +39,8 @@ const REFUSED_MAX: usize = 100;
 /// After this time, an HTTP/2 connection without a request is asked to close. A connection of HTTP/1.1 waits `HEAD_FOR`
 /// for its next head.
 pub(super) const IDLE_FOR: Duration = Duration::from_secs(60);
+/// A client that reads nothing for this long while data waits for it counts as gone.
+pub(super) const TAKE_FOR: Duration = Duration::from_secs(300);
 /// A client that takes no byte of a whole answer for this long, over an HTTP/2 connection that it reads, does not want
 /// it. To ask cost it a few bytes.
 pub(super) const TAKE_WHOLE_FOR: Duration = Duration::from_secs(10);
@@ -74,7 +75,7 @@ pub(super) struct ConnectionPlace {
 
 /// What is to be done with a connection, and when to look again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ConnectionLook {
     /// It is silent, or nothing of what waits on it is taken.
     Close,
     IsIdle(Instant),
@@ -216,17 +217,17 @@ impl ConnectionPlace {
     }
 
     /// Whether it is to be kept. `head_by`: when the head of its first request is due, if it has not come.
-    pub fn look(&self, head_by: Option<Instant>, now: Instant) -> Look {
+    pub fn look(&self, head_by: Option<Instant>, now: Instant) -> ConnectionLook {
         if let Some(by) = head_by {
-            return if by <= now { Look::Close } else { Look::Keep(by) };
+            return if by <= now { ConnectionLook::Close } else { ConnectionLook::Keep(by) };
         }
-        let Some(since) = self.idle_since() else { return Look::Keep(now + self.look_every()) };
+        let Some(since) = self.idle_since() else { return ConnectionLook::Keep(now + self.look_every()) };
         let is_left = |count: &AtomicUsize, limit| count.load(Ordering::Relaxed) > 0 && since + limit <= now;
         if is_left(&self.left_behind, TAKE_WHOLE_FOR) || is_left(&self.streams, TAKE_FOR) {
-            return Look::Close;
+            return ConnectionLook::Close;
         }
         let (idle_until, next) = (since + IDLE_FOR, now + self.look_every());
-        if idle_until <= now { Look::IsIdle(next) } else { Look::Keep(idle_until.min(next)) }
+        if idle_until <= now { ConnectionLook::IsIdle(next) } else { ConnectionLook::Keep(idle_until.min(next)) }
     }
 
     /// A request ended, or a part of its answer was taken. Returns the milliseconds since its beginning.
@@ -309,30 +310,34 @@ mod tests {
     async fn what_waits_decides_how_long_a_connection_is_kept() {
         let place = ConnectionPlace::new(&Budget::new(0), false);
         let at = |seconds| place.since() + Duration::from_secs(seconds);
-        assert_eq!(place.look(Some(at(30)), at(10)), Look::Keep(at(30)), "the head may still come");
-        assert_eq!(place.look(Some(at(30)), at(30)), Look::Close);
-        assert_eq!(place.look(None, at(10)), Look::Keep(at(60)));
+        assert_eq!(place.look(Some(at(30)), at(10)), ConnectionLook::Keep(at(30)), "the head may still come");
+        assert_eq!(place.look(Some(at(30)), at(30)), ConnectionLook::Close);
+        assert_eq!(place.look(None, at(10)), ConnectionLook::Keep(at(60)));
         place.serves(true);
-        assert_eq!(place.look(None, at(10)), Look::Keep(at(20)), "something may be left behind soon");
-        assert_eq!(place.look(None, at(55)), Look::Keep(at(60)));
-        assert_eq!(place.look(None, at(60)), Look::IsIdle(at(70)));
+        assert_eq!(place.look(None, at(10)), ConnectionLook::Keep(at(20)), "something may be left behind soon");
+        assert_eq!(place.look(None, at(55)), ConnectionLook::Keep(at(60)));
+        assert_eq!(place.look(None, at(60)), ConnectionLook::IsIdle(at(70)));
         let mut whole = place.begin(true);
-        assert_eq!(place.look(None, at(600)), Look::Keep(at(610)), "it is busy");
+        assert_eq!(place.look(None, at(600)), ConnectionLook::Keep(at(610)), "it is busy");
         whole.answers(Some(10));
-        assert_eq!(place.look(None, at(200)), Look::IsIdle(at(210)), "its task ends an answer that is not taken");
+        assert_eq!(
+            place.look(None, at(200)),
+            ConnectionLook::IsIdle(at(210)),
+            "its task ends an answer that is not taken"
+        );
         whole.leaves();
-        assert_eq!(place.look(None, at(9)), Look::Keep(at(19)));
-        assert_eq!(place.look(None, at(10)), Look::Close);
+        assert_eq!(place.look(None, at(9)), ConnectionLook::Keep(at(19)));
+        assert_eq!(place.look(None, at(10)), ConnectionLook::Close);
         tokio::time::advance(Duration::from_secs(8)).await;
         whole.leaves();
-        assert_eq!(place.look(None, at(17)), Look::Keep(at(27)), "it is slow, and is taken");
+        assert_eq!(place.look(None, at(17)), ConnectionLook::Keep(at(27)), "it is slow, and is taken");
         drop(whole);
         let mut streamed = place.begin(true);
         streamed.answers(None);
         streamed.rests();
         streamed.leaves();
-        assert_eq!(place.look(None, at(30)), Look::Keep(at(40)), "a streamed answer has longer");
-        assert_eq!(place.look(None, at(8) + TAKE_FOR), Look::Close);
+        assert_eq!(place.look(None, at(30)), ConnectionLook::Keep(at(40)), "a streamed answer has longer");
+        assert_eq!(place.look(None, at(8) + TAKE_FOR), ConnectionLook::Close);
     }
 
     #[test]

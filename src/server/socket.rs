@@ -18,11 +18,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::connection_place::ConnectionPlace;
+use super::connection_place::{ConnectionPlace, TAKE_FOR};
 use crate::clock::Instant;
 
-/// A client that reads nothing for this long while data waits for it counts as gone.
-pub(super) const TAKE_FOR: Duration = Duration::from_secs(300);
 /// The same while only a whole answer waits. With [`UNSENT_MAX`] it demands what a request's body is held to: 2 KiB/s.
 pub(super) const TAKE_WHOLE_FOR: Duration = Duration::from_secs(30);
 /// Bytes that the system may keep unsent. Without this bound it keeps megabytes for a client that reads nothing, and

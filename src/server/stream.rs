@@ -20,15 +20,16 @@ use futures_util::FutureExt as _;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::rt::Executor;
 
-use super::STREAM_BUFFER_MAX;
-use super::connection_place::{ConnectionPlace, RequestInProgress, TAKE_WHOLE_FOR};
-use super::socket::TAKE_FOR;
+use super::connection_place::{ConnectionPlace, RequestInProgress, TAKE_FOR, TAKE_WHOLE_FOR};
 use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
 tokio::task_local! {
     static UNTAKEN: Untaken;
 }
+
+/// Maximum unread bytes of each answer on an HTTP/2 connection, so that 1,024 answers hold 16 MiB together.
+pub(super) const STREAM_BUFFER_MAX: usize = 16 * 1024;
 
 /// What body and task of a stream share.
 #[derive(Default)]

@@ -13,10 +13,10 @@ use h2::{Reason, RecvStream};
 use http::{Method, Request, StatusCode};
 use tokio::task::JoinHandle;
 
-use super::super::ServerState;
+use super::super::connection::ServerState;
+use super::super::connection::tests::{configured, places, served_to, shared};
 use super::super::connection_place::{IDLE_FOR, TAKE_WHOLE_FOR, UNKNOWN_STREAMS_MAX};
 use super::super::connection_slots::Places;
-use super::super::tests::{configured, places, served_to, shared};
 use super::super::version::HttpVersion;
 use crate::budget::Budget;
 use crate::clock::Instant;

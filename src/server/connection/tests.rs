@@ -19,8 +19,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::connection_place::IDLE_FOR;
-use super::socket::TAKE_FOR;
+use super::super::accept;
+use super::super::connection_place::{IDLE_FOR, TAKE_FOR};
+use super::super::listener::Listener;
 use super::*;
 use crate::budget::Budget;
 use crate::clock::Instant;
@@ -33,7 +34,7 @@ const PIPE: usize = 64 * 1024;
 
 /// `/endless` answers without end, `/slow` after an hour, `/whole` with more than the buffers hold. The token reports
 /// that an endless answer was dropped.
-pub(super) fn router() -> (Router, CancellationToken) {
+pub(in crate::server) fn router() -> (Router, CancellationToken) {
     let dropped = CancellationToken::new();
     let token = dropped.clone();
     let endless = async move || {
@@ -54,7 +55,7 @@ pub(super) fn router() -> (Router, CancellationToken) {
 }
 
 /// Slots with more memory than they need.
-pub(super) fn places(ordinary: usize, reserve: usize) -> Arc<Places> {
+pub(in crate::server) fn places(ordinary: usize, reserve: usize) -> Arc<Places> {
     Places::new(ordinary, reserve, Budget::new(1 << 30))
 }
 
@@ -66,12 +67,12 @@ async fn place() -> ConnectionSlot {
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Without a certificate, with the default configuration.
-pub(super) fn shared(router: Router, places: Arc<Places>) -> ServerState {
+pub(in crate::server) fn shared(router: Router, places: Arc<Places>) -> ServerState {
     configured("", router, places)
 }
 
 /// Without a certificate.
-pub(super) fn configured(config: &str, router: Router, places: Arc<Places>) -> ServerState {
+pub(in crate::server) fn configured(config: &str, router: Router, places: Arc<Places>) -> ServerState {
     let config = parse(config, Path::new("config.toml"), &|_| None).unwrap();
     let live = Arc::new(LiveConfig::new(config, &HashMap::new()).unwrap());
     ServerState { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
@@ -84,7 +85,7 @@ async fn served(version: HttpVersion, router: Router) -> (DuplexStream, JoinHand
 }
 
 /// A connection from this address.
-pub(super) async fn served_to(
+pub(in crate::server) async fn served_to(
     peer: IpAddr,
     version: HttpVersion,
     shared: &ServerState,
