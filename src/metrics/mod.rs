@@ -55,7 +55,9 @@ pub struct Metrics {
 #[derive(Clone, Debug, Default)]
 pub struct ExternalCounts {
     /// Races running now.
-    pub in_flight: i64,
+    pub in_flight: usize,
+    /// Requests whose bodies are still coming.
+    pub arriving: usize,
     /// Tasks running now: connections, attempts, losers that are read to their end.
     pub tasks: usize,
     /// Rows waiting for the database.
@@ -316,6 +318,8 @@ fn render_breakers(upstreams: &NamedSeries<UpstreamMetrics>, open: &BTreeSet<Str
 
 fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
     text.single("in_flight", "gauge", "Races running now.", elsewhere.in_flight);
+    let arriving = "Requests whose bodies are still coming; they hold no place in the race.";
+    text.single("arriving", "gauge", arriving, elsewhere.arriving);
     text.single(
         "tasks",
         "gauge",

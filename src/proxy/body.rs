@@ -1,15 +1,18 @@
 //! Reads a request's body within its bounds. Not for parsing.
 
 use std::error::Error;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::poll;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::places::{BodyShare, RequestPlace};
 use super::rejection::Rejection;
 use crate::budget::{Budget, BudgetFull, Lease};
 use crate::clock::Instant;
@@ -41,11 +44,18 @@ fn is_over_limit(error: &axum::Error) -> bool {
     false
 }
 
-/// The whole body, [`limited`] to `max` bytes. Its memory is leased from `budget` until the bytes are dropped.
+/// The whole body, [`limited`] to `max` bytes. Its memory is leased from `budget` until the bytes are dropped. While it is still
+/// coming, the request has a place among those, and none in the race.
 ///
 /// # Errors
-/// 413 above `max` bytes, 503 without memory, 408 if it stops or is too slow, 400 if it breaks off.
-pub async fn read(headers: &HeaderMap, mut body: Body, max: usize, budget: &Budget) -> Result<Bytes, Rejection> {
+/// 413 above `max` bytes, 503 without memory or such a place, 408 if it stops or is too slow, 400 if it breaks off.
+pub async fn read(
+    headers: &HeaderMap,
+    mut body: Body,
+    max: usize,
+    budget: &Budget,
+    place: &mut RequestPlace,
+) -> Result<Bytes, Rejection> {
     let announced: usize = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
     let refused = if announced > max {
         Some(Rejection::too_large(max))
@@ -60,19 +70,36 @@ pub async fn read(headers: &HeaderMap, mut body: Body, max: usize, budget: &Budg
         }
         return Err(rejection);
     }
-    let (mut bytes, mut lease) = (Vec::new(), budget.lease());
+    let (mut bytes, mut room) = (Vec::new(), BodyRoom { lease: budget.lease(), share: place.body_share(), budget });
     let began = Instant::now();
     loop {
         let (pause_ends, due) = (Instant::now() + PAUSE_MAX, began + time_for(bytes.len()));
-        match tokio::time::timeout_at(pause_ends.min(due), body.frame()).await {
+        let arrived = {
+            let mut arriving = std::pin::pin!(tokio::time::timeout_at(pause_ends.min(due), body.frame()));
+            match poll!(arriving.as_mut()) {
+                Poll::Ready(arrived) => Ok(arrived),
+                Poll::Pending => match place.arrive() {
+                    Ok(()) => Ok(arriving.await),
+                    Err(shed) => Err(shed),
+                },
+            }
+        };
+        let arrived = match arrived {
+            Ok(arrived) => arrived,
+            Err(shed) => {
+                drop((bytes, room));
+                if let Some(_place) = place.enter_discard() {
+                    discard(body, max).await;
+                }
+                return Err(Rejection::overloaded(shed));
+            }
+        };
+        match arrived {
             Err(_) if due < pause_ends => return Err(Rejection::body_slow(RATE_MIN)),
             Err(_) => return Err(Rejection::body_stopped(PAUSE_MAX)),
-            Ok(None) => {
-                lease.settle(bytes.capacity());
-                return Ok(lease.hold(bytes));
-            }
+            Ok(None) => return Ok(room.hold(bytes)),
             Ok(Some(Err(error))) if is_over_limit(&error) => {
-                drop((bytes, lease));
+                drop((bytes, room));
                 discard(body, max).await;
                 return Err(Rejection::too_large(max));
             }
@@ -80,10 +107,10 @@ pub async fn read(headers: &HeaderMap, mut body: Body, max: usize, budget: &Budg
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
                 let length = bytes.len() + data.len();
-                if make_room(&mut bytes, &mut lease, length, announced).is_err() {
-                    drop((bytes, lease, data));
+                if let Err(rejection) = room.make(&mut bytes, length, announced) {
+                    drop((bytes, room, data));
                     discard(body, max).await;
-                    return Err(Rejection::no_memory(length, budget.max()));
+                    return Err(rejection);
                 }
                 bytes.extend_from_slice(&data);
             }
@@ -96,15 +123,46 @@ fn time_for(bytes: usize) -> Duration {
     PAUSE_MAX + Duration::from_millis(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000) / RATE_MIN)
 }
 
-/// Leases and allocates room for `length` bytes: twice the present capacity, at most the announced length.
-fn make_room(bytes: &mut Vec<u8>, lease: &mut Lease, length: usize, announced: usize) -> Result<(), BudgetFull> {
-    if length > bytes.capacity() {
-        let ahead = (bytes.capacity() * 2).max(FIRST_ROOM).min(announced);
-        let capacity = length.max(ahead);
-        lease.cover(capacity)?;
-        bytes.reserve_exact(capacity - bytes.len());
+/// The memory of one body: a part of all memory, and of its caller's share of it.
+struct BodyRoom<'b> {
+    lease: Lease,
+    share: BodyShare,
+    budget: &'b Budget,
+}
+
+impl BodyRoom<'_> {
+    /// Leases and allocates room for `length` bytes: twice the present capacity, at most the announced length.
+    fn make(&mut self, bytes: &mut Vec<u8>, length: usize, announced: usize) -> Result<(), Rejection> {
+        if length > bytes.capacity() {
+            let ahead = (bytes.capacity() * 2).max(FIRST_ROOM).min(announced);
+            let capacity = length.max(ahead);
+            let max = self.budget.max();
+            self.lease.cover(capacity).map_err(|BudgetFull| Rejection::no_memory(length, max))?;
+            if capacity > FIRST_ROOM {
+                self.share.cover(capacity, max).map_err(Rejection::overloaded)?;
+            }
+            bytes.reserve_exact(capacity - bytes.len());
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Ties it to the bytes of the whole body.
+    fn hold(mut self, bytes: Vec<u8>) -> Bytes {
+        self.lease.settle(bytes.capacity());
+        let held = self.lease.hold(bytes);
+        if self.share.is_empty() { held } else { Bytes::from_owner(LargeBody { held, _share: self.share }) }
+    }
+}
+
+struct LargeBody {
+    held: Bytes,
+    _share: BodyShare,
+}
+
+impl AsRef<[u8]> for LargeBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.held
+    }
 }
 
 /// Whether the client is sending a body. With `Expect: 100-continue` it has not started.
@@ -134,11 +192,15 @@ pub async fn discard(mut body: Body, max: usize) {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
 
     use futures_util::{StreamExt, stream};
     use http::StatusCode;
 
     use super::*;
+    use crate::proxy::load::ShedReason;
+    use crate::proxy::places::RequestPlaces;
+    use crate::proxy::shares::{ShareHolder, ShareLimits};
 
     /// This many chunks of this many bytes, each after a pause.
     fn body(chunks: usize, bytes: usize, pause: Duration) -> Body {
@@ -152,10 +214,17 @@ mod tests {
         }))
     }
 
+    /// Of a gateway with one user and so many places.
+    fn place(all: usize) -> RequestPlace {
+        let limits = ShareLimits { all, users: 1 };
+        Arc::<RequestPlaces>::default().enter(ShareHolder::User(1), limits).unwrap()
+    }
+
     /// The length or the status, and the seconds it took.
     async fn read_in(body: Body) -> (Result<usize, StatusCode>, u64) {
         let began = Instant::now();
-        let read = read(&HeaderMap::new(), body, 32 << 20, &Budget::new(64 << 20)).await;
+        let budget = Budget::new(64 << 20);
+        let read = read(&HeaderMap::new(), body, 32 << 20, &budget, &mut place(1)).await;
         (read.map(|bytes| bytes.len()).map_err(|rejection| rejection.status()), began.elapsed().as_secs())
     }
 
@@ -187,13 +256,13 @@ mod tests {
     async fn an_announced_length_takes_nothing_until_it_comes() {
         let budget = Budget::new(64 << 20);
         let (bytes, announced) = (&mut Vec::new(), 30 << 20);
-        let mut lease = budget.lease();
-        make_room(bytes, &mut lease, 10, announced).unwrap();
+        let mut room = BodyRoom { lease: budget.lease(), share: place(1).body_share(), budget: &budget };
+        room.make(bytes, 10, announced).unwrap();
         assert_eq!((bytes.capacity(), budget.used()), (FIRST_ROOM, FIRST_ROOM));
         bytes.resize(FIRST_ROOM, 0);
-        make_room(bytes, &mut lease, FIRST_ROOM + 1, announced).unwrap();
+        room.make(bytes, FIRST_ROOM + 1, announced).unwrap();
         assert_eq!((bytes.capacity(), budget.used()), (2 * FIRST_ROOM, 2 * FIRST_ROOM));
-        make_room(bytes, &mut lease, announced, announced).unwrap();
+        room.make(bytes, announced, announced).unwrap();
         assert_eq!((bytes.capacity(), budget.used()), (announced, announced), "and never more than was announced");
     }
 
@@ -201,7 +270,7 @@ mod tests {
     async fn a_body_has_its_memory_until_it_is_dropped() {
         let budget = Budget::new(1 << 20);
         let read = async |length: usize, sent: usize| {
-            read(&announcing(length), Body::from(vec![b'x'; sent]), 4 << 20, &budget).await
+            read(&announcing(length), Body::from(vec![b'x'; sent]), 4 << 20, &budget, &mut place(1)).await
         };
         let bytes = read(1_000, 1_000).await.unwrap();
         assert_eq!((bytes.len(), budget.used()), (1_000, 1_000));
@@ -215,5 +284,34 @@ mod tests {
         let _other = read(0, 600_000).await.unwrap();
         assert_eq!(read(500_000, 500_000).await.unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(read(5 << 20, 1).await.unwrap_err().status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_not_there_yet_leaves_the_race() {
+        let (places, budget) = (Arc::<RequestPlaces>::default(), Budget::new(64 << 20));
+        let enter = || places.enter(ShareHolder::User(1), ShareLimits { all: 2, users: 1 }).unwrap();
+        let counts = || (places.racing(), places.arriving());
+        let read = async |body: Body, place: &mut RequestPlace| {
+            read(&HeaderMap::new(), body, 1 << 20, &budget, place)
+                .await
+                .map(drop)
+                .map_err(|rejection| rejection.status())
+        };
+        let mut there = enter();
+        assert_eq!(read(Body::from("{}"), &mut there).await, Ok(()));
+        assert_eq!(counts(), (1, 0), "what is there at once stays");
+        let second = Duration::from_secs(1);
+        let slow = || body(3, 10, second);
+        let (mut first, mut next, mut late) = (enter(), None, None);
+        let (a, b, c) = tokio::join!(read(slow(), &mut first), read(slow(), next.insert(enter())), async {
+            tokio::time::sleep(second / 2).await;
+            assert_eq!(counts(), (1, 2), "both leave the race to others");
+            read(slow(), late.insert(enter())).await
+        });
+        assert_eq!((a, b, c), (Ok(()), Ok(()), Err(StatusCode::SERVICE_UNAVAILABLE)), "there are as many places");
+        assert_eq!(late.unwrap().lost(), Some(ShedReason::InFlight));
+        assert!(first.race().is_ok());
+        assert_eq!(counts(), (2, 1));
+        assert_eq!(next.unwrap().race(), Err(ShedReason::InFlight), "the race has filled up meanwhile");
     }
 }

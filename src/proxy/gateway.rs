@@ -2,20 +2,23 @@
 //! single request.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
 use super::blocking::BlockingPool;
-use super::load::{AdmissionLoad, ShedCounts};
+use super::load::{AdmissionLoad, ShedCounts, ShedReason};
+use super::places::{RequestPlace, RequestPlaces};
 use super::refused_configuration::RefusedConfiguration;
 use super::rejection::Rejection;
 use super::sessions::Sessions;
+use super::shares::{ShareHolder, ShareLimits};
 use super::wrong_tokens::WrongTokens;
 use crate::attempt::InFlightGuard;
 use crate::budget::Budget;
-use crate::config::ProviderLists;
+use crate::config::{ProviderLists, User};
 use crate::health::routing_status::{RoutingReport, routing};
 use crate::health::{LiveConfig, UpstreamHealth};
 use crate::learning::Learning;
@@ -25,8 +28,6 @@ use crate::upstream::UpstreamClient;
 
 /// Audited losers that run at the same time.
 const AUDITS_MAX: i64 = 512;
-/// Bodies of shed requests that are read at the same time; further ones are closed.
-const DISCARDS_MAX: i64 = 512;
 
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
@@ -39,7 +40,7 @@ pub struct Gateway {
     recorder: Recorder,
     shutdown: Shutdown,
     health: Arc<UpstreamHealth>,
-    races: Arc<AtomicI64>,
+    places: Arc<RequestPlaces>,
     audits: Arc<AtomicI64>,
     drains: Arc<AtomicI64>,
     totals: Totals,
@@ -47,8 +48,6 @@ pub struct Gateway {
     wrong_tokens: WrongTokens,
     budget: Budget,
     heavy: BlockingPool,
-    /// Bodies of shed requests that are being read.
-    discards: Arc<AtomicI64>,
 }
 
 /// Counts since the start that no row contains.
@@ -88,7 +87,6 @@ impl Gateway {
         Gateway {
             budget,
             heavy: BlockingPool::new(shutdown.clone()),
-            discards: Arc::default(),
             live: ArcSwap::from_pointee(live),
             refused: Mutex::default(),
             changing: Mutex::default(),
@@ -96,7 +94,7 @@ impl Gateway {
             recorder,
             shutdown,
             health,
-            races: Arc::default(),
+            places: Arc::default(),
             audits: Arc::default(),
             drains: Arc::default(),
             totals: Totals::default(),
@@ -182,9 +180,9 @@ impl Gateway {
     }
 
     /// The current use without this request; `in_flight`: requests before it.
-    pub(super) fn load(&self, live: &LiveConfig, in_flight: i64) -> AdmissionLoad {
+    pub(super) fn load(&self, live: &LiveConfig, in_flight: usize) -> AdmissionLoad {
         AdmissionLoad {
-            in_flight: usize::try_from(in_flight).unwrap_or(0),
+            in_flight,
             max_in_flight: live.config.server.max_in_flight,
             memory_used: self.budget.used(),
             memory_max: self.budget.max(),
@@ -197,9 +195,14 @@ impl Gateway {
         self.health.open_breakers()
     }
 
-    /// Races that are running.
-    pub fn races(&self) -> i64 {
-        self.races.load(Ordering::Relaxed)
+    /// Requests that are in the race: their bodies are there.
+    pub fn races(&self) -> usize {
+        self.places.racing()
+    }
+
+    /// Requests whose bodies are still coming.
+    pub fn arriving(&self) -> usize {
+        self.places.arriving()
     }
 
     /// The status of every upstream, or of one `model`: a name, an alias, or upstreams separated by commas.
@@ -218,20 +221,33 @@ impl Gateway {
         &self.client
     }
 
-    pub(super) fn enter_race(&self) -> InFlightGuard {
-        InFlightGuard::enter(self.races.clone())
+    pub(super) fn places(&self) -> &RequestPlaces {
+        &self.places
+    }
+
+    /// A place in the race for a request of this caller.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn enter_race(
+        &self,
+        live: &LiveConfig,
+        user: Option<&User>,
+        address: IpAddr,
+    ) -> Result<RequestPlace, ShedReason> {
+        let limits = ShareLimits { all: live.config.server.max_in_flight, users: live.config.users.len() };
+        self.places.enter(ShareHolder::of(user, address), limits)
+    }
+
+    /// A place for a request of the operator, which is not refused.
+    pub(super) fn enter_own_race(&self) -> RequestPlace {
+        self.places.enter_own()
     }
 
     /// A place among the audited losers, if one is free.
     pub(super) fn enter_audit(&self) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.audits.clone());
         (slot.before < AUDITS_MAX).then_some(slot)
-    }
-
-    /// A place among the bodies of shed requests, if one is free.
-    pub(super) fn enter_discard(&self) -> Option<InFlightGuard> {
-        let slot = InFlightGuard::enter(self.discards.clone());
-        (slot.before < DISCARDS_MAX).then_some(slot)
     }
 
     /// A place among the drained losers, if fewer than `running` are taken.

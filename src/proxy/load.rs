@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Why a request is shed. Shed requests are counted and have no row: a flood would fill the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedReason {
-    /// `max_in_flight` requests are running.
+    /// `max_in_flight` requests are running, or as many bodies are still coming.
     InFlight,
+    /// The caller has its share of them, or of the memory for bodies.
+    Share,
     /// `memory` is in use.
     Memory,
     /// The process is running out of file descriptors.
@@ -15,12 +17,14 @@ pub enum ShedReason {
 }
 
 impl ShedReason {
-    pub const ALL: [ShedReason; 3] = [ShedReason::InFlight, ShedReason::Memory, ShedReason::Descriptors];
+    pub const ALL: [ShedReason; 4] =
+        [ShedReason::InFlight, ShedReason::Share, ShedReason::Memory, ShedReason::Descriptors];
 
     /// The label in the metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             ShedReason::InFlight => "in_flight",
+            ShedReason::Share => "share",
             ShedReason::Memory => "memory",
             ShedReason::Descriptors => "descriptors",
         }

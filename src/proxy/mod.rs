@@ -11,6 +11,7 @@ mod candidate_set;
 mod client_headers;
 mod counting;
 mod early;
+mod fair_share;
 mod gateway;
 mod launcher;
 mod load;
@@ -21,6 +22,7 @@ mod override_cost;
 mod overrides;
 #[cfg(test)]
 mod parity;
+mod places;
 mod policy;
 mod race_guard;
 mod raced_attempt;
@@ -30,10 +32,10 @@ mod request_needs;
 mod rescuer;
 mod running;
 mod sessions;
+mod shares;
 mod shed;
 mod wrong_tokens;
 
-pub use admission::admit;
 pub use body::limited;
 pub use caller::{Client, admin, admin_user, check_token, has_token, is_admin, is_still_admin, log_in};
 pub use gateway::{Gateway, Totals};
@@ -53,7 +55,6 @@ use http::request::Parts;
 use http::{Request, Response};
 use tracing::Instrument;
 
-use crate::attempt::InFlightGuard;
 use crate::config::User;
 use crate::health::LiveConfig;
 use crate::history::RequestOrigin;
@@ -62,8 +63,9 @@ use crate::protocol::path_call::PathCall;
 use crate::protocol::request::ApiRequest;
 use crate::race::Race;
 use crate::telemetry::request_span;
+use admission::{Admitted, NotAdmitted};
 use blocking::StillWanted;
-use caller::{Caller, authenticate};
+use caller::Caller;
 use early::EarlyBody;
 use launcher::Launcher;
 use load::AdmissionRoom;
@@ -71,18 +73,13 @@ use policy::RacePolicy;
 use race_guard::{Planned, RaceGuard};
 use running::{PreparedRace, ServedAnswer, response_of};
 
-/// Serves a `POST` on one of the surfaces; `permit` comes from [`admit`].
-pub async fn serve(
-    gateway: Arc<Gateway>,
-    surface: Surface,
-    permit: Arc<InFlightGuard>,
-    request: Request<Body>,
-) -> Response<Body> {
+/// Serves a `POST` on one of the surfaces.
+pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
-    let client = Client::of(request.extensions());
-    match authenticate(&gateway, &live, &client) {
-        Ok(user) => handle(&gateway, &live, surface, (user, RequestOrigin::default()), request, permit).await,
-        Err(rejection) => rejection.answer_to(surface),
+    match admission::admit(&gateway, &live, &Client::of(request.extensions())) {
+        Ok(admitted) => handle(&gateway, &live, surface, admitted, RequestOrigin::default(), request).await,
+        Err(NotAdmitted::Shed(shed)) => admission::turn_away(&gateway, surface, shed, request),
+        Err(NotAdmitted::Refused(rejection)) => rejection.answer_to(surface),
     }
 }
 
@@ -100,27 +97,32 @@ pub async fn serve_as(
     request: Request<Body>,
 ) -> Response<Body> {
     let live = gateway.live();
-    let permit = Arc::new(gateway.enter_race());
+    let place = gateway.enter_own_race();
     let origin = request.extensions().get::<RequestOrigin>().cloned().unwrap_or_default();
     let request = request.map(|body| limited(body, live.config.server.body_max));
     let span = request_span(surface.as_str());
-    handle(&gateway, &live, surface, (user, origin), request, permit).instrument(span).await
+    handle(&gateway, &live, surface, (user, place), origin, request).instrument(span).await
 }
 
 async fn handle(
     gateway: &Arc<Gateway>,
     live: &Arc<LiveConfig>,
     surface: Surface,
-    (user, origin): (Option<Arc<User>>, RequestOrigin),
+    (user, place): Admitted,
+    origin: RequestOrigin,
     request: Request<Body>,
-    permit: Arc<InFlightGuard>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), permit, origin);
+    let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), place, origin);
     let race = match prepare(gateway, live, user, &parts, body, &mut guard).await {
         Ok(PreparedRequest::Race(race)) => race,
         Ok(PreparedRequest::Answered(response)) => return response_of(Ok(ServedAnswer::Whole(response, None)), guard),
-        Err(rejection) => return response_of(Err(rejection), guard),
+        Err(rejection) => {
+            return match guard.is_shed() {
+                Some(shed) => admission::shed_answer(gateway, surface, shed),
+                None => response_of(Err(rejection), guard),
+            };
+        }
     };
     let Some(every) = race.keepalive() else {
         return response_of(race.run().await, guard);
@@ -149,7 +151,8 @@ async fn prepare(
     guard: &mut RaceGuard,
 ) -> Result<PreparedRequest, Rejection> {
     let (headers, call) = (&parts.headers, parts.extensions.get::<PathCall>().cloned());
-    let bytes = body::read(headers, body, live.config.server.body_max, gateway.budget()).await?;
+    let bytes = body::read(headers, body, live.config.server.body_max, gateway.budget(), guard.place()).await?;
+    guard.place().race().map_err(Rejection::overloaded)?;
     let (surface, length, in_flight) = (guard.surface(), bytes.len(), guard.in_flight());
     let read = guard.read(&bytes);
     let read_at = read.at();

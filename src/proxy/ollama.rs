@@ -56,9 +56,11 @@ pub async fn show(gateway: &Gateway, request: Request<Body>) -> Result<Response<
     }
     let (parts, body) = request.into_parts();
     let client = Client::of(&parts.extensions);
-    // Nobody sends a body before the token is checked.
-    authenticate(gateway, &gateway.live(), &client)?;
-    let bytes = body::read(&parts.headers, body, QUESTION_MAX, gateway.budget()).await?;
+    let live = gateway.live();
+    // No body is read before the token is checked.
+    let user = authenticate(gateway, &live, &client)?;
+    let mut place = gateway.enter_race(&live, user.as_deref(), client.address).map_err(Rejection::overloaded)?;
+    let bytes = body::read(&parts.headers, body, QUESTION_MAX, gateway.budget(), &mut place).await?;
     let question: Option<Question> = serde_json::from_slice(&bytes).ok();
     let id = question.and_then(|question| question.model).filter(|id| !id.is_empty());
     let id = id.ok_or(InvalidRequest::NoModel)?;

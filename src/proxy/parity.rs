@@ -157,9 +157,8 @@ async fn ask(
     let body = Body::from(head + &filler + tail);
     fastrand::seed(scenario.draws(request.id));
     fastrand::u64(..);
-    let permit = Arc::new(gateway.enter_race());
     let request = http::Request::post("/v1/chat/completions").body(body).unwrap();
-    let response = serve(gateway, Surface::Chat, permit, request).await;
+    let response = serve(gateway, Surface::Chat, request).await;
     let race_id = response.headers()["x-photofinish-race"].to_str().unwrap().to_owned();
     drop(response.into_body().collect().await);
     race_id

@@ -12,8 +12,9 @@ use http::StatusCode;
 use tracing::{Level, Span, enabled};
 
 use super::gateway::Gateway;
+use super::load::ShedReason;
+use super::places::RequestPlace;
 use super::rejection::Rejection;
-use crate::attempt::InFlightGuard;
 use crate::clock::{Instant, micros_between, signed_micros_between, wall_micros};
 use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
@@ -49,7 +50,8 @@ pub struct RaceGuard {
     head_sent: bool,
     /// The request's.
     span: Span,
-    _permit: Arc<InFlightGuard>,
+    /// Held until the response body ends.
+    place: RequestPlace,
 }
 
 /// A race whose request was read.
@@ -90,12 +92,11 @@ pub struct StreamedRace {
 }
 
 impl RaceGuard {
-    /// `permit`: its place among the requests in flight, held until the response body ends.
     pub fn new(
         gateway: &Gateway,
         surface: Surface,
         user: Option<&User>,
-        permit: Arc<InFlightGuard>,
+        place: RequestPlace,
         origin: RequestOrigin,
     ) -> RaceGuard {
         let RequestOrigin { source, run_id, workload, scheduled } = origin;
@@ -106,7 +107,7 @@ impl RaceGuard {
             started_at: wall_micros(),
             user: user.map(|user| user.name.clone()),
             api: surface.as_str(),
-            in_flight: permit.before,
+            in_flight: i64::try_from(place.before()).unwrap_or(i64::MAX),
             ..RaceRecord::default()
         };
         RaceGuard {
@@ -122,7 +123,7 @@ impl RaceGuard {
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
             span: Span::current(),
-            _permit: permit,
+            place,
         }
     }
 
@@ -131,9 +132,19 @@ impl RaceGuard {
         self.surface
     }
 
+    /// Its place among the requests in flight.
+    pub fn place(&mut self) -> &mut RequestPlace {
+        &mut self.place
+    }
+
+    /// Why the request has no place any more. Then it is shed, and writes no row.
+    pub fn is_shed(&self) -> Option<ShedReason> {
+        self.place.lost()
+    }
+
     /// The number of requests that were in flight before this one.
-    pub fn in_flight(&self) -> i64 {
-        self.record.in_flight
+    pub fn in_flight(&self) -> usize {
+        self.place.before()
     }
 
     pub fn is_of_probe(&self) -> bool {
@@ -164,6 +175,7 @@ impl RaceGuard {
     pub fn read(&mut self, body: &Bytes) -> ReadRace<'_> {
         self.read_at = Instant::now();
         let record = &mut self.record;
+        record.in_flight = i64::try_from(self.place.before()).unwrap_or(i64::MAX);
         record.started_at = wall_micros();
         record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
         record.input_tokens_estimate = record.input_bytes / 4;
@@ -321,6 +333,9 @@ impl RelayObserver for StreamedRace {
 
 impl Drop for RaceGuard {
     fn drop(&mut self) {
+        if self.is_shed().is_some() {
+            return;
+        }
         let gone = if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { RaceOutcome::ClientGone };
         self.record.outcome = match self.outcome {
             Some(outcome) => outcome,

@@ -1,22 +1,19 @@
-//! The layers of [`edge`](super::routes::edge): cross-origin requests, tokens, panics and admission.
+//! The layers of [`edge`](super::routes::edge): cross-origin requests, tokens and panics.
 //!
 //! Not for checks of a single handler, such as rights.
 
 use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::Next;
 use futures_util::FutureExt as _;
-use futures_util::future::Either;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, COOKIE, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use tower::{Layer, Service, ServiceExt as _, layer::layer_fn};
+use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::host_check;
@@ -167,45 +164,6 @@ where
     AssertUnwindSafe(handling).catch_unwind().await.unwrap_or_else(|_| Ok(Rejection::internal().answer_to(surface)))
 }
 
-/// Admits a request to a surface, or answers that there is no room. The permit travels with the request: see
-/// [`proxy::admit`]. `ConcurrencyLimit` of tower would release it with the head of the answer, before a stream begins.
-#[derive(Clone)]
-pub(super) struct Admission<S> {
-    gateway: Arc<Gateway>,
-    surface: Surface,
-    inner: S,
-}
-
-impl Admission<()> {
-    pub fn layer<S>(gateway: Arc<Gateway>, surface: Surface) -> impl Layer<S, Service = Admission<S>> + Clone {
-        layer_fn(move |inner| Admission { gateway: gateway.clone(), surface, inner })
-    }
-}
-
-impl<S> Service<Request<Body>> for Admission<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Either<S::Future, Ready<Result<Response<Body>, S::Error>>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // Only `POST` starts a race; the answers to other methods cost almost nothing.
-        if request.method() != Method::POST {
-            return Either::Left(self.inner.call(request));
-        }
-        match proxy::admit(&self.gateway, self.surface, request) {
-            Ok(request) => Either::Left(self.inner.call(request)),
-            Err(refusal) => Either::Right(ready(Ok(refusal))),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -256,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_500_in_the_shape_of_the_surface_and_gives_the_permit_back() {
+    async fn a_panic_is_a_500_in_the_shape_of_the_surface() {
         let gateway = gateway();
         let cross = Arc::new(CrossOrigin::new(gateway.clone()));
         let reads = DatabaseReads::new("history.db".into(), Recorder::without_store(), Shutdown::new());
@@ -276,7 +234,6 @@ mod tests {
             let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
             let expected = to_bytes(Rejection::internal().answer_to(surface).into_body(), 1 << 20).await.unwrap();
             assert_eq!(body, expected, "{surface:?}");
-            assert_eq!(gateway.races(), 0, "{surface:?}");
         }
     }
 }

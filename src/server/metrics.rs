@@ -17,6 +17,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Res
     let (recorder, budget) = (gateway.recorder(), gateway.budget());
     let elsewhere = ExternalCounts {
         in_flight: gateway.races(),
+        arriving: gateway.arriving(),
         tasks: gateway.shutdown().running(),
         record_queue: recorder.depth(),
         records_spilled: recorder.spilled(),

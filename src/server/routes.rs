@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::routing::{MethodRouter, any, get, post};
-use axum::{Extension, Router, middleware};
+use axum::{Router, middleware};
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tokio::sync::Semaphore;
@@ -17,11 +17,10 @@ use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
 use super::dashboard::RELOAD;
-use super::layers::{Admission, CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near};
+use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near};
 use super::nearest_path::nearest_path;
 use super::served_paths::{ReloadCall, ServedPaths};
 use super::{dashboard, health, metrics};
-use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
 use crate::protocol::path_call::PathCall;
 use crate::proxy::{self, Client, Gateway, Rejection};
@@ -63,15 +62,13 @@ pub(super) fn edge(
     let gateway = cross.gateway.clone();
     let gemini = (path == GEMINI).then_some(Surface::Gemini);
     let surface = Surface::ALL.into_iter().find(|surface| surface.path() == path).or(gemini);
-    let admission = surface.map(|surface| Admission::layer(gateway.clone(), surface));
     let (name, shape) = (surface.map_or(path, Surface::as_str), surface.unwrap_or(Surface::Chat));
     let limit = move |body| proxy::limited(body, gateway.live().config.server.body_max);
     let layers = ServiceBuilder::new()
         .map_future(move |handling| Instrument::instrument(handling, request_span(name)))
         .layer(middleware::from_fn_with_state(cross.clone(), cross_origin))
         .map_future(move |handling| catch_panics(handling, shape))
-        .map_request(move |request: Request<Body>| request.map(&limit))
-        .option_layer(admission);
+        .map_request(move |request: Request<Body>| request.map(&limit));
     served.layer(layers)
 }
 
@@ -131,9 +128,8 @@ const MODEL: &str = "/v1/models/{*id}";
 const GEMINI: &str = "/v1beta/models/{*call}";
 
 fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
-    let serve = move |State(gateway): State<Arc<Gateway>>,
-                      Extension(permit): Extension<Arc<InFlightGuard>>,
-                      request: Request<Body>| { proxy::serve(gateway, surface, permit, request) };
+    let serve =
+        move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| proxy::serve(gateway, surface, request);
     post(serve).fallback(move |asked: Method| method(asked, surface, "POST", "POST, OPTIONS"))
 }
 
@@ -174,7 +170,6 @@ async fn gemini_model(
 async fn gemini_call(
     State(gateway): State<Arc<Gateway>>,
     path: Result<Path<String>, PathRejection>,
-    Extension(permit): Extension<Arc<InFlightGuard>>,
     mut request: Request<Body>,
 ) -> Response<Body> {
     let uri = request.uri().clone();
@@ -182,7 +177,7 @@ async fn gemini_call(
     let Some(call) = call else { return unknown_call(&uri) };
     let surface = call.surface;
     request.extensions_mut().insert(call);
-    proxy::serve(gateway, surface, permit, request).await
+    proxy::serve(gateway, surface, request).await
 }
 
 fn unknown_call(uri: &Uri) -> Response<Body> {

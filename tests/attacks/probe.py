@@ -19,8 +19,8 @@ BODY = json.dumps({"model": "good", "messages": [{"role": "user", "content": "pr
 class Line:
     """One request, repeated."""
 
-    def __init__(self, method, path, body, pause):
-        self.method, self.path, self.body, self.pause = method, path, body, pause
+    def __init__(self, method, path, body, pause, headers):
+        self.method, self.path, self.body, self.pause, self.headers = method, path, body, pause, headers
         self.waits, self.bad = [], []
         self.begun = None  # of the running request
 
@@ -29,7 +29,7 @@ class Line:
             self.begun = time.monotonic()
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=SOURCE)
-                connection.request(self.method, self.path, self.body, {"content-type": "application/json"} if self.body else {})
+                connection.request(self.method, self.path, self.body, self.headers)
                 answer = connection.getresponse()
                 answer.read()
                 if answer.status != 200:
@@ -49,10 +49,11 @@ class Line:
         return {"worst_ms": round(max(waits, default=0) * 1000), "asked": len(waits), "bad": self.bad[:5], "bad_count": len(self.bad)}
 
 
-def main(port):
+def main(port, headers):
     socket.setdefaulttimeout(60)
     over = threading.Event()
-    lines = {"healthz": Line("GET", "/healthz", None, 0.05), "good": Line("POST", "/v1/chat/completions", BODY, 0.2)}
+    lines = {"healthz": Line("GET", "/healthz", None, 0.05, {}),
+             "good": Line("POST", "/v1/chat/completions", BODY, 0.2, {"content-type": "application/json"} | headers)}
     for line in lines.values():
         threading.Thread(target=line.run, args=(port, over), daemon=True).start()
     sys.stdin.read()
@@ -63,4 +64,4 @@ def main(port):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), json.loads(sys.argv[2]))

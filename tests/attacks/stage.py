@@ -99,8 +99,8 @@ class Config:
 class Probe:
     """Requests `/healthz` and the good model from a separate process."""
 
-    def __init__(self, port):
-        self.process = subprocess.Popen([sys.executable, str(HERE / "probe.py"), str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, port, headers):
+        self.process = subprocess.Popen([sys.executable, str(HERE / "probe.py"), str(port), json.dumps(headers)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def stop(self):
         try:
@@ -159,7 +159,7 @@ class Stage:
             gate.ask("good")
             time.sleep(0.1)
             first = {"cpu": gate.cpu(), "fds": gate.descriptors(), "rss": gate.memory(), "threads": gate.threads()}
-            probing = Probe(gate.port) if probe else None
+            probing = Probe(gate.port, gate.own) if probe else None
             yield gate
             told = probing.stop() if probing else None
             probing = None

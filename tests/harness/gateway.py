@@ -41,11 +41,12 @@ ACTIVATED = ["/bin/sh", "-c", 'exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ 
 
 class Gateway:
     """The tested gateway. `wrap` is a command prefix, `options` are for `serve`, `limits` are the limits of its process.
-    `passed` is a listening socket that the service manager keeps."""
+    `passed` is a listening socket that the service manager keeps, `token` is an admin's if the config has users."""
 
     def __init__(self, binary, folder, config, scripted, database="history.db", wrap=(), options=(), limits=None, env=None, wait=20, passed=None,
-                 log="gateway.log"):
+                 log="gateway.log", token=None):
         self.binary, self.folder, self.scripted, self.database = binary, folder, scripted, database
+        self.own = {"authorization": f"Bearer {token}"} if token else {}
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.toml").write_text(config if isinstance(config, str) else config.text(database))
         self.log = folder / log
@@ -74,8 +75,8 @@ class Gateway:
     def text(self):
         return re.sub(r"\x1b\[[0-9;]*m", "", self.log.read_text(errors="replace"))
 
-    def ask(self, model, **options):
-        return client.ask(self.port, model, **options)
+    def ask(self, model, headers=None, **options):
+        return client.ask(self.port, model, headers=self.own | (headers or {}), **options)
 
     def alive(self):
         return self.process.poll() is None
@@ -119,11 +120,11 @@ class Gateway:
     # --- Figures of the gateway ---
 
     def ready(self):
-        return json.loads(client.fetch(self.port, "GET", "/readyz").body or b"{}")
+        return json.loads(client.fetch(self.port, "GET", "/readyz", headers=self.own).body or b"{}")
 
     def metric(self, name):
         """The sum of a metric's series."""
-        lines = client.fetch(self.port, "GET", "/metrics").text.splitlines()
+        lines = client.fetch(self.port, "GET", "/metrics", headers=self.own).text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name) and line[len(name)] in " {")
 
     def running(self):

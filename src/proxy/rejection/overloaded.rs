@@ -11,6 +11,10 @@ impl Rejection {
     pub fn overloaded(shed: ShedReason) -> Rejection {
         let why = match shed {
             ShedReason::InFlight => "the gateway serves as many requests as max_in_flight under [server] allows",
+            ShedReason::Share => {
+                "you have your share of the requests that the gateway serves at once (max_in_flight under [server]), of those \
+                 whose bodies are still coming, or of the memory for bodies"
+            }
             ShedReason::Memory => "the memory for bodies and buffers, memory under [server], is in use",
             ShedReason::Descriptors => {
                 "the gateway has hardly a file descriptor left; its operator may raise the limit (ulimit -n)"

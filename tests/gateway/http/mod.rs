@@ -10,6 +10,7 @@ mod client_floods;
 mod cors;
 mod dashboard;
 mod errors;
+mod fair_shares;
 mod gemini;
 mod headers_and_bodies;
 mod http2;
