@@ -129,6 +129,10 @@ impl StoreState {
         let again = self.again.fetch_update(Relaxed, Relaxed, |again| Some(again.saturating_sub(written)));
         self.written.fetch_add(written.saturating_sub(again.unwrap_or_default()), Relaxed);
         self.in_database.fetch_add(written, Relaxed);
+        self.refuse(taken);
+    }
+
+    fn refuse(&self, taken: &Taken) {
         self.refused.fetch_add(taken.refused.saturating_sub(taken.lost) as u64, Relaxed);
         if taken.lost > 0 {
             self.dropped.fetch_add(taken.lost as u64, Relaxed);
@@ -157,9 +161,10 @@ impl StoreState {
     }
 
     /// Counts rows written from memory to the spill file.
-    pub fn spill(&self, rows: usize) {
-        self.spilled.fetch_add(rows as u64, Relaxed);
+    pub fn spill(&self, rows: usize, taken: &Taken) {
+        self.spilled.fetch_add(rows.saturating_sub(taken.refused) as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
+        self.refuse(taken);
     }
 
     /// Sets the number of rows that an earlier run left in the spill file.

@@ -290,11 +290,12 @@ impl WriterState {
             put = append(Arc::clone(batch)).await;
         }
         match put {
-            Ok(()) => {
+            Ok(taken) => {
                 if self.state.spilled() == 0 {
                     tracing::info!(path = %self.spill.path().display(), "rows wait in a file until the database takes them");
                 }
-                self.state.spill(batch.len());
+                self.state.spill(batch.len(), &taken);
+                self.tell_refused(&taken);
                 self.state.is(if self.is_suspended() { Condition::Damaged } else { Condition::Delayed });
                 true
             }

@@ -68,6 +68,8 @@ pub struct Store {
     path: PathBuf,
     /// Largest size of the file in bytes. None: limited by the disk.
     bytes_max: Option<u64>,
+    /// The file for rows that the database never takes.
+    refused: PathBuf,
     slot: Mutex<FileSlot>,
 }
 
@@ -138,7 +140,7 @@ impl Store {
 
     /// A store that opens its file at the first write.
     pub fn unopened(path: &Path) -> Store {
-        Store { path: path.into(), bytes_max: None, slot: Mutex::default() }
+        Store { path: path.into(), bytes_max: None, refused: refused::file_of(path), slot: Mutex::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -146,8 +148,8 @@ impl Store {
     }
 
     /// The file for rows that the database never takes.
-    pub fn refused(&self) -> PathBuf {
-        refused::file_of(&self.path)
+    pub fn refused(&self) -> &Path {
+        &self.refused
     }
 
     /// Whether it is open.
@@ -178,7 +180,7 @@ impl Store {
     fn put_apart<R: TableRow>(&self, batch: &[R], refused: &[RefusedRow]) -> Taken {
         let Some(first) = refused.first() else { return Taken::default() };
         let rows = refused.iter().filter_map(|refusal| Some((batch.get(refusal.at)?, refusal.reason.as_str())));
-        let lost = refused::append(&self.refused(), rows).unwrap_or(refused.len());
+        let lost = refused::append(&self.refused, rows).unwrap_or(refused.len());
         Taken { refused: refused.len(), lost, reason: first.reason.clone() }
     }
 
@@ -239,8 +241,10 @@ impl Store {
             let mut opened = self.still_there(&mut slot)?;
             let file = opened.file;
             let result = run(&mut opened.connection);
-            if result.as_ref().err().is_none_or(|error| error.connection_is_sound) {
-                slot.opened = Some(opened);
+            match &result {
+                Err(error) if error.symptom.is_some() => opened.abandon(),
+                Err(error) if !error.connection_is_sound => drop(opened),
+                _ => slot.opened = Some(opened),
             }
             if result.is_err() || FileId::at(&self.path) == Some(file) {
                 return result;

@@ -10,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use super::damage::FileFinding;
 use super::header::Header;
+use super::refused::file_of;
 use super::waiting::Until;
 use super::write::{Record, WriteError};
 use super::{Opened, ReadBack, Store, Taken};
@@ -51,7 +52,8 @@ impl Spill {
     pub fn of(database: &Path) -> Spill {
         let mut path = database.as_os_str().to_owned();
         path.push(".spill");
-        Spill { store: Store { bytes_max: Some(BYTES_MAX), ..Store::unopened(Path::new(&path)) } }
+        let (bytes_max, refused) = (Some(BYTES_MAX), file_of(database));
+        Spill { store: Store { bytes_max, refused, ..Store::unopened(Path::new(&path)) } }
     }
 
     pub fn path(&self) -> &Path {
@@ -73,9 +75,9 @@ impl Spill {
         Ok(rows)
     }
 
-    /// Writes the whole batch, or nothing.
-    pub fn append(&self, batch: &[Record]) -> Result<(), WriteError> {
-        self.store.write(batch)
+    /// See [`Store::take`].
+    pub fn append(&self, batch: &[Record]) -> Result<Taken, WriteError> {
+        self.store.take(batch)
     }
 
     /// Moves some rows into the database. Removes the file once it is empty.
