@@ -110,10 +110,10 @@ impl Reloading {
             ReloadOrder::Accepted => None,
         };
         let config = self.read(&before, order).await?;
+        self.check_listeners(&config)?;
         if let Some(accept) = accept {
             self.check_losses(before.as_read(), &config, accept)?;
         }
-        self.check_listeners(&config)?;
         self.put_in_force(&before, config).await.map_err(NotReloaded::from)
     }
 
@@ -157,14 +157,14 @@ impl Reloading {
 
     /// # Errors
     /// A listener that others can reach would need no token. Nobody can accept that: a start refuses it too.
-    fn check_listeners(&self, config: &Config) -> anyhow::Result<()> {
-        if let Some(open) = self.bound.iter().find(|listen| !listen.is_local() && config.users.is_empty()) {
-            anyhow::bail!(
-                "the gateway listens on {open}, which others can reach, and the new configuration has no [users]: \
-                 restart the gateway if it is to listen elsewhere, or keep a user"
-            );
-        }
-        Ok(())
+    fn check_listeners(&self, config: &Config) -> Result<(), NotReloaded> {
+        let open = self.bound.iter().find(|listen| !listen.is_local() && config.users.is_empty());
+        let Some(open) = open else { return Ok(()) };
+        let why = format!(
+            "the gateway listens on {open}, which others can reach, and the new configuration has no [users]: \
+             restart the gateway if it is to listen elsewhere, or keep a user"
+        );
+        Err(NotReloaded::Refused(RefusedConfiguration { why, text: config.text, is_acceptable: false }))
     }
 
     async fn put_in_force(&self, before: &LiveConfig, config: Config) -> anyhow::Result<()> {

@@ -167,12 +167,13 @@ async fn a_reload_never_opens_a_public_listener() {
     let setup = Setup::new("");
     setup.write("config.toml", "server.listen = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
     let served = setup.serve().await;
-    // Valid by itself, but it would listen on loopback only after a restart.
+    // Valid by itself, but it would listen on loopback only after a restart. Nobody can accept it.
     served.setup.configure("");
-    served.process.signal("HUP");
     let error = served.process.logged("the old one stays in force").await;
     assert!(error.contains("ERROR"), "{error}");
-    served.process.logged("which others can reach, and the new configuration has no [users]").await;
+    served.process.signal("HUP");
+    served.process.logged_times("which others can reach, and the new configuration has no [users]", 2).await;
+    assert!(!served.process.log().contains("accept"), "{}", served.process.log());
     assert_eq!(served.get("/v1/models", &[]).await.status, 401);
     assert_eq!(served.get("/v1/models", &[("x-api-key", "ann-token")]).await.status, 200);
 
