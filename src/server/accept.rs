@@ -1,8 +1,9 @@
 //! The loop that accepts connections, and its end: how a listener is closed so that no request is lost.
 //!
-//! A closed listener resets the connections that wait to be accepted, with the requests that were sent over them. So it goes on
-//! while the gateway drains, until every connection has its answer. It then lets no new client in, accepts all that
-//! wait, and closes. If another gateway serves new clients, it does so at once.
+//! A closed listener resets the connections that wait to be accepted, with the requests that were sent over them. And nobody
+//! else serves new clients before this gateway has ended. So the listener goes on while the gateway drains, until the
+//! connections that were there have their answers. It then lets no new client in, accepts all that wait, and closes. If
+//! another gateway serves new clients, it does so at once.
 
 use std::fmt::Display;
 use std::io;
@@ -59,16 +60,18 @@ impl AcceptLoop {
         }
     }
 
-    /// Until no connection waits for an answer, or another process takes the new ones. Half of `drain` at most: what comes
-    /// last has the other half for its answer.
+    /// Until the connections that are there have ended, each with its answer, or another process takes the new ones. Not until
+    /// there are none: that would be never under load. Half of `drain` at most: what comes last has the other half for its
+    /// answer.
     async fn while_answers_are_due(&mut self) {
         let until = Instant::now() + (self.shared.live)().config.server.drain / 2;
+        let first_new = self.shared.places.next();
         let mut look = tokio::time::interval(LOOK_AGAIN);
         loop {
             let accepted = tokio::select! {
                 biased;
                 now = look.tick() => {
-                    if now >= until || self.shared.places.are_free() || self.listener.has_successor() {
+                    if now >= until || self.shared.places.have_ended(first_new) || self.listener.has_successor() {
                         return;
                     }
                     continue;

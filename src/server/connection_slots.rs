@@ -102,9 +102,14 @@ impl Places {
         }
     }
 
-    /// Whether there is no connection.
-    pub(super) fn are_free(&self) -> bool {
-        self.lock().connections.is_empty()
+    /// The number of the next connection: all that are there have lower ones.
+    pub(super) fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// Whether all connections with numbers below this one have ended.
+    pub(super) fn have_ended(&self, below: u64) -> bool {
+        !self.lock().connections.keys().any(|id| *id < below)
     }
 
     /// Closes idle connections. Returns how many.

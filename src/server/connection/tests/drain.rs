@@ -107,6 +107,20 @@ async fn without_clients_a_draining_listener_closes_at_once() {
 }
 
 #[tokio::test]
+async fn clients_that_come_during_the_drain_do_not_keep_it_open() {
+    let (address, shutdown) = listening(Places::new(100, 1)).await;
+    let mut before = asked(address, "GET /endless").await;
+    assert!(heard(&mut before, "xxxx").await.contains("200 OK"));
+    shutdown.drain();
+    let mut late = waiting(address, "GET /endless");
+    assert!(answer(&mut late, "xxxx").await.contains("200 ok"));
+    drop(before);
+    let refused = async { while TcpStream::connect(address).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(20), refused).await.expect("it closes");
+    assert_eq!(answer(&mut late, "xxxx").await, "xxxx", "it goes on");
+}
+
+#[tokio::test]
 async fn whoever_waits_for_a_draining_listener_is_served() {
     let (address, shutdown) = listening(places(100, 1)).await;
     let mut clients: Vec<_> = (0..30).map(|_| waiting(address, "GET /")).collect();
