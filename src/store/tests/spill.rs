@@ -78,7 +78,7 @@ async fn a_spill_has_a_bound() {
     let mut rows = 0;
     let error = loop {
         match small.append(&races(rows..rows + 100)) {
-            Ok(()) => rows += 100,
+            Ok(_) => rows += 100,
             Err(error) => break error,
         }
         assert!(rows < 100_000);

@@ -108,7 +108,7 @@ async fn without_clients_a_draining_listener_closes_at_once() {
 
 #[tokio::test]
 async fn clients_that_come_during_the_drain_do_not_keep_it_open() {
-    let (address, shutdown) = listening(Places::new(100, 1)).await;
+    let (address, shutdown) = listening(places(100, 1)).await;
     let mut before = asked(address, "GET /endless").await;
     assert!(heard(&mut before, "xxxx").await.contains("200 OK"));
     shutdown.drain();
