@@ -16,6 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const LINE_MAX: usize = 64;
 /// Digits of a chunk's size.
 const DIGITS_MAX: usize = 16;
+/// The headers that say where a body ends.
+const CONTENT_LENGTH: &[u8] = b"content-length";
+const TRANSFER_ENCODING: &[u8] = b"transfer-encoding";
 /// Completes the head that is refused: hyper does not look for a fault in an incomplete one.
 const END: &[u8] = b"\r\n\r\n";
 
@@ -131,12 +134,18 @@ impl HeadCheck {
                 self.keep(rest);
                 return None;
             };
-            if self.end_line(&rest[..end]).is_err() {
+            if !self.is_plain(rest, end) && self.end_line(&rest[..end]).is_err() {
                 return Some(at + end);
             }
             at += end + 1;
         }
         None
+    }
+
+    /// Whether what begins here is a header that says nothing of the body, as most lines are. It ends at `end`.
+    fn is_plain(&self, line: &[u8], end: usize) -> bool {
+        let is_whole_header = self.line == LineKind::Header && self.kept_len == 0 && end > 1;
+        is_whole_header && line[end - 1] == b'\r' && !matches!(line[0] | 0x20, b'c' | b't')
     }
 
     /// A part of a line without its end.
@@ -198,26 +207,24 @@ impl HeadCheck {
     }
 
     fn header(&mut self, line: &[u8], length: usize) -> Result<(), Unclear> {
-        // Most begin otherwise.
-        if !matches!(line[0], b'c' | b'C' | b't' | b'T') {
-            return Ok(());
-        }
-        // hyper refuses a line without a colon.
-        let Some(colon) = memchr(b':', line) else { return Ok(()) };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        let (is_length, is_coding) =
-            (name.eq_ignore_ascii_case(b"content-length"), name.eq_ignore_ascii_case(b"transfer-encoding"));
+        // hyper refuses a line without a colon right behind the name.
+        let is = |name: &[u8]| line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name);
+        let (is_length, is_coding) = (is(CONTENT_LENGTH), is(TRANSFER_ENCODING));
         if (is_length || is_coding) && length > LINE_MAX {
             return Err(Unclear);
         }
         if is_length {
+            let value = line[CONTENT_LENGTH.len() + 1..].trim_ascii();
             let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let said = digits.and_then(|digits| digits.parse().ok()).ok_or(Unclear)?;
             if self.length.replace(said).is_some_and(|before| before != said) {
                 return Err(Unclear);
             }
-        } else if is_coding && (std::mem::replace(&mut self.chunked, true) || !value.eq_ignore_ascii_case(b"chunked")) {
-            return Err(Unclear);
+        } else if is_coding {
+            let value = line[TRANSFER_ENCODING.len() + 1..].trim_ascii();
+            if std::mem::replace(&mut self.chunked, true) || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(Unclear);
+            }
         }
         Ok(())
     }
