@@ -8,9 +8,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
+use super::members::MemberName;
 use crate::printable::quoted;
 use crate::protocol::dialect::Surface;
 
@@ -100,105 +102,158 @@ const SCHEMAS: [&str; 8] = [
 /// The first such member of a request's top level.
 pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &RawValue)]) -> Option<AmbiguousMember> {
     members.iter().enumerate().find_map(|(place, (name, value))| {
-        let twice = || members[..place].iter().any(|(before, _)| before == name);
         let is_known = KNOWN.contains(&name.as_ref());
         if name == "model" && surface.is_in_path() {
-            return Some(reading(name, OtherReading::Models));
+            return Some(further(name.to_string()));
         }
-        if is_known && twice() {
-            return Some(reading(name, OtherReading::Twice));
+        if is_known && members[..place].iter().any(|(before, _)| before == name) {
+            return Some(AmbiguousMember { name: name.to_string(), reading: OtherReading::Twice });
         }
-        if name == "tools" {
-            let tools: Value = serde_json::from_str(value.get()).ok()?;
-            return in_tools(&tools, "tools");
-        }
-        if is_known { None } else { of_name(name).or_else(|| of_value(name, value)) }
+        let within = if name == "tools" {
+            Within::Tools
+        } else if is_known {
+            return None;
+        } else if let Some(member) = of_name(name) {
+            return Some(member);
+        } else if is_one_of(name, &HOLDS) {
+            Within::Options
+        } else {
+            return None;
+        };
+        let path = within.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
+        // What is nested too deeply to be read is not let through.
+        Some(further(format!("{name}{}", path.unwrap_or_else(|_| Some(String::new()))?)))
     })
 }
 
 /// What the name of a member or of a field alone may be taken for.
 pub(super) fn of_name(name: &str) -> Option<AmbiguousMember> {
-    if KNOWN.contains(&name) {
-        return None;
-    }
-    let folded = folded(name);
-    if let Some(known) = KNOWN.iter().find(|known| known.eq_ignore_ascii_case(&folded)) {
-        return Some(reading(name, OtherReading::Known(known)));
-    }
-    let letters = letters(&folded);
-    (names_model(&letters) || CHOOSES.contains(&letters.as_str())).then(|| reading(name, OtherReading::Models))
-}
-
-fn of_value(name: &str, value: &RawValue) -> Option<AmbiguousMember> {
-    if !HOLDS.contains(&letters(&folded(name)).as_str()) {
-        return None;
-    }
-    let value: Value = serde_json::from_str(value.get()).ok()?;
-    in_value(&value, name)
-}
-
-/// A member anywhere in `value` that names a model.
-fn in_value(value: &Value, path: &str) -> Option<AmbiguousMember> {
-    match value {
-        Value::Object(map) => in_names(map, path)
-            .or_else(|| map.iter().find_map(|(name, value)| in_value(value, &format!("{path}.{name}")))),
-        Value::Array(list) => {
-            list.iter().enumerate().find_map(|(place, value)| in_value(value, &format!("{path}[{place}]")))
-        }
-        _ => None,
+    let is = |known: &&&str| match name.is_ascii() {
+        true => known.eq_ignore_ascii_case(name),
+        false => folded(name).eq(known.chars().map(|c| c.to_ascii_lowercase())),
+    };
+    match KNOWN.iter().find(is) {
+        Some(known) if *known == name => None,
+        Some(known) => Some(AmbiguousMember { name: name.to_owned(), reading: OtherReading::Known(known) }),
+        None => (names_model(name) || is_one_of(name, &CHOOSES)).then(|| further(name.to_owned())),
     }
 }
 
-/// As [`in_value`], of tools: not in the schemas of the caller's own functions.
-fn in_tools(value: &Value, path: &str) -> Option<AmbiguousMember> {
-    match value {
-        Value::Object(map) => {
-            let kind = map.get("type").and_then(Value::as_str).map(folded).unwrap_or_default();
-            if ASKING_TOOLS.iter().any(|asking| kind.contains(asking)) {
-                return Some(reading(&format!("{path}.type"), OtherReading::Models));
+fn further(name: String) -> AmbiguousMember {
+    AmbiguousMember { name, reading: OtherReading::Models }
+}
+
+/// Where a value stands. It finds the path of the first member in the value that names a model, and keeps nothing else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    /// A member's options, down to the last.
+    Options,
+    /// Tools, but not the schemas of the caller's own functions.
+    Tools,
+    /// The schema of a function. OpenRouter's own tools have their options in its place.
+    Schema,
+}
+
+impl<'de> DeserializeSeed<'de> for Within {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Option<String>, D::Error> {
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Within {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<String>, A::Error> {
+        let mut found = None;
+        while let Some(MemberName(name)) = map.next_key()? {
+            if found.is_some() {
+                map.next_value::<IgnoredAny>()?;
+            } else if names_model(&name) {
+                map.next_value::<IgnoredAny>()?;
+                found = Some(format!(".{name}"));
+            } else if self == Within::Tools && name == "type" {
+                let kind = map.next_value::<&RawValue>()?.get().to_ascii_lowercase();
+                found = ASKING_TOOLS.iter().any(|tool| kind.contains(tool)).then(|| ".type".to_owned());
+            } else if self == Within::Schema {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                let is_schema = self == Within::Tools && is_one_of(&name, &SCHEMAS);
+                let inner = map.next_value_seed(if is_schema { Within::Schema } else { self })?;
+                found = inner.map(|path| format!(".{name}{path}"));
             }
-            in_names(map, path).or_else(|| {
-                map.iter().find_map(|(name, value)| {
-                    let inner = format!("{path}.{name}");
-                    match SCHEMAS.contains(&letters(&folded(name)).as_str()) {
-                        // OpenRouter's own tools have their options where functions have a schema.
-                        true => in_names(value.as_object()?, &inner),
-                        false => in_tools(value, &inner),
-                    }
-                })
-            })
         }
-        Value::Array(list) => {
-            list.iter().enumerate().find_map(|(place, value)| in_tools(value, &format!("{path}[{place}]")))
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Option<String>, A::Error> {
+        let (mut found, mut place) = (None, 0);
+        loop {
+            if found.is_some() || self == Within::Schema {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(found);
+            }
+            let Some(inner) = list.next_element_seed(self)? else { return Ok(None) };
+            found = inner.map(|path| format!("[{place}]{path}"));
+            place += 1;
         }
-        _ => None,
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<String>, E> {
+        Ok(None)
     }
 }
 
-fn in_names(map: &Map<String, Value>, path: &str) -> Option<AmbiguousMember> {
-    let name = map.keys().find(|name| names_model(&letters(&folded(name))))?;
-    Some(reading(&format!("{path}.{name}"), OtherReading::Models))
+fn is_one_of(name: &str, list: &[&str]) -> bool {
+    list.iter().any(|listed| letters(name).eq(listed.chars()))
 }
 
-fn reading(name: &str, reading: OtherReading) -> AmbiguousMember {
-    AmbiguousMember { name: name.to_owned(), reading }
-}
-
-fn names_model(letters: &str) -> bool {
-    (letters.contains("model") || letters.contains("fallback")) && !HARMLESS.contains(&letters)
+/// Whether a name has the word `model` or `fallback` in its letters.
+fn names_model(name: &str) -> bool {
+    let word = |text: &[u8]| text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let (model, fallback) = (word(b"model"), word(b"fallback"));
+    // The latest eight letters. Those beyond ASCII are in no word.
+    let mut latest = 0_u64;
+    let has_word = letters(name).any(|letter| {
+        latest = latest << 8 | u64::from(u8::try_from(letter).unwrap_or(0));
+        latest & 0xff_ffff_ffff == model || latest == fallback
+    });
+    has_word && !is_one_of(name, &HARMLESS)
 }
 
 /// Without case, also of the two characters beyond ASCII that stand for ASCII letters: the long s and the Kelvin sign.
-fn folded(name: &str) -> String {
-    if name.is_ascii() {
-        return name.to_ascii_lowercase();
-    }
-    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+fn folded(name: &str) -> impl Iterator<Item = char> {
+    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
 /// The letters and digits alone.
-fn letters(folded: &str) -> String {
-    folded.chars().filter(|c| c.is_alphanumeric()).collect()
+fn letters(name: &str) -> impl Iterator<Item = char> {
+    folded(name).filter(|c| c.is_alphanumeric())
 }
 
 impl fmt::Display for AmbiguousMember {
@@ -268,6 +323,14 @@ mod tests {
                 models("tools[0].tools[0].Model"),
             ),
             // Twice.
+            (
+                r#""extra_body": [1, -1, 0.5, null, true, "model", {"a": {"b": [{"FallBacks": 1, "model": 2}]}}]"#,
+                models("extra_body[6].a.b[0].FallBacks"),
+            ),
+            (
+                r#""tools": [{"type": "function", "function": {"name": "f"}}, {"type": "t", "options": [{"mod-el": 1}], "model": 1}]"#,
+                models("tools[1].options[0].mod-el"),
+            ),
             (r#""tools": [], "tools": [{"type": "t", "model": "x"}]"#, Some(("tools".to_owned(), OtherReading::Twice))),
             (r#""max_tokens": 1, "max_tokens": 2"#, Some(("max_tokens".to_owned(), OtherReading::Twice))),
             // Nothing of this kind.
@@ -283,6 +346,8 @@ mod tests {
         ] {
             assert_eq!(found(Surface::Chat, &format!("{messages}, {members}")), expected, "{members}");
         }
+        let deep = format!("\"extra_body\": {}{}", "[".repeat(500), "]".repeat(500));
+        assert_eq!(found(Surface::Chat, &format!("{messages}, {deep}")), models("extra_body"));
         let gemini = r#""contents": [{"parts": [{"text": "x"}]}]"#;
         assert_eq!(found(Surface::Gemini, gemini), None);
         assert_eq!(found(Surface::Gemini, &format!("{gemini}, \"model\": \"x\"")), models("model"));

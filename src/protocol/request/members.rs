@@ -63,8 +63,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
     }
 }
 
+/// Borrowed if it has no escapes.
 #[derive(Deserialize)]
-struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct MemberName<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Position of a member in `text`, which its value was borrowed from.
 pub(super) fn span(text: &str, name: &str, value: &RawValue) -> Member {
