@@ -303,7 +303,8 @@ mod tests {
         let second = Duration::from_secs(1);
         let slow = || body(3, 10, second);
         let (mut first, mut next, mut late) = (enter(), None, None);
-        let (a, b, c) = tokio::join!(read(slow(), &mut first), read(slow(), next.insert(enter())), async {
+        let second_body = async { read(slow(), next.insert(enter())).await };
+        let (a, b, c) = tokio::join!(read(slow(), &mut first), second_body, async {
             tokio::time::sleep(second / 2).await;
             assert_eq!(counts(), (1, 2), "both leave the race to others");
             read(slow(), late.insert(enter())).await

@@ -247,7 +247,7 @@ async fn until_over(
     // take.
     let mut look = std::pin::pin!(tokio::time::sleep_until(by.min(Instant::now() + place.connection.look_every())));
     let mut draining = std::pin::pin!(shutdown.draining());
-    let (mut is_draining, mut was_silent) = (false, false);
+    let (mut is_draining, mut was_silent, mut told) = (false, false, false);
     // Boxed: most connections end before the gateway drains.
     let mut silent = OptionFuture::<Pin<Box<dyn Future<Output = ()> + Send + '_>>>::default();
     let cancelled = async {
@@ -255,7 +255,6 @@ async fn until_over(
         tokio::time::sleep(LAST_WORDS).await;
     };
     let mut cancelled = std::pin::pin!(cancelled);
-    let mut told = false;
     loop {
         tokio::select! {
             // A request that arrived before the client left may already have its answer.
