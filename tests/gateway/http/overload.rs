@@ -146,10 +146,10 @@ async fn bodies_share_one_budget_and_give_it_back() {
     let addr = gateway.addr();
     // A request that sends most of its body and then stops.
     let mut half = RawClient::connect(addr).await;
-    half.send(format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 800000\r\n\r\n")).await;
-    half.send(vec![b' '; 700_000]).await;
+    half.send(format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 700000\r\n\r\n")).await;
+    half.send(vec![b' '; 600_000]).await;
     soon("its bytes", async {
-        while metric(addr, "memory_used_bytes").await < 700_000.0 {
+        while metric(addr, "memory_used_bytes").await < 600_000.0 {
             tokio::task::yield_now().await;
         }
     })
