@@ -139,7 +139,7 @@ pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Re
 /// Checks that the caller is an admin. Without users every caller is one.
 ///
 /// # Errors
-/// As [`authenticate`], and 403 for a user who is not an admin.
+/// 401 and 429 as for any caller, and 403 for a user who is not an admin.
 pub fn admin(gateway: &Gateway, client: &Client) -> Result<(), Rejection> {
     admin_user(gateway, client).map(drop)
 }

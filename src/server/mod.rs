@@ -44,7 +44,7 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 /// The part of them that is reserved for health checks and admins: see `connection_slots`.
 const RESERVE_MAX: usize = 256;
 
-/// Accepts connections on all listeners, also while the gateway drains: see [`accept`]. Each connection is a task of the gateway's `Shutdown`.
+/// Accepts connections on all listeners, also while the gateway drains. Each connection is a task of the gateway's `Shutdown`.
 pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, reload: ReloadCall) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
