@@ -14,13 +14,13 @@ use std::sync::Once;
 use tracing::Span;
 use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{self, JsonFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, fmt, registry};
 
+use fields::TextFields;
 use limit::LimitedStderr;
 
 /// The variable with the log filter, e.g. `debug` or `photofinish=debug`.
@@ -57,8 +57,7 @@ pub fn start(default: LevelFilter, format: LogFormat) {
     let _ = match format {
         LogFormat::Text => {
             let text = LimitedStderr::new(bounded, format, format::format().with_target(false));
-            let fields = format::debug_fn(fields::write).delimited(" ");
-            registry().with(filter).with(log.event_format(text).fmt_fields(fields)).try_init()
+            registry().with(filter).with(log.event_format(text).fmt_fields(TextFields)).try_init()
         }
         LogFormat::Json => {
             let json = format::format().json().flatten_event(true).with_current_span(false).with_target(false);

@@ -14,7 +14,12 @@ use crate::protocol::{Dialect, Surface};
 use crate::routing::keyring::{HashedKey, scrub_headers};
 
 /// The winner's headers about the race.
-pub fn about_race(candidates: &CandidateSet, candidate: usize, ready: &ReadyAttempt, read_at: Instant) -> HeaderMap {
+pub fn about_race(
+    candidates: &CandidateSet,
+    candidate: usize,
+    ready: &ReadyAttempt,
+    read_at: Instant,
+) -> Vec<(HeaderName, HeaderValue)> {
     let ttft_us = ready.stream.first_token_us().unwrap_or(0);
     // A whole answer came later than its first token.
     let committed_at = if ready.whole.is_some() { ready.at } else { Instant::now() };
@@ -26,12 +31,13 @@ pub fn about_race(candidates: &CandidateSet, candidate: usize, ready: &ReadyAtte
     if ready.without_reasoning && !lost.contains(&reasoning) {
         lost.push(reasoning);
     }
-    let millis = |micros: i64| micros as f64 / 1e3;
+    // Three digits: as precise as a microsecond.
+    let millis = |micros: i64| format!("{}.{:03}", micros / 1_000, micros % 1_000);
     let (ttft_ms, client_ms, overhead_ms) = ((ttft_us + 500) / 1_000, millis(client_ttft_us), millis(overhead_us));
     let pairs = [
         ("x-photofinish-upstream", candidates.list[candidate].name.clone()),
         ("x-photofinish-ttft-ms", ttft_ms.to_string()),
-        ("server-timing", format!("ttft;dur={client_ms:.3}, gateway;dur={overhead_ms:.3}")),
+        ("server-timing", format!("ttft;dur={client_ms}, gateway;dur={overhead_ms}")),
         ("x-photofinish-dropped", lost.join(", ")),
         ("x-photofinish-left-out", candidates.passed_over().join(", ")),
     ];
@@ -61,7 +67,7 @@ pub fn name_race(headers: &mut HeaderMap, guard: &RaceGuard) {
 }
 
 /// The head of a streamed answer.
-pub fn head(ready: &ReadyAttempt, about_race: HeaderMap) -> Response<()> {
+pub fn head(ready: &ReadyAttempt, about_race: Vec<(HeaderName, HeaderValue)>) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = ready.status;
     let headers = response.headers_mut();
@@ -80,7 +86,7 @@ pub fn event_stream(headers: &mut HeaderMap, surface: Surface) {
 }
 
 /// An assembled answer.
-pub fn whole(ready: &ReadyAttempt, about_race: HeaderMap, body: Bytes) -> Response<Bytes> {
+pub fn whole(ready: &ReadyAttempt, about_race: Vec<(HeaderName, HeaderValue)>, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = ready.status;
     let headers = response.headers_mut();
@@ -104,14 +110,17 @@ pub fn whole_type(surface: Surface, upstream: &HeaderMap) -> Option<HeaderValue>
 /// from the values.
 pub fn passed_on(upstream: &HeaderMap, key: Option<&HashedKey>) -> HeaderMap {
     let goes = |name: &str| PASSED_ON.contains(&name) || is_about_rate_limits(name);
-    let mut headers: HeaderMap = upstream
-        .iter()
-        .filter(|(name, _)| goes(name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
+    // With room for the gateway's own, so that the map does not grow three times.
+    let mut headers = HeaderMap::with_capacity(ANSWER_HEADERS);
+    headers.extend(
+        upstream.iter().filter(|(name, _)| goes(name.as_str())).map(|(name, value)| (name.clone(), value.clone())),
+    );
     scrub_headers(&mut headers, key);
     headers
 }
+
+/// Headers of most answers, at most.
+const ANSWER_HEADERS: usize = 20;
 
 /// Headers that clients read. Rate limits are recognised by pattern.
 const PASSED_ON: [&str; 11] = [

@@ -194,19 +194,18 @@ fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identi
         let user = if headers.contains_key(COOKIE) { session() } else { None };
         return user.map_or(Identity::Nobody, Identity::Session);
     };
-    let hash = token_hash(token);
-    // All users are compared, so that the time tells nothing of which one is near.
-    let its = users.iter().fold(None, |found, user| if user.has_token(&hash) { Some(user) } else { found });
-    its.map_or(Identity::Wrong(None), |user| Identity::Token(user.clone()))
+    user_of(users, token).map_or(Identity::Wrong(None), |user| Identity::Token(user.clone()))
 }
 
 /// Whether the token in the headers is valid. Without users nobody needs one. Counts nothing.
 pub fn has_token(users: &[Arc<User>], headers: &HeaderMap) -> bool {
-    let is_known = |token: &[u8]| {
-        let hash = token_hash(token);
-        users.iter().any(|user| user.has_token(&hash))
-    };
-    users.is_empty() || token(headers).is_some_and(is_known)
+    users.is_empty() || token(headers).is_some_and(|token| user_of(users, token).is_some())
+}
+
+/// All users are compared, so that the time tells nothing of which one is near.
+fn user_of<'u>(users: &'u [Arc<User>], token: &[u8]) -> Option<&'u Arc<User>> {
+    let hash = token_hash(token);
+    users.iter().fold(None, |found, user| if user.has_token(&hash) { Some(user) } else { found })
 }
 
 impl Caller {
@@ -260,4 +259,45 @@ fn brought(live: &LiveConfig, headers: &HeaderMap) -> Result<HashMap<String, Has
         }
     }
     Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::Permit;
+
+    #[test]
+    fn a_token_is_found_in_each_of_its_headers_and_only_if_it_is_right() {
+        let user = |name: &str, token: &[u8]| {
+            Arc::new(User {
+                name: name.to_owned(),
+                token_sha256: token_hash(token),
+                admin: false,
+                overrides: Permit::Usual,
+                keys: BTreeMap::new(),
+            })
+        };
+        let users = [user("ada", b"token-of-ada"), user("bob", b"token-of-bob")];
+        for (header, value, expected) in [
+            ("authorization", "Bearer token-of-ada", Some("ada")),
+            ("authorization", "bearer  token-of-bob ", Some("bob")),
+            ("x-api-key", "token-of-bob", Some("bob")),
+            ("x-goog-api-key", "token-of-ada", Some("ada")),
+            ("authorization", "Bearer token-of-eve", None),
+            ("authorization", "Bearer token-of-ad", None),
+            ("authorization", "Bearer ", None),
+            ("authorization", "token-of-ada", None),
+            ("cookie", "token-of-ada", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header, HeaderValue::from_static(value));
+            let found = token(&headers).and_then(|token| user_of(&users, token));
+            assert_eq!(found.map(|user| user.name.as_str()), expected, "{header}: {value}");
+            assert_eq!(has_token(&users, &headers), expected.is_some(), "{header}: {value}");
+            assert!(has_token(&[], &headers), "nobody needs one");
+        }
+        assert!(!has_token(&users, &HeaderMap::new()));
+    }
 }

@@ -97,8 +97,16 @@ impl CallerShares {
         limits: ShareLimits,
     ) -> Result<usize, ShedReason> {
         let mut held = self.lock();
-        self.subtract(&mut held, from, holder, 1);
-        self.take_more(&mut held, to, holder, (1, limits))
+        self.taken[from as usize].fetch_sub(1, Ordering::Relaxed);
+        // Not removed when it holds nothing for a moment.
+        if let Some(mine) = held.by_holder.get_mut(&holder) {
+            mine[from as usize] -= 1;
+        }
+        let taken = self.take_more(&mut held, to, holder, (1, limits));
+        if taken.is_err() {
+            self.subtract(&mut held, from, holder, 0);
+        }
+        taken
     }
 
     /// Takes `more` in addition to the `own` part of one body. If the holder holds nothing else, it is not refused.
@@ -136,16 +144,25 @@ impl CallerShares {
         holder: ShareHolder,
         (more, limits): (usize, ShareLimits),
     ) -> Result<usize, ShedReason> {
+        let HeldShares { by_holder, refused } = held;
+        let mine = by_holder.get_mut(&holder);
         let question = ShareQuestion {
             all: limits.all,
             taken: self.taken(kind),
-            mine: held.mine(kind, holder),
+            mine: mine.as_ref().map_or(0, |mine| mine[kind as usize]),
             more,
             reserve: reserve(limits.all, limits.users),
-            others_wait: held.refused[kind as usize].others_wait(holder),
+            others_wait: refused[kind as usize].others_wait(holder),
         };
-        let Err(why) = question.answer() else { return Ok(self.add(held, kind, holder, more)) };
-        held.refused[kind as usize].note(holder);
+        let Err(why) = question.answer() else {
+            // Looked up once: this is on the path of every request.
+            match mine {
+                Some(mine) => mine[kind as usize] += more,
+                None => by_holder.entry(holder).or_default()[kind as usize] = more,
+            }
+            return Ok(self.taken[kind as usize].fetch_add(more, Ordering::Relaxed));
+        };
+        refused[kind as usize].note(holder);
         Err(match why {
             ShareRefusal::AllTaken if kind == SharedKind::Memory => ShedReason::Memory,
             ShareRefusal::AllTaken => ShedReason::InFlight,

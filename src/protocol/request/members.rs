@@ -72,14 +72,15 @@ pub(super) fn span(text: &str, name: &str, value: &RawValue) -> Member {
     let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     let value = start..start + value.get().len();
     // A name written with escapes is not found. Then the range is only the value, which becomes null.
-    let quoted = format!("\"{name}\"");
-    let between =
-        |at: usize| text[at + quoted.len()..start].bytes().all(|byte| byte.is_ascii_whitespace() || byte == b':');
-    let whole = match text[..start].rfind(&quoted).filter(|at| between(*at)) {
-        Some(at) => at..value.end,
-        None => value.clone(),
-    };
+    let whole = name_before(&text[..start], name).unwrap_or(start)..value.end;
     Member { whole, value }
+}
+
+/// Where the opening quote of this name is, if `before` ends with it and its colon.
+fn name_before(before: &str, name: &str) -> Option<usize> {
+    let quoted = before.trim_ascii_end().strip_suffix(':')?.trim_ascii_end();
+    let content = quoted.strip_suffix('"')?.strip_suffix(name)?;
+    content.ends_with('"').then(|| content.len() - 1)
 }
 
 pub(super) fn string(value: &RawValue) -> Result<String, InvalidRequest> {
