@@ -6,10 +6,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::sessions::forget_oldest;
+use crate::attempt::InFlightGuard;
 use crate::clock::Instant;
 
 /// Wrong tokens from one address within [`WRONG_FOR`] that are answered at once: somebody types.
@@ -22,26 +24,20 @@ const WRONG_FOR: Duration = Duration::from_secs(60);
 const ADDRESSES_MAX: usize = 10_000;
 /// How long an answer is held back. Shorter than the second that health checks wait, because one may have an old token.
 const SLOWED_FOR: Duration = Duration::from_millis(500);
-/// Answers to one address that are held back at the same time; further ones are sent at once.
-const SLOWED_HERE_MAX: u32 = 16;
-/// The same for all addresses together.
-const SLOWED_MAX: u32 = 512;
+/// Answers that are held back at the same time; further ones are sent at once.
+const SLOWED_MAX: i64 = 1_024;
 
-/// Cheap to clone; all clones count together.
-#[derive(Clone, Default)]
-pub struct WrongTokens(Arc<Mutex<CountedTokens>>);
-
+/// The wrong tokens of one gateway.
 #[derive(Default)]
-struct CountedTokens {
-    by_address: HashMap<IpAddr, AddressTokens>,
+pub struct WrongTokens {
+    by_address: Mutex<HashMap<IpAddr, AddressTokens>>,
     /// Answers that are held back.
-    slowed: u32,
+    slowed: Arc<AtomicI64>,
 }
 
 struct AddressTokens {
     since: Instant,
     times: u32,
-    slowed: u32,
 }
 
 /// What becomes of one wrong token.
@@ -61,10 +57,9 @@ impl WrongToken {
     }
 }
 
-/// An answer that is held back. Not `Clone`: it counts once.
+/// An answer that is held back.
 pub struct SlowedAnswer {
-    counted: WrongTokens,
-    address: IpAddr,
+    _place: InFlightGuard,
 }
 
 impl SlowedAnswer {
@@ -74,47 +69,35 @@ impl SlowedAnswer {
     }
 }
 
-impl Drop for SlowedAnswer {
-    fn drop(&mut self) {
-        let mut counted = self.counted.lock();
-        counted.slowed -= 1;
-        // The address may have been forgotten meanwhile.
-        if let Some(here) = counted.by_address.get_mut(&self.address) {
-            here.slowed = here.slowed.saturating_sub(1);
-        }
-    }
-}
-
 impl WrongTokens {
     /// Counts a wrong token from `address`.
     pub fn count(&self, address: IpAddr, now: Instant) -> WrongToken {
-        let mut counted = self.lock();
-        let counted = &mut *counted;
-        let is_over = |here: &AddressTokens| now.saturating_duration_since(here.since) >= WRONG_FOR;
-        if counted.by_address.len() >= ADDRESSES_MAX && !counted.by_address.contains_key(&address) {
-            counted.by_address.retain(|_, here| !is_over(here) || here.slowed > 0);
-            forget_oldest(&mut counted.by_address, ADDRESSES_MAX - 1, |here| here.since);
-        }
-        let here = counted.by_address.entry(address).or_insert(AddressTokens { since: now, times: 0, slowed: 0 });
-        if is_over(here) {
-            (here.since, here.times) = (now, 0);
-        }
-        here.times = here.times.saturating_add(1);
-        let is_slowed = here.times > PROMPT_MAX && here.slowed < SLOWED_HERE_MAX && counted.slowed < SLOWED_MAX;
-        if is_slowed {
-            here.slowed += 1;
-            counted.slowed += 1;
-        }
-        let left = WRONG_FOR.saturating_sub(now.saturating_duration_since(here.since));
+        let (times, left) = self.counted(address, now);
+        let slow = || {
+            let place = InFlightGuard::enter(self.slowed.clone());
+            (place.before < SLOWED_MAX).then_some(SlowedAnswer { _place: place })
+        };
         WrongToken {
-            times: here.times,
-            refused_for: (here.times > WRONG_MAX).then_some(left),
-            slowed: is_slowed.then(|| SlowedAnswer { counted: self.clone(), address }),
+            times,
+            refused_for: (times > WRONG_MAX).then_some(left),
+            slowed: if times > PROMPT_MAX { slow() } else { None },
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, CountedTokens> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many came from this address, and for how long they still count.
+    fn counted(&self, address: IpAddr, now: Instant) -> (u32, Duration) {
+        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |here: &AddressTokens| now.saturating_duration_since(here.since) >= WRONG_FOR;
+        if by_address.len() >= ADDRESSES_MAX && !by_address.contains_key(&address) {
+            by_address.retain(|_, here| !is_over(here));
+            forget_oldest(&mut by_address, ADDRESSES_MAX - 1, |here| here.since);
+        }
+        let here = by_address.entry(address).or_insert(AddressTokens { since: now, times: 0 });
+        if is_over(here) {
+            *here = AddressTokens { since: now, times: 0 };
+        }
+        here.times = here.times.saturating_add(1);
+        (here.times, WRONG_FOR.saturating_sub(now.saturating_duration_since(here.since)))
     }
 }
 
@@ -153,17 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn few_answers_are_held_back_at_once() {
+    fn a_bounded_number_of_answers_is_held_back_at_once() {
         let (wrong, now) = (WrongTokens::default(), Instant::now());
-        let guess = |last: u32| wrong.count(IpAddr::V4((0x0A00_0000 + last).into()), now).slowed;
-        let guesses = |last: u32| -> Vec<SlowedAnswer> { (0..100).filter_map(|_| guess(last)).collect() };
-        let held: Vec<Vec<SlowedAnswer>> = (0..40).map(guesses).collect();
-        assert_eq!(held[0].len(), SLOWED_HERE_MAX as usize);
-        assert_eq!(held.iter().map(Vec::len).sum::<usize>(), SLOWED_MAX as usize);
+        let guess = || wrong.count(HERE, now).slowed;
+        let held: Vec<SlowedAnswer> = (0..2_000).filter_map(|_| guess()).collect();
+        assert_eq!(held.len(), 1_024);
+        assert!(guess().is_none());
         drop(held);
-        assert!(guess(0).is_some(), "an answer that was sent gives its place back");
-        assert_eq!(wrong.lock().slowed, 0);
-        assert!(wrong.lock().by_address.values().all(|here| here.slowed == 0));
+        assert!(guess().is_some(), "an answer that was sent gives its place back");
     }
 
     #[tokio::test(start_paused = true)]
@@ -181,9 +161,9 @@ mod tests {
         for last in 0..12_000_u32 {
             wrong.count(IpAddr::V4((0x0A00_0000 + last).into()), now + Duration::from_millis(last.into()));
         }
-        let counted = wrong.lock();
-        assert_eq!(counted.by_address.len(), ADDRESSES_MAX);
-        assert!(!counted.by_address.contains_key(&IpAddr::from([10, 0, 0, 0])), "the longest counted is forgotten");
+        let counted = wrong.by_address.lock().unwrap();
+        assert_eq!(counted.len(), ADDRESSES_MAX);
+        assert!(!counted.contains_key(&IpAddr::from([10, 0, 0, 0])), "the longest counted is forgotten");
     }
 
     #[test]
