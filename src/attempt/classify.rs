@@ -55,7 +55,8 @@ impl EventStream {
     /// A fault of the whole answer so far.
     fn fault(&mut self) -> Option<ErrorFacts> {
         if self.response_translation.is_overfull() {
-            return Some(malformed("an answer of more items or bytes than an answer has"));
+            let message = "it goes on without end: more items or bytes than an answer has";
+            return Some(ErrorFacts { kind: FailureKind::Endless, ..malformed(message) });
         }
         if !self.done && !self.response_translation.has_calls() {
             return None;

@@ -99,6 +99,24 @@ async fn every_kind_of_output_can_be_without_end() {
 }
 
 #[tokio::test]
+async fn a_translated_stream_of_empty_events_is_cut_and_not_rescued() {
+    let padding = "x".repeat(7 << 20);
+    let empty = json!({"choices": [{"index": 0, "delta": {"content": ""}}], "padding": padding});
+    let script = (0..10).fold(Script::sse().role().token("a"), |script, _| script.event(empty.clone()));
+    let (a, b) = (FakeProvider::start(vec![script.until_closed()]).await, FakeProvider::start(vec![]).await);
+    let race = "policy = \"fallback\"\nrescue = \"continue\"";
+    let gateway = Setup::over(&[&a, &b]).race(race).start().await;
+    let body = Surface::Messages.limited("m", true, ASKED);
+    let response = read_response(&mut gateway.post(&Surface::Messages.path_for("m", true), &body).await).await;
+    let message = Surface::Messages.assert_broken(&response);
+    assert!(message.contains("without end"), "{message}");
+    a.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_row!(rows.one("a"), json!({"outcome": "failed_mid", "failure": "endless", "failure_phase": "stream"}));
+    assert_row!(&rows.races[0], json!({"outcome": "error", "attempts": 1}));
+}
+
+#[tokio::test]
 async fn each_way_to_bound_an_answer_counts() {
     let endless = || Script::sse().role().tokens(&[WORD; 300]).until_closed();
     for (members, words) in [
