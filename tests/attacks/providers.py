@@ -20,7 +20,7 @@ class Kind:
     what: str
     play: typing.Callable
     # What a client must see that uses only this provider: an answer, a clean error, or "any" of them. "empty": an
-    # answer without a token may be passed on.
+    # answer without a token may be passed on. "first": an answer, and later one or a clean error.
     alone: str = "error"
     # Whether a token comes before the failure. It may then win a race, and a stream may break.
     token: bool = False
@@ -574,7 +574,7 @@ async def flood(name, send, data):
 
 def flooding(name, what, frames):
     """A kind that answers well over HTTP/2, and then sends these frames on the idle connection."""
-    @kind(name, what, alone="answer", level="h2", good=True, big=True)
+    @kind(name, what, alone="first", level="h2", good=True, big=True)
     async def play(c, s):
         await c.headers(s, 200, SSE)
         await c.data(s, GOOD_STREAM, end=True)
@@ -589,7 +589,7 @@ flooding("h2-idle-heads", "heads without end for a stream that has ended", b"\0\
 flooding("h2-idle-unknown", "frames of an unknown type without end on an idle connection", b"\0\0\x08\xee\0\0\0\0\0" + b"12345678")
 
 
-@kind("idle-bytes", "bytes without end on an idle connection", alone="answer", good=True, big=True)
+@kind("idle-bytes", "bytes without end on an idle connection", alone="first", good=True, big=True)
 async def idle_bytes(x):
     await x.send(answered(GOOD_STREAM, headers=STREAM))
     await flood("idle-bytes", x.send, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n" * 1_000)

@@ -61,7 +61,7 @@ def alone(stage, gate, kind):
     for stream in [True, False]:
         seconds, answer = timed(lambda: gate.ask(f"alone-{kind.name}", stream=stream, timeout=25))
         expected = {"answer": answer.is_answer, "error": answer.is_error, "any": clean(answer),
-                    "empty": answer.is_empty or clean(answer)}[kind.alone]
+                    "empty": answer.is_empty or clean(answer), "first": answer.is_answer or not stream and clean(answer)}[kind.alone]
         # A token may have been sent before the failure; the answer must show the failure.
         stage.must(expected or kind.token and clean(answer), f"{kind.name} alone, {'streamed' if stream else 'whole'}: {answer}")
         stage.must(seconds <= 12, f"{kind.name} alone: {seconds:.1f} s, although total = 10s")
@@ -74,7 +74,7 @@ def beside(stage, gate, kind):
         answer = gate.ask(f"race-{kind.name}", stream=stream, timeout=25)
         # A kind that has sent a token may have won: a stream keeps its winner. A whole answer can still come from
         # another upstream.
-        stage.must(answer.is_good or (stream and kind.token or kind.alone in ("answer", "any")) and clean(answer),
+        stage.must(answer.is_good or (stream and kind.token or kind.alone in ("answer", "any", "first")) and clean(answer),
                    f"{kind.name} beside a good one, {'streamed' if stream else 'whole'}: {answer}")
         stage.must(KEY[:12] not in answer.text + str(answer.headers), f"{kind.name}: the key went to the client: {answer.headers}")
 
@@ -94,9 +94,10 @@ def provider_kinds(stage):
     stage.note(f"{len(kinds)} kinds, {bad} of them bad, each asked four times")
 
 
-# How an answer without end is recorded, by the kind of its provider.
-ENDLESS = {"endless-text": "endless", "endless-thinking": "endless", "endless-blanks": "endless", "endless-arguments": "endless",
-           "endless-pings": "timeout", "endless-empty": "timeout"}
+# How an answer without end is recorded, by the kind of its provider. A fast machine reads more empty events than an answer that is
+# assembled or translated may have before its time is over.
+ENDLESS = {"endless-text": {"endless"}, "endless-thinking": {"endless"}, "endless-blanks": {"endless"}, "endless-arguments": {"endless"},
+           "endless-pings": {"timeout"}, "endless-empty": {"timeout", "endless"}}
 # A stream ends after 3 s, and a whole answer after `total`, 10 s; longer answers sooner.
 STREAM_TOTAL = 3
 # What `max_tokens` is called.
@@ -125,12 +126,12 @@ def endless_answers(stage):
         worst = max(at_once(len(calls), lambda number: endless_answer(stage, gate, *calls[number]), workers=12))
         for kind in ENDLESS:
             stage.must(gate.ask(f"rescued-{kind}", stream=True, max_tokens=16).is_error, f"{kind}: it was rescued")
-            stage.must(gate.ask(f"rescued-{kind}", max_tokens=16, timeout=30).is_good or ENDLESS[kind] == "timeout",
+            stage.must(gate.ask(f"rescued-{kind}", max_tokens=16, timeout=30).is_good or "timeout" in ENDLESS[kind],
                        f"{kind}: a client that does not stream did not get the next upstream's answer")
         gate.settle()
-        for kind, failure in ENDLESS.items():
+        for kind, failures in ENDLESS.items():
             told = set(gate.rows("SELECT outcome, failure FROM attempt WHERE provider = ?", kind))
-            stage.must(told == {("failed_mid", failure)}, f"{kind}: the rows say {told}")
+            stage.must(told and told <= {("failed_mid", failure) for failure in failures}, f"{kind}: the rows say {told}")
         stage.note(f"{len(calls)} answers without end: all ended within {worst:.1f} s, and are recorded")
     commands_end(stage)
 

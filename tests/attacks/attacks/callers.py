@@ -39,9 +39,11 @@ def blame(stage):
 @attack("invented-names", "1,100 budgets, 10,000 invented upstreams, 20,500 junk requests and a restart; then known models are asked")
 def invented_names(stage):
     config = stage.config().model("learnt", "good", "later", policy="adaptive").model("fresh", "slow", "early-hints", policy="adaptive")
+    config.model("learnt-later", "later", policy="adaptive")  # beside a faster one it is cancelled, and has no sample
     with stage.gateway(config, exact=False) as gate:
         for _ in range(6):
             gate.ask("learnt")
+            gate.ask("learnt-later")
         asked = [*[("learnt", {"x-photofinish-budget": f"{number / 10_000 + 0.001:.4f}"}) for number in range(1_100)],
                  *[("good", {"x-photofinish-upstreams": ",".join(f"good/i-{number}-{name}" for name in range(64)), "x-photofinish-policy": "adaptive",
                              "x-photofinish-max-attempts": "1"}) for number in range(160)],

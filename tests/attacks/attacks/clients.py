@@ -382,8 +382,8 @@ CROWD_ANSWER = ["--ttft", "200ms", "--jitter", "0", "--tokens", "200", "--tokens
 def crowd(stage):
     with simulated(stage, CROWD_ANSWER) as port:
         extra = f'[providers.simulated]\nbase_url = "http://127.0.0.1:{port}/v1"\n[models.crowd]\nupstreams = ["simulated/m"]'
-        # One address gets all but an eighth.
-        config = stage.config(server={"max_in_flight": CROWD_INSIDE * 8 // 7}, extra=extra)
+        # One address gets all but an eighth; the probe asks from another one.
+        config = stage.config(server={"max_in_flight": CROWD_INSIDE * 8 // 7 + 8}, extra=extra)
         config.connect = "5s"  # a slow machine is not the point
         with stage.gateway(config, good_fails=True) as gate:
             crowd_of(gate.port, "crowd", CROWD_INSIDE)  # opens the connections and touches the processes' memory
