@@ -31,6 +31,7 @@ use super::quiet::quiet;
 use super::read_buffer::CountedReads;
 use super::socket::{ClientPresence, Socket};
 use super::stream::{STREAM_BUFFER_MAX, Streams, WatchedBody};
+use super::stream_heads::{Begun, StreamHeads};
 use super::tls::Handshake;
 use super::version::HttpVersion;
 use super::{connection_slots, forwarded, layers, socket, tls};
@@ -212,6 +213,12 @@ async fn serve_connection<S>(
         }
         // Boxed: few connections speak it, and its state is twice as large.
         HttpVersion::Http2 => {
+            let begun = Begun::default();
+            let stream = StreamHeads::new(stream, begun.clone());
+            let service = service_fn(|request| {
+                begun.begins();
+                service.call(request)
+            });
             let connection = http2(shutdown, &place).serve_connection(TokioIo::new(stream), service);
             Box::pin(until_over(connection, version, client, by, &asked, &place, shutdown)).await
         }

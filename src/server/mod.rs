@@ -24,6 +24,7 @@ mod routes;
 mod served_paths;
 mod socket;
 mod stream;
+mod stream_heads;
 mod tls;
 mod version;
 

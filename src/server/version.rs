@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::socket::ClientPresence;
 
 /// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Pause after the first part of a preface, until the rest is looked for. It doubles each time.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 

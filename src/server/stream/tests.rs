@@ -11,6 +11,7 @@ use futures_util::StreamExt as _;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 use http::{Method, Request, StatusCode};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
 use super::super::connection::ServerState;
@@ -229,6 +230,26 @@ async fn streams_of_one_address_do_not_shut_out_another() {
     shared.shutdown.cancel();
     assert!(shared.shutdown.finished(IDLE_FOR).await);
     assert_eq!(budget.clients(), 0);
+}
+
+#[tokio::test]
+async fn who_resets_requests_as_fast_as_it_asks_loses_the_connection() {
+    let (shared, _) = server();
+    let (mut client, serving) = served_to(HERE, HttpVersion::Http2, &shared).await;
+    let mut sent = [super::super::version::PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+    for stream in (1..2_000_u32).step_by(2).map(u32::to_be_bytes) {
+        // GET / of `a`, and its reset.
+        sent.extend([&[0, 0, 6, 1, 5], &stream[..], b"\x82\x84\x86\x01\x01a"].concat());
+        sent.extend([&[0, 0, 4, 3, 0], &stream[..], &[0, 0, 0, 8]].concat());
+    }
+    client.write_all(&sent).await.unwrap();
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).await.unwrap();
+    serving.await.unwrap();
+    // The payload of GOAWAY: the last request that began, a code, and a text.
+    let (last, why) = heard[heard.len() - 23..].split_at(8);
+    let last = u32::from_be_bytes(last[..4].try_into().unwrap());
+    assert!(why == b"too_many_resets" && last < 200, "request {last}: {why:?}");
 }
 
 #[tokio::test]
