@@ -185,7 +185,10 @@ async fn serve_connection<S>(
         asked.store(true, Ordering::Relaxed);
         let has_token = || proxy::has_token(&(shared.live)().config.users, request.headers());
         let work = place.begin(is_http2, has_token);
-        let answer = work.map(|work| {
+        let answer = work.map(|mut work| {
+            if is_http2 {
+                work.reads(request.headers());
+            }
             let refusal = shared.meet(&place, peer, &mut request);
             (work, refusal.map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal))))
         });

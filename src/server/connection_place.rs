@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::sync::Notify;
 
 use crate::budget::{Budget, ClientLease};
@@ -14,7 +15,7 @@ use crate::clock::Instant;
 
 /// What a connection takes in bytes before its client has said anything: its task and its socket.
 ///
-/// These five are measured, as the growth of the process's resident memory by a thousand connections or ten thousand
+/// These seven are measured, as the growth of the process's resident memory by a thousand connections or ten thousand
 /// requests of a kind: `tests/attacks/held` repeats it, and fails where they are wrong by more than a factor of two.
 const CONNECTION: usize = 6 << 10;
 /// What TLS takes beside that, from the first byte of the handshake on.
@@ -25,6 +26,10 @@ const HTTP1: usize = 10 << 10;
 const HTTP2: usize = 30 << 10;
 /// What a request over HTTP/2 takes until its answer has left, without that answer.
 const STREAM: usize = 4 << 10;
+/// What it takes beside that until its answer begins, without its head.
+const WORK: usize = 8 << 10;
+/// What each of its headers takes until then, beside its value.
+const HEADER: usize = 96;
 /// Read buffers up to this size are part of [`HTTP1`], [`HTTP2`] and [`TLS`].
 const READ_BUFFER: usize = 8 << 10;
 /// Whole answers up to this size are part of [`HTTP1`] and [`STREAM`].
@@ -93,6 +98,8 @@ pub(super) struct RequestInProgress {
     is_left: bool,
     /// What it added to the connection's lease.
     bytes: usize,
+    /// What it added beside that until it rests.
+    work: usize,
 }
 
 impl ConnectionPlace {
@@ -154,10 +161,12 @@ impl ConnectionPlace {
             is_whole: false,
             is_left: false,
             bytes: 0,
+            work: 0,
         };
         if is_stream {
             self.streams.fetch_add(1, Ordering::Relaxed);
             request.grow(STREAM);
+            request.works_with(WORK);
         }
         request
     }
@@ -252,6 +261,11 @@ impl RequestInProgress {
         self.rests();
     }
 
+    /// It has this head.
+    pub fn reads(&mut self, head: &HeaderMap) {
+        self.works_with(head.values().map(|value| HEADER + value.len()).sum());
+    }
+
     pub fn is_stream(&self) -> bool {
         self.is_stream
     }
@@ -278,10 +292,18 @@ impl RequestInProgress {
         self.bytes += bytes;
     }
 
+    fn works_with(&mut self, bytes: usize) {
+        self.connection.lease.grow(bytes);
+        self.work += bytes;
+    }
+
     fn rests(&mut self) {
         if std::mem::take(&mut self.works) {
             self.connection.moved();
             self.connection.working.fetch_sub(1, Ordering::Relaxed);
+            if self.is_stream {
+                self.connection.lease.shrink(self.work);
+            }
         }
     }
 }
@@ -304,6 +326,9 @@ impl Drop for RequestInProgress {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+    use http::header::HOST;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -355,6 +380,9 @@ mod tests {
         }
         let before = place.held();
         let mut small = place.begin(true);
+        assert_eq!(place.held() - before, STREAM + WORK);
+        small.reads(&HeaderMap::from_iter([(HOST, HeaderValue::from_static("127.0.0.1"))]));
+        assert_eq!(place.held() - before, STREAM + WORK + HEADER + 9);
         small.answers(Some(15));
         assert_eq!((place.held() - before, place.streams()), (STREAM, 1));
         let mut large = place.begin(false);

@@ -138,6 +138,35 @@ def h2_window_zero_gets(stage):
         stage.must(freed, f"{gate.metric('photofinish_memory_clients_bytes') / 1e6:.1f} MB are counted after all have left")
 
 
+# Heads of HTTP/2 that are dear to hold: 400 headers of a byte each, by the table; and a long one.
+DEAR_HEADS = {"400 headers": (b"\x40\x01a\x01b" + b"\xbe" * 399, b"\xbe" * 400), "12 KB": (b"\0\x01a" + http2.integer(12_000, 7) + b"b" * 12_000,) * 2}
+
+
+def posts(count, first, further):
+    """POSTs whose bodies do not come. `first`: the headers of the first one, which fills the table of the others."""
+    pseudo = b"\x83\x86\x01\x09127.0.0.1\x04\x14/v1/chat/completions"
+    return b"".join(http2.frame(http2.HEADERS, http2.END_HEADERS, 1 + 2 * number, pseudo + (further if number else first)) for number in range(count))
+
+
+@attack("h2-waiting-posts", "POSTs over HTTP/2 whose bodies do not come, with 400 headers or 12 KB of them, 100 a connection, where memory = 64 MiB", quick=True)
+def h2_waiting_posts(stage):
+    with stage.gateway(stage.config(server=SMALL)) as gate:
+        before, held = gate.memory(), []
+        for name, headers in DEAR_HEADS.items():
+            data = http2.PREFACE + http2.settings(window=0) + posts(100, *headers)
+            sent, count = sent_until(20, min(384 * len(data), 60_000_000), lambda _: data, gate.port, held)
+            time.sleep(1.5)
+            stage.note(f"{name}: {sent / 1e6:.1f} MB over {count} connections; RSS {gate.memory():.0f} MB; "
+                       f"memory_clients_bytes {gate.metric('photofinish_memory_clients_bytes') / 1e6:.1f} MB")
+        grown = gate.memory("VmHWM") - before
+        stage.note(f"RSS + {grown:.0f} MB at most")
+        stage.must(grown <= HELD_MAX, f"{grown:.0f} MB more for requests whose bodies do not come")
+        for sock in held:
+            client.hang_up(sock)
+        freed = until(10, lambda: gate.metric("photofinish_memory_clients_bytes") < 1e6)
+        stage.must(freed, f"{gate.metric('photofinish_memory_clients_bytes') / 1e6:.1f} MB are counted after all have left")
+
+
 @attack("handshakes", "20,000 TLS handshakes that are not finished, and 3,000 that are, where memory = 64 MiB")
 def handshakes(stage):
     if not stage.scripted.certificate:
