@@ -349,7 +349,8 @@ def stalled_clients(stage):
         time.sleep(2)
         grown = gate.memory() - before
         stage.note(f"{len(socks)} stalled clients, {gate.ready().get('races_running')} races run, RSS + {grown:.0f} MB ({grown * 1024 / max(len(socks), 1):.0f} KB each)")
-        stage.must(grown <= 160, f"{grown:.0f} MB for {len(socks)} stalled clients")
+        # 64 KiB each that its client does not take, 64 KiB behind them, and a read buffer of 64 KiB: all of it where much comes at once.
+        stage.must(grown <= 220, f"{grown:.0f} MB for {len(socks)} stalled clients")
         for sock in socks:
             client.hang_up(sock)
         stage.must(until(10, lambda: gate.ready().get("races_running", 0) <= 2), "races run on after their clients left")
