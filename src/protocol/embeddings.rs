@@ -7,12 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::client_error::Invalid;
 use super::dialect::{Dialect, Surface};
 use super::neutral::Losses;
-use super::values::PutMember;
+use super::values::{PutMember, json};
 use super::{bedrock, gemini};
 
 /// Maximum inputs of a translated request; the same as OpenAI's.
@@ -326,6 +326,7 @@ struct OpenAiTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn written(body: &str, dialect: Dialect, model: &str) -> Result<(Value, Vec<String>), String> {
         let request = EmbeddingRequest::read(body.as_bytes()).map_err(|invalid| invalid.message)?;

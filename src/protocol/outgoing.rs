@@ -3,13 +3,14 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::neutral::{
     CacheHint, Conversation, ConversationTurn, Effort, Image, Losses, MessagePart, Reasoning, Role, Sampling, Tool,
     ToolCall,
 };
-use super::values::PutMember;
+use super::numbers::object;
+use super::values::{PutMember, json};
 
 /// Name and description of a function, for a dialect without strict and free-form tools; the dialect adds the
 /// parameters. None if the tool cannot be offered. `at`: its index.
@@ -112,7 +113,7 @@ pub(super) fn called_names(conversation: &Conversation) -> Vec<&str> {
 
 /// The arguments of a call as an object. Other text is wrapped in one.
 pub(super) fn arguments(call: &ToolCall) -> Value {
-    let object = if call.custom { None } else { serde_json::from_str::<Map<String, Value>>(&call.arguments).ok() };
+    let object = if call.custom { None } else { object(call.arguments.as_bytes()) };
     match object {
         Some(object) => Value::Object(object),
         None if call.arguments.trim().is_empty() => json!({}),
@@ -237,6 +238,8 @@ pub(super) fn new_call_id() -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::protocol::neutral::ToolResult;
 

@@ -47,6 +47,8 @@ pub struct ApiRequest {
     /// The answer begins with the prompt.
     pub echoes: bool,
     pub has_tools: bool,
+    /// A chat client lists `functions`, the predecessor of tools.
+    pub legacy_functions: bool,
     /// The answer has to follow a JSON schema.
     pub has_schema: bool,
     /// A member that may make an upstream use another model. Looked for only in strict requests.
@@ -207,6 +209,7 @@ impl ApiRequest {
             }
             request.edits.push((set, span(text, name, value)));
         }
+        request.legacy_functions &= !members.iter().any(|(name, value)| name == "tools" && lists_some(value));
         Ok(request)
     }
 
@@ -227,6 +230,7 @@ impl ApiRequest {
             max_tokens: None,
             echoes: false,
             has_tools: false,
+            legacy_functions: false,
             has_schema: false,
             ambiguous: None,
         }
@@ -254,7 +258,11 @@ impl ApiRequest {
                 self.has_schema = value.get().contains("\"json_schema\"");
             }
             "format" => self.has_schema = value.get().starts_with('{'),
-            "tools" | "functions" => self.has_tools = value.get().len() > 2 && value.get() != "null",
+            "tools" => self.has_tools |= lists_some(value),
+            "functions" => {
+                self.has_tools |= lists_some(value);
+                self.legacy_functions = self.surface == Surface::Chat && lists_some(value);
+            }
             _ => {}
         }
         Ok(())
@@ -351,6 +359,10 @@ impl ApiRequest {
         let before = whole.start - self.body[..whole.start].iter().rev().take_while(|byte| blank(byte)).count();
         if before > 0 && self.body[before - 1] == b',' { before - 1..whole.end } else { whole.clone() }
     }
+}
+
+fn lists_some(value: &RawValue) -> bool {
+    value.get().len() > 2 && value.get() != "null"
 }
 
 /// The prompt part that a member is, in the order in which a provider reads them.

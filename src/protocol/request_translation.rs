@@ -29,6 +29,8 @@ pub struct RequestTranslation {
     losses: Losses,
     /// Free-form tools that were translated to functions.
     customs: HashSet<String>,
+    /// The caller lists `functions` instead of tools.
+    legacy_functions: bool,
     /// Members of the request that a translated answer repeats.
     echo: Arc<Map<String, Value>>,
     /// How an answer with embeddings is translated back.
@@ -93,6 +95,7 @@ impl RequestTranslation {
         RequestTranslation {
             surface: request.surface,
             dialect: request.surface.dialect(),
+            legacy_functions: request.legacy_functions,
             body: UpstreamBody::Spliced(request),
             losses,
             customs: HashSet::new(),
@@ -115,6 +118,7 @@ impl RequestTranslation {
         let mut lost = Losses::default();
         let plain = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
         let (mut losses, echo) = (conversation.losses.clone(), conversation.echo.clone());
+        let legacy_functions = conversation.legacy_functions;
         let (conversation, customs) = match &plain {
             Some((plain, customs)) => (plain, customs.clone()),
             None => (conversation, HashSet::new()),
@@ -129,7 +133,8 @@ impl RequestTranslation {
             Dialect::Anthropic => spliced(Surface::Messages, body)?,
         };
         losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
-        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, embedding: None, _lease: None })
+        let (embedding, _lease) = (None, None);
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
     }
 
     /// A request for embeddings, for upstreams of another dialect.
@@ -151,8 +156,8 @@ impl RequestTranslation {
             Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => spliced(Surface::Embeddings, body)?,
         };
         let embedding = Some(request.form(surface, dialect));
-        let (customs, echo) = (HashSet::new(), Arc::default());
-        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, embedding, _lease: None })
+        let (customs, legacy_functions, echo, _lease) = (HashSet::new(), false, Arc::default(), None);
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
     }
 
     /// The request to continue the text `said` of its answer, and how many bytes of it are included. None if the
@@ -242,6 +247,11 @@ impl RequestTranslation {
     /// Free-form tools that were translated to functions, and whose calls must be translated back.
     pub fn customs(&self) -> &HashSet<String> {
         &self.customs
+    }
+
+    /// The caller lists `functions`, so that an answer has a `function_call`.
+    pub fn legacy_functions(&self) -> bool {
+        self.legacy_functions
     }
 
     /// Members of the request that a translated answer repeats.

@@ -6,7 +6,7 @@
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::model::ClaudeModel;
 use crate::protocol::call_ids::CallIds;
@@ -16,7 +16,7 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_detail};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Writes the blocks of one request.
 pub(super) struct BlockWriter<'a> {

@@ -14,6 +14,8 @@ use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice,
 };
+use crate::protocol::numbers::parse;
+use crate::protocol::values::json;
 
 /// Members that are read here, or set later for each upstream.
 pub(super) const READ: [&str; 17] = [
@@ -49,7 +51,10 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     };
     let raw: HashMap<String, &RawValue> = serde_json::from_slice(body).map_err(unreadable)?;
     check(&|name| raw.get(name).map(|value| value.get()), true)?;
-    let body: Map<String, Value> = serde_json::from_slice(body).map_err(unreadable)?;
+    let body = match parse(body).map_err(unreadable)? {
+        Value::Object(body) => body,
+        _ => Map::new(),
+    };
     let mut read = Conversation { sampling: sampling(&body)?, ..Conversation::default() };
     let mut losses = Losses::default();
     if let Some(system) = some(&body, "system") {
@@ -151,7 +156,7 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
         match name.as_str() {
             "type" | "name" | "description" | "input_schema" | "strict" | "cache_control" => {}
             "eager_input_streaming" | "input_examples" | "defer_loading" => losses.hint(format!("tools[{at}].{name}")),
-            "allowed_callers" if *value == serde_json::json!(["direct"]) => {}
+            "allowed_callers" if *value == json!(["direct"]) => {}
             _ => losses.meaning(format!("tools[{at}].{name}")),
         }
     }

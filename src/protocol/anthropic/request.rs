@@ -4,7 +4,7 @@
 //! Newer models accept an effort, older ones a thinking budget. If thinking and a forced tool exclude each other, the
 //! tool wins.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::blocks;
 use super::model::{ClaudeModel, Style};
@@ -14,7 +14,7 @@ use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Sampling, T
 use crate::protocol::outgoing::{
     called_names, lose_choices, lose_metadata, lose_penalties, lose_verbosity, object_schema,
 };
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Answer tokens if neither the caller nor the model sets a limit, without thinking.
 const MAX_TOKENS: u64 = 8_192;
@@ -160,7 +160,7 @@ fn choice(conversation: &Conversation) -> Option<Value> {
     if conversation.tools.is_empty() {
         return Some(json!({ "type": "none" }));
     }
-    let one_at_a_time = conversation.parallel_tool_calls == Some(false);
+    let one_at_a_time = conversation.parallel_calls() == Some(false);
     let mut choice = match &conversation.tool_choice {
         None if one_at_a_time => json!({ "type": "auto" }),
         None => return None,

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::model::{BedrockModel, Family};
 use crate::protocol::call_ids::CallIds;
@@ -14,7 +14,9 @@ use crate::protocol::neutral::{
     CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
     ToolResult,
 };
+use crate::protocol::numbers::object;
 use crate::protocol::outgoing::lose_cache;
+use crate::protocol::values::json;
 
 /// Maximum characters of a tool use's id and of a document's name.
 const ID_MAX: usize = 64;
@@ -115,8 +117,8 @@ impl<'a> ContentWriter<'a> {
     fn call(&mut self, call: &ToolCall, name: &str) -> Value {
         self.has_tools = true;
         let written = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        let arguments = match serde_json::from_str::<Map<String, Value>>(written) {
-            Ok(arguments) if !call.custom => Value::Object(arguments),
+        let arguments = match object(written.as_bytes()) {
+            Some(arguments) if !call.custom => Value::Object(arguments),
             // Only an object is accepted, so broken arguments are wrapped in one.
             _ => {
                 self.losses.meaning_if(call.custom, name);

@@ -1,6 +1,6 @@
 //! Writes a conversation as a Converse request, and reports what Bedrock or the model does not accept.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::content::ContentWriter;
 use super::model::{BedrockModel, Family};
@@ -8,7 +8,7 @@ use crate::protocol::claude::{Claude, schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, lose_tier, lose_verbosity, object_schema};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Limits of `requestMetadata`.
 const METADATA_MAX: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::model::GeminiModel;
 use super::signed::NO_SIGNATURE;
@@ -11,7 +11,7 @@ use crate::protocol::neutral::{
     Audio, Conversation, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_cache, lose_detail, results_first, system_texts};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Writes the contents. Joins neighbours of one role.
 pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, losses: &mut Losses) -> Vec<Value> {

@@ -7,6 +7,7 @@ use super::turns;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::members::{ObjectMembers, objects};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
+use crate::protocol::numbers::parse;
 use crate::protocol::parameter::{
     ARRAY, OBJECT, TypeRule, check_types, is_empty_list, kind_of, kind_of_text, wrong_type, wrong_value,
 };
@@ -46,7 +47,7 @@ fn without_contents() -> Invalid {
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let unreadable =
         |_| Invalid { message: "Invalid JSON payload received. The body is not valid JSON".to_owned(), param: None };
-    let mut body: Value = serde_json::from_slice(body).map_err(unreadable)?;
+    let mut body: Value = parse(body).map_err(unreadable)?;
     to_camel_case(&mut body);
     let mut request = ObjectMembers::new(body, String::new())?;
     request.take("model");

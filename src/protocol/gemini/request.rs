@@ -1,13 +1,13 @@
 //! Writes a conversation as a `streamGenerateContent` request.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::contents::{contents, texts};
 use super::model::GeminiModel;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{function, lose_choices, lose_extras};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Maximum stop sequences.
 const STOPS_MAX: usize = 5;

@@ -17,6 +17,8 @@ pub struct Conversation {
     pub tool_choice: Option<ToolChoice>,
     /// Whether the model may call several tools at once.
     pub parallel_tool_calls: Option<bool>,
+    /// The caller lists `functions`, the predecessor of tools: an answer has one call at most.
+    pub legacy_functions: bool,
     pub format: Option<Format>,
     /// How much the model thinks before it answers, and whether the thoughts are shown.
     pub reasoning: Option<Reasoning>,
@@ -50,6 +52,11 @@ impl Conversation {
         }
         self.turns.retain(|turn| !turn.parts.is_empty());
         found
+    }
+
+    /// Whether the model may call several tools at once, for a dialect that can say so.
+    pub fn parallel_calls(&self) -> Option<bool> {
+        self.parallel_tool_calls.or(self.legacy_functions.then_some(false))
     }
 
     /// Adds a system message: to the system prompt before the first turn, else as a turn.

@@ -4,9 +4,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{AnswerPiece, Conversation, Losses, MessagePart, Tool};
+use crate::protocol::values::json;
 
 /// The function's only parameter.
 const INPUT: &str = "input";

@@ -2,6 +2,7 @@
 
 mod alike;
 mod foreign;
+mod kept;
 mod matrix;
 
 use super::signature::*;

@@ -9,6 +9,7 @@ use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool,
 };
+use crate::protocol::numbers::parse;
 use crate::protocol::parameter::{
     ARRAY, BOOLEAN, OBJECT, STRING, TypeRule, check_types, kind_of, kind_of_text, wrong_type, wrong_value,
 };
@@ -113,7 +114,7 @@ pub fn generate(body: &[u8]) -> Result<Conversation, Invalid> {
 /// The request without the members that are set for each upstream.
 fn members(body: &[u8]) -> Result<ObjectMembers, Invalid> {
     let unreadable = |_| Invalid { message: "the body is not valid JSON".to_owned(), param: None };
-    let mut request = ObjectMembers::new(serde_json::from_slice(body).map_err(unreadable)?, String::new())?;
+    let mut request = ObjectMembers::new(parse(body).map_err(unreadable)?, String::new())?;
     for name in ["model", "stream"] {
         request.take(name);
     }

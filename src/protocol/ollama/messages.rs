@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_cache, lose_detail, results_first};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// All messages, the system prompt first.
 pub(super) fn messages(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {

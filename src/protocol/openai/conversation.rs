@@ -6,6 +6,7 @@ use super::{messages, tools};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
+use crate::protocol::numbers::parse;
 use crate::protocol::parameter::{
     ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of,
     kind_of_text, missing, required, wrong_type, wrong_value,
@@ -32,7 +33,7 @@ const DEFAULTS: [(&str, &str); 7] = [
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let unreadable =
         || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
-    let value: Value = serde_json::from_slice(body).map_err(|_| unreadable())?;
+    let value = parse(body).map_err(|_| unreadable())?;
     let mut request = ObjectMembers::new(value, String::new()).map_err(|_| unreadable())?;
     let mut conversation = Conversation::default();
     for name in ["model", "stream", "stream_options"] {

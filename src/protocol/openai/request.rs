@@ -4,13 +4,13 @@
 //! `top_k` is sent to all servers except OpenAI: most support it, and others report an error. Metadata is not sent:
 //! OpenAI accepts it only with `store`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::turns;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{effort_of, lose_cache, lose_metadata, openai_tier, openai_user, strict_of};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Maximum stop sequences that OpenAI accepts.
 const STOPS_MAX: usize = 4;
@@ -23,7 +23,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect::<Value>()));
         body.put("tool_choice", conversation.tool_choice.as_ref().map(|choice| choice_of(choice, &conversation.tools)));
-        body.put("parallel_tool_calls", conversation.parallel_tool_calls);
+        body.put("parallel_tool_calls", conversation.parallel_calls());
     }
     body.put("response_format", conversation.format.as_ref().and_then(|format| format_of(format, losses)));
     let effort = conversation.reasoning.as_ref().and_then(|reasoning| effort(reasoning, options, losses));

@@ -1,12 +1,13 @@
 //! Reads the tools of a chat request: functions, free-form tools, legacy functions, and the tool choice.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::parts::cache_hint;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
 use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
+use crate::protocol::values::json;
 
 /// Takes all members about tools.
 ///
@@ -14,6 +15,7 @@ use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
 /// The problem, in the vendor's words.
 pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
     let listed = request.has("tools") || request.has("functions");
+    conversation.legacy_functions = listed && !request.has("tools");
     for mut tool in request.objects("tools")? {
         conversation.tools.extend(read_tool(&mut tool, &mut conversation.losses)?);
         tool.tell_rest(&mut conversation.losses);

@@ -4,13 +4,13 @@
 //! message after them, and the texts of a message into one string (many servers accept nothing else). Thoughts are sent
 //! back only within the running tool loop, as vendors of this dialect want.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::protocol::neutral::{
     Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{lose_cache, results_first, system_texts};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Joins texts.
 const GAP: &str = "\n\n";

@@ -63,8 +63,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
     }
 }
 
-/// Borrowed if it has no escapes.
+/// Borrowed if it has no escapes. Transparent: serde_json shows a long number as an object whose name is no newtype.
 #[derive(Deserialize)]
+#[serde(transparent)]
 pub(super) struct MemberName<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Position of a member in `text`, which its value was borrowed from.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::check::{check_members, optional, optional_bool, required, wrong_type};
 use super::{Invalid, items, namespaces};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Reasoning, Tool, ToolChoice};
+use crate::protocol::numbers::object;
 use crate::protocol::parameter::{missing, wrong_value};
 
 /// Members that help the vendor and do not change the answer. `max_tool_calls` counts only tools that the vendor runs.
@@ -43,7 +44,7 @@ const CHOICES: [&str; 3] = ["none", "auto", "required"];
 /// The problem, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let no_json = || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
-    let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| no_json())?;
+    let body = object(body).ok_or_else(no_json)?;
     check_members(&body)?;
     let mut conversation = Conversation::default();
     // It precedes every system message of the input.

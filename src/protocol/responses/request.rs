@@ -1,6 +1,6 @@
 //! Writes a conversation as a Responses request.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{TranslationOptions, content};
 use crate::protocol::neutral::signature::{SignatureOwner, own};
@@ -11,7 +11,7 @@ use crate::protocol::neutral::{
 use crate::protocol::outgoing::{
     effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
 };
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// The vendor's minimum limit, in tokens.
 const TOKENS_MIN: u64 = 16;
@@ -27,7 +27,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
         body.put("tools", Some(conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect::<Value>()));
         // Both are refused without tools.
         body.put("tool_choice", conversation.tool_choice.as_ref().map(|it| write_choice(it, &conversation.tools)));
-        body.put("parallel_tool_calls", conversation.parallel_tool_calls);
+        body.put("parallel_tool_calls", conversation.parallel_calls());
     }
     let mut text = Map::new();
     text.put("format", conversation.format.as_ref().and_then(|format| write_format(format, losses)));

@@ -1,5 +1,6 @@
 //! Translation between the client's surface and the provider's dialect, over sockets.
 
+mod kept;
 mod requests;
 mod snapshots;
 pub mod tool_calls;

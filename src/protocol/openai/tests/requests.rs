@@ -107,6 +107,7 @@ fn legacy_functions_are_calls_too() {
     let MessagePart::Result(result) = &read.turns[2].parts[0] else { panic!("{read:?}") };
     assert_eq!((&call.id, call.name.as_str(), call.arguments.as_str()), (&result.call_id, "f", "{\"a\":1}"));
     assert!(!call.id.is_empty() && read.losses.is_empty());
+    assert!(read.legacy_functions && read.parallel_tool_calls.is_none() && read.parallel_calls() == Some(false));
 }
 
 #[test]
