@@ -78,7 +78,7 @@ impl RequestTranslation {
             return None;
         }
         let mut request_translation = RequestTranslation::translated(surface, &conversation, dialect, options).ok()?;
-        request_translation.losses.hint(surface.reasoning());
+        request_translation.losses.lose(surface.reasoning());
         Some(request_translation)
     }
 
@@ -87,7 +87,7 @@ impl RequestTranslation {
         let body = surface.without_reasoning(request.body(), taken)?;
         let request = ApiRequest::written(surface, Bytes::from(body)).ok()?;
         let mut losses = Losses::default();
-        losses.hint(surface.reasoning());
+        losses.lose(surface.reasoning());
         Some(RequestTranslation::spliced(Arc::new(request), losses))
     }
 
@@ -132,7 +132,7 @@ impl RequestTranslation {
             Dialect::Ollama => spliced(Surface::OllamaChat, body)?,
             Dialect::Anthropic => spliced(Surface::Messages, body)?,
         };
-        losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
+        losses.extend(&lost.renamed(|name| name_of(surface, name)));
         let (embedding, _lease) = (None, None);
         Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
     }
@@ -322,16 +322,18 @@ mod tests {
         });
         assert_eq!(lost(Surface::Messages, &messages, Dialect::OpenAi, true), ["stop_sequences"]);
         let of_ollama = lost(Surface::Messages, &messages, Dialect::Ollama, false);
-        assert_eq!(of_ollama, ["tool_choice.disable_parallel_tool_use", "metadata.user_id"]);
+        assert_eq!(of_ollama, ["tool_choice.disable_parallel_tool_use"]);
         let responses = |who: &str| {
             json!({ "model": "m", "input": "x", who: "u", "größe": 1, "text": { "verbosity": "low" },
                 "tools": [{ "type": "function", "name": "f" }, { "type": "custom", "name": "g",
                     "format": { "type": "grammar", "syntax": "lark", "definition": "x" } }] })
         };
-        for who in ["user", "safety_identifier"] {
-            let names = lost(Surface::Responses, &responses(who), Dialect::Ollama, false);
-            assert_eq!(names, ["gr??e", "tools[1].format", who, "text.verbosity"]);
-        }
+        let of_responses = |who: &str| lost(Surface::Responses, &responses(who), Dialect::Ollama, false);
+        assert_eq!(of_responses("user"), ["gr??e", "tools[1].format", "text.verbosity"]);
+        assert_eq!(
+            of_responses("safety_identifier"),
+            ["gr??e", "tools[1].format", "safety_identifier", "text.verbosity"]
+        );
         let chat = json!({ "messages": [{ "role": "user", "content": "x" }], "stop": ["1", "2", "3", "4", "5", "6"] });
         assert_eq!(lost(Surface::Chat, &chat, Dialect::Gemini, false), ["stop"]);
     }

@@ -26,6 +26,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::printable::quoted;
 use crate::protocol::Surface;
 use crate::protocol::client_error::{ErrorShape, Invalid};
+use crate::protocol::neutral::Losses;
 use crate::protocol::request::InvalidRequest;
 
 /// One upstream that did not serve the request.
@@ -181,13 +182,19 @@ impl Rejection {
     }
 
     /// No upstream's dialect can express the request.
-    pub fn not_translatable(names: &[String]) -> Rejection {
+    pub fn not_translatable(losses: &Losses, who: &str, surface: Surface) -> Rejection {
+        let names: Vec<String> = losses.deciding().map(|name| format!("`{name}`")).collect();
+        let allowed_by = if losses.keeps_content() { "prefer" } else { "drop" };
         let message = format!(
-            "no upstream's dialect can express {}: leave it out, name an upstream that speaks this call's own dialect, or \
-             set lossy = \"prefer\" to have it left out",
-            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            "no upstream of this model can take {}: {who}, which has no place for it. Leave it out, use an upstream that speaks \
+             the dialect of {} ({}), or allow the loss with lossy = \"{allowed_by}\" in the configuration or the header \
+             x-photofinish-lossy: {allowed_by}",
+            names.join(", "),
+            surface.path(),
+            surface.dialect().as_str(),
         );
-        Rejection::new(code::NOT_TRANSLATABLE, message).on(names.first().cloned().map(Cow::Owned))
+        let first = losses.deciding().next().map(|name| Cow::Owned(name.to_owned()));
+        Rejection::new(code::NOT_TRANSLATABLE, message).on(first)
     }
 
     /// The request is invalid for its surface; in the vendor's words.

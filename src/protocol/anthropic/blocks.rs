@@ -59,7 +59,7 @@ impl<'a> BlockWriter<'a> {
                     role = Role::User;
                     blocks.iter_mut().for_each(remind);
                     if !blocks.is_empty() {
-                        self.losses.hint(format!("messages[{at}].role"));
+                        self.losses.lose(format!("messages[{at}].role"));
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl<'a> BlockWriter<'a> {
 
     fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
         let Some(signature) = signed(thinking) else {
-            self.losses.hint("reasoning_content");
+            self.losses.lose("reasoning_content");
             return None;
         };
         Some(match thinking.redacted {

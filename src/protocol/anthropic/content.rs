@@ -119,7 +119,7 @@ fn common(
         "image" => image(block, place).map(Some),
         "document" => document(block, place, losses),
         _ => {
-            losses.meaning(&place.bracketed);
+            losses.lose(&place.bracketed);
             Ok(None)
         }
     }
@@ -128,7 +128,7 @@ fn common(
 fn text(block: &Map<String, Value>, place: &BlockPath, losses: &mut Losses) -> Result<MessagePart, Invalid> {
     let text = string(block, "text", &format!("{}.text", place.dotted))?;
     if some(block, "citations").is_some_and(|citations| citations.as_array().is_none_or(|list| !list.is_empty())) {
-        losses.hint(format!("{}.citations", place.bracketed));
+        losses.lose(format!("{}.citations", place.bracketed));
     }
     Ok(MessagePart::Text { text: text.to_owned(), cache: cache(block) })
 }
@@ -150,14 +150,14 @@ fn document(
     let at = place.in_member("document", "source");
     let (kind, source) = source(block, &at)?;
     if kind == "content" && matches!(&source, Source::Text(text) if text.is_empty()) {
-        losses.meaning(format!("{}.source.content", place.bracketed));
+        losses.lose(format!("{}.source.content", place.bracketed));
         return Ok(None);
     }
     if block.get("citations").is_some_and(|citations| citations["enabled"] == true) {
-        losses.meaning(format!("{}.citations", place.bracketed));
+        losses.lose(format!("{}.citations", place.bracketed));
     }
     if some(block, "context").is_some_and(|context| context != "") {
-        losses.meaning(format!("{}.context", place.bracketed));
+        losses.lose(format!("{}.context", place.bracketed));
     }
     let name = block.get("title").and_then(Value::as_str).map(str::to_owned);
     Ok(Some(MessagePart::Document(Document { source, name, cache: cache(block) })))

@@ -80,10 +80,8 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     for (name, value) in &body {
         match name.as_str() {
             name if READ.contains(&name) || value.is_null() => {}
-            "inference_geo" | "user_profile_id" => losses.hint(name),
             "mcp_servers" if value.as_array().is_some_and(Vec::is_empty) => {}
-            "context_management" if clears_thoughts_only(value) => losses.hint(name),
-            _ => losses.meaning(name),
+            name => losses.lose_value(name, value),
         }
     }
     read.losses = losses;
@@ -121,8 +119,8 @@ fn turn(message: &Value, at: usize, is_last: bool, losses: &mut Losses) -> Resul
         "system" => Role::System,
         _ => return Err(invalid(&format!("{place}.role"), "Input should be 'user', 'assistant' or 'system'")),
     };
-    if let Some(name) = message.keys().find(|name| !["role", "content"].contains(&name.as_str())) {
-        losses.meaning(format!("messages[{at}].{name}"));
+    for (name, value) in message.iter().filter(|(name, _)| !["role", "content"].contains(&name.as_str())) {
+        losses.lose_value(&format!("messages[{at}].{name}"), value);
     }
     let content = message.get("content").ok_or_else(|| invalid(&format!("{place}.content"), "Field required"))?;
     let is_empty = content == "" || content.as_array().is_some_and(Vec::is_empty);
@@ -141,7 +139,7 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
         None => {}
         Some(Value::String(kind)) if kind == "custom" => {}
         Some(Value::String(kind)) => {
-            losses.meaning(tool.get("name").and_then(Value::as_str).unwrap_or(kind));
+            losses.content(tool.get("name").and_then(Value::as_str).unwrap_or(kind));
             return Ok(None);
         }
         Some(_) => return Err(invalid(&format!("{place}.type"), "Input should be a valid string")),
@@ -155,9 +153,8 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
     for (name, value) in tool.iter().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {
             "type" | "name" | "description" | "input_schema" | "strict" | "cache_control" => {}
-            "eager_input_streaming" | "input_examples" | "defer_loading" => losses.hint(format!("tools[{at}].{name}")),
             "allowed_callers" if *value == json!(["direct"]) => {}
-            _ => losses.meaning(format!("tools[{at}].{name}")),
+            _ => losses.lose(format!("tools[{at}].{name}")),
         }
     }
     Ok(Some(Tool {
@@ -237,7 +234,7 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
         _ => None,
     };
     for name in config.into_iter().flat_map(Map::keys).filter(|name| !["effort", "format"].contains(&name.as_str())) {
-        losses.meaning(format!("output_config.{name}"));
+        losses.lose(format!("output_config.{name}"));
     }
     let nested = config.and_then(|config| some(config, "format")).map(|format| (format, "output_config.format"));
     let Some((format, place)) = nested.or_else(|| some(body, "output_format").map(|format| (format, "output_format")))
@@ -253,19 +250,12 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
     Ok(Some(Format::Schema { name, description: None, schema, strict: Some(true) }))
 }
 
-/// Which earlier thoughts are kept. Only this vendor reads its own thoughts, so nothing is lost.
-fn clears_thoughts_only(value: &Value) -> bool {
-    let edits = value.get("edits").and_then(Value::as_array);
-    let clears = |edit: &Value| edit["type"].as_str().is_some_and(|kind| kind.starts_with("clear_thinking_"));
-    edits.is_some_and(|edits| edits.iter().all(clears))
-}
-
 /// The end user, and the service tier.
 fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut Losses) {
     if let Some(Value::Object(metadata)) = some(body, "metadata") {
         read.user = metadata.get("user_id").and_then(Value::as_str).map(str::to_owned);
         if metadata.keys().any(|name| name != "user_id") {
-            losses.hint("metadata");
+            losses.lose("metadata");
         }
     }
     match body.get("service_tier").and_then(Value::as_str) {
@@ -275,6 +265,6 @@ fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut L
     }
     // A hint to cache everything. Other vendors do that by default.
     if some(body, "cache_control").is_some() {
-        losses.hint("cache_control");
+        losses.lose("cache_control");
     }
 }

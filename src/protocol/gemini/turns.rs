@@ -154,13 +154,10 @@ impl ContentReader<'_> {
             }
             _ => (response.to_string(), false),
         };
-        for member in ["willContinue", "scheduling"] {
-            self.conversation.losses.hint_if(result.take(member).is_some(), &result.path_of(member));
-        }
         let place = result.path_of("name");
         result.tell_rest(&mut self.conversation.losses);
         let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
-            self.conversation.losses.hint(place);
+            self.conversation.losses.lose(place);
             self.add(Role::User, text(said));
             return Ok(());
         };
@@ -190,7 +187,7 @@ impl ContentReader<'_> {
                 MessagePart::Audio(Audio { format, data: bytes })
             }
             Some("video") => {
-                self.conversation.losses.meaning(media_type);
+                self.conversation.losses.content(media_type);
                 return Ok(());
             }
             _ => {

@@ -25,6 +25,8 @@ pub struct Conversation {
     pub sampling: Sampling,
     /// The end user (`user`, `metadata.user_id`, `safety_identifier`).
     pub user: Option<String>,
+    /// `user` comes from `safety_identifier`.
+    pub user_is_identifier: bool,
     /// Free key-value pairs for the vendor's logs.
     pub metadata: Option<Map<String, Value>>,
     pub service_tier: Option<String>,
@@ -57,6 +59,11 @@ impl Conversation {
     /// Whether the model may call several tools at once, for a dialect that can say so.
     pub fn parallel_calls(&self) -> Option<bool> {
         self.parallel_tool_calls.or(self.legacy_functions.then_some(false))
+    }
+
+    /// The member that names the end user.
+    pub fn user_member(&self) -> &'static str {
+        if self.user_is_identifier { "safety_identifier" } else { "user" }
     }
 
     /// Adds a system message: to the system prompt before the first turn, else as a turn.
@@ -279,6 +286,16 @@ pub enum ToolChoice {
     /// At least one call.
     Required,
     Named(String),
+}
+
+impl Format {
+    /// The member that is lost with it. A request for any JSON says so in its prompt too; a schema stands nowhere else.
+    pub fn member(&self) -> &'static str {
+        match self {
+            Format::Text | Format::Json => "response_format",
+            Format::Schema { .. } => "response_format.json_schema",
+        }
+    }
 }
 
 /// The required format of the answer's text.

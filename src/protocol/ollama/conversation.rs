@@ -14,24 +14,6 @@ use crate::protocol::parameter::{
     ARRAY, BOOLEAN, OBJECT, STRING, TypeRule, check_types, kind_of, kind_of_text, wrong_type, wrong_value,
 };
 
-/// Members that tell the server how long to keep the model, and how to fit a long prompt.
-const HINTS: [&str; 3] = ["keep_alive", "truncate", "shift"];
-/// Options of the server that runs the model. They do not change the answer.
-const RUNTIME: [&str; 13] = [
-    "num_ctx",
-    "num_batch",
-    "num_gpu",
-    "main_gpu",
-    "num_thread",
-    "num_keep",
-    "numa",
-    "low_vram",
-    "f16_kv",
-    "use_mmap",
-    "use_mlock",
-    "vocab_only",
-    "embedding_only",
-];
 /// Options with the value that changes nothing.
 const NEUTRAL: [(&str, f64); 6] = [
     ("repeat_penalty", 1.0),
@@ -103,10 +85,10 @@ pub fn generate(body: &[u8]) -> Result<Conversation, Invalid> {
     conversation.turns.push(ConversationTurn { role: Role::User, parts });
     for name in ["suffix", "template"] {
         let given = request.string(name)?.is_some_and(|text| !text.is_empty());
-        conversation.losses.meaning_if(given, name);
+        conversation.losses.lose_if(given, name);
     }
     let raw = request.boolean("raw")? == Some(true);
-    conversation.losses.meaning_if(raw, "raw");
+    conversation.losses.lose_if(raw, "raw");
     settings(request, &mut conversation)?;
     Ok(conversation)
 }
@@ -130,9 +112,6 @@ fn settings(mut request: ObjectMembers, conversation: &mut Conversation) -> Resu
     }
     conversation.sampling.logprobs = request.boolean("logprobs")?.filter(|wanted| *wanted);
     conversation.sampling.top_logprobs = request.count("top_logprobs", 0)?.filter(|count| *count > 0);
-    for name in HINTS {
-        conversation.losses.hint_if(request.take(name).is_some(), name);
-    }
     request.tell_rest(&mut conversation.losses);
     Ok(())
 }
@@ -141,7 +120,7 @@ fn settings(mut request: ObjectMembers, conversation: &mut Conversation) -> Resu
 fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
     let kind = tool.string("type")?.unwrap_or_else(|| "function".to_owned());
     if kind != "function" {
-        losses.meaning(kind);
+        losses.content(kind);
         return Ok(None);
     }
     let mut function = tool.required_object("function")?;
@@ -198,9 +177,6 @@ fn sampling(mut options: ObjectMembers, losses: &mut Losses) -> Result<Sampling,
         stop: stop(&mut options)?,
         ..Sampling::default()
     };
-    for name in RUNTIME {
-        losses.hint_if(options.take(name).is_some(), &options.path_of(name));
-    }
     for (name, neutral) in NEUTRAL {
         let Some(value) = options.take(name) else { continue };
         if value.as_f64() != Some(neutral) {

@@ -60,11 +60,11 @@ impl<'a> Messages<'a> {
     fn part(&mut self, part: &MessagePart, message: &mut OllamaMessage) {
         match part {
             MessagePart::Text { text, .. } | MessagePart::Refusal(text) => message.texts.push(text.clone()),
-            MessagePart::Thinking(thinking) if thinking.redacted => self.losses.hint("thinking"),
+            MessagePart::Thinking(thinking) if thinking.redacted => self.losses.lose("thinking"),
             MessagePart::Thinking(thinking) => message.thinking.push_str(&thinking.text),
             MessagePart::Image(image) => self.image(image, message),
             MessagePart::Document(document) => self.document(document, message),
-            MessagePart::Audio(_) => self.losses.meaning("input_audio"),
+            MessagePart::Audio(_) => self.losses.content("input_audio"),
             // These become messages of their own.
             MessagePart::Call(_) | MessagePart::Result(_) => {}
         }
@@ -75,20 +75,20 @@ impl<'a> Messages<'a> {
         lose_detail(image, self.losses);
         match &image.source {
             Source::Base64 { data, .. } => message.images.push(Value::from(data.as_str())),
-            Source::Url(_) => self.losses.meaning("image_url"),
-            Source::File(_) => self.losses.meaning("file_id"),
-            Source::Text(_) => self.losses.meaning("image"),
+            Source::Url(_) => self.losses.content("image_url"),
+            Source::File(_) => self.losses.content("file_id"),
+            Source::Text(_) => self.losses.content("image"),
         }
     }
 
     fn document(&mut self, document: &Document, message: &mut OllamaMessage) {
         match &document.source {
             Source::Text(text) => {
-                self.losses.hint_if(document.name.is_some(), "document.title");
+                self.losses.lose_if(document.name.is_some(), "document.title");
                 message.texts.push(text.clone());
             }
-            Source::File(_) => self.losses.meaning("file_id"),
-            Source::Url(_) | Source::Base64 { .. } => self.losses.meaning("document"),
+            Source::File(_) => self.losses.content("file_id"),
+            Source::Url(_) | Source::Base64 { .. } => self.losses.content("document"),
         }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Messages<'a> {
             lose_cache(part.cache(), self.losses);
             self.part(part, &mut message);
         }
-        self.losses.hint_if(result.is_error, "is_error");
+        self.losses.lose_if(result.is_error, "is_error");
         let mut written = json!({ "role": "tool", "content": message.texts.join("\n") });
         let called = || self.names.get(result.call_id.as_str()).copied();
         written.put("tool_name", result.name.as_deref().or_else(called));

@@ -110,7 +110,7 @@ impl TurnReader<'_> {
         let id = message.string("tool_call_id")?;
         let name = message.string("tool_name")?.or(message.string("name")?);
         let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
-            self.conversation.losses.hint(message.path_of("role"));
+            self.conversation.losses.lose(message.path_of("role"));
             self.push(Role::User, parts);
             return Ok(());
         };

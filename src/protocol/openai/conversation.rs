@@ -12,9 +12,6 @@ use crate::protocol::parameter::{
     kind_of_text, missing, required, wrong_type, wrong_value,
 };
 
-/// Members that help the vendor and decide nothing.
-const HINTS: [&str; 6] =
-    ["prompt_cache_key", "prompt_cache_retention", "prediction", "usage", "cache_control", "store"];
 /// Values that mean the same as an absent member.
 const DEFAULTS: [(&str, &str); 7] = [
     ("store", "false"),
@@ -54,11 +51,6 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     conversation.reasoning = reasoning(&mut request, &mut conversation.losses)?;
     conversation.verbosity = request.one_of("verbosity", &["low", "medium", "high"])?;
     about_the_caller(&mut request, &mut conversation)?;
-    for name in HINTS {
-        if request.take(name).is_some() {
-            conversation.losses.hint(name);
-        }
-    }
     request.tell_rest(&mut conversation.losses);
     Ok(conversation)
 }
@@ -199,9 +191,10 @@ fn about_the_caller(request: &mut ObjectMembers, conversation: &mut Conversation
     conversation.user = request.string("user")?;
     let identifier = request.string("safety_identifier")?;
     if conversation.user.is_none() {
+        conversation.user_is_identifier = identifier.is_some();
         conversation.user = identifier;
     } else if identifier.is_some() && identifier != conversation.user {
-        conversation.losses.hint("safety_identifier");
+        conversation.losses.lose("safety_identifier");
     }
     let metadata = request.object("metadata")?.map(ObjectMembers::into_rest);
     conversation.metadata = metadata.filter(|metadata| !metadata.is_empty());

@@ -89,10 +89,10 @@ fn format_of(format: &Format, losses: &mut Losses) -> Option<Value> {
 
 /// Chat has efforts but no budgets, and no switch for showing thoughts.
 fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Losses) -> Option<Value> {
-    losses.hint_if(reasoning.encrypted, "reasoning.encrypted_content");
-    losses.hint_if(reasoning.show == Some(false), "reasoning.exclude");
+    losses.lose_if(reasoning.encrypted, "reasoning.encrypted_content");
+    losses.lose_if(reasoning.show == Some(false), "reasoning.exclude");
     let has_budget = reasoning.effort.is_none() && reasoning.enabled != Some(false) && reasoning.budget.is_some();
-    losses.hint_if(has_budget, "budget_tokens");
+    losses.lose_if(has_budget, "budget_tokens");
     let effort = effort_of(reasoning)?;
     // OpenAI's scale ends here.
     let most = if options.max_completion_tokens { Effort::XHigh } else { Effort::Max };
@@ -103,8 +103,8 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
 fn sampling(sampling: &Sampling, options: &TranslationOptions, body: &mut Map<String, Value>, losses: &mut Losses) {
     let is_openai = options.max_completion_tokens;
     let stops_max = if is_openai { STOPS_MAX } else { usize::MAX };
-    losses.meaning_if(is_openai && sampling.top_k.is_some(), "top_k");
-    losses.meaning_if(sampling.stop.len() > stops_max, "stop");
+    losses.lose_if(is_openai && sampling.top_k.is_some(), "top_k");
+    losses.lose_if(sampling.stop.len() > stops_max, "stop");
     let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).take(stops_max).collect();
     body.put(if is_openai { "max_completion_tokens" } else { "max_tokens" }, sampling.max_tokens);
     body.put("temperature", sampling.temperature);

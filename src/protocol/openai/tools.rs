@@ -48,7 +48,7 @@ fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Too
         "function" => function_of(tool.required_object("function")?, losses)?,
         "custom" => custom_of(tool.required_object("custom")?, losses)?,
         kind => {
-            losses.meaning(kind);
+            losses.content(kind);
             return Ok(None);
         }
     };
@@ -111,7 +111,7 @@ fn choice(value: Value, losses: &mut Losses) -> Result<ToolChoice, Invalid> {
         "allowed_tools" => {
             // No other dialect can restrict the choice to some tools. All tools stay listed, which keeps the vendor's
             // cache valid.
-            losses.meaning("tool_choice.allowed_tools");
+            losses.lose("tool_choice.allowed_tools");
             let mode = object.required_object("allowed_tools")?.string("mode")?.unwrap_or_else(|| "auto".to_owned());
             named_choice(&mode, "tool_choice.allowed_tools.mode")
         }

@@ -10,9 +10,6 @@ use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart
 use crate::protocol::numbers::object;
 use crate::protocol::parameter::{missing, wrong_value};
 
-/// Members that help the vendor and do not change the answer. `max_tool_calls` counts only tools that the vendor runs.
-const HINTS: [&str; 5] =
-    ["prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "client_metadata", "max_tool_calls"];
 /// Maximum bytes of the request that an answer repeats: twice before its first token, and once after its last.
 const ECHO_MAX: usize = 256 << 10;
 /// Members that an answer repeats.
@@ -108,21 +105,23 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
             sampling.top_logprobs = value.as_u64().filter(|count| *count > 0);
             sampling.logprobs = sampling.top_logprobs.map(|_| true);
         }
-        "safety_identifier" => conversation.user = text(),
+        "safety_identifier" => {
+            conversation.user = text();
+            conversation.user_is_identifier = true;
+        }
         // The former name of the same member.
-        "user" => conversation.user = conversation.user.take().or(text()),
+        "user" if !conversation.user_is_identifier => conversation.user = text(),
+        "user" => {}
         "metadata" => {
             conversation.metadata = value.as_object().filter(|metadata| !metadata.is_empty()).cloned();
         }
         "service_tier" => conversation.service_tier = text().filter(|tier| tier != "auto"),
         // A translated answer is never stored.
-        "store" if value == true => conversation.losses.hint(name),
-        "store" => {}
+        "store" if value == false => {}
         "background" if value == false => {}
         "truncation" if value == "disabled" => {}
-        _ if HINTS.contains(&name) => conversation.losses.hint(name),
         // Also `previous_response_id`, `conversation` and `prompt`, and unknown members.
-        _ => conversation.losses.meaning(name),
+        _ => conversation.losses.lose_value(name, value),
     }
     Ok(())
 }
@@ -152,7 +151,7 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
     let kind = required(tool, path, "type")?;
     let custom = kind == "custom";
     if !custom && kind != "function" {
-        losses.meaning(kind);
+        losses.content(kind);
         return Ok(None);
     }
     let known: &[&str] = if custom {
@@ -180,8 +179,8 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
 /// Reports members that no other dialect has.
 fn tell(tool: &Value, path: &str, known: &[&str], losses: &mut Losses) {
     for (name, value) in tool.as_object().into_iter().flatten() {
-        if !known.contains(&name.as_str()) && !value.is_null() && value != false {
-            losses.hint(format!("{path}.{name}"));
+        if !known.contains(&name.as_str()) && value != false {
+            losses.lose_value(&format!("{path}.{name}"), value);
         }
     }
 }
@@ -198,7 +197,7 @@ fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>,
             "function" | "custom" => Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned())),
             // A tool that the vendor runs, or a choice among some tools.
             kind => {
-                losses.meaning(kind);
+                losses.content(kind);
                 None
             }
         },
@@ -211,7 +210,7 @@ fn read_text(value: &Value, conversation: &mut Conversation) -> Result<(), Inval
         match name.as_str() {
             "format" => conversation.format = format(value)?,
             "verbosity" => conversation.verbosity = value.as_str().filter(|word| *word != "medium").map(str::to_owned),
-            _ => conversation.losses.meaning(format!("text.{name}")),
+            _ => conversation.losses.lose(format!("text.{name}")),
         }
     }
     Ok(())
@@ -258,7 +257,7 @@ fn read_reasoning(value: &Value, conversation: &mut Conversation) -> Result<(), 
                 let show = word()? != "none";
                 conversation.reasoning.get_or_insert_with(Reasoning::default).show = Some(show);
             }
-            _ => conversation.losses.meaning(path),
+            _ => conversation.losses.lose(path),
         }
     }
     Ok(())
@@ -269,7 +268,7 @@ fn read_include(value: &Value, conversation: &mut Conversation) {
         if entry == "reasoning.encrypted_content" {
             conversation.reasoning.get_or_insert_with(Reasoning::default).encrypted = true;
         } else {
-            conversation.losses.hint(format!("include[{at}]"));
+            conversation.losses.lose(format!("include[{at}]"));
         }
     }
 }

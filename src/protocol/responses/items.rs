@@ -37,8 +37,8 @@ const KNOWN_OF_PARTS: [(&str, &[&str]); 6] = [
 fn tell(object: &Value, path: &str, known: &[&str], losses: &mut Losses) {
     for (name, value) in object.as_object().into_iter().flatten() {
         let is_known = matches!(name.as_str(), "type" | "id" | "status") || known.contains(&name.as_str());
-        if !is_known && !value.is_null() && value != false {
-            losses.hint(format!("{path}.{name}"));
+        if !is_known && value != false {
+            losses.lose_value(&format!("{path}.{name}"), value);
         }
     }
 }
@@ -88,7 +88,7 @@ impl ItemReader<'_> {
             "reasoning" => self.reasoning(item, path),
             // Items that the vendor runs or stores itself.
             _ => {
-                self.conversation.losses.meaning(kind);
+                self.conversation.losses.content(kind);
                 Ok(())
             }
         }
@@ -122,7 +122,7 @@ impl ItemReader<'_> {
             Role::System => {
                 let (texts, others): (Vec<MessagePart>, Vec<MessagePart>) =
                     parts.into_iter().partition(|part| matches!(part, MessagePart::Text { .. }));
-                self.conversation.losses.meaning_if(!others.is_empty(), &format!("{path}.content"));
+                self.conversation.losses.lose_if(!others.is_empty(), &format!("{path}.content"));
                 self.conversation.add_system(texts);
             }
         }

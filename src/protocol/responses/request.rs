@@ -47,13 +47,13 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
 
 fn sampling(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
     let sampling = &conversation.sampling;
-    losses.hint_if(sampling.max_tokens.is_some_and(|tokens| tokens < TOKENS_MIN), "max_tokens");
+    losses.lose_if(sampling.max_tokens.is_some_and(|tokens| tokens < TOKENS_MIN), "max_tokens");
     body.put("max_output_tokens", sampling.max_tokens.map(|tokens| tokens.max(TOKENS_MIN)));
     body.put("temperature", sampling.temperature);
     body.put("top_p", sampling.top_p);
-    losses.meaning_if(sampling.top_k.is_some(), "top_k");
+    losses.lose_if(sampling.top_k.is_some(), "top_k");
     lose_penalties(sampling, losses);
-    losses.meaning_if(!sampling.stop.is_empty(), "stop");
+    losses.lose_if(!sampling.stop.is_empty(), "stop");
     // The vendor supports log probabilities, but a translated answer does not.
     lose_choices(sampling, losses);
 }
@@ -63,7 +63,7 @@ fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mu
     body.put("safety_identifier", openai_user(conversation, losses));
     let fits = |metadata: &&Map<String, Value>| metadata.len() <= 16 && metadata.values().all(Value::is_string);
     let metadata = conversation.metadata.as_ref().filter(fits);
-    losses.hint_if(metadata.is_none() && conversation.metadata.is_some(), "metadata");
+    losses.lose_if(metadata.is_none() && conversation.metadata.is_some(), "metadata");
     body.put("metadata", metadata.cloned());
     body.put("service_tier", openai_tier(conversation, losses));
 }
@@ -79,7 +79,7 @@ fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
                 MessagePart::Thinking(thinking) => match write_thinking(thinking) {
                     Some(item) => Some(item),
                     None => {
-                        losses.hint("reasoning");
+                        losses.lose("reasoning");
                         continue;
                     }
                 },
@@ -136,7 +136,7 @@ fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
 fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     lose_cache(result.cache.as_ref(), losses);
     // Responses has no such member. The text contains the error.
-    losses.hint_if(result.is_error, "is_error");
+    losses.lose_if(result.is_error, "is_error");
     let kind = if result.custom { "custom_tool_call_output" } else { "function_call_output" };
     let output = match result.parts.as_slice() {
         [] => Value::from(""),

@@ -178,7 +178,7 @@ fn each_maker_gets_back_what_it_signed_and_nobody_else_does() {
                 match same.filter(|_| owner(to) == owner(maker.dialect)) {
                     None => {
                         bears_no_signature(&text, &place);
-                        assert!(losses.keeps_meaning(), "{place}: {losses:?}");
+                        assert!(losses.keeps_settings(), "{place}: {losses:?}");
                     }
                     Some(same) => {
                         for wanted in &same.wants {
@@ -217,7 +217,7 @@ fn upstreams_of_the_surface_s_own_dialect_get_no_other_maker_s_signature() {
                 continue;
             }
             let cleaned = String::from_utf8(cleaned.unwrap()).unwrap();
-            assert!(request_translation.losses().keeps_meaning() && !request_translation.losses().is_empty());
+            assert!(request_translation.losses().keeps_settings() && !request_translation.losses().is_empty());
             for left in [&cleaned, &sent] {
                 bears_no_signature(left, &place);
                 assert!(left.contains("So.") && left.contains("\"f\""), "{place}: {left}");
