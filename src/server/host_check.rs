@@ -3,16 +3,17 @@
 //!
 //! A gateway without users trusts every client that reaches it on loopback. Any web page can reach it through its
 //! visitor's browser: it can send a request whose answer it may not read, or make its own name resolve to 127.0.0.1 and
-//! read the answer too. Browsers report both in headers that no page can change. Not for tokens: see `proxy`.
+//! read the answer too. Browsers report both in headers that no page can change. With users, apps that are pages
+//! themselves come in with a token, which no browser adds by itself. Not for tokens: see `proxy`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use http::header::{HOST, ORIGIN};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 
 use super::dashboard;
 use crate::config::{Config, Cors};
-use crate::proxy::Rejection;
+use crate::proxy::{Rejection, sends_token};
 
 /// The relation between the page that sent a request and the gateway, as its browser reports it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -24,12 +25,23 @@ const NAME_MARKS: &[u8] = b"-._~%!$&'()*+,;=";
 /// Maximum bytes of a host name, as in DNS.
 const NAME_MAX: usize = 255;
 
-/// Returns whether a page of another origin sent it, which is then a listed one.
+/// Who sent a request, as far as its headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// A program, or one of the gateway's own pages.
+    Own,
+    /// A page of another origin that `cors` lists.
+    Listed,
+    /// A desktop app, an extension, or a page of the visitor's own machine. It sends a token, or asks whether it may.
+    App,
+}
+
+/// Returns who sent it.
 ///
 /// # Errors
 /// 400 without exactly one valid `Host`; 421 if there are no users and the host is a name that is not listed; 403 for a
-/// page of another origin that is not listed.
-pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<bool, Rejection> {
+/// page of another origin that is neither listed nor an app's with a token.
+pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<Sender, Rejection> {
     let host = host(request)?;
     if config.users.is_empty()
         && let Some(host) = &host
@@ -39,11 +51,32 @@ pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<bool, Re
     }
     let headers = request.headers();
     if !is_foreign(headers, host.as_ref()) || is_visit(request) {
-        return Ok(false);
+        return Ok(Sender::Own);
     }
-    let is_listed =
-        headers.get(ORIGIN).map_or(config.server.cors == Cors::Any, |origin| names(&config.server.cors, origin));
-    if is_listed && !dashboard::is_own(request.uri().path()) { Ok(true) } else { Err(foreign(headers)) }
+    if dashboard::is_own(request.uri().path()) {
+        return Err(foreign(headers));
+    }
+    if headers.get(ORIGIN).map_or(config.server.cors == Cors::Any, |origin| names(&config.server.cors, origin)) {
+        return Ok(Sender::Listed);
+    }
+    let asks = request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let is_app = !config.users.is_empty() && (asks || sends_token(headers)) && is_app(headers);
+    if is_app { Ok(Sender::App) } else { Err(foreign(headers)) }
+}
+
+/// Whether the page is no web site's: its scheme is not the web's, or its host is the visitor's own machine.
+fn is_app(headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
+    let Some((scheme, authority)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
+        return false;
+    };
+    if !["http", "https", "ws", "wss"].iter().any(|web| scheme.eq_ignore_ascii_case(web)) {
+        let mut letters = scheme.bytes();
+        return letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+            && letters.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    }
+    Host::parse(authority).is_some_and(|host| host.is_local())
 }
 
 fn foreign(headers: &HeaderMap) -> Rejection {
@@ -149,6 +182,15 @@ impl<'r> Host<'r> {
             || self.name.contains(':')
             || self.name.eq_ignore_ascii_case("localhost")
             || listed.iter().any(|listed| listed.eq_ignore_ascii_case(self.name))
+    }
+
+    /// Whether it is the machine of the browser, which resolves the names below `localhost` itself.
+    fn is_local(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        name == "localhost"
+            || name.ends_with(".localhost")
+            || self.name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+            || self.name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// Whether name and port are equal. A missing port is the default port of `scheme`.
@@ -288,6 +330,70 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_app_comes_in_with_a_token_where_there_are_users() {
+        let config = parse(USER, Path::new("x"), &|_| None).unwrap();
+        let nobody = parse("", Path::new("x"), &|_| None).unwrap();
+        let sender = |config: &Config, method: Method, path: &str, headers: &[(&'static str, &str)]| {
+            let mut request = Request::builder().method(method).uri(path).body(()).unwrap();
+            request.headers_mut().append(HOST, HeaderValue::from_static("localhost:8080"));
+            for (name, value) in headers {
+                request.headers_mut().append(*name, HeaderValue::from_str(value).unwrap());
+            }
+            check(&request, config).map_err(|rejection| rejection.status().as_u16())
+        };
+        let (token, cookie) = (("authorization", "Bearer t"), ("cookie", "photofinish-session=s"));
+        for (origin, is_app) in [
+            ("tauri://localhost", true),
+            ("vscode-file://vscode-app", true),
+            ("chrome-extension://abcdefghijklmnop", true),
+            ("moz-extension://0b2f", true),
+            ("app://obsidian.md", true),
+            ("http://localhost:3000", true),
+            ("https://LOCALHOST", true),
+            ("http://tauri.localhost", true),
+            ("http://127.0.0.1:5173", true),
+            ("http://127.8.8.8", true),
+            ("http://[::1]:5173", true),
+            ("https://app.example", false),
+            ("http://localhost.evil.example", false),
+            ("http://evil-localhost", false),
+            ("http://10.0.0.7", false),
+            ("http://0.0.0.0:3000", false),
+            ("wss://app.example", false),
+            ("null", false),
+            ("", false),
+            ("://x", false),
+            ("1x://y", false),
+        ] {
+            let expected = if is_app { Ok(Sender::App) } else { Err(403) };
+            let (from, cross) = (("origin", origin), ("sec-fetch-site", "cross-site"));
+            for key in [token, ("x-api-key", "t"), ("x-goog-api-key", "wrong")] {
+                assert_eq!(sender(&config, Method::POST, "/v1/x", &[from, cross, key]), expected, "{origin} {key:?}");
+            }
+            let preflight = [from, cross, ("access-control-request-method", "POST")];
+            assert_eq!(sender(&config, Method::OPTIONS, "/v1/x", &preflight), expected, "{origin}");
+            for (config, method, path, headers) in [
+                (&config, Method::POST, "/v1/x", &[from, cross][..]),
+                (&config, Method::POST, "/v1/x", &[from, cross, cookie]),
+                (&config, Method::OPTIONS, "/v1/x", &[from, cross]),
+                (&config, Method::POST, "/v1/x", &[from, ("origin", "https://app.example"), token]),
+                (&config, Method::GET, "/dashboard", &[from, cross, token]),
+                (&config, Method::POST, "/api/reload", &[from, cross, token]),
+                (&nobody, Method::POST, "/v1/x", &[from, cross, token]),
+                (&nobody, Method::OPTIONS, "/v1/x", &preflight),
+            ] {
+                assert_eq!(
+                    sender(config, method.clone(), path, headers),
+                    Err(403),
+                    "{origin} {method} {path} {headers:?}"
+                );
+            }
+        }
+        assert_eq!(sender(&config, Method::POST, "/v1/x", &[("sec-fetch-site", "cross-site"), token]), Err(403));
+        assert_eq!(sender(&config, Method::POST, "/v1/x", &[token]), Ok(Sender::Own));
     }
 
     #[test]
