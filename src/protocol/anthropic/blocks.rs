@@ -145,6 +145,7 @@ impl<'a> BlockWriter<'a> {
     }
 
     fn call(&mut self, call: &ToolCall) -> Value {
+        self.losses.lose_if(call.signature.is_some(), "thought_signature");
         let block =
             json!({ "type": "tool_use", "id": self.ids.call(&call.id), "name": call.name, "input": arguments(call) });
         cached(block, call.cache.as_ref())

@@ -38,6 +38,12 @@ pub(super) const READ: [&str; 17] = [
     "cache_control",
 ];
 
+/// Known members of these.
+const KNOWN_WITHIN: [(&str, &[&str]); 2] = [
+    ("thinking", &["type", "budget_tokens", "display"]),
+    ("tool_choice", &["type", "name", "disable_parallel_tool_use"]),
+];
+
 /// Reads a request for translation.
 ///
 /// # Errors
@@ -77,6 +83,9 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     read.reasoning = reasoning(&body, read.sampling.max_tokens)?;
     read.format = format(&body, &mut losses)?;
     accounting(&body, &mut read, &mut losses);
+    for (name, known) in KNOWN_WITHIN {
+        losses.lose_others(body.get(name).and_then(Value::as_object).into_iter().flatten(), name, known);
+    }
     for (name, value) in &body {
         match name.as_str() {
             name if READ.contains(&name) || value.is_null() => {}
@@ -242,6 +251,7 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
         return Ok(None);
     };
     let Value::Object(format) = format else { return Err(invalid(place, "Input should be an object")) };
+    losses.lose_others(format, place, &["type", "name", "schema"]);
     if string(format, "type", place)? != "json_schema" {
         return Err(invalid(&format!("{place}.type"), "Input should be 'json_schema'"));
     }

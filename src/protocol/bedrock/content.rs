@@ -116,6 +116,7 @@ impl<'a> ContentWriter<'a> {
 
     fn call(&mut self, call: &ToolCall, name: &str) -> Value {
         self.has_tools = true;
+        self.losses.lose_if(call.signature.is_some(), "thought_signature");
         let written = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         let arguments = match object(written.as_bytes()) {
             Some(arguments) if !call.custom => Value::Object(arguments),

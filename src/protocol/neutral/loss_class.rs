@@ -57,6 +57,7 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
             "budget_tokens",
             "reasoning.encrypted_content",
             "reasoning.exclude",
+            "reasoning.summary",
             "reasoning_effort",
             "thinking.budget_tokens",
             // Thoughts of earlier turns: only the vendor that made them takes them.
@@ -76,8 +77,11 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
             "tools",
             "is_error",
             ".annotations",
+            ".caller",
             ".citations",
+            ".created_by",
             ".description",
+            ".displayName",
             ".id",
             ".is_error",
             ".logprobs",
@@ -88,6 +92,8 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
             ".role",
             ".scheduling",
             ".status",
+            ".thinking_blocks",
+            ".thoughtSignature",
             ".weight",
             // Ollama's options of the server.
             "options.embedding_only",

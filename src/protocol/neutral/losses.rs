@@ -53,6 +53,20 @@ impl Losses {
         }
     }
 
+    /// [`Losses::lose_value`] of each member of an object that is not known.
+    pub fn lose_others<'m>(
+        &mut self,
+        members: impl IntoIterator<Item = (&'m String, &'m Value)>,
+        path: &str,
+        known: &[&str],
+    ) {
+        for (name, value) in members {
+            if !known.contains(&name.as_str()) && value != false {
+                self.lose_value(&format!("{path}.{name}"), value);
+            }
+        }
+    }
+
     /// Records the loss of a part, an item or a tool, whatever its name.
     pub fn content(&mut self, name: impl AsRef<str>) {
         add(&mut self.content, name.as_ref());

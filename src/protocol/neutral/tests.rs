@@ -1,6 +1,7 @@
 //! Marks of signatures, and every owner's signatures through every surface.
 
 mod alike;
+mod arrives;
 mod foreign;
 mod kept;
 mod matrix;

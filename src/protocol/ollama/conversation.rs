@@ -63,6 +63,7 @@ pub fn chat(body: &[u8]) -> Result<Conversation, Invalid> {
     turns::read(request.objects("messages")?, &mut conversation)?;
     for mut tool in request.objects("tools")? {
         conversation.tools.extend(read_tool(&mut tool, &mut conversation.losses)?);
+        tool.tell_rest(&mut conversation.losses);
     }
     settings(request, &mut conversation)?;
     Ok(conversation)

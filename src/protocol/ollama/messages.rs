@@ -44,6 +44,7 @@ impl<'a> Messages<'a> {
             lose_cache(part.cache(), self.losses);
             match part {
                 MessagePart::Call(call) => {
+                    self.losses.lose_if(call.signature.is_some(), "thought_signature");
                     self.names.insert(&call.id, &call.name);
                     message.calls.push(tool_call(call));
                 }

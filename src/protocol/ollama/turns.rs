@@ -101,6 +101,11 @@ impl TurnReader<'_> {
             Some(arguments @ Value::Object(_)) => arguments.to_string(),
             Some(other) => return Err(wrong_type(&function.path_of("arguments"), "an object", kind_of(&other))),
         };
+        // Its own answers number the calls.
+        function.take("index");
+        call.take("type");
+        function.tell_rest(&mut self.conversation.losses);
+        call.tell_rest(&mut self.conversation.losses);
         let id = self.calls.call(id, &name);
         Ok(ToolCall { id, name, arguments, ..ToolCall::default() })
     }

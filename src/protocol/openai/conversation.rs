@@ -33,8 +33,15 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let value = parse(body).map_err(|_| unreadable())?;
     let mut request = ObjectMembers::new(value, String::new()).map_err(|_| unreadable())?;
     let mut conversation = Conversation::default();
-    for name in ["model", "stream", "stream_options"] {
+    for name in ["model", "stream"] {
         request.take(name);
+    }
+    if let Some(mut options) = request.object("stream_options")? {
+        // The gateway does both itself.
+        for name in ["include_usage", "include_obfuscation"] {
+            options.take(name);
+        }
+        options.tell_rest(&mut conversation.losses);
     }
     if !request.has("messages") {
         return Err(missing("messages"));

@@ -25,7 +25,7 @@ pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation)
     }
     let choice = match request.take("tool_choice") {
         Some(value) => Some(choice(value, &mut conversation.losses)?),
-        None => legacy_choice(request)?,
+        None => legacy_choice(request, &mut conversation.losses)?,
     };
     if !listed && matches!(choice, Some(ToolChoice::Required | ToolChoice::Named(_))) {
         return Err(Invalid {
@@ -107,7 +107,13 @@ fn choice(value: Value, losses: &mut Losses) -> Result<ToolChoice, Invalid> {
     };
     let kind = object.required_string("type")?;
     match kind.as_str() {
-        "function" | "custom" => Ok(ToolChoice::Named(object.required_object(&kind)?.required_string("name")?)),
+        "function" | "custom" => {
+            let mut named = object.required_object(&kind)?;
+            let name = named.required_string("name")?;
+            named.tell_rest(losses);
+            object.tell_rest(losses);
+            Ok(ToolChoice::Named(name))
+        }
         "allowed_tools" => {
             // No other dialect can restrict the choice to some tools. All tools stay listed, which keeps the vendor's
             // cache valid.
@@ -129,13 +135,15 @@ fn named_choice(word: &str, path: &str) -> Result<ToolChoice, Invalid> {
     }
 }
 
-fn legacy_choice(request: &mut ObjectMembers) -> Result<Option<ToolChoice>, Invalid> {
+fn legacy_choice(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<ToolChoice>, Invalid> {
     match request.take("function_call") {
         None => Ok(None),
         Some(Value::String(word)) => named_choice(&word, "function_call").map(Some),
         Some(object) => {
             let mut object = ObjectMembers::new(object, "function_call".to_owned())?;
-            Ok(Some(ToolChoice::Named(object.required_string("name")?)))
+            let name = object.required_string("name")?;
+            object.tell_rest(losses);
+            Ok(Some(ToolChoice::Named(name)))
         }
     }
 }

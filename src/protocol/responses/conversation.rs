@@ -81,7 +81,11 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
     let sampling = &mut conversation.sampling;
     let text = || value.as_str().map(str::to_owned);
     match name {
-        "model" | "stream" | "stream_options" | "instructions" => {}
+        "model" | "stream" | "instructions" => {}
+        // A translated answer is never padded.
+        "stream_options" => {
+            conversation.losses.lose_others(members_of(value), name, &["include_obfuscation"]);
+        }
         "input" => items::read(value, conversation)?,
         "tools" => conversation.tools = tools(value, &mut conversation.losses)?,
         "tool_choice" => conversation.tool_choice = tool_choice(value, &mut conversation.losses)?,
@@ -134,7 +138,7 @@ fn tools(value: &Value, losses: &mut Losses) -> Result<Vec<Tool>, Invalid> {
             tools.extend(tool(given, &path, losses)?);
             continue;
         };
-        tell(given, &path, &["type", "name", "tools"], losses);
+        losses.lose_others(members_of(given), &path, &["type", "name", "tools"]);
         for (at, given) in inner.iter().enumerate() {
             let of_namespace = tool(given, &format!("{path}.tools[{at}]"), losses)?;
             tools.extend(of_namespace.map(|tool| Tool { name: namespaces::joined(namespace, &tool.name), ..tool }));
@@ -159,7 +163,7 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
     } else {
         &["type", "name", "description", "parameters", "strict"]
     };
-    tell(tool, path, known, losses);
+    losses.lose_others(members_of(tool), path, known);
     let object = |name: &str| match &tool[name] {
         Value::Null => Ok(None),
         value @ Value::Object(_) => Ok(Some(value.clone())),
@@ -176,13 +180,9 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
     }))
 }
 
-/// Reports members that no other dialect has.
-fn tell(tool: &Value, path: &str, known: &[&str], losses: &mut Losses) {
-    for (name, value) in tool.as_object().into_iter().flatten() {
-        if !known.contains(&name.as_str()) && value != false {
-            losses.lose_value(&format!("{path}.{name}"), value);
-        }
-    }
+/// The members of an object.
+pub(super) fn members_of(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
 }
 
 fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>, Invalid> {
@@ -194,7 +194,10 @@ fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>,
             other => return Err(wrong_value("tool_choice", other, &CHOICES)),
         }),
         Value::Object(_) => match required(value, "tool_choice", "type")? {
-            "function" | "custom" => Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned())),
+            "function" | "custom" => {
+                losses.lose_others(members_of(value), "tool_choice", &["type", "name"]);
+                Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned()))
+            }
             // A tool that the vendor runs, or a choice among some tools.
             kind => {
                 losses.content(kind);
@@ -208,7 +211,7 @@ fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>,
 fn read_text(value: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
     for (name, value) in value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {
-            "format" => conversation.format = format(value)?,
+            "format" => conversation.format = format(value, &mut conversation.losses)?,
             "verbosity" => conversation.verbosity = value.as_str().filter(|word| *word != "medium").map(str::to_owned),
             _ => conversation.losses.lose(format!("text.{name}")),
         }
@@ -216,11 +219,12 @@ fn read_text(value: &Value, conversation: &mut Conversation) -> Result<(), Inval
     Ok(())
 }
 
-fn format(value: &Value) -> Result<Option<Format>, Invalid> {
+fn format(value: &Value, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
     let path = "text.format";
     if !value.is_object() {
         return Err(wrong_type(path, "an object", value));
     }
+    losses.lose_others(members_of(value), path, &["type", "name", "description", "schema", "strict"]);
     match required(value, path, "type")? {
         "text" => Ok(None),
         "json_object" => Ok(Some(Format::Json)),
@@ -254,8 +258,10 @@ fn read_reasoning(value: &Value, conversation: &mut Conversation) -> Result<(), 
                 reasoning.enabled = (effort == Effort::None).then_some(false);
             }
             "summary" | "generate_summary" => {
-                let show = word()? != "none";
-                conversation.reasoning.get_or_insert_with(Reasoning::default).show = Some(show);
+                let word = word()?;
+                // Others show thoughts or do not; how long a summary is, they decide themselves.
+                conversation.losses.lose_if(matches!(word, "concise" | "detailed"), "reasoning.summary");
+                conversation.reasoning.get_or_insert_with(Reasoning::default).show = Some(word != "none");
             }
             _ => conversation.losses.lose(path),
         }

@@ -9,7 +9,7 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 use crate::protocol::outgoing::{
-    effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
+    cannot_stop, effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
 };
 use crate::protocol::values::{PutMember, json};
 
@@ -34,7 +34,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     text.put("verbosity", conversation.verbosity.as_deref());
     body.put("text", (!text.is_empty()).then_some(text));
     if let Some(reasoning) = &conversation.reasoning {
-        let wanted = write_reasoning(reasoning);
+        let wanted = write_reasoning(reasoning, losses);
         body.put("reasoning", (!wanted.is_empty()).then_some(wanted));
         body.put("include", thinks(reasoning).then(|| json!(["reasoning.encrypted_content"])));
     }
@@ -125,6 +125,7 @@ fn write_output(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
 
 fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
     lose_cache(call.cache.as_ref(), losses);
+    losses.lose_if(call.signature.is_some(), "thought_signature");
     let (id, name) = (&call.id, &call.name);
     if call.custom {
         return json!({ "type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments });
@@ -210,8 +211,9 @@ fn write_format(format: &Format, losses: &mut Losses) -> Option<Value> {
     }
 }
 
-fn write_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
+fn write_reasoning(reasoning: &Reasoning, losses: &mut Losses) -> Map<String, Value> {
     let mut written = Map::new();
+    losses.lose_if(cannot_stop(reasoning), "reasoning_effort");
     let effort = effort_of(reasoning);
     // The vendor's scale ends at XHigh.
     written.put("effort", effort.map(|effort| effort.min(Effort::XHigh).as_str()));

@@ -178,8 +178,12 @@ fn options_have_their_names() {
 fn reasoning_is_an_effort() {
     let none = Reasoning::default();
     for (reasoning, effort, lost) in [
-        (Reasoning { enabled: Some(false), effort: Some(Effort::High), ..none.clone() }, None, None),
-        (Reasoning { enabled: Some(false), ..none.clone() }, None, None),
+        (
+            Reasoning { enabled: Some(false), effort: Some(Effort::High), ..none.clone() },
+            None,
+            Some("reasoning_effort"),
+        ),
+        (Reasoning { enabled: Some(false), ..none.clone() }, None, Some("reasoning_effort")),
         (Reasoning { effort: Some(Effort::None), ..none.clone() }, Some("none"), None),
         (Reasoning { effort: Some(Effort::Minimal), ..none.clone() }, Some("minimal"), None),
         (Reasoning { budget: Some(31_999), ..none.clone() }, Some("high"), Some("budget_tokens")),
