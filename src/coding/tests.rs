@@ -1,3 +1,5 @@
+//! Each coding: whole, cut, spoiled, in pieces and as a bomb.
+
 use std::io::Write as _;
 
 use flate2::Compression;
@@ -29,7 +31,6 @@ fn zstd_with_window(plain: &[u8], log: u32) -> Vec<u8> {
     // Without its end, so that the length is not known and the window is as set.
     context.compress_stream(&mut target, &mut InBuffer::around(plain)).unwrap();
     assert_eq!(context.end_stream(&mut target).unwrap(), 0);
-    drop(target);
     coded
 }
 

@@ -219,12 +219,6 @@ pub(super) fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
     }
 }
 
-/// Whether the caller wants no thoughts and [`effort_of`] has no word for it.
-pub(super) fn cannot_stop(reasoning: &Reasoning) -> bool {
-    let off = reasoning.enabled == Some(false) || (reasoning.effort.is_none() && reasoning.budget == Some(0));
-    off && reasoning.effort != Some(Effort::None)
-}
-
 /// The end user for OpenAI, unless the name is too long for it.
 pub(super) fn openai_user<'a>(conversation: &'a Conversation, losses: &mut Losses) -> Option<&'a str> {
     const CHARACTERS_MAX: usize = 64;

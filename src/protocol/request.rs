@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::InvalidRequest;
-use members::{Member, RequestMembers, boolean, include_usage, limits, position, span, string};
+use members::{Member, RequestMembers, boolean, include_usage, limits, lists_some, position, span, string};
 
 use super::dialect::{Dialect, Surface};
 use super::path_call::PathCall;
@@ -209,7 +209,8 @@ impl ApiRequest {
             }
             request.edits.push((set, span(text, name, value)));
         }
-        request.legacy_functions &= !members.iter().any(|(name, value)| name == "tools" && lists_some(value));
+        let lists = |wanted| members.iter().any(|(name, value)| name == wanted && lists_some(value));
+        request.legacy_functions = surface == Surface::Chat && lists("functions") && !lists("tools");
         Ok(request)
     }
 
@@ -258,11 +259,7 @@ impl ApiRequest {
                 self.has_schema = value.get().contains("\"json_schema\"");
             }
             "format" => self.has_schema = value.get().starts_with('{'),
-            "tools" => self.has_tools |= lists_some(value),
-            "functions" => {
-                self.has_tools |= lists_some(value);
-                self.legacy_functions = self.surface == Surface::Chat && lists_some(value);
-            }
+            "tools" | "functions" => self.has_tools |= lists_some(value),
             _ => {}
         }
         Ok(())
@@ -359,10 +356,6 @@ impl ApiRequest {
         let before = whole.start - self.body[..whole.start].iter().rev().take_while(|byte| blank(byte)).count();
         if before > 0 && self.body[before - 1] == b',' { before - 1..whole.end } else { whole.clone() }
     }
-}
-
-fn lists_some(value: &RawValue) -> bool {
-    value.get().len() > 2 && value.get() != "null"
 }
 
 /// The prompt part that a member is, in the order in which a provider reads them.

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::host_check::{self, Sender};
+use super::host_check::{self, RequestSender};
 use super::nearest_path::bare;
 use crate::config::Cors;
 use crate::protocol::Surface;
@@ -78,10 +78,10 @@ pub(super) async fn cross_origin(
         Err(rejection) => return rejection.answer_to(near(request.uri().path())),
     };
     if request.headers().contains_key(COOKIE) {
-        drop_foreign_cookies(&mut request, sender != Sender::Own);
+        drop_foreign_cookies(&mut request, sender != RequestSender::Own);
     }
     let cors = match &live.config.server.cors {
-        _ if sender == Sender::App => Some(&cross.apps),
+        _ if sender == RequestSender::App => Some(&cross.apps),
         Cors::None => None,
         Cors::Any => Some(&cross.any),
         Cors::Only(_) => Some(&cross.listed),
@@ -89,7 +89,7 @@ pub(super) async fn cross_origin(
     drop(live);
     take_key(&mut request);
     let slowed = proxy::check_token(&cross.gateway, &mut request);
-    let refused = if sender == Sender::App && !is_preflight(&request) {
+    let refused = if sender == RequestSender::App && !is_preflight(&request) {
         proxy::missing_token(&cross.gateway, &request)
     } else {
         None

@@ -326,6 +326,14 @@ pub struct Reasoning {
     pub encrypted: bool,
 }
 
+impl Reasoning {
+    /// Whether it is off, for a vendor that has only efforts: no effort says so.
+    pub fn is_off_without_effort(&self) -> bool {
+        let off = self.enabled == Some(false) || (self.effort.is_none() && self.budget == Some(0));
+        off && self.effort != Some(Effort::None)
+    }
+}
+
 /// In ascending order. `from_name` and `as_str` use OpenAI's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {

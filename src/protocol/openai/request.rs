@@ -9,9 +9,7 @@ use serde_json::{Map, Value};
 use super::turns;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
-use crate::protocol::outgoing::{
-    cannot_stop, effort_of, lose_cache, lose_metadata, openai_tier, openai_user, strict_of,
-};
+use crate::protocol::outgoing::{effort_of, lose_cache, lose_metadata, openai_tier, openai_user, strict_of};
 use crate::protocol::values::{PutMember, json};
 
 /// Maximum stop sequences that OpenAI accepts.
@@ -95,7 +93,7 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
     losses.lose_if(reasoning.show == Some(false), "reasoning.exclude");
     let has_budget = reasoning.effort.is_none() && reasoning.enabled != Some(false) && reasoning.budget.is_some();
     losses.lose_if(has_budget, "budget_tokens");
-    losses.lose_if(cannot_stop(reasoning), "reasoning_effort");
+    losses.lose_if(reasoning.is_off_without_effort(), "reasoning_effort");
     let effort = effort_of(reasoning)?;
     // OpenAI's scale ends here.
     let most = if options.max_completion_tokens { Effort::XHigh } else { Effort::Max };

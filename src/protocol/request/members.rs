@@ -87,6 +87,11 @@ pub(super) fn string(value: &RawValue) -> Result<String, InvalidRequest> {
     serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
 }
 
+/// Whether a list has items, or an object members.
+pub(super) fn lists_some(value: &RawValue) -> bool {
+    value.get().len() > 2 && value.get() != "null"
+}
+
 /// None for null.
 pub(super) fn boolean(value: &RawValue) -> Result<Option<bool>, InvalidRequest> {
     serde_json::from_str(value.get())

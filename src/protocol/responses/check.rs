@@ -71,6 +71,11 @@ pub(super) fn required<'a>(object: &'a Value, path: &str, name: &str) -> Result<
     }
 }
 
+/// The members of an object.
+pub(super) fn members_of(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
 /// An optional string.
 pub(super) fn optional(object: &Value, path: &str, name: &str) -> Result<Option<String>, Invalid> {
     match &object[name] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::check::{check_members, optional, optional_bool, required, wrong_type};
+use super::check::{check_members, members_of, optional, optional_bool, required, wrong_type};
 use super::{Invalid, items, namespaces};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Reasoning, Tool, ToolChoice};
 use crate::protocol::numbers::object;
@@ -178,11 +178,6 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
         format: if custom { object("format")?.filter(|format| format["type"] != "text") } else { None },
         cache: None,
     }))
-}
-
-/// The members of an object.
-pub(super) fn members_of(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value.as_object().into_iter().flatten()
 }
 
 fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>, Invalid> {

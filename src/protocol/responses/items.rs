@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::check::{optional, required, wrong_type};
-use super::conversation::members_of;
+use super::check::{members_of, optional, required, wrong_type};
 use super::namespaces::joined;
 use super::{Invalid, content};
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};

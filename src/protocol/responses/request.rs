@@ -9,7 +9,7 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 use crate::protocol::outgoing::{
-    cannot_stop, effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
+    effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
 };
 use crate::protocol::values::{PutMember, json};
 
@@ -213,7 +213,7 @@ fn write_format(format: &Format, losses: &mut Losses) -> Option<Value> {
 
 fn write_reasoning(reasoning: &Reasoning, losses: &mut Losses) -> Map<String, Value> {
     let mut written = Map::new();
-    losses.lose_if(cannot_stop(reasoning), "reasoning_effort");
+    losses.lose_if(reasoning.is_off_without_effort(), "reasoning_effort");
     let effort = effort_of(reasoning);
     // The vendor's scale ends at XHigh.
     written.put("effort", effort.map(|effort| effort.min(Effort::XHigh).as_str()));
