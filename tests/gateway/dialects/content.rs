@@ -132,21 +132,25 @@ async fn content_is_refused_by_name_unless_the_operator_lets_it_go() {
     }
 }
 
-/// While the only upstream that can take a picture cools down, the answer is its 429, not another model's guess without it.
+/// While the only upstream that can take a picture cools down or is broken, the answer is its 429 or 502, not another model's
+/// guess without it.
 #[tokio::test]
 async fn content_waits_for_the_upstream_that_can_take_it() {
-    for dialect in [Dialect::Ollama, Dialect::Bedrock] {
-        let sees = FakeProvider::start(vec![Script::status(429, &[("retry-after", "60")], "{}")]).await;
+    for (dialect, status, expected) in
+        [(Dialect::Ollama, 429, 429), (Dialect::Bedrock, 429, 429), (Dialect::Ollama, 500, 502)]
+    {
+        let sees = FakeProvider::answering(move |_| Script::status(status, &[("retry-after", "60")], "{}")).await;
         let blind = FakeProvider::start(vec![]).await;
         let setup = Setup::new().provider("sees", &sees, "");
         let setup = setup.provider("blind", &blind, &format!("dialect = \"{}\"", dialect.name()));
         let gateway = setup.start().await;
         let image = json!([{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]);
         let ask = json!({"model": "m", "messages": [{"role": "user", "content": image}]});
-        for _ in 0..2 {
+        // Five failures open the breaker.
+        for _ in 0..7 {
             let response = read_response(&mut gateway.ask(&ask).await).await;
-            assert_eq!(response.status, 429, "{}", response.body);
-            assert!(!response.header("retry-after").is_empty());
+            assert_eq!(response.status, expected, "{}", response.body);
+            assert_eq!(response.header("retry-after").is_empty(), expected == 502, "{:?}", response.headers);
         }
         gateway.stop().await;
         assert!(blind.requests().is_empty());
