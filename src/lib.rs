@@ -10,6 +10,7 @@
 // 1 primitives
 pub mod budget;
 pub mod clock;
+pub mod coding;
 pub mod files;
 pub mod machine;
 pub mod pace;

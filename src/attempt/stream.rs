@@ -130,12 +130,15 @@ impl EventStream {
         self.guard.meter.eof(self.read_at);
     }
 
-    /// The caller's surface.
     pub fn surface(&self) -> Surface {
         self.response_translation.surface()
     }
 
-    /// Whether the answer is translated.
+    /// The caller lists `functions` instead of tools.
+    pub fn legacy_functions(&self) -> bool {
+        self.response_translation.legacy_functions()
+    }
+
     pub fn is_translated(&self) -> bool {
         self.response_translation.is_translated()
     }

@@ -265,10 +265,10 @@ impl Policy {
 names! {
     /// What happens to a request that the dialect of an upstream cannot express.
     pub enum Lossy {
-        /// The upstream is asked only if none that can express all of the request may be asked now. What cannot be
-        /// expressed is left out; the header x-photofinish-dropped names it.
+        /// What the request is about is never left out: it is refused if no upstream can take it. Without a setting the
+        /// upstream is asked only if none that has it may be asked now; the header x-photofinish-dropped names it.
         Prefer = "prefer",
-        /// It is refused; the error names what would be lost.
+        /// It is refused, also for a setting; the error names what would be lost.
         Refuse = "refuse",
         /// What cannot be expressed is left out; the header x-photofinish-dropped names it.
         Drop = "drop",

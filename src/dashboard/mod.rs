@@ -59,11 +59,12 @@ pub fn asset(path: &str) -> Option<&'static SiteFile> {
     FILES.get(path).filter(|_| path != FRAME)
 }
 
-/// The file that the page at this path under `/dashboard` begins with: the empty path is the first page. None if there is no
-/// such page.
-pub fn page(path: &str) -> Option<&'static SiteFile> {
+/// What the page at this path under `/dashboard` begins with: the empty path is the first page. None if there is no such
+/// page. `root`: the relative address of `/dashboard/`.
+pub fn page(path: &str, root: &str) -> Option<String> {
     let first = path.split('/').next().unwrap_or_default();
-    FILES.get(FRAME).filter(|_| path.is_empty() || PAGES.contains(&first))
+    let frame = FILES.get(FRAME).filter(|_| path.is_empty() || PAGES.contains(&first))?;
+    Some(std::str::from_utf8(&frame.plain).ok()?.replace("\"assets/", &format!("\"{root}assets/")))
 }
 
 impl SiteFile {

@@ -41,15 +41,33 @@ fn a_page_is_one_of_the_known_ones() {
     let named: Vec<&str> = script.split("{ name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(named, PAGES, "pages.js");
     for path in ["", "status", "models/", "races/01900000-0000-7000-8000-000000000000"] {
-        assert!(page(path).is_some(), "{path}");
+        assert!(page(path, "").is_some(), "{path}");
     }
     for path in ["nowhere", "index.html", "assets", "../Cargo.toml"] {
-        assert!(page(path).is_none(), "{path}");
+        assert!(page(path, "").is_none(), "{path}");
     }
     for path in ["index.html", "", "nothing.js", "../mod.rs", "/etc/passwd"] {
         assert!(asset(path).is_none(), "{path}");
     }
     assert!(asset("app.js").is_some());
+}
+
+#[test]
+fn every_address_is_relative() {
+    let text = page("races/x", "../").unwrap();
+    assert!(
+        text.matches("\"../assets/").count() >= 3 && !text.contains("\"/") && !text.contains("\"assets/"),
+        "{text}"
+    );
+    // Scripts ask for paths of the gateway only through the functions that know where the page stands.
+    for (name, file) in FILES.iter().filter(|(name, _)| name.ends_with(".js") && !name.starts_with("vendor/")) {
+        let text = String::from_utf8_lossy(&file.plain);
+        for bad in ["EventSource(\"", "fetch(\"", "href=\"/", "action=\"/", "src = \"/", "href = \"/"] {
+            assert!(!text.contains(bad), "{name} has {bad}");
+        }
+    }
+    let style = String::from_utf8_lossy(&FILES["style.css"].plain).into_owned();
+    assert!(!style.contains("url(/") && !style.contains("url(\"/"), "style.css");
 }
 
 /// Nothing is loaded from anywhere else, and nothing needs a script or a style in the page itself.

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 
 use super::bounds::DEPTH_MAX;
 use super::json::{InvalidJson, Json};
+use super::numbers::parse;
 use super::sse::SseEvent;
-use super::surrogates::{lenient, words};
+use super::surrogates::{HalfCharacters, words};
 use super::values::PutMember;
 
 /// Maximum choices of an assembled answer, as OpenAI limits `n`.
@@ -56,6 +57,11 @@ pub fn says(text: &Value) -> bool {
     text.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
+/// The value of a member whose text is kept.
+pub(super) fn read(text: &str) -> Option<Value> {
+    parse(text.as_bytes()).ok()
+}
+
 /// Assembles chunks with choices, as OpenAI's chat and completions stream them.
 #[derive(Debug, Default)]
 pub struct ByChoice<C> {
@@ -66,6 +72,7 @@ pub struct ByChoice<C> {
     choices: BTreeMap<u64, C>,
     /// The choice of the last event, if it had one.
     last: Option<u64>,
+    halves: HalfCharacters,
 }
 
 /// A choice being assembled.
@@ -97,7 +104,8 @@ impl<C: AssembledChoice + Send> Assemble for ByChoice<C> {
     }
 
     fn add_text(&mut self, text: &str) -> bool {
-        let choice = self.last.and_then(|index| self.choices.get_mut(&index));
+        let last = self.last.filter(|_| !self.halves.are_waiting());
+        let choice = last.and_then(|index| self.choices.get_mut(&index));
         choice.is_some_and(|choice| choice.add_text(text))
     }
 
@@ -112,7 +120,8 @@ impl<C: AssembledChoice + Send> Assemble for ByChoice<C> {
 impl<C: AssembledChoice> ByChoice<C> {
     /// Adds the data of one event. False if it cannot be read.
     pub(super) fn add_data(&mut self, data: &[u8]) -> bool {
-        let Ok(text) = std::str::from_utf8(data) else { return false };
+        let data = self.halves.joined(data);
+        let Ok(text) = std::str::from_utf8(&data) else { return false };
         let (mut taken, mut choices) = (true, 0);
         self.last = None;
         let walked = Json::nested(text, DEPTH_MAX).to_end(|name, json| {
@@ -133,7 +142,7 @@ impl<C: AssembledChoice> ByChoice<C> {
     }
 
     pub(super) fn answer(mut self) -> Value {
-        let mut member = |name: &str| self.members.shift_remove(name).and_then(|value| lenient(value.as_bytes()));
+        let mut member = |name: &str| self.members.shift_remove(name).and_then(|value| read(&value));
         let mut answer = Map::new();
         answer.put("id", member("id"));
         answer.put("object", Some(C::OBJECT));
@@ -144,7 +153,7 @@ impl<C: AssembledChoice> ByChoice<C> {
         answer.put("choices", Some(choices));
         answer.put("usage", usage);
         for (name, value) in self.members {
-            answer.put(&words(&name), lenient(value.as_bytes()));
+            answer.put(&words(&name), read(&value));
         }
         Value::Object(answer)
     }

@@ -1,18 +1,18 @@
 //! OpenAI's other APIs in the chat dialect: legacy completions and embeddings. Their events are read like chat's.
 
 use bytes::{BufMut, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::assemble::{AssembledChoice, ByChoice, says};
+use super::assemble::{AssembledChoice, ByChoice, read, says};
 use super::client_error::Invalid;
 use super::neutral::{AnswerPiece, FinishReason, WritePieces};
 use super::openai::{ChunkNames, usage_json};
 use super::parameter::{
     BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, required,
 };
-use super::surrogates::{lenient, words};
+use super::surrogates::words;
 use super::usage::Usage;
-use super::values::PutMember;
+use super::values::{PutMember, json};
 
 const TYPES: [TypeRule; 5] = [
     (&["prompt"], "one of a string or array", &["a string", "an array"]),
@@ -126,7 +126,7 @@ impl AssembledChoice for Completion {
 
     fn add(&mut self, members: &[(&str, &str)]) -> bool {
         for (name, value) in members {
-            let Some(value) = lenient(value.as_bytes()) else { return false };
+            let Some(value) = read(value) else { return false };
             match (*name, value) {
                 ("text", Value::String(text)) => self.text.push_str(&text),
                 ("text", _) => {}

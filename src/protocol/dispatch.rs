@@ -77,12 +77,18 @@ impl Surface {
         }
     }
 
-    /// Writes a translated answer. `model` is used until the upstream names its own; `echo` are members of the request
-    /// that the answer repeats.
-    pub fn writer(self, model: &str, include_usage: bool, echo: &Arc<Map<String, Value>>) -> Box<dyn WritePieces> {
+    /// Writes a translated answer. `model` is used until the upstream names its own; `legacy_functions`: a chat client
+    /// lists `functions`; `echo` are members of the request that the answer repeats.
+    pub fn writer(
+        self,
+        model: &str,
+        include_usage: bool,
+        legacy_functions: bool,
+        echo: &Arc<Map<String, Value>>,
+    ) -> Box<dyn WritePieces> {
         match self {
             Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
-                Box::new(openai::OpenAiWriter::new(model, include_usage))
+                Box::new(openai::OpenAiWriter::new(model, include_usage, legacy_functions))
             }
             Surface::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
             Surface::Messages | Surface::CountTokens => Box::new(anthropic::AnthropicWriter::new(model)),

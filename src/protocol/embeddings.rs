@@ -7,12 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::client_error::Invalid;
 use super::dialect::{Dialect, Surface};
 use super::neutral::Losses;
-use super::values::PutMember;
+use super::values::{PutMember, json};
 use super::{bedrock, gemini};
 
 /// Maximum inputs of a translated request; the same as OpenAI's.
@@ -55,9 +55,7 @@ impl EmbeddingRequest {
                 ("truncate", Value::Bool(truncate)) => request.truncate = *truncate,
                 ("encoding_format", Value::String(format)) if format == "float" => {}
                 ("encoding_format", Value::String(format)) if format == "base64" => request.base64 = true,
-                // They help the vendor, or are settings of Ollama's server.
-                ("user" | "keep_alive" | "options", _) => request.losses.hint(&name),
-                _ => request.losses.meaning(&name),
+                _ => request.losses.lose(&name),
             }
         }
         Ok(request)
@@ -70,7 +68,7 @@ impl EmbeddingRequest {
     /// The model does not take these inputs.
     pub fn write(&self, dialect: Dialect, model: &str, losses: &mut Losses) -> Result<Value, Invalid> {
         losses.extend(&self.losses);
-        let lose_truncate = |losses: &mut Losses| losses.hint_if(self.truncate, "truncate");
+        let lose_truncate = |losses: &mut Losses| losses.lose_if(self.truncate, "truncate");
         match dialect {
             Dialect::Ollama => {
                 let mut body = json!({ "input": self.inputs, "truncate": self.truncate });
@@ -105,7 +103,7 @@ impl EmbeddingRequest {
             let mut body = json!({ "texts": self.inputs, "input_type": "search_document", "truncate": truncate });
             let has_dimensions = model.contains("embed-v4");
             body.put("output_dimension", self.dimensions.filter(|_| has_dimensions));
-            losses.meaning_if(self.dimensions.is_some() && !has_dimensions, "dimensions");
+            losses.lose_if(self.dimensions.is_some() && !has_dimensions, "dimensions");
             return Ok(body);
         }
         if !model.contains("titan-embed") {
@@ -115,11 +113,11 @@ impl EmbeddingRequest {
         let [text] = self.inputs.as_slice() else {
             return Err(invalid("Titan on Bedrock embeds one text per request.", Some("input")));
         };
-        losses.hint_if(self.truncate, "truncate");
+        losses.lose_if(self.truncate, "truncate");
         let mut body = json!({ "inputText": text });
         let has_dimensions = model.contains("text-v2");
         body.put("dimensions", self.dimensions.filter(|_| has_dimensions));
-        losses.meaning_if(self.dimensions.is_some() && !has_dimensions, "dimensions");
+        losses.lose_if(self.dimensions.is_some() && !has_dimensions, "dimensions");
         Ok(body)
     }
 
@@ -326,12 +324,13 @@ struct OpenAiTokens {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn written(body: &str, dialect: Dialect, model: &str) -> Result<(Value, Vec<String>), String> {
         let request = EmbeddingRequest::read(body.as_bytes()).map_err(|invalid| invalid.message)?;
         let mut losses = Losses::default();
         let written = request.write(dialect, model, &mut losses).map_err(|invalid| invalid.message)?;
-        Ok((written, losses.of_meaning().to_vec()))
+        Ok((written, losses.deciding().map(str::to_owned).collect::<Vec<_>>()))
     }
 
     #[test]
@@ -359,7 +358,7 @@ mod tests {
             titan("amazon.titan-embed-text-v2:0"),
             Ok((json!({ "inputText": "a", "dimensions": 8 }), odd.clone()))
         );
-        let lost = vec!["x_odd".to_owned(), "dimensions".to_owned()];
+        let lost = vec!["dimensions".to_owned(), "x_odd".to_owned()];
         assert_eq!(titan("amazon.titan-embed-text-v1"), Ok((json!({ "inputText": "a" }), lost)));
         assert!(titan("anthropic.claude").unwrap_err().contains("titan-embed and cohere.embed"));
         assert!(written(body, Dialect::Bedrock, "amazon.titan-embed-text-v2:0").unwrap_err().contains("one text"));

@@ -1,11 +1,12 @@
 //! The names by which a caller knows a member that a translation lost. Not for recording losses: see `neutral::losses`.
 
-use serde_json::{Map, Value};
-
 use super::dialect::Surface;
 
 /// Dialects report losses by chat's names. These are the names of Messages.
-const OF_MESSAGES: [(&str, &str); 15] = [
+const OF_MESSAGES: [(&str, &str); 18] = [
+    ("response_format.json_schema", "output_config.format"),
+    ("response_format.json_schema.name", "output_config.format.name"),
+    ("response_format.schema", "output_config.format.schema"),
     ("stop", "stop_sequences"),
     ("user", "metadata.user_id"),
     ("reasoning", "thinking"),
@@ -23,7 +24,11 @@ const OF_MESSAGES: [(&str, &str); 15] = [
     ("document.title", "title"),
 ];
 /// The names of Responses.
-const OF_RESPONSES: [(&str, &str); 16] = [
+const OF_RESPONSES: [(&str, &str); 20] = [
+    ("response_format.json_schema", "text.format"),
+    ("response_format.json_schema.name", "text.format.name"),
+    ("response_format.json_schema.description", "text.format.description"),
+    ("response_format.schema", "text.format.schema"),
     ("max_tokens", "max_output_tokens"),
     ("max_completion_tokens", "max_output_tokens"),
     ("reasoning_effort", "reasoning.effort"),
@@ -43,7 +48,9 @@ const OF_RESPONSES: [(&str, &str); 16] = [
 ];
 
 /// Ollama's names for them.
-const OF_OLLAMA: [(&str, &str); 14] = [
+const OF_OLLAMA: [(&str, &str); 16] = [
+    ("response_format.json_schema", "format"),
+    ("response_format.schema", "format"),
     ("stop", "options.stop"),
     ("seed", "options.seed"),
     ("temperature", "options.temperature"),
@@ -61,7 +68,9 @@ const OF_OLLAMA: [(&str, &str); 14] = [
 ];
 
 /// Gemini's names for them.
-const OF_GEMINI: [(&str, &str); 15] = [
+const OF_GEMINI: [(&str, &str); 17] = [
+    ("response_format.json_schema", "generationConfig.responseJsonSchema"),
+    ("response_format.schema", "generationConfig.responseJsonSchema"),
     ("stop", "generationConfig.stopSequences"),
     ("seed", "generationConfig.seed"),
     ("temperature", "generationConfig.temperature"),
@@ -80,10 +89,9 @@ const OF_GEMINI: [(&str, &str); 15] = [
 ];
 
 /// The caller's name for a lost member.
-pub(super) fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &'a str {
+pub(super) fn name_of(surface: Surface, name: &str) -> &str {
     let table: &[(&str, &'static str)] = match surface {
         Surface::Messages => &OF_MESSAGES,
-        Surface::Responses if name == "user" && !asked.contains_key("user") => return "safety_identifier",
         Surface::Responses => &OF_RESPONSES,
         Surface::OllamaChat | Surface::OllamaGenerate => &OF_OLLAMA,
         Surface::Gemini => &OF_GEMINI,

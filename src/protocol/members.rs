@@ -166,9 +166,7 @@ impl ObjectMembers {
     /// Reports the rest as lost. Nulls do not count.
     pub(in crate::protocol) fn tell_rest(self, losses: &mut Losses) {
         for (name, value) in &self.map {
-            if !value.is_null() {
-                losses.meaning(self.path_of(name));
-            }
+            losses.lose_value(&self.path_of(name), value);
         }
     }
 

@@ -32,6 +32,7 @@ mod lost_names;
 mod members;
 pub mod model_list;
 pub mod neutral;
+mod numbers;
 pub mod ollama;
 mod open_calls;
 pub mod openai;

@@ -3,13 +3,14 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::neutral::{
     CacheHint, Conversation, ConversationTurn, Effort, Image, Losses, MessagePart, Reasoning, Role, Sampling, Tool,
     ToolCall,
 };
-use super::values::PutMember;
+use super::numbers::object;
+use super::values::{PutMember, json};
 
 /// Name and description of a function, for a dialect without strict and free-form tools; the dialect adds the
 /// parameters. None if the tool cannot be offered. `at`: its index.
@@ -17,7 +18,7 @@ pub(super) fn function(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Ma
     if tool.custom {
         return losses.part(format!("tools[{at}]"));
     }
-    losses.hint_if(tool.strict == Some(true), "tools.strict");
+    losses.lose_if(tool.strict == Some(true), "tools.strict");
     lose_cache(tool.cache.as_ref(), losses);
     let mut function = Map::new();
     function.put("name", Some(tool.name.as_str()));
@@ -27,7 +28,7 @@ pub(super) fn function(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Ma
 
 /// Losses of a dialect without users, metadata, tiers and verbosity.
 pub(super) fn lose_extras(conversation: &Conversation, losses: &mut Losses) {
-    losses.hint_if(conversation.user.is_some(), "user");
+    losses.lose_if(conversation.user.is_some(), conversation.user_member());
     lose_metadata(conversation, losses);
     lose_tier(conversation, losses);
     lose_verbosity(conversation, losses);
@@ -35,43 +36,49 @@ pub(super) fn lose_extras(conversation: &Conversation, losses: &mut Losses) {
 
 pub(super) fn lose_tier(conversation: &Conversation, losses: &mut Losses) {
     let tier = conversation.service_tier.as_deref();
-    losses.hint_if(tier.is_some_and(|tier| !matches!(tier, "auto" | "default")), "service_tier");
+    losses.lose_if(tier.is_some_and(|tier| !matches!(tier, "auto" | "default")), "service_tier");
 }
 
 pub(super) fn lose_metadata(conversation: &Conversation, losses: &mut Losses) {
-    losses.hint_if(conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()), "metadata");
+    losses.lose_if(conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()), "metadata");
 }
 
 pub(super) fn lose_verbosity(conversation: &Conversation, losses: &mut Losses) {
-    losses.hint_if(conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium"), "verbosity");
+    losses.lose_if(conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium"), "verbosity");
 }
 
 /// Losses of a dialect that streams one answer without log probabilities.
 pub(super) fn lose_choices(sampling: &Sampling, losses: &mut Losses) {
     let says_something =
         |value: &Value| !value.is_null() && value.as_object().is_none_or(|members| !members.is_empty());
-    losses.meaning_if(sampling.n.is_some_and(|n| n > 1), "n");
-    losses.meaning_if(sampling.logprobs == Some(true), "logprobs");
-    losses.meaning_if(sampling.top_logprobs.is_some_and(|count| count > 0), "top_logprobs");
-    losses.meaning_if(sampling.logit_bias.as_ref().is_some_and(says_something), "logit_bias");
+    losses.lose_if(sampling.n.is_some_and(|n| n > 1), "n");
+    losses.lose_if(sampling.logprobs == Some(true), "logprobs");
+    losses.lose_if(sampling.top_logprobs.is_some_and(|count| count > 0), "top_logprobs");
+    losses.lose_if(sampling.logit_bias.as_ref().is_some_and(says_something), "logit_bias");
 }
 
 /// Losses of a dialect without penalties and seeds.
 pub(super) fn lose_penalties(sampling: &Sampling, losses: &mut Losses) {
     let is_set = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
-    losses.meaning_if(is_set(sampling.presence_penalty), "presence_penalty");
-    losses.meaning_if(is_set(sampling.frequency_penalty), "frequency_penalty");
-    losses.meaning_if(sampling.seed.is_some(), "seed");
+    losses.lose_if(is_set(sampling.presence_penalty), "presence_penalty");
+    losses.lose_if(is_set(sampling.frequency_penalty), "frequency_penalty");
+    losses.lose_if(sampling.seed.is_some(), "seed");
+}
+
+/// Losses of a dialect whose schemas of answers have no names.
+pub(super) fn lose_schema_names(name: &Option<String>, description: &Option<String>, losses: &mut Losses) {
+    losses.lose_if(name.is_some(), "response_format.json_schema.name");
+    losses.lose_if(description.is_some(), "response_format.json_schema.description");
 }
 
 /// Loss of a hint to cache, if there is one.
 pub(super) fn lose_cache(hint: Option<&CacheHint>, losses: &mut Losses) {
-    losses.hint_if(hint.is_some(), "cache_control");
+    losses.lose_if(hint.is_some(), "cache_control");
 }
 
 /// Loss of the detail of an image.
 pub(super) fn lose_detail(image: &Image, losses: &mut Losses) {
-    losses.hint_if(image.detail.as_deref().is_some_and(|detail| detail != "auto"), "image_url.detail");
+    losses.lose_if(image.detail.as_deref().is_some_and(|detail| detail != "auto"), "image_url.detail");
 }
 
 /// The texts of a system prompt, for a dialect without cache hints.
@@ -81,7 +88,7 @@ pub(super) fn system_texts<'a>(parts: &'a [MessagePart], losses: &mut Losses) ->
         lose_cache(part.cache(), losses);
         match part {
             MessagePart::Text { text, .. } => texts.push(text.as_str()),
-            _ => losses.meaning("system"),
+            _ => losses.lose("system"),
         }
     }
     texts
@@ -112,7 +119,7 @@ pub(super) fn called_names(conversation: &Conversation) -> Vec<&str> {
 
 /// The arguments of a call as an object. Other text is wrapped in one.
 pub(super) fn arguments(call: &ToolCall) -> Value {
-    let object = if call.custom { None } else { serde_json::from_str::<Map<String, Value>>(&call.arguments).ok() };
+    let object = if call.custom { None } else { object(call.arguments.as_bytes()) };
     match object {
         Some(object) => Value::Object(object),
         None if call.arguments.trim().is_empty() => json!({}),
@@ -194,7 +201,7 @@ fn is_closed(schema: &Value) -> bool {
 /// `strict` as OpenAI accepts it for this schema. Reports the loss if the schema does not fit.
 pub(super) fn strict_of(strict: Option<bool>, schema: &Value, losses: &mut Losses) -> Option<bool> {
     let kept = strict.map(|strict| strict && fits_strict(schema));
-    losses.hint_if(kept != strict, "strict");
+    losses.lose_if(kept != strict, "strict");
     kept
 }
 
@@ -217,7 +224,7 @@ pub(super) fn openai_user<'a>(conversation: &'a Conversation, losses: &mut Losse
     const CHARACTERS_MAX: usize = 64;
     let user = conversation.user.as_deref()?;
     let fits = user.chars().count() <= CHARACTERS_MAX;
-    losses.hint_if(!fits, "user");
+    losses.lose_if(!fits, conversation.user_member());
     fits.then_some(user)
 }
 
@@ -226,7 +233,7 @@ pub(super) fn openai_tier<'a>(conversation: &'a Conversation, losses: &mut Losse
     const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
     let tier = conversation.service_tier.as_deref()?;
     let is_known = TIERS.contains(&tier);
-    losses.hint_if(!is_known, "service_tier");
+    losses.lose_if(!is_known, "service_tier");
     is_known.then_some(tier)
 }
 
@@ -237,6 +244,8 @@ pub(super) fn new_call_id() -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::protocol::neutral::ToolResult;
 
@@ -313,7 +322,7 @@ mod tests {
         ] {
             let mut losses = Losses::default();
             assert_eq!(strict_of(Some(true), &schema, &mut losses), Some(fits), "{schema}");
-            assert_eq!((losses.is_empty(), losses.keeps_meaning()), (fits, true), "{schema}");
+            assert_eq!((losses.is_empty(), losses.keeps_settings()), (fits, true), "{schema}");
         }
         let mut losses = Losses::default();
         assert_eq!(strict_of(Some(false), &json!({}), &mut losses), Some(false));
@@ -381,8 +390,8 @@ mod tests {
         };
         lose_extras(&conversation, &mut losses);
         lose_cache(Some(&CacheHint::default()), &mut losses);
-        assert_eq!(losses.of_meaning(), ["n", "logprobs", "top_logprobs", "logit_bias"]);
+        assert_eq!(losses.deciding().collect::<Vec<_>>(), ["n", "logprobs", "top_logprobs", "logit_bias"]);
         let hints: Vec<&str> = losses.names().skip(4).collect();
-        assert_eq!(hints, ["user", "metadata", "service_tier", "verbosity", "cache_control"]);
+        assert_eq!(hints, ["service_tier", "verbosity"]);
     }
 }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::InvalidRequest;
-use members::{Member, RequestMembers, boolean, include_usage, limits, position, span, string};
+use members::{Member, RequestMembers, boolean, include_usage, limits, lists_some, position, span, string};
 
 use super::dialect::{Dialect, Surface};
 use super::path_call::PathCall;
@@ -47,6 +47,8 @@ pub struct ApiRequest {
     /// The answer begins with the prompt.
     pub echoes: bool,
     pub has_tools: bool,
+    /// A chat client lists `functions`, the predecessor of tools.
+    pub legacy_functions: bool,
     /// The answer has to follow a JSON schema.
     pub has_schema: bool,
     /// A member that may make an upstream use another model. Looked for only in strict requests.
@@ -207,6 +209,8 @@ impl ApiRequest {
             }
             request.edits.push((set, span(text, name, value)));
         }
+        let lists = |wanted| members.iter().any(|(name, value)| name == wanted && lists_some(value));
+        request.legacy_functions = surface == Surface::Chat && lists("functions") && !lists("tools");
         Ok(request)
     }
 
@@ -227,6 +231,7 @@ impl ApiRequest {
             max_tokens: None,
             echoes: false,
             has_tools: false,
+            legacy_functions: false,
             has_schema: false,
             ambiguous: None,
         }
@@ -254,7 +259,7 @@ impl ApiRequest {
                 self.has_schema = value.get().contains("\"json_schema\"");
             }
             "format" => self.has_schema = value.get().starts_with('{'),
-            "tools" | "functions" => self.has_tools = value.get().len() > 2 && value.get() != "null",
+            "tools" | "functions" => self.has_tools |= lists_some(value),
             _ => {}
         }
         Ok(())

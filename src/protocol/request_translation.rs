@@ -29,6 +29,8 @@ pub struct RequestTranslation {
     losses: Losses,
     /// Free-form tools that were translated to functions.
     customs: HashSet<String>,
+    /// The caller lists `functions` instead of tools.
+    legacy_functions: bool,
     /// Members of the request that a translated answer repeats.
     echo: Arc<Map<String, Value>>,
     /// How an answer with embeddings is translated back.
@@ -76,7 +78,7 @@ impl RequestTranslation {
             return None;
         }
         let mut request_translation = RequestTranslation::translated(surface, &conversation, dialect, options).ok()?;
-        request_translation.losses.hint(surface.reasoning());
+        request_translation.losses.lose(surface.reasoning());
         Some(request_translation)
     }
 
@@ -85,7 +87,7 @@ impl RequestTranslation {
         let body = surface.without_reasoning(request.body(), taken)?;
         let request = ApiRequest::written(surface, Bytes::from(body)).ok()?;
         let mut losses = Losses::default();
-        losses.hint(surface.reasoning());
+        losses.lose(surface.reasoning());
         Some(RequestTranslation::spliced(Arc::new(request), losses))
     }
 
@@ -93,6 +95,7 @@ impl RequestTranslation {
         RequestTranslation {
             surface: request.surface,
             dialect: request.surface.dialect(),
+            legacy_functions: request.legacy_functions,
             body: UpstreamBody::Spliced(request),
             losses,
             customs: HashSet::new(),
@@ -115,6 +118,7 @@ impl RequestTranslation {
         let mut lost = Losses::default();
         let plain = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
         let (mut losses, echo) = (conversation.losses.clone(), conversation.echo.clone());
+        let legacy_functions = conversation.legacy_functions;
         let (conversation, customs) = match &plain {
             Some((plain, customs)) => (plain, customs.clone()),
             None => (conversation, HashSet::new()),
@@ -128,8 +132,9 @@ impl RequestTranslation {
             Dialect::Ollama => spliced(Surface::OllamaChat, body)?,
             Dialect::Anthropic => spliced(Surface::Messages, body)?,
         };
-        losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
-        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, embedding: None, _lease: None })
+        losses.extend(&lost.renamed(|name| name_of(surface, name)));
+        let (embedding, _lease) = (None, None);
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
     }
 
     /// A request for embeddings, for upstreams of another dialect.
@@ -151,8 +156,8 @@ impl RequestTranslation {
             Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => spliced(Surface::Embeddings, body)?,
         };
         let embedding = Some(request.form(surface, dialect));
-        let (customs, echo) = (HashSet::new(), Arc::default());
-        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, embedding, _lease: None })
+        let (customs, legacy_functions, echo, _lease) = (HashSet::new(), false, Arc::default(), None);
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
     }
 
     /// The request to continue the text `said` of its answer, and how many bytes of it are included. None if the
@@ -244,6 +249,11 @@ impl RequestTranslation {
         &self.customs
     }
 
+    /// The caller lists `functions`, so that an answer has a `function_call`.
+    pub fn legacy_functions(&self) -> bool {
+        self.legacy_functions
+    }
+
     /// Members of the request that a translated answer repeats.
     pub fn echo(&self) -> &Arc<Map<String, Value>> {
         &self.echo
@@ -312,16 +322,18 @@ mod tests {
         });
         assert_eq!(lost(Surface::Messages, &messages, Dialect::OpenAi, true), ["stop_sequences"]);
         let of_ollama = lost(Surface::Messages, &messages, Dialect::Ollama, false);
-        assert_eq!(of_ollama, ["tool_choice.disable_parallel_tool_use", "metadata.user_id"]);
+        assert_eq!(of_ollama, ["tool_choice.disable_parallel_tool_use"]);
         let responses = |who: &str| {
             json!({ "model": "m", "input": "x", who: "u", "größe": 1, "text": { "verbosity": "low" },
                 "tools": [{ "type": "function", "name": "f" }, { "type": "custom", "name": "g",
                     "format": { "type": "grammar", "syntax": "lark", "definition": "x" } }] })
         };
-        for who in ["user", "safety_identifier"] {
-            let names = lost(Surface::Responses, &responses(who), Dialect::Ollama, false);
-            assert_eq!(names, ["gr??e", "tools[1].format", who, "text.verbosity"]);
-        }
+        let of_responses = |who: &str| lost(Surface::Responses, &responses(who), Dialect::Ollama, false);
+        assert_eq!(of_responses("user"), ["gr??e", "tools[1].format", "text.verbosity"]);
+        assert_eq!(
+            of_responses("safety_identifier"),
+            ["gr??e", "tools[1].format", "safety_identifier", "text.verbosity"]
+        );
         let chat = json!({ "messages": [{ "role": "user", "content": "x" }], "stop": ["1", "2", "3", "4", "5", "6"] });
         assert_eq!(lost(Surface::Chat, &chat, Dialect::Gemini, false), ["stop"]);
     }

@@ -21,6 +21,7 @@ use super::whole;
 pub struct ResponseTranslation {
     surface: Surface,
     dialect: Dialect,
+    legacy_functions: bool,
     /// None if the upstream speaks the caller's dialect, and for embeddings.
     translation: Option<AnswerTranslation>,
     /// How the answer of another dialect becomes the caller's, and the upstream's model.
@@ -62,6 +63,7 @@ impl ResponseTranslation {
     /// requested usage.
     pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
+        let legacy_functions = request_translation.legacy_functions();
         let is_conversation = request_translation.is_translated() && surface.is_translated();
         let translation = is_conversation.then(|| AnswerTranslation {
             customs: match surface {
@@ -71,7 +73,7 @@ impl ResponseTranslation {
                 _ => Customs::new(request_translation.customs().clone()),
             },
             reader: dialect.reader(),
-            writer: surface.writer(model, include_usage, request_translation.echo()),
+            writer: surface.writer(model, include_usage, legacy_functions, request_translation.echo()),
             arguments: CallArguments::default(),
             pieces: Vec::new(),
             items: 0,
@@ -79,7 +81,7 @@ impl ResponseTranslation {
             ended: false,
         });
         let embedding = request_translation.embedding_form().map(|form| (form.clone(), model.to_owned()));
-        ResponseTranslation { surface, dialect, translation, embedding, calls: None, seen: None }
+        ResponseTranslation { surface, dialect, legacy_functions, translation, embedding, calls: None, seen: None }
     }
 
     pub fn surface(&self) -> Surface {
@@ -88,6 +90,11 @@ impl ResponseTranslation {
 
     pub fn is_translated(&self) -> bool {
         self.translation.is_some()
+    }
+
+    /// The caller lists `functions`, so that its answer has a `function_call`.
+    pub fn legacy_functions(&self) -> bool {
+        self.legacy_functions
     }
 
     pub fn framing(&self) -> Framing {

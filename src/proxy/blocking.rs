@@ -10,7 +10,7 @@ use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
 /// Bytes of a body that is processed in place. Translating this much takes 1 to 3 ms; another thread costs 0.03 ms.
-const INLINE_MAX: usize = 64 << 10;
+pub(super) const INLINE_MAX: usize = 64 << 10;
 /// Larger bodies may take seconds: they leave one thread to smaller ones.
 const HUGE: usize = 4 << 20;
 
@@ -27,9 +27,8 @@ pub struct BlockingPool {
 pub struct StillWanted(Option<Weak<()>>);
 
 impl StillWanted {
-    /// For work that no client waits for.
-    #[cfg(test)]
-    pub fn always() -> StillWanted {
+    /// For work that no client waits for, and for work that is over soon.
+    pub fn anyhow() -> StillWanted {
         StillWanted(None)
     }
 

@@ -70,7 +70,7 @@ pub async fn read(
         }
         return Err(rejection);
     }
-    let (mut bytes, mut room) = (Vec::new(), BodyRoom { lease: budget.lease(), share: place.body_share(), budget });
+    let (mut bytes, mut room) = (Vec::new(), BodyRoom::new(budget, place));
     let began = Instant::now();
     loop {
         let (pause_ends, due) = (Instant::now() + PAUSE_MAX, began + time_for(bytes.len()));
@@ -124,30 +124,40 @@ fn time_for(bytes: usize) -> Duration {
 }
 
 /// The memory of one body: a part of all memory, and of its caller's share of it.
-struct BodyRoom<'b> {
+pub(super) struct BodyRoom {
     lease: Lease,
     share: BodyShare,
-    budget: &'b Budget,
+    /// All memory there is.
+    all: usize,
 }
 
-impl BodyRoom<'_> {
+impl BodyRoom {
+    pub(super) fn new(budget: &Budget, place: &RequestPlace) -> BodyRoom {
+        BodyRoom { lease: budget.lease(), share: place.body_share(), all: budget.max() }
+    }
+
     /// Leases and allocates room for `length` bytes: twice the present capacity, at most the announced length.
     fn make(&mut self, bytes: &mut Vec<u8>, length: usize, announced: usize) -> Result<(), Rejection> {
         if length > bytes.capacity() {
             let ahead = (bytes.capacity() * 2).max(FIRST_ROOM).min(announced);
             let capacity = length.max(ahead);
-            let max = self.budget.max();
-            self.lease.cover(capacity).map_err(|BudgetFull| Rejection::no_memory(length, max))?;
-            if capacity > FIRST_ROOM {
-                self.share.cover(capacity, max).map_err(Rejection::overloaded)?;
-            }
-            bytes.reserve_exact(capacity - bytes.len());
+            self.grow(bytes, length, capacity)?;
         }
         Ok(())
     }
 
+    /// Leases and allocates this capacity, of which `length` bytes are needed.
+    pub(super) fn grow(&mut self, bytes: &mut Vec<u8>, length: usize, capacity: usize) -> Result<(), Rejection> {
+        self.lease.cover(capacity).map_err(|BudgetFull| Rejection::no_memory(length, self.all))?;
+        if capacity > FIRST_ROOM {
+            self.share.cover(capacity, self.all).map_err(Rejection::overloaded)?;
+        }
+        bytes.reserve_exact(capacity - bytes.len());
+        Ok(())
+    }
+
     /// Ties it to the bytes of the whole body.
-    fn hold(mut self, bytes: Vec<u8>) -> Bytes {
+    pub(super) fn hold(mut self, bytes: Vec<u8>) -> Bytes {
         self.lease.settle(bytes.capacity());
         let held = self.lease.hold(bytes);
         if self.share.is_empty() { held } else { Bytes::from_owner(LargeBody { held, _share: self.share }) }
@@ -256,7 +266,7 @@ mod tests {
     async fn an_announced_length_takes_nothing_until_it_comes() {
         let budget = Budget::new(64 << 20);
         let (bytes, announced) = (&mut Vec::new(), 30 << 20);
-        let mut room = BodyRoom { lease: budget.lease(), share: place(1).body_share(), budget: &budget };
+        let mut room = BodyRoom::new(&budget, &place(1));
         room.make(bytes, 10, announced).unwrap();
         assert_eq!((bytes.capacity(), budget.used()), (FIRST_ROOM, FIRST_ROOM));
         bytes.resize(FIRST_ROOM, 0);

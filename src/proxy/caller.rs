@@ -136,6 +136,16 @@ pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Re
     })
 }
 
+/// The answer to a request for which [`check_token`] found no user, whatever its path.
+pub fn missing_token<B>(gateway: &Gateway, request: &Request<B>) -> Option<Rejection> {
+    authenticate(gateway, &gateway.live(), &Client::of(request.extensions())).err()
+}
+
+/// Whether a token was sent, of any user or of none.
+pub fn sends_token(headers: &HeaderMap) -> bool {
+    token(headers).is_some()
+}
+
 /// Checks that the caller is an admin. Without users every caller is one.
 ///
 /// # Errors

@@ -199,11 +199,6 @@ enum ChoiceRank {
 
 impl ChoiceRank {
     const COUNT: usize = 5;
-
-    /// It would probably fail.
-    fn is_last_resort(rank: usize) -> bool {
-        rank >= ChoiceRank::Unfit as usize
-    }
 }
 
 /// The upstreams that could be asked, by rank.
@@ -226,8 +221,9 @@ impl Choices {
         self.0[rank as usize].push((reason, choice));
     }
 
-    /// Admits the first choice of which any can start. Returns the upstreams that cool down. While a better choice only waits for a
-    /// rate limit, the last resorts are not asked: their failure would hide when to try again.
+    /// Admits the first choice of which any can start. Returns the upstreams that cool down. While one that can serve the request
+    /// cools down or is broken, none is asked that cannot: its answer would ignore a part of the request. While one waits
+    /// for a rate limit, none is asked that its provider does not list: its failure would hide when to try again.
     fn admit(
         self,
         gateway: &Gateway,
@@ -237,7 +233,10 @@ impl Choices {
         let mut cooling: Vec<(String, CooldownState)> = Vec::new();
         for (rank, choice) in self.0.into_iter().enumerate() {
             let is_limited = |(_, cooling): &(String, CooldownState)| cooling.why.is_some_and(|why| !why.is_refusal());
-            let waits = ChoiceRank::is_last_resort(rank) && cooling.iter().any(is_limited);
+            let waits = match rank {
+                _ if rank == ChoiceRank::Unlisted as usize => cooling.iter().any(is_limited),
+                rank => rank >= ChoiceRank::Unfit as usize && !cooling.is_empty(),
+            };
             if admission.candidates.is_empty() && !waits {
                 let choice = choice.into_iter().map(|(_, candidate)| candidate).collect();
                 cooling.extend(health::admit(gateway.health(), choice, admission));

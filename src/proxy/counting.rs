@@ -5,11 +5,18 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::json;
 
+use crate::failure::{Failure, FailureKind};
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 
 /// Bytes per token of the estimate.
 const BYTES_PER_TOKEN: usize = 4;
+
+/// Whether an upstream has no such call: many servers of the dialect do not.
+pub fn is_lacking(failures: &[(usize, Failure)]) -> bool {
+    let lacks = |failure: &Failure| failure.kind == FailureKind::NotFound || failure.status == Some(405);
+    failures.iter().any(|(_, failure)| lacks(failure))
+}
 
 /// The answer in the vendor's shape; the header `x-photofinish-estimate` marks it.
 pub fn estimate(request: &ApiRequest) -> Response<Bytes> {

@@ -11,6 +11,7 @@ mod candidate_set;
 mod client_headers;
 mod counting;
 mod early;
+mod encoded;
 mod fair_share;
 mod gateway;
 mod launcher;
@@ -37,7 +38,9 @@ mod shed;
 mod wrong_tokens;
 
 pub use body::limited;
-pub use caller::{Client, admin, admin_user, check_token, has_token, is_admin, is_still_admin, log_in};
+pub use caller::{
+    Client, admin, admin_user, check_token, has_token, is_admin, is_still_admin, log_in, missing_token, sends_token,
+};
 pub use gateway::{Gateway, Totals};
 pub use models::{gemini_list, gemini_one, list, one};
 pub use ollama::{show, tags, version};
@@ -151,7 +154,7 @@ async fn prepare(
     guard: &mut RaceGuard,
 ) -> Result<PreparedRequest, Rejection> {
     let (headers, call) = (&parts.headers, parts.extensions.get::<PathCall>().cloned());
-    let bytes = body::read(headers, body, live.config.server.body_max, gateway.budget(), guard.place()).await?;
+    let bytes = encoded::read(gateway, headers, body, live.config.server.body_max, guard.place()).await?;
     guard.place().race().map_err(Rejection::overloaded)?;
     let (surface, length, in_flight) = (guard.surface(), bytes.len(), guard.in_flight());
     let read = guard.read(&bytes);

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body;
 use super::caller::{Client, authenticate};
+use super::encoded;
 use super::gateway::Gateway;
 use super::models::{json_response, usable_ids, usable_model};
 use super::rejection::Rejection;
@@ -60,7 +60,7 @@ pub async fn show(gateway: &Gateway, request: Request<Body>) -> Result<Response<
     // No body is read before the token is checked.
     let user = authenticate(gateway, &live, &client)?;
     let mut place = gateway.enter_race(&live, user.as_deref(), client.address).map_err(Rejection::overloaded)?;
-    let bytes = body::read(&parts.headers, body, QUESTION_MAX, gateway.budget(), &mut place).await?;
+    let bytes = encoded::read(gateway, &parts.headers, body, QUESTION_MAX, &mut place).await?;
     let question: Option<Question> = serde_json::from_slice(&bytes).ok();
     let id = question.and_then(|question| question.model).filter(|id| !id.is_empty());
     let id = id.ok_or(InvalidRequest::NoModel)?;

@@ -12,7 +12,7 @@ use crate::pace::aside;
 use crate::protocol::Dialect;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::dialect::TranslationOptions;
-use crate::protocol::neutral::Conversation;
+use crate::protocol::neutral::{Conversation, Losses};
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
 
@@ -39,8 +39,8 @@ pub struct Outbound<'a> {
 enum CannotServe {
     /// None of its dialects has such a call.
     Unspoken(Vec<String>),
-    /// Members that its dialect cannot express.
-    Lossy(Vec<String>),
+    /// Members that its dialect cannot express, and which dialect that is.
+    Lossy(Losses, String),
     /// The request is invalid and cannot be translated.
     Invalid(Invalid),
 }
@@ -82,19 +82,26 @@ impl<'a> Outbound<'a> {
             self.leave_out([upstream.name()], LeftOutReason::Capability);
             return Ok(None);
         };
-        if self.lossy != Lossy::Refuse || request_translation.losses().keeps_meaning() {
+        let losses = request_translation.losses();
+        let may_go = match self.lossy {
+            Lossy::Prefer => losses.keeps_content(),
+            Lossy::Refuse => losses.keeps_settings(),
+            Lossy::Drop => true,
+        };
+        if may_go {
             return Ok(Some(request_translation));
         }
         self.leave_out([upstream.name()], LeftOutReason::Capability);
-        if !matches!(self.unserved, Some(CannotServe::Invalid(_) | CannotServe::Lossy(_))) {
-            self.unserved = Some(CannotServe::Lossy(request_translation.losses().of_meaning().to_vec()));
+        if !matches!(self.unserved, Some(CannotServe::Invalid(_) | CannotServe::Lossy(..))) {
+            let who = format!("{} speaks {}", provider.name, spoken.dialect.as_str());
+            self.unserved = Some(CannotServe::Lossy(losses.clone(), who));
         }
         Ok(None)
     }
 
     /// Whether the upstream may be used only if no upstream that gets the whole request is available.
     pub fn is_second_choice(&self, request_translation: &RequestTranslation) -> bool {
-        self.lossy == Lossy::Prefer && !request_translation.losses().keeps_meaning()
+        self.lossy == Lossy::Prefer && !request_translation.losses().keeps_settings()
     }
 
     /// Records that these upstreams are not asked, and why.
@@ -115,7 +122,7 @@ impl<'a> Outbound<'a> {
     pub fn rejection(self, model: &str, off: &[String]) -> Rejection {
         match self.unserved {
             Some(CannotServe::Invalid(invalid)) => Rejection::invalid(&invalid),
-            Some(CannotServe::Lossy(names)) => Rejection::not_translatable(&names),
+            Some(CannotServe::Lossy(losses, who)) => Rejection::not_translatable(&losses, &who, self.request.surface),
             Some(CannotServe::Unspoken(who)) => Rejection::unspoken(model, self.request.surface, &who),
             None => Rejection::no_upstream(model, off),
         }

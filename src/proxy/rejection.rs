@@ -5,6 +5,7 @@ pub(super) mod code;
 mod cooling;
 mod forbidden;
 mod overloaded;
+mod transport;
 mod unknown;
 mod watched;
 
@@ -16,8 +17,8 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use code::ErrorCode;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -26,6 +27,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::printable::quoted;
 use crate::protocol::Surface;
 use crate::protocol::client_error::{ErrorShape, Invalid};
+use crate::protocol::neutral::Losses;
 use crate::protocol::request::InvalidRequest;
 
 /// One upstream that did not serve the request.
@@ -47,7 +49,8 @@ struct RejectionParts {
     param: Option<Cow<'static, str>>,
     attempts: Vec<FailedUpstream>,
     retry_after: Option<Duration>,
-    allow: Option<&'static str>,
+    /// A header that says what the gateway takes instead.
+    instead: Option<(HeaderName, &'static str)>,
     /// Attempts were made: an answer of the race, not a refusal before it.
     after_race: bool,
     /// No upstream supports such a call.
@@ -64,7 +67,7 @@ impl Rejection {
             param: None,
             attempts: Vec::new(),
             retry_after: None,
-            allow: None,
+            instead: None,
             after_race: false,
             unspoken: false,
             left_out: None,
@@ -82,6 +85,12 @@ impl Rejection {
 
     fn with(mut self, failed: &[FailedUpstream]) -> Rejection {
         self.0.attempts = failed.to_vec();
+        self
+    }
+
+    /// Sets the header that says what the gateway takes instead.
+    fn naming(mut self, name: HeaderName, value: &'static str) -> Rejection {
+        self.0.instead = Some((name, value));
         self
     }
 
@@ -181,13 +190,19 @@ impl Rejection {
     }
 
     /// No upstream's dialect can express the request.
-    pub fn not_translatable(names: &[String]) -> Rejection {
+    pub fn not_translatable(losses: &Losses, who: &str, surface: Surface) -> Rejection {
+        let names: Vec<String> = losses.deciding().map(|name| format!("`{name}`")).collect();
+        let allowed_by = if losses.keeps_content() { "prefer" } else { "drop" };
         let message = format!(
-            "no upstream's dialect can express {}: leave it out, name an upstream that speaks this call's own dialect, or \
-             set lossy = \"prefer\" to have it left out",
-            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            "no upstream of this model can take {}: {who}, which has no place for it. Leave it out, use an upstream that speaks \
+             the dialect of {} ({}), or allow the loss with lossy = \"{allowed_by}\" in the configuration or the header \
+             x-photofinish-lossy: {allowed_by}",
+            names.join(", "),
+            surface.path(),
+            surface.dialect().as_str(),
         );
-        Rejection::new(code::NOT_TRANSLATABLE, message).on(names.first().cloned().map(Cow::Owned))
+        let first = losses.deciding().next().map(|name| Cow::Owned(name.to_owned()));
+        Rejection::new(code::NOT_TRANSLATABLE, message).on(first)
     }
 
     /// The request is invalid for its surface; in the vendor's words.
@@ -243,13 +258,6 @@ impl Rejection {
                 .to_owned(),
         };
         Rejection::new(code::NOT_FOUND, format!("there is nothing at {}: {hint}", quoted(path)))
-    }
-
-    pub fn method(allow: &'static str) -> Rejection {
-        let message = format!("this path takes {allow} only");
-        let mut rejection = Rejection::new(code::METHOD_NOT_ALLOWED, message);
-        rejection.0.allow = Some(allow);
-        rejection
     }
 
     /// An invalid parameter or path segment of the URL. `why` names the value and the valid ones.
@@ -312,8 +320,8 @@ impl Rejection {
         if self.0.code.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(allow) = self.0.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        if let Some((name, value)) = &self.0.instead {
+            headers.insert(name.clone(), HeaderValue::from_static(value));
         }
         if let Some(wait) = self.0.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

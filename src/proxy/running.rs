@@ -17,7 +17,7 @@ use super::launcher::Launcher;
 use super::race_guard::{RaceGuard, StreamedRace, Win};
 use super::rejection::Rejection;
 use super::rescuer::{self, AnswerRescuer};
-use super::{all_failed, answer};
+use super::{all_failed, answer, counting};
 use crate::attempt::ReadyAttempt;
 use crate::clock::Instant;
 use crate::health::OutcomeReporter;
@@ -90,6 +90,9 @@ impl PreparedRace {
             RaceFinish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
             RaceFinish::Failed => {
                 outcome_reporter.settle(race.failures());
+                if request.surface.counts() && counting::is_lacking(race.failures()) {
+                    return Ok(ServedAnswer::Whole(counting::estimate(&request), None));
+                }
                 return Ok(ServedAnswer::Whole(all_failed::all_failed(&race, &candidates, &request)?, None));
             }
             RaceFinish::Deadline => {

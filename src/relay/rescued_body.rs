@@ -112,7 +112,7 @@ enum RescueStep {
 impl<W: RelayObserver> RescuedBody<W> {
     /// `lease` grows with the delivered part.
     pub fn new(relay: RelayBody<W>, rescue: Box<dyn RescueCandidates>, lease: Lease) -> RescuedBody<W> {
-        let delivered = DeliveredAnswer::new(relay.stream.surface());
+        let delivered = DeliveredAnswer::new(relay.stream.surface(), relay.stream.legacy_functions());
         RescuedBody {
             stage: RescueStage::Winner(Box::new(relay)),
             rescue: Some(rescue),

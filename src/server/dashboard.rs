@@ -41,16 +41,29 @@ pub fn is_own(path: &str) -> bool {
     path == RELOAD || path.strip_prefix("/dashboard").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-pub async fn first_page(headers: HeaderMap) -> Response<Body> {
-    found(dashboard::page(""), "/dashboard", &headers)
+pub async fn first_page() -> Response<Body> {
+    frame("", "dashboard/", "/dashboard")
 }
 
-pub async fn page(Path(path): Path<String>, headers: HeaderMap) -> Response<Body> {
-    let file = match path.strip_prefix("assets/") {
-        Some(asset) => dashboard::asset(asset),
-        None => dashboard::page(&path),
-    };
-    found(file, &format!("/dashboard/{path}"), &headers)
+pub async fn page(path: Option<Path<String>>, headers: HeaderMap) -> Response<Body> {
+    let path = path.map(|Path(path)| path).unwrap_or_default();
+    match path.strip_prefix("assets/") {
+        Some(asset) => found(dashboard::asset(asset), &format!("/dashboard/{path}"), &headers),
+        None => frame(&path, &"../".repeat(path.matches('/').count()), &format!("/dashboard/{path}")),
+    }
+}
+
+/// The page at this path, whose addresses are relative, because a proxy may serve it below a path of its own. `root`: how it
+/// leads to the folder of the dashboard.
+fn frame(page: &str, root: &str, path: &str) -> Response<Body> {
+    let answer = dashboard::page(page, root).map(|text| {
+        let mut response = Response::new(Body::from(text));
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response
+    });
+    guarded(answer.unwrap_or_else(|| Rejection::not_found(path, Some("/dashboard")).into_response()))
 }
 
 /// Tells the page whether it may read `/api`.

@@ -11,12 +11,14 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::Next;
 use futures_util::FutureExt as _;
-use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, COOKIE, ORIGIN};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, COOKIE, ORIGIN, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::host_check;
+use super::host_check::{self, RequestSender};
 use super::nearest_path::bare;
 use crate::config::Cors;
 use crate::protocol::Surface;
@@ -35,6 +37,8 @@ pub(super) struct CrossOrigin {
     any: CorsLayer,
     /// For a list of origins. It uses the list of the current configuration.
     listed: CorsLayer,
+    /// For apps, which send a token. Nothing else of theirs counts.
+    apps: CorsLayer,
 }
 
 impl CrossOrigin {
@@ -56,7 +60,8 @@ impl CrossOrigin {
             // Without this a page that fetches with `credentials: "include"` could not read the answer. Its cookies
             // are dropped.
             .allow_credentials(AllowCredentials::predicate(move |origin, _| is_listed(origin)));
-        CrossOrigin { gateway, any: base.allow_origin(tower_http::cors::Any), listed }
+        let apps = base.clone().allow_origin(AllowOrigin::mirror_request());
+        CrossOrigin { gateway, any: base.allow_origin(tower_http::cors::Any), listed, apps }
     }
 }
 
@@ -68,14 +73,15 @@ pub(super) async fn cross_origin(
     next: Next,
 ) -> Response<Body> {
     let live = cross.gateway.live();
-    let is_foreign = match host_check::check(&request, &live.config) {
-        Ok(is_foreign) => is_foreign,
+    let sender = match host_check::check(&request, &live.config) {
+        Ok(sender) => sender,
         Err(rejection) => return rejection.answer_to(near(request.uri().path())),
     };
     if request.headers().contains_key(COOKIE) {
-        drop_foreign_cookies(&mut request, is_foreign);
+        drop_foreign_cookies(&mut request, sender != RequestSender::Own);
     }
     let cors = match &live.config.server.cors {
+        _ if sender == RequestSender::App => Some(&cross.apps),
         Cors::None => None,
         Cors::Any => Some(&cross.any),
         Cors::Only(_) => Some(&cross.listed),
@@ -83,7 +89,15 @@ pub(super) async fn cross_origin(
     drop(live);
     take_key(&mut request);
     let slowed = proxy::check_token(&cross.gateway, &mut request);
-    let response = with_cors(cors, request, next).await;
+    let refused = if sender == RequestSender::App && !is_preflight(&request) {
+        proxy::missing_token(&cross.gateway, &request)
+    } else {
+        None
+    };
+    let response = match refused {
+        Some(refused) => readable(refused.answer_to(near(request.uri().path())), request.headers()),
+        None => with_cors(cors, request, next).await,
+    };
     // Only the answer is held back: the request has left its place and its memory.
     if let Some(slowed) = slowed {
         slowed.over().await;
@@ -92,9 +106,8 @@ pub(super) async fn cross_origin(
 }
 
 async fn with_cors(cors: Option<&CorsLayer>, request: Request<Body>, next: Next) -> Response<Body> {
-    let headers = request.headers();
-    let (is_options, is_from_page) = (request.method() == Method::OPTIONS, headers.contains_key(ORIGIN));
-    let is_preflight = is_options && is_from_page && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let (is_options, is_from_page) = (request.method() == Method::OPTIONS, request.headers().contains_key(ORIGIN));
+    let is_preflight = is_preflight(&request);
     // The layer treats every OPTIONS request as a preflight request, but clients also use OPTIONS to ask which methods
     // a path serves.
     let Some(cors) = cors.filter(|_| is_preflight || !is_options) else { return next.run(request).await };
@@ -106,6 +119,21 @@ async fn with_cors(cors: Option<&CorsLayer>, request: Request<Body>, next: Next)
         *response.status_mut() = StatusCode::NO_CONTENT;
     } else if is_from_page {
         expose(response.headers_mut());
+    }
+    response
+}
+
+/// A browser's question whether a page may send a request.
+fn is_preflight<B>(request: &Request<B>) -> bool {
+    let asks = |name| request.headers().contains_key(name);
+    request.method() == Method::OPTIONS && asks(ORIGIN) && asks(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The answer to an app without a valid token, on whatever path, so that the app can show it.
+fn readable(mut response: Response<Body>, asked: &HeaderMap) -> Response<Body> {
+    if let Some(origin) = asked.get(ORIGIN) {
+        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        response.headers_mut().insert(VARY, HeaderValue::from_static("origin"));
     }
     response
 }
@@ -172,7 +200,7 @@ mod tests {
     use axum::Router;
     use axum::body::to_bytes;
     use axum::routing::any;
-    use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HOST};
+    use http::header::HOST;
     use tokio::sync::Semaphore;
 
     use super::*;

@@ -9,7 +9,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
-use http::header::ALLOW;
+use http::header::{ALLOW, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
@@ -111,6 +111,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/readyz", only_get(get(health::ready))),
         ("/metrics", only_get(get(metrics::metrics))),
         ("/dashboard", only_get(get(dashboard::first_page))),
+        ("/dashboard/", only_get(get(dashboard::page))),
         ("/dashboard/{*page}", only_get(get(dashboard::page))),
         (
             dashboard::SESSION,
@@ -130,7 +131,19 @@ const GEMINI: &str = "/v1beta/models/{*call}";
 fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
     let serve =
         move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| proxy::serve(gateway, surface, request);
-    post(serve).fallback(move |asked: Method| method(asked, surface, "POST", "POST, OPTIONS"))
+    let others = move |asked: Method, headers: HeaderMap| async move {
+        if asked == Method::GET && asks_websocket(&headers) {
+            return Rejection::no_websocket().answer_to(surface);
+        }
+        method(asked, surface, "POST", "POST, OPTIONS").await
+    };
+    post(serve).fallback(others)
+}
+
+/// A handshake of RFC 6455. HTTP/2 has another one, which the gateway does not announce.
+fn asks_websocket(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    protocols.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
 }
 
 fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {

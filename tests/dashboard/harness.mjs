@@ -1,6 +1,7 @@
 // What every check of the dashboard uses: gateways, traffic, a browser that counts its complaints.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer, request } from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -118,3 +119,20 @@ export async function violations(page) {
   return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 2).map((node) => node.target.join(" ")).join(", ")}`);
 }
 
+
+/** A proxy that serves a gateway below a path of its own, such as `/llm`, and takes the path away. */
+export async function below(served, path) {
+  const proxy = createServer((asked, answer) => {
+    if (!asked.url.startsWith(`${path}/`)) return void answer.writeHead(404).end();
+    const options = { host: "127.0.0.1", port: served.port, method: asked.method, path: asked.url.slice(path.length), headers: asked.headers };
+    const up = request(options, (came) => {
+      answer.writeHead(came.statusCode, came.headers);
+      came.pipe(answer);
+    });
+    up.on("error", () => answer.destroy());
+    answer.on("close", () => up.destroy());
+    asked.pipe(up);
+  });
+  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+  return { ...served, base: `http://127.0.0.1:${proxy.address().port}${path}`, close: () => proxy.closeAllConnections() ?? proxy.close() };
+}

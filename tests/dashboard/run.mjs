@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { badInput } from "./bad-input.mjs";
-import { ask, check, chromium, config, faults, gateway, HOSTILE, opened, options, PAGES, violations, WIDTHS, written } from "./harness.mjs";
+import { ask, below, check, chromium, config, faults, gateway, HOSTILE, opened, options, PAGES, violations, WIDTHS, written } from "./harness.mjs";
 
 async function everyPage(browser, served, race) {
   for (const theme of ["light", "dark"]) {
@@ -215,6 +215,29 @@ async function sessions(browser) {
   rmSync(served.folder, { recursive: true });
 }
 
+async function subPath(browser) {
+  const gate = await gateway([["ann", true]]);
+  const ids = await ask(gate, 4, "ann-token-0123456789");
+  const served = await below(gate, "/llm");
+  const { page, complaints, go, context } = await opened(browser, served);
+  await page.goto(`${served.base}/dashboard`);
+  await page.getByLabel("Token").fill("ann-token-0123456789");
+  await page.keyboard.press("Enter");
+  await page.getByText("Watching.").waitFor();
+  check("below a path: /dashboard shows the first page and its events", true);
+  for (const path of ["/", ...PAGES.map((name) => `/${name}`), `/races/${ids[0]}`]) {
+    await go(path);
+    check(`below a path: ${path} has its heading`, (await page.locator("main h1").first().innerText()).length > 0);
+  }
+  await page.getByRole("link", { name: "Races", exact: true }).click();
+  check("below a path: links stay there", new URL(page.url()).pathname, "/llm/dashboard/races");
+  check("below a path: the browser complains of the log-in alone", complaints.filter((text) => !text.includes("401")), []);
+  await context.close();
+  served.close();
+  await gate.end();
+  rmSync(gate.folder, { recursive: true });
+}
+
 async function usual(browser) {
   const empty = await gateway();
   const { page, complaints, go, context } = await opened(browser, empty);
@@ -234,6 +257,7 @@ async function usual(browser) {
   await again.end();
   rmSync(again.folder, { recursive: true });
   await sessions(browser);
+  await subPath(browser);
 }
 
 const browser = await chromium.launch({ executablePath: options.chromium, args: ["--no-sandbox"] });

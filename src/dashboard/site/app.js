@@ -1,6 +1,6 @@
 // The frame: the session, the list of pages, and the page of the address.
 import { html, render, useCallback, useEffect, useErrorBoundary, useState } from "./lib/html.js";
-import { follow, link, useAddress } from "./lib/address.js";
+import { follow, here, link, useAddress } from "./lib/address.js";
 import { ApiError, LOGGED_OUT, send } from "./lib/api.js";
 import { PAGES } from "./pages.js";
 
@@ -69,7 +69,7 @@ function Login({ done }) {
   return html`<main id="main" class="login">
     <h1>Photofinish</h1>
     <p>The token of a user with <code>admin = true</code>. It is sent once and not kept: a session of 12 hours takes its place.</p>
-    <form method="post" action="/dashboard/session" onSubmit=${submit}>
+    <form method="post" action=${here("/dashboard/session")} onSubmit=${submit}>
       <label>Token<input name="token" type="password" autocomplete="current-password" required autofocus
         aria-invalid=${problem ? "true" : undefined} aria-describedby="problem" /></label>
       <button class="main" type="submit" disabled=${busy}>${busy ? "Logging in …" : "Log in"}</button>

@@ -4,13 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
 use crate::protocol::bounds::DEPTH_MAX;
 use crate::protocol::json::Json;
+use crate::protocol::numbers::{object, parse};
 use crate::protocol::sse::SseEvent;
-use crate::protocol::surrogates::lenient;
+use crate::protocol::surrogates::{HalfCharacters, lenient};
+use crate::protocol::values::json;
 
 /// Collects the events of one stream.
 #[derive(Debug, Default)]
@@ -21,6 +23,7 @@ pub struct MessageAssembly {
     blocks: BTreeMap<u64, AssembledBlock>,
     /// The block of the last event, if it was a delta.
     last: Option<u64>,
+    halves: HalfCharacters,
 }
 
 #[derive(Debug, Default)]
@@ -43,12 +46,13 @@ enum GrowingText {
 impl Assemble for MessageAssembly {
     fn add(&mut self, event: &SseEvent) -> bool {
         let Some(data) = event.fields().data.filter(|data| !data.trim_ascii().is_empty()) else { return true };
+        let data = self.halves.joined(&data);
         let Ok(text) = std::str::from_utf8(&data) else { return false };
         self.last = None;
         if let Some(taken) = self.add_delta(text) {
             return taken;
         }
-        match serde_json::from_str(text) {
+        match parse(text.as_bytes()) {
             Ok(Value::Object(event)) => {
                 self.add_event(event);
                 return self.blocks.len() <= ITEMS_MAX;
@@ -60,7 +64,8 @@ impl Assemble for MessageAssembly {
     }
 
     fn add_text(&mut self, text: &str) -> bool {
-        let block = self.last.and_then(|index| self.blocks.get_mut(&index));
+        let last = self.last.filter(|_| !self.halves.are_waiting());
+        let block = last.and_then(|index| self.blocks.get_mut(&index));
         block.is_some_and(|block| block.add_text(text))
     }
 
@@ -105,7 +110,7 @@ impl MessageAssembly {
         });
         walked.ok().filter(|()| is_delta)?;
         self.last = Some(index);
-        let Ok(delta) = serde_json::from_str(delta.unwrap_or("{}")) else { return Some(false) };
+        let Some(delta) = object(delta.unwrap_or("{}").as_bytes()) else { return Some(false) };
         if let Some(block) = self.blocks.get_mut(&index) {
             block.add(delta);
         }
@@ -116,9 +121,9 @@ impl MessageAssembly {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
         match kind.as_str() {
-            "message_start" => self.start(object(&mut event, "message")),
+            "message_start" => self.start(take_object(&mut event, "message")),
             "content_block_start" => {
-                let content = object(&mut event, "content_block");
+                let content = take_object(&mut event, "content_block");
                 // The vendor switched to another model.
                 if let Some(model) = content.get("to").and_then(|to| to.get("model")) {
                     self.message.insert("model".to_owned(), model.clone());
@@ -140,9 +145,9 @@ impl MessageAssembly {
     }
 
     fn end(&mut self, mut event: Map<String, Value>) {
-        self.message.extend(object(&mut event, "delta"));
+        self.message.extend(take_object(&mut event, "delta"));
         // Counts are totals: each replaces the one before it.
-        let usage = object(&mut event, "usage").into_iter().filter(|(_, value)| !value.is_null());
+        let usage = take_object(&mut event, "usage").into_iter().filter(|(_, value)| !value.is_null());
         match self.message.get_mut("usage") {
             Some(Value::Object(before)) => before.extend(usage),
             _ => drop(self.message.insert("usage".to_owned(), Value::Object(usage.collect()))),
@@ -243,10 +248,10 @@ fn open_at(text: &str) -> (Option<Vec<char>>, usize) {
 
 fn closed(text: &str, closers: &[char]) -> Option<Value> {
     let text: String = text.chars().chain(closers.iter().rev().copied()).collect();
-    serde_json::from_str(&text).ok()
+    parse(text.as_bytes()).ok()
 }
 
-fn object(from: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
+fn take_object(from: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
     match from.get_mut(name).map(Value::take) {
         Some(Value::Object(members)) => members,
         _ => Map::new(),

@@ -6,7 +6,7 @@
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::model::ClaudeModel;
 use crate::protocol::call_ids::CallIds;
@@ -16,7 +16,7 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_detail};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Writes the blocks of one request.
 pub(super) struct BlockWriter<'a> {
@@ -59,7 +59,7 @@ impl<'a> BlockWriter<'a> {
                     role = Role::User;
                     blocks.iter_mut().for_each(remind);
                     if !blocks.is_empty() {
-                        self.losses.hint(format!("messages[{at}].role"));
+                        self.losses.lose(format!("messages[{at}].role"));
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl<'a> BlockWriter<'a> {
 
     fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
         let Some(signature) = signed(thinking) else {
-            self.losses.hint("reasoning_content");
+            self.losses.lose("reasoning_content");
             return None;
         };
         Some(match thinking.redacted {
@@ -145,6 +145,7 @@ impl<'a> BlockWriter<'a> {
     }
 
     fn call(&mut self, call: &ToolCall) -> Value {
+        self.losses.lose_if(call.signature.is_some(), "thought_signature");
         let block =
             json!({ "type": "tool_use", "id": self.ids.call(&call.id), "name": call.name, "input": arguments(call) });
         cached(block, call.cache.as_ref())

@@ -12,6 +12,19 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 
+/// Known members of blocks, apart from `type` and `cache_control`.
+const KNOWN: [(&str, &[&str]); 7] = [
+    ("text", &["text", "citations"]),
+    ("image", &["source"]),
+    ("document", &["source", "title", "context", "citations"]),
+    ("tool_use", &["id", "name", "input"]),
+    ("tool_result", &["tool_use_id", "content", "is_error"]),
+    ("thinking", &["thinking", "signature"]),
+    ("redacted_thinking", &["data"]),
+];
+/// Known members of the sources of images and documents.
+const KNOWN_OF_SOURCES: [&str; 6] = ["type", "media_type", "data", "url", "file_id", "content"];
+
 /// The place of a block, in the vendor's notation and in the gateway's.
 struct BlockPath {
     dotted: String,
@@ -103,8 +116,29 @@ fn list(
         let Value::Object(block) = block else { return place.invalid("Input should be an object") };
         let kind = string(block, "type", &place.dotted)?;
         parts.extend(read(kind, block, &place, losses)?);
+        tell_unknown(kind, block, &place, losses);
     }
     Ok(parts)
+}
+
+/// Reports members that nobody knows.
+fn tell_unknown(kind: &str, block: &Map<String, Value>, place: &BlockPath, losses: &mut Losses) {
+    let Some((_, known)) = KNOWN.iter().find(|(name, _)| *name == kind) else { return };
+    let is_known = |name: &str| matches!(name, "type" | "cache_control") || known.contains(&name);
+    for (name, value) in block.iter().filter(|(name, _)| !is_known(name)) {
+        // The vendor's answers say so of every call.
+        if !(name == "caller" && value["type"] == "direct") {
+            losses.lose_value(&format!("{}.{name}", place.bracketed), value);
+        }
+    }
+    let Some(Value::Object(source)) = block.get("source") else { return };
+    let path = format!("{}.source", place.bracketed);
+    losses.lose_others(source, &path, &KNOWN_OF_SOURCES);
+    let blocks = source.get("content").and_then(Value::as_array);
+    for (at, block) in blocks.into_iter().flatten().enumerate() {
+        let (path, known) = (format!("{path}.content[{at}]"), ["type", "text", "citations", "cache_control"]);
+        losses.lose_others(block.as_object().into_iter().flatten(), &path, &known);
+    }
 }
 
 /// Blocks that messages and tool results may contain. Blocks that only this vendor knows are lost.
@@ -119,7 +153,7 @@ fn common(
         "image" => image(block, place).map(Some),
         "document" => document(block, place, losses),
         _ => {
-            losses.meaning(&place.bracketed);
+            losses.lose(&place.bracketed);
             Ok(None)
         }
     }
@@ -128,7 +162,7 @@ fn common(
 fn text(block: &Map<String, Value>, place: &BlockPath, losses: &mut Losses) -> Result<MessagePart, Invalid> {
     let text = string(block, "text", &format!("{}.text", place.dotted))?;
     if some(block, "citations").is_some_and(|citations| citations.as_array().is_none_or(|list| !list.is_empty())) {
-        losses.hint(format!("{}.citations", place.bracketed));
+        losses.lose(format!("{}.citations", place.bracketed));
     }
     Ok(MessagePart::Text { text: text.to_owned(), cache: cache(block) })
 }
@@ -150,14 +184,14 @@ fn document(
     let at = place.in_member("document", "source");
     let (kind, source) = source(block, &at)?;
     if kind == "content" && matches!(&source, Source::Text(text) if text.is_empty()) {
-        losses.meaning(format!("{}.source.content", place.bracketed));
+        losses.lose(format!("{}.source.content", place.bracketed));
         return Ok(None);
     }
     if block.get("citations").is_some_and(|citations| citations["enabled"] == true) {
-        losses.meaning(format!("{}.citations", place.bracketed));
+        losses.lose(format!("{}.citations", place.bracketed));
     }
     if some(block, "context").is_some_and(|context| context != "") {
-        losses.meaning(format!("{}.context", place.bracketed));
+        losses.lose(format!("{}.context", place.bracketed));
     }
     let name = block.get("title").and_then(Value::as_str).map(str::to_owned);
     Ok(Some(MessagePart::Document(Document { source, name, cache: cache(block) })))

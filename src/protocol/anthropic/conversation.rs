@@ -14,6 +14,8 @@ use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice,
 };
+use crate::protocol::numbers::parse;
+use crate::protocol::values::json;
 
 /// Members that are read here, or set later for each upstream.
 pub(super) const READ: [&str; 17] = [
@@ -36,6 +38,12 @@ pub(super) const READ: [&str; 17] = [
     "cache_control",
 ];
 
+/// Known members of these.
+const KNOWN_WITHIN: [(&str, &[&str]); 2] = [
+    ("thinking", &["type", "budget_tokens", "display"]),
+    ("tool_choice", &["type", "name", "disable_parallel_tool_use"]),
+];
+
 /// Reads a request for translation.
 ///
 /// # Errors
@@ -49,7 +57,10 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     };
     let raw: HashMap<String, &RawValue> = serde_json::from_slice(body).map_err(unreadable)?;
     check(&|name| raw.get(name).map(|value| value.get()), true)?;
-    let body: Map<String, Value> = serde_json::from_slice(body).map_err(unreadable)?;
+    let body = match parse(body).map_err(unreadable)? {
+        Value::Object(body) => body,
+        _ => Map::new(),
+    };
     let mut read = Conversation { sampling: sampling(&body)?, ..Conversation::default() };
     let mut losses = Losses::default();
     if let Some(system) = some(&body, "system") {
@@ -72,13 +83,14 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     read.reasoning = reasoning(&body, read.sampling.max_tokens)?;
     read.format = format(&body, &mut losses)?;
     accounting(&body, &mut read, &mut losses);
+    for (name, known) in KNOWN_WITHIN {
+        losses.lose_others(body.get(name).and_then(Value::as_object).into_iter().flatten(), name, known);
+    }
     for (name, value) in &body {
         match name.as_str() {
             name if READ.contains(&name) || value.is_null() => {}
-            "inference_geo" | "user_profile_id" => losses.hint(name),
             "mcp_servers" if value.as_array().is_some_and(Vec::is_empty) => {}
-            "context_management" if clears_thoughts_only(value) => losses.hint(name),
-            _ => losses.meaning(name),
+            name => losses.lose_value(name, value),
         }
     }
     read.losses = losses;
@@ -116,8 +128,8 @@ fn turn(message: &Value, at: usize, is_last: bool, losses: &mut Losses) -> Resul
         "system" => Role::System,
         _ => return Err(invalid(&format!("{place}.role"), "Input should be 'user', 'assistant' or 'system'")),
     };
-    if let Some(name) = message.keys().find(|name| !["role", "content"].contains(&name.as_str())) {
-        losses.meaning(format!("messages[{at}].{name}"));
+    for (name, value) in message.iter().filter(|(name, _)| !["role", "content"].contains(&name.as_str())) {
+        losses.lose_value(&format!("messages[{at}].{name}"), value);
     }
     let content = message.get("content").ok_or_else(|| invalid(&format!("{place}.content"), "Field required"))?;
     let is_empty = content == "" || content.as_array().is_some_and(Vec::is_empty);
@@ -136,7 +148,7 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
         None => {}
         Some(Value::String(kind)) if kind == "custom" => {}
         Some(Value::String(kind)) => {
-            losses.meaning(tool.get("name").and_then(Value::as_str).unwrap_or(kind));
+            losses.content(tool.get("name").and_then(Value::as_str).unwrap_or(kind));
             return Ok(None);
         }
         Some(_) => return Err(invalid(&format!("{place}.type"), "Input should be a valid string")),
@@ -150,9 +162,8 @@ fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, I
     for (name, value) in tool.iter().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {
             "type" | "name" | "description" | "input_schema" | "strict" | "cache_control" => {}
-            "eager_input_streaming" | "input_examples" | "defer_loading" => losses.hint(format!("tools[{at}].{name}")),
-            "allowed_callers" if *value == serde_json::json!(["direct"]) => {}
-            _ => losses.meaning(format!("tools[{at}].{name}")),
+            "allowed_callers" if *value == json!(["direct"]) => {}
+            _ => losses.lose(format!("tools[{at}].{name}")),
         }
     }
     Ok(Some(Tool {
@@ -232,7 +243,7 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
         _ => None,
     };
     for name in config.into_iter().flat_map(Map::keys).filter(|name| !["effort", "format"].contains(&name.as_str())) {
-        losses.meaning(format!("output_config.{name}"));
+        losses.lose(format!("output_config.{name}"));
     }
     let nested = config.and_then(|config| some(config, "format")).map(|format| (format, "output_config.format"));
     let Some((format, place)) = nested.or_else(|| some(body, "output_format").map(|format| (format, "output_format")))
@@ -240,6 +251,7 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
         return Ok(None);
     };
     let Value::Object(format) = format else { return Err(invalid(place, "Input should be an object")) };
+    losses.lose_others(format, place, &["type", "name", "schema"]);
     if string(format, "type", place)? != "json_schema" {
         return Err(invalid(&format!("{place}.type"), "Input should be 'json_schema'"));
     }
@@ -248,19 +260,12 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
     Ok(Some(Format::Schema { name, description: None, schema, strict: Some(true) }))
 }
 
-/// Which earlier thoughts are kept. Only this vendor reads its own thoughts, so nothing is lost.
-fn clears_thoughts_only(value: &Value) -> bool {
-    let edits = value.get("edits").and_then(Value::as_array);
-    let clears = |edit: &Value| edit["type"].as_str().is_some_and(|kind| kind.starts_with("clear_thinking_"));
-    edits.is_some_and(|edits| edits.iter().all(clears))
-}
-
 /// The end user, and the service tier.
 fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut Losses) {
     if let Some(Value::Object(metadata)) = some(body, "metadata") {
         read.user = metadata.get("user_id").and_then(Value::as_str).map(str::to_owned);
         if metadata.keys().any(|name| name != "user_id") {
-            losses.hint("metadata");
+            losses.lose("metadata");
         }
     }
     match body.get("service_tier").and_then(Value::as_str) {
@@ -270,6 +275,6 @@ fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut L
     }
     // A hint to cache everything. Other vendors do that by default.
     if some(body, "cache_control").is_some() {
-        losses.hint("cache_control");
+        losses.lose("cache_control");
     }
 }

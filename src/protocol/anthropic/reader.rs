@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::numbers::parse;
 use crate::protocol::sse::SseEvent;
+use crate::protocol::surrogates::HalfCharacters;
 use crate::protocol::usage::Usage;
 
 /// Reads one stream.
@@ -20,6 +22,7 @@ pub struct AnthropicReader {
     calls: u32,
     /// The signature of the next call, which another vendor made.
     signature: Option<String>,
+    halves: HalfCharacters,
 }
 
 #[derive(Debug)]
@@ -38,7 +41,7 @@ enum BlockKind {
 impl ReadPieces for AnthropicReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let Some(data) = event.fields().data else { return };
-        let Ok(mut event) = serde_json::from_slice::<Value>(&data) else { return };
+        let Ok(mut event) = parse(&self.halves.joined(&data)) else { return };
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
         match event.get("type").and_then(Value::as_str) {
             Some("message_start") => self.message_start(&event["message"], pieces),

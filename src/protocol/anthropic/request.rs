@@ -4,7 +4,7 @@
 //! Newer models accept an effort, older ones a thinking budget. If thinking and a forced tool exclude each other, the
 //! tool wins.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::blocks;
 use super::model::{ClaudeModel, Style};
@@ -12,9 +12,9 @@ use crate::protocol::claude::{schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{
-    called_names, lose_choices, lose_metadata, lose_penalties, lose_verbosity, object_schema,
+    called_names, lose_choices, lose_metadata, lose_penalties, lose_schema_names, lose_verbosity, object_schema,
 };
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Answer tokens if neither the caller nor the model sets a limit, without thinking.
 const MAX_TOKENS: u64 = 8_192;
@@ -66,7 +66,7 @@ impl ThinkingRequest {
     fn of(conversation: &Conversation, begun: bool, model: ClaudeModel, losses: &mut Losses) -> ThinkingRequest {
         let Some(asked) = &conversation.reasoning else { return ThinkingRequest::default() };
         if asked.enabled == Some(false) || asked.effort == Some(Effort::None) {
-            losses.hint_if(!model.may_not_think, "reasoning_effort");
+            losses.lose_if(!model.may_not_think, "reasoning_effort");
             return ThinkingRequest {
                 mode: if model.may_not_think && model.thinks { Mode::Disabled } else { Mode::Unset },
                 ..ThinkingRequest::default()
@@ -89,7 +89,7 @@ impl ThinkingRequest {
         let forced = matches!(conversation.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
         let bare = matches!(thinking.mode, Mode::Budget(_)) && thinking::continues_without_thoughts(conversation);
         if thinking.mode == Mode::Unset || !model.thinks || forced || bare || begun {
-            losses.hint("reasoning_effort");
+            losses.lose("reasoning_effort");
             return ThinkingRequest::default();
         }
         thinking
@@ -127,11 +127,11 @@ fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -
     let mut tools = Vec::new();
     for (index, tool) in conversation.tools.iter().enumerate() {
         if tool.custom {
-            losses.meaning(&tool.name);
+            losses.content(&tool.name);
             continue;
         }
         let lost = tool.strict == Some(true) && !model.takes_schemas;
-        losses.hint_if(lost, &format!("tools[{index}].function.strict"));
+        losses.lose_if(lost, &format!("tools[{index}].function.strict"));
         tools.push(one_tool(tool, index, model, losses));
     }
     // A history with calls but without tools is refused. So the called functions are declared, and may not be called.
@@ -148,8 +148,9 @@ fn one_tool(tool: &Tool, index: usize, model: ClaudeModel, losses: &mut Losses) 
     value.put("description", tool.description.as_deref().filter(|text| !text.is_empty()));
     let mut schema = object_schema(tool);
     if tool.strict == Some(true) && model.takes_schemas {
-        schema = schema::closed(schema, &format!("tools[{index}].function.parameters"), losses);
-        value["strict"] = Value::from(true);
+        let closed = schema::closed_tool(&schema, index, losses);
+        value.put("strict", closed.is_some().then_some(true));
+        schema = closed.unwrap_or(schema);
     }
     value["input_schema"] = schema;
     value.put("cache_control", tool.cache.as_ref().map(blocks::cache_control));
@@ -160,7 +161,7 @@ fn choice(conversation: &Conversation) -> Option<Value> {
     if conversation.tools.is_empty() {
         return Some(json!({ "type": "none" }));
     }
-    let one_at_a_time = conversation.parallel_tool_calls == Some(false);
+    let one_at_a_time = conversation.parallel_calls() == Some(false);
     let mut choice = match &conversation.tool_choice {
         None if one_at_a_time => json!({ "type": "auto" }),
         None => return None,
@@ -191,12 +192,13 @@ fn output_config(
     }
     match &conversation.format {
         None | Some(Format::Text) => {}
-        Some(Format::Schema { schema, .. }) if model.takes_schemas => {
-            let schema = schema::closed(schema.clone(), "response_format.schema", losses);
+        Some(Format::Schema { name, description, schema, .. }) if model.takes_schemas => {
+            lose_schema_names(name, description, losses);
+            let schema = schema::closed(schema, losses);
             config.insert("format".to_owned(), json!({ "type": "json_schema", "schema": schema }));
         }
         // There is no free JSON mode, and older models accept no schemas.
-        Some(Format::Json | Format::Schema { .. }) => losses.meaning("response_format"),
+        Some(format) => losses.lose(format.member()),
     }
     config
 }
@@ -211,20 +213,20 @@ fn sampling(
     let free = !thinking.is_on() && model.style != Style::Adaptive;
     let heated = free && sampling.temperature.is_some_and(|temperature| temperature != 1.0);
     if let Some(temperature) = sampling.temperature.filter(|temperature| *temperature != 1.0) {
-        losses.meaning_if(!free || !(0.0..=1.0).contains(&temperature), "temperature");
+        losses.lose_if(!free || !(0.0..=1.0).contains(&temperature), "temperature");
         body.put("temperature", free.then(|| temperature.clamp(0.0, 1.0)));
     }
     if let Some(top_p) = sampling.top_p.filter(|top_p| *top_p != 1.0) {
         // With thinking, the vendor accepts only a high `top_p`. Newer models accept either `temperature` or `top_p`.
         let alone = !(heated && model.wants_one_of_both);
         let fits = alone && (free || (model.style != Style::Adaptive && top_p >= 0.95));
-        losses.meaning_if(!fits, "top_p");
+        losses.lose_if(!fits, "top_p");
         body.put("top_p", fits.then_some(top_p));
     }
-    losses.meaning_if(!free && sampling.top_k.is_some(), "top_k");
+    losses.lose_if(!free && sampling.top_k.is_some(), "top_k");
     body.put("top_k", sampling.top_k.filter(|_| free));
     let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();
-    losses.meaning_if(stop.len() < sampling.stop.len(), "stop");
+    losses.lose_if(stop.len() < sampling.stop.len(), "stop");
     body.put("stop_sequences", (!stop.is_empty()).then_some(stop));
     lose_penalties(sampling, losses);
     lose_choices(sampling, losses);
@@ -239,7 +241,7 @@ fn accounting(conversation: &Conversation, body: &mut Map<String, Value>, losses
         None => {}
         Some("auto") => body.put("service_tier", Some("auto")),
         Some("default" | "standard_only") => body.put("service_tier", Some("standard_only")),
-        Some(_) => losses.hint("service_tier"),
+        Some(_) => losses.lose("service_tier"),
     }
     lose_verbosity(conversation, losses);
 }

@@ -1,10 +1,10 @@
 //! Turns a whole Messages answer into stream events, for servers that ignore `stream`.
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::writer::emit;
-use crate::protocol::values::answer;
+use crate::protocol::values::{answer, json};
 
 /// The events of a whole answer. None if the body is not a message.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {

@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bytes::{BufMut, BytesMut};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::protocol::arguments::ArgumentScan;
 use crate::protocol::neutral::signature::{SignatureOwner, UNSIGNED, of_call, shown};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::usage::Usage;
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Ids up to this length, in bytes, and counters up to this many digits, are not unique to one call.
 const SHORT_MAX: usize = 5;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::model::{BedrockModel, Family};
 use crate::protocol::call_ids::CallIds;
@@ -14,7 +14,9 @@ use crate::protocol::neutral::{
     CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
     ToolResult,
 };
+use crate::protocol::numbers::object;
 use crate::protocol::outgoing::lose_cache;
+use crate::protocol::values::json;
 
 /// Maximum characters of a tool use's id and of a document's name.
 const ID_MAX: usize = 64;
@@ -42,7 +44,7 @@ impl<'a> ContentWriter<'a> {
         for (number, turn) in turns.iter().enumerate() {
             let role = match turn.role {
                 Role::System => {
-                    self.losses.hint(format!("messages[{number}].role"));
+                    self.losses.lose(format!("messages[{number}].role"));
                     self.system(&turn.parts, system);
                     continue;
                 }
@@ -74,7 +76,7 @@ impl<'a> ContentWriter<'a> {
                     out.extend(text_block(text));
                     self.cache(cache.as_ref(), out);
                 }
-                _ => self.losses.meaning("system"),
+                _ => self.losses.lose("system"),
             }
         }
     }
@@ -85,7 +87,7 @@ impl<'a> ContentWriter<'a> {
             MessagePart::Image(image) => image_block(image).or_else(|| self.losses.part(name)),
             MessagePart::Document(document) => self.document(document).or_else(|| self.losses.part(name)),
             MessagePart::Audio(_) => self.losses.part(name),
-            MessagePart::Thinking(thinking) => self.thinking(thinking, name),
+            MessagePart::Thinking(thinking) => self.thinking(thinking),
             MessagePart::Call(call) => Some(self.call(call, name)),
             MessagePart::Result(result) => Some(self.result(result, name)),
         });
@@ -97,7 +99,7 @@ impl<'a> ContentWriter<'a> {
     }
 
     /// Only Claude's own signed reasoning is sent back. For other models reasoning is dropped.
-    fn thinking(&mut self, thinking: &ReasoningPart, name: &str) -> Option<Value> {
+    fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
         match (self.model.family, signed(thinking)) {
             (Family::Claude(_) | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
                 json!({ "reasoningContent": { "redactedContent": signature } })
@@ -106,7 +108,7 @@ impl<'a> ContentWriter<'a> {
                 json!({ "reasoningContent": { "reasoningText": text } })
             }),
             _ => {
-                self.losses.hint(name);
+                self.losses.lose("thinking");
                 None
             }
         }
@@ -114,12 +116,13 @@ impl<'a> ContentWriter<'a> {
 
     fn call(&mut self, call: &ToolCall, name: &str) -> Value {
         self.has_tools = true;
+        self.losses.lose_if(call.signature.is_some(), "thought_signature");
         let written = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        let arguments = match serde_json::from_str::<Map<String, Value>>(written) {
-            Ok(arguments) if !call.custom => Value::Object(arguments),
+        let arguments = match object(written.as_bytes()) {
+            Some(arguments) if !call.custom => Value::Object(arguments),
             // Only an object is accepted, so broken arguments are wrapped in one.
             _ => {
-                self.losses.meaning_if(call.custom, name);
+                self.losses.lose_if(call.custom, name);
                 json!({ "input": call.arguments })
             }
         };
@@ -144,7 +147,7 @@ impl<'a> ContentWriter<'a> {
         if result.is_error && self.model.takes_status() {
             block["status"] = Value::from("error");
         } else if result.is_error {
-            self.losses.hint(format!("{name}.is_error"));
+            self.losses.lose(format!("{name}.is_error"));
         }
         json!({ "toolResult": block })
     }
@@ -189,7 +192,7 @@ impl<'a> ContentWriter<'a> {
     pub fn cache(&mut self, hint: Option<&CacheHint>, out: &mut Vec<Value>) {
         let Some(hint) = hint else { return };
         if !self.model.caches() || out.last().is_none_or(|block| block.get("cachePoint").is_some()) {
-            self.losses.hint("cache_control");
+            self.losses.lose("cache_control");
             return;
         }
         out.push(self.cache_point(hint));
@@ -200,7 +203,7 @@ impl<'a> ContentWriter<'a> {
         match hint.ttl.as_deref() {
             None | Some("5m") => {}
             Some("1h") if self.model.caches_long() => point["ttl"] = Value::from("1h"),
-            Some(_) => self.losses.hint("cache_control.ttl"),
+            Some(_) => self.losses.lose("cache_control.ttl"),
         }
         json!({ "cachePoint": point })
     }

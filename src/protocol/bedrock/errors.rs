@@ -1,10 +1,10 @@
 //! Names of AWS errors: in an exception frame, in `__type` of an error body, and in the header `x-amzn-errortype`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::failure::FailureKind;
 use crate::protocol::binary::BinaryMessage;
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// The kind of an exception. `name` is in lower case and may have a namespace before it (`com.amazon#`) and an address
 /// after it (`:http://`).

@@ -7,7 +7,9 @@ use serde_json::Value;
 use super::sealed::SealedEvent;
 use crate::protocol::binary::{BinaryKind, message};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::numbers::parse;
 use crate::protocol::sse::SseEvent;
+use crate::protocol::surrogates::HalfCharacters;
 use crate::protocol::usage::Usage;
 use crate::protocol::values::text;
 
@@ -20,12 +22,13 @@ pub struct BedrockReader {
     image: Option<String>,
     /// A signature or encrypted reasoning that is not complete yet.
     sealed: Option<SealedEvent>,
+    halves: HalfCharacters,
 }
 
 impl ReadPieces for BedrockReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let Some(message) = message(&event.raw).filter(|message| message.kind == BinaryKind::Event) else { return };
-        let Ok(payload) = serde_json::from_slice::<Value>(message.payload) else { return };
+        let Ok(payload) = parse(&self.halves.joined(message.payload)) else { return };
         let block = payload.get("contentBlockIndex").and_then(Value::as_u64);
         let block = block.and_then(|block| u32::try_from(block).ok()).unwrap_or(0);
         if message.name != "contentBlockDelta" {

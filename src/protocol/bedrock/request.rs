@@ -1,6 +1,6 @@
 //! Writes a conversation as a Converse request, and reports what Bedrock or the model does not accept.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::content::ContentWriter;
 use super::model::{BedrockModel, Family};
@@ -8,7 +8,7 @@ use crate::protocol::claude::{Claude, schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, lose_tier, lose_verbosity, object_schema};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Limits of `requestMetadata`.
 const METADATA_MAX: usize = 16;
@@ -44,9 +44,9 @@ fn rest(conversation: &Conversation, losses: &mut Losses) {
     lose_penalties(&conversation.sampling, losses);
     lose_choices(&conversation.sampling, losses);
     let one_at_a_time = conversation.parallel_tool_calls == Some(false) && !conversation.tools.is_empty();
-    losses.meaning_if(one_at_a_time, "parallel_tool_calls");
+    losses.lose_if(one_at_a_time, "parallel_tool_calls");
     lose_verbosity(conversation, losses);
-    losses.hint_if(conversation.user.is_some(), "user");
+    losses.lose_if(conversation.user.is_some(), conversation.user_member());
     lose_tier(conversation, losses);
 }
 
@@ -55,29 +55,31 @@ fn rest(conversation: &Conversation, losses: &mut Losses) {
 fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Value> {
     let offered = conversation.tool_choice != Some(ToolChoice::None);
     if conversation.tools.is_empty() && content.has_tools {
-        content.losses.hint("tools");
+        content.losses.lose("tools");
         return named_in_history(conversation);
     }
     if !offered && !content.has_tools {
         return Vec::new();
     }
-    content.losses.meaning_if(!offered, "tool_choice");
+    content.losses.lose_if(!offered, "tool_choice");
     let mut specs = Vec::new();
     for (number, tool) in conversation.tools.iter().enumerate() {
         if tool.custom {
-            content.losses.meaning(&tool.name);
+            content.losses.content(&tool.name);
             continue;
         }
-        let strict = tool.strict == Some(true) && content.model.takes_schemas;
-        content.losses.hint_if(tool.strict == Some(true) && !strict, &format!("tools[{number}].strict"));
+        let mut strict = tool.strict == Some(true) && content.model.takes_schemas;
+        content.losses.lose_if(tool.strict == Some(true) && !strict, &format!("tools[{number}].strict"));
         let mut schema = object_schema(tool);
         if strict && matches!(content.model.family, Family::Claude(_)) {
-            schema = schema::closed(schema, &format!("tools[{number}].function.parameters"), content.losses);
+            let closed = schema::closed_tool(&schema, number, content.losses);
+            strict = closed.is_some();
+            schema = closed.unwrap_or(schema);
         }
         specs.push(spec(tool, schema, strict));
         match &tool.cache {
             Some(hint) if content.model.caches_tools() => specs.push(content.cache_point(hint)),
-            Some(_) => content.losses.hint("cache_control"),
+            Some(_) => content.losses.lose("cache_control"),
             None => {}
         }
     }
@@ -130,7 +132,10 @@ impl BedrockRequestWriter {
             _ if conversation.tools.is_empty() => None,
             None | Some(ToolChoice::Auto | ToolChoice::None) => None,
             // A thinking Claude cannot be forced either.
-            Some(_) if !self.model.can_be_forced || self.thinks => losses.part("tool_choice"),
+            Some(_) if !self.model.can_be_forced || self.thinks => {
+                losses.lose("tool_choice");
+                None
+            }
             Some(ToolChoice::Required) => Some(json!({ "any": {} })),
             Some(ToolChoice::Named(name)) => Some(json!({ "tool": { "name": name } })),
         };
@@ -147,12 +152,12 @@ impl BedrockRequestWriter {
             _ if !off && !on => {}
             Family::Claude(claude) if off => {
                 if !claude.may_not_think {
-                    losses.meaning("reasoning");
+                    losses.lose("reasoning");
                 } else if claude.is_adaptive() {
                     self.fields.put("thinking", Some(json!({ "type": "disabled" })));
                 }
             }
-            Family::Claude(claude) if begun || !claude.thinks() => losses.hint("reasoning_effort"),
+            Family::Claude(claude) if begun || !claude.thinks() => losses.lose("reasoning_effort"),
             Family::Claude(claude) => self.claude_thinks(claude, reasoning, conversation, losses),
             // These models do not think by default.
             Family::Nova(_) | Family::Other | Family::Unknown if off => {}
@@ -169,7 +174,7 @@ impl BedrockRequestWriter {
                 let level = if effort(reasoning) <= Effort::Low { "low" } else { "high" };
                 self.fields.put("reasoning_config", Some(level));
             }
-            _ => losses.meaning("reasoning"),
+            _ => losses.lose("reasoning"),
         }
     }
 
@@ -183,7 +188,7 @@ impl BedrockRequestWriter {
         let thinking = if claude.wants_budget() || (reasoning.budget.is_some() && !claude.is_adaptive()) {
             let budget = thinking::budget(reasoning, conversation.sampling.max_tokens, Some(claude.most_tokens));
             let Some(budget) = budget.filter(|_| !thinking::continues_without_thoughts(conversation)) else {
-                losses.hint("reasoning_effort");
+                losses.lose("reasoning_effort");
                 return;
             };
             json!({ "type": "enabled", "budget_tokens": budget })
@@ -234,7 +239,7 @@ impl BedrockRequestWriter {
         config.put("temperature", temperature);
         config.put("topP", top_p);
         let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();
-        losses.hint_if(stop.len() < sampling.stop.len(), "stop");
+        losses.lose_if(stop.len() < sampling.stop.len(), "stop");
         // Asks for the stop sequence that matched. Models without that field ignore this.
         let paths = (!stop.is_empty()).then(|| json!(["/stop_sequence"]));
         config.put("stopSequences", (!stop.is_empty()).then_some(stop));
@@ -243,7 +248,7 @@ impl BedrockRequestWriter {
         match self.model.family {
             Family::Claude(_) => self.fields.put("top_k", top_k),
             Family::Nova(_) => self.fields.put("inferenceConfig", top_k.map(|top_k| json!({ "topK": top_k }))),
-            _ => losses.meaning_if(top_k.is_some(), "top_k"),
+            _ => losses.lose_if(top_k.is_some(), "top_k"),
         }
     }
 
@@ -252,7 +257,7 @@ impl BedrockRequestWriter {
             None | Some(Format::Text) => {}
             Some(Format::Schema { name, description, schema, .. }) if self.model.takes_schemas => {
                 let schema = match self.claude() {
-                    Some(_) => schema::closed(schema.clone(), "response_format.schema", losses).to_string(),
+                    Some(_) => schema::closed(schema, losses).to_string(),
                     None => schema.to_string(),
                 };
                 let mut definition = json!({ "schema": schema });
@@ -262,7 +267,7 @@ impl BedrockRequestWriter {
                 let format = json!({ "type": "json_schema", "structure": { "jsonSchema": definition } });
                 self.body.put("outputConfig", Some(json!({ "textFormat": format })));
             }
-            Some(Format::Json | Format::Schema { .. }) => losses.meaning("response_format"),
+            Some(format) => losses.lose(format.member()),
         }
     }
 
@@ -276,7 +281,7 @@ impl BedrockRequestWriter {
         let fits =
             |(name, value): (&String, &Value)| !name.is_empty() && plain(name) && value.as_str().is_some_and(plain);
         let fits = metadata.len() <= METADATA_MAX && metadata.iter().all(fits);
-        losses.hint_if(!fits, "metadata");
+        losses.lose_if(!fits, "metadata");
         self.body.put("requestMetadata", fits.then(|| metadata.clone()));
     }
 }
@@ -284,7 +289,7 @@ impl BedrockRequestWriter {
 /// Removes an option that the model refuses. It is lost, unless `says_nothing` is true: then it changes nothing.
 fn refuse<T: Copy>(option: &mut Option<T>, name: &str, says_nothing: impl Fn(T) -> bool, losses: &mut Losses) {
     if option.take().is_some_and(|value| !says_nothing(value)) {
-        losses.meaning(name);
+        losses.lose(name);
     }
 }
 

@@ -1,13 +1,15 @@
 //! Turns a whole answer (Converse without streaming) into stream frames.
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::protocol::binary::write_event;
+use crate::protocol::surrogates::lenient;
+use crate::protocol::values::json;
 
 /// The frames of a whole answer. None if the body is not an answer.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
-    let answer: Value = serde_json::from_slice(body).ok()?;
+    let answer = lenient(body)?;
     let message = answer.get("output")?.get("message")?;
     let blocks = message.get("content")?.as_array()?;
     let mut out = BytesMut::new();
@@ -45,7 +47,7 @@ fn events_of_block(block: &Value) -> (Option<Value>, Vec<Value>) {
             let shown = content.get("reasoningText").unwrap_or(&Value::Null);
             let parts = ["text", "signature"].iter().filter_map(|name| Some((name, shown.get(name)?)));
             let redacted = content.get("redactedContent").map(|data| (&"redactedContent", data));
-            let deltas = parts.chain(redacted).map(|(name, part)| json!({ "reasoningContent": { *name: part } }));
+            let deltas = parts.chain(redacted).map(|(name, part)| json!({ "reasoningContent": { (*name): part } }));
             (None, deltas.collect())
         }
         "citationsContent" => {

@@ -12,16 +12,32 @@ const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "ho
 /// Unsupported in a pattern: lookaround, word boundaries, back references, property classes.
 const NO_PATTERNS: &[&str] = &["(?", r"\b", r"\B", r"\p", r"\P", r"\k"];
 
-/// The reduced schema. Reports to `losses`, under `name`, what it no longer contains.
-pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
-    let mut change = SchemaLoss::default();
-    change.close(&mut schema);
-    if change.meaning {
-        losses.meaning(name);
-    } else if change.hint {
-        losses.hint(name);
+/// The reduced schema of an answer. Reports to `losses` what it no longer contains.
+pub fn closed(schema: &Value, losses: &mut Losses) -> Value {
+    let (schema, loss) = reduced(schema.clone());
+    if loss.meaning {
+        losses.content("response_format.schema");
     }
+    losses.lose_if(loss.hint, "response_format.schema");
     schema
+}
+
+/// The reduced schema of a strict tool. None: the schema asks for more than a strict tool may have, so the tool keeps its
+/// schema and is not strict.
+pub fn closed_tool(schema: &Value, at: usize, losses: &mut Losses) -> Option<Value> {
+    let (schema, loss) = reduced(schema.clone());
+    if loss.meaning {
+        losses.lose(format!("tools[{at}].function.strict"));
+        return None;
+    }
+    losses.lose_if(loss.hint, &format!("tools[{at}].function.parameters"));
+    Some(schema)
+}
+
+fn reduced(mut schema: Value) -> (Value, SchemaLoss) {
+    let mut loss = SchemaLoss::default();
+    loss.close(&mut schema);
+    (schema, loss)
 }
 
 /// What a schema lost.
@@ -113,8 +129,8 @@ mod tests {
 
     fn close(schema: Value) -> (Value, Vec<String>, bool) {
         let mut losses = Losses::default();
-        let schema = closed(schema, "schema", &mut losses);
-        (schema, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
+        let schema = closed(&schema, &mut losses);
+        (schema, losses.names().map(str::to_owned).collect(), losses.keeps_content())
     }
 
     #[test]
@@ -140,7 +156,7 @@ mod tests {
             },
             "$defs": { "maximum": { "properties": { "minItems": { "type": "string" } }, "additionalProperties": false } },
         });
-        assert_eq!(close(schema), (expected.clone(), vec!["schema".to_owned()], true));
+        assert_eq!(close(schema), (expected.clone(), vec!["response_format.schema".to_owned()], true));
         assert_eq!(close(expected["properties"]["s"].clone()).1, Vec::<String>::new(), "nothing is told twice");
     }
 
@@ -150,10 +166,14 @@ mod tests {
         for (schema, lost, keeps) in [
             (json!({ "type": "object" }), vec![], true),
             (json!({ "type": "object", "additionalProperties": false }), vec![], true),
-            (json!({ "type": "object", "additionalProperties": true }), vec!["schema".to_owned()], true),
+            (
+                json!({ "type": "object", "additionalProperties": true }),
+                vec!["response_format.schema".to_owned()],
+                true,
+            ),
             (
                 json!({ "type": "object", "additionalProperties": { "type": "string" } }),
-                vec!["schema".to_owned()],
+                vec!["response_format.schema".to_owned()],
                 false,
             ),
         ] {

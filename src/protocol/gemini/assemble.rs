@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::protocol::assemble::{Assemble, CHOICES_MAX, ITEMS_MAX, Whole};
+use crate::protocol::numbers::parse;
 use crate::protocol::sse::SseEvent;
-use crate::protocol::surrogates::lenient;
+use crate::protocol::surrogates::HalfCharacters;
 use crate::protocol::values::PutMember;
 
 /// The events so far.
@@ -18,6 +19,7 @@ pub struct GeminiAssembly {
     candidates: BTreeMap<u64, AssembledCandidate>,
     /// Parts of all candidates.
     parts: usize,
+    halves: HalfCharacters,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +33,9 @@ impl Assemble for GeminiAssembly {
     fn add(&mut self, event: &SseEvent) -> bool {
         let fields = event.fields();
         let Some(data) = fields.data.filter(|data| !data.trim_ascii().is_empty()) else { return true };
-        let Some(Value::Object(event)) = lenient(&data) else { return data.trim_ascii() == b"[DONE]" };
+        let Ok(Value::Object(event)) = parse(&self.halves.joined(&data)) else {
+            return data.trim_ascii() == b"[DONE]";
+        };
         for (name, value) in event {
             match (name.as_str(), value) {
                 ("candidates", Value::Array(candidates)) => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::model::GeminiModel;
 use super::signed::NO_SIGNATURE;
@@ -11,7 +11,7 @@ use crate::protocol::neutral::{
     Audio, Conversation, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_cache, lose_detail, results_first, system_texts};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Writes the contents. Joins neighbours of one role.
 pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, losses: &mut Losses) -> Vec<Value> {
@@ -96,7 +96,7 @@ impl<'a> Contents<'a, '_> {
     }
 
     fn document(&mut self, document: &Document) -> Option<Value> {
-        self.losses.hint_if(document.name.is_some(), "document.title");
+        self.losses.lose_if(document.name.is_some(), "document.title");
         match &document.source {
             Source::Base64 { media_type, data } => Some(inline(media_type, data)),
             Source::Text(text) => text_part(text),
@@ -123,7 +123,7 @@ impl<'a> Contents<'a, '_> {
     fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
         let signature = thinking.signature.as_deref().and_then(|signature| own(SignatureOwner::Gemini, signature));
         let Some(signature) = signature else {
-            self.losses.hint("thinking");
+            self.losses.lose("thinking");
             return None;
         };
         let mut part = json!({ "text": thinking.text, "thoughtSignature": signature });
@@ -155,7 +155,7 @@ impl<'a> Contents<'a, '_> {
                 MessagePart::Image(image) => media.extend(self.image(image)),
                 MessagePart::Document(document) => media.extend(self.document(document)),
                 MessagePart::Audio(audio) => media.push(sound(audio)),
-                _ => self.losses.meaning("tool_result.content"),
+                _ => self.losses.content("tool_result.content"),
             }
         }
         let known = self.calls.get(result.call_id.as_str()).copied();

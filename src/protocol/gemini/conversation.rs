@@ -7,12 +7,11 @@ use super::turns;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::members::{ObjectMembers, objects};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
+use crate::protocol::numbers::parse;
 use crate::protocol::parameter::{
     ARRAY, OBJECT, TypeRule, check_types, is_empty_list, kind_of, kind_of_text, wrong_type, wrong_value,
 };
 
-/// Members that help the vendor.
-const HINTS: [&str; 2] = ["safetySettings", "labels"];
 const TYPES: [TypeRule; 3] = [
     (&["contents"], "an array of objects", &["an array", "an object"]),
     (&["tools", "safetySettings"], "an array of objects", ARRAY),
@@ -46,7 +45,7 @@ fn without_contents() -> Invalid {
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let unreadable =
         |_| Invalid { message: "Invalid JSON payload received. The body is not valid JSON".to_owned(), param: None };
-    let mut body: Value = serde_json::from_slice(body).map_err(unreadable)?;
+    let mut body: Value = parse(body).map_err(unreadable)?;
     to_camel_case(&mut body);
     let mut request = ObjectMembers::new(body, String::new())?;
     request.take("model");
@@ -66,9 +65,6 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     }
     if let Some(config) = request.object("generationConfig")? {
         generation(config, &mut conversation)?;
-    }
-    for name in HINTS {
-        conversation.losses.hint_if(request.take(name).is_some(), name);
     }
     request.tell_rest(&mut conversation.losses);
     Ok(conversation)
@@ -129,14 +125,11 @@ fn read_tool(mut tool: ObjectMembers, conversation: &mut Conversation) -> Result
             Some(other) => return Err(wrong_type(&path, "an object", kind_of(&other))),
         };
         let (name, description) = (function.required_string("name")?, function.string("description")?);
-        for name in ["response", "responseJsonSchema", "behavior"] {
-            conversation.losses.hint_if(function.take(name).is_some(), &function.path_of(name));
-        }
         function.tell_rest(&mut conversation.losses);
         conversation.tools.push(Tool { name, description, parameters, ..Tool::default() });
     }
     for (name, _) in tool.into_rest() {
-        conversation.losses.meaning(name);
+        conversation.losses.content(name);
     }
     Ok(())
 }
@@ -184,7 +177,7 @@ fn tool_choice(mut config: ObjectMembers, losses: &mut Losses) -> Result<Option<
         Some("ANY") => match names.as_slice() {
             [name] => Some(ToolChoice::Named(name.clone())),
             _ => {
-                losses.meaning_if(!names.is_empty(), "allowedFunctionNames");
+                losses.lose_if(!names.is_empty(), "allowedFunctionNames");
                 Some(ToolChoice::Required)
             }
         },
@@ -226,8 +219,7 @@ fn generation(mut config: ObjectMembers, conversation: &mut Conversation) -> Res
     }
     let only_text = |value: &Value| *value == Value::from(vec!["TEXT"]);
     let modalities = config.take("responseModalities").filter(|value| !only_text(value));
-    conversation.losses.meaning_if(modalities.is_some(), "generationConfig.responseModalities");
-    conversation.losses.hint_if(config.take("mediaResolution").is_some(), "generationConfig.mediaResolution");
+    conversation.losses.lose_if(modalities.is_some(), "generationConfig.responseModalities");
     config.tell_rest(&mut conversation.losses);
     Ok(())
 }

@@ -32,12 +32,13 @@ pub use signed::without_reasoning;
 pub use writer::GeminiWriter;
 
 use super::client_error::ErrorShape;
+use super::surrogates::lenient;
 use super::values::PutMember;
 
 /// The events of an answer that was not streamed: one object, or a list of objects from a server that was not asked for
 /// server-sent events. None if the body is not an answer.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
-    let chunks = match serde_json::from_slice(body).ok()? {
+    let chunks = match lenient(body)? {
         Value::Array(chunks) => chunks,
         chunk => vec![chunk],
     };

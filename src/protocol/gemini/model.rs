@@ -70,7 +70,7 @@ impl<'a> GeminiModel<'a> {
             || reasoning.effort == Some(Effort::None)
             || (reasoning.effort.is_none() && reasoning.budget == Some(0));
         if self.is_early() {
-            losses.hint_if(!off, "reasoning");
+            losses.lose_if(!off, "reasoning");
             return None;
         }
         let mut config = Map::new();

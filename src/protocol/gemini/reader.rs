@@ -8,8 +8,10 @@ use super::frame::reason_of_number;
 use crate::protocol::frame::is_refusal;
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::numbers::parse;
 use crate::protocol::outgoing::new_call_id;
 use crate::protocol::sse::SseEvent;
+use crate::protocol::surrogates::HalfCharacters;
 use crate::protocol::usage::Usage;
 use crate::protocol::values::{list, text};
 
@@ -23,6 +25,7 @@ pub struct GeminiReader {
     usage: Usage,
     /// By `index`.
     candidates: Vec<(u32, CandidateReader)>,
+    halves: HalfCharacters,
 }
 
 /// The state of one candidate.
@@ -39,7 +42,7 @@ impl ReadPieces for GeminiReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let fields = event.fields();
         let data = fields.data.unwrap_or(Cow::Borrowed(&event.raw));
-        let Ok(chunk) = serde_json::from_slice::<Value>(&data) else { return };
+        let Ok(chunk) = parse(&self.halves.joined(&data)) else { return };
         if !chunk.is_object() || chunk.get("error").is_some_and(|error| !error.is_null()) {
             return;
         }

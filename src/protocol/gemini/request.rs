@@ -1,13 +1,13 @@
 //! Writes a conversation as a `streamGenerateContent` request.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::contents::{contents, texts};
 use super::model::GeminiModel;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{function, lose_choices, lose_extras};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Maximum stop sequences.
 const STOPS_MAX: usize = 5;
@@ -37,7 +37,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
             output(format, &mut config);
         } else {
             // These models refuse functions together with an answer format.
-            losses.meaning("response_format");
+            losses.lose(format.member());
         }
     }
     let thinking = conversation.reasoning.as_ref().and_then(|reasoning| model.thinking(reasoning, losses));
@@ -49,7 +49,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
 
 fn tools(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
     let may_call = !conversation.tools.is_empty() && conversation.tool_choice != Some(ToolChoice::None);
-    losses.meaning_if(may_call && conversation.parallel_tool_calls == Some(false), "parallel_tool_calls");
+    losses.lose_if(may_call && conversation.parallel_tool_calls == Some(false), "parallel_tool_calls");
     conversation.tools.iter().enumerate().filter_map(|(at, tool)| declaration(at, tool, losses)).collect()
 }
 
@@ -114,8 +114,8 @@ fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {
     config.put("frequencyPenalty", penalty(sampling.frequency_penalty));
     config.put("seed", seed);
     config.put("stopSequences", (!stops.is_empty()).then_some(stops));
-    losses.meaning_if(sampling.seed != seed, "seed");
-    losses.meaning_if(sampling.stop.len() > STOPS_MAX, "stop");
+    losses.lose_if(sampling.seed != seed, "seed");
+    losses.lose_if(sampling.stop.len() > STOPS_MAX, "stop");
     // `candidateCount` and `logprobs` exist, but not for streams, or the answer could not carry them.
     lose_choices(sampling, losses);
     config

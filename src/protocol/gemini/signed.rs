@@ -6,6 +6,8 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use serde_json::Value;
 
 use crate::protocol::neutral::signature::{RemovedReasoning, SignatureOwner, SignatureUse, held, is_tagged, own};
+use crate::protocol::numbers::parse;
+use crate::protocol::values::json;
 
 /// Google's placeholder for the signature of a call that another model made.
 pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -34,7 +36,7 @@ fn marked(text: &str) -> Option<String> {
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     // Most requests have no signature, and need not be parsed.
     memchr::memmem::find(body, b"hought")?;
-    let mut request: Value = serde_json::from_slice(body).ok()?;
+    let mut request = parse(body).ok()?;
     let mut found = false;
     for content in request.get_mut("contents").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(parts) = content.get_mut("parts").and_then(Value::as_array_mut) else { continue };
@@ -44,7 +46,7 @@ pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>
             goes != Some(true)
         });
         if parts.is_empty() && found {
-            parts.push(serde_json::json!({ "text": "" }));
+            parts.push(json!({ "text": "" }));
         }
     }
     found.then(|| request.to_string().into_bytes())

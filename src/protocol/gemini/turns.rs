@@ -36,6 +36,8 @@ pub(super) fn system(request: &mut ObjectMembers, conversation: &mut Conversatio
         parts.extend(part.string("text")?.filter(|said| !said.is_empty()).map(text));
         part.tell_rest(&mut conversation.losses);
     }
+    content.take("role");
+    content.tell_rest(&mut conversation.losses);
     if !parts.is_empty() {
         conversation.add_system(parts);
     }
@@ -85,6 +87,7 @@ impl ContentReader<'_> {
         } else if is_thought || (!signature.is_empty() && said.as_deref().is_none_or(str::is_empty)) {
             self.thought(said.unwrap_or_default(), &signature);
         } else if let Some(said) = said {
+            self.conversation.losses.lose_if(!signature.is_empty(), &part.path_of("thoughtSignature"));
             if !said.is_empty() {
                 self.add(role, text(said));
             }
@@ -154,13 +157,10 @@ impl ContentReader<'_> {
             }
             _ => (response.to_string(), false),
         };
-        for member in ["willContinue", "scheduling"] {
-            self.conversation.losses.hint_if(result.take(member).is_some(), &result.path_of(member));
-        }
         let place = result.path_of("name");
         result.tell_rest(&mut self.conversation.losses);
         let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
-            self.conversation.losses.hint(place);
+            self.conversation.losses.lose(place);
             self.add(Role::User, text(said));
             return Ok(());
         };
@@ -179,6 +179,9 @@ impl ContentReader<'_> {
         let media_type = data.required_string("mimeType")?.to_ascii_lowercase();
         let bytes = data.required_string("data")?;
         let name = data.string("displayName")?;
+        let is_file = !["image", "audio", "video"].iter().any(|kind| media_type.starts_with(kind));
+        self.conversation.losses.lose_if(name.is_some() && !is_file, &data.path_of("displayName"));
+        data.tell_rest(&mut self.conversation.losses);
         let part = match media_type.split('/').next() {
             Some("image") => {
                 let source = Source::Base64 { media_type, data: bytes };
@@ -190,7 +193,7 @@ impl ContentReader<'_> {
                 MessagePart::Audio(Audio { format, data: bytes })
             }
             Some("video") => {
-                self.conversation.losses.meaning(media_type);
+                self.conversation.losses.content(media_type);
                 return Ok(());
             }
             _ => {
@@ -209,7 +212,10 @@ impl ContentReader<'_> {
         let name = file.string("displayName")?;
         let own = uri.starts_with("gs://") || uri.starts_with("https://generativelanguage.googleapis.com/");
         let source = if own { Source::File(uri) } else { Source::Url(uri) };
-        let part = if media_type.starts_with("image/") {
+        let is_image = media_type.starts_with("image/");
+        self.conversation.losses.lose_if(name.is_some() && is_image, &file.path_of("displayName"));
+        file.tell_rest(&mut self.conversation.losses);
+        let part = if is_image {
             MessagePart::Image(Image { source, detail: None, cache: None })
         } else {
             MessagePart::Document(Document { source, name, cache: None })

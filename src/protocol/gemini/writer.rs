@@ -2,13 +2,14 @@
 //! the usage.
 
 use bytes::{BufMut, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::signed::write_signature;
 use crate::protocol::neutral::signature::of_redacted;
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
+use crate::protocol::numbers::parse;
 use crate::protocol::usage::Usage;
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Writes one stream.
 pub struct GeminiWriter {
@@ -83,7 +84,7 @@ impl HeldGeminiCall {
         let mut call = Map::new();
         call.put("id", Some(self.id).filter(|id| !id.is_empty()));
         call.put("name", Some(self.name));
-        call.put("args", Some(serde_json::from_str::<Value>(&self.arguments).unwrap_or_else(|_| json!({}))));
+        call.put("args", Some(parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}))));
         let mut part = json!({ "functionCall": call });
         part.put("thoughtSignature", self.signature.as_deref().map(write_signature));
         part

@@ -17,12 +17,16 @@ pub struct Conversation {
     pub tool_choice: Option<ToolChoice>,
     /// Whether the model may call several tools at once.
     pub parallel_tool_calls: Option<bool>,
+    /// The caller lists `functions`, the predecessor of tools: an answer has one call at most.
+    pub legacy_functions: bool,
     pub format: Option<Format>,
     /// How much the model thinks before it answers, and whether the thoughts are shown.
     pub reasoning: Option<Reasoning>,
     pub sampling: Sampling,
     /// The end user (`user`, `metadata.user_id`, `safety_identifier`).
     pub user: Option<String>,
+    /// `user` comes from `safety_identifier`.
+    pub user_is_identifier: bool,
     /// Free key-value pairs for the vendor's logs.
     pub metadata: Option<Map<String, Value>>,
     pub service_tier: Option<String>,
@@ -50,6 +54,16 @@ impl Conversation {
         }
         self.turns.retain(|turn| !turn.parts.is_empty());
         found
+    }
+
+    /// Whether the model may call several tools at once, for a dialect that can say so.
+    pub fn parallel_calls(&self) -> Option<bool> {
+        self.parallel_tool_calls.or(self.legacy_functions.then_some(false))
+    }
+
+    /// The member that names the end user.
+    pub fn user_member(&self) -> &'static str {
+        if self.user_is_identifier { "safety_identifier" } else { "user" }
     }
 
     /// Adds a system message: to the system prompt before the first turn, else as a turn.
@@ -274,6 +288,16 @@ pub enum ToolChoice {
     Named(String),
 }
 
+impl Format {
+    /// The member that is lost with it. A request for any JSON says so in its prompt too; a schema stands nowhere else.
+    pub fn member(&self) -> &'static str {
+        match self {
+            Format::Text | Format::Json => "response_format",
+            Format::Schema { .. } => "response_format.json_schema",
+        }
+    }
+}
+
 /// The required format of the answer's text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Format {
@@ -300,6 +324,14 @@ pub struct Reasoning {
     pub show: Option<bool>,
     /// Whether to return encrypted reasoning, to be sent back later (Responses' `include`).
     pub encrypted: bool,
+}
+
+impl Reasoning {
+    /// Whether it is off, for a vendor that has only efforts: no effort says so.
+    pub fn is_off_without_effort(&self) -> bool {
+        let off = self.enabled == Some(false) || (self.effort.is_none() && self.budget == Some(0));
+        off && self.effort != Some(Effort::None)
+    }
 }
 
 /// In ascending order. `from_name` and `as_str` use OpenAI's names.

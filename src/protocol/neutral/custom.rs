@@ -4,9 +4,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{AnswerPiece, Conversation, Losses, MessagePart, Tool};
+use crate::protocol::values::json;
 
 /// The function's only parameter.
 const INPUT: &str = "input";
@@ -46,7 +47,7 @@ fn as_function(at: usize, tool: &mut Tool, losses: &mut Losses) {
     tool.custom = false;
     if let Some(format) = tool.format.take().filter(|format| format["type"] != "text") {
         // The model reads the grammar and mostly follows it, but nothing enforces it.
-        losses.hint(format!("tools[{at}].format"));
+        losses.lose(format!("tools[{at}].format"));
         let grammar = format.get("definition").or(format.get("grammar").and_then(|inner| inner.get("definition")));
         let grammar = grammar.and_then(Value::as_str).unwrap_or_default();
         let description = tool.description.get_or_insert_default();
@@ -157,7 +158,7 @@ mod tests {
         let mut losses = Losses::default();
         let (plain, names) = as_functions(&conversation, &mut losses).unwrap();
         assert!(names.contains("patch") && names.len() == 1);
-        assert_eq!((losses.names().collect::<Vec<_>>(), losses.keeps_meaning()), (vec!["tools[1].format"], true));
+        assert_eq!((losses.names().collect::<Vec<_>>(), losses.keeps_settings()), (vec!["tools[1].format"], true));
         assert!(plain.tools[1].description.as_deref().unwrap().contains("start: X"));
         assert_eq!(plain.tools[1].parameters.as_ref().unwrap()["required"], json!(["input"]));
         let MessagePart::Call(call) = &plain.turns[0].parts[0] else { panic!("no call") };

@@ -1,10 +1,16 @@
 //! Records what a request loses in translation, so that the request is refused or the loss reported, never silent.
+//! `loss_class` says what each loss means.
 
-/// Lost members, by the caller's names (`seed`, `tools[2]`, `messages[0].content[1]`).
+use serde_json::Value;
+
+use super::loss_class::{LossClass, class_of};
+
+/// Lost members, by the caller's names (`seed`, `tools[2]`, `messages[0].content[1]`). Hints are not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    meaning: Vec<String>,
-    hints: Vec<String>,
+    content: Vec<String>,
+    settings: Vec<String>,
+    forms: Vec<String>,
 }
 
 /// Maximum names of each kind. One more, `...`, replaces the rest.
@@ -13,67 +19,111 @@ const NAMES_MAX: usize = 16;
 const NAME_MAX: usize = 64;
 
 impl Losses {
-    /// Records the loss of something that decides the answer.
-    pub fn meaning(&mut self, name: impl AsRef<str>) {
-        add(&mut self.meaning, name.as_ref());
-    }
-
-    /// Records the loss of something that helps the vendor (caching, logs, tiers) and does not change the answer.
-    pub fn hint(&mut self, name: impl AsRef<str>) {
-        add(&mut self.hints, name.as_ref());
-    }
-
-    /// [`Losses::meaning`], if it is lost.
-    pub fn meaning_if(&mut self, lost: bool, name: &str) {
-        if lost {
-            self.meaning(name);
+    /// Records the loss of a member; its name decides what that means.
+    pub fn lose(&mut self, name: impl AsRef<str>) {
+        let name = name.as_ref();
+        match class_of(name) {
+            LossClass::Hint => {}
+            LossClass::Form => add(&mut self.forms, name),
+            LossClass::Setting => add(&mut self.settings, name),
+            LossClass::Content => add(&mut self.content, name),
         }
     }
 
-    /// [`Losses::hint`], if it is lost.
-    pub fn hint_if(&mut self, lost: bool, name: &str) {
+    /// [`Losses::lose`], if it is lost.
+    pub fn lose_if(&mut self, lost: bool, name: &str) {
         if lost {
-            self.hint(name);
+            self.lose(name);
         }
     }
 
-    /// Records the loss of a part that decides the answer. Returns none, in place of the part.
+    /// [`Losses::lose`] of an unknown member with this value. Inside another member an empty one is nothing, and within
+    /// the conversation one without text is a form.
+    pub fn lose_value(&mut self, name: &str, value: &Value) {
+        let is_inside = name.contains('.');
+        match value {
+            Value::Null => {}
+            Value::String(text) if is_inside && text.is_empty() => {}
+            Value::Array(items) if is_inside && items.is_empty() => {}
+            Value::Object(members) if is_inside && members.is_empty() => {}
+            Value::Bool(_) | Value::Number(_) if is_inside && class_of(name) == LossClass::Content => {
+                add(&mut self.forms, name);
+            }
+            _ => self.lose(name),
+        }
+    }
+
+    /// [`Losses::lose_value`] of each member of an object that is not known.
+    pub fn lose_others<'m>(
+        &mut self,
+        members: impl IntoIterator<Item = (&'m String, &'m Value)>,
+        path: &str,
+        known: &[&str],
+    ) {
+        for (name, value) in members {
+            if !known.contains(&name.as_str()) && value != false {
+                self.lose_value(&format!("{path}.{name}"), value);
+            }
+        }
+    }
+
+    /// Records the loss of a part, an item or a tool, whatever its name.
+    pub fn content(&mut self, name: impl AsRef<str>) {
+        add(&mut self.content, name.as_ref());
+    }
+
+    /// [`Losses::content`]. Returns none, in place of the part.
     pub fn part<T>(&mut self, name: impl AsRef<str>) -> Option<T> {
-        self.meaning(name);
+        self.content(name);
         None
     }
 
     /// Adds other losses.
     pub fn extend(&mut self, other: &Losses) {
-        other.meaning.iter().for_each(|name| add(&mut self.meaning, name));
-        other.hints.iter().for_each(|name| add(&mut self.hints, name));
+        for (into, from) in self.lists_mut().into_iter().zip(other.lists()) {
+            from.iter().for_each(|name| add(into, name));
+        }
     }
 
     /// The same losses under other names.
     pub fn renamed<'a>(&'a self, rename: impl Fn(&'a str) -> &'a str) -> Losses {
         let mut renamed = Losses::default();
-        self.meaning.iter().for_each(|name| renamed.meaning(rename(name)));
-        self.hints.iter().for_each(|name| renamed.hint(rename(name)));
+        for (into, from) in renamed.lists_mut().into_iter().zip(self.lists()) {
+            from.iter().for_each(|name| add(into, rename(name)));
+        }
         renamed
     }
 
-    /// True if nothing lost decides the answer.
-    pub fn keeps_meaning(&self) -> bool {
-        self.meaning.is_empty()
+    /// True if nothing is lost that the request is about.
+    pub fn keeps_content(&self) -> bool {
+        self.content.is_empty()
+    }
+
+    /// True if nothing is lost that the request is about or that shapes the answer.
+    pub fn keeps_settings(&self) -> bool {
+        self.content.is_empty() && self.settings.is_empty()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.meaning.is_empty() && self.hints.is_empty()
+        self.names().next().is_none()
     }
 
-    /// Names of losses that decide the answer, each once.
-    pub fn of_meaning(&self) -> &[String] {
-        &self.meaning
+    /// Names of lost content and settings, each once.
+    pub fn deciding(&self) -> impl Iterator<Item = &str> {
+        self.content.iter().chain(&self.settings).map(String::as_str)
     }
 
-    /// All names, deciding ones first.
+    /// All names: content, settings, forms.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.meaning.iter().chain(&self.hints).map(String::as_str)
+        self.lists().into_iter().flatten().map(String::as_str)
+    }
+
+    fn lists(&self) -> [&Vec<String>; 3] {
+        [&self.content, &self.settings, &self.forms]
+    }
+
+    fn lists_mut(&mut self) -> [&mut Vec<String>; 3] {
+        [&mut self.content, &mut self.settings, &mut self.forms]
     }
 }
 
@@ -95,19 +145,25 @@ mod tests {
     #[test]
     fn names_are_kept_once_and_within_bounds() {
         let mut losses = Losses::default();
-        assert!(losses.is_empty() && losses.keeps_meaning());
-        losses.hint("cache_control");
-        losses.hint("cache_control");
-        assert!(losses.keeps_meaning());
-        losses.meaning("a\r\nb, c");
-        losses.meaning("x".repeat(1_000));
-        losses.meaning("größe");
-        losses.meaning("");
-        assert_eq!(losses.names().collect::<Vec<_>>(), ["abc", &"x".repeat(NAME_MAX), "gr??e", "?", "cache_control"]);
+        assert!(losses.is_empty() && losses.keeps_settings());
+        losses.lose("cache_control");
+        assert!(losses.is_empty(), "a hint is dropped silently");
+        losses.lose("service_tier");
+        losses.lose("service_tier");
+        assert!(losses.keeps_settings());
+        losses.lose("seed");
+        assert!(losses.keeps_content() && !losses.keeps_settings());
+        losses.content("a\r\nb, c");
+        losses.content("x".repeat(1_000));
+        losses.content("größe");
+        losses.content("");
+        assert!(!losses.keeps_content());
+        let names = ["abc", &"x".repeat(NAME_MAX), "gr??e", "?", "seed", "service_tier"];
+        assert_eq!(losses.names().collect::<Vec<_>>(), names);
         let renamed = losses.renamed(|name| if name == "abc" { "d" } else { name });
-        assert_eq!((renamed.of_meaning()[0].as_str(), renamed.names().count()), ("d", 5));
-        (0..100).for_each(|n| losses.meaning(format!("tools[{n}]")));
-        assert_eq!(losses.of_meaning().len(), NAMES_MAX + 1);
-        assert_eq!(losses.of_meaning()[NAMES_MAX], "...");
+        assert_eq!((renamed.deciding().next(), renamed.names().count()), (Some("d"), 6));
+        (0..100).for_each(|n| losses.content(format!("tools[{n}]")));
+        assert_eq!(losses.content.len(), NAMES_MAX + 1);
+        assert_eq!(losses.content[NAMES_MAX], "...");
     }
 }

@@ -6,6 +6,7 @@
 
 mod conversation;
 mod custom;
+mod loss_class;
 mod losses;
 mod piece;
 pub mod signature;

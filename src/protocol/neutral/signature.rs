@@ -10,6 +10,8 @@
 
 use serde_json::Value;
 
+use crate::protocol::numbers::parse;
+
 /// The prefix before the owner's name.
 const MARK: &str = "photofinish.";
 /// Replaces the signature of unsigned reasoning, because no vendor can verify it.
@@ -135,7 +137,7 @@ pub fn cleaned(body: &[u8], taken: RemovedReasoning, clean: impl FnOnce(&mut Val
     if taken == RemovedReasoning::Foreign {
         memchr::memmem::find(body, MARK.as_bytes())?;
     }
-    let mut request: Value = serde_json::from_slice(body).ok()?;
+    let mut request = parse(body).ok()?;
     clean(&mut request).then(|| request.to_string().into_bytes())
 }
 

@@ -1,7 +1,9 @@
 //! Marks of signatures, and every owner's signatures through every surface.
 
 mod alike;
+mod arrives;
 mod foreign;
+mod kept;
 mod matrix;
 
 use super::signature::*;

@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 
 use super::data;
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
+use crate::protocol::numbers::parse;
 use crate::protocol::sse::SseEvent;
-use crate::protocol::surrogates::lenient;
+use crate::protocol::surrogates::HalfCharacters;
 
 /// The lines so far.
 #[derive(Debug, Default)]
@@ -15,6 +16,7 @@ pub struct OllamaAssembly {
     line: Map<String, Value>,
     /// Items of lists in it.
     items: usize,
+    halves: HalfCharacters,
 }
 
 impl Assemble for OllamaAssembly {
@@ -23,7 +25,7 @@ impl Assemble for OllamaAssembly {
         if data.is_empty() {
             return true;
         }
-        let Some(Value::Object(line)) = lenient(data) else { return false };
+        let Ok(Value::Object(line)) = parse(&self.halves.joined(data)) else { return false };
         for (name, value) in line {
             match (name.as_str(), value) {
                 ("message", Value::Object(message)) => {

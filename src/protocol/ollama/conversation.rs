@@ -9,28 +9,11 @@ use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool,
 };
+use crate::protocol::numbers::parse;
 use crate::protocol::parameter::{
     ARRAY, BOOLEAN, OBJECT, STRING, TypeRule, check_types, kind_of, kind_of_text, wrong_type, wrong_value,
 };
 
-/// Members that tell the server how long to keep the model, and how to fit a long prompt.
-const HINTS: [&str; 3] = ["keep_alive", "truncate", "shift"];
-/// Options of the server that runs the model. They do not change the answer.
-const RUNTIME: [&str; 13] = [
-    "num_ctx",
-    "num_batch",
-    "num_gpu",
-    "main_gpu",
-    "num_thread",
-    "num_keep",
-    "numa",
-    "low_vram",
-    "f16_kv",
-    "use_mmap",
-    "use_mlock",
-    "vocab_only",
-    "embedding_only",
-];
 /// Options with the value that changes nothing.
 const NEUTRAL: [(&str, f64); 6] = [
     ("repeat_penalty", 1.0),
@@ -80,6 +63,7 @@ pub fn chat(body: &[u8]) -> Result<Conversation, Invalid> {
     turns::read(request.objects("messages")?, &mut conversation)?;
     for mut tool in request.objects("tools")? {
         conversation.tools.extend(read_tool(&mut tool, &mut conversation.losses)?);
+        tool.tell_rest(&mut conversation.losses);
     }
     settings(request, &mut conversation)?;
     Ok(conversation)
@@ -102,10 +86,10 @@ pub fn generate(body: &[u8]) -> Result<Conversation, Invalid> {
     conversation.turns.push(ConversationTurn { role: Role::User, parts });
     for name in ["suffix", "template"] {
         let given = request.string(name)?.is_some_and(|text| !text.is_empty());
-        conversation.losses.meaning_if(given, name);
+        conversation.losses.lose_if(given, name);
     }
     let raw = request.boolean("raw")? == Some(true);
-    conversation.losses.meaning_if(raw, "raw");
+    conversation.losses.lose_if(raw, "raw");
     settings(request, &mut conversation)?;
     Ok(conversation)
 }
@@ -113,7 +97,7 @@ pub fn generate(body: &[u8]) -> Result<Conversation, Invalid> {
 /// The request without the members that are set for each upstream.
 fn members(body: &[u8]) -> Result<ObjectMembers, Invalid> {
     let unreadable = |_| Invalid { message: "the body is not valid JSON".to_owned(), param: None };
-    let mut request = ObjectMembers::new(serde_json::from_slice(body).map_err(unreadable)?, String::new())?;
+    let mut request = ObjectMembers::new(parse(body).map_err(unreadable)?, String::new())?;
     for name in ["model", "stream"] {
         request.take(name);
     }
@@ -129,9 +113,6 @@ fn settings(mut request: ObjectMembers, conversation: &mut Conversation) -> Resu
     }
     conversation.sampling.logprobs = request.boolean("logprobs")?.filter(|wanted| *wanted);
     conversation.sampling.top_logprobs = request.count("top_logprobs", 0)?.filter(|count| *count > 0);
-    for name in HINTS {
-        conversation.losses.hint_if(request.take(name).is_some(), name);
-    }
     request.tell_rest(&mut conversation.losses);
     Ok(())
 }
@@ -140,7 +121,7 @@ fn settings(mut request: ObjectMembers, conversation: &mut Conversation) -> Resu
 fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
     let kind = tool.string("type")?.unwrap_or_else(|| "function".to_owned());
     if kind != "function" {
-        losses.meaning(kind);
+        losses.content(kind);
         return Ok(None);
     }
     let mut function = tool.required_object("function")?;
@@ -197,9 +178,6 @@ fn sampling(mut options: ObjectMembers, losses: &mut Losses) -> Result<Sampling,
         stop: stop(&mut options)?,
         ..Sampling::default()
     };
-    for name in RUNTIME {
-        losses.hint_if(options.take(name).is_some(), &options.path_of(name));
-    }
     for (name, neutral) in NEUTRAL {
         let Some(value) = options.take(name) else { continue };
         if value.as_f64() != Some(neutral) {

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_cache, lose_detail, results_first};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// All messages, the system prompt first.
 pub(super) fn messages(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
@@ -44,6 +44,7 @@ impl<'a> Messages<'a> {
             lose_cache(part.cache(), self.losses);
             match part {
                 MessagePart::Call(call) => {
+                    self.losses.lose_if(call.signature.is_some(), "thought_signature");
                     self.names.insert(&call.id, &call.name);
                     message.calls.push(tool_call(call));
                 }
@@ -60,11 +61,11 @@ impl<'a> Messages<'a> {
     fn part(&mut self, part: &MessagePart, message: &mut OllamaMessage) {
         match part {
             MessagePart::Text { text, .. } | MessagePart::Refusal(text) => message.texts.push(text.clone()),
-            MessagePart::Thinking(thinking) if thinking.redacted => self.losses.hint("thinking"),
+            MessagePart::Thinking(thinking) if thinking.redacted => self.losses.lose("thinking"),
             MessagePart::Thinking(thinking) => message.thinking.push_str(&thinking.text),
             MessagePart::Image(image) => self.image(image, message),
             MessagePart::Document(document) => self.document(document, message),
-            MessagePart::Audio(_) => self.losses.meaning("input_audio"),
+            MessagePart::Audio(_) => self.losses.content("input_audio"),
             // These become messages of their own.
             MessagePart::Call(_) | MessagePart::Result(_) => {}
         }
@@ -75,20 +76,20 @@ impl<'a> Messages<'a> {
         lose_detail(image, self.losses);
         match &image.source {
             Source::Base64 { data, .. } => message.images.push(Value::from(data.as_str())),
-            Source::Url(_) => self.losses.meaning("image_url"),
-            Source::File(_) => self.losses.meaning("file_id"),
-            Source::Text(_) => self.losses.meaning("image"),
+            Source::Url(_) => self.losses.content("image_url"),
+            Source::File(_) => self.losses.content("file_id"),
+            Source::Text(_) => self.losses.content("image"),
         }
     }
 
     fn document(&mut self, document: &Document, message: &mut OllamaMessage) {
         match &document.source {
             Source::Text(text) => {
-                self.losses.hint_if(document.name.is_some(), "document.title");
+                self.losses.lose_if(document.name.is_some(), "document.title");
                 message.texts.push(text.clone());
             }
-            Source::File(_) => self.losses.meaning("file_id"),
-            Source::Url(_) | Source::Base64 { .. } => self.losses.meaning("document"),
+            Source::File(_) => self.losses.content("file_id"),
+            Source::Url(_) | Source::Base64 { .. } => self.losses.content("document"),
         }
     }
 
@@ -98,7 +99,7 @@ impl<'a> Messages<'a> {
             lose_cache(part.cache(), self.losses);
             self.part(part, &mut message);
         }
-        self.losses.hint_if(result.is_error, "is_error");
+        self.losses.lose_if(result.is_error, "is_error");
         let mut written = json!({ "role": "tool", "content": message.texts.join("\n") });
         let called = || self.names.get(result.call_id.as_str()).copied();
         written.put("tool_name", result.name.as_deref().or_else(called));

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use super::data;
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::numbers::parse;
 use crate::protocol::outgoing::new_call_id;
 use crate::protocol::sse::SseEvent;
+use crate::protocol::surrogates::HalfCharacters;
 use crate::protocol::usage::Usage;
 use crate::protocol::values::{list, text};
 
@@ -18,12 +20,13 @@ pub struct OllamaReader {
     /// The last text was reasoning.
     thinking: bool,
     calls: u32,
+    halves: HalfCharacters,
 }
 
 impl ReadPieces for OllamaReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let data = data(event);
-        let Ok(line) = serde_json::from_slice::<Value>(data) else { return };
+        let Ok(line) = parse(&self.halves.joined(data)) else { return };
         if !line.is_object() || line.get("error").is_some_and(|error| !error.is_null() && error != "") {
             return;
         }

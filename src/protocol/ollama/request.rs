@@ -1,12 +1,12 @@
 //! Writes a conversation as a request to `/api/chat`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::messages::messages;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
-use crate::protocol::outgoing::{function, lose_choices, lose_extras};
-use crate::protocol::values::PutMember;
+use crate::protocol::outgoing::{function, lose_choices, lose_extras, lose_schema_names};
+use crate::protocol::values::{PutMember, json};
 
 /// Writes a conversation as a request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
@@ -16,7 +16,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     body.put("stream", Some(true));
     let tools = tools(conversation, losses);
     body.put("tools", (!tools.is_empty()).then_some(tools));
-    body.put("format", conversation.format.as_ref().and_then(format));
+    body.put("format", conversation.format.as_ref().and_then(|wanted| format(wanted, losses)));
     let think = conversation.reasoning.as_ref().and_then(|reasoning| think(reasoning, &options.model, losses));
     body.put("think", think);
     let sampling = sampling(&conversation.sampling, losses);
@@ -32,10 +32,10 @@ fn tools(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
     }
     match conversation.tool_choice {
         Some(ToolChoice::None) => return Vec::new(),
-        Some(ToolChoice::Required | ToolChoice::Named(_)) => losses.meaning("tool_choice"),
+        Some(ToolChoice::Required | ToolChoice::Named(_)) => losses.lose("tool_choice"),
         Some(ToolChoice::Auto) | None => {}
     }
-    losses.meaning_if(conversation.parallel_tool_calls == Some(false), "parallel_tool_calls");
+    losses.lose_if(conversation.parallel_tool_calls == Some(false), "parallel_tool_calls");
     conversation.tools.iter().enumerate().filter_map(|(at, tool)| declaration(at, tool, losses)).collect()
 }
 
@@ -46,17 +46,20 @@ fn declaration(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Value> {
     Some(json!({ "type": "function", "function": function }))
 }
 
-fn format(format: &Format) -> Option<Value> {
+fn format(format: &Format, losses: &mut Losses) -> Option<Value> {
     match format {
         Format::Text => None,
         Format::Json => Some(Value::from("json")),
-        Format::Schema { schema, .. } => Some(schema.clone()),
+        Format::Schema { name, description, schema, .. } => {
+            lose_schema_names(name, description, losses);
+            Some(schema.clone())
+        }
     }
 }
 
 /// Only gpt-oss has levels, and it always thinks. For other models thinking is on or off.
 fn think(reasoning: &Reasoning, model: &str, losses: &mut Losses) -> Option<Value> {
-    losses.hint_if(reasoning.budget.is_some(), "thinking.budget_tokens");
+    losses.lose_if(reasoning.budget.is_some(), "thinking.budget_tokens");
     let effort = reasoning.effort.or(reasoning.budget.map(Effort::of_budget));
     let off = reasoning.enabled == Some(false) || effort == Some(Effort::None);
     if !model.contains("gpt-oss") {

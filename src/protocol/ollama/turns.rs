@@ -101,6 +101,11 @@ impl TurnReader<'_> {
             Some(arguments @ Value::Object(_)) => arguments.to_string(),
             Some(other) => return Err(wrong_type(&function.path_of("arguments"), "an object", kind_of(&other))),
         };
+        // Its own answers number the calls.
+        function.take("index");
+        call.take("type");
+        function.tell_rest(&mut self.conversation.losses);
+        call.tell_rest(&mut self.conversation.losses);
         let id = self.calls.call(id, &name);
         Ok(ToolCall { id, name, arguments, ..ToolCall::default() })
     }
@@ -110,7 +115,7 @@ impl TurnReader<'_> {
         let id = message.string("tool_call_id")?;
         let name = message.string("tool_name")?.or(message.string("name")?);
         let Some((call_id, name)) = self.calls.answer(id.as_deref(), name.as_deref()) else {
-            self.conversation.losses.hint(message.path_of("role"));
+            self.conversation.losses.lose(message.path_of("role"));
             self.push(Role::User, parts);
             return Ok(());
         };

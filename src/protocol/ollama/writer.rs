@@ -4,12 +4,13 @@
 //! line has counts and times. Times are the gateway's: the upstream may be another vendor's.
 
 use bytes::{BufMut, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::clock::Instant;
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
+use crate::protocol::numbers::parse;
 use crate::protocol::usage::Usage;
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Which of the two requests is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,7 @@ impl OllamaWriter {
 impl HeldCall {
     /// Arguments that are no object end a stream with an error before they are written.
     fn write(self) -> Value {
-        let arguments = serde_json::from_str(&self.arguments).unwrap_or_else(|_| json!({}));
+        let arguments = parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}));
         let mut call = Map::new();
         call.put("id", Some(self.id).filter(|id| !id.is_empty()));
         call.put("function", Some(json!({ "name": self.name, "arguments": arguments })));

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value};
 
 use super::grown::{Grown, GrownMembers};
-use crate::protocol::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, says};
-use crate::protocol::surrogates::{lenient, words};
+use crate::protocol::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, read, says};
+use crate::protocol::surrogates::words;
 use crate::protocol::values::PutMember;
 
 /// Takes in the chunks of one chat stream.
@@ -33,7 +33,7 @@ impl AssembledChoice for AssembledMessage {
         let has_logprobs = members.iter().any(|(name, _)| *name == "logprobs");
         self.text = None;
         for (name, value) in members {
-            let Some(value) = lenient(value.as_bytes()) else { return false };
+            let Some(value) = read(value) else { return false };
             match (*name, value) {
                 ("delta", Value::Object(delta)) => {
                     self.text = GrownMembers::only_text(&delta).filter(|_| !has_logprobs).map(str::to_owned);
@@ -73,10 +73,13 @@ impl AssembledChoice for AssembledMessage {
             }
         }
         // Some providers send no finish reason. The stream was accepted as complete.
-        let reason = match (self.finish_reason, joined.contains_key("tool_calls")) {
-            (Value::Null, true) => Value::from("tool_calls"),
-            (Value::Null, false) => Value::from("stop"),
-            (reason, _) => reason,
+        let reason = match self.finish_reason {
+            Value::Null => ["tool_calls", "function_call"]
+                .into_iter()
+                .find(|name| joined.contains_key(*name))
+                .unwrap_or("stop")
+                .into(),
+            reason => reason,
         };
         message.extend(joined);
         let mut choice = Map::new();
@@ -168,6 +171,43 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_come_in_pieces_and_again() {
+        let call = |id: &str, function: Value| json!({"tool_calls":[{"index":0,"id":id,"type":"function","function":function}]});
+        let pieces =
+            |id: &str, name: &str| json!({"id":id,"type":"function","function":{"name":name,"arguments":"{}"}});
+        for (deltas, expected) in [
+            (
+                vec![call("a", json!({"name":"get_"})), call("", json!({"name":"weather","arguments":"{}"}))],
+                json!([pieces("a", "get_weather")]),
+            ),
+            (
+                vec![call("a", json!({"name":"f","arguments":"{"})), call("a", json!({"name":"f","arguments":"}"}))],
+                json!([pieces("a", "f")]),
+            ),
+            // Some vendors number every call 0.
+            (
+                vec![
+                    call("a", json!({"name":"f","arguments":"{}"})),
+                    call("b", json!({"name":"g","arguments":"{"})),
+                    call("b", json!({"arguments":"}"})),
+                ],
+                json!([pieces("a", "f"), pieces("b", "g")]),
+            ),
+        ] {
+            assert_eq!(message(&deltas)["tool_calls"], expected, "{deltas:?}");
+        }
+        let legacy = [
+            json!({"content":"","function_call":{"name":"get_"}}),
+            json!({"function_call":{"name":"weather","arguments":"{}"}}),
+        ];
+        let chunks = legacy.map(|value| delta(0, value));
+        let choice = assemble(&chunks)["choices"][0].clone();
+        let function = json!({"name":"get_weather","arguments":"{}"});
+        assert_eq!(choice["message"], json!({"role":"assistant","content":null,"function_call":function}));
+        assert_eq!(choice["finish_reason"], "function_call");
+    }
+
+    #[test]
     fn several_choices_and_logprobs() {
         let answer = assemble(&[
             delta(1, json!({"content":"b"})),
@@ -249,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn half_a_character_loses_no_text() {
+    fn the_halves_of_a_character_are_joined() {
         let mut assembly = ChatAssembly::default();
         assert!(assembly.add_data(br#"{"choices":[{"delta":{"content":"hey \\u00e9 \ud83d"}}]}"#));
         assert!(assembly.add_data(br#"{"choices":[{"delta":{"content":"\ude00 you \ud83d\ude00"}}]}"#));
         assert!(!assembly.add_data(b"{\"choices\":"), "what is no JSON is told");
         let answer = assembly.answer();
-        assert_eq!(answer["choices"][0]["message"]["content"], "hey \\u00e9 \u{fffd}\u{fffd} you \u{1f600}");
+        assert_eq!(answer["choices"][0]["message"]["content"], "hey \\u00e9 \u{1f600} you \u{1f600}");
     }
 
     proptest::proptest! {

@@ -22,17 +22,28 @@ pub(super) struct ChoiceCalls {
     by_id: HashMap<String, usize>,
     /// Calls reported so far.
     told: u32,
+    /// The call that came last, if its name may get longer.
+    waiting: Option<usize>,
 }
 
 #[derive(Default)]
 struct PartialCall {
     id: String,
+    name: String,
     /// Arguments that came before the name.
     held: String,
     custom: bool,
     signature: Option<String>,
-    /// Position among the reported calls. None until the name is known.
+    /// Position among the reported calls. None until the name is complete.
     told: Option<u32>,
+}
+
+/// Adds a piece of a function's name. Some vendors cut names, others repeat the whole name with every piece of the
+/// arguments.
+pub(super) fn lengthen_name(name: &mut String, piece: &str) {
+    if name != piece {
+        name.push_str(piece);
+    }
 }
 
 /// One entry of `tool_calls`.
@@ -87,7 +98,8 @@ impl ChoiceCalls {
         raw: &str,
         pieces: &mut Vec<AnswerPiece>,
     ) -> Result<(), InvalidJson> {
-        let mut fragment = Fragment::default();
+        // There is only one.
+        let mut fragment = Fragment { number: Some(0), ..Fragment::default() };
         fragment.function(&mut Json::new(raw))?;
         self.add(index, fragment, pieces);
         Ok(())
@@ -95,28 +107,44 @@ impl ChoiceCalls {
 
     fn add(&mut self, index: u32, fragment: Fragment, pieces: &mut Vec<AnswerPiece>) {
         let Some(at) = self.place_of(&fragment) else { return };
-        let next = self.told;
+        self.close(index, Some(at), pieces);
         let call = &mut self.calls[at];
-        if call.told.is_none() {
-            if call.id.is_empty() && !fragment.id.is_empty() {
-                self.by_id.insert(fragment.id.clone(), at);
-                call.id = fragment.id;
+        if let Some(told) = call.told {
+            if !fragment.arguments.is_empty() {
+                pieces.push(AnswerPiece::Arguments { index, call: told, text: fragment.arguments });
             }
-            call.custom |= fragment.custom;
-            call.signature = call.signature.take().or(fragment.signature);
-            call.held.push_str(&fragment.arguments);
-            if fragment.name.is_empty() {
-                return;
-            }
-            call.told = Some(next);
-            self.told += 1;
-            let (id, custom, signature) = (call.id.clone(), call.custom, call.signature.take());
-            pieces.push(AnswerPiece::Call { index, call: next, id, name: fragment.name, custom, signature });
-            let text = std::mem::take(&mut call.held);
-            pieces.extend((!text.is_empty()).then_some(AnswerPiece::Arguments { index, call: next, text }));
-        } else if let Some(told) = call.told.filter(|_| !fragment.arguments.is_empty()) {
-            pieces.push(AnswerPiece::Arguments { index, call: told, text: fragment.arguments });
+            return;
         }
+        if call.id.is_empty() && !fragment.id.is_empty() {
+            self.by_id.insert(fragment.id.clone(), at);
+            call.id = fragment.id;
+        }
+        call.custom |= fragment.custom;
+        call.signature = call.signature.take().or(fragment.signature);
+        call.held.push_str(&fragment.arguments);
+        lengthen_name(&mut call.name, &fragment.name);
+        self.waiting = Some(at);
+        // Arguments follow the whole name.
+        if !self.calls[at].held.is_empty() {
+            self.close(index, None, pieces);
+        }
+    }
+
+    /// The name of the call that waits is complete, unless it is `but`: reports the call.
+    pub(super) fn close(&mut self, index: u32, but: Option<usize>, pieces: &mut Vec<AnswerPiece>) {
+        let Some(at) = self.waiting.take_if(|at| Some(*at) != but) else { return };
+        let call = &mut self.calls[at];
+        if call.name.is_empty() || call.told.is_some() {
+            return;
+        }
+        let number = self.told;
+        call.told = Some(number);
+        self.told += 1;
+        let (id, name) = (call.id.clone(), std::mem::take(&mut call.name));
+        let (custom, signature) = (call.custom, call.signature.take());
+        pieces.push(AnswerPiece::Call { index, call: number, id, name, custom, signature });
+        let text = std::mem::take(&mut call.held);
+        pieces.extend((!text.is_empty()).then_some(AnswerPiece::Arguments { index, call: number, text }));
     }
 
     /// The call that a fragment continues, or a new one.

@@ -6,14 +6,12 @@ use super::{messages, tools};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
+use crate::protocol::numbers::parse;
 use crate::protocol::parameter::{
     ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of,
     kind_of_text, missing, required, wrong_type, wrong_value,
 };
 
-/// Members that help the vendor and decide nothing.
-const HINTS: [&str; 6] =
-    ["prompt_cache_key", "prompt_cache_retention", "prediction", "usage", "cache_control", "store"];
 /// Values that mean the same as an absent member.
 const DEFAULTS: [(&str, &str); 7] = [
     ("store", "false"),
@@ -32,11 +30,18 @@ const DEFAULTS: [(&str, &str); 7] = [
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let unreadable =
         || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
-    let value: Value = serde_json::from_slice(body).map_err(|_| unreadable())?;
+    let value = parse(body).map_err(|_| unreadable())?;
     let mut request = ObjectMembers::new(value, String::new()).map_err(|_| unreadable())?;
     let mut conversation = Conversation::default();
-    for name in ["model", "stream", "stream_options"] {
+    for name in ["model", "stream"] {
         request.take(name);
+    }
+    if let Some(mut options) = request.object("stream_options")? {
+        // The gateway does both itself.
+        for name in ["include_usage", "include_obfuscation"] {
+            options.take(name);
+        }
+        options.tell_rest(&mut conversation.losses);
     }
     if !request.has("messages") {
         return Err(missing("messages"));
@@ -53,11 +58,6 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     conversation.reasoning = reasoning(&mut request, &mut conversation.losses)?;
     conversation.verbosity = request.one_of("verbosity", &["low", "medium", "high"])?;
     about_the_caller(&mut request, &mut conversation)?;
-    for name in HINTS {
-        if request.take(name).is_some() {
-            conversation.losses.hint(name);
-        }
-    }
     request.tell_rest(&mut conversation.losses);
     Ok(conversation)
 }
@@ -198,9 +198,10 @@ fn about_the_caller(request: &mut ObjectMembers, conversation: &mut Conversation
     conversation.user = request.string("user")?;
     let identifier = request.string("safety_identifier")?;
     if conversation.user.is_none() {
+        conversation.user_is_identifier = identifier.is_some();
         conversation.user = identifier;
     } else if identifier.is_some() && identifier != conversation.user {
-        conversation.losses.hint("safety_identifier");
+        conversation.losses.lose("safety_identifier");
     }
     let metadata = request.object("metadata")?.map(ObjectMembers::into_rest);
     conversation.metadata = metadata.filter(|metadata| !metadata.is_empty());

@@ -7,8 +7,13 @@ use std::collections::HashMap;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::calls::lengthen_name;
+use crate::protocol::values::{json, text};
+
 /// Members that name something and so do not grow.
 const NAMES: [&str; 8] = ["role", "id", "type", "index", "name", "format", "signature", "mime_type"];
+/// Members that are a function with its arguments. Its name may come in pieces.
+const CALLED: [&str; 3] = ["function", "custom", "function_call"];
 
 /// A growing value. A value that came once is stored unchanged; joining takes it apart, one level deep.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ pub(super) struct GrownMembers(IndexMap<String, Grown>);
 #[derive(Debug, Default)]
 pub(super) struct List {
     items: Vec<Grown>,
-    /// The position of the first item of an `index`.
+    /// The position of the item that grows under an `index`.
     places: HashMap<u64, usize>,
 }
 
@@ -81,6 +86,28 @@ impl Grown {
         }
     }
 
+    /// Adds the piece of a name that this value has.
+    fn lengthen_name(&mut self, more: &Value) {
+        let piece = more.get("name").and_then(Value::as_str).unwrap_or_default();
+        self.open();
+        let Grown::Object(GrownMembers(members)) = self else { return };
+        if let Some(Grown::Plain(Value::String(name))) = members.get_mut("name") {
+            lengthen_name(name, piece);
+        }
+    }
+
+    /// The text of a member.
+    fn text(&self, name: &str) -> Option<&str> {
+        match self {
+            Grown::Plain(value) => value.get(name)?.as_str(),
+            Grown::Object(GrownMembers(members)) => match members.get(name)? {
+                Grown::Plain(value) => value.as_str(),
+                _ => None,
+            },
+            Grown::List(_) => None,
+        }
+    }
+
     pub fn into_value(self) -> Value {
         match self {
             Grown::Plain(value) => value,
@@ -96,15 +123,7 @@ impl Grown {
 
     /// The `type` of a content part that grows; none for others.
     fn part_type(&self) -> Option<&str> {
-        let kind = match self {
-            Grown::Plain(value) => value.get("type")?,
-            Grown::Object(GrownMembers(members)) => match members.get("type")? {
-                Grown::Plain(kind) => kind,
-                _ => return None,
-            },
-            Grown::List(_) => return None,
-        };
-        kind.as_str().filter(|kind| is_part(kind))
+        self.text("type").filter(|kind| is_part(kind))
     }
 }
 
@@ -123,7 +142,12 @@ impl GrownMembers {
                         *before = Grown::Plain(value);
                     }
                 }
-                Some(before) => before.join(value),
+                Some(before) => {
+                    if CALLED.contains(&name.as_str()) {
+                        before.lengthen_name(&value);
+                    }
+                    before.join(value);
+                }
             }
         }
     }
@@ -172,7 +196,12 @@ impl List {
     fn join(&mut self, item: Value) {
         let index = index_of(&item);
         let same = match index {
-            Some(index) => self.places.get(&index).and_then(|at| self.items.get_mut(*at)),
+            Some(index) => {
+                if self.places.get(&index).is_some_and(|at| is_another_call(&self.items[*at], &item)) {
+                    self.places.remove(&index);
+                }
+                self.places.get(&index).and_then(|at| self.items.get_mut(*at))
+            }
             None => {
                 let kind = item.get("type").and_then(Value::as_str).filter(|kind| is_part(kind));
                 self.items.last_mut().filter(|before| kind.is_some() && before.part_type() == kind)
@@ -208,6 +237,14 @@ fn grows(value: &Value) -> bool {
     }
 }
 
+/// Some vendors number every call 0. A name with another id starts a new call.
+fn is_another_call(before: &Grown, item: &Value) -> bool {
+    let (before, now) = (before.text("id").unwrap_or_default(), text(item, "id").unwrap_or_default());
+    let is_named =
+        ["function", "custom"].iter().any(|kind| item.get(*kind).is_some_and(|call| text(call, "name").is_some()));
+    is_named && !before.is_empty() && !now.is_empty() && before != now
+}
+
 fn index_of(item: &Value) -> Option<u64> {
     item.get("index").and_then(Value::as_u64)
 }
@@ -217,5 +254,5 @@ fn is_part(kind: &str) -> bool {
 }
 
 fn text_part(text: String) -> Value {
-    serde_json::json!({ "type": "text", "text": text })
+    json!({ "type": "text", "text": text })
 }

@@ -13,8 +13,6 @@ use crate::protocol::neutral::{
 use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
-/// Members that repeat the earlier answer. A request has no place for them.
-const ECHOES: [&str; 4] = ["annotations", "provider_specific_fields", "parsed", "weight"];
 /// The speaker's name. Agent frameworks send it with every message, so it is reported once and not by message.
 const SPEAKER_NAME: &str = "messages.name";
 /// Maximum ids that an error names.
@@ -71,14 +69,7 @@ impl MessageReader<'_> {
             "function" => self.function(&mut message, cache)?,
             other => return Err(wrong_value(&message.path_of("role"), other, &ROLES)),
         }
-        for name in ECHOES {
-            match message.take(name) {
-                None => {}
-                Some(Value::Array(items)) if items.is_empty() => {}
-                Some(_) => self.conversation.losses.hint(message.path_of(name)),
-            }
-        }
-        self.conversation.losses.hint_if(message.take("name").is_some(), SPEAKER_NAME);
+        self.conversation.losses.lose_if(message.take("name").is_some(), SPEAKER_NAME);
         message.tell_rest(&mut self.conversation.losses);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::protocol::json::{InvalidJson, Json};
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces, Source};
 use crate::protocol::sse::SseEvent;
-use crate::protocol::surrogates::words;
+use crate::protocol::surrogates::{HalfCharacters, words};
 use crate::protocol::usage::Usage;
 use crate::protocol::values::text;
 
@@ -22,6 +22,7 @@ pub struct OpenAiReader {
     id_told: bool,
     model_told: bool,
     choices: Vec<ChoiceReader>,
+    halves: HalfCharacters,
 }
 
 #[derive(Default)]
@@ -53,8 +54,11 @@ impl ReadPieces for OpenAiReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let before = pieces.len();
         let Some(data) = event.fields().data else { return };
+        let data = self.halves.joined(&data);
         let Ok(text) = str::from_utf8(&data) else { return };
-        if text.starts_with("[DONE]") || self.chunk(text, pieces).is_err() {
+        if text.starts_with("[DONE]") {
+            self.choices.iter_mut().for_each(|choice| choice.calls.close(choice.index, None, pieces));
+        } else if self.chunk(text, pieces).is_err() {
             pieces.truncate(before);
         }
     }
@@ -117,6 +121,7 @@ impl OpenAiReader {
         }
         if let Some(reason) = reason.filter(|_| !choice.finished) {
             choice.finished = true;
+            choice.calls.close(index, None, pieces);
             pieces.push(AnswerPiece::Finish { index, finish: finish_of(&words(reason), sequence.map(words)) });
         }
         Ok(())
@@ -170,6 +175,17 @@ impl ChoiceReader {
             *place = place.take().or(value);
             Ok(())
         })?;
+        if delta
+            .reasoning
+            .or(delta.details)
+            .or(delta.content)
+            .or(delta.refusal)
+            .or(delta.audio)
+            .or(delta.images)
+            .is_some()
+        {
+            self.calls.close(self.index, None, pieces);
+        }
         self.reasoning(&delta, pieces)?;
         delta.content.map_or(Ok(()), |text| self.content(text, pieces))?;
         if let Some(refusal) = delta.refusal {

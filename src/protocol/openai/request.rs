@@ -4,13 +4,13 @@
 //! `top_k` is sent to all servers except OpenAI: most support it, and others report an error. Metadata is not sent:
 //! OpenAI accepts it only with `store`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::turns;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{effort_of, lose_cache, lose_metadata, openai_tier, openai_user, strict_of};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Maximum stop sequences that OpenAI accepts.
 const STOPS_MAX: usize = 4;
@@ -23,7 +23,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect::<Value>()));
         body.put("tool_choice", conversation.tool_choice.as_ref().map(|choice| choice_of(choice, &conversation.tools)));
-        body.put("parallel_tool_calls", conversation.parallel_tool_calls);
+        body.put("parallel_tool_calls", conversation.parallel_calls());
     }
     body.put("response_format", conversation.format.as_ref().and_then(|format| format_of(format, losses)));
     let effort = conversation.reasoning.as_ref().and_then(|reasoning| effort(reasoning, options, losses));
@@ -89,10 +89,11 @@ fn format_of(format: &Format, losses: &mut Losses) -> Option<Value> {
 
 /// Chat has efforts but no budgets, and no switch for showing thoughts.
 fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Losses) -> Option<Value> {
-    losses.hint_if(reasoning.encrypted, "reasoning.encrypted_content");
-    losses.hint_if(reasoning.show == Some(false), "reasoning.exclude");
+    losses.lose_if(reasoning.encrypted, "reasoning.encrypted_content");
+    losses.lose_if(reasoning.show == Some(false), "reasoning.exclude");
     let has_budget = reasoning.effort.is_none() && reasoning.enabled != Some(false) && reasoning.budget.is_some();
-    losses.hint_if(has_budget, "budget_tokens");
+    losses.lose_if(has_budget, "budget_tokens");
+    losses.lose_if(reasoning.is_off_without_effort(), "reasoning_effort");
     let effort = effort_of(reasoning)?;
     // OpenAI's scale ends here.
     let most = if options.max_completion_tokens { Effort::XHigh } else { Effort::Max };
@@ -103,8 +104,8 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
 fn sampling(sampling: &Sampling, options: &TranslationOptions, body: &mut Map<String, Value>, losses: &mut Losses) {
     let is_openai = options.max_completion_tokens;
     let stops_max = if is_openai { STOPS_MAX } else { usize::MAX };
-    losses.meaning_if(is_openai && sampling.top_k.is_some(), "top_k");
-    losses.meaning_if(sampling.stop.len() > stops_max, "stop");
+    losses.lose_if(is_openai && sampling.top_k.is_some(), "top_k");
+    losses.lose_if(sampling.stop.len() > stops_max, "stop");
     let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).take(stops_max).collect();
     body.put(if is_openai { "max_completion_tokens" } else { "max_tokens" }, sampling.max_tokens);
     body.put("temperature", sampling.temperature);

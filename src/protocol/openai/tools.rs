@@ -1,12 +1,13 @@
 //! Reads the tools of a chat request: functions, free-form tools, legacy functions, and the tool choice.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::parts::cache_hint;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::members::ObjectMembers;
 use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
 use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
+use crate::protocol::values::json;
 
 /// Takes all members about tools.
 ///
@@ -14,6 +15,7 @@ use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
 /// The problem, in the vendor's words.
 pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
     let listed = request.has("tools") || request.has("functions");
+    conversation.legacy_functions = listed && !request.has("tools");
     for mut tool in request.objects("tools")? {
         conversation.tools.extend(read_tool(&mut tool, &mut conversation.losses)?);
         tool.tell_rest(&mut conversation.losses);
@@ -23,7 +25,7 @@ pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation)
     }
     let choice = match request.take("tool_choice") {
         Some(value) => Some(choice(value, &mut conversation.losses)?),
-        None => legacy_choice(request)?,
+        None => legacy_choice(request, &mut conversation.losses)?,
     };
     if !listed && matches!(choice, Some(ToolChoice::Required | ToolChoice::Named(_))) {
         return Err(Invalid {
@@ -46,7 +48,7 @@ fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Too
         "function" => function_of(tool.required_object("function")?, losses)?,
         "custom" => custom_of(tool.required_object("custom")?, losses)?,
         kind => {
-            losses.meaning(kind);
+            losses.content(kind);
             return Ok(None);
         }
     };
@@ -105,11 +107,17 @@ fn choice(value: Value, losses: &mut Losses) -> Result<ToolChoice, Invalid> {
     };
     let kind = object.required_string("type")?;
     match kind.as_str() {
-        "function" | "custom" => Ok(ToolChoice::Named(object.required_object(&kind)?.required_string("name")?)),
+        "function" | "custom" => {
+            let mut named = object.required_object(&kind)?;
+            let name = named.required_string("name")?;
+            named.tell_rest(losses);
+            object.tell_rest(losses);
+            Ok(ToolChoice::Named(name))
+        }
         "allowed_tools" => {
             // No other dialect can restrict the choice to some tools. All tools stay listed, which keeps the vendor's
             // cache valid.
-            losses.meaning("tool_choice.allowed_tools");
+            losses.lose("tool_choice.allowed_tools");
             let mode = object.required_object("allowed_tools")?.string("mode")?.unwrap_or_else(|| "auto".to_owned());
             named_choice(&mode, "tool_choice.allowed_tools.mode")
         }
@@ -127,13 +135,15 @@ fn named_choice(word: &str, path: &str) -> Result<ToolChoice, Invalid> {
     }
 }
 
-fn legacy_choice(request: &mut ObjectMembers) -> Result<Option<ToolChoice>, Invalid> {
+fn legacy_choice(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<ToolChoice>, Invalid> {
     match request.take("function_call") {
         None => Ok(None),
         Some(Value::String(word)) => named_choice(&word, "function_call").map(Some),
         Some(object) => {
             let mut object = ObjectMembers::new(object, "function_call".to_owned())?;
-            Ok(Some(ToolChoice::Named(object.required_string("name")?)))
+            let name = object.required_string("name")?;
+            object.tell_rest(losses);
+            Ok(Some(ToolChoice::Named(name)))
         }
     }
 }

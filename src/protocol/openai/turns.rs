@@ -4,13 +4,13 @@
 //! message after them, and the texts of a message into one string (many servers accept nothing else). Thoughts are sent
 //! back only within the running tool loop, as vendors of this dialect want.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::protocol::neutral::{
     Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{lose_cache, results_first, system_texts};
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Joins texts.
 const GAP: &str = "\n\n";
@@ -75,7 +75,7 @@ impl TurnsWriter<'_> {
     /// The text of a result. Other parts become attachments.
     fn result(&mut self, result: &ToolResult, attachments: &mut Vec<Value>) -> String {
         lose_cache(result.cache.as_ref(), self.losses);
-        self.losses.hint_if(result.is_error, "is_error");
+        self.losses.lose_if(result.is_error, "is_error");
         let mut texts = Vec::new();
         let before = attachments.len();
         for part in &result.parts {
@@ -148,29 +148,29 @@ impl TurnsWriter<'_> {
                 // Only OpenAI has a member for refusals.
                 MessagePart::Text { text, .. } | MessagePart::Refusal(text) => texts.push(text.as_str()),
                 MessagePart::Thinking(thinking) => {
-                    self.losses.hint_if(thinking.signature.is_some(), "signature");
+                    self.losses.lose_if(thinking.signature.is_some(), "signature");
                     if !thinking.text.is_empty() {
                         thoughts.push(thinking.text.as_str());
                     }
                 }
                 MessagePart::Call(call) => calls.push(self.call(call)),
-                MessagePart::Image(_) => self.losses.meaning("image"),
-                MessagePart::Document(_) => self.losses.meaning("document"),
-                MessagePart::Audio(_) => self.losses.meaning("audio"),
-                MessagePart::Result(_) => self.losses.meaning("tool_result"),
+                MessagePart::Image(_) => self.losses.content("image"),
+                MessagePart::Document(_) => self.losses.content("document"),
+                MessagePart::Audio(_) => self.losses.content("audio"),
+                MessagePart::Result(_) => self.losses.content("tool_result"),
             }
         }
         let content = (!texts.is_empty() || calls.is_empty()).then(|| texts.join(GAP));
         let mut message = json!({ "role": "assistant", "content": content });
         let takes_thoughts = in_loop && !calls.is_empty();
-        self.losses.hint_if(!takes_thoughts && !thoughts.is_empty(), "thinking");
+        self.losses.lose_if(!takes_thoughts && !thoughts.is_empty(), "thinking");
         message.put("reasoning_content", (takes_thoughts && !thoughts.is_empty()).then(|| thoughts.join(GAP)));
         message.put("tool_calls", (!calls.is_empty()).then_some(calls));
         self.messages.push(message);
     }
 
     fn call(&mut self, call: &ToolCall) -> Value {
-        self.losses.hint_if(call.signature.is_some(), "thought_signature");
+        self.losses.lose_if(call.signature.is_some(), "thought_signature");
         if call.custom {
             let custom = json!({ "name": call.name, "input": call.arguments });
             return json!({ "id": call.id, "type": "custom", "custom": custom });

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut, BytesMut};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::protocol::neutral::signature::{SignatureOwner, shown};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::openai::ChunkNames;
 use crate::protocol::outgoing::new_call_id;
 use crate::protocol::usage::Usage;
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// Writes one stream.
 pub struct OpenAiWriter {
@@ -23,6 +23,8 @@ pub struct OpenAiWriter {
     model: String,
     created: u64,
     include_usage: bool,
+    /// The client lists `functions`: a call is the message's `function_call`, and there is only one.
+    legacy_functions: bool,
     /// The beginning of every event, up to its choices. Empty until the first event.
     head: String,
     choices: Vec<ChoiceWriter>,
@@ -49,12 +51,13 @@ struct WrittenCall {
 
 impl OpenAiWriter {
     /// `model` is used until the upstream names its own.
-    pub fn new(model: &str, include_usage: bool) -> OpenAiWriter {
+    pub fn new(model: &str, include_usage: bool, legacy_functions: bool) -> OpenAiWriter {
         OpenAiWriter {
             id: None,
             model: model.to_owned(),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             include_usage,
+            legacy_functions,
             head: String::new(),
             choices: Vec::new(),
             usage: None,
@@ -62,13 +65,13 @@ impl OpenAiWriter {
     }
 
     /// Continues an answer that was begun under these names.
-    pub fn behind(names: ChunkNames, include_usage: bool) -> OpenAiWriter {
+    pub fn behind(names: ChunkNames, include_usage: bool, legacy_functions: bool) -> OpenAiWriter {
         OpenAiWriter {
             id: Some(names.id),
             created: names.created,
             // The role was already sent.
             choices: vec![ChoiceWriter::default()],
-            ..OpenAiWriter::new(&names.model, include_usage)
+            ..OpenAiWriter::new(&names.model, include_usage, legacy_functions)
         }
     }
 }
@@ -96,8 +99,17 @@ impl WritePieces for OpenAiWriter {
                 self.detail(index, json!({ "type": "reasoning.encrypted", "data": data }), out);
             }
             AnswerPiece::Call { index, call, id, name, custom, signature } => {
-                self.choice(index, out).calls.insert(call, WrittenCall { custom, has_arguments: false });
-                self.delta(index, &call_delta(call, id, &name, custom, signature), out);
+                let legacy = self.legacy_functions;
+                let calls = &mut self.choice(index, out).calls;
+                if legacy && !calls.is_empty() {
+                    return;
+                }
+                calls.insert(call, WrittenCall { custom, has_arguments: false });
+                let delta = match legacy {
+                    true => json!({ "function_call": { "name": name, "arguments": "" } }),
+                    false => call_delta(call, id, &name, custom, signature),
+                };
+                self.delta(index, &delta, out);
             }
             AnswerPiece::Arguments { index, call, text } => self.arguments(index, call, &text, out),
             AnswerPiece::Audio { index, id, data, transcript } => self.audio(index, id, data, transcript, out),
@@ -228,11 +240,14 @@ impl OpenAiWriter {
         let Some(begun) = self.choice(index, out).calls.get_mut(&call).filter(|_| !text.is_empty()) else { return };
         begun.has_arguments = true;
         let (kind, name) = if begun.custom { ("custom", "input") } else { ("function", "arguments") };
+        let (head, tail) = match self.legacy_functions {
+            true => (r#"{"function_call":{"arguments":"#.to_owned(), "}}"),
+            false => (format!(r#"{{"tool_calls":[{{"index":{call},"{kind}":{{"{name}":"#), "}}]}"),
+        };
         let delta = |out: &mut BytesMut| {
-            let head = format!(r#"{{"tool_calls":[{{"index":{call},"{kind}":{{"{name}":"#);
             out.put_slice(head.as_bytes());
             put_string(text, out);
-            out.put_slice(b"}}]}");
+            out.put_slice(tail.as_bytes());
         };
         self.event(index, delta, None, out);
     }
@@ -257,10 +272,11 @@ impl OpenAiWriter {
         for call in bare {
             self.arguments(index, call, "{}", out);
         }
+        let of_call = if self.legacy_functions { "function_call" } else { "tool_calls" };
         let (reason, native) = match finish {
             // Some vendors report `stop` for a call.
-            FinishReason::Stop | FinishReason::ToolCalls if called => ("tool_calls", None),
-            FinishReason::ToolCalls => ("tool_calls", None),
+            FinishReason::Stop if called => (of_call, None),
+            FinishReason::ToolCalls => (of_call, None),
             FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::Pause => ("stop", None),
             FinishReason::Length => ("length", None),
             // A refusal with words is an answer. Without words the answer was cut.

@@ -63,8 +63,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
     }
 }
 
-/// Borrowed if it has no escapes.
+/// Borrowed if it has no escapes. Transparent: serde_json shows a long number as an object whose name is no newtype.
 #[derive(Deserialize)]
+#[serde(transparent)]
 pub(super) struct MemberName<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Position of a member in `text`, which its value was borrowed from.
@@ -85,6 +86,11 @@ fn name_before(before: &str, name: &str) -> Option<usize> {
 
 pub(super) fn string(value: &RawValue) -> Result<String, InvalidRequest> {
     serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
+}
+
+/// Whether a list has items, or an object members.
+pub(super) fn lists_some(value: &RawValue) -> bool {
+    value.get().len() > 2 && value.get() != "null"
 }
 
 /// None for null.

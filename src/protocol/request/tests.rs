@@ -65,6 +65,15 @@ fn the_facts_are_read() {
     assert_eq!((request.model.as_str(), request.stream, request.include_usage), ("m", true, true));
     assert_eq!((request.n_choices, request.max_tokens, request.has_tools), (Some(2), Some(9), true));
     assert!(!unchecked(r#"{"model":"m","tools":[]}"#).has_tools);
+    for (lists, legacy) in [
+        (r#""functions":[{}]"#, true),
+        (r#""functions":[{}],"tools":[]"#, true),
+        (r#""functions":[]"#, false),
+        (r#""functions":[{}],"tools":[{}]"#, false),
+        (r#""tools":[{}],"functions":[{}]"#, false),
+    ] {
+        assert_eq!(unchecked(&format!(r#"{{"model":"m",{lists}}}"#)).legacy_functions, legacy, "{lists}");
+    }
 }
 
 #[test]

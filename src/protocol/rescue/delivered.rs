@@ -15,6 +15,8 @@ const DELIVERED_MAX: usize = 1 << 20;
 /// Gets everything that the client gets.
 pub struct DeliveredAnswer {
     surface: Surface,
+    /// The client lists `functions` instead of tools.
+    legacy_functions: bool,
     reader: Box<dyn ReadPieces>,
     /// Reused for each event.
     pieces: Vec<AnswerPiece>,
@@ -31,10 +33,11 @@ pub struct DeliveredAnswer {
 }
 
 impl DeliveredAnswer {
-    /// An answer on this surface, still empty.
-    pub fn new(surface: Surface) -> DeliveredAnswer {
+    /// An answer on this surface, still empty. `legacy_functions`: the client lists `functions` instead of tools.
+    pub fn new(surface: Surface, legacy_functions: bool) -> DeliveredAnswer {
         DeliveredAnswer {
             surface,
+            legacy_functions,
             reader: surface.dialect().reader(),
             pieces: Vec::new(),
             place: WirePosition::new(surface),
@@ -114,7 +117,7 @@ impl DeliveredAnswer {
 
     /// Continues after the last event. `include_usage`: a chat client asked for usage.
     pub(super) fn writer(&self, include_usage: bool) -> Box<dyn WritePieces> {
-        self.place.writer(&self.text, include_usage)
+        self.place.writer(&self.text, include_usage, self.legacy_functions)
     }
 
     /// The error event that ends the broken answer.

@@ -87,7 +87,7 @@ fn finished(surface: Surface, id: &str) -> String {
 }
 
 fn delivered(surface: Surface, events: &str) -> DeliveredAnswer {
-    let mut delivered = DeliveredAnswer::new(surface);
+    let mut delivered = DeliveredAnswer::new(surface, false);
     delivered.add(&Bytes::copy_from_slice(events.as_bytes()));
     delivered
 }

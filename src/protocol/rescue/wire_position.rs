@@ -149,10 +149,11 @@ impl WirePosition {
     }
 
     /// A writer that continues. `text`: the whole text so far.
-    pub fn writer(&self, text: &str, include_usage: bool) -> Box<dyn WritePieces> {
+    pub fn writer(&self, text: &str, include_usage: bool, legacy_functions: bool) -> Box<dyn WritePieces> {
         match self {
             WirePosition::Chat(names) => {
-                Box::new(openai::OpenAiWriter::behind(names.clone().unwrap_or_default(), include_usage))
+                let names = names.clone().unwrap_or_default();
+                Box::new(openai::OpenAiWriter::behind(names, include_usage, legacy_functions))
             }
             WirePosition::Completions(names) => {
                 Box::new(completions::CompletionContinuation::behind(&names.clone().unwrap_or_default(), include_usage))

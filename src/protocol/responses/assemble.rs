@@ -2,12 +2,14 @@
 //!
 //! The last event has the whole answer. If its output is missing, the finished items before it are the output.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::SseEvent;
 use super::wire::ResponsesWire;
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
 use crate::protocol::event_reader::{EventData, data_of};
+use crate::protocol::surrogates::lenient;
+use crate::protocol::values::json;
 
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ impl Assemble for ResponseAssembly {
         let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) else {
             return false;
         };
-        let value = |text: Option<&str>| text.map(serde_json::from_str::<Value>).transpose();
+        let value = |text: Option<&str>| text.map(|text| lenient(text.as_bytes()).ok_or(())).transpose();
         match wire.kind {
             "response.output_item.done" => {
                 let Ok(item) = value(wire.item) else { return false };

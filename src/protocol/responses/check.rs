@@ -23,6 +23,9 @@ const TYPES: [TypeRule; 8] = [
     (&["metadata", "reasoning", "text"], "an object", OBJECT),
 ];
 
+/// Each upstream of a race would begin a job of its own, and a later question for its result might go to another one.
+const BACKGROUND: &str = "Unsupported parameter: 'background'. This gateway waits for every answer, and cannot ask for the \
+    result of a background response later: send the request without it, or with 'background': false.";
 /// Members that can replace `input`.
 const INPUTS: [&str; 4] = ["input", "previous_response_id", "prompt", "conversation"];
 
@@ -31,7 +34,11 @@ const INPUTS: [&str; 4] = ["input", "previous_response_id", "prompt", "conversat
 /// # Errors
 /// The problem, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
-    check_kinds(&|name| member(name).map(kind_of_text))
+    check_kinds(&|name| member(name).map(kind_of_text))?;
+    if member("background") == Some("true") {
+        return Err(Invalid { message: BACKGROUND.to_owned(), param: Some("background".to_owned()) });
+    }
+    Ok(())
 }
 
 /// The same for a parsed request.
@@ -62,6 +69,11 @@ pub(super) fn required<'a>(object: &'a Value, path: &str, name: &str) -> Result<
         Value::Null => Err(missing(&format!("{path}.{name}"))),
         other => Err(wrong_type(&format!("{path}.{name}"), "a string", other)),
     }
+}
+
+/// The members of an object.
+pub(super) fn members_of(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
 }
 
 /// An optional string.

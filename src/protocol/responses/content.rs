@@ -1,12 +1,13 @@
 //! Reads and writes content parts of input items: text, images, files and audio.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Invalid;
 use super::check::{optional, required, wrong_type};
 use crate::protocol::neutral::{Audio, Document, Image, Losses, MessagePart, Source};
 use crate::protocol::outgoing::lose_cache;
 use crate::protocol::parameter::{missing, wrong_value};
+use crate::protocol::values::json;
 
 const OF_USER: [&str; 4] = ["input_text", "input_image", "input_file", "input_audio"];
 const OF_ASSISTANT: [&str; 2] = ["output_text", "refusal"];

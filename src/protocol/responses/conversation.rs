@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::check::{check_members, optional, optional_bool, required, wrong_type};
+use super::check::{check_members, members_of, optional, optional_bool, required, wrong_type};
 use super::{Invalid, items, namespaces};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Reasoning, Tool, ToolChoice};
+use crate::protocol::numbers::object;
 use crate::protocol::parameter::{missing, wrong_value};
 
-/// Members that help the vendor and do not change the answer. `max_tool_calls` counts only tools that the vendor runs.
-const HINTS: [&str; 5] =
-    ["prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "client_metadata", "max_tool_calls"];
 /// Maximum bytes of the request that an answer repeats: twice before its first token, and once after its last.
 const ECHO_MAX: usize = 256 << 10;
 /// Members that an answer repeats.
@@ -43,7 +41,7 @@ const CHOICES: [&str; 3] = ["none", "auto", "required"];
 /// The problem, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let no_json = || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
-    let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| no_json())?;
+    let body = object(body).ok_or_else(no_json)?;
     check_members(&body)?;
     let mut conversation = Conversation::default();
     // It precedes every system message of the input.
@@ -83,7 +81,11 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
     let sampling = &mut conversation.sampling;
     let text = || value.as_str().map(str::to_owned);
     match name {
-        "model" | "stream" | "stream_options" | "instructions" => {}
+        "model" | "stream" | "instructions" => {}
+        // A translated answer is never padded.
+        "stream_options" => {
+            conversation.losses.lose_others(members_of(value), name, &["include_obfuscation"]);
+        }
         "input" => items::read(value, conversation)?,
         "tools" => conversation.tools = tools(value, &mut conversation.losses)?,
         "tool_choice" => conversation.tool_choice = tool_choice(value, &mut conversation.losses)?,
@@ -107,21 +109,23 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
             sampling.top_logprobs = value.as_u64().filter(|count| *count > 0);
             sampling.logprobs = sampling.top_logprobs.map(|_| true);
         }
-        "safety_identifier" => conversation.user = text(),
+        "safety_identifier" => {
+            conversation.user = text();
+            conversation.user_is_identifier = true;
+        }
         // The former name of the same member.
-        "user" => conversation.user = conversation.user.take().or(text()),
+        "user" if !conversation.user_is_identifier => conversation.user = text(),
+        "user" => {}
         "metadata" => {
             conversation.metadata = value.as_object().filter(|metadata| !metadata.is_empty()).cloned();
         }
         "service_tier" => conversation.service_tier = text().filter(|tier| tier != "auto"),
         // A translated answer is never stored.
-        "store" if value == true => conversation.losses.hint(name),
-        "store" => {}
+        "store" if value == false => {}
         "background" if value == false => {}
         "truncation" if value == "disabled" => {}
-        _ if HINTS.contains(&name) => conversation.losses.hint(name),
         // Also `previous_response_id`, `conversation` and `prompt`, and unknown members.
-        _ => conversation.losses.meaning(name),
+        _ => conversation.losses.lose_value(name, value),
     }
     Ok(())
 }
@@ -134,7 +138,7 @@ fn tools(value: &Value, losses: &mut Losses) -> Result<Vec<Tool>, Invalid> {
             tools.extend(tool(given, &path, losses)?);
             continue;
         };
-        tell(given, &path, &["type", "name", "tools"], losses);
+        losses.lose_others(members_of(given), &path, &["type", "name", "tools"]);
         for (at, given) in inner.iter().enumerate() {
             let of_namespace = tool(given, &format!("{path}.tools[{at}]"), losses)?;
             tools.extend(of_namespace.map(|tool| Tool { name: namespaces::joined(namespace, &tool.name), ..tool }));
@@ -151,7 +155,7 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
     let kind = required(tool, path, "type")?;
     let custom = kind == "custom";
     if !custom && kind != "function" {
-        losses.meaning(kind);
+        losses.content(kind);
         return Ok(None);
     }
     let known: &[&str] = if custom {
@@ -159,7 +163,7 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
     } else {
         &["type", "name", "description", "parameters", "strict"]
     };
-    tell(tool, path, known, losses);
+    losses.lose_others(members_of(tool), path, known);
     let object = |name: &str| match &tool[name] {
         Value::Null => Ok(None),
         value @ Value::Object(_) => Ok(Some(value.clone())),
@@ -176,15 +180,6 @@ fn tool(tool: &Value, path: &str, losses: &mut Losses) -> Result<Option<Tool>, I
     }))
 }
 
-/// Reports members that no other dialect has.
-fn tell(tool: &Value, path: &str, known: &[&str], losses: &mut Losses) {
-    for (name, value) in tool.as_object().into_iter().flatten() {
-        if !known.contains(&name.as_str()) && !value.is_null() && value != false {
-            losses.hint(format!("{path}.{name}"));
-        }
-    }
-}
-
 fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>, Invalid> {
     Ok(match value {
         Value::String(choice) => Some(match choice.as_str() {
@@ -194,10 +189,13 @@ fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>,
             other => return Err(wrong_value("tool_choice", other, &CHOICES)),
         }),
         Value::Object(_) => match required(value, "tool_choice", "type")? {
-            "function" | "custom" => Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned())),
+            "function" | "custom" => {
+                losses.lose_others(members_of(value), "tool_choice", &["type", "name"]);
+                Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned()))
+            }
             // A tool that the vendor runs, or a choice among some tools.
             kind => {
-                losses.meaning(kind);
+                losses.content(kind);
                 None
             }
         },
@@ -208,19 +206,20 @@ fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>,
 fn read_text(value: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
     for (name, value) in value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
         match name.as_str() {
-            "format" => conversation.format = format(value)?,
+            "format" => conversation.format = format(value, &mut conversation.losses)?,
             "verbosity" => conversation.verbosity = value.as_str().filter(|word| *word != "medium").map(str::to_owned),
-            _ => conversation.losses.meaning(format!("text.{name}")),
+            _ => conversation.losses.lose(format!("text.{name}")),
         }
     }
     Ok(())
 }
 
-fn format(value: &Value) -> Result<Option<Format>, Invalid> {
+fn format(value: &Value, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
     let path = "text.format";
     if !value.is_object() {
         return Err(wrong_type(path, "an object", value));
     }
+    losses.lose_others(members_of(value), path, &["type", "name", "description", "schema", "strict"]);
     match required(value, path, "type")? {
         "text" => Ok(None),
         "json_object" => Ok(Some(Format::Json)),
@@ -254,10 +253,12 @@ fn read_reasoning(value: &Value, conversation: &mut Conversation) -> Result<(), 
                 reasoning.enabled = (effort == Effort::None).then_some(false);
             }
             "summary" | "generate_summary" => {
-                let show = word()? != "none";
-                conversation.reasoning.get_or_insert_with(Reasoning::default).show = Some(show);
+                let word = word()?;
+                // Others show thoughts or do not; how long a summary is, they decide themselves.
+                conversation.losses.lose_if(matches!(word, "concise" | "detailed"), "reasoning.summary");
+                conversation.reasoning.get_or_insert_with(Reasoning::default).show = Some(word != "none");
             }
-            _ => conversation.losses.meaning(path),
+            _ => conversation.losses.lose(path),
         }
     }
     Ok(())
@@ -268,7 +269,7 @@ fn read_include(value: &Value, conversation: &mut Conversation) {
         if entry == "reasoning.encrypted_content" {
             conversation.reasoning.get_or_insert_with(Reasoning::default).encrypted = true;
         } else {
-            conversation.losses.hint(format!("include[{at}]"));
+            conversation.losses.lose(format!("include[{at}]"));
         }
     }
 }

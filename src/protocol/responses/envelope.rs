@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::numbered::Numbered;
 use super::{ErrorShape, SseEvent};
 use crate::protocol::neutral::FinishReason;
+use crate::protocol::numbers::object;
 use crate::protocol::usage::Usage;
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// The constant parts of one answer.
 #[derive(Debug)]
@@ -154,7 +155,7 @@ pub fn error_event(error: &ErrorShape<'_>) -> Bytes {
 /// data, the sequence number.
 pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<'_>) -> Bytes {
     let member = |event: &SseEvent, name: &str| {
-        let mut data: Map<String, Value> = serde_json::from_slice(event.fields().data.as_deref()?).ok()?;
+        let mut data = object(event.fields().data.as_deref()?)?;
         data.shift_remove(name)
     };
     let response = member(first, "response").filter(Value::is_object);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::check::{optional, required, wrong_type};
+use super::check::{members_of, optional, required, wrong_type};
 use super::namespaces::joined;
 use super::{Invalid, content};
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
@@ -27,7 +27,7 @@ const KNOWN: [(&str, &[&str]); 6] = [
 /// Known members of their parts.
 const KNOWN_OF_PARTS: [(&str, &[&str]); 6] = [
     ("input_text", &["text"]),
-    ("output_text", &["text", "annotations", "logprobs", "parsed"]),
+    ("output_text", &["text", "parsed"]),
     ("refusal", &["refusal"]),
     ("input_image", &["image_url", "file_id", "detail"]),
     ("input_file", &["filename", "file_data", "file_url", "file_id"]),
@@ -35,12 +35,8 @@ const KNOWN_OF_PARTS: [(&str, &[&str]); 6] = [
 ];
 
 fn tell(object: &Value, path: &str, known: &[&str], losses: &mut Losses) {
-    for (name, value) in object.as_object().into_iter().flatten() {
-        let is_known = matches!(name.as_str(), "type" | "id" | "status") || known.contains(&name.as_str());
-        if !is_known && !value.is_null() && value != false {
-            losses.hint(format!("{path}.{name}"));
-        }
-    }
+    let others = members_of(object).filter(|(name, _)| !matches!(name.as_str(), "type" | "id" | "status"));
+    losses.lose_others(others, path, known);
 }
 
 /// Adds the turns of `input`.
@@ -88,7 +84,7 @@ impl ItemReader<'_> {
             "reasoning" => self.reasoning(item, path),
             // Items that the vendor runs or stores itself.
             _ => {
-                self.conversation.losses.meaning(kind);
+                self.conversation.losses.content(kind);
                 Ok(())
             }
         }
@@ -102,7 +98,10 @@ impl ItemReader<'_> {
             for (at, part) in item[list].as_array().into_iter().flatten().enumerate() {
                 let found = KNOWN_OF_PARTS.iter().find(|(name, _)| part["type"] == *name);
                 if let Some((_, known)) = found.filter(|_| kind != "reasoning") {
-                    tell(part, &format!("{path}.{list}[{at}]"), known, &mut self.conversation.losses);
+                    let (path, losses) = (format!("{path}.{list}[{at}]"), &mut self.conversation.losses);
+                    tell(part, &path, known, losses);
+                    let sound = members_of(&part["input_audio"]);
+                    losses.lose_others(sound, &format!("{path}.input_audio"), &["data", "format"]);
                 }
             }
         }
@@ -122,7 +121,7 @@ impl ItemReader<'_> {
             Role::System => {
                 let (texts, others): (Vec<MessagePart>, Vec<MessagePart>) =
                     parts.into_iter().partition(|part| matches!(part, MessagePart::Text { .. }));
-                self.conversation.losses.meaning_if(!others.is_empty(), &format!("{path}.content"));
+                self.conversation.losses.lose_if(!others.is_empty(), &format!("{path}.content"));
                 self.conversation.add_system(texts);
             }
         }

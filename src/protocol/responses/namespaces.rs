@@ -1,9 +1,10 @@
 //! Tools of a namespace (Codex: those of an MCP server), which only Responses has. For other dialects both names are
 //! joined into one; the call of such a tool gets its own names back.
 
+use crate::protocol::values::json;
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Between the names.
 const BETWEEN: &str = "__";

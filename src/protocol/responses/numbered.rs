@@ -1,9 +1,10 @@
 //! Writes the events of a Responses stream with their sequence numbers.
 
+use crate::protocol::values::json;
 use std::fmt::Write;
 
 use bytes::BytesMut;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Writes events and counts them.
 #[derive(Debug, Default)]

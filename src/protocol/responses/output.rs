@@ -1,6 +1,7 @@
 //! Parts of a response's output: message parts and calls.
 
-use serde_json::{Value, json};
+use crate::protocol::values::json;
+use serde_json::Value;
 
 /// The kind of a message part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use super::wire::ResponsesWire;
 use crate::protocol::event_reader::{EventData, data_of};
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
-use crate::protocol::surrogates::words;
+use crate::protocol::numbers::parse;
+use crate::protocol::surrogates::{HalfCharacters, words};
 use crate::protocol::usage::Usage;
 use crate::protocol::values::{list, text};
 
@@ -25,6 +26,7 @@ pub struct ResponsesReader {
     started: bool,
     /// The signature of the next call.
     signature: Option<String>,
+    halves: HalfCharacters,
 }
 
 /// The known part of an output item, and the part passed on.
@@ -46,6 +48,7 @@ struct OutputItem {
 impl ReadPieces for ResponsesReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let EventData::Json { data, name } = data_of(event) else { return };
+        let data = self.halves.joined(&data);
         if let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) {
             self.read_wire(&wire, pieces);
         }
@@ -258,5 +261,5 @@ fn next(counter: &mut u32) -> u32 {
 }
 
 fn value(text: Option<&str>) -> Option<Value> {
-    serde_json::from_str(text?).ok()
+    parse(text?.as_bytes()).ok()
 }

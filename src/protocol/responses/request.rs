@@ -1,6 +1,6 @@
 //! Writes a conversation as a Responses request.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{TranslationOptions, content};
 use crate::protocol::neutral::signature::{SignatureOwner, own};
@@ -11,7 +11,7 @@ use crate::protocol::neutral::{
 use crate::protocol::outgoing::{
     effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
 };
-use crate::protocol::values::PutMember;
+use crate::protocol::values::{PutMember, json};
 
 /// The vendor's minimum limit, in tokens.
 const TOKENS_MIN: u64 = 16;
@@ -27,14 +27,14 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
         body.put("tools", Some(conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect::<Value>()));
         // Both are refused without tools.
         body.put("tool_choice", conversation.tool_choice.as_ref().map(|it| write_choice(it, &conversation.tools)));
-        body.put("parallel_tool_calls", conversation.parallel_tool_calls);
+        body.put("parallel_tool_calls", conversation.parallel_calls());
     }
     let mut text = Map::new();
     text.put("format", conversation.format.as_ref().and_then(|format| write_format(format, losses)));
     text.put("verbosity", conversation.verbosity.as_deref());
     body.put("text", (!text.is_empty()).then_some(text));
     if let Some(reasoning) = &conversation.reasoning {
-        let wanted = write_reasoning(reasoning);
+        let wanted = write_reasoning(reasoning, losses);
         body.put("reasoning", (!wanted.is_empty()).then_some(wanted));
         body.put("include", thinks(reasoning).then(|| json!(["reasoning.encrypted_content"])));
     }
@@ -47,13 +47,13 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
 
 fn sampling(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
     let sampling = &conversation.sampling;
-    losses.hint_if(sampling.max_tokens.is_some_and(|tokens| tokens < TOKENS_MIN), "max_tokens");
+    losses.lose_if(sampling.max_tokens.is_some_and(|tokens| tokens < TOKENS_MIN), "max_tokens");
     body.put("max_output_tokens", sampling.max_tokens.map(|tokens| tokens.max(TOKENS_MIN)));
     body.put("temperature", sampling.temperature);
     body.put("top_p", sampling.top_p);
-    losses.meaning_if(sampling.top_k.is_some(), "top_k");
+    losses.lose_if(sampling.top_k.is_some(), "top_k");
     lose_penalties(sampling, losses);
-    losses.meaning_if(!sampling.stop.is_empty(), "stop");
+    losses.lose_if(!sampling.stop.is_empty(), "stop");
     // The vendor supports log probabilities, but a translated answer does not.
     lose_choices(sampling, losses);
 }
@@ -63,7 +63,7 @@ fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mu
     body.put("safety_identifier", openai_user(conversation, losses));
     let fits = |metadata: &&Map<String, Value>| metadata.len() <= 16 && metadata.values().all(Value::is_string);
     let metadata = conversation.metadata.as_ref().filter(fits);
-    losses.hint_if(metadata.is_none() && conversation.metadata.is_some(), "metadata");
+    losses.lose_if(metadata.is_none() && conversation.metadata.is_some(), "metadata");
     body.put("metadata", metadata.cloned());
     body.put("service_tier", openai_tier(conversation, losses));
 }
@@ -79,7 +79,7 @@ fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
                 MessagePart::Thinking(thinking) => match write_thinking(thinking) {
                     Some(item) => Some(item),
                     None => {
-                        losses.hint("reasoning");
+                        losses.lose("reasoning");
                         continue;
                     }
                 },
@@ -125,6 +125,7 @@ fn write_output(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
 
 fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
     lose_cache(call.cache.as_ref(), losses);
+    losses.lose_if(call.signature.is_some(), "thought_signature");
     let (id, name) = (&call.id, &call.name);
     if call.custom {
         return json!({ "type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments });
@@ -136,7 +137,7 @@ fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
 fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     lose_cache(result.cache.as_ref(), losses);
     // Responses has no such member. The text contains the error.
-    losses.hint_if(result.is_error, "is_error");
+    losses.lose_if(result.is_error, "is_error");
     let kind = if result.custom { "custom_tool_call_output" } else { "function_call_output" };
     let output = match result.parts.as_slice() {
         [] => Value::from(""),
@@ -210,8 +211,9 @@ fn write_format(format: &Format, losses: &mut Losses) -> Option<Value> {
     }
 }
 
-fn write_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
+fn write_reasoning(reasoning: &Reasoning, losses: &mut Losses) -> Map<String, Value> {
     let mut written = Map::new();
+    losses.lose_if(reasoning.is_off_without_effort(), "reasoning_effort");
     let effort = effort_of(reasoning);
     // The vendor's scale ends at XHigh.
     written.put("effort", effort.map(|effort| effort.min(Effort::XHigh).as_str()));

@@ -1,10 +1,10 @@
 //! Turns a whole Responses answer into stream events, for servers that ignore `stream`.
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::numbered::Numbered;
-use crate::protocol::values::answer;
+use crate::protocol::values::{answer, json};
 
 /// Creation, each item with its text in one delta, and the end with the original response. None if the body is not a
 /// response.

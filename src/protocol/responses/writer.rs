@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::ErrorShape;
 use super::envelope::{Envelope, Status, fail};
@@ -19,6 +19,7 @@ use super::output::{OutputCall, OutputText, part_of};
 use crate::protocol::neutral::signature::{SignatureOwner, UNSIGNED, append, of_call, of_redacted, own, shown};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::usage::Usage;
+use crate::protocol::values::json;
 
 pub use behind::OpenMessage;
 

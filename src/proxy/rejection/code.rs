@@ -41,6 +41,9 @@ pub const UNKNOWN_RUN: ErrorCode = invalid(StatusCode::NOT_FOUND, "photofinish_u
 pub const METHOD_NOT_ALLOWED: ErrorCode = invalid(StatusCode::METHOD_NOT_ALLOWED, "photofinish_method_not_allowed");
 pub const BODY_TIMEOUT: ErrorCode = invalid(StatusCode::REQUEST_TIMEOUT, "photofinish_body_timeout");
 pub const TOO_LARGE: ErrorCode = invalid(StatusCode::PAYLOAD_TOO_LARGE, "photofinish_too_large");
+pub const UNSUPPORTED_ENCODING: ErrorCode =
+    invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "photofinish_unsupported_encoding");
+pub const NO_WEBSOCKET: ErrorCode = invalid(StatusCode::UPGRADE_REQUIRED, "photofinish_no_websocket");
 pub const NOT_RELOADED: ErrorCode = invalid(StatusCode::UNPROCESSABLE_ENTITY, "photofinish_not_reloaded");
 pub const UNKNOWN_HOST: ErrorCode = invalid(StatusCode::MISDIRECTED_REQUEST, "photofinish_unknown_host");
 

@@ -9,16 +9,20 @@ use crate::routing::cooldown::CooldownReason;
 pub fn all_cooling_down(cooling: Vec<(String, CooldownState)>) -> Rejection {
     let is_refused = |(_, cooling): &&(String, CooldownState)| cooling.why.is_some_and(CooldownReason::is_refusal);
     let any_refused = cooling.iter().any(|cooling| is_refused(&cooling));
+    // An upstream without this call is left alone for a while, like one without the model.
+    let lacks_call = cooling.iter().any(|(_, cooling)| cooling.why == Some(CooldownReason::NotFound));
     let limits = cooling.iter().filter(|cooling| !is_refused(cooling));
     let wait = limits.map(|(_, cooling)| cooling.wait).min();
     let failed: Vec<FailedUpstream> = cooling
         .into_iter()
         .map(|(upstream, cooling)| FailedUpstream { upstream, failure: cooling_down(cooling) })
         .collect();
-    match any_refused {
+    let mut rejection = match any_refused {
         true => Rejection::refused(&failed, wait),
         false => Rejection::cooling_down(&failed, wait.unwrap_or_default()),
-    }
+    };
+    rejection.0.unspoken = lacks_call;
+    rejection
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Translation between the client's surface and the provider's dialect, over sockets.
 
+mod content;
+mod kept;
 mod requests;
 mod snapshots;
 pub mod tool_calls;

@@ -49,6 +49,15 @@ async fn pages_come_with_their_headers_compressed_and_only_once() {
             assert_eq!(answer.header(name), value, "{path}");
         }
     }
+    for (path, script) in [
+        ("/dashboard", "dashboard/assets/app.js"),
+        ("/dashboard/", "assets/app.js"),
+        ("/dashboard/status", "assets/app.js"),
+        ("/dashboard/races/x", "../assets/app.js"),
+    ] {
+        let answer = served.get(path, &[]).await;
+        assert!(answer.status == 200 && answer.body.contains(&format!("src=\"{script}\"")), "{path}: {}", answer.body);
+    }
     let plain = served.get("/dashboard", &[]).await;
     assert!(plain.header("content-type") == "text/html; charset=utf-8" && plain.body.contains("<script"));
     let client = |headers: &'static [(&'static str, &'static str)]| {

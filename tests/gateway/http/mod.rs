@@ -9,6 +9,7 @@ mod browser_requests;
 mod client_floods;
 mod cors;
 mod dashboard;
+mod doors;
 mod errors;
 mod fair_shares;
 mod gemini;

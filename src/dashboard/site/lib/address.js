@@ -1,8 +1,15 @@
 // The address of the page: it holds all that a reader chose, so that it can be shared. Nothing else remembers a choice.
 import { useCallback, useEffect, useState } from "./html.js";
 
-export const ROOT = "/dashboard";
+/** Where the gateway stands: `/`, or a path below which a proxy serves it. */
+const HOME = new URL("../../../", import.meta.url).pathname;
+export const ROOT = `${HOME}dashboard`;
 const CHANGED = "photofinish:address";
+
+/** The address of a path of the gateway. @param {string} path begins with a slash */
+export function here(path) {
+  return HOME + path.slice(1);
+}
 
 /** @returns {{ page: string, rest: string, query: URLSearchParams }} */
 export function address() {

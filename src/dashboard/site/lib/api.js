@@ -1,4 +1,5 @@
 // Questions to the gateway. The cookie of the session goes along by itself; no script sees it or a token.
+import { here } from "./address.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 
 /** The session has ended, or never began. */
@@ -23,11 +24,11 @@ export function question(path, query = {}) {
   return text ? `${path}?${text}` : path;
 }
 
-/** @param {string} url @param {RequestInit} [options] @returns {Promise<Response>} */
+/** @param {string} url a path of the gateway @param {RequestInit} [options] @returns {Promise<Response>} */
 export async function send(url, options = {}) {
   let answer;
   try {
-    answer = await fetch(url, { credentials: "same-origin", cache: "no-store", ...options });
+    answer = await fetch(here(url), { credentials: "same-origin", cache: "no-store", ...options });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "gone", "The gateway does not answer.");

@@ -12,7 +12,7 @@ let loading;
 function plotter() {
   loading ??= new Promise((done, fail) => {
     const script = document.createElement("script");
-    script.src = "/dashboard/assets/vendor/uplot.js";
+    script.src = new URL("../vendor/uplot.js", import.meta.url).href;
     script.onload = () => done(/** @type {any} */ (globalThis).uPlot);
     script.onerror = () => {
       loading = undefined;
@@ -20,7 +20,7 @@ function plotter() {
     };
     const sheet = document.createElement("link");
     sheet.rel = "stylesheet";
-    sheet.href = "/dashboard/assets/vendor/uplot.css";
+    sheet.href = new URL("../vendor/uplot.css", import.meta.url).href;
     document.head.append(sheet, script);
   });
   return loading;

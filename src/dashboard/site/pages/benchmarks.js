@@ -1,6 +1,6 @@
 // Runs of benchmarks: the list, and what one run found.
 import { html } from "../lib/html.js";
-import { link, useChoices } from "../lib/address.js";
+import { here, link, useChoices } from "../lib/address.js";
 import { question, useAnswer, useApi } from "../lib/api.js";
 import { Legend, letter, ticks, useWidth } from "../lib/chart.js";
 import { dollars, Figure, moment, percent, short, style } from "../lib/figures.js";
@@ -57,7 +57,7 @@ function Run({ id }) {
   return html`<p><a href=${link("benchmarks")}>Benchmarks</a></p><h1>Run ${run?.label ?? html`<span class="mono">${id}</span>`}</h1>
     <${Answer} asked=${asked}>${run && html`<p><span class="mono">${run.target}</span>, ${moment(run.started_at)} UTC${run.machine ? `, on ${run.machine}` : ""}${run.cost_usd === null ? "" : `, $${dollars(run.cost_usd)}`}: <${Trust} run=${run} />.</p>
       ${!run.result?.stages ? html`<${Raw} run=${run} />` : html`<${Found} result=${run.result} />`}`}<//>
-    <h2>The same elsewhere</h2><pre class="command">curl '${location.origin}${question(`/api/runs/${id}`)}'</pre>`;
+    <h2>The same elsewhere</h2><pre class="command">curl '${location.origin}${here(question(`/api/runs/${id}`))}'</pre>`;
 }
 
 /** @param {{ run: any }} props */

@@ -1,6 +1,6 @@
 // Who is fast, out of every attempt: losers that were cut off count for as long as they were watched.
 import { html } from "../lib/html.js";
-import { link, useChoices } from "../lib/address.js";
+import { here, link, useChoices } from "../lib/address.js";
 import { question, useApi } from "../lib/api.js";
 import { letter, Legend, ticks, useWidth } from "../lib/chart.js";
 import { Curves } from "../lib/curve.js";
@@ -23,7 +23,7 @@ export function Leaderboard() {
     <${Answer} asked=${asked} empty=${groups.length === 0}>
       <${Board} groups=${groups} names=${names} />
       <${Source} rolled=${asked.rolled} />
-      <p><a href=${question("/api/stats", { ...windowOf(choices), by: "upstream" })}>The same as JSON, with every digit</a></p>
+      <p><a href=${here(question("/api/stats", { ...windowOf(choices), by: "upstream" }))}>The same as JSON, with every digit</a></p>
     <//>
     <h2>Time to first token, whole</h2>
     <${Answer} asked=${curves} empty=${curves.data?.upstreams.length === 0}>${curves.data && html`

@@ -1,6 +1,6 @@
 // Races as they run, newest on top. Nothing of prompts or answers.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
-import { link, useChoices } from "../lib/address.js";
+import { here, link, useChoices } from "../lib/address.js";
 import { ApiError, LOGGED_OUT, send, useApi } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
 import { percent, short } from "../lib/figures.js";
@@ -161,7 +161,7 @@ function watch(feed, draw) {
     });
   };
   const open = () => {
-    source = new EventSource("/api/live");
+    source = new EventSource(here("/api/live"));
     source.onopen = () => {
       feed.current = { ...empty(feed.current.model), state: "open" };
       soon();

@@ -1,6 +1,6 @@
 // One real race: a prompt, a model or upstreams, a policy. It costs what any request costs.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
-import { link, useChoices } from "../lib/address.js";
+import { here, link, useChoices } from "../lib/address.js";
 import { ApiError, send, useApi } from "../lib/api.js";
 import { useWidth } from "../lib/chart.js";
 import { readEvents } from "../lib/events.js";
@@ -29,7 +29,7 @@ export function Playground() {
   const model = choices.get("model") ?? models.find((one) => one.upstreams.some((/** @type {any} */ upstream) => upstream.on))?.model ?? "";
   const most = Number(choices.get("max") ?? "200");
   useEffect(() => {
-    const source = new EventSource("/api/live");
+    const source = new EventSource(here("/api/live"));
     source.onmessage = (message) => {
       take(feed.current, JSON.parse(message.data), performance.now());
       draw((turn) => turn + 1);

@@ -76,7 +76,7 @@ fn request_for(model: &str, conversation: &Conversation) -> (Value, Vec<String>,
     let mut losses = Losses::default();
     let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
     let body = request(conversation, &options, &mut losses);
-    (body, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
+    (body, losses.names().map(str::to_owned).collect(), losses.keeps_settings())
 }
 
 /// A request with these members and the required ones.

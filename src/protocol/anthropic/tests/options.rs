@@ -207,9 +207,11 @@ fn formats_and_accounts() {
             "b": { "type": "object", "additionalProperties": false },
         } } } });
     assert_eq!((&request["output_config"], losses), (&expected, vec!["response_format.schema".to_owned()]));
-    for (model, format) in [(OLD, Some(Format::Json)), ("claude-3-5-haiku", schema())] {
+    for (model, format, lost) in
+        [(OLD, Some(Format::Json), "response_format"), ("claude-3-5-haiku", schema(), "response_format.json_schema")]
+    {
         let (request, losses, keeps) = request_for(model, &asked(|c| c.format = format));
-        assert_eq!((request.get("output_config"), losses, keeps), (None, vec!["response_format".to_owned()], false));
+        assert_eq!((request.get("output_config"), losses, keeps), (None, vec![lost.to_owned()], false));
     }
     let conversation = asked(|c| {
         c.user = Some("u".to_owned());
@@ -221,7 +223,7 @@ fn formats_and_accounts() {
     let (request, losses, keeps) = request_for(OLD, &conversation);
     assert_eq!(
         (&request["metadata"], losses.join(" "), keeps),
-        (&json!({ "user_id": "u" }), "metadata service_tier verbosity".to_owned(), true)
+        (&json!({ "user_id": "u" }), "service_tier verbosity".to_owned(), true)
     );
     let tier =
         |tier: &str| request_for(OLD, &asked(|c| c.service_tier = Some(tier.to_owned()))).0["service_tier"].take();

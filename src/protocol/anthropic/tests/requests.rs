@@ -34,15 +34,6 @@ fn ids_that_are_taken_are_made_anew() {
 }
 
 #[test]
-fn many_system_turns_take_no_long_time() {
-    let turns = (0..80_000).map(|_| turn(Role::System, vec![text("a")])).chain([user("x")]).collect();
-    let begun = std::time::Instant::now();
-    let (request, losses, _) = request_for(NEW, &Conversation { turns, ..Conversation::default() });
-    assert_eq!((request["messages"].as_array().unwrap().len(), losses.len()), (1, 17));
-    assert!(begun.elapsed().as_secs() < 5);
-}
-
-#[test]
 fn what_is_at_no_https_address_is_lost() {
     for (url, kept) in [
         ("https://x.test/a", true),

@@ -63,7 +63,7 @@ fn turns_alternate_and_system_stands_apart() {
     let assistant = json!([{ "text": "no" }]);
     let messages = json!([{ "role": "user", "content": user }, { "role": "assistant", "content": assistant }]);
     assert_eq!(body["messages"], messages);
-    assert_eq!(losses.of_meaning(), ["messages[1].content[0]"]);
+    assert_eq!(losses.deciding().collect::<Vec<_>>(), ["messages[1].content[0]"]);
     assert_eq!(names(&losses), ["messages[1].content[0]", "messages[5].role"]);
 }
 
@@ -85,7 +85,7 @@ fn documents_are_bytes_with_a_name() {
     assert_eq!(content[1], expected);
     let expected = json!({ "document": { "format": "txt", "name": "document", "source": { "bytes": "aGk=" } } });
     assert_eq!(content[2], expected);
-    assert_eq!(losses.of_meaning(), ["messages[0].content[3]"]);
+    assert_eq!(losses.deciding().collect::<Vec<_>>(), ["messages[0].content[3]"]);
 }
 
 /// A question, and two calls with their results.
@@ -189,16 +189,16 @@ fn the_choice_of_tools_is_told_or_lost() {
     assert_eq!((body.get("toolConfig"), losses.is_empty()), (None, true));
     let (body, losses) = ask(CLAUDE, &Conversation { tools: vec![tool("g")], tool_choice: none, ..with_tools() });
     assert_eq!(
-        (&body["toolConfig"]["tools"][0]["toolSpec"]["name"], losses.of_meaning()),
-        (&json!("g"), &["tool_choice".to_owned()][..])
+        (&body["toolConfig"]["tools"][0]["toolSpec"]["name"], losses.deciding().collect::<Vec<_>>()),
+        (&json!("g"), vec!["tool_choice"])
     );
     let (body, losses) = ask(CLAUDE, &with_tools());
     let specs = body["toolConfig"]["tools"].as_array().unwrap();
     assert_eq!((specs.len(), &specs[0]["toolSpec"]["name"]), (1, &json!("f")), "history with calls needs their names");
-    assert_eq!((names(&losses), losses.keeps_meaning()), (vec!["tools"], true));
+    assert_eq!((names(&losses), losses.keeps_settings()), (vec!["tools"], true));
     let custom =
         Conversation { tools: vec![Tool { custom: true, ..tool("f") }], parallel_tool_calls: Some(false), ..hello() };
-    assert_eq!(ask(CLAUDE, &custom).1.of_meaning(), ["f", "parallel_tool_calls"]);
+    assert_eq!(ask(CLAUDE, &custom).1.deciding().collect::<Vec<_>>(), ["f", "parallel_tool_calls"]);
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn only_claude_gets_its_own_reasoning_back() {
         { "text": "a" },
     ]);
     assert_eq!(body["messages"][1]["content"], expected);
-    assert_eq!(names(&losses), ["messages[1].content[2]", "messages[1].content[3]", "messages[1].content[4]"]);
-    assert!(losses.keeps_meaning());
+    assert_eq!(names(&losses), ["thinking"]);
+    assert!(losses.keeps_settings());
     assert_eq!(ask(NOVA, &conversation).0["messages"][1]["content"], json!([{ "text": "a" }]));
 }
 
@@ -246,10 +246,10 @@ fn hints_to_cache_are_points() {
     assert_eq!((&body["toolConfig"]["tools"][1], losses.is_empty()), (&point, true));
     let (body, losses) = ask(NOVA, &conversation);
     assert_eq!((&body["system"][1], &body["toolConfig"]["tools"][1]), (&point, &Value::Null));
-    assert_eq!(names(&losses), ["cache_control.ttl", "cache_control"]);
+    assert!(losses.is_empty(), "hints are dropped silently");
     let (body, losses) = ask(LLAMA, &conversation);
     assert!(!body.to_string().contains("cachePoint"));
-    assert_eq!((names(&losses), losses.keeps_meaning()), (vec!["cache_control"], true));
+    assert!(losses.is_empty());
 }
 
 #[test]

@@ -51,7 +51,10 @@ fn functions_and_a_form_of_the_answer_are_not_for_older_models() {
         let mut losses = Losses::default();
         let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
         let body: Value = request(&conversation, &options, &mut losses);
-        (body["generationConfig"]["responseMimeType"].is_string(), losses.of_meaning().to_vec())
+        (
+            body["generationConfig"]["responseMimeType"].is_string(),
+            losses.deciding().map(str::to_owned).collect::<Vec<_>>(),
+        )
     };
     for model in ["gemini-2.5-flash", "models/gemini-2.0-flash", "gemma-3-27b-it"] {
         assert_eq!(write(model, vec![tool.clone()], Format::Json), (false, vec!["response_format".to_owned()]));

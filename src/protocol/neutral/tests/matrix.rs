@@ -1,13 +1,15 @@
 //! Every owner's signatures through every surface: the owner gets them back unchanged, and no other vendor gets them.
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::protocol::dialect::{Dialect, Surface, TranslationOptions};
 use crate::protocol::neutral::Losses;
 use crate::protocol::neutral::signature::RemovedReasoning;
+use crate::protocol::numbers::parse;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
+use crate::protocol::values::json;
 
 /// Signatures in the format of an owner. Only they contain `Sig`.
 const SIGNATURES: [&str; 3] = ["SigThought", "SigHidden", "SigCall"];
@@ -98,7 +100,7 @@ pub(super) fn through(dialect: Dialect, surface: Surface, answer: &Value) -> Val
     while let Some(event) = decoder.next_event().unwrap() {
         reader.read(&event, &mut pieces);
     }
-    let (mut writer, mut out) = (surface.writer("asked", true, &Default::default()), BytesMut::new());
+    let (mut writer, mut out) = (surface.writer("asked", true, false, &Default::default()), BytesMut::new());
     pieces.into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
     let (mut assembly, mut decoder) = (surface.assembly(), surface.dialect().framing().decoder(1 << 20));
@@ -106,7 +108,7 @@ pub(super) fn through(dialect: Dialect, surface: Surface, answer: &Value) -> Val
     while let Some(event) = decoder.next_event().unwrap() {
         assert!(assembly.add(&event), "{event:?}");
     }
-    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
+    parse(&assembly.finish().unwrap().body).unwrap()
 }
 
 /// The next request of a client that sends the answer back, with the tool's result.
@@ -176,7 +178,7 @@ fn each_maker_gets_back_what_it_signed_and_nobody_else_does() {
                 match same.filter(|_| owner(to) == owner(maker.dialect)) {
                     None => {
                         bears_no_signature(&text, &place);
-                        assert!(losses.keeps_meaning(), "{place}: {losses:?}");
+                        assert!(losses.keeps_settings(), "{place}: {losses:?}");
                     }
                     Some(same) => {
                         for wanted in &same.wants {
@@ -215,7 +217,7 @@ fn upstreams_of_the_surface_s_own_dialect_get_no_other_maker_s_signature() {
                 continue;
             }
             let cleaned = String::from_utf8(cleaned.unwrap()).unwrap();
-            assert!(request_translation.losses().keeps_meaning() && !request_translation.losses().is_empty());
+            assert!(request_translation.losses().keeps_settings() && !request_translation.losses().is_empty());
             for left in [&cleaned, &sent] {
                 bears_no_signature(left, &place);
                 assert!(left.contains("So.") && left.contains("\"f\""), "{place}: {left}");

@@ -28,7 +28,7 @@ fn refused(surface: Surface, body: &Value) -> String {
 
 /// Names of all losses, and how many decide the answer.
 fn losses(conversation: &Conversation) -> (Vec<&str>, usize) {
-    (conversation.losses.names().collect(), conversation.losses.of_meaning().len())
+    (conversation.losses.names().collect(), conversation.losses.deciding().collect::<Vec<_>>().len())
 }
 
 #[test]

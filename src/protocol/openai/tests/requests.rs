@@ -107,6 +107,7 @@ fn legacy_functions_are_calls_too() {
     let MessagePart::Result(result) = &read.turns[2].parts[0] else { panic!("{read:?}") };
     assert_eq!((&call.id, call.name.as_str(), call.arguments.as_str()), (&result.call_id, "f", "{\"a\":1}"));
     assert!(!call.id.is_empty() && read.losses.is_empty());
+    assert!(read.legacy_functions && read.parallel_tool_calls.is_none() && read.parallel_calls() == Some(false));
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn tools_and_the_choice_among_them() {
     ] {
         let read = read(&with(&json!({ "tools": tools, "tool_choice": choice })));
         assert_eq!(read.tool_choice, Some(expected), "{choice}");
-        assert_eq!(read.losses.of_meaning().first().map(String::as_str), lost, "{choice}");
+        assert_eq!(read.losses.deciding().next(), lost, "{choice}");
     }
     assert_eq!(read(&with(&json!({ "tool_choice": "auto", "parallel_tool_calls": true }))).tool_choice, None);
 }
@@ -266,7 +267,7 @@ fn tools_and_the_choice_among_them() {
 fn what_has_no_place_is_told() {
     let names = |members: Value| {
         let losses = read(&with(&members)).losses;
-        let meaning = losses.of_meaning().len();
+        let meaning = losses.deciding().collect::<Vec<_>>().len();
         (losses.names().map(str::to_owned).collect::<Vec<_>>(), meaning)
     };
     for nothing in [
@@ -292,14 +293,14 @@ fn what_has_no_place_is_told() {
             false,
         ),
         (
-            json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": { "url": "u", "odd": 1 } }] }] }),
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": { "url": "u", "odd": "x" } }] }] }),
             "messages[0].content[0].image_url.odd",
             true,
         ),
         (
             json!({ "tools": [{ "type": "function", "function": { "name": "f", "odd": 1 } }] }),
             "tools[0].function.odd",
-            true,
+            false,
         ),
         (json!({ "store": true }), "store", false),
         (json!({ "prediction": { "type": "content", "content": "x" } }), "prediction", false),

@@ -11,7 +11,7 @@ fn written(conversation: &Conversation) -> (Value, Vec<String>, bool) {
     let mut losses = Losses::default();
     let options = TranslationOptions { model: "m".into(), takes_thoughts: true, ..TranslationOptions::default() };
     let body = request(conversation, &options, &mut losses);
-    (body, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
+    (body, losses.names().map(str::to_owned).collect(), losses.keeps_settings())
 }
 
 fn text(text: &str) -> MessagePart {
@@ -106,7 +106,7 @@ fn what_chat_cannot_say_is_told() {
         (Role::User, document(Source::File("f".into())), Some("file_id"), true),
         (Role::User, image(Source::File("f".into())), Some("file_id"), true),
         (Role::User, document(Source::Text("words".into())), None, false),
-        (Role::User, MessagePart::Text { text: "x".into(), cache: cached }, Some("cache_control"), false),
+        (Role::User, MessagePart::Text { text: "x".into(), cache: cached }, None, false),
         (Role::User, failed, Some("is_error"), false),
         (Role::Assistant, image(Source::Url("https://x.test/a.png".into())), Some("image"), true),
         (Role::Assistant, signed, Some("thought_signature"), false),
@@ -127,7 +127,7 @@ fn what_chat_cannot_say_is_told() {
         service_tier: Some("standard_only".into()),
         ..Conversation::default()
     });
-    assert_eq!((lost, keeps), (["user", "metadata", "service_tier"].map(str::to_owned).into(), true), "{body}");
+    assert_eq!((lost, keeps), (["service_tier"].map(str::to_owned).into(), true), "{body}");
 }
 
 #[test]
@@ -178,8 +178,12 @@ fn options_have_their_names() {
 fn reasoning_is_an_effort() {
     let none = Reasoning::default();
     for (reasoning, effort, lost) in [
-        (Reasoning { enabled: Some(false), effort: Some(Effort::High), ..none.clone() }, None, None),
-        (Reasoning { enabled: Some(false), ..none.clone() }, None, None),
+        (
+            Reasoning { enabled: Some(false), effort: Some(Effort::High), ..none.clone() },
+            None,
+            Some("reasoning_effort"),
+        ),
+        (Reasoning { enabled: Some(false), ..none.clone() }, None, Some("reasoning_effort")),
         (Reasoning { effort: Some(Effort::None), ..none.clone() }, Some("none"), None),
         (Reasoning { effort: Some(Effort::Minimal), ..none.clone() }, Some("minimal"), None),
         (Reasoning { budget: Some(31_999), ..none.clone() }, Some("high"), Some("budget_tokens")),
@@ -203,12 +207,12 @@ fn openai_itself_lacks_what_other_servers_have() {
     for (options, stops, lost, written) in [
         (TranslationOptions::default(), 5, &[][..], 5),
         (own.clone(), 4, &["top_k"], 4),
-        (own.clone(), 5, &["top_k", "stop"], 4),
+        (own.clone(), 5, &["stop", "top_k"], 4),
     ] {
         let mut losses = Losses::default();
         let conversation = Conversation { sampling: sampling(stops), ..Conversation::default() };
         let body = request(&conversation, &options, &mut losses);
-        assert_eq!(losses.of_meaning(), lost);
+        assert_eq!(losses.deciding().collect::<Vec<_>>(), lost);
         assert_eq!((body["stop"].as_array().unwrap().len(), body.get("top_k").is_none()), (written, !lost.is_empty()));
     }
     let most = Reasoning { effort: Some(Effort::Max), ..Reasoning::default() };

@@ -95,7 +95,7 @@ fn play(seed: u64) {
     let surface = TEXTS[random.usize(..TEXTS.len())];
     let whole = text(random);
     let all = tokens(random, &whole);
-    let mut client = Client { surface, delivered: DeliveredAnswer::new(surface), bytes: String::new() };
+    let mut client = Client { surface, delivered: DeliveredAnswer::new(surface, false), bytes: String::new() };
     client.get(&sent(surface, "one", &all[..random.usize(1..=all.len())]));
     let mut ended = false;
     for number in 0..6 {

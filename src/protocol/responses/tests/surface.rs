@@ -34,7 +34,7 @@ fn result(id: &str, name: &str, said: &str, custom: bool) -> MessagePart {
 
 fn losses(body: &Value) -> (Vec<String>, Vec<String>) {
     let losses = conversation_of(body).losses;
-    let meaning = losses.of_meaning().to_vec();
+    let meaning = losses.deciding().map(str::to_owned).collect::<Vec<_>>();
     let hints = losses.names().skip(meaning.len()).map(str::to_owned).collect();
     (meaning, hints)
 }
@@ -115,11 +115,11 @@ fn what_is_not_known_of_an_item_is_told() {
             { "type": "output_text", "text": "a", "annotations": [], "logprobs": [] },
         ] },
         { "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": "n" },
-        { "type": "function_call_output", "call_id": "c", "output": [{ "type": "input_text", "text": "a", "x": {} }] },
+        { "type": "function_call_output", "call_id": "c", "output": [{ "type": "input_text", "text": "a", "x": {}, "y": 2 }] },
     ] }));
     let names: Vec<&str> = read.losses.names().collect();
-    assert_eq!(names, ["input[0].content[1].wanted", "input[3].output[0].x"]);
-    assert!(read.losses.keeps_meaning());
+    assert_eq!(names, ["input[0].content[1].wanted", "input[3].output[0].y"]);
+    assert!(read.losses.keeps_settings());
     assert_eq!(read.parallel_tool_calls, None, "the default");
 }
 
@@ -160,7 +160,7 @@ fn what_cannot_be_carried_over_is_named() {
         (json!({ "previous_response_id": "resp_1" }), vec!["previous_response_id"], vec![]),
         (json!({ "conversation": "conv_1" }), vec!["conversation"], vec![]),
         (json!({ "prompt": { "id": "p" } }), vec!["prompt"], vec![]),
-        (json!({ "background": true, "truncation": "auto" }), vec!["background", "truncation"], vec![]),
+        (json!({ "background": true, "truncation": "auto" }), vec!["background"], vec!["truncation"]),
         (json!({ "seed": 1, "whatever": {} }), vec!["seed", "whatever"], vec![]),
         (json!({ "seed": null }), vec![], vec![]),
         (json!({ "store": true, "prompt_cache_key": "k" }), vec![], vec!["store", "prompt_cache_key"]),

@@ -18,6 +18,7 @@ fn event(data: &str) -> SseEvent {
 fn pieces(chunks: &[Value]) -> Vec<AnswerPiece> {
     let (mut reader, mut pieces) = (OpenAiReader::default(), Vec::new());
     chunks.iter().for_each(|chunk| reader.read(&event(&chunk.to_string()), &mut pieces));
+    reader.read(&event("[DONE]"), &mut pieces);
     pieces
 }
 
@@ -35,7 +36,7 @@ fn events(bytes: &[u8]) -> Vec<SseEvent> {
 }
 
 fn written(pieces: &[AnswerPiece], include_usage: bool) -> BytesMut {
-    let mut writer = OpenAiWriter::new("asked-for", include_usage);
+    let mut writer = OpenAiWriter::new("asked-for", include_usage, false);
     let mut out = BytesMut::new();
     pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
     writer.end(&mut out);

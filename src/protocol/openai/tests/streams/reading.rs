@@ -1,6 +1,5 @@
 //! Chat streams of all vendors, read into pieces.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
@@ -95,6 +94,59 @@ fn calls_are_told_apart_however_a_vendor_numbers_them() {
 }
 
 #[test]
+fn a_name_may_come_in_pieces_and_again() {
+    let part = |index: u64, function: Value| json!({ "tool_calls": [{ "index": index, "function": function }] });
+    let begun = |index: u64, id: &str, name: &str| json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": { "name": name } }] });
+    let legacy = |function: Value| json!({ "function_call": function });
+    let whole = vec![call(0, "a", "get_weather"), arguments(0, "{}")];
+    let table = [
+        (vec![begun(0, "a", "get_"), part(0, json!({ "name": "weather", "arguments": "{}" }))], whole.clone()),
+        (
+            vec![
+                begun(0, "a", "get_"),
+                part(0, json!({ "name": "weather", "arguments": "" })),
+                part(0, json!({ "arguments": "{}" })),
+            ],
+            whole.clone(),
+        ),
+        // With every piece of the arguments the whole name.
+        (
+            vec![
+                begun(0, "a", "get_weather"),
+                part(0, json!({ "name": "get_weather", "arguments": "{" })),
+                part(0, json!({ "name": "get_weather", "arguments": "}" })),
+            ],
+            vec![call(0, "a", "get_weather"), arguments(0, "{"), arguments(0, "}")],
+        ),
+        // Another call, a text, the end: the name is complete.
+        (
+            vec![
+                begun(0, "a", "f"),
+                part(0, json!({ "name": "g" })),
+                begun(1, "b", "h"),
+                part(0, json!({ "arguments": "{}" })),
+            ],
+            vec![call(0, "a", "fg"), call(1, "b", "h"), arguments(0, "{}")],
+        ),
+        (vec![begun(0, "a", "f"), json!({}), json!({ "content": "x" })], vec![call(0, "a", "f"), text("x")]),
+        (
+            vec![
+                legacy(json!({ "name": "get_" })),
+                legacy(json!({ "name": "weather" })),
+                legacy(json!({ "arguments": "{}" })),
+            ],
+            vec![call(0, "", "get_weather"), arguments(0, "{}")],
+        ),
+    ];
+    for (deltas, expected) in table {
+        assert_eq!(of_deltas(&deltas), expected, "{deltas:?}");
+    }
+    let mut chunks = vec![json!({ "choices": [{ "delta": begun(0, "a", "f") }] })];
+    chunks.push(json!({ "choices": [{ "delta": {}, "finish_reason": "tool_calls" }] }));
+    assert_eq!(pieces(&chunks), [call(0, "a", "f"), finish(FinishReason::ToolCalls)]);
+}
+
+#[test]
 fn reasoning_is_read_in_all_its_forms() {
     let table = [
         (vec![json!({ "thinking": "a" }), json!({ "reasoning": "b" })], vec![thinking(0, "a"), thinking(0, "b")]),
@@ -148,11 +200,6 @@ fn images_audio_and_odd_places_are_read() {
     assert_eq!(choice(json!({ "message": { "content": "x" } })), [text("x")]);
     assert_eq!(choice(json!({ "text": "x", "delta": { "content": "x" } })), [text("x")]);
     assert_eq!(choice(json!({ "text": "x" })), [text("x")]);
-    let half =
-        SseEvent { raw: Bytes::from_static(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\\ud83d\"}}]}\n\n") };
-    let mut read = Vec::new();
-    OpenAiReader::default().read(&half, &mut read);
-    assert_eq!(read, [text("a\u{fffd}")]);
 }
 
 #[test]

@@ -85,6 +85,35 @@ fn clients_get_reasons_that_they_know() {
 }
 
 #[test]
+fn clients_that_list_functions_get_one_function_call() {
+    let stream = [
+        text("look"),
+        call(0, "a", "f"),
+        arguments(0, "{\"x\":"),
+        call(1, "b", "g"),
+        arguments(0, "1}"),
+        arguments(1, "{}"),
+        finish(FinishReason::ToolCalls),
+    ];
+    let (mut writer, mut out) = (OpenAiWriter::new("m", false, true), BytesMut::new());
+    stream.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
+    writer.end(&mut out);
+    let answer = whole(&out);
+    let function = json!({ "name": "f", "arguments": "{\"x\":1}" });
+    assert_eq!(
+        answer["choices"][0]["message"],
+        json!({ "role": "assistant", "content": "look", "refusal": null, "function_call": function })
+    );
+    assert_eq!(answer["choices"][0]["finish_reason"], "function_call");
+    assert!(!String::from_utf8_lossy(&out).contains("tool_calls"));
+    // A call without arguments has an empty object.
+    let (mut writer, mut out) = (OpenAiWriter::new("m", false, true), BytesMut::new());
+    [call(0, "", "f"), finish(FinishReason::Stop)].into_iter().for_each(|piece| writer.write(piece, &mut out));
+    let message = whole(&out)["choices"][0]["message"].clone();
+    assert_eq!(message["function_call"], json!({ "name": "f", "arguments": "{}" }));
+}
+
+#[test]
 fn what_a_client_sends_back_holds_what_the_vendor_needs() {
     let signed_call = AnswerPiece::Call {
         index: 0,

@@ -1,0 +1,139 @@
+//! What must reach the client whole: numbers of any size, characters that a server cuts, names that it cuts, and the legacy form
+//! of a call.
+
+use serde_json::{Value, json};
+
+use super::tool_calls::calling;
+use crate::harness::answer::read_response;
+use crate::harness::gateway::Setup;
+use crate::harness::matrix::Pair;
+use crate::harness::surface::Surface;
+use crate::support::{Dialect, FakeProvider, Script};
+
+const BEGUN: &str =
+    r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"fake-model","choices":[{"index":0,"delta":"#;
+
+/// A chunk of chat with this delta, as it is written.
+fn chunk(delta: &str) -> String {
+    format!("data: {BEGUN}{delta},\"finish_reason\":null}}]}}\n\n")
+}
+
+fn chat(deltas: &[&str], finish: &str) -> Script {
+    let script = deltas.iter().fold(Script::sse().role(), |script, delta| script.chunk(chunk(delta)));
+    script.finish(finish).done().end()
+}
+
+#[tokio::test]
+async fn a_character_that_is_cut_between_two_events_is_whole() {
+    // The middle is one emoji after another, so that events differ in their text alone.
+    let texts = ["hi ", "\\ud83d", "\\ude00", "\\ud83d\\ude00", " a", "\\ud83d", "\\ude00!"];
+    let deltas: Vec<String> = texts.iter().map(|text| format!("{{\"content\":\"{text}\"}}")).collect();
+    let script = chat(&deltas.iter().map(String::as_str).collect::<Vec<_>>(), "stop");
+    for surface in [Surface::Chat, Surface::Messages, Surface::Responses, Surface::Ollama, Surface::Gemini] {
+        let fake = FakeProvider::start(vec![script.clone(), script.clone()]).await;
+        let pair = Pair { surface, dialect: Dialect::OpenAi };
+        let gateway = pair.over(&[&fake]).start().await;
+        let whole = read_response(&mut pair.whole(&gateway).await).await.json();
+        assert_eq!(surface.whole_text(&whole), "hi \u{1f600}\u{1f600} a\u{1f600}!", "{surface:?}");
+        let streamed = read_response(&mut pair.streaming(&gateway).await).await;
+        if surface == Surface::Chat {
+            assert!(streamed.body.contains("\"\\ud83d\""), "untranslated, it is as it came: {}", streamed.body);
+        } else {
+            assert_eq!(surface.streamed_text(&streamed), "hi \u{1f600}\u{1f600} a\u{1f600}!", "{surface:?}");
+        }
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_a_call_s_arguments_keep_their_text() {
+    let arguments = r#"{"wei":25000000000000000000000,"rate":1e3,"share":0.10}"#;
+    let quoted = json!(arguments);
+    let delta = format!(
+        r#"{{"tool_calls":[{{"index":0,"id":"c1","type":"function","function":{{"name":"f","arguments":{quoted}}}}}]}}"#
+    );
+    for surface in [Surface::Messages, Surface::Ollama, Surface::Gemini] {
+        let fake = FakeProvider::start(vec![chat(&[&delta], "tool_calls"), chat(&[&delta], "tool_calls")]).await;
+        let pair = Pair { surface, dialect: Dialect::OpenAi };
+        let gateway = pair.over(&[&fake]).start().await;
+        let whole = read_response(&mut pair.whole(&gateway).await).await.body;
+        assert!(whole.contains(arguments), "{surface:?}: {whole}");
+        let streamed = read_response(&mut pair.streaming(&gateway).await).await.body;
+        assert!(streamed.replace('\\', "").contains(arguments), "{surface:?}: {streamed}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_untranslated_whole_answer_keeps_numbers_and_joins_names() {
+    let part = |function: &str| format!(r#"{{"tool_calls":[{{"index":0,"id":"c1","function":{function}}}]}}"#);
+    let deltas = [
+        part(r#"{"name":"get_"}"#),
+        part(r#"{"name":"weather","arguments":""}"#),
+        part(r#"{"arguments":"{}"}"#),
+        r#"{"own":{"wei":25000000000000000000000,"rate":1e3}}"#.to_owned(),
+    ];
+    let script = chat(&deltas.each_ref().map(String::as_str), "tool_calls");
+    let fake = FakeProvider::start(vec![script.clone(), script]).await;
+    let gateway = Setup::new().provider("a", &fake, "").start().await;
+    let pair = Pair { surface: Surface::Chat, dialect: Dialect::OpenAi };
+    let whole = read_response(&mut pair.whole(&gateway).await).await.body;
+    assert!(whole.contains(r#"{"wei":25000000000000000000000,"rate":1e3}"#), "{whole}");
+    assert!(whole.contains(r#"{"name":"get_weather","arguments":"{}"}"#), "{whole}");
+    gateway.stop().await;
+}
+
+fn with_functions(stream: bool, messages: &[Value]) -> Value {
+    let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
+    let functions = ["f", "g"].map(|name| json!({"name": name, "parameters": schema}));
+    let asked = json!({"role": "user", "content": "hello"});
+    let messages: Vec<&Value> = [&asked].into_iter().chain(messages).collect();
+    json!({"model": "m", "stream": stream, "functions": functions, "messages": messages})
+}
+
+#[tokio::test]
+async fn a_client_that_lists_functions_gets_a_function_call() {
+    let expected = json!({"name": "f", "arguments": "{\"x\":1}"});
+    for dialect in [Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama] {
+        let pair = Pair { surface: Surface::Chat, dialect };
+        let fake = FakeProvider::start(vec![calling(dialect), calling(dialect), pair.stream(&["done"])]).await;
+        let gateway = pair.over(&[&fake]).start().await;
+        let path = Surface::Chat.path();
+        let answer = read_response(&mut gateway.post(path, &with_functions(false, &[])).await).await.json();
+        let choice = &answer["choices"][0];
+        assert_eq!(choice["message"]["function_call"]["name"], "f", "{dialect:?}: {answer}");
+        let arguments = choice["message"]["function_call"]["arguments"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(arguments).unwrap(), json!({"x": 1}), "{dialect:?}: {answer}");
+        assert_eq!(
+            (&choice["finish_reason"], &choice["message"]["tool_calls"]),
+            (&json!("function_call"), &Value::Null)
+        );
+
+        let streamed = read_response(&mut gateway.post(path, &with_functions(true, &[])).await).await;
+        assert!(!streamed.body.contains("tool_calls"), "{dialect:?}: {}", streamed.body);
+        let (mut called, mut reason) = (json!({"name": "", "arguments": ""}), Value::Null);
+        for chunk in streamed.events().iter().filter_map(|event| serde_json::from_str::<Value>(event).ok()) {
+            for name in ["name", "arguments"] {
+                let more = chunk["choices"][0]["delta"]["function_call"][name].as_str().unwrap_or_default();
+                called[name] = json!(called[name].as_str().unwrap().to_owned() + more);
+            }
+            reason = if chunk["choices"][0]["finish_reason"].is_null() {
+                reason
+            } else {
+                chunk["choices"][0]["finish_reason"].clone()
+            };
+        }
+        assert_eq!((&called, &reason), (&expected, &json!("function_call")), "{dialect:?}: {}", streamed.body);
+
+        let result = json!({"role": "function", "name": "f", "content": "result of f"});
+        let next = with_functions(false, &[choice["message"].clone(), result]);
+        let done = read_response(&mut gateway.post(path, &next).await).await;
+        assert_eq!(Surface::Chat.whole_text(&done.json()), "done", "{dialect:?}: {}", done.body);
+        let up = String::from_utf8(fake.request(2).await.body.to_vec()).unwrap();
+        assert!(up.contains("result of f"), "{dialect:?}: {up}");
+        let one_at_a_time = ["\"parallel_tool_calls\":false", "\"disable_parallel_tool_use\":true"];
+        let says = matches!(dialect, Dialect::Responses | Dialect::Anthropic);
+        assert_eq!(one_at_a_time.iter().any(|member| up.contains(member)), says, "{dialect:?}: {up}");
+        gateway.stop().await;
+    }
+}
