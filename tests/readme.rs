@@ -61,6 +61,7 @@ fn every_key_is_in_the_documented_config() {
         "[race]\nbreaker = { zzz = 1 }",
         "[race]\nslo = { zzz = 1 }",
         "[providers.a]\nzzz = 1",
+        "[providers.a]\nrequest = { zzz = 1 }",
         "[providers.a]\nsimulate = { zzz = 1 }",
         "[providers.a]\ntoken = { zzz = 1 }",
         "[providers.a]\naws = { zzz = 1 }",
@@ -359,11 +360,10 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     page.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("\n```").next()).map(str::to_owned).collect()
 }
 
-/// The part before the `=` in a line of TOML, without its comment.
+/// The part before the `=` in a line of TOML, without its comment; the second choice for a token is in one.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split(" #").next().unwrap_or_default();
-    let before = code.split('=').filter_map(|part| part.trim().rsplit([' ', ',', '{']).next());
-    // The second choice for a token is in a comment.
+    let before = code.split(['=', '.', ']']).filter_map(|part| part.trim().rsplit([' ', ',', '{', '[']).next());
     before.chain(line.split("# or ").nth(1).and_then(|rest| rest.split(' ').next()))
 }
 

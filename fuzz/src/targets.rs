@@ -5,7 +5,7 @@
 //! and the growth probe (`tests/growth.rs`). So this file uses nothing but the library.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
@@ -19,6 +19,7 @@ use photofinish::protocol::neutral::signature::RemovedReasoning;
 use photofinish::protocol::neutral::{AnswerPiece, WritePieces};
 use photofinish::protocol::passed_call::PassedCall;
 use photofinish::protocol::path_call::{PathCall, key_in};
+use photofinish::protocol::quirks::{self, CallIdForm, PastReasoning, Quirks, RequestChanges};
 use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::request_translation::RequestTranslation;
 use photofinish::protocol::sse::SseEvent;
@@ -224,19 +225,35 @@ pub fn request(surface: Surface, body: &[u8]) {
     for taken in [RemovedReasoning::Foreign, RemovedReasoning::All] {
         surface.without_reasoning(body, taken);
     }
+    for demanding in *DEMANDING {
+        if let Some((body, _)) = quirks::rewritten(surface, body, &demanding, &RequestChanges::default()) {
+            assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok(), "what is written can be read");
+        }
+    }
     if !surface.is_translated() {
         return;
     }
     let Ok(conversation) = surface.conversation(body) else { return };
     let foreign = Dialect::ALL.into_iter().filter(|dialect| *dialect != surface.dialect());
-    for (dialect, own) in foreign.flat_map(|dialect| [(dialect, false), (dialect, true)]) {
-        let options = TranslationOptions { model: "model".to_owned(), max_completion_tokens: own, takes_thoughts: own };
+    for (dialect, quirks) in foreign.flat_map(|dialect| DEMANDING.map(|quirks| (dialect, quirks))) {
+        let options = TranslationOptions { model: "model".to_owned(), quirks };
         if let Ok(request_translation) = RequestTranslation::translated(surface, &conversation, dialect, &options) {
             request_translation.losses().names().for_each(drop);
             request_translation.body_for("another", true);
         }
     }
 }
+
+/// Upstreams that demand nothing, and much.
+static DEMANDING: LazyLock<[Quirks; 2]> = LazyLock::new(|| {
+    let much = Quirks {
+        max_completion_tokens: true,
+        past_reasoning: PastReasoning::Wanted,
+        call_ids: CallIdForm::Nine,
+        ..Quirks::of_model("claude-opus-5-5")
+    };
+    [Quirks::default(), much]
+});
 
 fn gemini_requests(body: &[u8]) {
     request(Surface::Gemini, body);

@@ -76,8 +76,8 @@ pub(super) async fn exchange(
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
     let exhausted_for = exhausted_for(&headers);
-    let (at, whole, without_reasoning) = (Instant::now(), None, false);
-    Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream, at, whole, without_reasoning })
+    let (at, whole, without_reasoning, without_members) = (Instant::now(), None, false, Vec::new());
+    Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream, at, whole, without_reasoning, without_members })
 }
 
 /// The first bytes decide the kind of body: a content type may be wrong or missing.

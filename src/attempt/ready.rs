@@ -27,6 +27,8 @@ pub struct ReadyAttempt {
     pub whole: Option<Bytes>,
     /// Its request left out the reasoning of earlier turns.
     pub without_reasoning: bool,
+    /// Members that the upstream refused, and that its request left out.
+    pub without_members: Vec<String>,
 }
 
 impl HeldAttempt for ReadyAttempt {

@@ -254,7 +254,9 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
         ("takes stream_options", yes(entry.stream_options.value), &entry.stream_options.source),
         ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), &entry.max_completion_tokens.source),
         ("gives no finish reason", yes(entry.omits_finish_reason.value), &entry.omits_finish_reason.source),
-        ("takes thoughts back", yes(entry.takes_thoughts.value), &entry.takes_thoughts.source),
+        ("takes past reasoning", entry.past_reasoning.value.as_str().to_owned(), &entry.past_reasoning.source),
+        ("takes ids of calls", entry.call_ids.value.as_str().to_owned(), &entry.call_ids.source),
+        ("refuses members", entry.refuses.value.join(", "), &entry.refuses.source),
         ("a warm connection is worth it", yes(entry.warming.value), &entry.warming.source),
         ("note", entry.note.value.clone(), &entry.note.source),
     ];

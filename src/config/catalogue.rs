@@ -13,6 +13,7 @@ use super::names::NamedChoice;
 use super::{Auth, CancelBilling};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
+use crate::protocol::quirks::{CallIdForm, PastReasoning, ProviderRequests, QuirkSet};
 
 /// The facts about one provider.
 #[derive(Debug, serde::Deserialize)]
@@ -40,8 +41,12 @@ pub struct CatalogueEntry {
     pub stream_options: SourcedFact<bool>,
     /// The provider wants `max_completion_tokens` instead of `max_tokens`.
     pub max_completion_tokens: SourcedFact<bool>,
-    /// The provider accepts the `reasoning_content` of earlier turns while tools run.
-    pub takes_thoughts: SourcedFact<bool>,
+    /// How the provider takes the reasoning of earlier turns.
+    pub past_reasoning: SourcedFact<PastReasoning>,
+    /// The ids of tool calls that it takes.
+    pub call_ids: SourcedFact<CallIdForm>,
+    /// Members that it refuses.
+    pub refuses: SourcedFact<Vec<String>>,
     /// The provider ends streams with `[DONE]` and without a finish reason.
     pub omits_finish_reason: SourcedFact<bool>,
     /// The provider has a list of its models, and requests name them as the list does.
@@ -135,6 +140,18 @@ impl CatalogueEntry {
         let is_set =
             move |variable: &&str| env(variable).is_some_and(|key| !key.trim().is_empty() && !is_placeholder(&key));
         self.key_variables().filter(is_set)
+    }
+
+    /// What it demands of requests.
+    pub fn requests(&self) -> ProviderRequests {
+        let known = QuirkSet {
+            stream_options: Some(self.stream_options.value),
+            max_completion_tokens: Some(self.max_completion_tokens.value),
+            past_reasoning: Some(self.past_reasoning.value),
+            call_ids: Some(self.call_ids.value),
+            ..QuirkSet::default()
+        };
+        ProviderRequests { known, refused: self.refuses.value.clone(), ..ProviderRequests::default() }
     }
 
     /// How it is asked in this dialect.

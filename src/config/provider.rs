@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use super::names::names;
 use super::{Simulation, Token, Transport};
 use crate::protocol::prefix::Prefix;
+use crate::protocol::quirks::ProviderRequests;
 use crate::protocol::{Dialect, Surface};
 
 /// One provider: a vendor or a server with an address, dialects and keys.
@@ -29,14 +30,10 @@ pub struct Provider {
     pub cancel_billing: CancelBilling,
     /// The data centre it runs in, if configured: two upstreams in one are never hedged against each other.
     pub domain: Option<String>,
-    /// False if the provider is known to reject `stream_options`.
-    pub stream_options: bool,
-    /// The provider wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
-    pub max_completion_tokens: bool,
+    /// What it demands of requests, and what the operator changes in them.
+    pub requests: ProviderRequests,
     /// The provider ends its streams with `[DONE]` and without a finish reason.
     pub omits_finish_reason: bool,
-    /// The provider accepts the `reasoning_content` of earlier turns while tools run (dialect `openai`).
-    pub takes_thoughts: bool,
     /// How the provider is asked to continue an answer.
     pub prefix: Prefix,
     /// Request headers of the client that go up, lower case.

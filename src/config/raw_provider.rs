@@ -6,16 +6,19 @@ use std::sync::Arc;
 
 use http::{HeaderName, Uri};
 
-use super::keys::{self, TableKeys as _, inner, keys, own};
+use super::forwarded::may_be_forwarded;
+use super::keys::{self, TableKeys as _, inner, keys, nested, own};
 use super::kinds::{Flag, ParsedText, choice};
 use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
 use super::raw_credential::{AwsKeys, Credential, TokenKeys, read_api_key, read_aws, read_token};
+use super::raw_request::{self, RequestKeys};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::transport::{Authorities, ProxyChoice, RawTransport, read_ca_file, read_proxy};
 use super::{CancelBilling, Keys, Simulation};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
+use crate::protocol::quirks::ModelRequests;
 
 keys! {
     /// `[providers.NAME]`
@@ -58,6 +61,10 @@ keys! {
         discover: Option<bool> = Flag;
         /// Keep a connection to it open, so that no request waits for one.
         warm: Option<bool> = Flag;
+        /// What it demands of each request, and what is changed in it.
+        request: RequestKeys = nested(), or RequestKeys::default();
+        /// The same for the models whose names have a pattern, such as `"gpt-5*"`.
+        request_for: Vec<ModelRequests> = own(raw_request::read_models, raw_request::models_schema), or Vec::new();
         /// A simulated provider over real HTTP on loopback.
         simulate: Option<Simulation> = inner();
     }
@@ -257,35 +264,6 @@ pub(super) fn base_url_problem(url: &str) -> Option<&'static str> {
         return Some("has no host, or a port that is none");
     }
     None
-}
-
-/// Hop-by-hop headers, credentials, and headers that the gateway sets itself are never forwarded.
-fn may_be_forwarded(header: &str) -> bool {
-    let is_kept = matches!(
-        header,
-        "accept"
-            | "accept-encoding"
-            | "authorization"
-            | "connection"
-            | "content-encoding"
-            | "content-length"
-            | "content-type"
-            | "cookie"
-            | "expect"
-            | "host"
-            | "http2-settings"
-            | "keep-alive"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "proxy-connection"
-            | "te"
-            | "trailer"
-            | "transfer-encoding"
-            | "upgrade"
-            | "x-api-key"
-            | "x-goog-api-key"
-    );
-    !is_kept && !header.starts_with("x-photofinish-")
 }
 
 fn read_forward_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<Located<String>>> {

@@ -259,13 +259,16 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         Some(value)
     }
 
-    fn entries_of(&mut self, key: &'static str, name: String) -> Vec<(Located<String>, Located<DeValue<'i>>)> {
-        let Some(table) = self.table(key, name) else { return Vec::new() };
-        let entries = table.entries.into_iter().map(|(key, value)| {
+    /// The values by name, of a table whose keys may be any.
+    pub(super) fn into_entries(self) -> impl Iterator<Item = (Located<String>, Located<DeValue<'i>>)> {
+        self.entries.into_iter().map(|(key, value)| {
             let offset = key.span().start;
             (Located { offset, value: key.into_inner().into_owned() }, at(value))
-        });
-        entries.collect()
+        })
+    }
+
+    fn entries_of(&mut self, key: &'static str, name: String) -> Vec<(Located<String>, Located<DeValue<'i>>)> {
+        self.table(key, name).map_or_else(Vec::new, |table| table.into_entries().collect())
     }
 }
 

@@ -8,12 +8,14 @@ use super::catalogue::{self, CatalogueEntry, ServedDialect, address_variable};
 use super::problem::{LocatedProblem, shown};
 use super::provider_warnings;
 use super::raw_provider::{RawProvider, base_url_problem};
+use super::raw_request::RequestKeys;
 use super::reader::{Located, ReaderScope};
 use super::text::{self, Secret};
 use super::transport::{EnvProxies, RawTransport};
 use super::{Auth, CancelBilling, Keys, Provider, ProviderDialect, Transport};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
+use crate::protocol::quirks::{ModelRequests, ProviderRequests};
 
 /// The default location of Google's clouds.
 const LOCATION: &str = "global";
@@ -61,10 +63,8 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
         api_version: raw.parts.into_iter().find(|(key, _)| *key == "api_version").map(|(_, text)| text.value),
         cancel_billing: raw.typed.cancel_billing.or(known).unwrap_or(CancelBilling::Unknown),
         domain: raw.typed.domain,
-        stream_options: entry.is_none_or(|entry| entry.stream_options.value),
-        max_completion_tokens: is(|entry| entry.max_completion_tokens.value),
+        requests: requests(entry, &raw.typed.request, raw.typed.request_for),
         omits_finish_reason: raw.typed.omits_finish_reason.unwrap_or(is(|entry| entry.omits_finish_reason.value)),
-        takes_thoughts: is(|entry| entry.takes_thoughts.value),
         prefix: raw.typed.prefix.or(entry.map(|entry| entry.continues.value)).unwrap_or_default(),
         forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
@@ -104,10 +104,8 @@ pub(super) fn known(
         api_version: None,
         cancel_billing: entry.cancel_billing.value,
         domain: None,
-        stream_options: entry.stream_options.value,
-        max_completion_tokens: entry.max_completion_tokens.value,
+        requests: entry.requests(),
         omits_finish_reason: entry.omits_finish_reason.value,
-        takes_thoughts: entry.takes_thoughts.value,
         prefix: entry.continues.value,
         forward_headers: Vec::new(),
         keys: usual_key(scope, entry, offset),
@@ -151,6 +149,11 @@ pub(super) fn unmentioned(
     Some(provider).filter(|provider| matches!(provider.keys, Keys::Keys(_)))
 }
 
+fn requests(entry: Option<&CatalogueEntry>, keys: &RequestKeys, models: Vec<ModelRequests>) -> ProviderRequests {
+    let known = entry.map(CatalogueEntry::requests).unwrap_or_default();
+    ProviderRequests { own: keys.quirks(), changes: keys.changes(), models, ..known }
+}
+
 /// A simulated provider speaks the simulator's dialect.
 fn simulated(raw: RawProvider) -> Option<Provider> {
     let simulation = raw.typed.simulate?;
@@ -168,10 +171,8 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         api_version: None,
         cancel_billing: raw.typed.cancel_billing.unwrap_or(CancelBilling::Stops),
         domain: raw.typed.domain,
-        stream_options: true,
-        max_completion_tokens: false,
+        requests: requests(None, &raw.typed.request, raw.typed.request_for),
         omits_finish_reason: false,
-        takes_thoughts: false,
         prefix: raw.typed.prefix.unwrap_or(Prefix::Off),
         forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: Keys::NotConfigured,

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use crate::protocol::Surface;
+use crate::protocol::quirks::{Quirks, RequestChanges};
 use crate::telemetry::LogFormat;
 
 /// One configuration. Immutable; a reload makes another one, and so does what providers list.
@@ -143,6 +144,10 @@ pub struct UpstreamConfig {
     pub context: Option<u64>,
     /// What the catalogue knows of it.
     pub offering: Option<Arc<Offering>>,
+    /// What it demands of requests.
+    pub quirks: Quirks,
+    /// What the operator changes in them.
+    pub changes: Arc<RequestChanges>,
     /// When its provider did not list it. Only an upstream that the catalogue found has this.
     pub unlisted: Option<Arc<str>>,
     /// The race's timeouts, with what the upstream sets of its own. The totals are always the race's.
@@ -161,6 +166,7 @@ impl UpstreamConfig {
             catalogue.offering_or_undated(&provider.name, &model).filter(|_| provider.simulate.is_none()).cloned();
         let known = offering.as_deref();
         let price = known.and_then(Price::of_offering);
+        let (quirks, changes) = provider.requests.of_model(&model);
         let date = |offering: &Offering| offering.date.as_deref().unwrap_or(catalogue.date()).into();
         UpstreamConfig {
             price_source: known.filter(|_| price.is_some()).map(|known| PriceSource::Catalogue(date(known))),
@@ -170,6 +176,8 @@ impl UpstreamConfig {
             weight: 1.0,
             price,
             offering,
+            quirks,
+            changes: Arc::new(changes),
             unlisted: None,
             timeouts,
         }

@@ -11,7 +11,7 @@ use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::clock::Instant;
 use crate::config::BreakerSettings;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::error::{rejects_reasoning, rejects_stream_options, too_long};
+use crate::protocol::error::{refused_names, rejects_reasoning, rejects_stream_options, too_long};
 use crate::protocol::request::ApiRequest;
 use crate::race::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use crate::routing::cooldown::CooldownReason;
@@ -64,13 +64,18 @@ pub struct SentRequest {
 }
 
 /// Parts of a request that an upstream rejected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RejectedFeature {
     /// A guess, until an answer without them confirms it.
     pub stream_options: bool,
     /// Reasoning of earlier turns, from another vendor.
     pub reasoning: bool,
+    /// Members that are left out, or renamed. A guess like the first.
+    pub members: Vec<String>,
 }
+
+/// Members that one race leaves out for an upstream: a vendor that refuses another one at each try is not followed for long.
+const MEMBERS_MAX: usize = 4;
 
 impl OutcomeReporter {
     pub fn new(
@@ -194,6 +199,9 @@ impl OutcomeReporter {
         if sent.complained.stream_options && !sent.stream_options && !self.own_stream_options {
             self.health.leave_off_stream_options(&self.candidates[candidate].name);
         }
+        if !sent.complained.members.is_empty() {
+            self.health.leave_out_members(&self.candidates[candidate].name, &sent.complained.members);
+        }
     }
 
     /// Learns the context window from the message, or else from the length of the refused prompt.
@@ -273,6 +281,20 @@ impl OutcomeReporter {
             upstream = self.candidates[candidate].name,
             "rejects reasoning of earlier turns: asked again without"
         );
+    }
+
+    /// The names of members that it may have refused. Empty: it refused none, or too many already.
+    pub fn refused_names(&self, sent: &SentRequest, failure: &Failure) -> Vec<String> {
+        let answer = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest);
+        let answer = answer.filter(|_| sent.complained.members.len() < MEMBERS_MAX);
+        answer.map_or_else(Vec::new, |answer| refused_names(&answer.body))
+    }
+
+    /// From now on this member is left out of its requests.
+    pub fn leave_out_member(&self, candidate: usize, member: String) {
+        let _entered = self.span.enter();
+        tracing::info!(upstream = self.candidates[candidate].name, member, "rejects a member: asked again without");
+        lock(&self.sent)[candidate].complained.members.push(member);
     }
 
     fn log(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {

@@ -17,10 +17,13 @@ use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, C
 use crate::routing::keyring::HashedKey;
 use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 
-/// Upstreams that are remembered as rejecting `stream_options`.
+/// Upstreams that are remembered as rejecting `stream_options`, and as many as rejecting another member.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long they are remembered: the next version of a server may accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
+
+/// Members that are remembered of one upstream.
+const MEMBERS_MAX: usize = 16;
 
 /// The state of all upstreams. Shared by all requests.
 pub struct UpstreamHealth {
@@ -32,6 +35,8 @@ pub struct UpstreamHealth {
     pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when the rejection was observed.
     without_stream_options: Mutex<HashMap<String, Instant>>,
+    /// By upstream: members that it refused, and when.
+    without_members: Mutex<HashMap<String, (Vec<String>, Instant)>>,
     /// Context windows, learnt from refusals.
     windows: Mutex<ContextWindows>,
     learning: Arc<Learning>,
@@ -47,6 +52,7 @@ impl UpstreamHealth {
             salt: RandomState::new(),
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
+            without_members: Mutex::default(),
             windows: Mutex::default(),
             learning: Arc::new(learning),
         }
@@ -78,6 +84,7 @@ impl UpstreamHealth {
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();
         lock(&self.without_stream_options).clear();
+        lock(&self.without_members).clear();
         *lock(&self.windows) = ContextWindows::default();
     }
 
@@ -200,6 +207,40 @@ impl UpstreamHealth {
     pub fn takes_stream_options(&self, upstream: &str) -> bool {
         let remembered = lock(&self.without_stream_options);
         remembered.get(upstream).is_none_or(|learnt| learnt.elapsed() >= REMEMBERED_FOR)
+    }
+
+    /// Members that the upstream refused a while ago.
+    pub fn refused_members(&self, upstream: &str) -> Vec<String> {
+        let remembered = lock(&self.without_members);
+        if remembered.is_empty() {
+            return Vec::new();
+        }
+        let known = remembered.get(upstream).filter(|(_, learnt)| learnt.elapsed() < REMEMBERED_FOR);
+        known.map_or_else(Vec::new, |(members, _)| members.clone())
+    }
+
+    /// It answered without these. A member that it takes by then is sent again when the memory fades.
+    pub(super) fn leave_out_members(&self, upstream: &str, members: &[String]) {
+        let mut remembered = lock(&self.without_members);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.retain(|_, (_, learnt)| learnt.elapsed() < REMEMBERED_FOR);
+        }
+        if remembered.len() >= REMEMBERED_MAX && !remembered.contains_key(upstream) {
+            return;
+        }
+        let (known, learnt) = remembered.entry(upstream.to_owned()).or_insert_with(|| (Vec::new(), Instant::now()));
+        if learnt.elapsed() >= REMEMBERED_FOR {
+            known.clear();
+        }
+        for member in members
+            .iter()
+            .filter(|member| known.len() < MEMBERS_MAX && !known.contains(member))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            known.push(member);
+        }
+        *learnt = Instant::now();
     }
 
     pub(super) fn leave_off_stream_options(&self, upstream: &str) {

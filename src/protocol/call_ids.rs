@@ -4,11 +4,14 @@
 //! new one, and the results after it follow.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The ids of one request.
 pub(super) struct CallIds {
     /// Makes an id valid for the vendor (length, ASCII characters). Must be a pure function.
     fit: fn(&str) -> String,
+    /// Another id of this base, by number, where the first one is used.
+    renew: fn(&str, u64, usize) -> String,
     /// Maximum bytes of an id.
     most: usize,
     known: HashMap<String, KnownCall>,
@@ -27,7 +30,12 @@ struct KnownCall {
 
 impl CallIds {
     pub fn new(fit: fn(&str) -> String, most: usize) -> CallIds {
-        CallIds { fit, most, known: HashMap::new(), given: HashSet::new(), next: 1 }
+        CallIds { fit, renew: suffixed, most, known: HashMap::new(), given: HashSet::new(), next: 1 }
+    }
+
+    /// Of exactly nine letters and digits.
+    pub fn of_nine() -> CallIds {
+        CallIds { renew: |base, number, _| nine(&format!("{base}_{number}")), ..CallIds::new(nine, NINE) }
     }
 
     /// The id of a call.
@@ -53,13 +61,37 @@ impl CallIds {
         let base = (self.fit)(id);
         let mut given = base.clone();
         while given.is_empty() || !self.given.insert(given.clone()) {
-            let number = self.next.to_string();
-            let kept = base.get(..base.len().min(self.most.saturating_sub(number.len() + 1))).unwrap_or_default();
-            given = format!("{kept}_{number}");
+            given = (self.renew)(&base, self.next, self.most);
             self.next += 1;
         }
         given
     }
+}
+
+/// The base with a number behind it.
+fn suffixed(base: &str, number: u64, most: usize) -> String {
+    let number = number.to_string();
+    let kept = base.get(..base.len().min(most.saturating_sub(number.len() + 1))).unwrap_or_default();
+    format!("{kept}_{number}")
+}
+
+const NINE: usize = 9;
+
+/// The id itself if it has nine letters and digits, else nine that are made from it.
+pub(super) fn nine(id: &str) -> String {
+    if id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return id.to_owned();
+    }
+    const DIGITS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    let mut left = hasher.finish();
+    let mut digit = || {
+        let digit = DIGITS[(left % DIGITS.len() as u64) as usize];
+        left /= DIGITS.len() as u64;
+        char::from(digit)
+    };
+    (0..NINE).map(|_| digit()).collect()
 }
 
 #[cfg(test)]
@@ -75,5 +107,19 @@ mod tests {
         assert_eq!([ids.call("a"), ids.call("a"), ids.result("a"), ids.result("a")], ["a", "a_2", "a", "a_2"]);
         assert_eq!([ids.result("nobody's"), ids.call("")], ["nobody's", "_3"]);
         assert_eq!([ids.call("12345678"), ids.call("12345678")], ["12345678", "123456_4"]);
+    }
+
+    #[test]
+    fn nine_letters_and_digits_stay_and_others_become_nine() {
+        let mut ids = CallIds::of_nine();
+        assert_eq!(ids.call("aB3dE6gH9"), "aB3dE6gH9");
+        let odd = ["call_0", "toolu_01A09q90qw90lq917835lq9", "", "aB3dE6gH-", "ä"];
+        let made: Vec<String> = odd.iter().map(|id| ids.call(id)).collect();
+        for (id, made) in odd.iter().zip(&made) {
+            assert!(made.len() == NINE && made.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}: {made}");
+            assert_eq!((ids.result(id), CallIds::of_nine().call(id)), (made.clone(), made.clone()));
+        }
+        let again = ids.call("call_0");
+        assert!(again != made[0] && again.len() == NINE && ids.result("call_0") == again);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::framing::Framing;
 use super::passed_call::PassedCall;
+use super::quirks::Quirks;
 
 /// An API that an app calls: one path of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,10 +47,15 @@ pub enum Dialect {
 pub struct TranslationOptions {
     /// The upstream's name for the model.
     pub model: String,
-    /// The provider wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
-    pub max_completion_tokens: bool,
-    /// The provider accepts `reasoning_content` back within a tool loop; others refuse it (dialect `openai`).
-    pub takes_thoughts: bool,
+    pub quirks: Quirks,
+}
+
+impl TranslationOptions {
+    /// For a model of which nothing else is known.
+    pub fn of_model(model: impl Into<String>) -> TranslationOptions {
+        let model = model.into();
+        TranslationOptions { quirks: Quirks::of_model(&model), model }
+    }
 }
 
 impl Surface {
@@ -270,7 +276,7 @@ impl Dialect {
         match self {
             Dialect::Responses => true,
             // Only OpenAI itself. Other servers of this dialect know only functions.
-            Dialect::OpenAi => options.max_completion_tokens,
+            Dialect::OpenAi => options.quirks.max_completion_tokens,
             Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => false,
         }
     }

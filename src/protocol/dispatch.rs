@@ -239,7 +239,7 @@ impl Dialect {
     pub fn writes_alike(self, one: &str, other: &str) -> bool {
         match self {
             _ if one == other => true,
-            Dialect::Anthropic => anthropic::writes_alike(one, other),
+            Dialect::Anthropic => true,
             Dialect::Gemini => gemini::writes_alike(one, other),
             Dialect::Bedrock => bedrock::writes_alike(one, other),
             Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => false,

@@ -15,7 +15,7 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use blame::{RefusalSubject, blame, lacks_rights, refuses_account};
-pub use complaint::{rejects_reasoning, rejects_stream_options};
+pub use complaint::{refused_names, rejects_reasoning, rejects_stream_options};
 use limited::limits_account;
 pub use window::{ContextOverflow, too_long};
 use words::has_word;

@@ -43,6 +43,7 @@ pub mod parameter;
 pub mod passed_call;
 pub mod path_call;
 pub mod prefix;
+pub mod quirks;
 pub mod request;
 pub mod request_translation;
 pub mod rescue;

@@ -1,14 +1,13 @@
 //! How to request the continuation of an answer: the text so far becomes the last assistant message. Servers differ in
 //! how such a message is marked as incomplete.
 
-use super::claude::Claude;
 use super::dialect::Dialect;
+use super::quirks::Quirks;
 
 /// The forms that a provider accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefix {
-    /// Decided by the model's name: Claude up to 4.5 accepts a prefix, later models refuse it, and other models get no
-    /// such request.
+    /// Decided by what is known of the model: Claude up to 4.5 accepts a prefix, and other models get no such request.
     #[default]
     Auto,
     Off,
@@ -21,9 +20,6 @@ pub enum Prefix {
     /// With `continue_final_message: true` in the request (vLLM, SGLang).
     ContinueFinalMessage,
 }
-
-/// The first Claude version that refuses a last assistant message.
-const REFUSED_FROM: (u32, u32) = (4, 6);
 
 impl Prefix {
     pub const ALL: [Prefix; 6] =
@@ -46,10 +42,9 @@ impl Prefix {
     }
 
     /// The form for this model in this dialect: never `Auto`.
-    pub fn of(self, dialect: Dialect, model: &str) -> Prefix {
-        let by_name = || dialect == Dialect::Anthropic && Claude::of(model).is_some_and(|is| is.version < REFUSED_FROM);
+    pub fn of(self, dialect: Dialect, quirks: &Quirks) -> Prefix {
         match self {
-            Prefix::Auto if by_name() => Prefix::Plain,
+            Prefix::Auto if dialect == Dialect::Anthropic && quirks.prefill => Prefix::Plain,
             Prefix::Auto => Prefix::Off,
             given => given,
         }
@@ -82,7 +77,7 @@ mod tests {
             (Prefix::Plain, Dialect::Anthropic, "claude-opus-4-6", Prefix::Plain),
             (Prefix::Off, Dialect::Anthropic, "claude-3-haiku", Prefix::Off),
         ] {
-            assert_eq!(prefix.of(dialect, model), taken, "{model}");
+            assert_eq!(prefix.of(dialect, &Quirks::of_model(model)), taken, "{model}");
         }
     }
 }

@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::InvalidRequest;
-use members::{Member, RequestMembers, boolean, include_usage, limits, lists_some, position, span, string};
+pub(super) use members::raw_members;
+use members::{Member, RequestMembers, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
 
 use super::dialect::{Dialect, Surface};
 use super::path_call::PathCall;
@@ -44,6 +45,8 @@ pub struct ApiRequest {
     pub n_choices: Option<i64>,
     /// The largest, if several members say it.
     pub max_tokens: Option<i64>,
+    /// It says so with `max_tokens`, the name that OpenAI has given up.
+    pub has_older_limit: bool,
     /// The answer begins with the prompt.
     pub echoes: bool,
     pub has_tools: bool,
@@ -229,6 +232,7 @@ impl ApiRequest {
             include_usage: false,
             n_choices: None,
             max_tokens: None,
+            has_older_limit: false,
             echoes: false,
             has_tools: false,
             legacy_functions: false,
@@ -248,6 +252,7 @@ impl ApiRequest {
             "n" if self.surface.streams() => self.n_choices = serde_json::from_str(value.get()).ok(),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
                 self.max_tokens = serde_json::from_str(value.get()).ok().max(self.max_tokens);
+                self.has_older_limit |= name == "max_tokens";
             }
             "echo" => self.echoes = value.get() == "true",
             "options" | "generationConfig" if self.surface.has_nested_limits() => {
@@ -278,6 +283,11 @@ impl ApiRequest {
     /// The content type of the body.
     pub fn content_type(&self) -> HeaderValue {
         self.form.clone().unwrap_or(HeaderValue::from_static("application/json"))
+    }
+
+    /// It is a multipart form.
+    pub fn is_form(&self) -> bool {
+        self.form.is_some()
     }
 
     /// Bytes of the original body.
@@ -373,22 +383,6 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
         Surface::Passed(call) => ["", "", call.prompt().unwrap_or_default()],
     };
     names.iter().position(|part| *part == name && !name.is_empty())
-}
-
-/// `stream_options` with `include_usage: true` and its other members.
-fn with_usage(options: &[u8]) -> String {
-    let Ok(RequestMembers(members)) = serde_json::from_slice(options) else {
-        return "{\"include_usage\":true}".to_owned();
-    };
-    let mut text = String::from("{\"include_usage\":true");
-    for (name, value) in members.iter().filter(|(name, _)| name != "include_usage") {
-        text.push(',');
-        text.push_str(&serde_json::Value::from(name.as_ref()).to_string());
-        text.push(':');
-        text.push_str(value.get());
-    }
-    text.push('}');
-    text
 }
 
 mod ambiguous;

@@ -17,6 +17,7 @@ use super::lost_names::name_of;
 use super::neutral::signature::RemovedReasoning;
 use super::neutral::{Conversation, Losses, as_functions};
 use super::prefix::Prefix;
+use super::quirks::Quirks;
 use super::request::ApiRequest;
 use crate::budget::Lease;
 
@@ -162,12 +163,12 @@ impl RequestTranslation {
 
     /// The request to continue the text `said` of its answer, and how many bytes of it are included. None if the
     /// dialect or the model does not support that.
-    pub fn continued(&self, said: &str, prefix: Prefix, model: &str) -> Option<(RequestTranslation, usize)> {
+    pub fn continued(&self, said: &str, prefix: Prefix, quirks: &Quirks) -> Option<(RequestTranslation, usize)> {
         let UpstreamBody::Spliced(request) = &self.body else { return None };
         let prefix = match (request.surface, prefix) {
             // A completion can always be continued with a longer prompt.
             (Surface::Completions, Prefix::Auto) => Prefix::Plain,
-            _ => prefix.of(self.dialect, model),
+            _ => prefix.of(self.dialect, quirks),
         };
         let said = match self.dialect {
             _ if prefix == Prefix::Off => return None,
@@ -299,6 +300,8 @@ fn spliced(surface: Surface, body: Bytes) -> Result<UpstreamBody, Invalid> {
     }
 }
 
+mod demands;
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -307,8 +310,10 @@ mod tests {
 
     fn lost(surface: Surface, body: &Value, dialect: Dialect, own: bool) -> Vec<String> {
         let conversation = surface.conversation(body.to_string().as_bytes()).unwrap();
-        let options =
-            TranslationOptions { model: "m".to_owned(), max_completion_tokens: own, ..TranslationOptions::default() };
+        let options = TranslationOptions {
+            model: "m".to_owned(),
+            quirks: Quirks { max_completion_tokens: own, ..Quirks::default() },
+        };
         let request_translation = RequestTranslation::translated(surface, &conversation, dialect, &options).unwrap();
         request_translation.losses().names().map(str::to_owned).collect()
     }

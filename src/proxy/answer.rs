@@ -31,6 +31,12 @@ pub fn about_race(
     if ready.without_reasoning && !lost.contains(&reasoning) {
         lost.push(reasoning);
     }
+    // One that was renamed is not lost.
+    for member in ready.without_members.iter().filter(|member| *member != "max_tokens") {
+        if !lost.contains(&member.as_str()) {
+            lost.push(member);
+        }
+    }
     // Three digits: as precise as a microsecond.
     let millis = |micros: i64| format!("{}.{:03}", micros / 1_000, micros % 1_000);
     let (ttft_ms, client_ms, overhead_ms) = ((ttft_us + 500) / 1_000, millis(client_ttft_us), millis(overhead_us));

@@ -27,7 +27,9 @@ pub fn for_candidate(
     key: Option<&HashedKey>,
 ) -> HeaderMap {
     let own_key = key.is_some_and(|key| key.own);
-    selected(client, |name| goes_up(name, candidate, translation, own_key))
+    let mut headers = selected(client, |name| goes_up(name, candidate, translation, own_key));
+    headers.extend(candidate.upstream.changes.headers.clone());
+    headers
 }
 
 fn goes_up(name: &str, candidate: &Candidate, translation: &RequestTranslation, own_key: bool) -> bool {

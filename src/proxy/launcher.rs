@@ -1,6 +1,8 @@
 //! Starts the attempts of one race, passes the race's questions to the policy, and decides which losers run on. Not for
 //! the effects of an outcome: see `health::OutcomeReporter`.
 
+mod left_out;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,11 +11,11 @@ use http::HeaderMap;
 use tracing::Instrument;
 
 use super::candidate_set::CandidateSet;
+use super::client_headers;
 use super::gateway::Gateway;
 use super::policy::RacePolicy;
 use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
-use super::{client_headers, outbound};
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
 use crate::clock::Instant;
 use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings};
@@ -112,7 +114,7 @@ impl Launcher {
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let stream_options = request_translation.dialect() == Dialect::OpenAi
             && !complained.stream_options
-            && candidate.upstream.provider.stream_options
+            && candidate.upstream.quirks.stream_options
             && gateway.health().takes_stream_options(&candidate.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let span =
@@ -307,7 +309,9 @@ impl Launcher {
         if failure.kind == FailureKind::ContextLength {
             self.policy.driver.too_long(candidate, too_long(&failure.message));
         }
-        if self.outcome_reporter.failed(candidate, sent, failure) || self.leaves_out_reasoning(candidate, sent, failure)
+        if self.outcome_reporter.failed(candidate, sent, failure)
+            || self.leaves_out_reasoning(candidate, sent, failure)
+            || self.leaves_out_member(candidate, sent, failure)
         {
             return RetryDecision::Now;
         }
@@ -322,19 +326,6 @@ impl Launcher {
             Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
             None => RetryDecision::No,
         }
-    }
-
-    /// True if reasoning of earlier turns was rejected, and there is now a request without it.
-    fn leaves_out_reasoning(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
-        if !self.outcome_reporter.refuses_reasoning(sent, failure) {
-            return false;
-        }
-        let upstream = &self.outcome_reporter.candidates[candidate].upstream;
-        let without = outbound::without_reasoning(&self.request, upstream, self.gateway.budget());
-        let Some(request_translation) = without else { return false };
-        self.uploads[candidate] = Arc::new(request_translation);
-        self.outcome_reporter.leave_out_reasoning(candidate);
-        true
     }
 
     fn take_trial(&mut self, candidate: usize) -> Option<ProbePermit> {

@@ -13,6 +13,7 @@ use crate::protocol::Dialect;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Losses};
+use crate::protocol::quirks::{self, RequestChanges};
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
 
@@ -27,12 +28,20 @@ pub struct Outbound<'a> {
     untouched: Option<Arc<RequestTranslation>>,
     /// Parsed for the first upstream that speaks another dialect.
     conversation: Option<Result<Conversation, Invalid>>,
+    /// The requests in the caller's dialect for upstreams that demand something. None: they get it untouched.
+    demanded: Vec<(Demands, Option<Arc<RequestTranslation>>)>,
     /// The translations so far.
-    translated: Vec<(Dialect, TranslationOptions, Arc<RequestTranslation>)>,
+    translated: Vec<(Dialect, Demands, Arc<RequestTranslation>)>,
     /// Upstreams that are not asked because of their dialect.
     left_out: Vec<LeftOutUpstream>,
     /// Why upstreams cannot serve it: the reason nearest to the request's own fault.
     unserved: Option<CannotServe>,
+}
+
+/// What a request depends on, of its upstream.
+struct Demands {
+    options: TranslationOptions,
+    changes: Arc<RequestChanges>,
 }
 
 /// Why an upstream cannot serve a request, by increasing fault of the request.
@@ -55,6 +64,7 @@ impl<'a> Outbound<'a> {
             tree: budget.lease(),
             untouched: None,
             conversation: None,
+            demanded: Vec::new(),
             translated: Vec::new(),
             left_out: Vec::new(),
             unserved: None,
@@ -72,15 +82,15 @@ impl<'a> Outbound<'a> {
             self.leave_out([upstream.name()], LeftOutReason::Dialect);
             return Ok(None);
         };
-        if spoken.dialect == self.request.surface.dialect() {
-            let request = self.request;
-            let untouched = || Arc::new(RequestTranslation::untouched(request.clone()));
-            return Ok(Some(self.untouched.get_or_insert_with(untouched).clone()));
-        }
-        let request_translation = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
-        let Some(request_translation) = request_translation else {
-            self.leave_out([upstream.name()], LeftOutReason::Capability);
-            return Ok(None);
+        let demands = Demands::of(upstream, spoken.dialect);
+        let request_translation = if spoken.dialect == self.request.surface.dialect() {
+            self.own_dialect(demands)?
+        } else {
+            let Some(translated) = self.translated(spoken.dialect, demands)? else {
+                self.leave_out([upstream.name()], LeftOutReason::Capability);
+                return Ok(None);
+            };
+            translated
         };
         let losses = request_translation.losses();
         let may_go = match self.lossy {
@@ -128,18 +138,38 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    fn translated(
-        &mut self,
-        dialect: Dialect,
-        options: TranslationOptions,
-    ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
+    /// The request in the caller's own dialect: untouched, but for what the upstream demands.
+    fn own_dialect(&mut self, demands: Demands) -> Result<Arc<RequestTranslation>, Rejection> {
+        let request = self.request;
+        let untouched = || Arc::new(RequestTranslation::untouched(request.clone()));
+        let untouched = self.untouched.get_or_insert_with(untouched).clone();
+        if !quirks::concerns(request, &demands.options.quirks) && demands.changes.keeps_bodies() {
+            return Ok(untouched);
+        }
+        if let Some((_, made)) = self.demanded.iter().find(|(with, _)| with.are(&demands)) {
+            return Ok(made.clone().unwrap_or(untouched));
+        }
+        let mut lease = self.budget.lease();
+        let bytes = translation_bytes(request.body());
+        lease.cover(bytes).map_err(|BudgetFull| Rejection::no_memory(bytes, self.budget.max()))?;
+        let made = aside(request.len(), || untouched.own_dialect(&demands.options, &demands.changes));
+        let made = made.map(|made| {
+            lease.settle(made.len());
+            Arc::new(made.leased(lease))
+        });
+        self.demanded.push((demands, made.clone()));
+        Ok(made.unwrap_or(untouched))
+    }
+
+    fn translated(&mut self, dialect: Dialect, demands: Demands) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let surface = self.request.surface;
-        let alike = |with: &TranslationOptions| {
+        let options = &demands.options;
+        let alike = |with: &Demands| {
             // Some requests for embeddings contain the model.
-            *with == options
-                || !surface.embeds()
-                    && dialect.writes_alike(&with.model, &options.model)
-                    && *with == TranslationOptions { model: with.model.clone(), ..options.clone() }
+            let writes_alike = !surface.embeds() && dialect.writes_alike(&with.options.model, &options.model);
+            with.changes == demands.changes
+                && with.options.quirks == options.quirks
+                && (writes_alike || with.options.model == options.model)
         };
         let made = self.translated.iter().find(|(of, with, _)| *of == dialect && alike(with));
         if let Some((_, _, request_translation)) = made {
@@ -151,20 +181,21 @@ impl<'a> Outbound<'a> {
         }
         let body = self.request.body();
         let made = if surface.embeds() {
-            RequestTranslation::embedding(surface, body, dialect, &options)
+            RequestTranslation::embedding(surface, body, dialect, options)
         } else {
             match self.conversation.get_or_insert_with(|| surface.conversation(body)) {
-                Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, &options),
+                Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, options),
                 Err(invalid) => Err(invalid.clone()),
             }
         };
         match made {
             Ok(request_translation) => {
+                let request_translation = request_translation.changed(&demands.changes);
                 // Its required memory is known by now.
                 let mut lease = self.budget.lease();
                 lease.settle(request_translation.len());
                 let request_translation = Arc::new(request_translation.leased(lease));
-                self.translated.push((dialect, options, request_translation.clone()));
+                self.translated.push((dialect, demands, request_translation.clone()));
                 Ok(Some(request_translation))
             }
             Err(invalid) => {
@@ -185,6 +216,19 @@ impl<'a> Outbound<'a> {
     }
 }
 
+impl Demands {
+    /// The options include the model only if the dialect's body depends on it, so that other upstreams share a translation.
+    fn of(upstream: &UpstreamConfig, dialect: Dialect) -> Demands {
+        let by_model = matches!(dialect, Dialect::Gemini | Dialect::Bedrock);
+        let model = if by_model { upstream.model.clone() } else { String::new() };
+        Demands { options: TranslationOptions { model, quirks: upstream.quirks }, changes: upstream.changes.clone() }
+    }
+
+    fn are(&self, others: &Demands) -> bool {
+        self.options == others.options && self.changes == others.changes
+    }
+}
+
 /// The request without reasoning of earlier turns, for an upstream that rejected it. None if it has none, or without memory.
 pub fn without_reasoning(
     request: &ApiRequest,
@@ -194,18 +238,14 @@ pub fn without_reasoning(
     let dialect = upstream.spoken_for(request.surface)?.dialect;
     let mut lease = budget.lease();
     lease.cover(translation_bytes(request.body())).ok()?;
-    let request_translation =
-        aside(request.len(), || RequestTranslation::without_reasoning(request, dialect, &options(upstream, dialect)))?;
+    let Demands { options, changes } = Demands::of(upstream, dialect);
+    let request_translation = aside(request.len(), || {
+        let made = RequestTranslation::without_reasoning(request, dialect, &options)?;
+        if made.is_translated() {
+            return Some(made.changed(&changes));
+        }
+        Some(made.own_dialect(&options, &changes).unwrap_or(made))
+    })?;
     lease.settle(request_translation.len());
     Some(request_translation.leased(lease))
-}
-
-/// The options include the model only if the dialect's body depends on it, so that other upstreams share a translation.
-fn options(upstream: &UpstreamConfig, dialect: Dialect) -> TranslationOptions {
-    let by_model = matches!(dialect, Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock);
-    TranslationOptions {
-        model: if by_model { upstream.model.clone() } else { String::new() },
-        max_completion_tokens: upstream.provider.max_completion_tokens,
-        takes_thoughts: upstream.provider.takes_thoughts,
-    }
 }

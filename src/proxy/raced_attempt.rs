@@ -70,7 +70,8 @@ impl RacedAttempt {
         let AttemptStage::Asking(attempt) = &mut self.stage else { return Poll::Pending };
         let mut ready = ready!(Pin::new(attempt).poll(context))?;
         self.stage = AttemptStage::Over;
-        ready.without_reasoning = self.outcome_reporter.answered(self.candidate, ready.exhausted_for).reasoning;
+        let complained = self.outcome_reporter.answered(self.candidate, ready.exhausted_for);
+        (ready.without_reasoning, ready.without_members) = (complained.reasoning, complained.members);
         Poll::Ready(Ok(ready))
     }
 }

@@ -67,9 +67,9 @@ impl AnswerRescuer {
             return None;
         }
         let continued = || {
-            let (prefix, model) = (candidate.upstream.provider.prefix, &candidate.upstream.model);
+            let (prefix, quirks) = (candidate.upstream.provider.prefix, &candidate.upstream.quirks);
             let (request_translation, shown) =
-                self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, model)?;
+                self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, quirks)?;
             let mut lease = gateway.budget().lease();
             lease.cover(request_translation.len()).ok()?;
             Some((Arc::new(request_translation.leased(lease)), shown))

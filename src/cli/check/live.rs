@@ -159,14 +159,13 @@ async fn ask(gateway: Arc<Gateway>, place: usize, target: &LiveTarget) -> LiveAn
 
 /// A small client request for this upstream alone. Two attempts: the gateway may have to change the request once.
 fn request(target: &LiveTarget) -> (Surface, Request<Body>) {
-    let LiveTarget { name, model, sent, provider } = target;
+    let LiveTarget { name, model, sent, .. } = target;
     // Only the name shows that a model does not chat.
     let (surface, body) = if sent.to_ascii_lowercase().contains("embed") {
         (Surface::Embeddings, json!({ "model": model, "input": "hello" }))
     } else {
-        let limit = if provider.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
         let messages = json!([{ "role": "user", "content": "Say hello." }]);
-        (Surface::Chat, json!({ "model": model, "stream": true, limit: TOKENS, "messages": messages }))
+        (Surface::Chat, json!({ "model": model, "stream": true, "max_tokens": TOKENS, "messages": messages }))
     };
     let mut request = Request::new(Body::from(body.to_string()));
     *request.method_mut() = Method::POST;

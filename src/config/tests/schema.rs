@@ -61,9 +61,10 @@ fn problem(root: &Value, schema: &Value, value: &Value, place: &str) -> Option<S
     items.or_else(|| {
         members.find_map(|(name, member)| {
             let known = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
-            match known.filter(|known| known.is_object()) {
-                Some(known) => problem(root, known, member, &format!("{place}.{name}")),
-                None => Some(format!("{place} has {name}")),
+            match known {
+                Some(Value::Bool(true)) => None,
+                Some(known) if known.is_object() => problem(root, known, member, &format!("{place}.{name}")),
+                _ => Some(format!("{place} has {name}")),
             }
         })
     })
@@ -118,6 +119,8 @@ const TABLES: &[(&str, &[&str])] = &[
     ("providers.groq.zzz = 1", &["providers", "*"]),
     ("providers.bedrock.aws.zzz = 1", &["providers", "*", "aws"]),
     ("providers.groq.token.zzz = 1", &["providers", "*", "token"]),
+    ("providers.groq.request.zzz = 1", &["providers", "*", "request"]),
+    ("providers.groq.request_for.m.zzz = 1", &["providers", "*", "request_for", "*"]),
     ("providers.s.simulate.zzz = 1", &["providers", "*", "simulate"]),
     ("models.m.zzz = 1", &["models", "*"]),
     ("models.m.slo.zzz = 1", &["models", "*", "slo"]),

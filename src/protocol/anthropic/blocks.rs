@@ -8,7 +8,6 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use serde_json::Value;
 
-use super::model::ClaudeModel;
 use crate::protocol::call_ids::CallIds;
 use crate::protocol::claude::thinking::signed;
 use crate::protocol::neutral::{
@@ -16,11 +15,12 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_detail};
+use crate::protocol::quirks::Quirks;
 use crate::protocol::values::{PutMember, json};
 
 /// Writes the blocks of one request.
 pub(super) struct BlockWriter<'a> {
-    model: ClaudeModel,
+    quirks: Quirks,
     losses: &'a mut Losses,
     ids: CallIds,
 }
@@ -38,8 +38,8 @@ pub(super) fn cache_control(hint: &CacheHint) -> Value {
 }
 
 impl<'a> BlockWriter<'a> {
-    pub fn new(model: ClaudeModel, losses: &'a mut Losses) -> BlockWriter<'a> {
-        BlockWriter { model, losses, ids: CallIds::new(id, usize::MAX) }
+    pub fn new(quirks: Quirks, losses: &'a mut Losses) -> BlockWriter<'a> {
+        BlockWriter { quirks, losses, ids: CallIds::new(id, usize::MAX) }
     }
 
     /// The system prompt: a string if it is one text; null if there is none.
@@ -55,7 +55,7 @@ impl<'a> BlockWriter<'a> {
             let (mut role, mut blocks) = (turn.role, self.blocks(&turn.parts));
             if role == Role::System {
                 let behind_user = drafts.last().is_some_and(|draft| draft.role != Role::Assistant);
-                if !(self.model.takes_system_turns && behind_user && behind[at] != Some(Role::User)) {
+                if !(self.quirks.system_turns && behind_user && behind[at] != Some(Role::User)) {
                     role = Role::User;
                     blocks.iter_mut().for_each(remind);
                     if !blocks.is_empty() {

@@ -7,13 +7,13 @@
 use serde_json::{Map, Value};
 
 use super::blocks;
-use super::model::{ClaudeModel, Style};
 use crate::protocol::claude::{schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{
     called_names, lose_choices, lose_metadata, lose_penalties, lose_schema_names, lose_verbosity, object_schema,
 };
+use crate::protocol::quirks::{Quirks, SamplingForm, ThinkingForm, ThinkingOff};
 use crate::protocol::values::{PutMember, json};
 
 /// Answer tokens if neither the caller nor the model sets a limit, without thinking.
@@ -21,23 +21,23 @@ const MAX_TOKENS: u64 = 8_192;
 
 /// Writes a conversation as a Messages request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-    let model = ClaudeModel::of(&options.model);
+    let quirks = options.quirks;
     let mut body = Map::new();
-    let mut blocks = blocks::BlockWriter::new(model, losses);
+    let mut blocks = blocks::BlockWriter::new(quirks, losses);
     let (system, messages) = (blocks.system(&conversation.system), blocks.messages(&conversation.turns));
-    let thinking = ThinkingRequest::of(conversation, thinking::is_begun(&messages), model, losses);
-    body.put("max_tokens", Some(thinking.max_tokens(&conversation.sampling, model)));
+    let thinking = ThinkingRequest::of(conversation, thinking::is_begun(&messages), &quirks, losses);
+    body.put("max_tokens", Some(thinking.max_tokens(&conversation.sampling, &quirks)));
     body.put("system", (!system.is_null()).then_some(system));
     body.put("messages", Some(messages));
-    let tools = tools(conversation, model, losses);
+    let tools = tools(conversation, &quirks, losses);
     if !tools.is_empty() {
-        body.put("tool_choice", choice(conversation));
+        body.put("tool_choice", choice(conversation, &quirks, losses));
         body.put("tools", Some(tools));
     }
     body.put("thinking", thinking.value());
-    let config = output_config(conversation, &thinking, model, losses);
+    let config = output_config(conversation, &thinking, &quirks, losses);
     body.put("output_config", (!config.is_empty()).then_some(config));
-    sampling(&conversation.sampling, &thinking, model, &mut body, losses);
+    sampling(&conversation.sampling, &thinking, &quirks, &mut body, losses);
     accounting(conversation, &mut body, losses);
     Value::Object(body)
 }
@@ -57,28 +57,38 @@ enum Mode {
     #[default]
     Unset,
     Disabled,
+    BetweenTools,
     Budget(u64),
     Adaptive,
 }
 
 impl ThinkingRequest {
     /// `begun`: the caller wrote the first words of the answer.
-    fn of(conversation: &Conversation, begun: bool, model: ClaudeModel, losses: &mut Losses) -> ThinkingRequest {
+    fn of(conversation: &Conversation, begun: bool, quirks: &Quirks, losses: &mut Losses) -> ThinkingRequest {
         let Some(asked) = &conversation.reasoning else { return ThinkingRequest::default() };
         if asked.enabled == Some(false) || asked.effort == Some(Effort::None) {
-            losses.lose_if(!model.may_not_think, "reasoning_effort");
-            return ThinkingRequest {
-                mode: if model.may_not_think && model.thinks { Mode::Disabled } else { Mode::Unset },
-                ..ThinkingRequest::default()
+            let mode = match quirks.thinking_off {
+                _ if quirks.thinking == ThinkingForm::Off => Mode::Unset,
+                ThinkingOff::Disabled => Mode::Disabled,
+                ThinkingOff::BetweenTools => Mode::BetweenTools,
+                ThinkingOff::Never => {
+                    losses.lose("reasoning_effort");
+                    Mode::Unset
+                }
             };
+            return ThinkingRequest { mode, ..ThinkingRequest::default() };
         }
         let hidden = asked.show == Some(false);
         let wanted = asked.enabled == Some(true) || asked.effort.is_some() || asked.budget.is_some();
         if !wanted {
             return ThinkingRequest::default();
         }
-        let adaptive = model.style == Style::Adaptive || (model.style == Style::Both && asked.budget.is_none());
-        let thinking = match (adaptive, thinking::budget(asked, conversation.sampling.max_tokens, model.most_tokens)) {
+        let adaptive = match quirks.thinking {
+            ThinkingForm::Effort => true,
+            ThinkingForm::Either => asked.budget.is_none(),
+            ThinkingForm::Budget | ThinkingForm::Off => false,
+        };
+        let thinking = match (adaptive, thinking::budget(asked, conversation.sampling.max_tokens, quirks.max_output)) {
             (true, _) => {
                 let effort = asked.effort.or(asked.budget.map(Effort::of_budget));
                 ThinkingRequest { mode: Mode::Adaptive, effort, hidden }
@@ -86,9 +96,10 @@ impl ThinkingRequest {
             (false, Some(budget)) => ThinkingRequest { mode: Mode::Budget(budget), effort: None, hidden },
             (false, None) => ThinkingRequest::default(),
         };
-        let forced = matches!(conversation.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
+        let forced = quirks.forced_tools
+            && matches!(conversation.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
         let bare = matches!(thinking.mode, Mode::Budget(_)) && thinking::continues_without_thoughts(conversation);
-        if thinking.mode == Mode::Unset || !model.thinks || forced || bare || begun {
+        if thinking.mode == Mode::Unset || quirks.thinking == ThinkingForm::Off || forced || bare || begun {
             losses.lose("reasoning_effort");
             return ThinkingRequest::default();
         }
@@ -96,18 +107,21 @@ impl ThinkingRequest {
     }
 
     /// The caller's limit, else the model's, so that no default cuts an answer.
-    fn max_tokens(&self, sampling: &Sampling, model: ClaudeModel) -> u64 {
+    fn max_tokens(&self, sampling: &Sampling, quirks: &Quirks) -> u64 {
         let budget = match self.mode {
             Mode::Budget(budget) => budget,
-            Mode::Unset | Mode::Disabled | Mode::Adaptive => 0,
+            Mode::Unset | Mode::Disabled | Mode::BetweenTools | Mode::Adaptive => 0,
         };
-        sampling.max_tokens.or(model.most_tokens).unwrap_or_else(|| budget.saturating_add(MAX_TOKENS))
+        let most = quirks.max_output.unwrap_or(u64::MAX);
+        let wanted = sampling.max_tokens.or(quirks.max_output);
+        wanted.unwrap_or_else(|| budget.saturating_add(MAX_TOKENS)).min(most)
     }
 
     fn value(&self) -> Option<Value> {
         let mut value = match self.mode {
             Mode::Unset => return None,
             Mode::Disabled => return Some(json!({ "type": "disabled" })),
+            Mode::BetweenTools => return Some(json!({ "type": "between_tools" })),
             Mode::Budget(budget) => json!({ "type": "enabled", "budget_tokens": budget }),
             Mode::Adaptive => json!({ "type": "adaptive" }),
         };
@@ -123,16 +137,16 @@ impl ThinkingRequest {
     }
 }
 
-fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -> Vec<Value> {
+fn tools(conversation: &Conversation, quirks: &Quirks, losses: &mut Losses) -> Vec<Value> {
     let mut tools = Vec::new();
     for (index, tool) in conversation.tools.iter().enumerate() {
         if tool.custom {
             losses.content(&tool.name);
             continue;
         }
-        let lost = tool.strict == Some(true) && !model.takes_schemas;
+        let lost = tool.strict == Some(true) && !quirks.schemas;
         losses.lose_if(lost, &format!("tools[{index}].function.strict"));
-        tools.push(one_tool(tool, index, model, losses));
+        tools.push(one_tool(tool, index, quirks, losses));
     }
     // A history with calls but without tools is refused. So the called functions are declared, and may not be called.
     if conversation.tools.is_empty() {
@@ -143,11 +157,11 @@ fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -
     tools
 }
 
-fn one_tool(tool: &Tool, index: usize, model: ClaudeModel, losses: &mut Losses) -> Value {
+fn one_tool(tool: &Tool, index: usize, quirks: &Quirks, losses: &mut Losses) -> Value {
     let mut value = json!({ "name": tool.name });
     value.put("description", tool.description.as_deref().filter(|text| !text.is_empty()));
     let mut schema = object_schema(tool);
-    if tool.strict == Some(true) && model.takes_schemas {
+    if tool.strict == Some(true) && quirks.schemas {
         let closed = schema::closed_tool(&schema, index, losses);
         value.put("strict", closed.is_some().then_some(true));
         schema = closed.unwrap_or(schema);
@@ -157,12 +171,13 @@ fn one_tool(tool: &Tool, index: usize, model: ClaudeModel, losses: &mut Losses) 
     value
 }
 
-fn choice(conversation: &Conversation) -> Option<Value> {
+fn choice(conversation: &Conversation, quirks: &Quirks, losses: &mut Losses) -> Option<Value> {
     if conversation.tools.is_empty() {
         return Some(json!({ "type": "none" }));
     }
     let one_at_a_time = conversation.parallel_calls() == Some(false);
-    let mut choice = match &conversation.tool_choice {
+    let asked = conversation.tool_choice.as_ref().map(|choice| quirks.choice(choice, losses));
+    let mut choice = match &asked {
         None if one_at_a_time => json!({ "type": "auto" }),
         None => return None,
         Some(ToolChoice::Auto) => json!({ "type": "auto" }),
@@ -177,7 +192,7 @@ fn choice(conversation: &Conversation) -> Option<Value> {
 fn output_config(
     conversation: &Conversation,
     thinking: &ThinkingRequest,
-    model: ClaudeModel,
+    quirks: &Quirks,
     losses: &mut Losses,
 ) -> Map<String, Value> {
     let mut config = Map::new();
@@ -185,14 +200,14 @@ fn output_config(
         let name = match effort {
             Effort::None | Effort::Minimal | Effort::Low => "low",
             // Models that also take budgets have no level between high and max.
-            Effort::XHigh if model.style != Style::Adaptive => "high",
+            Effort::XHigh if quirks.thinking != ThinkingForm::Effort => "high",
             other => other.as_str(),
         };
         config.insert("effort".to_owned(), Value::from(name));
     }
     match &conversation.format {
         None | Some(Format::Text) => {}
-        Some(Format::Schema { name, description, schema, .. }) if model.takes_schemas => {
+        Some(Format::Schema { name, description, schema, .. }) if quirks.schemas => {
             lose_schema_names(name, description, losses);
             let schema = schema::closed(schema, losses);
             config.insert("format".to_owned(), json!({ "type": "json_schema", "schema": schema }));
@@ -206,11 +221,12 @@ fn output_config(
 fn sampling(
     sampling: &Sampling,
     thinking: &ThinkingRequest,
-    model: ClaudeModel,
+    quirks: &Quirks,
     body: &mut Map<String, Value>,
     losses: &mut Losses,
 ) {
-    let free = !thinking.is_on() && model.style != Style::Adaptive;
+    let is_taken = quirks.sampling != SamplingForm::Refused;
+    let free = !thinking.is_on() && is_taken;
     let heated = free && sampling.temperature.is_some_and(|temperature| temperature != 1.0);
     if let Some(temperature) = sampling.temperature.filter(|temperature| *temperature != 1.0) {
         losses.lose_if(!free || !(0.0..=1.0).contains(&temperature), "temperature");
@@ -218,8 +234,8 @@ fn sampling(
     }
     if let Some(top_p) = sampling.top_p.filter(|top_p| *top_p != 1.0) {
         // With thinking, the vendor accepts only a high `top_p`. Newer models accept either `temperature` or `top_p`.
-        let alone = !(heated && model.wants_one_of_both);
-        let fits = alone && (free || (model.style != Style::Adaptive && top_p >= 0.95));
+        let alone = !(heated && quirks.sampling == SamplingForm::One);
+        let fits = alone && (free || (is_taken && top_p >= 0.95));
         losses.lose_if(!fits, "top_p");
         body.put("top_p", fits.then_some(top_p));
     }

@@ -101,7 +101,7 @@ impl<'a> ContentWriter<'a> {
     /// Only Claude's own signed reasoning is sent back. For other models reasoning is dropped.
     fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
         match (self.model.family, signed(thinking)) {
-            (Family::Claude(_) | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
+            (Family::Claude | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
                 json!({ "reasoningContent": { "redactedContent": signature } })
             } else {
                 let text = json!({ "text": thinking.text, "signature": signature });
@@ -293,6 +293,7 @@ fn id(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::dialect::TranslationOptions;
 
     #[test]
     fn ids_are_made_to_fit_and_stay_apart() {
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn documents_have_names_of_their_own() {
         let mut losses = Losses::default();
-        let mut content = ContentWriter::new(BedrockModel::of(""), &mut losses);
+        let mut content = ContentWriter::new(BedrockModel::of(&TranslationOptions::default()), &mut losses);
         let names = [Some("my_report.v2.pdf"), Some("my report v2.pdf"), None, Some("???"), Some("my report v2")]
             .map(|name| content.document_name(name));
         assert_eq!(names, ["my report v2", "my report v2 (2)", "document", "document (2)", "my report v2 (3)"]);

@@ -4,10 +4,11 @@ use serde_json::{Map, Value};
 
 use super::content::ContentWriter;
 use super::model::{BedrockModel, Family};
-use crate::protocol::claude::{Claude, schema, thinking};
+use crate::protocol::claude::{schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, lose_tier, lose_verbosity, object_schema};
+use crate::protocol::quirks::{Quirks, SamplingForm, ThinkingForm, ThinkingOff};
 use crate::protocol::values::{PutMember, json};
 
 /// Limits of `requestMetadata`.
@@ -16,7 +17,7 @@ const METADATA_LENGTH_MAX: usize = 256;
 
 /// Writes a conversation as a request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
-    let mut content = ContentWriter::new(BedrockModel::of(&options.model), losses);
+    let mut content = ContentWriter::new(BedrockModel::of(options), losses);
     let model = content.model;
     let mut system = Vec::new();
     content.system(&conversation.system, &mut system);
@@ -71,7 +72,7 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
         let mut strict = tool.strict == Some(true) && content.model.takes_schemas;
         content.losses.lose_if(tool.strict == Some(true) && !strict, &format!("tools[{number}].strict"));
         let mut schema = object_schema(tool);
-        if strict && matches!(content.model.family, Family::Claude(_)) {
+        if strict && content.model.family == Family::Claude {
             let closed = schema::closed_tool(&schema, number, content.losses);
             strict = closed.is_some();
             schema = closed.unwrap_or(schema);
@@ -116,11 +117,8 @@ struct BedrockRequestWriter {
 }
 
 impl BedrockRequestWriter {
-    fn claude(&self) -> Option<Claude> {
-        match self.model.family {
-            Family::Claude(claude) => Some(claude),
-            _ => None,
-        }
+    fn is_claude(&self) -> bool {
+        self.model.family == Family::Claude
     }
 
     fn tool_config(&mut self, conversation: &Conversation, tools: Vec<Value>, losses: &mut Losses) {
@@ -150,15 +148,18 @@ impl BedrockRequestWriter {
         let on = reasoning.enabled == Some(true) || reasoning.effort.is_some() || reasoning.budget.is_some();
         match self.model.family {
             _ if !off && !on => {}
-            Family::Claude(claude) if off => {
-                if !claude.may_not_think {
-                    losses.lose("reasoning");
-                } else if claude.is_adaptive() {
-                    self.fields.put("thinking", Some(json!({ "type": "disabled" })));
+            Family::Claude if off => match self.model.quirks.thinking_off {
+                ThinkingOff::Never => losses.lose("reasoning"),
+                // The others do not think unasked.
+                off if self.model.quirks.thinking == ThinkingForm::Effort => {
+                    self.fields.put("thinking", Some(json!({ "type": off.as_str() })));
                 }
+                ThinkingOff::Disabled | ThinkingOff::BetweenTools => {}
+            },
+            Family::Claude if begun || self.model.quirks.thinking == ThinkingForm::Off => {
+                losses.lose("reasoning_effort");
             }
-            Family::Claude(claude) if begun || !claude.thinks() => losses.lose("reasoning_effort"),
-            Family::Claude(claude) => self.claude_thinks(claude, reasoning, conversation, losses),
+            Family::Claude => self.claude_thinks(reasoning, conversation, losses),
             // These models do not think by default.
             Family::Nova(_) | Family::Other | Family::Unknown if off => {}
             Family::Nova(generation) if generation >= 2 => {
@@ -178,15 +179,15 @@ impl BedrockRequestWriter {
         }
     }
 
-    fn claude_thinks(
-        &mut self,
-        claude: Claude,
-        reasoning: &Reasoning,
-        conversation: &Conversation,
-        losses: &mut Losses,
-    ) {
-        let thinking = if claude.wants_budget() || (reasoning.budget.is_some() && !claude.is_adaptive()) {
-            let budget = thinking::budget(reasoning, conversation.sampling.max_tokens, Some(claude.most_tokens));
+    fn claude_thinks(&mut self, reasoning: &Reasoning, conversation: &Conversation, losses: &mut Losses) {
+        let Quirks { thinking: form, max_output, .. } = self.model.quirks;
+        let wants_budget = match form {
+            ThinkingForm::Effort => false,
+            ThinkingForm::Either => reasoning.budget.is_some(),
+            ThinkingForm::Budget | ThinkingForm::Off => true,
+        };
+        let thinking = if wants_budget {
+            let budget = thinking::budget(reasoning, conversation.sampling.max_tokens, max_output);
             let Some(budget) = budget.filter(|_| !thinking::continues_without_thoughts(conversation)) else {
                 losses.lose("reasoning_effort");
                 return;
@@ -201,7 +202,7 @@ impl BedrockRequestWriter {
                 self.fields.put("output_config", Some(json!({ "effort": effort })));
             }
             let mut thinking = json!({ "type": "adaptive" });
-            let show = reasoning.show.filter(|_| claude.is_adaptive());
+            let show = reasoning.show.filter(|_| form == ThinkingForm::Effort);
             thinking.put("display", show.map(|show| if show { "summarized" } else { "omitted" }));
             thinking
         };
@@ -217,11 +218,12 @@ impl BedrockRequestWriter {
             refuse(&mut top_p, "top_p", |_| false, losses);
             refuse(&mut max_tokens, "max_tokens", |_| false, losses);
         }
-        if let Some(claude) = self.claude() {
-            if claude.is_adaptive() || self.thinks {
+        if self.is_claude() {
+            let is_refused = self.model.quirks.sampling == SamplingForm::Refused;
+            if is_refused || self.thinks {
                 // Such a model accepts only temperature 1, and with thinking only a high `top_p`.
                 refuse(&mut temperature, "temperature", |temperature| temperature == 1.0, losses);
-                let least = if claude.is_adaptive() { 1.0 } else { 0.95 };
+                let least = if is_refused { 1.0 } else { 0.95 };
                 let kept = top_p.filter(|top_p| *top_p >= least && *top_p < 1.0);
                 refuse(&mut top_p, "top_p", |top_p| top_p >= least, losses);
                 top_p = kept;
@@ -230,12 +232,12 @@ impl BedrockRequestWriter {
             if temperature.is_some_and(|temperature| temperature > 1.0) {
                 refuse(&mut temperature, "temperature", |_| false, losses);
             }
-            if claude.wants_one_of_both() && temperature.is_some() {
+            if self.model.quirks.sampling != SamplingForm::Free && temperature.is_some() {
                 refuse(&mut top_p, "top_p", |top_p| top_p == 1.0, losses);
             }
         }
         let mut config = Map::new();
-        config.put("maxTokens", max_tokens);
+        config.put("maxTokens", max_tokens.map(|tokens| tokens.min(self.model.quirks.max_output.unwrap_or(u64::MAX))));
         config.put("temperature", temperature);
         config.put("topP", top_p);
         let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();
@@ -246,7 +248,7 @@ impl BedrockRequestWriter {
         self.body.put("inferenceConfig", (!config.is_empty()).then_some(config));
         self.body.put("additionalModelResponseFieldPaths", paths);
         match self.model.family {
-            Family::Claude(_) => self.fields.put("top_k", top_k),
+            Family::Claude => self.fields.put("top_k", top_k),
             Family::Nova(_) => self.fields.put("inferenceConfig", top_k.map(|top_k| json!({ "topK": top_k }))),
             _ => losses.lose_if(top_k.is_some(), "top_k"),
         }
@@ -256,9 +258,9 @@ impl BedrockRequestWriter {
         match format {
             None | Some(Format::Text) => {}
             Some(Format::Schema { name, description, schema, .. }) if self.model.takes_schemas => {
-                let schema = match self.claude() {
-                    Some(_) => schema::closed(schema, losses).to_string(),
-                    None => schema.to_string(),
+                let schema = match self.is_claude() {
+                    true => schema::closed(schema, losses).to_string(),
+                    false => schema.to_string(),
                 };
                 let mut definition = json!({ "schema": schema });
                 for (member, value) in [("name", name), ("description", description)] {

@@ -378,7 +378,7 @@ fn a_frame_is_written_as_it_is_read() {
 
 fn ask(model: &str, conversation: &Conversation) -> (Value, Losses) {
     let mut losses = Losses::default();
-    let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
+    let options = TranslationOptions::of_model(model);
     let body = request(conversation, &options, &mut losses);
     (body, losses)
 }

@@ -164,6 +164,11 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
 /// The members that hold the conversation. What stands in them and is not known is content.
 const CONVERSATION: [&str; 6] = ["messages", "input", "contents", "system", "systemInstruction", "instructions"];
 
+/// Whether this member of a request holds the conversation.
+pub fn is_conversation(name: &str) -> bool {
+    CONVERSATION.contains(&name)
+}
+
 /// The class of a member by its name, such as `seed` or `messages[2].content[0].citations`. What nobody knows is content
 /// within the conversation, a form within a tool, and a setting beside them.
 pub fn class_of(name: &str) -> LossClass {

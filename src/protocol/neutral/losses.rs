@@ -67,6 +67,11 @@ impl Losses {
         }
     }
 
+    /// Records a loss that the operator wants, whatever its name.
+    pub fn form(&mut self, name: impl AsRef<str>) {
+        add(&mut self.forms, name.as_ref());
+    }
+
     /// Records the loss of a part, an item or a tool, whatever its name.
     pub fn content(&mut self, name: impl AsRef<str>) {
         add(&mut self.content, name.as_ref());

@@ -19,10 +19,11 @@ const STOPS_MAX: usize = 4;
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
     body.put("model", Some(options.model.as_str()));
-    body.put("messages", Some(turns::messages(conversation, options.takes_thoughts, losses)));
+    body.put("messages", Some(turns::messages(conversation, &options.quirks, losses)));
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect::<Value>()));
-        body.put("tool_choice", conversation.tool_choice.as_ref().map(|choice| choice_of(choice, &conversation.tools)));
+        let asked = conversation.tool_choice.as_ref().map(|choice| options.quirks.choice(choice, losses));
+        body.put("tool_choice", asked.map(|choice| choice_of(&choice, &conversation.tools)));
         body.put("parallel_tool_calls", conversation.parallel_calls());
     }
     body.put("response_format", conversation.format.as_ref().and_then(|format| format_of(format, losses)));
@@ -96,13 +97,13 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
     losses.lose_if(reasoning.is_off_without_effort(), "reasoning_effort");
     let effort = effort_of(reasoning)?;
     // OpenAI's scale ends here.
-    let most = if options.max_completion_tokens { Effort::XHigh } else { Effort::Max };
+    let most = if options.quirks.max_completion_tokens { Effort::XHigh } else { Effort::Max };
     Some(Value::from(effort.min(most).as_str()))
 }
 
 /// OpenAI itself accepts no `top_k` and only a few stop sequences.
 fn sampling(sampling: &Sampling, options: &TranslationOptions, body: &mut Map<String, Value>, losses: &mut Losses) {
-    let is_openai = options.max_completion_tokens;
+    let is_openai = options.quirks.max_completion_tokens;
     let stops_max = if is_openai { STOPS_MAX } else { usize::MAX };
     losses.lose_if(is_openai && sampling.top_k.is_some(), "top_k");
     losses.lose_if(sampling.stop.len() > stops_max, "stop");

@@ -2,22 +2,29 @@
 //!
 //! Parts without a place in chat move: tool results directly after their calls, their images and files into a user
 //! message after them, and the texts of a message into one string (many servers accept nothing else). Thoughts are sent
-//! back only within the running tool loop, as vendors of this dialect want.
+//! back as the vendor takes them.
 
 use serde_json::Value;
 
+use crate::protocol::call_ids::CallIds;
 use crate::protocol::neutral::{
     Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{lose_cache, results_first, system_texts};
+use crate::protocol::quirks::{CallIdForm, PastReasoning, Quirks, UNKNOWN_REASONING};
 use crate::protocol::values::{PutMember, json};
 
 /// Joins texts.
 const GAP: &str = "\n\n";
 
-/// Writes all messages. `takes_thoughts`: sends thoughts back with the calls of the running tool loop.
-pub(super) fn messages(conversation: &Conversation, takes_thoughts: bool, losses: &mut Losses) -> Vec<Value> {
-    let mut writing = TurnsWriter { messages: Vec::new(), losses };
+/// Writes all messages.
+pub(super) fn messages(conversation: &Conversation, quirks: &Quirks, losses: &mut Losses) -> Vec<Value> {
+    let mut writing = TurnsWriter {
+        messages: Vec::new(),
+        losses,
+        ids: (quirks.call_ids == CallIdForm::Nine).then(CallIds::of_nine),
+        past_reasoning: quirks.past_reasoning,
+    };
     if !conversation.system.is_empty() {
         writing.system(&conversation.system);
     }
@@ -32,7 +39,7 @@ pub(super) fn messages(conversation: &Conversation, takes_thoughts: bool, losses
         match turn.role {
             Role::System => same.iter().for_each(|turn| writing.system(&turn.parts)),
             Role::User => writing.user(same),
-            Role::Assistant => writing.assistant(same, takes_thoughts && at > loop_start),
+            Role::Assistant => writing.assistant(same, at > loop_start),
         }
         at += run;
     }
@@ -46,6 +53,9 @@ fn has_results(turn: &ConversationTurn) -> bool {
 struct TurnsWriter<'a> {
     messages: Vec<Value>,
     losses: &'a mut Losses,
+    /// None: ids stay as they are.
+    ids: Option<CallIds>,
+    past_reasoning: PastReasoning,
 }
 
 impl TurnsWriter<'_> {
@@ -59,7 +69,8 @@ impl TurnsWriter<'_> {
         let mut attachments = Vec::new();
         for result in turns.iter().flat_map(|turn| &turn.parts).filter_map(as_result) {
             let content = self.result(result, &mut attachments);
-            self.messages.push(json!({ "role": "tool", "tool_call_id": result.call_id, "content": content }));
+            let id = self.ids.as_mut().map_or_else(|| result.call_id.clone(), |ids| ids.result(&result.call_id));
+            self.messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
         }
         if !attachments.is_empty() {
             self.messages.push(json!({ "role": "user", "content": attachments }));
@@ -162,21 +173,33 @@ impl TurnsWriter<'_> {
         }
         let content = (!texts.is_empty() || calls.is_empty()).then(|| texts.join(GAP));
         let mut message = json!({ "role": "assistant", "content": content });
-        let takes_thoughts = in_loop && !calls.is_empty();
+        let takes_thoughts = !calls.is_empty()
+            && match self.past_reasoning {
+                PastReasoning::Refused => false,
+                PastReasoning::Loop => in_loop,
+                PastReasoning::Wanted => true,
+            };
         self.losses.lose_if(!takes_thoughts && !thoughts.is_empty(), "thinking");
-        message.put("reasoning_content", (takes_thoughts && !thoughts.is_empty()).then(|| thoughts.join(GAP)));
+        let reasoning = match self.past_reasoning {
+            _ if !takes_thoughts => None,
+            _ if !thoughts.is_empty() => Some(thoughts.join(GAP)),
+            PastReasoning::Wanted => Some(UNKNOWN_REASONING.to_owned()),
+            PastReasoning::Loop | PastReasoning::Refused => None,
+        };
+        message.put("reasoning_content", reasoning);
         message.put("tool_calls", (!calls.is_empty()).then_some(calls));
         self.messages.push(message);
     }
 
     fn call(&mut self, call: &ToolCall) -> Value {
         self.losses.lose_if(call.signature.is_some(), "thought_signature");
+        let id = self.ids.as_mut().map_or_else(|| call.id.clone(), |ids| ids.call(&call.id));
         if call.custom {
             let custom = json!({ "name": call.name, "input": call.arguments });
-            return json!({ "id": call.id, "type": "custom", "custom": custom });
+            return json!({ "id": id, "type": "custom", "custom": custom });
         }
         let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-        json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
+        json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
     }
 }
 

@@ -63,6 +63,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
     }
 }
 
+/// The members of an object, in their order, each as its JSON text. None if it is not an object.
+pub(in crate::protocol) fn raw_members(body: &[u8]) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
+    let RequestMembers(members) = serde_json::from_slice(body).ok()?;
+    Some(members.into_iter().map(|(name, value)| (name, Cow::Borrowed(value.get()))).collect())
+}
+
 /// Borrowed if it has no escapes. Transparent: serde_json shows a long number as an object whose name is no newtype.
 #[derive(Deserialize)]
 #[serde(transparent)]
@@ -111,6 +117,22 @@ pub(super) fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
         expected: "an object like {\"include_usage\": true}",
     })?;
     Ok(options.and_then(|options| options.include_usage).unwrap_or(false))
+}
+
+/// `stream_options` with `include_usage: true` and its other members.
+pub(super) fn with_usage(options: &[u8]) -> String {
+    let Ok(RequestMembers(members)) = serde_json::from_slice(options) else {
+        return "{\"include_usage\":true}".to_owned();
+    };
+    let mut text = String::from("{\"include_usage\":true");
+    for (name, value) in members.iter().filter(|(name, _)| name != "include_usage") {
+        text.push(',');
+        text.push_str(&serde_json::Value::from(name.as_ref()).to_string());
+        text.push(':');
+        text.push_str(value.get());
+    }
+    text.push('}');
+    text
 }
 
 /// Where parsing failed, without quoting the text.

@@ -1,6 +1,7 @@
 //! Translation between the client's surface and the provider's dialect, over sockets.
 
 mod content;
+mod demands;
 mod kept;
 mod requests;
 mod snapshots;

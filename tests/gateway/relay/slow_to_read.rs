@@ -43,7 +43,7 @@ fn calls(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn too_many_tool_calls_are_malformed_in_a_whole_answer() {
+async fn too_many_tool_calls_end_a_whole_answer() {
     let flood = Script::sse().role().chunk(calls(6_000)).finish("tool_calls").done().end();
     let fake = FakeProvider::start(vec![flood.clone()]).await;
     let good = FakeProvider::start(vec![Script::stream(&["good"])]).await;
@@ -53,7 +53,7 @@ async fn too_many_tool_calls_are_malformed_in_a_whole_answer() {
     let rows = gateway.stop().await;
     assert_eq!(
         ending(rows.one("a")),
-        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "malformed", "failure_phase": "stream"})
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "endless", "failure_phase": "stream"})
     );
     assert_row!(rows.one("b"), json!({"outcome": "won"}));
 }

@@ -74,7 +74,7 @@ fn conversation_of(body: &Value) -> Result<Conversation, Invalid> {
 /// The request for a model, and its losses, those of meaning first.
 fn request_for(model: &str, conversation: &Conversation) -> (Value, Vec<String>, bool) {
     let mut losses = Losses::default();
-    let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
+    let options = TranslationOptions::of_model(model);
     let body = request(conversation, &options, &mut losses);
     (body, losses.names().map(str::to_owned).collect(), losses.keeps_settings())
 }

@@ -146,16 +146,19 @@ fn thinking_is_a_budget_for_older_models_and_an_effort_for_newer_ones() {
     assert_eq!(thinks(OLD, effort(Effort::None), None), (Some(json!({ "type": "disabled" })), 64_000, None, vec![]));
     assert_eq!(thinks(OLD, Reasoning { show: Some(true), ..Reasoning::default() }, None), (None, 64_000, None, vec![]));
     let efforts = |name: &str| Some(json!({ "effort": name }));
-    assert_eq!(thinks(NEW, effort(Effort::XHigh), None), (adaptive.clone(), 64_000, efforts("xhigh"), vec![]));
+    assert_eq!(thinks(NEW, effort(Effort::XHigh), None), (adaptive.clone(), 128_000, efforts("xhigh"), vec![]));
     assert_eq!(thinks(NEW, effort(Effort::Minimal), Some(10)), (adaptive.clone(), 10, efforts("low"), vec![]));
     assert_eq!(thinks(NEW, budget(20_000), Some(30_000)), (adaptive.clone(), 30_000, efforts("high"), vec![]));
-    assert_eq!(thinks("claude-opus-4-6", effort(Effort::XHigh), None), (adaptive, 64_000, efforts("high"), vec![]));
+    assert_eq!(thinks("claude-opus-4-6", effort(Effort::XHigh), None), (adaptive, 128_000, efforts("high"), vec![]));
     assert_eq!(thinks("claude-opus-4-6", budget(2_000), Some(3_000)), (enabled(2_000), 3_000, None, vec![]));
     let hidden = Reasoning { show: Some(false), ..budget(2_000) };
     let omitted = json!({ "type": "enabled", "budget_tokens": 2_000, "display": "omitted" });
     assert_eq!(thinks(OLD, hidden, None).0, Some(omitted));
     let off = Reasoning { enabled: Some(false), ..Reasoning::default() };
-    assert_eq!(thinks("claude-fable-5", off, None), (None, 64_000, None, lost));
+    assert_eq!(thinks("claude-fable-5", off.clone(), None), (None, 128_000, None, lost.clone()));
+    assert_eq!(thinks("claude-opus-5-5", off.clone(), None), (None, 128_000, None, lost));
+    let between = Some(json!({ "type": "between_tools" }));
+    assert_eq!(thinks("claude-sonnet-5-5", off, None), (between, 128_000, None, vec![]));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn functions_and_a_form_of_the_answer_are_not_for_older_models() {
     let write = |model: &str, tools: Vec<Tool>, format: Format| {
         let conversation = Conversation { tools, format: Some(format), ..Conversation::default() };
         let mut losses = Losses::default();
-        let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
+        let options = TranslationOptions::of_model(model);
         let body: Value = request(&conversation, &options, &mut losses);
         (
             body["generationConfig"]["responseMimeType"].is_string(),

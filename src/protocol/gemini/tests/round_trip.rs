@@ -48,7 +48,7 @@ fn there_and_back(sent: &Value) -> Value {
     let turns = vec![ConversationTurn { role: Role::Assistant, parts: parts(pieces) }];
     let mut losses = Losses::default();
     let conversation = Conversation { turns, ..Conversation::default() };
-    let options = TranslationOptions { model: "gemini-3-pro".to_owned(), ..TranslationOptions::default() };
+    let options = TranslationOptions::of_model("gemini-3-pro");
     let body = request(&conversation, &options, &mut losses);
     assert!(losses.is_empty(), "{losses:?}");
     body["contents"][0]["parts"].clone()

@@ -31,7 +31,7 @@ const NUMBERS: [&str; 10] = [
 ];
 
 fn options() -> TranslationOptions {
-    TranslationOptions { model: "m".to_owned(), ..TranslationOptions::default() }
+    TranslationOptions::of_model("m")
 }
 
 /// A whole answer that calls `f` with these arguments.

@@ -28,7 +28,7 @@ fn png(data: &str) -> MessagePart {
 /// The request, and its losses: those of meaning, and all.
 fn write(conversation: &Conversation, model: &str) -> (Value, Vec<String>, Vec<String>) {
     let mut losses = Losses::default();
-    let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
+    let options = TranslationOptions::of_model(model);
     let body = request(conversation, &options, &mut losses);
     (body, losses.deciding().map(str::to_owned).collect::<Vec<_>>(), losses.names().map(str::to_owned).collect())
 }

@@ -6,10 +6,15 @@ use serde_json::{Value, json};
 use super::super::{conversation, request};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::*;
+use crate::protocol::quirks::{PastReasoning, Quirks};
+
+fn of_quirks(quirks: Quirks) -> TranslationOptions {
+    TranslationOptions { model: "m".to_owned(), quirks }
+}
 
 fn written(conversation: &Conversation) -> (Value, Vec<String>, bool) {
     let mut losses = Losses::default();
-    let options = TranslationOptions { model: "m".into(), takes_thoughts: true, ..TranslationOptions::default() };
+    let options = of_quirks(Quirks { past_reasoning: PastReasoning::Loop, ..Quirks::default() });
     let body = request(conversation, &options, &mut losses);
     (body, losses.names().map(str::to_owned).collect(), losses.keeps_settings())
 }
@@ -169,7 +174,7 @@ fn options_have_their_names() {
     assert_eq!((body, lost), (expected, vec![]));
     let limited =
         Conversation { sampling: Sampling { max_tokens: Some(5), ..Sampling::default() }, ..Conversation::default() };
-    let options = TranslationOptions { max_completion_tokens: true, ..TranslationOptions::default() };
+    let options = of_quirks(Quirks { max_completion_tokens: true, ..Quirks::default() });
     let body = request(&limited, &options, &mut Losses::default());
     assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(5), None));
 }
@@ -203,7 +208,7 @@ fn reasoning_is_an_effort() {
 #[test]
 fn openai_itself_lacks_what_other_servers_have() {
     let sampling = |stops: usize| Sampling { top_k: Some(4), stop: vec!["x".into(); stops], ..Sampling::default() };
-    let own = TranslationOptions { max_completion_tokens: true, ..TranslationOptions::default() };
+    let own = of_quirks(Quirks { max_completion_tokens: true, ..Quirks::default() });
     for (options, stops, lost, written) in [
         (TranslationOptions::default(), 5, &[][..], 5),
         (own.clone(), 4, &["top_k"], 4),

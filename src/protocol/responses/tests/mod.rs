@@ -50,7 +50,7 @@ fn conversation_of(body: &Value) -> Conversation {
 
 fn request_of(conversation: &Conversation) -> (Value, Losses) {
     let mut losses = Losses::default();
-    let options = TranslationOptions { model: "m".to_owned(), ..TranslationOptions::default() };
+    let options = TranslationOptions::of_model("m");
     (request(conversation, &options, &mut losses), losses)
 }
 

@@ -1,0 +1,242 @@
+//! Changes a request that goes up in the client's own dialect, as far as its upstream demands: nobody else does, and the vendor
+//! would refuse it. Members that are not touched keep their bytes.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::changes::{RawMembers, written};
+use super::{
+    CallIdForm, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING,
+};
+use crate::protocol::call_ids::CallIds;
+use crate::protocol::dialect::Surface;
+use crate::protocol::neutral::{LossClass, Losses, class_of, is_conversation};
+use crate::protocol::request::{ApiRequest, raw_members};
+use crate::protocol::values::json;
+
+/// Members that a refusal does not teach to leave out: what the request is about, what bounds its answer or gives it its form.
+const KEPT: [&str; 13] = [
+    "model",
+    "stream",
+    "tools",
+    "functions",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "response_format",
+    "text",
+    "format",
+    "output_config",
+    "options",
+    "generationConfig",
+    "toolConfig",
+];
+
+/// Whether a request without this member is still what the client asks.
+pub fn may_be_left_out(name: &str) -> bool {
+    class_of(name) != LossClass::Content && !is_conversation(name) && !KEPT.contains(&name)
+}
+
+/// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
+pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
+    // Most requests say no limit, and most upstreams demand nothing else.
+    let quirks = Quirks { max_completion_tokens: quirks.max_completion_tokens && request.has_older_limit, ..*quirks };
+    touches(request.surface, &quirks)
+}
+
+/// The body as this upstream wants it, and what is lost. None: as it is.
+pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<(String, Losses)> {
+    let touches = touches(surface, quirks);
+    if !touches && changes.keeps_bodies() {
+        return None;
+    }
+    let mut members = raw_members(body)?;
+    let mut rewriter = Rewriter { members: &mut members, losses: Losses::default(), changed: false };
+    if touches {
+        match surface {
+            Surface::Chat => rewriter.chat(quirks),
+            Surface::Messages => rewriter.messages(quirks),
+            Surface::Responses => rewriter.responses(quirks),
+            _ => {}
+        }
+    }
+    let Rewriter { mut losses, mut changed, .. } = rewriter;
+    changed |= changes.apply(&mut members, &mut losses);
+    changed.then(|| (written(&members), losses))
+}
+
+/// Whether the upstream demands anything of requests of this surface.
+fn touches(surface: Surface, quirks: &Quirks) -> bool {
+    match surface {
+        Surface::Chat => {
+            quirks.max_completion_tokens
+                || !quirks.forced_tools
+                || quirks.past_reasoning == PastReasoning::Wanted
+                || quirks.call_ids != CallIdForm::Any
+        }
+        Surface::Messages => {
+            !quirks.forced_tools
+                || quirks.thinking_off != ThinkingOff::Disabled
+                || quirks.thinking == ThinkingForm::Effort
+                || quirks.sampling == SamplingForm::Refused
+                || quirks.max_output.is_some()
+        }
+        Surface::Responses => !quirks.forced_tools,
+        _ => false,
+    }
+}
+
+struct Rewriter<'m, 'a> {
+    members: &'m mut RawMembers<'a>,
+    losses: Losses,
+    changed: bool,
+}
+
+impl Rewriter<'_, '_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.members.iter().rfind(|(member, text)| member == name && text != "null").map(|(_, text)| text.as_ref())
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        serde_json::from_str(self.text(name)?).ok()
+    }
+
+    fn put(&mut self, name: &str, value: &Value) {
+        if let Some((_, text)) = self.members.iter_mut().rfind(|(member, _)| member == name) {
+            *text = Cow::Owned(value.to_string());
+            self.changed = true;
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.members.retain(|(member, _)| member != name);
+        self.changed = true;
+    }
+
+    fn chat(&mut self, quirks: &Quirks) {
+        if quirks.max_completion_tokens && self.text("max_tokens").is_some() {
+            self.rename("max_tokens", "max_completion_tokens");
+        }
+        if !quirks.forced_tools {
+            self.free_choice("tool_choice", |choice| choice == "required" || choice.is_object(), Value::from("auto"));
+        }
+        let (wants_reasoning, ids) = (quirks.past_reasoning == PastReasoning::Wanted, quirks.call_ids);
+        let has_calls = self.text("messages").is_some_and(|text| text.contains("\"tool_call"));
+        if has_calls
+            && (wants_reasoning || ids == CallIdForm::Nine)
+            && let Some(mut messages) = self.value("messages")
+            && chat_history(&mut messages, wants_reasoning, (ids == CallIdForm::Nine).then(CallIds::of_nine))
+        {
+            self.put("messages", &messages);
+        }
+    }
+
+    /// A member that is there under both names is sent under the one that is taken.
+    fn rename(&mut self, from: &str, to: &'static str) {
+        if self.text(to).is_some() {
+            return self.remove(from);
+        }
+        self.members.retain(|(member, _)| member != to);
+        if let Some((member, _)) = self.members.iter_mut().rfind(|(member, _)| member == from) {
+            *member = Cow::Borrowed(to);
+            self.changed = true;
+        }
+    }
+
+    fn free_choice(&mut self, name: &str, is_forced: impl Fn(&Value) -> bool, free: Value) {
+        if self.value(name).is_some_and(|choice| is_forced(&choice)) {
+            self.put(name, &free);
+            self.losses.lose("tool_choice");
+        }
+    }
+
+    fn responses(&mut self, quirks: &Quirks) {
+        if !quirks.forced_tools {
+            // A list of allowed tools is an object too, and is not forced by itself.
+            let is_forced =
+                |choice: &Value| choice == "required" || choice.is_object() && choice["type"] != "allowed_tools";
+            self.free_choice("tool_choice", is_forced, Value::from("auto"));
+        }
+    }
+
+    fn messages(&mut self, quirks: &Quirks) {
+        if !quirks.forced_tools
+            && let Some(choice) = self.value("tool_choice")
+            && (choice["type"] == "any" || choice["type"] == "tool")
+        {
+            let mut free = json!({ "type": "auto" });
+            if let Some(one) = choice.get("disable_parallel_tool_use") {
+                free["disable_parallel_tool_use"] = one.clone();
+            }
+            self.put("tool_choice", &free);
+            self.losses.lose("tool_choice");
+        }
+        if let Some(thinking) = self.value("thinking") {
+            self.thinking(&thinking, quirks);
+        }
+        if let (Some(most), Some(asked)) =
+            (quirks.max_output, self.value("max_tokens").and_then(|tokens| tokens.as_u64()))
+            && asked > most
+        {
+            self.put("max_tokens", &Value::from(most));
+            self.losses.lose("max_tokens");
+        }
+        if quirks.sampling == SamplingForm::Refused {
+            for name in ["temperature", "top_p", "top_k"] {
+                let Some(value) = self.value(name) else { continue };
+                self.remove(name);
+                // One changes nothing.
+                self.losses.lose_if(name == "top_k" || value.as_f64() != Some(1.0), name);
+            }
+        }
+    }
+
+    fn thinking(&mut self, thinking: &Value, quirks: &Quirks) {
+        match (thinking["type"].as_str(), quirks.thinking_off) {
+            (Some("disabled"), ThinkingOff::Never) => {
+                self.remove("thinking");
+                self.losses.lose("thinking");
+            }
+            (Some("disabled"), ThinkingOff::BetweenTools) => self.put("thinking", &json!({ "type": "between_tools" })),
+            (Some("enabled"), _) if quirks.thinking == ThinkingForm::Effort => {
+                let mut adaptive = json!({ "type": "adaptive" });
+                if let Some(display) = thinking.get("display") {
+                    adaptive["display"] = display.clone();
+                }
+                self.put("thinking", &adaptive);
+                self.losses.lose("thinking.budget_tokens");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Fits ids of calls, and adds reasoning that nobody has. Returns whether anything was changed.
+fn chat_history(messages: &mut Value, wants_reasoning: bool, mut ids: Option<CallIds>) -> bool {
+    let mut changed = false;
+    for message in messages.as_array_mut().into_iter().flatten() {
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut).filter(|calls| !calls.is_empty());
+        let has_calls = calls.is_some();
+        for call in calls.into_iter().flatten() {
+            changed |= fit(call.get_mut("id"), |id| ids.as_mut().map(|ids| ids.call(id)));
+        }
+        changed |= fit(message.get_mut("tool_call_id"), |id| ids.as_mut().map(|ids| ids.result(id)));
+        let has_reasoning = message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty());
+        if wants_reasoning && has_calls && !has_reasoning && message.is_object() {
+            message["reasoning_content"] = Value::from(UNKNOWN_REASONING);
+            changed = true;
+        }
+    }
+    changed
+}
+
+fn fit(id: Option<&mut Value>, fitted: impl FnOnce(&str) -> Option<String>) -> bool {
+    let Some(id) = id else { return false };
+    match id.as_str().and_then(fitted) {
+        Some(other) if id.as_str() != Some(other.as_str()) => {
+            *id = Value::from(other);
+            true
+        }
+        _ => false,
+    }
+}
