@@ -67,7 +67,7 @@ const PATTERNS_MAX: usize = 64;
 /// Levels of lists and tables in a value.
 const DEPTH_MAX: usize = 16;
 /// What the gateway sets itself, and what holds the conversation.
-const NOT_CHANGED: [&str; 14] = [
+const NOT_CHANGED: [&str; 20] = [
     "model",
     "models",
     "stream",
@@ -82,6 +82,12 @@ const NOT_CHANGED: [&str; 14] = [
     "conversation",
     "previous_response_id",
     "n",
+    "background",
+    "cachedContent",
+    "images",
+    "suffix",
+    "system_instruction",
+    "template",
 ];
 
 impl RequestKeys {

@@ -11,7 +11,8 @@ use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::clock::Instant;
 use crate::config::BreakerSettings;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::error::{refused_names, rejects_reasoning, rejects_stream_options, too_long};
+use crate::protocol::error::{RefusedMember, refused_member, rejects_reasoning, rejects_stream_options, too_long};
+use crate::protocol::quirks::RefusalLesson;
 use crate::protocol::request::ApiRequest;
 use crate::race::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use crate::routing::cooldown::CooldownReason;
@@ -70,8 +71,8 @@ pub struct RejectedFeature {
     pub stream_options: bool,
     /// Reasoning of earlier turns, from another vendor.
     pub reasoning: bool,
-    /// Members that are left out, or renamed. A guess like the first.
-    pub members: Vec<String>,
+    /// Members that are left out, or sent under another name. A guess like the first.
+    pub members: Vec<RefusalLesson>,
 }
 
 /// Members that one race leaves out for an upstream: a vendor that refuses another one at each try is not followed for long.
@@ -200,7 +201,7 @@ impl OutcomeReporter {
             self.health.leave_off_stream_options(&self.candidates[candidate].name);
         }
         if !sent.complained.members.is_empty() {
-            self.health.leave_out_members(&self.candidates[candidate].name, &sent.complained.members);
+            self.health.learn_refusals(&self.candidates[candidate], &sent.complained.members);
         }
     }
 
@@ -283,18 +284,18 @@ impl OutcomeReporter {
         );
     }
 
-    /// The names of members that it may have refused. Empty: it refused none, or too many already.
-    pub fn refused_names(&self, sent: &SentRequest, failure: &Failure) -> Vec<String> {
-        let answer = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest);
-        let answer = answer.filter(|_| sent.complained.members.len() < MEMBERS_MAX);
-        answer.map_or_else(Vec::new, |answer| refused_names(&answer.body))
+    /// The member that it refused, unless it refused too many already.
+    pub fn refused_member(&self, sent: &SentRequest, failure: &Failure) -> Option<RefusedMember> {
+        let answer = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest)?;
+        refused_member(&answer.body).filter(|_| sent.complained.members.len() < MEMBERS_MAX)
     }
 
     /// From now on this member is left out of its requests.
-    pub fn leave_out_member(&self, candidate: usize, member: String) {
+    pub fn leave_out_member(&self, candidate: usize, lesson: RefusalLesson) {
         let _entered = self.span.enter();
-        tracing::info!(upstream = self.candidates[candidate].name, member, "rejects a member: asked again without");
-        lock(&self.sent)[candidate].complained.members.push(member);
+        let (upstream, member) = (&self.candidates[candidate].name, &lesson.name);
+        tracing::info!(upstream, member, "rejects a member: asked again without");
+        lock(&self.sent)[candidate].complained.members.push(lesson);
     }
 
     fn log(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {

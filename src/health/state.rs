@@ -11,19 +11,24 @@ use super::{CallerId, Candidate, LiveConfig};
 use crate::clock::Instant;
 use crate::config::{Config, Keys};
 use crate::learning::Learning;
+use crate::protocol::Surface;
+use crate::protocol::quirks::RefusalLesson;
 use crate::protocol::request::ApiRequest;
 use crate::routing::breaker::Breakers;
 use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
 use crate::routing::keyring::HashedKey;
 use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 
-/// Upstreams that are remembered as rejecting `stream_options`, and as many as rejecting another member.
+/// Upstreams that are remembered as rejecting `stream_options`, and upstreams with what their refusals taught, by surface.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long they are remembered: the next version of a server may accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
 
-/// Members that are remembered of one upstream.
-const MEMBERS_MAX: usize = 16;
+/// What refusals of one upstream taught about one surface.
+const LESSONS_MAX: usize = 16;
+
+/// What refusals taught, and when.
+type LessonsByUpstream = HashMap<(String, Surface), Vec<(RefusalLesson, Instant)>>;
 
 /// The state of all upstreams. Shared by all requests.
 pub struct UpstreamHealth {
@@ -35,8 +40,8 @@ pub struct UpstreamHealth {
     pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when the rejection was observed.
     without_stream_options: Mutex<HashMap<String, Instant>>,
-    /// By upstream: members that it refused, and when.
-    without_members: Mutex<HashMap<String, (Vec<String>, Instant)>>,
+    /// By upstream and surface: what refusals taught, and when.
+    lessons: Mutex<LessonsByUpstream>,
     /// Context windows, learnt from refusals.
     windows: Mutex<ContextWindows>,
     learning: Arc<Learning>,
@@ -52,7 +57,7 @@ impl UpstreamHealth {
             salt: RandomState::new(),
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
-            without_members: Mutex::default(),
+            lessons: Mutex::default(),
             windows: Mutex::default(),
             learning: Arc::new(learning),
         }
@@ -84,7 +89,7 @@ impl UpstreamHealth {
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();
         lock(&self.without_stream_options).clear();
-        lock(&self.without_members).clear();
+        lock(&self.lessons).clear();
         *lock(&self.windows) = ContextWindows::default();
     }
 
@@ -209,38 +214,30 @@ impl UpstreamHealth {
         remembered.get(upstream).is_none_or(|learnt| learnt.elapsed() >= REMEMBERED_FOR)
     }
 
-    /// Members that the upstream refused a while ago.
-    pub fn refused_members(&self, upstream: &str) -> Vec<String> {
-        let remembered = lock(&self.without_members);
-        if remembered.is_empty() {
+    /// What refusals of this upstream taught a while ago.
+    pub fn lessons(&self, upstream: &str, surface: Surface) -> Vec<RefusalLesson> {
+        let lessons = lock(&self.lessons);
+        if lessons.is_empty() {
             return Vec::new();
         }
-        let known = remembered.get(upstream).filter(|(_, learnt)| learnt.elapsed() < REMEMBERED_FOR);
-        known.map_or_else(Vec::new, |(members, _)| members.clone())
+        let known = lessons.get(&(upstream.to_owned(), surface)).into_iter().flatten();
+        known.filter(|(_, at)| at.elapsed() < REMEMBERED_FOR).map(|(lesson, _)| lesson.clone()).collect()
     }
 
-    /// It answered without these. A member that it takes by then is sent again when the memory fades.
-    pub(super) fn leave_out_members(&self, upstream: &str, members: &[String]) {
-        let mut remembered = lock(&self.without_members);
-        if remembered.len() >= REMEMBERED_MAX {
-            remembered.retain(|_, (_, learnt)| learnt.elapsed() < REMEMBERED_FOR);
+    /// It answered without these. Each is forgotten by itself, so that a vendor that takes the member by then gets it again.
+    pub(super) fn learn_refusals(&self, candidate: &Candidate, new: &[RefusalLesson]) {
+        let mut lessons = lock(&self.lessons);
+        if lessons.len() >= REMEMBERED_MAX {
+            lessons.retain(|_, known| known.iter().any(|(_, at)| at.elapsed() < REMEMBERED_FOR));
         }
-        if remembered.len() >= REMEMBERED_MAX && !remembered.contains_key(upstream) {
+        let key = (candidate.name.clone(), candidate.surface);
+        if lessons.len() >= REMEMBERED_MAX && !lessons.contains_key(&key) {
             return;
         }
-        let (known, learnt) = remembered.entry(upstream.to_owned()).or_insert_with(|| (Vec::new(), Instant::now()));
-        if learnt.elapsed() >= REMEMBERED_FOR {
-            known.clear();
-        }
-        for member in members
-            .iter()
-            .filter(|member| known.len() < MEMBERS_MAX && !known.contains(member))
-            .cloned()
-            .collect::<Vec<_>>()
-        {
-            known.push(member);
-        }
-        *learnt = Instant::now();
+        let known = lessons.entry(key).or_default();
+        known.retain(|(lesson, at)| at.elapsed() < REMEMBERED_FOR && !new.contains(lesson));
+        let room = LESSONS_MAX.saturating_sub(known.len());
+        known.extend(new.iter().take(room).map(|lesson| (lesson.clone(), Instant::now())));
     }
 
     pub(super) fn leave_off_stream_options(&self, upstream: &str) {

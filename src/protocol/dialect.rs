@@ -59,7 +59,7 @@ impl TranslationOptions {
 }
 
 impl Surface {
-    pub const ALL: [Surface; 15] = [
+    pub const ALL: [Surface; 16] = [
         Surface::Chat,
         Surface::Completions,
         Surface::Embeddings,
@@ -75,6 +75,7 @@ impl Surface {
         Surface::Passed(PassedCall::Speech),
         Surface::Passed(PassedCall::Image),
         Surface::Passed(PassedCall::Moderation),
+        Surface::Passed(PassedCall::Compaction),
     ];
 
     /// The stored name, in `race.api`.
@@ -116,8 +117,8 @@ impl Surface {
     /// The dialect whose upstreams get requests of this surface unchanged.
     pub fn dialect(self) -> Dialect {
         match self {
+            Surface::Responses | Surface::Passed(PassedCall::Compaction) => Dialect::Responses,
             Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => Dialect::OpenAi,
-            Surface::Responses => Dialect::Responses,
             Surface::Messages | Surface::CountTokens => Dialect::Anthropic,
             Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => Dialect::Ollama,
             Surface::Gemini | Surface::GeminiCount => Dialect::Gemini,

@@ -251,7 +251,7 @@ impl Dialect {
         match (self, surface) {
             _ if surface.embeds() => embeddings::path(self, model).into(),
             (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
-            (Dialect::OpenAi, Surface::Passed(call)) => call.upstream_path().into(),
+            (Dialect::OpenAi | Dialect::Responses, Surface::Passed(call)) => call.upstream_path().into(),
             (Dialect::OpenAi, _) => "/chat/completions".into(),
             (Dialect::Responses, _) => "/responses".into(),
             (Dialect::Anthropic, Surface::CountTokens) => "/messages/count_tokens".into(),

@@ -8,6 +8,7 @@ mod blame;
 mod complaint;
 mod limited;
 mod page;
+mod refused_member;
 mod window;
 mod words;
 
@@ -15,8 +16,9 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use blame::{RefusalSubject, blame, lacks_rights, refuses_account};
-pub use complaint::{refused_names, rejects_reasoning, rejects_stream_options};
+pub use complaint::{rejects_reasoning, rejects_stream_options};
 use limited::limits_account;
+pub use refused_member::{RefusedMember, refused_member};
 pub use window::{ContextOverflow, too_long};
 use words::has_word;
 

@@ -1,4 +1,4 @@
-//! OpenAI's calls that the gateway does not read: audio, images and moderations. Requests and answers are passed
+//! OpenAI's calls that the gateway does not read: audio, images, moderations and compactions. Requests and answers are passed
 //! through byte for byte, except for `model`. Vocabulary: imports no dialect. Not for their bodies: see
 //! `request::form` and `whole`.
 
@@ -12,11 +12,18 @@ pub enum PassedCall {
     /// Text to images.
     Image,
     Moderation,
+    /// A conversation of the Responses API to a short form of it.
+    Compaction,
 }
 
 impl PassedCall {
-    pub const ALL: [PassedCall; 4] =
-        [PassedCall::Transcription, PassedCall::Speech, PassedCall::Image, PassedCall::Moderation];
+    pub const ALL: [PassedCall; 5] = [
+        PassedCall::Transcription,
+        PassedCall::Speech,
+        PassedCall::Image,
+        PassedCall::Moderation,
+        PassedCall::Compaction,
+    ];
 
     /// The stored name, in `race.api`.
     pub fn as_str(self) -> &'static str {
@@ -25,6 +32,7 @@ impl PassedCall {
             PassedCall::Speech => "speech",
             PassedCall::Image => "images",
             PassedCall::Moderation => "moderations",
+            PassedCall::Compaction => "compactions",
         }
     }
 
@@ -35,6 +43,7 @@ impl PassedCall {
             PassedCall::Speech => "/v1/audio/speech",
             PassedCall::Image => "/v1/images/generations",
             PassedCall::Moderation => "/v1/moderations",
+            PassedCall::Compaction => "/v1/responses/compact",
         }
     }
 
@@ -47,7 +56,7 @@ impl PassedCall {
     pub fn prompt(self) -> Option<&'static str> {
         match self {
             PassedCall::Transcription => None,
-            PassedCall::Speech | PassedCall::Moderation => Some("input"),
+            PassedCall::Speech | PassedCall::Moderation | PassedCall::Compaction => Some("input"),
             PassedCall::Image => Some("prompt"),
         }
     }

@@ -4,6 +4,7 @@
 //! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by `own_dialect`.
 
 mod changes;
+mod lesson;
 mod own_dialect;
 
 use std::sync::LazyLock;
@@ -13,7 +14,8 @@ use serde::Deserialize;
 use super::neutral::{Losses, ToolChoice};
 
 pub use changes::RequestChanges;
-pub use own_dialect::{concerns, may_be_left_out, rewritten};
+pub use lesson::{RefusalLesson, without};
+pub use own_dialect::{concerns, parses, rewritten};
 
 /// Stands for reasoning that a vendor wants back and that nobody has.
 pub(super) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
@@ -158,6 +160,13 @@ impl Quirks {
         QuirkSet::of_model(name).settled()
     }
 
+    /// The limit of an answer that it takes: a higher one is cut, and named.
+    pub(super) fn limit(&self, max_tokens: Option<u64>, losses: &mut Losses) -> Option<u64> {
+        let most = self.max_output.unwrap_or(u64::MAX);
+        losses.lose_if(max_tokens.is_some_and(|tokens| tokens > most), "max_tokens");
+        max_tokens.map(|tokens| tokens.min(most))
+    }
+
     /// The choice of a tool that it takes: an upstream that cannot be forced is left to choose.
     pub(super) fn choice(&self, choice: &ToolChoice, losses: &mut Losses) -> ToolChoice {
         let is_forced = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
@@ -172,7 +181,7 @@ impl Quirks {
 impl QuirkSet {
     /// What is known of a model, whoever serves it.
     pub fn of_model(name: &str) -> QuirkSet {
-        let name = normal(name);
+        let name = plain(name);
         let its = MODELS.iter().find(|row| row.names.iter().any(|pattern| matches(pattern, &name)));
         its.map_or_else(QuirkSet::default, |row| row.quirks)
     }
@@ -233,6 +242,15 @@ fn read(text: &str) -> Result<Vec<ModelRow>, toml::de::Error> {
         model: Vec<ModelRow>,
     }
     toml::from_str(text).map(|ModelFile { model }| model)
+}
+
+/// The name without the vendor's before it: `anthropic/claude-…`, `us.anthropic.claude-…`.
+fn plain(name: &str) -> String {
+    let name = normal(name);
+    match name.rsplit_once("anthropic-") {
+        Some((_, own)) => own.to_owned(),
+        None => name,
+    }
 }
 
 /// One spelling for all hosts: lower case, with `-` between words.

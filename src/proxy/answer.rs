@@ -31,8 +31,8 @@ pub fn about_race(
     if ready.without_reasoning && !lost.contains(&reasoning) {
         lost.push(reasoning);
     }
-    // One that was renamed is not lost.
-    for member in ready.without_members.iter().filter(|member| *member != "max_tokens") {
+    // A limit is not lost: it was renamed.
+    for member in ready.without_members.iter().filter(|member| !member.starts_with("max_")) {
         if !lost.contains(&member.as_str()) {
             lost.push(member);
         }

@@ -152,8 +152,8 @@ pub fn resolve(
         };
         let keys = conversation.its_key_first(&provider.name, keys);
         wanted.check()?;
-        let Some(request_translation) = outbound.for_upstream(&upstream)? else { continue };
-        let request_translation = without_refused(gateway, &name, request_translation);
+        let lessons = |surface| gateway.health().lessons(&name, surface);
+        let Some(request_translation) = outbound.for_upstream(&upstream, lessons)? else { continue };
         let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
         let candidate = Candidate { upstream, name, endpoint, surface, keys, named, extra: false };
@@ -315,15 +315,6 @@ fn may_share(
         Some(member) => Err(Rejection::forbidden_member(member, provider, &user.name)),
         None => Ok(()),
     }
-}
-
-/// The request without the members that this upstream refused a while ago.
-fn without_refused(gateway: &Gateway, name: &str, request: Arc<RequestTranslation>) -> Arc<RequestTranslation> {
-    let members = gateway.health().refused_members(name);
-    members.chunks(1).fold(request, |request, member| match request.without(member) {
-        Some((without, _)) => Arc::new(without),
-        None => request,
-    })
 }
 
 /// With the timeouts of a surface: an answer that is not read has no first token, and making an image takes long.

@@ -9,13 +9,13 @@ use crate::budget::{Budget, BudgetFull, Lease};
 use crate::config::{Lossy, Provider, UpstreamConfig};
 use crate::history::{LeftOutReason, LeftOutUpstream};
 use crate::pace::aside;
-use crate::protocol::Dialect;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Losses};
-use crate::protocol::quirks::{self, RequestChanges};
+use crate::protocol::quirks::{self, RefusalLesson, RequestChanges};
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
+use crate::protocol::{Dialect, Surface};
 
 /// The translations of one request.
 pub struct Outbound<'a> {
@@ -71,11 +71,15 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// The request to this upstream. None: the upstream cannot serve it.
+    /// The request to this upstream. None: the upstream cannot serve it. `lessons`: what its refusals taught about a surface.
     ///
     /// # Errors
     /// 503 or 413 if there is no memory for it.
-    pub fn for_upstream(&mut self, upstream: &UpstreamConfig) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
+    pub fn for_upstream(
+        &mut self,
+        upstream: &UpstreamConfig,
+        lessons: impl FnOnce(Surface) -> Vec<RefusalLesson>,
+    ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let provider = &upstream.provider;
         let Some(spoken) = upstream.spoken_for(self.request.surface) else {
             self.unspoken(provider);
@@ -91,6 +95,15 @@ impl<'a> Outbound<'a> {
                 return Ok(None);
             };
             translated
+        };
+        let lessons = lessons(request_translation.asked());
+        let request_translation = match request_translation.without(&lessons) {
+            Some((without, _)) => {
+                let mut lease = self.budget.lease();
+                lease.settle(without.len());
+                Arc::new(without.leased(lease))
+            }
+            None => request_translation,
         };
         let losses = request_translation.losses();
         let may_go = match self.lossy {
@@ -150,7 +163,9 @@ impl<'a> Outbound<'a> {
             return Ok(made.clone().unwrap_or(untouched));
         }
         let mut lease = self.budget.lease();
-        let bytes = translation_bytes(request.body());
+        // Most are copied; only a history of calls is parsed.
+        let parses = quirks::parses(request, &demands.options.quirks);
+        let bytes = if parses { translation_bytes(request.body()) } else { request.len() };
         lease.cover(bytes).map_err(|BudgetFull| Rejection::no_memory(bytes, self.budget.max()))?;
         let made = aside(request.len(), || untouched.own_dialect(&demands.options, &demands.changes));
         let made = made.map(|made| {

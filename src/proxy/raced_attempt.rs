@@ -71,7 +71,8 @@ impl RacedAttempt {
         let mut ready = ready!(Pin::new(attempt).poll(context))?;
         self.stage = AttemptStage::Over;
         let complained = self.outcome_reporter.answered(self.candidate, ready.exhausted_for);
-        (ready.without_reasoning, ready.without_members) = (complained.reasoning, complained.members);
+        ready.without_reasoning = complained.reasoning;
+        ready.without_members = complained.members.into_iter().map(|lesson| lesson.name).collect();
         Poll::Ready(Ok(ready))
     }
 }

@@ -26,7 +26,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let mut blocks = blocks::BlockWriter::new(quirks, losses);
     let (system, messages) = (blocks.system(&conversation.system), blocks.messages(&conversation.turns));
     let thinking = ThinkingRequest::of(conversation, thinking::is_begun(&messages), &quirks, losses);
-    body.put("max_tokens", Some(thinking.max_tokens(&conversation.sampling, &quirks)));
+    body.put("max_tokens", Some(thinking.max_tokens(&conversation.sampling, &quirks, losses)));
     body.put("system", (!system.is_null()).then_some(system));
     body.put("messages", Some(messages));
     let tools = tools(conversation, &quirks, losses);
@@ -107,14 +107,13 @@ impl ThinkingRequest {
     }
 
     /// The caller's limit, else the model's, so that no default cuts an answer.
-    fn max_tokens(&self, sampling: &Sampling, quirks: &Quirks) -> u64 {
+    fn max_tokens(&self, sampling: &Sampling, quirks: &Quirks, losses: &mut Losses) -> u64 {
         let budget = match self.mode {
             Mode::Budget(budget) => budget,
             Mode::Unset | Mode::Disabled | Mode::BetweenTools | Mode::Adaptive => 0,
         };
-        let most = quirks.max_output.unwrap_or(u64::MAX);
-        let wanted = sampling.max_tokens.or(quirks.max_output);
-        wanted.unwrap_or_else(|| budget.saturating_add(MAX_TOKENS)).min(most)
+        let limit = quirks.limit(sampling.max_tokens, losses).or(quirks.max_output);
+        limit.unwrap_or_else(|| budget.saturating_add(MAX_TOKENS))
     }
 
     fn value(&self) -> Option<Value> {

@@ -237,7 +237,7 @@ impl BedrockRequestWriter {
             }
         }
         let mut config = Map::new();
-        config.put("maxTokens", max_tokens.map(|tokens| tokens.min(self.model.quirks.max_output.unwrap_or(u64::MAX))));
+        config.put("maxTokens", self.model.quirks.limit(max_tokens, losses));
         config.put("temperature", temperature);
         config.put("topP", top_p);
         let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();

@@ -20,6 +20,8 @@ pub fn signed(thinking: &ReasoningPart) -> Option<&str> {
 /// None if the minimum does not fit. `most` is the model's own limit, if known.
 pub fn budget(asked: &Reasoning, max_tokens: Option<u64>, most: Option<u64>) -> Option<u64> {
     let budget = asked.budget.unwrap_or_else(|| asked.effort.unwrap_or(Effort::Medium).budget());
+    // A higher limit is cut to the model's.
+    let max_tokens = max_tokens.map(|limit| limit.min(most.unwrap_or(u64::MAX)));
     let room = match (max_tokens, most, asked.budget) {
         (Some(limit), _, Some(_)) => limit.saturating_sub(1),
         (None, Some(most), Some(_)) => most.saturating_sub(ANSWER),
@@ -63,6 +65,7 @@ mod tests {
             (&asked(90_000), None, Some(64_000), Some(59_904)),
             (&asked(90_000), None, None, Some(90_000)),
             (&asked(1), None, None, Some(1_024)),
+            (&asked(90_000), Some(100_000), Some(64_000), Some(63_999)),
         ];
         for (asked, limit, most, expected) in table {
             assert_eq!(budget(asked, limit, most), expected, "{asked:?} {limit:?} {most:?}");

@@ -1,8 +1,6 @@
 //! Detects a 4xx body that complains about something the request can omit. Reads only the message and the location
 //! members: some vendors quote the whole request (`input`), which contains the words in any case.
 
-use std::cell::RefCell;
-
 use serde_json::Value;
 
 use super::MESSAGE_MAX;
@@ -63,53 +61,6 @@ fn refuses_reasoning(text: &str) -> bool {
     unverified || REASONING.iter().any(|words| plain.contains(words))
 }
 
-/// Phrases with which vendors refuse a member that they do not take, or not with this model; lower case.
-const REFUSALS: [&str; 12] = [
-    "not supported",
-    "unsupported",
-    "does not support",
-    "not permitted",
-    "not allowed",
-    "not available",
-    "unknown parameter",
-    "unknown field",
-    "unrecognized",
-    "unexpected keyword",
-    "deprecated",
-    "extra_forbidden",
-];
-
-/// Names that are read from one refusal.
-const NAMED_MAX: usize = 16;
-
-/// What a refused request's member may be called, by a 4xx body that says that it is not taken: the names that stand where
-/// vendors put them, then all that are quoted. None of them need be a member.
-pub fn refused_names(body: &[u8]) -> Vec<String> {
-    let says_so = |text: &str| {
-        let text = text.to_lowercase();
-        REFUSALS.iter().any(|phrase| text.contains(phrase))
-    };
-    if !complains(body, &says_so) {
-        return Vec::new();
-    }
-    let names = RefCell::new(Vec::new());
-    complains(body, &|text| {
-        let mut names = names.borrow_mut();
-        let quoted = text.split(['`', '\'', '"']).skip(1).step_by(2);
-        // `temperature`, and `temperature: Extra inputs are not permitted`.
-        let words = text.split(':').next().into_iter().chain(quoted);
-        names.extend(words.map(str::trim).filter(|word| is_name(word)).map(str::to_owned).take(NAMED_MAX));
-        false
-    });
-    let mut names = names.into_inner();
-    names.truncate(NAMED_MAX);
-    names
-}
-
-fn is_name(word: &str) -> bool {
-    (1..=64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
 fn complains(body: &[u8], names: &dyn Fn(&str) -> bool) -> bool {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) => said_in(&value, names),
@@ -160,44 +111,6 @@ mod tests {
             "",
         ] {
             assert!(!rejects_reasoning(other.as_bytes()), "{other}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_names_the_member_that_is_not_taken() {
-        for (complaint, name) in [
-            (
-                r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.","type":"invalid_request_error","param":"temperature","code":"unsupported_value"}}"#,
-                "temperature",
-            ),
-            (
-                r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","param":"max_tokens","code":"unsupported_parameter"}}"#,
-                "max_tokens",
-            ),
-            (r#"{"error":{"message":"Unrecognized request argument supplied: seed","param":null}}"#, ""),
-            (r#"{"error":{"message":"Unknown parameter: 'verbosity'.","param":"verbosity"}}"#, "verbosity"),
-            (
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"top_k: Extra inputs are not permitted"}}"#,
-                "top_k",
-            ),
-            (
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"`temperature` is deprecated for this model."}}"#,
-                "temperature",
-            ),
-            (
-                r#"{"detail":[{"type":"extra_forbidden","loc":["body","logit_bias"],"msg":"Extra inputs are not permitted","input":{"seed":1}}]}"#,
-                "logit_bias",
-            ),
-            (r#"{"error":{"message":"'n' must be at most 8","param":"n"}}"#, ""),
-            ("unsupported", ""),
-            ("", ""),
-        ] {
-            let names = refused_names(complaint.as_bytes());
-            let has = names.iter().any(|found| found == name);
-            assert!(
-                if name.is_empty() { !names.iter().any(|found| found == "seed" || found == "n") } else { has },
-                "{complaint}: {names:?}"
-            );
         }
     }
 }

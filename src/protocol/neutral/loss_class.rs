@@ -22,7 +22,18 @@ use LossClass::{Content, Form, Hint, Setting};
 /// The class of each member that is known by name, in the words of the surface that has it. A name that begins with a dot
 /// is a member at any depth. Members that are not here: see [`class_of`].
 pub const TABLE: [(LossClass, &[&str]); 4] = [
-    (Hint, &["cache_control", "cache_control.ttl", "metadata", "user", ".cache_control"]),
+    (
+        Hint,
+        &[
+            "cache_control",
+            "cache_control.ttl",
+            "metadata",
+            "user",
+            ".cache_control",
+            // Codex keeps its own books in items.
+            ".internal_chat_message_metadata_passthrough",
+        ],
+    ),
     (
         Form,
         &[
@@ -122,6 +133,7 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
             "presence_penalty",
             "response_format",
             "seed",
+            "stop",
             "temperature",
             "tool_choice",
             "top_k",
@@ -151,7 +163,6 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
             "generationConfig.speechConfig",
             "modalities",
             "response_format.json_schema",
-            "stop",
             // Ollama's prompts as raw text.
             "context",
             "raw",
@@ -163,11 +174,6 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
 
 /// The members that hold the conversation. What stands in them and is not known is content.
 const CONVERSATION: [&str; 6] = ["messages", "input", "contents", "system", "systemInstruction", "instructions"];
-
-/// Whether this member of a request holds the conversation.
-pub fn is_conversation(name: &str) -> bool {
-    CONVERSATION.contains(&name)
-}
 
 /// The class of a member by its name, such as `seed` or `messages[2].content[0].citations`. What nobody knows is content
 /// within the conversation, a form within a tool, and a setting beside them.

@@ -19,6 +19,5 @@ pub use conversation::{
     ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
 pub use custom::{Customs, as_functions};
-pub use loss_class::{LossClass, class_of, is_conversation};
 pub use losses::Losses;
 pub use piece::{AnswerPiece, FinishReason, ReadPieces, WritePieces};

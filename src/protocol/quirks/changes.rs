@@ -32,6 +32,12 @@ impl RequestChanges {
             mine.retain(|(name, _)| theirs.iter().all(|(other, _)| other != name));
             mine.extend(theirs.iter().cloned());
         }
+        // What is dropped for some models is not set for them, and the other way round.
+        for mine in [&mut self.set, &mut self.default] {
+            mine.retain(|(name, _)| !others.drop.contains(name));
+        }
+        let is_set = |name: &String| others.set.iter().chain(&others.default).any(|(other, _)| other == name);
+        self.drop.retain(|name| !is_set(name));
         self.drop.extend(others.drop.iter().cloned());
         self.headers.extend(others.headers.clone());
     }
@@ -41,8 +47,8 @@ impl RequestChanges {
         self.set.is_empty() && self.default.is_empty() && self.drop.is_empty() && self.refused.is_empty()
     }
 
-    /// Changes the members. Returns whether any was changed.
-    pub(super) fn apply(&self, members: &mut RawMembers<'_>, losses: &mut Losses) -> bool {
+    /// Changes the members. Some are added only where the call `generates` something. Returns whether any was changed.
+    pub(super) fn apply(&self, generates: bool, members: &mut RawMembers<'_>, losses: &mut Losses) -> bool {
         let mut changed = false;
         for name in &self.drop {
             let before = members.len();
@@ -53,10 +59,15 @@ impl RequestChanges {
             changed |= members.len() < before;
         }
         for name in &self.refused {
+            // What says nothing is no loss.
+            let says = |text: &str| !matches!(text, "null" | "false" | "{}" | "[]");
+            losses.lose_if(members.iter().any(|(member, text)| member == name && says(text)), name);
             let before = members.len();
             members.retain(|(member, _)| member != name);
-            losses.lose_if(members.len() < before, name);
             changed |= members.len() < before;
+        }
+        if !generates {
+            return changed;
         }
         for (name, value) in &self.set {
             members.retain(|(member, _)| member != name);
@@ -73,6 +84,21 @@ impl RequestChanges {
         }
         changed
     }
+}
+
+/// Sends a member under another name; where it is there under both, under that one alone. Returns whether it was there.
+pub(super) fn rename(members: &mut RawMembers<'_>, from: &str, to: &'static str) -> bool {
+    let Some(at) = members.iter().rposition(|(member, text)| member == from && text != "null") else { return false };
+    let value = members[at].1.clone();
+    let has_other = members.iter().any(|(member, text)| member == to && text != "null");
+    members[at] = (Cow::Borrowed(to), value);
+    let mut index = 0;
+    members.retain(|(member, text)| {
+        index += 1;
+        let is_new = index - 1 == at;
+        member != from && !(is_new && has_other) && (is_new || member != to || has_other && text != "null")
+    });
+    true
 }
 
 /// The object with these members.

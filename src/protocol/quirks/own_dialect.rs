@@ -5,37 +5,15 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::changes::{RawMembers, written};
+use super::changes::{RawMembers, rename, written};
 use super::{
     CallIdForm, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING,
 };
 use crate::protocol::call_ids::CallIds;
 use crate::protocol::dialect::Surface;
-use crate::protocol::neutral::{LossClass, Losses, class_of, is_conversation};
+use crate::protocol::neutral::Losses;
 use crate::protocol::request::{ApiRequest, raw_members};
 use crate::protocol::values::json;
-
-/// Members that a refusal does not teach to leave out: what the request is about, what bounds its answer or gives it its form.
-const KEPT: [&str; 13] = [
-    "model",
-    "stream",
-    "tools",
-    "functions",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "response_format",
-    "text",
-    "format",
-    "output_config",
-    "options",
-    "generationConfig",
-    "toolConfig",
-];
-
-/// Whether a request without this member is still what the client asks.
-pub fn may_be_left_out(name: &str) -> bool {
-    class_of(name) != LossClass::Content && !is_conversation(name) && !KEPT.contains(&name)
-}
 
 /// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
 pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
@@ -44,6 +22,15 @@ pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
     touches(request.surface, &quirks)
 }
 
+/// Whether the conversation itself must be parsed for it.
+pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
+    let by_history = quirks.past_reasoning == PastReasoning::Wanted || quirks.call_ids != CallIdForm::Any;
+    request.surface == Surface::Chat && by_history && memchr::memmem::find(request.body(), CALLS.as_bytes()).is_some()
+}
+
+/// How calls and their results begin in a conversation.
+const CALLS: &str = "\"tool_call";
+
 /// The body as this upstream wants it, and what is lost. None: as it is.
 pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &RequestChanges) -> Option<(String, Losses)> {
     let touches = touches(surface, quirks);
@@ -51,7 +38,10 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
         return None;
     }
     let mut members = raw_members(body)?;
-    let mut rewriter = Rewriter { members: &mut members, losses: Losses::default(), changed: false };
+    let mut losses = Losses::default();
+    // What the operator sets is written as the upstream demands it, too.
+    let changed = changes.apply(surface.streams(), &mut members, &mut losses);
+    let mut rewriter = Rewriter { members: &mut members, losses, changed };
     if touches {
         match surface {
             Surface::Chat => rewriter.chat(quirks),
@@ -60,8 +50,7 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
             _ => {}
         }
     }
-    let Rewriter { mut losses, mut changed, .. } = rewriter;
-    changed |= changes.apply(&mut members, &mut losses);
+    let Rewriter { losses, changed, .. } = rewriter;
     changed.then(|| (written(&members), losses))
 }
 
@@ -115,13 +104,13 @@ impl Rewriter<'_, '_> {
 
     fn chat(&mut self, quirks: &Quirks) {
         if quirks.max_completion_tokens && self.text("max_tokens").is_some() {
-            self.rename("max_tokens", "max_completion_tokens");
+            self.changed |= rename(self.members, "max_tokens", "max_completion_tokens");
         }
         if !quirks.forced_tools {
-            self.free_choice("tool_choice", |choice| choice == "required" || choice.is_object(), Value::from("auto"));
+            self.free_choice();
         }
         let (wants_reasoning, ids) = (quirks.past_reasoning == PastReasoning::Wanted, quirks.call_ids);
-        let has_calls = self.text("messages").is_some_and(|text| text.contains("\"tool_call"));
+        let has_calls = self.text("messages").is_some_and(|text| text.contains(CALLS));
         if has_calls
             && (wants_reasoning || ids == CallIdForm::Nine)
             && let Some(mut messages) = self.value("messages")
@@ -131,31 +120,29 @@ impl Rewriter<'_, '_> {
         }
     }
 
-    /// A member that is there under both names is sent under the one that is taken.
-    fn rename(&mut self, from: &str, to: &'static str) {
-        if self.text(to).is_some() {
-            return self.remove(from);
+    /// A forced call in OpenAI's words becomes a free one. A list of allowed tools stays.
+    fn free_choice(&mut self) {
+        let Some(mut choice) = self.value("tool_choice") else { return };
+        match choice["type"].as_str() {
+            Some("allowed_tools") => {
+                let place =
+                    if choice["allowed_tools"].is_object() { &mut choice["allowed_tools"] } else { &mut choice };
+                if place["mode"] != "required" {
+                    return;
+                }
+                place["mode"] = Value::from("auto");
+            }
+            Some(_) => choice = Value::from("auto"),
+            None if choice == "required" => choice = Value::from("auto"),
+            None => return,
         }
-        self.members.retain(|(member, _)| member != to);
-        if let Some((member, _)) = self.members.iter_mut().rfind(|(member, _)| member == from) {
-            *member = Cow::Borrowed(to);
-            self.changed = true;
-        }
-    }
-
-    fn free_choice(&mut self, name: &str, is_forced: impl Fn(&Value) -> bool, free: Value) {
-        if self.value(name).is_some_and(|choice| is_forced(&choice)) {
-            self.put(name, &free);
-            self.losses.lose("tool_choice");
-        }
+        self.put("tool_choice", &choice);
+        self.losses.lose("tool_choice");
     }
 
     fn responses(&mut self, quirks: &Quirks) {
         if !quirks.forced_tools {
-            // A list of allowed tools is an object too, and is not forced by itself.
-            let is_forced =
-                |choice: &Value| choice == "required" || choice.is_object() && choice["type"] != "allowed_tools";
-            self.free_choice("tool_choice", is_forced, Value::from("auto"));
+            self.free_choice();
         }
     }
 
@@ -199,11 +186,9 @@ impl Rewriter<'_, '_> {
             }
             (Some("disabled"), ThinkingOff::BetweenTools) => self.put("thinking", &json!({ "type": "between_tools" })),
             (Some("enabled"), _) if quirks.thinking == ThinkingForm::Effort => {
-                let mut adaptive = json!({ "type": "adaptive" });
-                if let Some(display) = thinking.get("display") {
-                    adaptive["display"] = display.clone();
-                }
-                self.put("thinking", &adaptive);
+                // Newer models omit thoughts by default.
+                let display = thinking.get("display").cloned().unwrap_or(Value::from("summarized"));
+                self.put("thinking", &json!({ "type": "adaptive", "display": display }));
                 self.losses.lose("thinking.budget_tokens");
             }
             _ => {}

@@ -61,7 +61,11 @@ fn names_tell_what_a_model_takes() {
         ("claude-fable-5", Effort, false, true, true, Some(128_000), false),
         ("claude-fable-5-1", Effort, false, false, true, Some(128_000), false),
         ("anthropic/claude-opus-5.5", Effort, false, false, true, Some(128_000), false),
-        ("claude-opus-9", Effort, false, false, true, Some(128_000), false),
+        ("claude-opus-9", Effort, false, true, true, Some(128_000), false),
+        ("anthropic/claude-4.5-sonnet", Budget, true, true, true, Some(64_000), true),
+        ("anthropic/claude-sonnet-4:nitro", Budget, true, true, false, Some(64_000), true),
+        ("anthropic/claude-opus-4:beta", Budget, true, true, false, Some(32_000), true),
+        ("Qwen3-14B-Claude-4.5-Opus-High-Reasoning-Distill", Budget, true, true, true, None, false),
         ("glm-5.1", Budget, true, true, true, None, false),
         ("gpt-5", Budget, true, true, true, None, false),
     ] {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{RequestTranslation, UpstreamBody};
-use crate::protocol::dialect::{Dialect, TranslationOptions};
-use crate::protocol::quirks::{self, Quirks, RequestChanges};
+use crate::protocol::dialect::TranslationOptions;
+use crate::protocol::quirks::{self, Quirks, RefusalLesson, RequestChanges};
 use crate::protocol::request::{ApiRequest, raw_members};
 
 impl RequestTranslation {
@@ -48,22 +48,13 @@ impl RequestTranslation {
         self
     }
 
-    /// Without the first of these members that it has and that may be left out, and the name of that one. `max_tokens` gets its
-    /// newer name instead. None: there is no such member.
-    pub fn without(&self, names: &[String]) -> Option<(RequestTranslation, String)> {
+    /// Without what these refusals were about, and those of them that mattered. None: none did.
+    pub fn without(&self, lessons: &[RefusalLesson]) -> Option<(RequestTranslation, Vec<RefusalLesson>)> {
         let UpstreamBody::Spliced(request) = &self.body else { return None };
-        if request.is_form() || self.embedding.is_some() {
+        if lessons.is_empty() || request.is_form() || self.embedding.is_some() {
             return None;
         }
-        let members = raw_members(request.body())?;
-        let has = |name: &str| members.iter().any(|(member, value)| member == name && value != "null");
-        let name = names.iter().find(|name| has(name) && quirks::may_be_left_out(name))?;
-        let (quirks, changes) = match name.as_str() {
-            "max_tokens" if self.dialect != Dialect::OpenAi => return None,
-            "max_tokens" => (Quirks { max_completion_tokens: true, ..Quirks::default() }, RequestChanges::default()),
-            _ => (Quirks::default(), RequestChanges { refused: vec![name.clone()], ..RequestChanges::default() }),
-        };
-        let (body, lost) = quirks::rewritten(request.surface, request.body(), &quirks, &changes)?;
+        let (body, lost, used) = quirks::without(request.body(), lessons)?;
         let request = ApiRequest::written(request.surface, Bytes::from(body)).ok()?;
         let mut losses = self.losses.clone();
         losses.extend(&lost);
@@ -76,6 +67,15 @@ impl RequestTranslation {
             _lease: None,
             ..*self
         };
-        Some((without, name.clone()))
+        Some((without, used))
+    }
+
+    /// The value of a member, as JSON text.
+    pub fn value_of(&self, name: &str) -> Option<String> {
+        let UpstreamBody::Spliced(request) = &self.body else { return None };
+        if request.is_form() {
+            return None;
+        }
+        raw_members(request.body())?.into_iter().rfind(|(member, _)| member == name).map(|(_, text)| text.into_owned())
     }
 }

@@ -132,7 +132,15 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
 
 fn tools(value: &Value, losses: &mut Losses) -> Result<Vec<Tool>, Invalid> {
     let mut tools = Vec::new();
+    let is_own = |tool: &Value| tool["type"] == "function" || tool["type"] == "custom";
+    let is_beside = value.as_array().into_iter().flatten().any(is_own);
     for (at, given) in value.as_array().into_iter().flatten().enumerate() {
+        // Codex offers it beside its own tools in every request, and works without it.
+        let kind = given["type"].as_str().unwrap_or_default();
+        if is_beside && kind.starts_with("web_search") {
+            losses.lose(kind);
+            continue;
+        }
         let path = format!("tools[{at}]");
         let Some((namespace, inner)) = namespaces::tools_of(given) else {
             tools.extend(tool(given, &path, losses)?);

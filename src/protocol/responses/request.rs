@@ -26,7 +26,8 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect::<Value>()));
         // Both are refused without tools.
-        body.put("tool_choice", conversation.tool_choice.as_ref().map(|it| write_choice(it, &conversation.tools)));
+        let choice = conversation.tool_choice.as_ref().map(|choice| options.quirks.choice(choice, losses));
+        body.put("tool_choice", choice.map(|choice| write_choice(&choice, &conversation.tools)));
         body.put("parallel_tool_calls", conversation.parallel_calls());
     }
     let mut text = Map::new();

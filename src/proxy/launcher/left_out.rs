@@ -4,8 +4,12 @@
 use std::sync::Arc;
 
 use super::Launcher;
+use crate::config::Lossy;
 use crate::failure::Failure;
-use crate::health::SentRequest;
+use crate::health::{Candidate, SentRequest};
+use crate::protocol::error::RefusedMember;
+use crate::protocol::quirks::RefusalLesson;
+use crate::protocol::request_translation::RequestTranslation;
 use crate::proxy::outbound;
 
 impl Launcher {
@@ -14,9 +18,15 @@ impl Launcher {
         if !self.outcome_reporter.refuses_reasoning(sent, failure) {
             return false;
         }
-        let upstream = &self.outcome_reporter.candidates[candidate].upstream;
+        let Candidate { upstream, name, surface, .. } = &self.outcome_reporter.candidates[candidate];
         let without = outbound::without_reasoning(&self.request, upstream, self.gateway.budget());
-        let Some(request_translation) = without else { return false };
+        let Some(mut request_translation) = without else { return false };
+        // It was made from the client's request, which has all members.
+        let mut lessons = self.gateway.health().lessons(name, *surface);
+        lessons.extend(sent.complained.members.iter().cloned());
+        if let Some((without, _)) = request_translation.without(&lessons) {
+            request_translation = self.leased(without);
+        }
         self.uploads[candidate] = Arc::new(request_translation);
         self.outcome_reporter.leave_out_reasoning(candidate);
         true
@@ -24,13 +34,27 @@ impl Launcher {
 
     /// True if a member was refused, and there is now a request without it.
     pub(super) fn leaves_out_member(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
-        let names = self.outcome_reporter.refused_names(sent, failure);
-        if names.is_empty() {
+        if self.request.surface.counts() {
             return false;
         }
-        let Some((without, member)) = self.uploads[candidate].without(&names) else { return false };
-        self.uploads[candidate] = Arc::new(without);
-        self.outcome_reporter.leave_out_member(candidate, member);
+        let Some(RefusedMember { name, by_value }) = self.outcome_reporter.refused_member(sent, failure) else {
+            return false;
+        };
+        let before = &self.uploads[candidate];
+        let value = if by_value { before.value_of(&name) } else { None };
+        let lesson = RefusalLesson { name, value };
+        let Some((without, _)) = before.without(std::slice::from_ref(&lesson)) else { return false };
+        if self.settings.lossy == Lossy::Refuse && !without.losses().keeps_settings() {
+            return false;
+        }
+        self.uploads[candidate] = Arc::new(self.leased(without));
+        self.outcome_reporter.leave_out_member(candidate, lesson);
         true
+    }
+
+    fn leased(&self, request_translation: RequestTranslation) -> RequestTranslation {
+        let mut lease = self.gateway.budget().lease();
+        lease.settle(request_translation.len());
+        request_translation.leased(lease)
     }
 }

@@ -48,6 +48,7 @@ check("messages errors", async () => {
   const bad = await kit.raised(() => client.messages.create({ ...ask, messages: "hello" }), Anthropic.BadRequestError);
   assert.equal(bad.error.type, "error");
   await kit.raised(() => client.messages.create({ ...ask, model: "no-such-model" }), Anthropic.NotFoundError);
+  if (!kit.triesWrongToken) return;
   const stranger = new Anthropic({ baseURL: kit.url, apiKey: "wrong", maxRetries: 0 });
   await kit.raised(() => stranger.messages.create(ask), Anthropic.AuthenticationError);
 });

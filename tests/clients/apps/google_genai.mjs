@@ -87,7 +87,7 @@ check("content errors", async () => {
   await refused(404, "NOT_FOUND", () => client.models.generateContent(unknown));
   await refused(404, "NOT_FOUND", () => client.models.generateContentStream(unknown));
   await refused(404, "NOT_FOUND", () => client.models.get({ model: "no-such-model" }));
-  await refused(401, "UNAUTHENTICATED", () => connected("wrong").models.generateContent(ask));
+  if (kit.triesWrongToken) await refused(401, "UNAUTHENTICATED", () => connected("wrong").models.generateContent(ask));
 });
 
 scripted("upstream error", async () => {

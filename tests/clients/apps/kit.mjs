@@ -13,6 +13,8 @@ export const longModel = env.PF_LONG_MODEL; // goes on until its client leaves
 export const embedder = env.PF_EMBEDDER ?? model;
 export const isScripted = env.PF_UPSTREAM === "script"; // tools are called, and the answer tells what the upstream was sent
 export const dialects = env.PF_DIALECTS.split(","); // of the upstreams
+// A wrong token is sent once by each client: after ten within a minute the gateway refuses them with 429.
+export const triesWrongToken = dialects.length === 1 && env.PF_DIALECT === dialects[0];
 // llama-server's own Responses streams have neither sequence numbers nor output indexes, and its answers lack members that the
 // SDKs require. The gateway passes them on as they are.
 export const isBareResponses = !isScripted && dialects.includes("responses");

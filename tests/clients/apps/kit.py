@@ -13,6 +13,8 @@ LONG_MODEL = os.environ["PF_LONG_MODEL"]  # generates until its client leaves
 EMBEDDER = os.environ.get("PF_EMBEDDER", MODEL)
 SCRIPTED = os.environ["PF_UPSTREAM"] == "script"  # it calls tools, and its answer lists what the upstream received
 DIALECTS = os.environ["PF_DIALECTS"].split(",")  # of the upstreams
+# A wrong token is sent once by each client: after ten within a minute the gateway refuses them with 429.
+TRIES_WRONG_TOKEN = len(DIALECTS) == 1 and os.environ["PF_DIALECT"] == DIALECTS[0]
 # llama-server's own Responses streams have neither sequence numbers nor output indexes, and its answers lack members that the
 # SDKs require. The gateway passes them on as they are.
 BARE_RESPONSES = not SCRIPTED and "responses" in DIALECTS

@@ -64,6 +64,7 @@ check("chat abort of a whole answer", async () => {
 check("chat errors", async () => {
   await kit.raised(() => client.chat.completions.create({ ...ask, messages: "hello" }), OpenAI.BadRequestError);
   await kit.raised(() => client.chat.completions.create({ ...ask, model: "no-such-model" }), OpenAI.NotFoundError);
+  if (!kit.triesWrongToken) return;
   const stranger = new OpenAI({ baseURL: `${kit.url}/v1`, apiKey: "wrong", maxRetries: 0 });
   await kit.raised(() => stranger.chat.completions.create(ask), OpenAI.AuthenticationError);
 });

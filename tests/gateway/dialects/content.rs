@@ -33,7 +33,6 @@ fn of_messages() -> Vec<(Surface, Dialect, Value, &'static str)> {
             parts(json!([{"type": "text", "text": "x", "attached": "more"}])),
             "messages[0].content[0].attached",
         ),
-        (Chat, Dialect::Responses, json!({"stop": ["y"]}), "stop"),
         (Chat, Dialect::Gemini, json!({"web_search_options": {}}), "web_search_options"),
         (
             Chat,

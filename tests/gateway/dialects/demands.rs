@@ -127,57 +127,79 @@ async fn the_operator_changes_members_and_headers_of_a_provider() {
     gateway.stop().await;
 }
 
+/// As OpenAI refuses a parameter, or one value of it.
+fn refusal(name: &str, by_value: bool) -> Script {
+    let (message, code) = if by_value {
+        (format!("Unsupported value: '{name}' does not support 0.2 with this model."), "unsupported_value")
+    } else {
+        (format!("Unsupported parameter: '{name}' is not supported with this model."), "unsupported_parameter")
+    };
+    Script::status(400, &[], &json!({"error": {"message": message, "param": name, "code": code}}).to_string())
+}
+
 #[tokio::test]
 async fn a_refusal_that_names_a_member_teaches() {
-    let refusal = |name: &str| {
-        let message = format!("Unsupported value: '{name}' does not support 0.2 with this model.");
-        let body = json!({"error": {"message": message, "param": name, "code": "unsupported_value"}});
-        Script::status(400, &[], &body.to_string())
-    };
-    let fake = FakeProvider::answering(move |request| {
+    let fake = FakeProvider::answering(|request| {
         let body = request.json();
-        ["temperature", "seed"]
-            .into_iter()
-            .find(|name| body.get(*name).is_some())
-            .map_or(Script::stream(&["hi"]), refusal)
+        match () {
+            () if body["temperature"] == 0.2 => refusal("temperature", true),
+            () if body.get("seed").is_some() => refusal("seed", false),
+            () if body.get("max_tokens").is_some() => refusal("max_tokens", false),
+            () => Script::stream(&["hi"]),
+        }
     })
     .await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let asked = with(Surface::Chat.body("m", true), &json!({"temperature": 0.2, "seed": 1, "top_p": 0.5}));
-    let response = read_response(&mut gateway.ask(&asked).await).await;
-    assert_eq!((response.status, response.header("x-photofinish-dropped")), (200, "temperature, seed"));
-    let response = read_response(&mut gateway.ask(&asked).await).await;
-    assert_eq!((response.status, response.header("x-photofinish-dropped")), (200, "temperature, seed"));
-    assert_eq!(fake.request(3).await.json()["top_p"], 0.5);
+    let asked = json!({"temperature": 0.2, "seed": 1, "top_p": 0.5, "max_tokens": 7});
+    let asked = with(Surface::Chat.body("m", true), &asked);
+    for _ in 0..2 {
+        let response = read_response(&mut gateway.ask(&asked).await).await;
+        assert_eq!((response.status, response.header("x-photofinish-dropped")), (200, "temperature, seed"));
+    }
+    // A value was refused, so others go up.
+    let response = read_response(&mut gateway.ask(&with(asked, &json!({"temperature": 0.7}))).await).await;
+    assert_eq!((response.status, response.header("x-photofinish-dropped")), (200, "seed"));
+    let sent: Vec<Value> = fake.requests().iter().map(|request| request.json()).collect();
+    assert_eq!((sent.len(), &sent[4]["top_p"], &sent[4]["max_completion_tokens"]), (6, &json!(0.5), &json!(7)));
+    assert_eq!(sent[5]["temperature"], 0.7);
     let rows = gateway.stop().await;
-    assert_eq!((rows.of(0).len(), rows.of(1).len()), (3, 1), "a row for each try, and it is remembered");
+    assert_eq!([0, 1, 2].map(|race| rows.of(race).len()), [4, 1, 1], "a row for each try, and it is remembered");
     assert_row!(rows.of(0)[0], json!({"outcome": "failed", "failure": "bad_request"}));
 }
 
 #[tokio::test]
+async fn what_must_not_be_lost_is_not_left_out_after_a_refusal() {
+    for (race, name, value) in [
+        ("lossy = \"refuse\"", "seed", json!(1)),
+        ("lossy = \"drop\"", "tools", json!([{"type": "function", "function": {"name": "f"}}])),
+        ("lossy = \"drop\"", "tool_choice", json!("none")),
+        ("lossy = \"drop\"", "guided_json", json!({"type": "object"})),
+        ("lossy = \"drop\"", "response_format", json!({"type": "json_object"})),
+    ] {
+        let fake = FakeProvider::answering(move |_| refusal(name, false)).await;
+        let gateway = Setup::over(&[&fake]).race(race).start().await;
+        let response =
+            read_response(&mut gateway.ask(&with(Surface::Chat.body("m", true), &json!({name: value}))).await).await;
+        assert_eq!((response.status, fake.requests().len()), (400, 1), "{name}: {}", response.body);
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn an_upstream_that_refuses_another_member_at_each_try_is_not_followed_for_long() {
+    const MEMBERS: [&str; 8] = ["logit_bias", "logprobs", "metadata", "min_p", "seed", "top_k", "top_p", "user"];
     let fake = FakeProvider::answering(|request| {
         let body = request.json();
-        let name = body.as_object().unwrap().keys().find(|name| name.starts_with("x_")).cloned().unwrap_or_default();
-        let message = format!("Unknown parameter: '{name}'.");
-        Script::status(400, &[], &json!({"error": {"message": message, "param": name}}).to_string())
+        refusal(MEMBERS.iter().find(|name| body.get(**name).is_some()).unwrap(), false)
     })
     .await;
     let gateway = Setup::over(&[&fake]).race("max_attempts = 16").start().await;
-    let many: Value = (0..12).map(|number| (format!("x_{number}"), json!(1))).collect::<serde_json::Map<_, _>>().into();
-    let response = read_response(&mut gateway.ask(&with(Surface::Chat.body("m", true), &many)).await).await;
-    assert_eq!(response.status, 400, "{}", response.body);
-    assert_eq!(fake.requests().len(), 5, "four lessons");
-    // Nothing that the request is about is ever left out.
-    let fake = FakeProvider::answering(|_| {
-        Script::status(400, &[], r#"{"error":{"message":"'tools' is not supported","param":"tools"}}"#)
-    })
-    .await;
-    let second = Setup::over(&[&fake]).start().await;
-    let function = json!({"type": "function", "function": {"name": "f"}});
-    let asked = with(Surface::Chat.body("m", true), &json!({"tools": [function]}));
-    assert_eq!(read_response(&mut second.ask(&asked).await).await.status, 400);
-    assert_eq!(fake.requests().len(), 1);
-    second.stop().await;
+    let many: Value = MEMBERS.iter().map(|name| (name.to_string(), json!(1))).collect::<serde_json::Map<_, _>>().into();
+    let many = with(many, &json!({"metadata": {"a": "b"}, "user": "u", "logprobs": true, "logit_bias": {"1": 1}}));
+    let asked = with(Surface::Chat.body("m", true), &many);
+    let response = read_response(&mut gateway.ask(&asked).await).await;
+    assert_eq!((response.status, fake.requests().len()), (400, 5), "four lessons: {}", response.body);
+    assert_eq!(read_response(&mut gateway.ask(&asked).await).await.status, 400);
+    assert_eq!(fake.requests().len(), 10, "nothing was answered, so nothing was learnt");
     gateway.stop().await;
 }

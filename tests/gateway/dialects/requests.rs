@@ -120,6 +120,7 @@ fn settings() -> Vec<(Surface, Dialect, Value, &'static str)> {
     use Surface::{Chat, Messages, Responses};
     vec![
         (Chat, Dialect::Anthropic, json!({"seed": 7}), "seed"),
+        (Chat, Dialect::Responses, json!({"stop": ["y"]}), "stop"),
         (Chat, Dialect::Anthropic, json!({"n": 2}), "n"),
         (Chat, Dialect::Anthropic, json!({"logit_bias": {"5": 1}}), "logit_bias"),
         (Chat, Dialect::Anthropic, json!({"x_unknown": 1}), "x_unknown"),

@@ -1,4 +1,4 @@
-//! OpenAI's calls that the gateway does not read: transcriptions, speech, images and moderations.
+//! OpenAI's calls that the gateway does not read: transcriptions, speech, images, moderations and compactions.
 
 use serde_json::{Value, json};
 
@@ -232,4 +232,30 @@ async fn a_transcript_of_silence_is_passed_on_if_no_other_comes() {
     let rows = gateway.stop().await;
     assert_row!(rows.one("a"), json!({"outcome": "empty"}));
     assert_row!(rows.one("b"), json!({"outcome": "empty"}));
+}
+
+#[tokio::test]
+async fn a_compaction_goes_to_upstreams_of_the_responses_api_alone() {
+    let compacted = json!({"id": "r", "object": "response.compaction", "output": [{"type": "compaction", "encrypted_content": "x"}],
+        "usage": {"input_tokens": 9, "output_tokens": 2}});
+    let of_chat = FakeProvider::start(vec![]).await;
+    let fake = FakeProvider::start(vec![typed("application/json", compacted.to_string().as_bytes())]).await;
+    let gateway = Setup::new()
+        .provider("a", &of_chat, "dialect = \"openai\"")
+        .provider("b", &fake, "dialect = \"responses\"")
+        .start()
+        .await;
+    let ask = json!({"model": "m", "input": [{"role": "user", "content": "hello"}], "instructions": "be brief"});
+    let response = read_response(&mut gateway.post("/v1/responses/compact", &ask).await).await;
+    assert_eq!((response.status, response.upstream(), response.json()), (200, "b/m", compacted));
+    let up = fake.request(0).await;
+    assert_eq!((up.path.as_str(), &up.json()["instructions"]), ("/v1/responses/compact", &json!("be brief")));
+    assert!(up.json().get("stream").is_none());
+    let only_chat = Setup::over(&[&of_chat]).start().await;
+    let response = read_response(&mut only_chat.post("/v1/responses/compact", &ask).await).await;
+    assert_eq!((response.status, response.error_code().as_str()), (400, "photofinish_no_upstream"));
+    only_chat.stop().await;
+    let rows = gateway.stop().await;
+    assert_row!(rows.one("b"), json!({"outcome": "won", "input_tokens": 9, "output_tokens": 2}));
+    assert!(of_chat.requests().is_empty());
 }

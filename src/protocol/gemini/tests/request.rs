@@ -381,7 +381,7 @@ fn what_cannot_be_said_is_told() {
         ..Conversation::default()
     };
     let (body, meaning, lost) = write(&conversation, "gemini-2.5-flash");
-    assert_eq!(meaning, ["tools[1]", "stop", "parallel_tool_calls", "seed", "n"]);
+    assert_eq!(meaning, ["tools[1]", "parallel_tool_calls", "seed", "stop", "n"]);
     assert_eq!(lost[5..], ["image_url.detail", "document.title", "tools.strict"]);
     assert_eq!(body["generationConfig"], json!({ "stopSequences": ["0", "1", "2", "3", "4"] }));
     assert_eq!(body["tools"][0]["functionDeclarations"], json!([{ "name": "f" }]));

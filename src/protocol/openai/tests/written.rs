@@ -212,7 +212,7 @@ fn openai_itself_lacks_what_other_servers_have() {
     for (options, stops, lost, written) in [
         (TranslationOptions::default(), 5, &[][..], 5),
         (own.clone(), 4, &["top_k"], 4),
-        (own.clone(), 5, &["stop", "top_k"], 4),
+        (own.clone(), 5, &["top_k", "stop"], 4),
     ] {
         let mut losses = Losses::default();
         let conversation = Conversation { sampling: sampling(stops), ..Conversation::default() };

@@ -237,7 +237,7 @@ fn what_the_vendor_lacks_is_named() {
     };
     let (request, losses) = request_of(&conversation);
     let (meaning, hints) = names(&losses);
-    assert_eq!(meaning, ["file_id", "stop", "top_k", "presence_penalty", "seed", "n", "logprobs", "logit_bias"]);
+    assert_eq!(meaning, ["file_id", "top_k", "presence_penalty", "seed", "stop", "n", "logprobs", "logit_bias"]);
     assert_eq!(hints, ["reasoning", "is_error", "max_tokens", "service_tier"]);
     assert_eq!(request["max_output_tokens"], 16);
     assert_eq!(request["input"].as_array().unwrap().len(), 2);

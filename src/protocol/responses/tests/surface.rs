@@ -168,7 +168,7 @@ fn what_cannot_be_carried_over_is_named() {
         (json!({ "include": ["file_search_call.results"] }), vec![], vec!["include[0]"]),
         (
             json!({ "tools": [{ "type": "function", "name": "f" }, { "type": "web_search" }, { "type": "mcp" }] }),
-            vec!["web_search", "mcp"],
+            vec!["mcp", "web_search"],
             vec![],
         ),
         (
