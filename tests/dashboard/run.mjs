@@ -205,7 +205,7 @@ async function sessions(browser) {
   check("the cookie is of no use then", (await fetch(`${served.base}/api/stats`, { headers: { cookie: `${cookie.name}=${cookie.value}` } })).status, 401);
   await submit("ann-token-0123456789");
   await page.locator("tbody tr").first().waitFor();
-  writeFileSync(join(served.folder, "config.toml"), config(served.port, [["eve", true]]));
+  writeFileSync(join(served.folder, "config.toml"), config(served.port, [["bob", false], ["eve", true]]));
   await page.goto(`${served.base}/dashboard/status`);
   await field.waitFor({ timeout: 15_000 });
   check("a session ends with its user, and the page says so", true);
