@@ -229,7 +229,7 @@ async function subPath(browser) {
     await go(path);
     check(`below a path: ${path} has its heading`, (await page.locator("main h1").first().innerText()).length > 0);
   }
-  await page.getByRole("link", { name: "Races", exact: true }).click();
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Races" }).click();
   check("below a path: links stay there", new URL(page.url()).pathname, "/llm/dashboard/races");
   check("below a path: the browser complains of the log-in alone", complaints.filter((text) => !text.includes("401")), []);
   await context.close();

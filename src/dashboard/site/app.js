@@ -4,6 +4,10 @@ import { follow, here, link, useAddress } from "./lib/address.js";
 import { ApiError, LOGGED_OUT, send } from "./lib/api.js";
 import { PAGES } from "./pages.js";
 
+// Its address is relative to the page, and the page's own address changes without a load.
+const icon = /** @type {HTMLLinkElement | null} */ (document.querySelector("link[rel=icon]"));
+if (icon) icon.href = new URL("icon.svg", import.meta.url).href;
+
 /** @typedef {{ user: string | null, version: string }} Session */
 
 function App() {
