@@ -44,6 +44,7 @@ pub mod passed_call;
 pub mod path_call;
 pub mod prefix;
 pub mod quirks;
+mod raw_members;
 pub mod request;
 pub mod request_translation;
 pub mod rescue;

@@ -14,11 +14,11 @@ use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::InvalidRequest;
-pub(super) use members::raw_members;
-use members::{Member, RequestMembers, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
+use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
 
 use super::dialect::{Dialect, Surface};
 use super::path_call::PathCall;
+use super::raw_members::RequestMembers;
 use form::FormModel;
 
 /// A request, and the few facts that the gateway needs.

@@ -98,7 +98,7 @@ impl<'a> Outbound<'a> {
         };
         let lessons = lessons(request_translation.asked());
         let request_translation = match request_translation.without(&lessons) {
-            Some((without, _)) => {
+            Some(without) => {
                 let mut lease = self.budget.lease();
                 lease.settle(without.len());
                 Arc::new(without.leased(lease))

@@ -10,7 +10,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use memchr::memchr;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::write_through::write_through;
 
 /// Bytes of a line that are looked at; a header that delimits a body is shorter.
 const LINE_MAX: usize = 64;
@@ -57,31 +59,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for CheckedStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for CheckedStream<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
-}
+write_through!(CheckedStream);
 
 /// The position in the requests of a connection.
 struct HeadCheck {

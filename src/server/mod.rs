@@ -27,6 +27,7 @@ mod stream;
 mod stream_heads;
 mod tls;
 mod version;
+mod write_through;
 
 pub use listener::Listener;
 pub use served_paths::ReloadCall;

@@ -5,15 +5,16 @@
 //! The bytes pass through. Only the beginnings of frames are looked at, and bodies are read as before. Not for how many
 //! requests may run: see `connection_slots`.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::version::PREFACE;
+use super::write_through::write_through;
 
 /// Heads that are read before their requests begin. Not fewer: h2 ends a connection of which 20 requests at once are reset
 /// before they begin.
@@ -90,31 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for StreamHeads<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for StreamHeads<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
-}
+write_through!(StreamHeads);
 
 /// The position in the frames that a client sends.
 struct ClientFrames {

@@ -6,6 +6,7 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use crate::protocol::neutral::Losses;
+use crate::protocol::raw_members::RawMembers;
 
 /// Members of the body, at its top level.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,9 +22,6 @@ pub struct RequestChanges {
     /// Never sent, because the provider refuses them: a loss like any other.
     pub refused: Vec<String>,
 }
-
-/// Members in their order, as JSON text.
-pub(super) type RawMembers<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 impl RequestChanges {
     /// Adds other changes, which win.
@@ -88,32 +86,11 @@ impl RequestChanges {
 
 /// Sends a member under another name; where it is there under both, under that one alone. Returns whether it was there.
 pub(super) fn rename(members: &mut RawMembers<'_>, from: &str, to: &'static str) -> bool {
-    let Some(at) = members.iter().rposition(|(member, text)| member == from && text != "null") else { return false };
-    let value = members[at].1.clone();
-    let has_other = members.iter().any(|(member, text)| member == to && text != "null");
-    members[at] = (Cow::Borrowed(to), value);
-    let mut index = 0;
-    members.retain(|(member, text)| {
-        index += 1;
-        let is_new = index - 1 == at;
-        member != from && !(is_new && has_other) && (is_new || member != to || has_other && text != "null")
-    });
-    true
-}
-
-/// The object with these members.
-pub(super) fn written(members: &RawMembers<'_>) -> String {
-    let length = members.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 2;
-    let mut text = String::with_capacity(length);
-    text.push('{');
-    for (at, (name, value)) in members.iter().enumerate() {
-        if at > 0 {
-            text.push(',');
-        }
-        text.push_str(&Value::from(name.as_ref()).to_string());
-        text.push(':');
-        text.push_str(value);
+    let place = |name: &str| members.iter().rposition(|(member, text)| member == name && text != "null");
+    let (Some(at), other) = (place(from), place(to)) else { return false };
+    if other.is_none() {
+        members[at].0 = Cow::Borrowed(to);
     }
-    text.push('}');
-    text
+    members.retain(|(member, text)| member != from && (member != to || text != "null"));
+    true
 }

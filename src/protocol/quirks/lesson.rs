@@ -1,8 +1,8 @@
 //! What a refusal teaches: the next request to that upstream goes without the member that it does not take.
 
-use super::changes::{RawMembers, RequestChanges, written};
+use super::changes::{RequestChanges, rename};
 use crate::protocol::neutral::Losses;
-use crate::protocol::request::raw_members;
+use crate::protocol::raw_members::{RawMembers, raw_members, written};
 
 /// A member that an upstream does not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,17 +41,12 @@ const LEFT_OUT: [&str; 22] = [
 /// The two names of one limit: where one is refused, the other is sent.
 const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// The body without what these refusals were about, what is lost, and which of them mattered. None: none did.
-pub fn without(body: &[u8], lessons: &[RefusalLesson]) -> Option<(String, Losses, Vec<RefusalLesson>)> {
+/// The body without what these refusals were about, and what is lost. None: it has nothing of it.
+pub fn without(body: &[u8], lessons: &[RefusalLesson]) -> Option<(String, Losses)> {
     let mut members = raw_members(body)?;
     let mut losses = Losses::default();
-    let mut used = Vec::new();
-    for lesson in lessons {
-        if apply(lesson, &mut members, &mut losses) {
-            used.push(lesson.clone());
-        }
-    }
-    (!used.is_empty()).then(|| (written(&members), losses, used))
+    let changed = lessons.iter().fold(false, |changed, lesson| apply(lesson, &mut members, &mut losses) | changed);
+    changed.then(|| (written(&members), losses))
 }
 
 fn apply(lesson: &RefusalLesson, members: &mut RawMembers<'_>, losses: &mut Losses) -> bool {
@@ -61,7 +56,7 @@ fn apply(lesson: &RefusalLesson, members: &mut RawMembers<'_>, losses: &mut Loss
         return false;
     }
     if let Some(other) = LIMITS.iter().position(|limit| *limit == name).map(|at| LIMITS[1 - at]) {
-        return super::changes::rename(members, name, other);
+        return rename(members, name, other);
     }
     if !LEFT_OUT.contains(&name) {
         return false;

@@ -5,14 +5,15 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::changes::{RawMembers, rename, written};
+use super::changes::rename;
 use super::{
     CallIdForm, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING,
 };
 use crate::protocol::call_ids::CallIds;
 use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::Losses;
-use crate::protocol::request::{ApiRequest, raw_members};
+use crate::protocol::raw_members::{RawMembers, raw_members, written};
+use crate::protocol::request::ApiRequest;
 use crate::protocol::values::json;
 
 /// Whether the upstream may want the request otherwise. A quick look: [`rewritten`] decides.
@@ -24,8 +25,14 @@ pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
 
 /// Whether the conversation itself must be parsed for it.
 pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
-    let by_history = quirks.past_reasoning == PastReasoning::Wanted || quirks.call_ids != CallIdForm::Any;
-    request.surface == Surface::Chat && by_history && memchr::memmem::find(request.body(), CALLS.as_bytes()).is_some()
+    request.surface == Surface::Chat
+        && fits_history(quirks)
+        && memchr::memmem::find(request.body(), CALLS.as_bytes()).is_some()
+}
+
+/// Whether earlier calls must have a form.
+fn fits_history(quirks: &Quirks) -> bool {
+    quirks.past_reasoning == PastReasoning::Wanted || quirks.call_ids != CallIdForm::Any
 }
 
 /// How calls and their results begin in a conversation.
@@ -57,12 +64,7 @@ pub fn rewritten(surface: Surface, body: &[u8], quirks: &Quirks, changes: &Reque
 /// Whether the upstream demands anything of requests of this surface.
 fn touches(surface: Surface, quirks: &Quirks) -> bool {
     match surface {
-        Surface::Chat => {
-            quirks.max_completion_tokens
-                || !quirks.forced_tools
-                || quirks.past_reasoning == PastReasoning::Wanted
-                || quirks.call_ids != CallIdForm::Any
-        }
+        Surface::Chat => quirks.max_completion_tokens || !quirks.forced_tools || fits_history(quirks),
         Surface::Messages => {
             !quirks.forced_tools
                 || quirks.thinking_off != ThinkingOff::Disabled
@@ -103,18 +105,17 @@ impl Rewriter<'_, '_> {
     }
 
     fn chat(&mut self, quirks: &Quirks) {
-        if quirks.max_completion_tokens && self.text("max_tokens").is_some() {
+        if quirks.max_completion_tokens {
             self.changed |= rename(self.members, "max_tokens", "max_completion_tokens");
         }
         if !quirks.forced_tools {
             self.free_choice();
         }
-        let (wants_reasoning, ids) = (quirks.past_reasoning == PastReasoning::Wanted, quirks.call_ids);
-        let has_calls = self.text("messages").is_some_and(|text| text.contains(CALLS));
-        if has_calls
-            && (wants_reasoning || ids == CallIdForm::Nine)
+        let ids = (quirks.call_ids == CallIdForm::Nine).then(CallIds::of_nine);
+        if fits_history(quirks)
+            && self.text("messages").is_some_and(|text| text.contains(CALLS))
             && let Some(mut messages) = self.value("messages")
-            && chat_history(&mut messages, wants_reasoning, (ids == CallIdForm::Nine).then(CallIds::of_nine))
+            && chat_history(&mut messages, quirks.past_reasoning == PastReasoning::Wanted, ids)
         {
             self.put("messages", &messages);
         }

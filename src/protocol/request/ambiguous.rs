@@ -12,9 +12,9 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::members::MemberName;
 use crate::printable::quoted;
 use crate::protocol::dialect::Surface;
+use crate::protocol::raw_members::MemberName;
 
 /// A member, and what an upstream may take it for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,15 +1,14 @@
 //! Reads the members of a request's body, each as its JSON text, and the few values that the gateway needs.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::protocol::client_error::Invalid;
 use crate::protocol::dialect::{Dialect, Surface};
+use crate::protocol::raw_members::{raw_members, written};
 
 /// The problem in a request's body, for the caller. Contains names of members, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,42 +36,6 @@ pub(super) struct Member {
     pub(super) whole: Range<usize>,
     pub(super) value: Range<usize>,
 }
-
-/// The members of an object in order, with duplicates.
-pub(super) struct RequestMembers<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = RequestMembers<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestMembers<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
-                    members.push((name, value));
-                }
-                Ok(RequestMembers(members))
-            }
-        }
-        deserializer.deserialize_map(Collect)
-    }
-}
-
-/// The members of an object, in their order, each as its JSON text. None if it is not an object.
-pub(in crate::protocol) fn raw_members(body: &[u8]) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
-    let RequestMembers(members) = serde_json::from_slice(body).ok()?;
-    Some(members.into_iter().map(|(name, value)| (name, Cow::Borrowed(value.get()))).collect())
-}
-
-/// Borrowed if it has no escapes. Transparent: serde_json shows a long number as an object whose name is no newtype.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub(super) struct MemberName<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Position of a member in `text`, which its value was borrowed from.
 pub(super) fn span(text: &str, name: &str, value: &RawValue) -> Member {
@@ -121,18 +84,10 @@ pub(super) fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
 
 /// `stream_options` with `include_usage: true` and its other members.
 pub(super) fn with_usage(options: &[u8]) -> String {
-    let Ok(RequestMembers(members)) = serde_json::from_slice(options) else {
-        return "{\"include_usage\":true}".to_owned();
-    };
-    let mut text = String::from("{\"include_usage\":true");
-    for (name, value) in members.iter().filter(|(name, _)| name != "include_usage") {
-        text.push(',');
-        text.push_str(&serde_json::Value::from(name.as_ref()).to_string());
-        text.push(':');
-        text.push_str(value.get());
-    }
-    text.push('}');
-    text
+    let mut members = raw_members(options).unwrap_or_default();
+    members.retain(|(name, _)| name != "include_usage");
+    members.insert(0, (Cow::Borrowed("include_usage"), Cow::Borrowed("true")));
+    written(&members)
 }
 
 /// Where parsing failed, without quoting the text.

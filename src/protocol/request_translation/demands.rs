@@ -8,7 +8,8 @@ use bytes::Bytes;
 use super::{RequestTranslation, UpstreamBody};
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::quirks::{self, Quirks, RefusalLesson, RequestChanges};
-use crate::protocol::request::{ApiRequest, raw_members};
+use crate::protocol::raw_members::raw_members;
+use crate::protocol::request::ApiRequest;
 
 impl RequestTranslation {
     /// For an upstream of the caller's dialect that demands something: see `quirks`. None: it gets the request as it is.
@@ -48,17 +49,17 @@ impl RequestTranslation {
         self
     }
 
-    /// Without what these refusals were about, and those of them that mattered. None: none did.
-    pub fn without(&self, lessons: &[RefusalLesson]) -> Option<(RequestTranslation, Vec<RefusalLesson>)> {
+    /// Without what these refusals were about. None: it has nothing of it.
+    pub fn without(&self, lessons: &[RefusalLesson]) -> Option<RequestTranslation> {
         let UpstreamBody::Spliced(request) = &self.body else { return None };
         if lessons.is_empty() || request.is_form() || self.embedding.is_some() {
             return None;
         }
-        let (body, lost, used) = quirks::without(request.body(), lessons)?;
+        let (body, lost) = quirks::without(request.body(), lessons)?;
         let request = ApiRequest::written(request.surface, Bytes::from(body)).ok()?;
         let mut losses = self.losses.clone();
         losses.extend(&lost);
-        let without = RequestTranslation {
+        Some(RequestTranslation {
             body: UpstreamBody::Spliced(Arc::new(request)),
             losses,
             customs: self.customs.clone(),
@@ -66,8 +67,7 @@ impl RequestTranslation {
             embedding: None,
             _lease: None,
             ..*self
-        };
-        Some((without, used))
+        })
     }
 
     /// The value of a member, as JSON text.

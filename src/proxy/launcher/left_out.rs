@@ -24,7 +24,7 @@ impl Launcher {
         // It was made from the client's request, which has all members.
         let mut lessons = self.gateway.health().lessons(name, *surface);
         lessons.extend(sent.complained.members.iter().cloned());
-        if let Some((without, _)) = request_translation.without(&lessons) {
+        if let Some(without) = request_translation.without(&lessons) {
             request_translation = self.leased(without);
         }
         self.uploads[candidate] = Arc::new(request_translation);
@@ -43,7 +43,7 @@ impl Launcher {
         let before = &self.uploads[candidate];
         let value = if by_value { before.value_of(&name) } else { None };
         let lesson = RefusalLesson { name, value };
-        let Some((without, _)) = before.without(std::slice::from_ref(&lesson)) else { return false };
+        let Some(without) = before.without(std::slice::from_ref(&lesson)) else { return false };
         if self.settings.lossy == Lossy::Refuse && !without.losses().keeps_settings() {
             return false;
         }
