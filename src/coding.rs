@@ -13,8 +13,10 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 /// The room that one step needs, in bytes.
 pub const STEP_MAX: usize = 128 << 10;
 /// Maximum window of a Zstandard frame, as a power of two: 8 MiB, the largest that a content coding may have (RFC 9659).
-/// Brotli's largest is 16 MiB.
 const ZSTD_WINDOW_MAX: u32 = 23;
+/// The same of Brotli (RFC 7932) and of gzip and deflate (RFC 1951).
+const BROTLI_WINDOW_MAX: u32 = 24;
+const DEFLATE_WINDOW_MAX: u32 = 15;
 /// Bytes that Brotli decodes at once.
 const BROTLI_PIECE: usize = 16 << 10;
 
@@ -86,6 +88,15 @@ impl ContentCoding {
             }
         }
         Ok(found)
+    }
+
+    /// The most decoded bytes that a decoder keeps.
+    pub fn window_max(self) -> usize {
+        1 << match self {
+            ContentCoding::Zstd => ZSTD_WINDOW_MAX,
+            ContentCoding::Brotli => BROTLI_WINDOW_MAX,
+            ContentCoding::Gzip | ContentCoding::Deflate => DEFLATE_WINDOW_MAX,
+        }
     }
 
     pub fn decoder(self) -> Decoder {

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::bounds::{Bounds, accounted, no_memory};
@@ -51,7 +51,7 @@ pub(super) async fn exchange(
 ) -> Result<ReadyAttempt, Failure> {
     guard.dispatched();
     let outgoing = outgoing.inspect_err(|failure| guard.failed(failure))?;
-    let response = match client.send(&outgoing, |connected| guard.connected(connected)).await {
+    let mut response = match client.send(&outgoing, |connected| guard.connected(connected)).await {
         Ok(response) => response,
         Err(failure) => {
             guard.failed(&failure);
@@ -60,18 +60,12 @@ pub(super) async fn exchange(
     };
     // A request may be large and is not needed any more.
     drop(outgoing);
+    response.body.count_in(&bounds.budget);
     guard.head(&response);
     if !response.status.is_success() {
         return Err(refused(response, key.as_ref(), &bounds.budget, &mut guard).await);
     }
     let Response { status, headers, body } = response;
-    if let Some(encoding) = compression(&headers) {
-        let encoding = keyring::scrubbed(encoding, key.as_ref());
-        let message = format!("the answer is compressed ({encoding}), which was not asked for");
-        let failure = Failure::new(FailureKind::Malformed, Phase::Headers, message);
-        guard.failed(&failure);
-        return Err(failure);
-    }
     let mut stream = open(body, &headers, response_translation, &bounds, key, guard).await?;
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
@@ -203,20 +197,23 @@ async fn refused(response: Response, key: Option<&HashedKey>, budget: &Budget, g
     keyring::scrub_headers(&mut headers, key);
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
     guard.refused(&failure);
-    if compression(&headers).is_some() {
-        // The client could not read it either.
-        return failure;
-    }
     // Wait longer if the text may change the meaning.
     let known_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
     let patience = if known_by_status { KNOWN_BODY_FOR } else { ERROR_BODY_FOR };
     let (mut bytes, mut lease) = (BytesMut::new(), budget.lease());
     let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut lease, &mut guard.meter);
     // A partial body is kept.
-    if let Ok(Ok(())) = tokio::time::timeout(patience, read).await {
+    let read = tokio::time::timeout(patience, read).await;
+    if let Ok(Ok(())) = read {
         guard.meter.eof(Instant::now());
     }
     failure = refusal(status.as_u16(), &headers, scrub(bytes.freeze(), key));
+    match read {
+        Ok(Err(unread)) if failure.answer.as_ref().is_none_or(|answer| answer.body.is_empty()) => {
+            failure.message = format!("HTTP status {}: {}", status.as_u16(), unread.message);
+        }
+        _ => {}
+    }
     guard.refused(&failure);
     failure
 }
@@ -252,6 +249,7 @@ async fn collect(
         let chunk = chunk?;
         meter.read(Instant::now());
         if bytes.len() + chunk.len() > max {
+            bytes.extend_from_slice(&chunk[..max - bytes.len()]);
             return Err(Failure::new(
                 FailureKind::Malformed,
                 Phase::FirstToken,
@@ -262,12 +260,6 @@ async fn collect(
         bytes.extend_from_slice(&chunk);
     }
     Ok(())
-}
-
-/// The name of a compression that was not asked for.
-fn compression(headers: &HeaderMap) -> Option<&str> {
-    let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unreadable").trim();
-    (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
 }
 
 fn content_type(headers: &HeaderMap) -> &str {
@@ -309,7 +301,7 @@ pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     let surface = spec.request_translation.surface();
     let spoken = provider.spoken_for(surface).unwrap_or_else(|| provider.preferred());
     headers.insert(ACCEPT, HeaderValue::from_static(spec.request_translation.framing().accept()));
-    // A compressed stream is a buffered stream.
+    // A compressed stream is often a buffered stream.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));
     let mut outgoing = Outgoing {

@@ -15,6 +15,8 @@ const BROTLI: &str = "1b5800d08cd4518ddbd9112afdef6f923ea0cec32eb0e57f8c51aebf3f
     87234cb37491b30c1a09e6e155a6867cab6b6c52e641e4b0601eaecfd6e2648ac80d";
 /// 4 MiB of one letter, by the same.
 const BROTLI_BOMB: &str = "9fffff3ff825c2e2b14020f7fe07";
+/// Two lines, each flushed, by the same.
+const BROTLI_FLUSHED: [&str; 2] = ["0b0580646174613a206f6e650a0a", "5000805f5ae18dee4e11a24a04600b"];
 /// A window of 256 MiB, which is no content coding.
 const BROTLI_LARGE: &str = "111cb0000248656c6c6f2e03";
 
@@ -89,6 +91,52 @@ fn every_coding_is_decoded_whole_cut_and_spoiled() {
         let behind = [&whole, b"more".as_slice()].concat();
         assert!(decoded(coding, &[&behind]).is_err(), "{coding:?}");
         assert!(decoded(coding, &[b"{\"model\":\"m\"}"]).is_err(), "{coding:?}");
+    }
+}
+
+/// The lines, each flushed: what a server sends that compresses a stream of events.
+fn flushed(coding: ContentCoding, lines: [&str; 2]) -> [Vec<u8>; 2] {
+    let mut sent = 0;
+    let mut rest = |all: &[u8]| all[std::mem::replace(&mut sent, all.len())..].to_vec();
+    match coding {
+        ContentCoding::Gzip => {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            lines.map(|line| {
+                encoder.write_all(line.as_bytes()).and_then(|()| encoder.flush()).unwrap();
+                rest(encoder.get_ref())
+            })
+        }
+        ContentCoding::Deflate => {
+            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+            lines.map(|line| {
+                encoder.write_all(line.as_bytes()).and_then(|()| encoder.flush()).unwrap();
+                rest(encoder.get_ref())
+            })
+        }
+        ContentCoding::Zstd => {
+            let mut context = CCtx::create();
+            lines.map(|line| {
+                let mut coded = Vec::with_capacity(1_024);
+                let mut target = OutBuffer::around(&mut coded);
+                context.compress_stream(&mut target, &mut InBuffer::around(line.as_bytes())).unwrap();
+                assert_eq!(context.flush_stream(&mut target).unwrap(), 0);
+                coded
+            })
+        }
+        ContentCoding::Brotli => BROTLI_FLUSHED.map(bytes),
+    }
+}
+
+#[test]
+fn what_was_flushed_is_decoded_at_once() {
+    let lines = ["data: one\n\n", "data: two\n\n"];
+    for coding in ContentCoding::ALL {
+        let mut decoder = coding.decoder();
+        for (line, coded) in lines.iter().zip(flushed(coding, lines)) {
+            let (mut input, mut out) = (&coded[..], Vec::new());
+            while decoder.step(&mut input, &mut out).unwrap() == Step::More {}
+            assert_eq!(String::from_utf8_lossy(&out), *line, "{coding:?}");
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use tokio_rustls::TlsConnector;
 use super::counted_stream::{CountedStream, StreamCount};
 use super::dns::{NameCache, Resolver};
 use super::endpoint::{Endpoint, Origin};
+use super::head::{HEADER_LIST_MAX, HEADERS_MAX, READ_BUFFER_MAX};
 use super::http1::Http1Connection;
 use super::http2::NOT_ANNOUNCED;
 use super::stream_choice::STREAMS_MAX;
@@ -39,8 +40,6 @@ use crate::shutdown::Shutdown;
 /// Pings are sent only while streams are open; servers close a connection with too many.
 const PING_EVERY: Duration = Duration::from_secs(25);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes. Some providers send many cookies.
-const HEADER_LIST_MAX: u32 = 64 * 1024;
 /// Addresses tried for one name.
 const ADDRESSES_MAX: usize = 8;
 /// After this time the next address is tried too.
@@ -50,8 +49,6 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// Interval of further probes, until the system gives up (Linux: after nine without an answer).
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// The read buffer of an HTTP/1.1 connection. A client that stalls keeps it filled.
-const READ_BUFFER_MAX: usize = 64 * 1024;
 /// Bytes of one HTTP/2 answer that may wait to be read: 2.5 MB/s over a round trip of 100 ms, many times what a model
 /// writes. A stalled client holds no more of its winner's answer than this.
 const STREAM_WINDOW_MAX: u32 = 256 * 1024;
@@ -195,7 +192,11 @@ impl Connector {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (stream, count) = CountedStream::http1(stream);
-        let handshake = http1::Builder::new().max_buf_size(READ_BUFFER_MAX).handshake(TokioIo::new(stream)).await;
+        let handshake = http1::Builder::new()
+            .max_buf_size(READ_BUFFER_MAX)
+            .max_headers(HEADERS_MAX)
+            .handshake(TokioIo::new(stream))
+            .await;
         let (sender, connection) = handshake.map_err(|error| failure(FailureKind::Protocol, &error.to_string()))?;
         Ok(NewConnection::Http1(Http1Connection::new(sender, Box::pin(connection), count)))
     }

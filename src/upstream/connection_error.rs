@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 
 use h2::Reason;
 
+use super::head;
 use crate::failure::{Failure, FailureKind, Phase};
 
 /// Why a request was not answered.
@@ -59,6 +60,11 @@ pub(super) fn failure_of(error: &hyper::Error, phase: Phase) -> Failure {
         // The connection ended without an error, or its peer did not answer a ping.
         (None, None) => FailureKind::Closed,
     };
+    // The library says no more of a head that is too large over HTTP/2.
+    let is_of_head = phase == Phase::Headers && h2.is_some_and(|h2| h2.is_library() && h2.is_reset());
+    if error.is_parse_too_large() || is_of_head && h2.and_then(h2::Error::reason) == Some(Reason::PROTOCOL_ERROR) {
+        return Failure { phase, ..head::too_large() };
+    }
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

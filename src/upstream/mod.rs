@@ -7,9 +7,11 @@
 mod connect;
 mod connection_error;
 mod counted_stream;
+mod decoding;
 mod dns;
 mod endpoint;
 mod get;
+mod head;
 mod http1;
 mod http2;
 mod pool;

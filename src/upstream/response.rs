@@ -1,5 +1,5 @@
 //! The answer of an upstream. At its end the body returns an HTTP/1.1 connection to the pool. If it is dropped before,
-//! it closes the connection, or resets the stream of an HTTP/2 connection.
+//! it closes the connection, or resets the stream of an HTTP/2 connection. A compressed body is decoded.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,9 +13,12 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use super::connection_error::{SendError, failure_of, of_http1};
+use super::decoding::Decoding;
+use super::head::{self, HEADERS_MAX};
 use super::http1::Http1Connection;
 use super::http2::Stream;
 use super::pool::{Pool, PooledConnection};
+use crate::budget::Budget;
 use crate::failure::{Failure, Phase};
 use crate::pace::YieldPace;
 
@@ -30,7 +33,9 @@ pub struct Response {
 pub struct ResponseBody {
     incoming: Incoming,
     connection: HeldConnection,
-    /// Limits frames without data, which no reader sees.
+    /// None for a plain body.
+    decoding: Option<Box<Decoding>>,
+    /// Limits frames without data and bytes that decode to nothing, which no reader sees.
     pace: YieldPace,
 }
 
@@ -50,18 +55,52 @@ impl PooledConnection {
             },
             PooledConnection::Http2 { mut stream, .. } => (stream.send(request).await?, HeldConnection::Http2(stream)),
         };
-        let (head, incoming) = response.into_parts();
-        let body = ResponseBody { incoming, connection, pace: YieldPace::default() };
+        let (mut head, incoming) = response.into_parts();
+        if head.headers.len() > HEADERS_MAX {
+            return Err(SendError { failure: head::too_large(), unsent: false, died: false, wants_http1: false });
+        }
+        let decoding = Decoding::of(&mut head.headers);
+        let body = ResponseBody { incoming, connection, decoding, pace: YieldPace::default() };
         Ok(Response { status: head.status, headers: head.headers, body })
     }
 }
 
 impl ResponseBody {
-    /// The next read. None: the body has ended. Trailers are skipped.
+    /// Counts the memory that decoding takes.
+    pub fn count_in(&mut self, budget: &Budget) {
+        if let Some(decoding) = &mut self.decoding {
+            decoding.count_in(budget.lease());
+        }
+    }
+
+    /// The next read, decoded. None: the body has ended. Trailers are skipped.
     ///
     /// # Errors
     /// A failure of phase stream; the caller sets the phase more precisely.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        if self.decoding.is_some() { self.poll_decoded(context) } else { self.poll_read(context) }
+    }
+
+    fn poll_decoded(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        loop {
+            let Some(decoding) = &mut self.decoding else { return Poll::Ready(None) };
+            if let Some(part) = decoding.next().transpose() {
+                return Poll::Ready(Some(part));
+            }
+            let read = ready!(self.poll_read(context));
+            let Some(decoding) = &mut self.decoding else { return Poll::Ready(None) };
+            match read {
+                Some(Ok(coded)) => {
+                    self.pace.bytes(coded.len());
+                    decoding.push(coded);
+                }
+                Some(Err(failure)) => return Poll::Ready(Some(Err(failure))),
+                None => return Poll::Ready(decoding.finish().err().map(Err)),
+            }
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         loop {
             ready!(self.pace.poll_proceed(context));
             match self.poll_frame(context) {

@@ -277,7 +277,8 @@ said("long-body", "more body than content-length says", f"HTTP/1.1 200 OK\r\n{ST
 said("chunk-garbage", "a chunk size that is no number", stream_head(), chunked(ROLE), "zz\r\nhello\r\n")
 said("chunk-huge", "a chunk of 2^64 bytes", stream_head(), "FFFFFFFFFFFFFFFF\r\ndata: x")
 said("close-mid-answer", "closes after a token", stream_head(), chunked(ROLE + TOKEN), token=True)
-said("gzip", "gzip, which nobody asked for", answered(gzip.compress(BAD_STREAM.encode()), headers=STREAM + "content-encoding: gzip\r\n"))
+said("gzip", "gzip, which nobody asked for", answered(gzip.compress(BAD_STREAM.encode()), headers=STREAM + "content-encoding: gzip\r\n"),
+     alone="answer", token=True)
 said("gzip-bomb", "20 MB of zeros in 20 KB of gzip", answered(gzip.compress(bytes(20_000_000), 6), headers=STREAM + "content-encoding: gzip\r\n"))
 
 

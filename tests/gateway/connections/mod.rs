@@ -1,5 +1,6 @@
 //! Connections to providers: the pool, HTTP/1.1 and HTTP/2, proxies, certificates and name look-ups.
 
+mod heads;
 mod http1_required;
 mod http2;
 mod http2_both_sides;

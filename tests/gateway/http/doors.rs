@@ -1,13 +1,10 @@
 //! Requests as clients send them: encoded bodies, a WebSocket first, desktop apps with a token; and calls that are refused with a
 //! true sentence.
 
-use std::io::Write as _;
-
-use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::json;
 
 use crate::harness::answer::Response;
+use crate::harness::coding::{deflate, gzip, zstd};
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Script};
 
@@ -23,24 +20,6 @@ async fn served(settings: &str, more: &str) -> (FakeProvider, RunningGateway) {
     let config = format!("{settings}{}[models.m]\nupstreams = [\"one/x\"]\n{more}", provider("one", &fake));
     let served = Setup::new(&config).serve().await;
     (fake, served)
-}
-
-fn gzip(plain: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(plain).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn deflate(plain: &[u8]) -> Vec<u8> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(plain).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn zstd(plain: &[u8]) -> Vec<u8> {
-    let mut coded = Vec::with_capacity(zstd_safe::compress_bound(plain.len()));
-    zstd_safe::compress(&mut coded, plain, 3).unwrap();
-    coded
 }
 
 async fn sent(served: &RunningGateway, coding: &str, body: &[u8]) -> Response {

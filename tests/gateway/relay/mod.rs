@@ -2,6 +2,7 @@
 
 mod broken_streams;
 mod byte_for_byte;
+mod compressed_answers;
 mod endless_answers;
 mod garbled_streams;
 mod keepalive;

@@ -148,16 +148,3 @@ async fn an_attempt_that_is_cut_before_its_first_poll_has_a_row() {
         gateway.stop().await;
     }
 }
-
-#[tokio::test]
-async fn a_compressed_answer_is_a_failure() {
-    let headers =
-        [("content-type", "text/event-stream"), ("content-encoding", "gzip"), ("transfer-encoding", "chunked")];
-    let compressed = FakeProvider::start(vec![Script::new().head(200, &headers).chunk("\u{1f}\u{8b}").end()]).await;
-    let plain = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
-    let gateway = Setup::over(&[&compressed, &plain]).race("policy = \"fallback\"").start().await;
-    let response = read_response(&mut gateway.streaming().await).await;
-    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "hi"));
-    let rows = gateway.stop().await;
-    assert_eq!(ending(rows.one("a")), json!({"outcome": "failed", "failure": "malformed", "failure_phase": "headers"}));
-}
