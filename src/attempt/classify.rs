@@ -30,8 +30,8 @@ impl EventStream {
             return self.item_behind(event, size);
         }
         let more = self.more_text(&event);
-        let kind = match more {
-            Some(_) => ItemKind::Payload,
+        let (kind, instead) = match more {
+            Some(_) => (ItemKind::Payload, None),
             None => self.classify(&event),
         };
         let kind = match kind {
@@ -40,13 +40,14 @@ impl EventStream {
             kind => kind,
         };
         let raw = match kind {
-            ItemKind::Malformed => Bytes::new(),
+            ItemKind::LeftOut => Bytes::new(),
             ItemKind::Error { .. } if self.is_translated() => Bytes::new(),
             ItemKind::Error { .. } => scrub(event.raw, self.key.as_ref()),
             ItemKind::Heartbeat if self.is_translated() => self.heartbeat(),
-            _ => self.response_translation.pass(event),
+            _ => self.response_translation.pass(instead.unwrap_or(event)),
         };
-        match self.fault() {
+        let fault = if matches!(kind, ItemKind::Error { .. }) { None } else { self.fault() };
+        match fault {
             Some(facts) => StreamItem::new(Bytes::new(), ItemKind::Error { facts, data: Bytes::new() }, size),
             None => StreamItem { raw, kind, size, more: more.filter(|_| !self.is_translated()) },
         }
@@ -128,9 +129,39 @@ impl EventStream {
         Some(at)
     }
 
-    fn classify(&mut self, event: &SseEvent) -> ItemKind {
-        let meter = &mut self.guard.meter;
+    /// The kind of an event, and the event that is passed on in its place, if it is another.
+    fn classify(&mut self, event: &SseEvent) -> (ItemKind, Option<SseEvent>) {
         let frame = self.response_translation.read(event);
+        if matches!(frame, Frame::Malformed) {
+            return self.unreadable(event);
+        }
+        let kind = self.kind_of(event, frame);
+        let is_bare = matches!(kind, ItemKind::Payload | ItemKind::Other | ItemKind::UsageOnly | ItemKind::Done);
+        (kind, if is_bare { self.response_translation.framed(event) } else { None })
+    }
+
+    /// An event that is no JSON. It is read leniently first. If that fails it is a hole in the answer, and the answer never
+    /// ends well: what is left may mean something else.
+    #[cold]
+    fn unreadable(&mut self, event: &SseEvent) -> (ItemKind, Option<SseEvent>) {
+        if let Some(mended) = self.response_translation.mended(event) {
+            self.lenient = true;
+            let kind = self.kind_of(&mended, self.response_translation.read(&mended));
+            // Clients of the same dialect get it as it came.
+            return (kind, Some(mended).filter(|_| self.is_translated()));
+        }
+        let meter = &mut self.guard.meter;
+        meter.event(self.read_at);
+        meter.malformed += 1;
+        // After the end nothing counts as a part of the answer.
+        if self.response_translation.is_noise(event) || self.is_complete() {
+            return (ItemKind::LeftOut, None);
+        }
+        (hole(), None)
+    }
+
+    fn kind_of(&mut self, event: &SseEvent, frame: Frame<'_>) -> ItemKind {
+        let meter = &mut self.guard.meter;
         if !matches!(frame, Frame::KeepAlive) {
             meter.event(self.read_at);
         }
@@ -143,9 +174,10 @@ impl EventStream {
                 self.done = true;
                 // The last event may hold an answer that was not streamed.
                 let chunk = new_in(chunk, meter);
-                meter.chunk(&chunk, self.read_at);
-                self.response_translation.check(event, &chunk);
-                if chunk.payload.is_some() { ItemKind::Payload } else { ItemKind::Done }
+                self.take(event, &chunk).unwrap_or(match chunk.payload {
+                    Some(_) => ItemKind::Payload,
+                    None => ItemKind::Done,
+                })
             }
             Frame::Error { data, usage } => {
                 meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
@@ -159,13 +191,20 @@ impl EventStream {
             }
             Frame::Malformed | Frame::Foreign(_) => {
                 meter.malformed += 1;
-                ItemKind::Malformed
+                ItemKind::LeftOut
+            }
+            // A whole answer after a part of it only repeats that.
+            Frame::Chunk(Chunk { whole: true, .. }) if self.sends_wholes || meter.first_token_us().is_none() => {
+                self.sends_wholes = true;
+                self.expanded.extend(self.response_translation.events_in(event));
+                if self.expanded.is_empty() { hole() } else { ItemKind::LeftOut }
             }
             Frame::Chunk(chunk) => {
                 meter.readable = true;
                 let chunk = new_in(chunk, meter);
-                meter.chunk(&chunk, self.read_at);
-                self.response_translation.check(event, &chunk);
+                if let Some(failed) = self.take(event, &chunk) {
+                    return failed;
+                }
                 if chunk.payload.is_some() {
                     self.template = Template::learn(event, &chunk);
                     ItemKind::Payload
@@ -177,11 +216,30 @@ impl EventStream {
             }
         }
     }
+
+    /// Measures a chunk and checks its calls. Some: it ends the answer as one that broke off.
+    fn take(&mut self, event: &SseEvent, chunk: &Chunk<'_>) -> Option<ItemKind> {
+        if let Some(facts) = self.response_translation.broken_off(event, chunk) {
+            let Chunk { finish_reason, usage, timings, time_info, .. } = chunk.clone();
+            let end = Chunk { finish_reason, usage, timings, time_info, ..Chunk::default() };
+            self.guard.meter.chunk(&end, self.read_at);
+            return Some(ItemKind::Error { facts, data: Bytes::new() });
+        }
+        self.guard.meter.chunk(chunk, self.read_at);
+        self.response_translation.check(event, chunk);
+        None
+    }
 }
 
 /// The message for an answer in another dialect.
 pub(super) fn in_dialect(dialect: &str) -> String {
     format!("it answers in the dialect `{dialect}`: is the provider's own `dialect` right?")
+}
+
+/// An event that may have carried a part of the answer is lost.
+fn hole() -> ItemKind {
+    let message = "an event cannot be read, and may have carried a part of the answer";
+    ItemKind::Error { facts: malformed(message), data: Bytes::new() }
 }
 
 fn malformed(message: impl Into<String>) -> ErrorFacts {

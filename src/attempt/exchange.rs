@@ -134,7 +134,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
         read += size;
         stream.hold(read)?;
         match kind {
-            ItemKind::Malformed => {}
+            ItemKind::LeftOut => {}
             ItemKind::Error { facts, data } => return Err(error_in_a_200(stream, facts, data)),
             ItemKind::Payload if stream.first_token_us().is_none() => held.extend_from_slice(&raw),
             ItemKind::Payload if held.is_empty() => return Ok(raw),

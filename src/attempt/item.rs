@@ -41,6 +41,6 @@ pub enum ItemKind {
     Done,
     /// An error in a 200, with its data.
     Error { facts: ErrorFacts, data: Bytes },
-    /// Not JSON, or of another dialect: it is left out.
-    Malformed,
+    /// Noise, or of another dialect, or its content follows in other events.
+    LeftOut,
 }

@@ -31,7 +31,7 @@ pub struct Meter {
     reasoning_chars: i64,
     data_chars: i64,
     keepalives: i64,
-    /// Events that were left out: not JSON, or of another dialect.
+    /// Events that could not be read, or are of another dialect.
     pub malformed: i64,
     /// At least one event could be read.
     pub readable: bool,
@@ -45,6 +45,8 @@ pub struct Meter {
     /// Choices that were seen, and those that finished, one bit each.
     choices: u64,
     finished: u64,
+    /// Choices that said that they have no finish reason yet.
+    open: u64,
     /// The number of choices that the request asks for.
     choices_asked: u32,
     bound: LengthBound,
@@ -85,6 +87,7 @@ impl Meter {
             finish_reason: None,
             choices: 0,
             finished: 0,
+            open: 0,
             choices_asked,
             bound,
             free_chars: bound.free_chars(choices_asked),
@@ -125,6 +128,7 @@ impl Meter {
         }
         self.choices |= chunk.choices;
         self.finished |= chunk.finished;
+        self.open |= chunk.open;
         if let Some(reason) = &chunk.finish_reason {
             self.finish.get_or_insert(now);
             // The last reason counts: a broken answer may carry a second one.
@@ -200,9 +204,10 @@ impl Meter {
         self.finish.is_some() && self.finished == self.choices && self.finished.count_ones() >= self.choices_asked
     }
 
-    /// There is a finish reason. LiteLLM sends one for all choices.
-    pub fn has_reason(&self) -> bool {
-        self.finish.is_some()
+    /// Whether there is a finish reason, and one for every choice that said that it has none yet. LiteLLM says nothing, and
+    /// sends one reason for all choices. A provider that `omits` reasons may send none at all.
+    pub fn has_no_open_choice(&self, omits: bool) -> bool {
+        if self.finish.is_some() { self.open & !self.finished == 0 } else { omits }
     }
 
     /// The finish reason, as its provider sent it.

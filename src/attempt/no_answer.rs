@@ -9,8 +9,8 @@ use super::classify::in_dialect;
 use super::ready::ReadyAttempt;
 use super::stream::EventStream;
 use crate::failure::{Failure, FailureKind, RawAnswer};
+use crate::protocol::ends::End;
 use crate::protocol::error::{self, ErrorFacts};
-use crate::protocol::frame::is_refusal;
 use crate::routing::keyring;
 
 const WEB_PAGE: &str = "it answered with a web page: is base_url right?";
@@ -28,7 +28,7 @@ impl EventStream {
     /// Ends the attempt: its answer has no content, because the vendor's filter withheld it or none was generated.
     fn said_nothing(&mut self) -> Failure {
         match self.guard.meter.finish_reason() {
-            Some(reason) if is_refusal(reason) => {
+            Some(reason) if End::of(reason).is_refusal() => {
                 let message = format!("the answer was withheld (`{reason}`)");
                 self.fail(FailureKind::ContentPolicy, message)
             }

@@ -1,6 +1,7 @@
 //! The events of one attempt: read, split, classified and measured in one pass. Not for the client's bytes: see
 //! `relay`.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::protocol::client_error::ErrorShape;
 use crate::protocol::error::ErrorFacts;
 use crate::protocol::framing::FrameDecoder;
 use crate::protocol::response_translation::ResponseTranslation;
+use crate::protocol::sse::SseEvent;
 use crate::protocol::template::Template;
 use crate::routing::keyring::HashedKey;
 use crate::shutdown::Shutdown;
@@ -41,6 +43,12 @@ pub struct EventStream {
     pub(super) response_translation: ResponseTranslation,
     /// Events read during a hold; they are returned first.
     pub(super) ahead: HeldBack,
+    /// The events of a whole answer that came as one event. They come before all others.
+    pub(super) expanded: VecDeque<SseEvent>,
+    /// Its events have the form of whole answers.
+    pub(super) sends_wholes: bool,
+    /// An event was read leniently. It is passed on as it came.
+    pub(super) lenient: bool,
     /// When the read that brought the current events returned.
     pub(super) read_at: Instant,
     /// Start of the current silence: the last read, or when reading resumed after a slow client.
@@ -97,6 +105,9 @@ impl EventStream {
             pace: YieldPace::default(),
             response_translation,
             ahead: HeldBack::default(),
+            expanded: VecDeque::new(),
+            sends_wholes: false,
+            lenient: false,
             read_at: now,
             quiet_since: now,
             timer: None,
@@ -132,6 +143,11 @@ impl EventStream {
 
     pub fn surface(&self) -> Surface {
         self.response_translation.surface()
+    }
+
+    /// Whether some of its bytes are no valid JSON, and still can be read: see [`ResponseTranslation::mended`].
+    pub fn is_lenient(&self) -> bool {
+        self.lenient
     }
 
     /// The caller lists `functions` instead of tools.
@@ -177,7 +193,7 @@ impl EventStream {
     pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
             ready!(self.pace.poll_proceed(context));
-            match self.decoder.next_event() {
+            match self.expanded.pop_front().map_or_else(|| self.decoder.next_event(), |event| Ok(Some(event))) {
                 Ok(Some(event)) => {
                     self.let_go(self.unfinished);
                     self.unfinished = 0;
@@ -282,10 +298,10 @@ impl EventStream {
         self.pace.event(item.raw.len());
     }
 
-    /// The answer is complete: a finish reason for every choice, or `[DONE]` after any.
+    /// The answer is complete: a finish reason for every choice, or `[DONE]` when no choice is open.
     pub fn is_complete(&self) -> bool {
         let meter = &self.guard.meter;
-        meter.has_finished() || self.done && (self.omits_finish_reason || meter.has_reason())
+        meter.has_finished() || self.done && meter.has_no_open_choice(self.omits_finish_reason)
     }
 
     /// Reads the rest after `[DONE]` in the background, for a short time, so that the connection can be reused.

@@ -33,6 +33,7 @@ impl Assembler {
     /// Begins with the prelude, which it takes. `lease` grows with the answer.
     pub fn new(ready: &mut ReadyAttempt, lease: Lease) -> Assembler {
         let mut parts = AnswerParts::new(ready.stream.surface(), ready.stream.is_translated());
+        parts.lenient = ready.stream.is_lenient();
         let prelude = std::mem::take(&mut ready.prelude);
         let size = prelude.len();
         // It ends with the first payload.
@@ -62,7 +63,10 @@ impl Assembler {
             has_ended = matches!(item.kind, ItemKind::Done);
             match item.kind {
                 ItemKind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
-                _ => self.parts.add_item(item),
+                _ => {
+                    self.parts.lenient = stream.is_lenient();
+                    self.parts.add_item(item);
+                }
             }
             if has_ended {
                 break;
@@ -100,12 +104,22 @@ struct AnswerParts {
     after_payload: bool,
     /// False once an event did not fit the others.
     taken: bool,
+    /// Some events may have to be read leniently.
+    lenient: bool,
 }
 
 impl AnswerParts {
     fn new(surface: Surface, is_translated: bool) -> AnswerParts {
         let assembly = surface.assembly();
-        AnswerParts { surface, assembly, written: None, is_translated, after_payload: false, taken: true }
+        AnswerParts {
+            surface,
+            assembly,
+            written: None,
+            is_translated,
+            after_payload: false,
+            taken: true,
+            lenient: false,
+        }
     }
 
     fn add_item(&mut self, item: StreamItem) {
@@ -119,7 +133,7 @@ impl AnswerParts {
         }
         match item.kind {
             // They are left out.
-            ItemKind::Malformed | ItemKind::Heartbeat | ItemKind::Error { .. } => {}
+            ItemKind::LeftOut | ItemKind::Heartbeat | ItemKind::Error { .. } => {}
             ItemKind::Payload => self.add(item.raw, true),
             ItemKind::Other | ItemKind::UsageOnly | ItemKind::Done => self.add(item.raw, false),
         }
@@ -151,11 +165,16 @@ impl AnswerParts {
             let mut scanner = self.surface.framing().decoder(usize::MAX);
             scanner.push(events);
             let mut taken = true;
-            while let Ok(Some(event)) = scanner.next_event() {
-                taken &= self.assembly.add(&event);
+            while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
+                taken &= self.add_event(event);
             }
-            scanner.finish().iter().fold(taken, |taken, event| taken & self.assembly.add(event))
+            taken
         });
+    }
+
+    fn add_event(&mut self, event: SseEvent) -> bool {
+        let mended = if self.lenient { self.surface.mended(&event) } else { None };
+        self.assembly.add(&mended.unwrap_or(event))
     }
 }
 
@@ -188,7 +207,7 @@ mod tests {
                 }
                 Frame::KeepAlive => ItemKind::Heartbeat,
                 Frame::Done(_) => ItemKind::Done,
-                Frame::Malformed => ItemKind::Malformed,
+                Frame::Malformed => ItemKind::LeftOut,
                 _ => ItemKind::Other,
             };
             StreamItem::new(event.raw, kind, size)

@@ -88,9 +88,12 @@ impl WritePieces for CompletionContinuation {
             AnswerPiece::Text { index: 0, text } => self.choice(&text, None, out),
             AnswerPiece::Finish { index: 0, finish } => {
                 let reason = match &finish {
-                    FinishReason::Length => "length",
+                    FinishReason::Length | FinishReason::Other(_) => "length",
                     FinishReason::Filtered | FinishReason::Refusal => "content_filter",
-                    _ => "stop",
+                    FinishReason::Stop
+                    | FinishReason::StopSequence(_)
+                    | FinishReason::ToolCalls
+                    | FinishReason::Pause => "stop",
                 };
                 self.finish(reason, out);
             }

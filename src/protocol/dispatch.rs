@@ -17,7 +17,8 @@ use super::ollama::{OllamaForm, OllamaWriter};
 use super::parameter::required;
 use super::sse::SseEvent;
 use super::{
-    anthropic, bedrock, bounds, completions, embeddings, gemini, ollama, openai, other_dialect, responses, whole,
+    anthropic, bedrock, bounds, completions, embeddings, gemini, mended, ollama, openai, other_dialect, responses,
+    whole,
 };
 
 impl Surface {
@@ -113,6 +114,11 @@ impl Surface {
             | Surface::GeminiCount
             | Surface::Passed(_) => Box::new(whole::WholeAssembly::default()),
         }
+    }
+
+    /// An event of this surface that cannot be read, as valid JSON, if only its encoding or its numbers are wrong.
+    pub fn mended(self, event: &SseEvent) -> Option<SseEvent> {
+        mended::mended(self.framing(), event)
     }
 
     /// An error in this surface's shape.

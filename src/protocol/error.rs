@@ -113,6 +113,15 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
     ErrorFacts { kind, certain, whole_account, status, message }
 }
 
+/// Reads the end of an answer that broke off with this finish reason. `data`: its event, which may have more words about
+/// the end, but may have a part of the answer too.
+pub fn of_end(reason: &str, data: &[u8]) -> ErrorFacts {
+    let event = serde_json::from_slice::<Value>(data).unwrap_or_default();
+    let message = failed_end(&event).unwrap_or_else(|| ended_with(reason, ""));
+    let kind = of_words(&[reason.to_lowercase()], "").unwrap_or(FailureKind::InStreamError);
+    ErrorFacts { kind, certain: false, whole_account: false, status: None, message: shorten(&message) }
+}
+
 /// The words that classify an error (type, code, status), in lower case, and its message.
 fn read(body: &[u8]) -> (Vec<String>, String) {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
@@ -169,8 +178,12 @@ fn failed_end(value: &Value) -> Option<String> {
         let reason = answer.get("finish_reason").or(answer.get("finishReason")).filter(|reason| !reason.is_null())?;
         let reason = reason.as_str().map_or_else(|| reason.to_string(), str::to_owned);
         let more = answer.get("finishMessage").and_then(Value::as_str).map(|more| format!(": {more}"));
-        Some(format!("the answer ended with `{reason}`{}", more.unwrap_or_default()))
+        Some(ended_with(&reason, &more.unwrap_or_default()))
     })
+}
+
+fn ended_with(reason: &str, more: &str) -> String {
+    format!("the answer ended with `{reason}`{more}")
 }
 
 /// Why Gemini refuses a prompt. The reason is in a 200 response without an error.

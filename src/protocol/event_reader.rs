@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
 use serde::de::IgnoredAny;
 
 use super::frame::{Chunk, Frame};
@@ -25,15 +26,28 @@ pub(super) fn data_of(event: &SseEvent) -> EventData<'_> {
     let fields = event.fields();
     let name = fields.name.unwrap_or_default();
     let Some(data) = fields.data else {
-        // Some servers write a bare JSON line into a 200 response when something is wrong.
-        let is_json = event.raw.trim_ascii_start().starts_with(b"{");
-        return if is_json { EventData::Json { data: Cow::Borrowed(&event.raw), name: b"" } } else { EventData::None };
+        // Some servers write bare JSON into a stream: an error, or an answer that is not streamed.
+        return bare_json(event).map_or(EventData::None, |data| EventData::Json { data, name });
     };
     match data.trim_ascii() {
         b"" => EventData::None,
         b"[DONE]" => EventData::Done,
         _ => EventData::Json { data, name },
     }
+}
+
+/// The text of an event without data that may be JSON, whole or damaged. Not the text of a web page.
+fn bare_json(event: &SseEvent) -> Option<Cow<'_, [u8]>> {
+    let text = event.raw.trim_ascii_start();
+    if text.starts_with(b"{") {
+        return Some(Cow::Borrowed(&event.raw));
+    }
+    let is_field = |line: &[u8]| [&b":"[..], b"event:", b"id:", b"retry:"].iter().any(|name| line.starts_with(name));
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_field(line)).peekable();
+    let is_page = lines.peek().is_some_and(|line| line.starts_with(b"<"));
+    let bare = lines.collect::<Vec<_>>().concat();
+    let may_be_json = bare.trim_ascii_start().starts_with(b"{") || memmem::find(&bare, b"{\"").is_some();
+    (may_be_json && !is_page).then_some(Cow::Owned(bare))
 }
 
 /// Reads a server-sent event. `read` gets the JSON text and the event's name.

@@ -24,7 +24,7 @@ pub enum Frame<'a> {
 }
 
 /// The facts of one chunk. One chunk may carry payload, finish and usage at once.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chunk<'a> {
     /// None for a role, an empty string, a prompt filter, progress or usage.
     pub payload: Option<Payload>,
@@ -42,6 +42,8 @@ pub struct Chunk<'a> {
     pub choices: u64,
     /// The choices that have a finish reason, likewise.
     pub finished: u64,
+    /// The choices that say that they have none yet, likewise: they will have one.
+    pub open: u64,
     /// The text if it is a single plain string and all of the payload: the part of the event between its quotes.
     pub text: Option<&'a str>,
     /// A meaningless string that varies between chunks (OpenAI's `obfuscation`), likewise.
@@ -53,6 +55,8 @@ pub struct Chunk<'a> {
     /// The payload repeats earlier deltas, and counts only if there were none. Some servers send whole items in a
     /// stream.
     pub repeated: bool,
+    /// The event has the form of an answer that is not streamed. Its content is not in this chunk.
+    pub whole: bool,
 }
 
 /// Generated output in a chunk.
@@ -96,32 +100,6 @@ impl PayloadKind {
         }
     }
 }
-
-/// Whether this finish reason means that the answer was withheld, by the vendor's filter or by the model. Contains the
-/// names of all dialects; none means something else in another dialect.
-pub fn is_refusal(reason: &str) -> bool {
-    REFUSALS.contains(&reason)
-}
-
-const REFUSALS: [&str; 14] = [
-    // OpenAI and compatible servers, Responses, Z.ai.
-    "content_filter",
-    "sensitive",
-    // Anthropic, Bedrock.
-    "refusal",
-    "content_filtered",
-    "guardrail_intervened",
-    // Gemini.
-    "SAFETY",
-    "RECITATION",
-    "PROHIBITED_CONTENT",
-    "BLOCKLIST",
-    "SPII",
-    "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT",
-    "IMAGE_RECITATION",
-    "MODEL_ARMOR",
-];
 
 impl Payload {
     /// None if the text is empty. `text` is the part between the quotes.
@@ -168,6 +146,7 @@ impl Chunk<'_> {
             usage_only: self.usage_only,
             choices: self.choices,
             finished: self.finished,
+            open: self.open,
             finish_reason: owned(self.finish_reason),
             model: owned(self.model),
             usage: owned(self.usage),
@@ -178,6 +157,7 @@ impl Chunk<'_> {
             number: None,
             calls: self.calls,
             repeated: self.repeated,
+            whole: self.whole,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure: bytes in, facts out. Nothing here waits, connects, or decides the meaning of a fact for a race.
 //!
-//! Files import in one direction: vocabulary (`dialect`, `client_error`, `frame`, `neutral`, `sse`) ← helpers (`json`,
+//! Files import in one direction: vocabulary (`dialect`, `client_error`, `ends`, `frame`, `neutral`, `sse`) ← helpers (`json`,
 //! `usage`, `event_reader`, `outgoing`, …) ← dialects (`openai`, `responses`, `anthropic`, `gemini`, `bedrock`,
 //! `ollama`) ← `dispatch` ← `request_translation`, `response_translation`, `rescue`.
 
@@ -19,6 +19,7 @@ pub mod completions;
 pub mod dialect;
 mod dispatch;
 pub mod embeddings;
+pub mod ends;
 pub mod error;
 mod event_reader;
 pub mod frame;
@@ -30,6 +31,7 @@ pub mod limits;
 mod lines;
 mod lost_names;
 mod members;
+mod mended;
 pub mod model_list;
 pub mod neutral;
 mod numbers;

@@ -23,7 +23,19 @@ const COHERE_NAME: &str = "cohere";
 
 /// The frame of an event without members of its own dialect: foreign if it has signs of another, else the chunk.
 pub fn or_foreign<'a>(own: Dialect, text: &str, chunk: Chunk<'a>) -> Frame<'a> {
-    name(own, text).map_or(Frame::Chunk(chunk), Frame::Foreign)
+    let whole = is_whole(own, text);
+    name(own, text).map_or(Frame::Chunk(Chunk { whole, ..chunk }), Frame::Foreign)
+}
+
+/// Whether the object is an answer of its dialect that is not streamed. In the other dialects the members of an event
+/// tell it.
+fn is_whole(own: Dialect, text: &str) -> bool {
+    let (member, word) = match own {
+        Dialect::Anthropic => ("type", "message"),
+        Dialect::Responses => ("object", "response"),
+        Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => return false,
+    };
+    matches!(Json::new(text).member(member, Json::string_or_skip), Ok(Some(found)) if found == word)
 }
 
 /// The name of another dialect whose signs the object has. None if it also has signs of its own dialect, or of none.

@@ -9,8 +9,11 @@ use super::assemble::ITEMS_MAX;
 use super::client_error::ErrorShape;
 use super::dialect::{Dialect, Surface};
 use super::embeddings::EmbeddingForm;
+use super::ends::End;
+use super::error::{self, ErrorFacts};
 use super::frame::{Chunk, Frame};
 use super::framing::{FrameDecoder, Framing};
+use super::mended;
 use super::neutral::{AnswerPiece, Customs, ReadPieces, WritePieces};
 use super::request_translation::RequestTranslation;
 use super::responses;
@@ -116,10 +119,42 @@ impl ResponseTranslation {
         if self.surface.is_passed() {
             return whole::is_passable(body, content_type).then(|| body.clone());
         }
+        let events = |body: &[u8]| self.dialect.events_of_whole(self.surface, body);
         match &self.embedding {
             Some((form, model)) => form.answer(body, model),
-            None => self.dialect.events_of_whole(self.surface, body),
+            None => events(body).or_else(|| events(mended::mended_json(body)?.as_bytes())),
         }
+    }
+
+    /// The events of a whole answer that came as one event, without the mark that ends a stream: more may follow.
+    pub fn events_in(&self, event: &SseEvent) -> Vec<SseEvent> {
+        let data = mended::data(self.framing(), event).unwrap_or_default();
+        let events = self.dialect.events_of_whole(self.surface, &data).unwrap_or_default();
+        let mut decoder = self.decoder(usize::MAX);
+        decoder.push(events);
+        let events = std::iter::from_fn(|| decoder.next_event().ok().flatten());
+        events.filter(|event| event.fields().data.as_deref() != Some(b"[DONE]")).collect()
+    }
+
+    /// An event that cannot be read, as valid JSON: see [`mended::mended`].
+    pub fn mended(&self, event: &SseEvent) -> Option<SseEvent> {
+        mended::mended(self.framing(), event)
+    }
+
+    /// A server-sent event that lacks its `data:` line, with one.
+    pub fn framed(&self, event: &SseEvent) -> Option<SseEvent> {
+        mended::framed(self.framing(), event)
+    }
+
+    /// Whether an event that cannot be read cannot have carried a part of the answer.
+    pub fn is_noise(&self, event: &SseEvent) -> bool {
+        mended::is_noise(self.framing(), event)
+    }
+
+    /// The failure of an answer that this event ends with a word for a broken one.
+    pub fn broken_off(&self, event: &SseEvent, chunk: &Chunk<'_>) -> Option<ErrorFacts> {
+        let reason = chunk.finish_reason.as_deref().filter(|reason| End::of(reason) == End::BrokenOff)?;
+        Some(error::of_end(reason, &mended::data(self.framing(), event).unwrap_or_default()))
     }
 
     /// The name of another dialect that this body is written in, if it is not of the upstream's.

@@ -159,7 +159,7 @@ impl<W: RelayObserver> RelayBody<W> {
         RelayStep::Bytes(match item.kind {
             ItemKind::Other | ItemKind::Heartbeat | ItemKind::Payload => item.raw,
             ItemKind::UsageOnly if self.include_usage => item.raw,
-            ItemKind::UsageOnly | ItemKind::Malformed => Bytes::new(),
+            ItemKind::UsageOnly | ItemKind::LeftOut => Bytes::new(),
             ItemKind::Done => {
                 self.complete();
                 with_its_line_end(item.raw)

@@ -160,6 +160,10 @@ impl<W: RelayObserver> RescuedBody<W> {
             RelayStep::End => (RescueStage::Ended, None),
             RelayStep::Bytes(bytes) => {
                 if self.rescue.is_some() {
+                    // What was read leniently would be kept as it came, and so not read.
+                    if relay.stream.is_lenient() {
+                        self.delivered.bar();
+                    }
                     self.keep(&bytes);
                 }
                 relay.handed.now();
@@ -357,7 +361,7 @@ impl<W> JoinedStreams<W> {
                             return Poll::Ready(RescueStep::Failed(self.stream.fail_with(facts)));
                         }
                         ItemKind::Heartbeat => return Poll::Ready(RescueStep::Heartbeat),
-                        ItemKind::Malformed => continue,
+                        ItemKind::LeftOut => continue,
                         kind => (item.raw, matches!(kind, ItemKind::Done)),
                     },
                     Poll::Ready(None) if self.stream.is_complete() => (Bytes::new(), true),

@@ -352,7 +352,8 @@ async def error_mid(x, say):
     await stream(x, *tokens(say, 20), say.error_event())
 
 
-@fault("malformed-event", "one event that is broken JSON among good ones", alone="whole", row=("won", None, 200), usable=True, surfaces=STREAMED)
+@fault("malformed-event", "one event that is broken JSON among good ones", alone=("broken", 502), row=("failed_mid", "malformed", 200), mid=True,
+       surfaces=STREAMED)
 async def malformed_event(x, say):
     await stream(x, *tokens(say, 10), 'data: {"id": "broken", "choices": [{"delta": {"content": \n\n', say.words(pieces(10)), say.finish(), say.done())
 

@@ -69,6 +69,44 @@ impl Dialect {
         }
     }
 
+    /// An event with a text that is cut in its middle.
+    pub fn damaged(self) -> Bytes {
+        match self {
+            Dialect::OpenAi => Bytes::from_static(b"data: {\"choices\":[{\"delta\":{\"content\":\"lo\n\n"),
+            Dialect::Responses => {
+                Bytes::from_static(b"data: {\"type\":\"response.output_text.delta\",\"delta\":\"lo\n\n")
+            }
+            Dialect::Anthropic => Bytes::from_static(
+                b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"lo\n\n",
+            ),
+            Dialect::Gemini => {
+                Bytes::from_static(b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"lo\n\n")
+            }
+            Dialect::Bedrock => frame("contentBlockDelta", &"{\"contentBlockIndex\":0,\"delta\":{\"text\":\"lo"),
+            Dialect::Ollama => Bytes::from_static(b"{\"message\":{\"content\":\"lo\n"),
+        }
+    }
+
+    /// Events that are no JSON and cannot have carried a part of an answer.
+    pub fn noise(self) -> Vec<Bytes> {
+        match self {
+            Dialect::Bedrock => vec![frame("keepAlive", &""), frame("keepAlive", &"ping")],
+            Dialect::Ollama => vec![Bytes::from_static(b"\n"), Bytes::from_static(b"ping\n")],
+            _ => [
+                ": {\"a\"\n\n",
+                "OK\n\n",
+                "event: x\n\n",
+                "event: x\ndata:\n\n",
+                "id: {\"a\"\n\n",
+                "data: ping\n\n",
+                "data: [keep-alive]\n\n",
+                "<html>{\"a\"\n\n",
+            ]
+            .map(|event| Bytes::from_static(event.as_bytes()))
+            .into(),
+        }
+    }
+
     /// Cached tokens out of the ten tokens of a prompt. None: the dialect's streams do not report them.
     pub fn cached_tokens(self) -> Option<u64> {
         (!matches!(self, Dialect::OpenAi | Dialect::Ollama)).then_some(3)
@@ -350,7 +388,7 @@ fn line(members: Value) -> Bytes {
 }
 
 /// An event of Bedrock.
-pub fn frame(event: &str, payload: &Value) -> Bytes {
+pub fn frame(event: &str, payload: &impl std::fmt::Display) -> Bytes {
     let headers = [(":event-type", event), (":content-type", "application/json"), (":message-type", "event")];
     message(&headers, payload)
 }

@@ -1,10 +1,11 @@
 //! Frames of `application/vnd.amazon.eventstream`, the binary event stream of AWS.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
-use serde_json::Value;
 
 /// A frame of AWS's binary event stream.
-pub fn message(headers: &[(&str, &str)], payload: &Value) -> Bytes {
+pub fn message(headers: &[(&str, &str)], payload: &impl Display) -> Bytes {
     let payload = payload.to_string();
     let mut block = Vec::new();
     for (name, value) in headers {

@@ -163,14 +163,9 @@ impl AnthropicReader {
 
 /// The meaning of a stop reason.
 fn finish(reason: &str, sequence: Option<String>) -> FinishReason {
-    match reason {
-        "end_turn" => FinishReason::Stop,
-        "stop_sequence" => FinishReason::StopSequence(sequence),
-        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
-        "tool_use" => FinishReason::ToolCalls,
-        "refusal" => FinishReason::Refusal,
-        "pause_turn" => FinishReason::Pause,
-        other => FinishReason::Other(other.to_owned()),
+    match FinishReason::of(reason) {
+        FinishReason::StopSequence(_) => FinishReason::StopSequence(sequence),
+        other => other,
     }
 }
 

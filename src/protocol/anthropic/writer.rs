@@ -259,10 +259,12 @@ impl AnthropicWriter {
             Some(FinishReason::ToolCalls) => "tool_use",
             Some(FinishReason::Filtered | FinishReason::Refusal) => "refusal",
             Some(FinishReason::Pause) => "pause_turn",
+            // Nobody knows how it ended: it must not look good.
+            Some(FinishReason::Other(_)) => "max_tokens",
             _ if self.refused => "refusal",
             // Some vendors report `stop` for a call.
             _ if self.calls > 0 => "tool_use",
-            Some(FinishReason::Stop | FinishReason::Other(_)) | None => "end_turn",
+            Some(FinishReason::Stop) | None => "end_turn",
         };
         (reason.to_owned(), None)
     }

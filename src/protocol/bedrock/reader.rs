@@ -123,19 +123,13 @@ impl BedrockReader {
 }
 
 fn finish(reason: &str, stop: &Value) -> FinishReason {
-    match reason {
-        "end_turn" => FinishReason::Stop,
-        "stop_sequence" => {
+    match FinishReason::of(reason) {
+        FinishReason::StopSequence(_) => {
             let fields = stop.get("additionalModelResponseFields");
             let sequence = fields.and_then(|fields| fields.get("stop_sequence")?.as_str());
             FinishReason::StopSequence(sequence.map(str::to_owned))
         }
-        "tool_use" => FinishReason::ToolCalls,
-        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
-        "content_filtered" | "guardrail_intervened" => FinishReason::Filtered,
-        "refusal" => FinishReason::Refusal,
-        "pause_turn" => FinishReason::Pause,
-        other => FinishReason::Other(other.to_owned()),
+        other => other,
     }
 }
 

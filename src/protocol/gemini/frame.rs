@@ -16,7 +16,7 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
         let is_blocked = wire.blocked && wire.chunk.choices == 0;
         let has_own = wire.chunk.choices > 0 || wire.chunk.usage.is_some();
         Ok(match wire.chunk {
-            chunk if wire.is_error || wire.failed || is_blocked => {
+            chunk if wire.is_error || is_blocked => {
                 Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage }
             }
             chunk if has_own => Frame::Chunk(chunk),
@@ -25,24 +25,11 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     })
 }
 
-/// Finish reasons of a broken answer, such as a call that nobody could run.
-const BROKEN: [&str; 5] = [
-    "MALFORMED_FUNCTION_CALL",
-    "UNEXPECTED_TOOL_CALL",
-    "TOO_MANY_TOOL_CALLS",
-    "MALFORMED_RESPONSE",
-    "MISSING_THOUGHT_SIGNATURE",
-];
-/// Finish reasons that say nothing. Without earlier output in the event they are failures too.
-const UNSAID: [&str; 4] = ["OTHER", "NO_IMAGE", "IMAGE_OTHER", "LANGUAGE"];
-
 /// The members of a chunk that matter.
 #[derive(Default)]
 struct GeminiWire<'a> {
     chunk: Chunk<'a>,
     is_error: bool,
-    /// An answer ended with a failure.
-    failed: bool,
     /// The prompt was blocked, so there is no answer.
     blocked: bool,
     /// Parts with payload.
@@ -74,7 +61,6 @@ impl<'a> GeminiWire<'a> {
 
     fn candidate(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         let (mut index, mut reason) = (0_u32, None);
-        let before = self.parts;
         json.object(|name, json| {
             match name {
                 "index" => index = json.skip()?.parse().unwrap_or(0),
@@ -87,8 +73,6 @@ impl<'a> GeminiWire<'a> {
             }
             Ok(())
         })?;
-        let ended = reason.as_deref().unwrap_or_default();
-        self.failed |= BROKEN.contains(&ended) || (UNSAID.contains(&ended) && self.parts == before);
         let bit = 1 << u32::min(index, 63);
         self.chunk.choices |= bit;
         self.chunk.finished |= if reason.is_some() { bit } else { 0 };

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::frame::reason_of_number;
-use crate::protocol::frame::is_refusal;
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::numbers::parse;
@@ -166,13 +165,10 @@ impl CandidateReader {
             }
             _ => return None,
         };
-        Some(match reason {
-            "" | "0" | "FINISH_REASON_UNSPECIFIED" => return None,
-            "STOP" if self.calls > 0 => FinishReason::ToolCalls,
-            "STOP" => FinishReason::Stop,
-            "MAX_TOKENS" => FinishReason::Length,
-            reason if is_refusal(reason) => FinishReason::Filtered,
-            other => FinishReason::Other(other.to_owned()),
+        Some(match FinishReason::of(reason) {
+            _ if matches!(reason, "" | "0" | "FINISH_REASON_UNSPECIFIED") => return None,
+            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            finish => finish,
         })
     }
 

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::protocol::client_error::ErrorShape;
+use crate::protocol::ends::End;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
@@ -94,7 +95,24 @@ pub enum FinishReason {
     Refusal,
     /// The vendor paused a long turn; sending it back continues it (Anthropic's `pause_turn`).
     Pause,
+    /// A word that nobody knows, or of an answer that broke off. Never written as a good end.
     Other(String),
+}
+
+impl FinishReason {
+    /// The meaning of a vendor's word.
+    pub fn of(word: &str) -> FinishReason {
+        match End::of(word) {
+            End::Stop => FinishReason::Stop,
+            End::StopSequence => FinishReason::StopSequence(None),
+            End::Length => FinishReason::Length,
+            End::ToolCalls => FinishReason::ToolCalls,
+            End::Filtered => FinishReason::Filtered,
+            End::Refusal => FinishReason::Refusal,
+            End::Pause => FinishReason::Pause,
+            End::BrokenOff | End::Unknown => FinishReason::Other(word.to_owned()),
+        }
+    }
 }
 
 /// Reads the events of one stream into pieces.

@@ -81,11 +81,9 @@ impl OllamaReader {
     }
 
     fn done(&self, line: &Value, data: &[u8], pieces: &mut Vec<AnswerPiece>) {
-        let finish = match text(line, "done_reason").unwrap_or("stop") {
-            "stop" if self.calls > 0 => FinishReason::ToolCalls,
-            "stop" => FinishReason::Stop,
-            "length" => FinishReason::Length,
-            other => FinishReason::Other(other.to_owned()),
+        let finish = match FinishReason::of(text(line, "done_reason").unwrap_or("stop")) {
+            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            finish => finish,
         };
         let usage = Usage::of(std::str::from_utf8(data).unwrap_or_default());
         if usage != Usage::default() {

@@ -148,7 +148,10 @@ impl WritePieces for OllamaWriter {
             Some(FinishReason::Length) => "length",
             Some(FinishReason::Filtered | FinishReason::Refusal) => "content_filter",
             Some(FinishReason::Other(other)) => other,
-            _ => "stop",
+            Some(
+                FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::ToolCalls | FinishReason::Pause,
+            )
+            | None => "stop",
         };
         let (end, first) = (Instant::now(), self.first.unwrap_or(self.began));
         // Clients divide by the times.

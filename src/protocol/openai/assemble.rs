@@ -29,7 +29,6 @@ impl AssembledChoice for AssembledMessage {
     const OBJECT: &str = "chat.completion";
 
     fn add(&mut self, members: &[(&str, &str)]) -> bool {
-        let has_delta = members.iter().any(|(name, _)| *name == "delta");
         let has_logprobs = members.iter().any(|(name, _)| *name == "logprobs");
         self.text = None;
         for (name, value) in members {
@@ -39,8 +38,7 @@ impl AssembledChoice for AssembledMessage {
                     self.text = GrownMembers::only_text(&delta).filter(|_| !has_logprobs).map(str::to_owned);
                     self.message.join(delta);
                 }
-                // A server that does not stream sends the whole message instead of a delta.
-                ("message", Value::Object(message)) if !has_delta => self.message.join(message),
+                // A whole message beside deltas repeats them.
                 ("delta" | "message", _) => {}
                 ("finish_reason", reason) => self.finish_reason = reason,
                 ("logprobs", logprobs) => self.logprobs.join(logprobs),
@@ -279,11 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_message_in_a_stream_is_taken() {
-        let answer = assemble(&[
-            json!({"choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}),
-        ]);
-        assert_eq!(answer["choices"][0]["message"]["content"], "x");
+    fn a_whole_message_is_not_taken_beside_deltas() {
         let both = assemble(&[json!({"choices":[{"index":0,"message":{"content":"xy"},"delta":{"content":"y"}}]})]);
         assert_eq!(both["choices"][0]["message"]["content"], "y", "a running total beside the delta is not added");
     }

@@ -126,24 +126,26 @@ impl<'a> OpenAiWire<'a> {
 
     fn choice(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         self.choices += 1;
-        let (mut index, mut finished) = (0_u32, false);
-        let (mut has_delta, mut legacy) = (false, None);
+        let (mut index, mut finished, mut open, mut ended_badly) = (0_u32, false, false, false);
+        let (mut has_delta, mut has_message, mut has_error, mut legacy) = (false, false, false, None);
         json.object(|name, json| {
             match name {
                 "index" => index = json.skip()?.parse().unwrap_or(0),
                 "delta" => {
-                    has_delta = true;
+                    has_delta = json.peek() == Some(b'{');
                     self.payload(payload::of_delta(json)?);
                 }
+                "message" => has_message = json.skip()?.starts_with('{'),
                 // A legacy completion. Some vendors repeat the delta's text here.
                 "text" => legacy = Some(payload::of_text(json)?),
                 "finish_reason" => {
                     let reason = json.text()?;
                     finished |= reason.is_some();
-                    // OpenRouter sends this if its vendor failed during the answer.
-                    self.is_error |= reason.as_deref() == Some("error");
+                    open = reason.is_none();
+                    ended_badly = reason.as_deref() == Some("error");
                     self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
                 }
+                "error" => has_error = says_error(json.skip()?),
                 // Some vendors send usage in the choice.
                 "usage" => self.other_usage = json.some()?.or(self.other_usage),
                 _ => drop(json.skip()?),
@@ -153,9 +155,13 @@ impl<'a> OpenAiWire<'a> {
         if let Some(legacy) = legacy.filter(|_| !has_delta) {
             self.payload(legacy);
         }
+        self.chunk.whole |= has_message && !has_delta;
+        // OpenRouter tells here how its vendor failed during the answer.
+        self.is_error |= has_error && ended_badly;
         let bit = 1 << u32::min(index, 63);
         self.chunk.choices |= bit;
         self.chunk.finished |= if finished { bit } else { 0 };
+        self.chunk.open |= if open { bit } else { 0 };
         Ok(())
     }
 

@@ -98,12 +98,11 @@ impl OpenAiReader {
         usage: &mut Usage,
         pieces: &mut Vec<AnswerPiece>,
     ) -> Result<(), InvalidJson> {
-        let (mut index, mut delta, mut message, mut text, mut reason, mut sequence) = (0, None, None, None, None, None);
+        let (mut index, mut delta, mut text, mut reason, mut sequence) = (0, None, None, None, None);
         json.object(|name, json| {
             match name {
                 "index" => index = json.skip()?.parse().unwrap_or(0),
                 "delta" => delta = json.some()?,
-                "message" => message = json.some()?,
                 "text" => text = json.some()?,
                 "finish_reason" => reason = json.string_or_skip()?.filter(|reason| !reason.is_empty()),
                 // vLLM and SGLang name the matched sequence. A number is a token's id.
@@ -114,7 +113,7 @@ impl OpenAiReader {
             Ok(())
         })?;
         let Some(choice) = self.choice_at(index) else { return Ok(()) };
-        match (delta.or(message), text) {
+        match (delta, text) {
             (Some(delta), _) => choice.delta(delta, pieces)?,
             (None, Some(text)) => choice.content(text, pieces)?,
             (None, None) => {}
@@ -370,16 +369,13 @@ fn image_of(index: u32, raw: &str) -> AnswerPiece {
     }
 }
 
+/// Servers that name the matched sequence say `stop`.
 fn finish_of(reason: &str, sequence: Option<String>) -> FinishReason {
-    match reason {
-        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => match sequence {
-            Some(sequence) => FinishReason::StopSequence(Some(sequence)),
-            None => FinishReason::Stop,
-        },
-        "length" | "max_tokens" | "model_length" => FinishReason::Length,
-        "tool_calls" | "function_call" | "tool_use" => FinishReason::ToolCalls,
-        "content_filter" => FinishReason::Filtered,
-        "refusal" => FinishReason::Refusal,
-        other => FinishReason::Other(other.to_owned()),
+    match (FinishReason::of(reason), sequence) {
+        (FinishReason::Stop | FinishReason::StopSequence(_), Some(sequence)) => {
+            FinishReason::StopSequence(Some(sequence))
+        }
+        (FinishReason::StopSequence(_), None) => FinishReason::Stop,
+        (other, _) => other,
     }
 }

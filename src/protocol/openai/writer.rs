@@ -282,8 +282,8 @@ impl OpenAiWriter {
             // A refusal with words is an answer. Without words the answer was cut.
             FinishReason::Refusal if refused => ("stop", None),
             FinishReason::Refusal | FinishReason::Filtered => ("content_filter", None),
-            // Clients accept only the vendor's own reasons.
-            FinishReason::Other(name) => ("stop", Some(name.as_str())),
+            // Clients accept only the vendor's own reasons, and this one must not look good.
+            FinishReason::Other(name) => ("length", Some(name.as_str())),
         };
         self.event(index, |out| out.put_slice(b"{}"), Some((reason, native)), out);
     }

@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::delivered::DeliveredAnswer;
 use crate::protocol::dialect::Surface;
+use crate::protocol::mended::mended;
 use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
 use crate::protocol::usage::Usage;
 
@@ -65,10 +66,11 @@ impl JoinedAnswer {
         let mut scanner = self.surface.framing().decoder(usize::MAX);
         scanner.push(events.clone());
         let mut pieces = std::mem::take(&mut self.pieces);
-        while let Ok(Some(event)) = scanner.next_event() {
+        while let Some(event) = scanner.next_event().ok().flatten().or_else(|| scanner.finish()) {
+            // What was only read leniently comes as it was.
+            let event = mended(self.surface.framing(), &event).unwrap_or(event);
             self.reader.read(&event, &mut pieces);
         }
-        scanner.finish().iter().for_each(|event| self.reader.read(event, &mut pieces));
         let taken = pieces.drain(..).try_for_each(|piece| self.take(piece, out));
         self.pieces = pieces;
         taken

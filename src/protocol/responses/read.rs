@@ -31,8 +31,7 @@ fn frame_of<'a>(wire: &ResponsesWire<'a>, text: &'a str) -> Result<Frame<'a>, In
             chunk.payload = facts.payload;
             chunk.repeated = facts.payload.is_some();
             chunk.usage = facts.usage.map(Cow::Borrowed);
-            let word = if wire.kind == "response.incomplete" { "incomplete" } else { "completed" };
-            chunk.finish_reason = Some(facts.reason.unwrap_or(Cow::Borrowed(word)));
+            chunk.finish_reason = Some(facts.reason.unwrap_or(Cow::Borrowed(end_word(wire.kind, facts.status))));
             (chunk.choices, chunk.finished) = (1, 1);
             return Ok(Frame::Done(chunk));
         }
@@ -92,6 +91,7 @@ struct ResponseFacts<'a> {
     usage: Option<&'a str>,
     /// `incomplete_details.reason`
     reason: Option<Cow<'a, str>>,
+    status: Option<&'a str>,
     payload: Option<Payload>,
 }
 
@@ -101,6 +101,7 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
         match name {
             "model" => facts.model = json.text()?,
             "usage" => facts.usage = json.some()?,
+            "status" => facts.status = json.string_or_skip()?,
             "incomplete_details" => facts.reason = json.member("reason", Json::text)?,
             "output" => json.list(|json| {
                 facts.payload = Payload::merge(facts.payload, item(json.skip()?)?);
@@ -111,6 +112,15 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
         Ok(())
     })?;
     Ok(facts)
+}
+
+/// The end of a response without a reason. Some servers say `response.completed` whatever the status is.
+pub(super) fn end_word<'a>(kind: &str, status: Option<&'a str>) -> &'a str {
+    match status {
+        _ if kind == "response.incomplete" => "incomplete",
+        Some(status @ ("incomplete" | "failed" | "cancelled")) => status,
+        _ => "completed",
+    }
 }
 
 /// The generated output in an item.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::SseEvent;
+use super::read::end_word;
 use super::wire::ResponsesWire;
 use crate::protocol::event_reader::{EventData, data_of};
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
@@ -239,13 +240,9 @@ impl ResponsesReader {
             }
         }
         let reason = response["incomplete_details"]["reason"].as_str();
-        let finish = match reason {
-            Some("max_output_tokens") => FinishReason::Length,
-            Some("content_filter") => FinishReason::Filtered,
-            Some(other) => FinishReason::Other(other.to_owned()),
-            None if kind == "response.incomplete" => FinishReason::Other("incomplete".to_owned()),
-            None if self.calls > 0 => FinishReason::ToolCalls,
-            None => FinishReason::Stop,
+        let finish = match FinishReason::of(reason.unwrap_or_else(|| end_word(kind, response["status"].as_str()))) {
+            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            finish => finish,
         };
         pieces.push(AnswerPiece::Finish { index: 0, finish });
         if response["usage"].is_object() {

@@ -99,7 +99,10 @@ impl WritePieces for ResponsesWriter {
             }
         }
         let output = std::mem::take(&mut self.output);
-        let response = self.envelope.response(status, output, self.usage.as_ref());
+        let mut response = self.envelope.response(status, output, self.usage.as_ref());
+        if let Some(FinishReason::Other(word)) = &self.finish {
+            response["incomplete_details"] = json!({ "reason": word });
+        }
         let kind = match status {
             Status::Incomplete(_) => "response.incomplete",
             _ => "response.completed",

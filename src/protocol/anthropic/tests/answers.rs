@@ -138,7 +138,7 @@ fn stop_reasons_mean_the_same_both_ways() {
         written[written.len() - 2]["delta"]["stop_reason"].clone()
     };
     assert_eq!(reason(&[text("x"), finish(FinishReason::Filtered)]), "refusal");
-    assert_eq!(reason(&[text("x"), finish(FinishReason::Other("odd".to_owned()))]), "end_turn");
+    assert_eq!(reason(&[text("x"), finish(FinishReason::Other("odd".to_owned()))]), "max_tokens");
     assert_eq!(reason(&[call(0, "a", "f"), finish(FinishReason::Stop)]), "tool_use");
     assert_eq!(
         reason(&[AnswerPiece::Refusal { index: 0, text: "no".to_owned() }, finish(FinishReason::Stop)]),

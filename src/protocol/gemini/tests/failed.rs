@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::failure::FailureKind;
 use crate::protocol::dialect::TranslationOptions;
-use crate::protocol::error::of_frame;
+use crate::protocol::ends::End;
+use crate::protocol::error::of_end;
 use crate::protocol::frame::Frame;
 use crate::protocol::gemini::{read, request};
 use crate::protocol::neutral::{Conversation, Format, Losses, Tool};
@@ -16,29 +17,29 @@ fn event(data: &str) -> SseEvent {
 }
 
 #[test]
-fn an_answer_that_failed_is_an_error() {
-    let text = json!([{ "text": "x" }]);
-    for (reason, parts, fails) in [
-        (json!("MALFORMED_FUNCTION_CALL"), json!([]), true),
-        (json!("UNEXPECTED_TOOL_CALL"), text.clone(), true),
-        (json!("OTHER"), json!([]), true),
-        (json!(5), json!([]), true),
-        (json!("OTHER"), text.clone(), false),
-        (json!("STOP"), json!([]), false),
-        (json!("MAX_TOKENS"), json!([]), false),
-        (json!("SAFETY"), json!([]), false),
-        (json!(null), text, false),
+fn an_answer_that_failed_is_known_by_its_end() {
+    for (reason, fails) in [
+        (json!("MALFORMED_FUNCTION_CALL"), true),
+        (json!("UNEXPECTED_TOOL_CALL"), true),
+        (json!("OTHER"), true),
+        (json!(5), true),
+        (json!("STOP"), false),
+        (json!("MAX_TOKENS"), false),
+        (json!("SAFETY"), false),
+        (json!("a word of next year"), false),
+        (json!(null), false),
     ] {
-        let data = json!({ "candidates": [{ "content": { "parts": parts }, "finishReason": reason,
+        let data = json!({ "candidates": [{ "content": { "parts": [{ "text": "x" }] }, "finishReason": reason,
             "finishMessage": "Malformed function call: x" }], "usageMetadata": { "promptTokenCount": 3 } });
-        match read(&event(&data.to_string())) {
-            Frame::Error { data, usage } => {
-                assert!(fails && usage.is_some(), "{reason}");
-                let facts = of_frame(&data);
-                assert_eq!(facts.kind, FailureKind::InStreamError, "{reason}");
-                assert!(facts.message.contains("the answer ended"), "{}", facts.message);
-            }
-            other => assert!(!fails, "{reason}: {other:?}"),
+        let event = event(&data.to_string());
+        let Frame::Chunk(chunk) = read(&event) else { panic!("{reason}") };
+        let word = chunk.finish_reason.unwrap_or_default();
+        assert_eq!(End::of(&word) == End::BrokenOff, fails, "{reason}");
+        if fails {
+            let facts = of_end(&word, data.to_string().as_bytes());
+            assert_eq!(facts.kind, FailureKind::InStreamError, "{reason}");
+            assert!(facts.message.contains("the answer ended with"), "{}", facts.message);
+            assert!(facts.message.contains("Malformed function call: x"), "{}", facts.message);
         }
     }
 }

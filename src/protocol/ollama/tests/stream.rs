@@ -146,7 +146,8 @@ fn every_end_has_a_name() {
         (json!("stop"), FinishReason::Stop),
         (Value::Null, FinishReason::Stop),
         (json!("length"), FinishReason::Length),
-        (json!("load"), FinishReason::Other("load".to_owned())),
+        (json!("load"), FinishReason::Stop),
+        (json!("odd"), FinishReason::Other("odd".to_owned())),
     ] {
         let found = pieces(&[json!({ "response": "", "done": true, "done_reason": reason })]);
         assert_eq!(found, [AnswerPiece::Finish { index: 0, finish: expected }], "{reason}");

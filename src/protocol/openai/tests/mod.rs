@@ -126,11 +126,6 @@ fn an_answer_that_ends_with_an_error_is_one() {
     use serde_json::json;
     for (choice, kind, message) in [
         (
-            json!({ "delta": { "content": "" }, "finish_reason": "error" }),
-            InStreamError,
-            "the answer ended with `error`",
-        ),
-        (
             json!({ "finish_reason": "error", "error": { "code": 502, "message": "provider is down" } }),
             ServerError,
             "provider is down",
@@ -146,6 +141,17 @@ fn an_answer_that_ends_with_an_error_is_one() {
         let Frame::Error { data, usage } = read(&event) else { panic!("{data}") };
         let facts = crate::protocol::error::of_frame(&data);
         assert_eq!((facts.kind, facts.message.as_str(), usage.is_some()), (kind, message, true));
+    }
+    let data = r#"{"choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#;
+    assert_eq!(chunk(data).finish_reason.as_deref(), Some("error"));
+    for (reason, kind) in [
+        ("error", InStreamError),
+        ("network_error", InStreamError),
+        ("server_error", ServerError),
+        ("insufficient_system_resource", Overloaded),
+    ] {
+        let facts = crate::protocol::error::of_end(reason, data.replace("error", reason).as_bytes());
+        assert_eq!((facts.kind, facts.message), (kind, format!("the answer ended with `{reason}`")));
     }
 }
 

@@ -71,7 +71,7 @@ fn clients_get_reasons_that_they_know() {
         (FinishReason::Refusal, false, "content_filter", None),
         (FinishReason::Refusal, true, "stop", None),
         (FinishReason::Pause, false, "stop", None),
-        (FinishReason::Other("MALFORMED".into()), false, "stop", Some("MALFORMED")),
+        (FinishReason::Other("MALFORMED".into()), false, "length", Some("MALFORMED")),
     ] {
         let refusal = refused.then(|| AnswerPiece::Refusal { index: 0, text: "no".into() });
         let stream: Vec<AnswerPiece> = refusal.into_iter().chain([finish(end.clone())]).collect();
