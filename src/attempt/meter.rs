@@ -9,6 +9,7 @@ use crate::clock::{Instant, micros_between};
 use crate::history::{AttemptRecord, TokenSource};
 use crate::protocol::PayloadKind;
 use crate::protocol::frame::{Chunk, Payload};
+use crate::protocol::service_tier::ServiceTier;
 use crate::protocol::usage::Usage;
 use crate::routing::keyring::{HashedKey, scrubbed};
 
@@ -140,14 +141,12 @@ impl Meter {
             let kept = |model: &str| scrubbed(model, self.key.as_ref()).chars().take(256).collect();
             self.model = chunk.model.as_deref().map(kept);
         }
-        if let Some(usage) = &chunk.usage {
-            self.usage.add(usage);
-            self.usage_after_finish |= self.finish.is_some();
-        }
-        if let Some(timings) = &chunk.timings {
-            self.usage.add_timings(timings);
-            self.usage_after_finish |= self.finish.is_some();
-        }
+        chunk.timings.iter().for_each(|timings| self.usage.add_timings(timings));
+        chunk.usage.iter().for_each(|usage| self.usage.add(usage));
+        chunk.cost.iter().for_each(|cost| self.usage.add_cost(cost));
+        self.usage.tier = chunk.tier.or(self.usage.tier);
+        let counts = chunk.usage.is_some() || chunk.timings.is_some();
+        self.usage_after_finish |= counts && self.finish.is_some();
         if let Some(time_info) = &chunk.time_info {
             self.usage.add_time_info(time_info);
         }
@@ -265,6 +264,7 @@ impl Meter {
             Some(_) if self.usage_after_finish || self.usage.output_tokens.is_none() => TokenSource::Usage,
             Some(_) => TokenSource::Partial,
         };
+        record.service_tier = usage.tier.and_then(ServiceTier::stored);
         record.server_queue_us = usage.queue_us;
         record.server_prefill_us = usage.prefill_us;
         record.server_decode_us = usage.decode_us;

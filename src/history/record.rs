@@ -195,9 +195,9 @@ table! {
         input_tokens: Option<i64>,
         /// part of `input_tokens` that the provider read from its cache
         cached_input_tokens: Option<i64>,
-        /// generated tokens, as the provider counts
+        /// generated tokens, as the provider counts; reasoning included, also where the provider counts it apart
         output_tokens: Option<i64>,
-        /// tokens generated while reasoning, as the provider counts
+        /// part of `output_tokens` that was reasoning, as the provider counts
         reasoning_tokens: Option<i64>,
         /// where the counts come from: `usage`, `partial` (usage of a stream that was cut), `none`; `tokenizer`, `chars`
         /// and `events` are not used yet
@@ -237,6 +237,10 @@ table! {
         price_source: Option<String>,
         /// part of `input_tokens` that the provider wrote into its cache
         cache_write_tokens: Option<i64>,
+        /// the tier that served it, as its answer says: `flex`, `priority`, `ultrafast`, `fast` (Anthropic's mode), `us`
+        /// (Anthropic: in the United States alone), `reserved` (capacity that is paid for beforehand), `other`; null for the
+        /// usual tier, and where the answer does not say
+        service_tier: Option<&'static str>,
     }
 }
 

@@ -48,8 +48,8 @@ impl Decoding {
         (took > 0 && tokens >= 2.0 && tokens - first >= 1.0).then(|| took as f64 / (tokens - first))
     }
 
-    /// The provider's own count. Reasoning tokens are part of the output tokens. If there are more of them, the
-    /// provider counts them separately, and they are added.
+    /// The provider's own count, reasoning included. Rows of older versions may have more reasoning than output tokens:
+    /// their provider counted it apart, so it is added.
     pub fn tokens_out(&self) -> Option<i64> {
         if !matches!(self.tok_src, TokenSource::Usage | TokenSource::Partial) {
             return None;

@@ -97,7 +97,7 @@ impl WritePieces for CompletionContinuation {
                 };
                 self.finish(reason, out);
             }
-            AnswerPiece::Usage(usage) => self.usage = Some(usage),
+            AnswerPiece::Usage(usage) => self.usage = Some(usage.or(self.usage.unwrap_or_default())),
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::json::characters;
+use super::service_tier::ServiceTier;
 
 /// The class of one event.
 #[derive(Debug, PartialEq)]
@@ -35,6 +36,10 @@ pub struct Chunk<'a> {
     pub usage: Option<Cow<'a, str>>,
     pub timings: Option<Cow<'a, str>>,
     pub time_info: Option<Cow<'a, str>>,
+    /// A price beside the usage, as JSON (Venice).
+    pub cost: Option<Cow<'a, str>>,
+    /// The tier that serves the request, if the event names one.
+    pub tier: Option<ServiceTier>,
     /// The chunk contains only usage, as `include_usage` requests.
     pub usage_only: bool,
     /// The choices in this chunk, one bit per index; indexes from 63 on share a bit. Dialects with one answer use bit
@@ -152,6 +157,8 @@ impl Chunk<'_> {
             usage: owned(self.usage),
             timings: owned(self.timings),
             time_info: owned(self.time_info),
+            cost: owned(self.cost),
+            tier: self.tier,
             text: None,
             padding: None,
             number: None,

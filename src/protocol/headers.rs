@@ -4,6 +4,7 @@
 
 use http::HeaderMap;
 
+use super::service_tier::ServiceTier;
 use super::usage::Usage;
 
 /// The facts of the response headers.
@@ -99,6 +100,7 @@ fn usage(headers: &HeaderMap) -> Usage {
             .or(micros("fireworks-server-processing-time", 1e6))
             .or(of_tgi(micros("x-total-time", 1e3)))
             .or(micros("x-envoy-upstream-service-time", 1e3)),
+        tier: found("x-gemini-service-tier").and_then(|tier| tier.to_str().ok()).map(ServiceTier::of_name),
         ..Usage::default()
     }
 }
@@ -196,6 +198,7 @@ mod tests {
                 Usage { total_us: Some(517_000), ..none },
             ),
             (&[("x-envoy-upstream-service-time", "173")], Usage { total_us: Some(173_000), ..none }),
+            (&[("x-gemini-service-tier", "priority")], Usage { tier: Some(ServiceTier::Priority), ..none }),
             (
                 &[
                     ("fireworks-prompt-tokens", "20"),

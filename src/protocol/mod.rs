@@ -52,6 +52,7 @@ pub mod request_translation;
 pub mod rescue;
 pub mod response_translation;
 pub mod responses;
+pub mod service_tier;
 pub mod sse;
 mod surrogates;
 pub mod template;

@@ -53,6 +53,7 @@ impl Template {
             || chunk.usage.is_some()
             || chunk.timings.is_some()
             || chunk.time_info.is_some()
+            || chunk.cost.is_some()
             || chunk.repeated;
         if other {
             return None;

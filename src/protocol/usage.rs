@@ -1,10 +1,12 @@
 //! Reads usage and timings in all providers' formats.
 //!
-//! A provider may send usage once, in each chunk, or cumulatively: [`Usage::add`] keeps the maximum of each count. The
-//! provider's timings are kept apart from measured ones.
+//! A provider may send usage once, in each chunk, or first as an estimate: in [`Usage::add`] a later count replaces an
+//! earlier one. The provider's timings are kept apart from measured ones.
 
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+mod wire;
+
+use super::service_tier::ServiceTier;
+use wire::{Counts, WireTimings, WireUsage};
 
 /// Maximum plausible price of one request, in USD. Other values, and negative ones, are ignored.
 pub const COST_MAX: f64 = 1e6;
@@ -12,14 +14,18 @@ pub const COST_MAX: f64 = 1e6;
 /// Token counts and times as the provider reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
+    /// Those of the cache included, whatever the provider does.
     pub input_tokens: Option<i64>,
     pub cached_input_tokens: Option<i64>,
     /// Input tokens that were written into a cache, if counted.
     pub cache_creation_tokens: Option<i64>,
+    /// Reasoning included, whatever the provider does.
     pub output_tokens: Option<i64>,
     pub reasoning_tokens: Option<i64>,
     /// USD, if the provider itself reports a price.
     pub cost_usd: Option<f64>,
+    /// None: not told.
+    pub tier: Option<ServiceTier>,
     /// Microseconds, like the next three.
     pub queue_us: Option<i64>,
     pub prefill_us: Option<i64>,
@@ -38,30 +44,15 @@ impl Usage {
     /// Adds a `usage` object.
     pub fn add(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
-        // Anthropic counts cache reads and writes apart from the input. These member names are its own.
-        let apart = (wire.input_tokens.0.is_some() && wire.input_tokens_details.is_none())
-            .then(|| wire.input_tokens.plus(wire.cache_read_input_tokens).plus(wire.cache_creation_input_tokens));
-        let prompt_details = wire.prompt_tokens_details.or(wire.input_tokens_details).unwrap_or_default();
-        let completion_details = wire.completion_tokens_details.or(wire.output_tokens_details).unwrap_or_default();
-        raise(&mut self.input_tokens, wire.prompt_tokens.or(apart.unwrap_or(wire.input_tokens)).whole());
-        raise(&mut self.output_tokens, wire.completion_tokens.or(wire.output_tokens).whole());
-        let cached = prompt_details.cached_tokens.or(wire.prompt_cache_hit_tokens).or(wire.cached_tokens);
-        let cached = cached.or(wire.cache_read_input_tokens);
-        raise(&mut self.cached_input_tokens, cached.whole());
-        let created = prompt_details.cache_write_tokens.or(wire.cache_write_tokens);
-        raise(&mut self.cache_creation_tokens, created.or(wire.cache_creation_input_tokens).whole());
-        let reasoning =
-            completion_details.reasoning_tokens.or(completion_details.thinking_tokens).or(wire.reasoning_tokens);
-        raise(&mut self.reasoning_tokens, reasoning.whole());
-        self.add_gemini(&wire);
-        self.add_ollama(&wire);
-        self.add_bedrock(&wire);
-        self.add_seconds([wire.queue_time, wire.prompt_time, wire.completion_time, wire.total_time]);
-        raise(&mut self.prefill_us, wire.timing_prompt_processing.scaled(1e3).whole());
-        raise(&mut self.decode_us, wire.timing_token_generation.scaled(1e3).whole());
-        // xAI counts its price in ticks of 1e-10 USD.
-        let cost = wire.cost.or(wire.cost_in_usd_ticks.scaled(1e-10));
-        self.cost_usd = cost.0.filter(|usd| (0.0..=COST_MAX).contains(usd)).or(self.cost_usd);
+        self.add_counts(&wire.counts());
+        self.add_times(wire.times());
+        self.add_price(wire.price());
+        self.tier = wire.tier().or(self.tier);
+    }
+
+    /// Adds a price that stands beside the `usage` object.
+    pub fn add_cost(&mut self, json: &str) {
+        self.add_price(wire::price(json));
     }
 
     /// The sum of two requests' counts, without times.
@@ -76,15 +67,11 @@ impl Usage {
         Usage { cost_usd, ..Usage::default() }.with_counts(self, other, sum)
     }
 
-    /// The larger of each count, because some vendors send cumulative usage. Price and times are the latest.
-    pub fn largest(self, now: Usage) -> Usage {
-        Usage { cost_usd: now.cost_usd.or(self.cost_usd), ..now }.with_counts(self, now, Option::max)
-    }
-
-    /// Fills unknown fields from another source.
+    /// Fills unknown fields from another source, or from what was known before.
     pub fn or(self, other: Usage) -> Usage {
         let usage = Usage {
             cost_usd: self.cost_usd.or(other.cost_usd),
+            tier: self.tier.or(other.tier),
             queue_us: self.queue_us.or(other.queue_us),
             prefill_us: self.prefill_us.or(other.prefill_us),
             decode_us: self.decode_us.or(other.decode_us),
@@ -108,178 +95,82 @@ impl Usage {
 
     /// Adds Cerebras's `time_info` or Fireworks's `perf_metrics` (seconds), or Bedrock's `metrics` (milliseconds).
     pub fn add_time_info(&mut self, json: &str) {
-        let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
-        raise(&mut self.total_us, wire.bedrock_latency.scaled(1e3).whole());
-        self.add_seconds([wire.queue_time, wire.prompt_time, wire.completion_time, wire.total_time]);
+        if let Ok(wire) = serde_json::from_str::<WireUsage>(json) {
+            self.add_times(wire.time_info());
+        }
     }
 
-    /// Adds llama.cpp's `timings` (milliseconds), with its counts.
+    /// Adds llama.cpp's `timings` (milliseconds), with its counts. A `usage` object of the same event is added after
+    /// them: it is truer.
     pub fn add_timings(&mut self, json: &str) {
-        let Ok(wire) = serde_json::from_str::<WireTimings>(json) else { return };
-        let (read, cached) = (wire.prompt_n.whole(), wire.cache_n.whole());
-        // `prompt_n` does not include cached tokens.
-        raise(&mut self.input_tokens, read.map(|read| read + cached.unwrap_or(0)));
-        raise(&mut self.cached_input_tokens, cached);
-        raise(&mut self.output_tokens, wire.predicted_n.whole());
-        raise(&mut self.prefill_us, wire.prompt_ms.scaled(1e3).whole());
-        raise(&mut self.decode_us, wire.predicted_ms.scaled(1e3).whole());
-    }
-
-    /// Gemini counts tool tokens apart from the prompt, and thoughts apart from the answer.
-    fn add_gemini(&mut self, wire: &WireUsage) {
-        raise(&mut self.input_tokens, wire.gemini_prompt.plus(wire.gemini_tool_use).whole());
-        raise(&mut self.output_tokens, wire.gemini_candidates.plus(wire.gemini_thoughts).whole());
-        raise(&mut self.cached_input_tokens, wire.gemini_cached.whole());
-        raise(&mut self.reasoning_tokens, wire.gemini_thoughts.whole());
-    }
-
-    /// Ollama's counts and times (nanoseconds). Loading the model counts as queue time.
-    fn add_ollama(&mut self, wire: &WireUsage) {
-        raise(&mut self.input_tokens, wire.prompt_eval_count.whole());
-        raise(&mut self.output_tokens, wire.eval_count.whole());
-        raise(&mut self.queue_us, wire.load_duration.scaled(1e-3).whole());
-        raise(&mut self.prefill_us, wire.prompt_eval_duration.scaled(1e-3).whole());
-        raise(&mut self.decode_us, wire.eval_duration.scaled(1e-3).whole());
-        raise(&mut self.total_us, wire.total_duration.scaled(1e-3).whole());
-    }
-
-    /// Bedrock's input tokens do not include cache reads and writes.
-    fn add_bedrock(&mut self, wire: &WireUsage) {
-        let (read, written) = (wire.bedrock_cache_read.whole(), wire.bedrock_cache_write.whole());
-        let input = wire.bedrock_input.whole().map(|input| input + read.unwrap_or(0) + written.unwrap_or(0));
-        raise(&mut self.input_tokens, input);
-        raise(&mut self.cached_input_tokens, read);
-        raise(&mut self.cache_creation_tokens, written);
-        raise(&mut self.output_tokens, wire.bedrock_output.whole());
-    }
-
-    fn add_seconds(&mut self, [queue, prefill, decode, total]: [Number; 4]) {
-        raise(&mut self.queue_us, queue.scaled(1e6).whole());
-        raise(&mut self.prefill_us, prefill.scaled(1e6).whole());
-        raise(&mut self.decode_us, decode.scaled(1e6).whole());
-        raise(&mut self.total_us, total.scaled(1e6).whole());
-    }
-}
-
-fn raise(field: &mut Option<i64>, value: Option<i64>) {
-    *field = (*field).max(value);
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireUsage {
-    prompt_tokens: Number,
-    input_tokens: Number,
-    completion_tokens: Number,
-    output_tokens: Number,
-    reasoning_tokens: Number,
-    cached_tokens: Number,
-    prompt_cache_hit_tokens: Number,
-    cache_read_input_tokens: Number,
-    cache_creation_input_tokens: Number,
-    cache_write_tokens: Number,
-    prompt_tokens_details: Option<Details>,
-    input_tokens_details: Option<Details>,
-    completion_tokens_details: Option<Details>,
-    output_tokens_details: Option<Details>,
-    cost: Number,
-    cost_in_usd_ticks: Number,
-    queue_time: Number,
-    prompt_time: Number,
-    completion_time: Number,
-    /// SambaNova's and Fireworks's names.
-    #[serde(alias = "total_latency", alias = "server-processing-time")]
-    total_time: Number,
-    /// LocalAI, in milliseconds, like the next one.
-    timing_prompt_processing: Number,
-    timing_token_generation: Number,
-    #[serde(rename = "promptTokenCount")]
-    gemini_prompt: Number,
-    #[serde(rename = "toolUsePromptTokenCount")]
-    gemini_tool_use: Number,
-    #[serde(rename = "cachedContentTokenCount")]
-    gemini_cached: Number,
-    #[serde(rename = "candidatesTokenCount")]
-    gemini_candidates: Number,
-    #[serde(rename = "thoughtsTokenCount")]
-    gemini_thoughts: Number,
-    prompt_eval_count: Number,
-    eval_count: Number,
-    load_duration: Number,
-    prompt_eval_duration: Number,
-    eval_duration: Number,
-    total_duration: Number,
-    #[serde(rename = "inputTokens")]
-    bedrock_input: Number,
-    #[serde(rename = "outputTokens")]
-    bedrock_output: Number,
-    #[serde(rename = "cacheReadInputTokens")]
-    bedrock_cache_read: Number,
-    #[serde(rename = "cacheWriteInputTokens")]
-    bedrock_cache_write: Number,
-    #[serde(rename = "latencyMs")]
-    bedrock_latency: Number,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Details {
-    cached_tokens: Number,
-    cache_write_tokens: Number,
-    reasoning_tokens: Number,
-    /// Anthropic's name.
-    thinking_tokens: Number,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WireTimings {
-    prompt_n: Number,
-    cache_n: Number,
-    predicted_n: Number,
-    prompt_ms: Number,
-    predicted_ms: Number,
-}
-
-/// A number, or a string with a number (Fireworks). For an object, its `total_cost` (Perplexity). None for other
-/// values.
-#[derive(Clone, Copy, Default)]
-struct Number(Option<f64>);
-
-impl Number {
-    fn or(self, other: Number) -> Number {
-        Number(self.0.or(other.0))
-    }
-
-    /// The sum. A missing number counts as 0.
-    fn plus(self, other: Number) -> Number {
-        match (self.0, other.0) {
-            (Some(a), Some(b)) => Number(Some(a + b)),
-            (a, b) => Number(a.or(b)),
+        if let Ok(wire) = serde_json::from_str::<WireTimings>(json) {
+            self.add_counts(&wire.counts());
+            self.add_times(wire.times());
         }
     }
 
-    fn scaled(self, factor: f64) -> Number {
-        Number(self.0.map(|value| value * factor))
+    fn add_counts(&mut self, now: &Counts) {
+        self.add_input(now);
+        self.add_output(now);
     }
 
-    fn whole(self) -> Option<i64> {
-        // Beyond 2^53 it is not a count.
-        self.0.filter(|value| (0.0..9e15).contains(value)).map(|value| value.round() as i64)
-    }
-}
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number, D::Error> {
-        fn number(value: &Value) -> Option<f64> {
-            match value {
-                Value::Number(number) => number.as_f64(),
-                Value::String(text) => text.parse().ok().filter(|value: &f64| value.is_finite()),
-                Value::Object(members) => number(members.get("total_cost")?),
-                Value::Null | Value::Bool(_) | Value::Array(_) => None,
-            }
+    /// What an object leaves out stays. So does everything if it only says 0, as some servers do in their last event.
+    fn add_input(&mut self, now: &Counts) {
+        let told = [now.input, now.cached, now.created].into_iter().flatten().sum::<i64>();
+        if told == 0 && self.input_tokens.is_some_and(|tokens| tokens > 0) {
+            return;
         }
-        Value::deserialize(deserializer).map(|value| Number(number(&value)))
+        let kept = self.cached_input_tokens.unwrap_or(0) + self.cache_creation_tokens.unwrap_or(0);
+        let before = self.input_tokens.map(|all| all - kept);
+        let no_cache = now.cached.unwrap_or(0) + now.created.unwrap_or(0) == 0;
+        if now.cache_apart && no_cache && kept > 0 && now.input == before {
+            return;
+        }
+        let cached = now.cached.or(self.cached_input_tokens);
+        let created = now.created.or(self.cache_creation_tokens);
+        let input = if now.cache_apart {
+            // As much as before or more, and no word of the cache: it is the whole prompt.
+            let is_whole = now.cached.or(now.created).is_none() && now.input >= self.input_tokens;
+            let caches = if is_whole { 0 } else { cached.unwrap_or(0) + created.unwrap_or(0) };
+            now.input.or(before).map(|fresh| fresh + caches)
+        } else {
+            now.input
+        };
+        self.input_tokens = input.or(self.input_tokens);
+        let most = self.input_tokens.unwrap_or(i64::MAX);
+        self.cached_input_tokens = cached.map(|tokens| tokens.min(most));
+        self.cache_creation_tokens = created.map(|tokens| tokens.min(most));
+    }
+
+    /// The same for the answer.
+    fn add_output(&mut self, now: &Counts) {
+        let told = [now.output, now.reasoning].into_iter().flatten().reduce(|one, other| one + other);
+        if told.is_none_or(|told| told == 0 && self.output_tokens.is_some_and(|tokens| tokens > 0)) {
+            return;
+        }
+        let before = self.output_tokens.map(|all| all - self.reasoning_tokens.unwrap_or(0));
+        let reasoning = now.reasoning.or(self.reasoning_tokens);
+        let output = if now.reasoning_apart {
+            Some(now.output.or(before).unwrap_or(0) + reasoning.unwrap_or(0))
+        } else {
+            now.output
+        };
+        self.output_tokens = output.or(self.output_tokens);
+        let most = self.output_tokens.unwrap_or(i64::MAX);
+        self.reasoning_tokens = reasoning.map(|tokens| tokens.min(most));
+    }
+
+    /// Queue, prefill, decode and total, in microseconds. Times grow; of several choices the longest counts.
+    fn add_times(&mut self, [queue, prefill, decode, total]: [Option<i64>; 4]) {
+        self.queue_us = self.queue_us.max(queue);
+        self.prefill_us = self.prefill_us.max(prefill);
+        self.decode_us = self.decode_us.max(decode);
+        self.total_us = self.total_us.max(total);
+    }
+
+    fn add_price(&mut self, usd: Option<f64>) {
+        let usd = usd.filter(|usd| (0.0..=COST_MAX).contains(usd) && (*usd > 0.0 || self.cost_usd.is_none()));
+        self.cost_usd = usd.or(self.cost_usd);
     }
 }
 

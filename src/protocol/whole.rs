@@ -10,6 +10,7 @@ use super::assemble::{Assemble, Whole};
 use super::event_reader::says_error;
 use super::frame::{Chunk, Frame, Payload};
 use super::json::{InvalidJson, Json, unescape};
+use super::service_tier::ServiceTier;
 use super::sse::SseEvent;
 use super::usage::Usage;
 
@@ -88,6 +89,8 @@ fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> 
             "prompt_eval_count" => {
                 chunk.usage = json.some()?.map(|count| Cow::Owned(format!("{{\"prompt_eval_count\":{count}}}")));
             }
+            "service_tier" => chunk.tier = json.string_or_skip()?.map(ServiceTier::of_name),
+            "cost" => chunk.cost = json.some()?.map(Cow::Borrowed),
             "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
             "error" => is_error |= says_error(json.skip()?),
             // A token count is the answer, not the usage of the attempt.

@@ -2,6 +2,8 @@
 //!
 //! Pure. Not for plans, which use the estimate of `tariff`. The reasons for each bound: `docs/measurement.md`.
 
+mod tier;
+
 use crate::config::{CancelBilling, Price};
 use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, TokenSource};
@@ -59,18 +61,17 @@ impl BillBounds {
         if reported.is_some() {
             row.price_source = Some("reported".to_owned());
         }
+        let (least, most) = tier::factors(row);
         (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| counted(row, price))) {
             (Some(cost), _) => (Some(cost), CostBasis::Reported),
-            (None, Some(cost)) if row.tok_src == TokenSource::Usage || is_embedding(row) => {
-                (Some(cost), CostBasis::Computed)
-            }
-            (None, Some(cost)) => (Some(cost), CostBasis::AtLeast),
+            (None, Some(cost)) if is_whole(row) && most == Some(least) => (Some(cost * least), CostBasis::Computed),
+            (None, Some(cost)) => (Some(cost * least), CostBasis::AtLeast),
             (None, None) => (None, CostBasis::Unknown),
         };
     }
 
-    /// The lower and upper bound of the cost in US dollars. `prompt`: the bounds of its length; `answer`: the maximum
-    /// length of its answer; in tokens.
+    /// The lower and upper bound of the cost in US dollars at the usual tier. `prompt`: the bounds of its length; `answer`:
+    /// the maximum length of its answer; in tokens.
     fn bounds(
         &self,
         price: Price,
@@ -78,10 +79,14 @@ impl BillBounds {
         prompt: Option<Range>,
         answer: Option<f64>,
     ) -> (f64, Option<f64>) {
+        let known = counted(row, price);
         let price = price.of_prompt(row.input_tokens.map_or(0, |tokens| tokens.unsigned_abs()));
         let was_cut = row.cancel_us.is_some();
         if row.connect_us.is_none() || was_refused(row) {
             return (0.0, Some(0.0));
+        }
+        if let Some(cost) = known.filter(|_| is_whole(row)) {
+            return (cost, Some(cost));
         }
         let (least, most) = match row.input_tokens {
             // The provider has counted it, so it bills it.
@@ -109,7 +114,7 @@ impl BillBounds {
         let until_cut = until_cut.map(|us| us as f64 / 1e6 * TOKENS_PER_SECOND_MAX);
         let output = [answer, until_cut].into_iter().flatten().reduce(f64::min).map(|tokens| tokens.max(written));
         let most = most.zip(output).map(|(most, tokens)| most + tokens * price.output / 1e6);
-        let least = least.max(row.cost_usd.unwrap_or(0.0));
+        let least = least.max(known.unwrap_or(0.0));
         (least, most.map(|most| most.max(least)))
     }
 
@@ -123,6 +128,8 @@ impl BillBounds {
         let Some(price) = self.price else { return };
         // Counting a prompt is free at every provider that offers it.
         let (min, max) = if counts { (0.0, Some(0.0)) } else { self.bounds(price, row, prompt, answer) };
+        let (least, most) = tier::factors(row);
+        let (min, max) = (min * least, max.zip(most).map(|(max, most)| max * most));
         (row.cost_usd_min, row.cost_usd_max) = (Some(min), max);
         (row.cost_usd, row.cost_basis) = match max {
             Some(max) if max <= min => (Some(min), CostBasis::Computed),
@@ -158,7 +165,7 @@ fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a Attem
         return Some(0.0);
     }
     let winner = rows.find(|row| race.winner == Some(row.ordinal) && row.tok_src == TokenSource::Usage);
-    let whole = winner.and_then(|winner| Some(generated(winner.output_tokens?, winner)));
+    let whole = winner.and_then(|winner| winner.output_tokens);
     let choices = race.n_choices.unwrap_or(1).max(1);
     let asked = race.max_tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens.saturating_mul(choices));
     [whole, asked].into_iter().flatten().min().map(|tokens| tokens as f64)
@@ -168,7 +175,7 @@ fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a Attem
 fn counted(row: &AttemptRecord, price: Price) -> Option<f64> {
     let (input, output) = (row.input_tokens?, row.output_tokens.or(is_embedding(row).then_some(0))?);
     let price = price.of_prompt(input.unsigned_abs());
-    Some((prompt_cost(row, input, price) + generated(output, row) as f64 * price.output) / 1e6)
+    Some((prompt_cost(row, input, price) + output as f64 * price.output) / 1e6)
 }
 
 /// In millionths of a US dollar.
@@ -179,14 +186,14 @@ fn prompt_cost(row: &AttemptRecord, input: i64, price: Price) -> f64 {
     usual as f64 * price.input + cached as f64 * price.cached + written as f64 * price.written
 }
 
+/// Its provider counted all of it.
+fn is_whole(row: &AttemptRecord) -> bool {
+    row.tok_src == TokenSource::Usage || is_embedding(row)
+}
+
 /// Providers bill only its input.
 fn is_embedding(row: &AttemptRecord) -> bool {
     row.first_kind == Some(PayloadKind::Whole.as_str())
-}
-
-/// Tokens of the answer, reasoning included. Some vendors leave reasoning out of their output count.
-fn generated(output: i64, row: &AttemptRecord) -> i64 {
-    output + row.reasoning_tokens.filter(|reasoning| *reasoning > output).unwrap_or(0)
 }
 
 /// It had more tokens than any answer to the request, but hardly more than characters.

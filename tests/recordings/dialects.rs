@@ -9,6 +9,7 @@ use photofinish::app::App;
 use serde_json::{Value, json};
 
 use super::plain::{self, Said};
+use super::recording::of_anthropic;
 use super::support::{FakeProvider, RawClient, Request, Script};
 use super::{Expected, rows_are, sdk, transcripts};
 
@@ -92,20 +93,8 @@ impl Recording {
             return Vec::new();
         }
         let count = |names: &[&str]| names.iter().find_map(|name| usage.pointer(name)?.as_i64());
-        let start = &self.entry["usage_start"];
-        let at_start = |name: &str| start[name].as_i64();
-        let most = |name: &'static str| count(&[name]).into_iter().chain(at_start(&name[1..])).max();
         let (input, output) = match self.protocol {
-            "anthropic-messages" => {
-                // Tokens read from and written to a cache are counted separately from the input; of two counts the
-                // larger is right.
-                let sum = |usage: &Value| {
-                    let part = |name: &str| usage[name].as_i64();
-                    let beside = ["cache_read_input_tokens", "cache_creation_input_tokens"];
-                    Some(part("input_tokens")? + beside.into_iter().filter_map(part).sum::<i64>())
-                };
-                (sum(usage).max(sum(start)), most("/output_tokens"))
-            }
+            "anthropic-messages" => of_anthropic(usage, &self.entry["usage_start"]),
             "gemini" => {
                 let thoughts = count(&["/thoughtsTokenCount"]).unwrap_or(0);
                 let by_tools = count(&["/toolUsePromptTokenCount"]).unwrap_or(0);

@@ -89,15 +89,21 @@ impl Recording {
         let first = |places: &[&Value]| {
             places.iter().find(|place| place.is_number()).map_or(Value::Null, |place| (**place).clone())
         };
-        let (input, output) = (&usage["prompt_tokens_details"], &usage["completion_tokens_details"]);
+        let (details, of_output) = (&usage["prompt_tokens_details"], &usage["completion_tokens_details"]);
+        let (input, output) = (first(&[&usage["prompt_tokens"]]), first(&[&usage["completion_tokens"]]));
+        let cached = first(&[&details["cached_tokens"], &usage["prompt_cache_hit_tokens"], &usage["cached_tokens"]]);
+        let reasoning = first(&[&of_output["reasoning_tokens"], &usage["reasoning_tokens"]]);
+        let number = |value: &Value| value.as_i64().unwrap_or(0);
+        // xAI counts reasoning apart, as the total shows. A part is never more than the whole.
+        let apart = usage["total_tokens"].as_i64() == Some(number(&input) + number(&output) + number(&reasoning));
+        let output = if apart && output.is_number() { json!(number(&output) + number(&reasoning)) } else { output };
+        let reasoning = if number(&reasoning) > number(&output) { Value::Null } else { reasoning };
+        let cached = if number(&cached) > number(&input) { input.clone() } else { cached };
         vec![
-            ("input_tokens", first(&[&usage["prompt_tokens"]])),
-            ("output_tokens", first(&[&usage["completion_tokens"]])),
-            (
-                "cached_input_tokens",
-                first(&[&input["cached_tokens"], &usage["prompt_cache_hit_tokens"], &usage["cached_tokens"]]),
-            ),
-            ("reasoning_tokens", first(&[&output["reasoning_tokens"], &usage["reasoning_tokens"]])),
+            ("input_tokens", input),
+            ("output_tokens", output),
+            ("cached_input_tokens", cached),
+            ("reasoning_tokens", reasoning),
         ]
     }
 
@@ -258,4 +264,20 @@ fn events(bytes: &[u8]) -> Vec<Event> {
         }
     }
     events
+}
+
+/// Input and output tokens of Anthropic's usage; `start`: that of its first event. The cache is counted apart from the
+/// input, and a compaction from both.
+pub fn of_anthropic(usage: &Value, start: &Value) -> (Option<i64>, Option<i64>) {
+    let input = |usage: &Value| {
+        let [fresh, read, written] =
+            ["input", "cache_read_input", "cache_creation_input"].map(|name| usage[format!("{name}_tokens")].as_i64());
+        Some(fresh? + read.unwrap_or(0) + written.unwrap_or(0))
+    };
+    let output = |usage: &Value| usage["output_tokens"].as_i64();
+    let all = usage["iterations"].as_array().into_iter().flatten();
+    let compactions: Vec<&Value> = all.filter(|one| one["type"] == "compaction").collect();
+    let read: i64 = compactions.iter().filter_map(|one| input(one)).sum();
+    let written: i64 = compactions.iter().filter_map(|one| output(one)).sum();
+    (input(usage).or(input(start)).map(|all| all + read), output(usage).map(|all| all + written))
 }

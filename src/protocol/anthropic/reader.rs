@@ -22,6 +22,7 @@ pub struct AnthropicReader {
     calls: u32,
     /// The signature of the next call, which another vendor made.
     signature: Option<String>,
+    usage: Usage,
     halves: HalfCharacters,
 }
 
@@ -49,7 +50,7 @@ impl ReadPieces for AnthropicReader {
             Some("content_block_delta") => self.block_delta(index, event["delta"].take(), pieces),
             Some("content_block_stop") => self.block_stop(index, pieces),
             Some("message_delta") => {
-                add_usage(&event["usage"], pieces);
+                self.usage(&event["usage"], pieces);
                 let delta = &event["delta"];
                 if let Some(reason) = delta.get("stop_reason").and_then(Value::as_str) {
                     pieces.push(AnswerPiece::Finish { index: 0, finish: finish(reason, text(delta, "stop_sequence")) });
@@ -65,7 +66,7 @@ impl AnthropicReader {
     fn message_start(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.open.clear();
         pieces.push(AnswerPiece::Start { id: text(message, "id"), model: text(message, "model") });
-        add_usage(&message["usage"], pieces);
+        self.usage(&message["usage"], pieces);
     }
 
     fn block_start(&mut self, index: u64, mut content: Value, pieces: &mut Vec<AnswerPiece>) {
@@ -154,6 +155,14 @@ impl AnthropicReader {
         }
     }
 
+    /// The end often counts more exactly than the start, or only the answer.
+    fn usage(&mut self, usage: &Value, pieces: &mut Vec<AnswerPiece>) {
+        if usage.is_object() {
+            self.usage.add(&usage.to_string());
+            pieces.push(AnswerPiece::Usage(self.usage));
+        }
+    }
+
     fn next_thought(&mut self) -> u32 {
         let block = self.thoughts;
         self.thoughts = self.thoughts.saturating_add(1);
@@ -166,12 +175,6 @@ fn finish(reason: &str, sequence: Option<String>) -> FinishReason {
     match FinishReason::of(reason) {
         FinishReason::StopSequence(_) => FinishReason::StopSequence(sequence),
         other => other,
-    }
-}
-
-fn add_usage(usage: &Value, pieces: &mut Vec<AnswerPiece>) {
-    if usage.is_object() {
-        pieces.push(AnswerPiece::Usage(Usage::of(&usage.to_string())));
     }
 }
 

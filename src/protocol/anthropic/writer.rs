@@ -295,7 +295,7 @@ impl WritePieces for AnthropicWriter {
                 self.text(&format!("![image](data:{media_type};base64,{data})"), out);
             }
             AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
-            AnswerPiece::Usage(usage) => self.usage = self.usage.largest(usage),
+            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             _ => {}
         }
     }

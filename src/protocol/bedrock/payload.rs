@@ -8,6 +8,7 @@ use crate::protocol::binary::{BinaryKind, message};
 use crate::protocol::event_reader::read_json;
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::json::{InvalidJson, Json};
+use crate::protocol::service_tier::ServiceTier;
 use crate::protocol::sse::SseEvent;
 
 /// The last frame of a stream: usage and timings, after the stop reason.
@@ -38,6 +39,7 @@ fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, InvalidJson> {
                 chunk.finished = u64::from(chunk.finish_reason.is_some());
             }
             (LAST, "usage") => chunk.usage = json.some()?.map(Cow::Borrowed),
+            (LAST, "serviceTier") => chunk.tier = json.member("type", Json::string_or_skip)?.map(ServiceTier::of_name),
             (LAST, "metrics") => chunk.time_info = json.some()?.map(Cow::Borrowed),
             _ => drop(json.skip()?),
         }

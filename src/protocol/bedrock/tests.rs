@@ -13,6 +13,7 @@ use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::error::{of_answer, of_body, of_frame};
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::neutral::*;
+use crate::protocol::service_tier::ServiceTier;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
@@ -266,6 +267,7 @@ fn a_whole_answer_reads_as_a_stream() {
         "stopReason": "tool_use",
         "usage": { "inputTokens": 1, "outputTokens": 2, "totalTokens": 3 },
         "metrics": { "latencyMs": 7 },
+        "serviceTier": { "type": "flex" },
     });
     let events = cut(events_of_whole(answer.to_string().as_bytes()).unwrap());
     let usage = Usage { input_tokens: Some(1), output_tokens: Some(2), total_us: Some(7_000), ..Usage::default() };
@@ -280,7 +282,8 @@ fn a_whole_answer_reads_as_a_stream() {
         AnswerPiece::Usage(usage),
     ];
     assert_eq!(pieces(&events), expected);
-    assert!(matches!(read(events.last().unwrap()), Frame::Done(_)));
+    let Frame::Done(last) = read(events.last().unwrap()) else { panic!("{events:?}") };
+    assert_eq!(last.tier, Some(ServiceTier::Flex));
     for other in ["", "{}", r#"{"message":"no"}"#, r#"{"output":{"message":{"role":"assistant"}}}"#, "[]"] {
         assert_eq!(events_of_whole(other.as_bytes()), None, "{other}");
     }

@@ -26,7 +26,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
         write("contentBlockStop", &json!({ "contentBlockIndex": index }));
     }
     write("messageStop", &members(&answer, &["stopReason", "additionalModelResponseFields"]));
-    write("metadata", &members(&answer, &["usage", "metrics", "trace"]));
+    write("metadata", &members(&answer, &["usage", "metrics", "serviceTier", "trace"]));
     Some(out.freeze())
 }
 

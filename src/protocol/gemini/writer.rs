@@ -121,7 +121,7 @@ impl WritePieces for GeminiWriter {
                 self.give_calls(index, out);
                 self.finished.push((index, finish));
             }
-            AnswerPiece::Usage(usage) => self.usage = usage.largest(self.usage),
+            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             AnswerPiece::Thinking { .. } | AnswerPiece::Other(_) => {}
         }
     }

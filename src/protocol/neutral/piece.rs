@@ -74,7 +74,7 @@ pub enum AnswerPiece {
         index: u32,
         finish: FinishReason,
     },
-    /// Usage so far. The largest value of each count is final. Input tokens include cached ones.
+    /// Usage so far: it replaces what came before. Input tokens include cached ones, output tokens include reasoning.
     Usage(Usage),
     /// Output that no other dialect has (a vendor's own tool, a citation), by the vendor's name.
     Other(String),

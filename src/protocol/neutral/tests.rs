@@ -5,6 +5,7 @@ mod arrives;
 mod foreign;
 mod kept;
 mod matrix;
+mod usage;
 
 use super::signature::*;
 

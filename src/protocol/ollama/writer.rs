@@ -137,7 +137,7 @@ impl WritePieces for OllamaWriter {
                 self.give_calls(out);
                 self.finish = Some(finish);
             }
-            AnswerPiece::Usage(usage) => self.usage = usage.largest(self.usage),
+            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             _ => {}
         }
     }

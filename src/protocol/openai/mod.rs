@@ -41,6 +41,7 @@ use super::dialect::Dialect;
 use super::event_reader::{read_sse, says_error};
 use super::json::{InvalidJson, Json};
 use super::other_dialect::or_foreign;
+use super::service_tier::ServiceTier;
 use super::sse::SseEvent;
 use super::values::{PutMember, answer};
 
@@ -48,7 +49,7 @@ use super::values::{PutMember, answer};
 pub fn read(event: &SseEvent) -> Frame<'_> {
     read_sse(event, |text, _| {
         let wire = OpenAiWire::read(text)?;
-        let has_own = wire.choices > 0 || wire.chunk.usage.is_some();
+        let has_own = wire.choices > 0 || wire.chunk.usage.is_some() || wire.chunk.cost.is_some();
         Ok(match wire {
             OpenAiWire { is_error: true, chunk, .. } => {
                 Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage }
@@ -110,6 +111,8 @@ impl<'a> OpenAiWire<'a> {
                 "usage" => usage = json.some()?,
                 "timings" => wire.chunk.timings = json.some()?.map(Cow::Borrowed),
                 "time_info" | "perf_metrics" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),
+                "service_tier" => wire.chunk.tier = json.string_or_skip()?.map(ServiceTier::of_name),
+                "cost" => wire.chunk.cost = json.some()?.map(Cow::Borrowed),
                 "error" => wire.is_error |= says_error(json.skip()?),
                 "object" => wire.is_error |= json.string_or_skip()? == Some("error"),
                 "x_groq" => wire.groq(json)?,

@@ -22,6 +22,7 @@ pub struct OpenAiReader {
     id_told: bool,
     model_told: bool,
     choices: Vec<ChoiceReader>,
+    usage: Usage,
     halves: HalfCharacters,
 }
 
@@ -67,14 +68,16 @@ impl ReadPieces for OpenAiReader {
 impl OpenAiReader {
     fn chunk(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let start = pieces.len();
-        let (mut id, mut model, mut usage) = (None, None, Usage::default());
+        let (mut id, mut model, mut timings, mut counts, mut cost) = (None, None, None, None, None);
+        let mut usage = self.usage;
         Json::whole(text, |name, json| {
             match name {
                 "id" if !self.id_told => id = json.string_or_skip()?.filter(|id| !id.is_empty()),
                 "model" if !self.model_told => model = json.string_or_skip()?.filter(|model| !model.is_empty()),
                 "choices" => json.list(|json| self.choice(json, &mut usage, pieces))?,
-                "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
-                "timings" => json.some()?.into_iter().for_each(|text| usage.add_timings(text)),
+                "usage" => counts = json.some()?,
+                "cost" => cost = json.some()?,
+                "timings" => timings = json.some()?,
                 "time_info" | "perf_metrics" => json.some()?.into_iter().for_each(|text| usage.add_time_info(text)),
                 "x_groq" => json.member("usage", Json::some)?.into_iter().for_each(|text| usage.add(text)),
                 _ => drop(json.skip()?),
@@ -86,7 +89,11 @@ impl OpenAiReader {
             self.model_told |= model.is_some();
             pieces.insert(start, AnswerPiece::Start { id: id.map(words), model: model.map(words) });
         }
-        if usage != Usage::default() {
+        timings.into_iter().for_each(|text| usage.add_timings(text));
+        counts.into_iter().for_each(|text| usage.add(text));
+        cost.into_iter().for_each(|text| usage.add_cost(text));
+        if usage != self.usage {
+            self.usage = usage;
             pieces.push(AnswerPiece::Usage(usage));
         }
         Ok(())

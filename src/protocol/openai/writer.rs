@@ -122,7 +122,7 @@ impl WritePieces for OpenAiWriter {
                 self.delta(index, &json!({ "images": [image] }), out);
             }
             AnswerPiece::Finish { index, finish } => self.finish(index, &finish, out),
-            AnswerPiece::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().largest(usage)),
+            AnswerPiece::Usage(usage) => self.usage = Some(usage.or(self.usage.unwrap_or_default())),
             // Chat has no place for a vendor's own tools.
             AnswerPiece::Other(_) => {}
         }
@@ -323,7 +323,11 @@ pub(in crate::protocol) fn usage_json(usage: &Usage) -> Value {
         "prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output),
     });
     let (cached, reasoning) = (usage.cached_input_tokens, usage.reasoning_tokens);
-    json.put("prompt_tokens_details", cached.map(|cached| json!({ "cached_tokens": cached })));
+    let written = usage.cache_creation_tokens.filter(|written| *written > 0);
+    let mut details = serde_json::Map::new();
+    details.put("cached_tokens", cached);
+    details.put("cache_write_tokens", written);
+    json.put("prompt_tokens_details", (!details.is_empty()).then_some(details));
     json.put("completion_tokens_details", reasoning.map(|reasoning| json!({ "reasoning_tokens": reasoning })));
     json.put("cost", usage.cost_usd);
     json

@@ -8,6 +8,7 @@ use crate::protocol::event_reader::read_sse;
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::json::{InvalidJson, Json, characters};
 use crate::protocol::other_dialect::or_foreign;
+use crate::protocol::service_tier::ServiceTier;
 use crate::protocol::{Dialect, PayloadKind};
 
 /// Reads one event.
@@ -31,6 +32,7 @@ fn frame_of<'a>(wire: &ResponsesWire<'a>, text: &'a str) -> Result<Frame<'a>, In
             chunk.payload = facts.payload;
             chunk.repeated = facts.payload.is_some();
             chunk.usage = facts.usage.map(Cow::Borrowed);
+            chunk.tier = facts.tier;
             chunk.finish_reason = Some(facts.reason.unwrap_or(Cow::Borrowed(end_word(wire.kind, facts.status))));
             (chunk.choices, chunk.finished) = (1, 1);
             return Ok(Frame::Done(chunk));
@@ -89,6 +91,7 @@ fn kind_of_delta(kind: &str) -> Option<PayloadKind> {
 struct ResponseFacts<'a> {
     model: Option<Cow<'a, str>>,
     usage: Option<&'a str>,
+    tier: Option<ServiceTier>,
     /// `incomplete_details.reason`
     reason: Option<Cow<'a, str>>,
     status: Option<&'a str>,
@@ -102,6 +105,7 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
             "model" => facts.model = json.text()?,
             "usage" => facts.usage = json.some()?,
             "status" => facts.status = json.string_or_skip()?,
+            "service_tier" => facts.tier = json.string_or_skip()?.map(ServiceTier::of_name),
             "incomplete_details" => facts.reason = json.member("reason", Json::text)?,
             "output" => json.list(|json| {
                 facts.payload = Payload::merge(facts.payload, item(json.skip()?)?);

@@ -79,7 +79,7 @@ impl WritePieces for ResponsesWriter {
             AnswerPiece::Audio { index: 0, data, transcript, .. } => self.sound(&data, &transcript, out),
             AnswerPiece::Image { index: 0, media_type, data } => self.image(&media_type, &data, out),
             AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
-            AnswerPiece::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().largest(usage)),
+            AnswerPiece::Usage(usage) => self.usage = Some(usage.or(self.usage.unwrap_or_default())),
             // There is only choice 0, and no form for output that only another vendor has.
             _ => {}
         }

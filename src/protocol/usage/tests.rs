@@ -1,5 +1,7 @@
 //! Usage as vendors write it.
 
+mod arithmetic;
+
 use super::*;
 
 fn usage(parts: &[&str]) -> Usage {
@@ -76,20 +78,12 @@ fn what_goes_into_a_cache_is_counted() {
 }
 
 #[test]
-fn growing_usage_keeps_its_maximum() {
-    let grown = usage(&[
-        r#"{"prompt_tokens":5,"completion_tokens":1}"#,
-        r#"{"completion_tokens":9}"#,
-        r#"{"completion_tokens":0,"prompt_tokens":null}"#,
-    ]);
-    assert_eq!((grown.input_tokens, grown.output_tokens), (Some(5), Some(9)));
-}
-
-#[test]
 fn a_price_is_read_as_a_number_an_object_or_ticks() {
     assert_eq!(usage(&[r#"{"cost":0.000669}"#]).cost_usd, Some(0.000669));
     assert_eq!(usage(&[r#"{"cost":{"request_cost":0.005,"total_cost":0.00501}}"#]).cost_usd, Some(0.00501));
     assert_eq!(usage(&[r#"{"cost_in_usd_ticks":10000000}"#]).cost_usd, Some(0.001));
+    assert_eq!(usage(&[r#"{"cost":{"usd":0.00042,"diem":0}}"#]).cost_usd, Some(0.00042));
+    assert_eq!(usage(&[r#"{"cost":0.25}"#, r#"{"cost":0}"#]).cost_usd, Some(0.25), "a last event without a price");
 }
 
 #[test]

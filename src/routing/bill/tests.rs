@@ -19,7 +19,7 @@ fn row(change: impl FnOnce(&mut AttemptRecord)) -> AttemptRecord {
     (row.input_tokens, row.output_tokens, row.reasoning_tokens) = (Some(1_000), Some(100), Some(20));
     (row.cached_input_tokens, row.cache_write_tokens) = (None, None);
     (row.failure, row.cost_usd_min, row.cost_usd_max) = (None, None, None);
-    row.cancel_us = None;
+    (row.cancel_us, row.service_tier) = (None, None);
     change(&mut row);
     row
 }
@@ -67,7 +67,6 @@ fn a_cost_is_computed_only_from_what_was_counted() {
     for (cached, usd) in [(400, 0.0017), (1_000, 0.00125), (9_000, 0.00125)] {
         assert_eq!(cost(row(|row| row.cached_input_tokens = Some(cached)), None, STOPS), (Some(usd), Computed));
     }
-    assert_eq!(cost(row(|row| row.reasoning_tokens = Some(900)), None, STOPS), (Some(0.011), Computed));
     assert_eq!(cost(row(|row| row.tok_src = TokenSource::Partial), None, STOPS), (Some(0.002), AtLeast));
     assert_eq!(cost(row(|row| row.output_tokens = None), None, STOPS), (None, Unknown));
     let embedding = |row: &mut AttemptRecord| {
@@ -218,6 +217,53 @@ fn a_reported_cost_is_its_own_source() {
     assert_eq!(row.price_source.as_deref(), Some("config"));
     STOPS.count(&mut row, Some(0.5));
     assert_eq!(row.price_source.as_deref(), Some("reported"));
+}
+
+#[test]
+fn another_tier_has_another_price() {
+    let of = |tier, provider: &str, source: &str, cached| {
+        let row = row(|row| {
+            (row.service_tier, row.provider, row.price_source) = (tier, provider.into(), Some(source.to_owned()));
+            row.cached_input_tokens = cached;
+        });
+        settled(&race(), vec![(row, STOPS)])
+    };
+    let listed = "catalogue 2026-11-22";
+    for (tier, provider, source, cached, expected) in [
+        (None, "openai", listed, None, (Some(0.002), Computed, Some(0.002), Some(0.002))),
+        (Some("flex"), "openai", listed, None, (Some(0.001), Computed, Some(0.001), Some(0.001))),
+        // With 400 tokens from the cache the usual tier takes 0.0017.
+        (Some("flex"), "openai", listed, Some(400), (Some(0.00085), AtLeast, Some(0.00085), Some(0.000884))),
+        (Some("flex"), "vertex", listed, None, (Some(0.001), Computed, Some(0.001), Some(0.001))),
+        (Some("flex"), "vertex", listed, Some(400), (Some(0.00085), AtLeast, Some(0.00085), Some(0.0017))),
+        (Some("flex"), "groq", listed, None, (Some(0.002), Computed, Some(0.002), Some(0.002))),
+        (Some("flex"), "other", listed, None, (Some(0.0008), AtLeast, Some(0.0008), Some(0.002))),
+        (Some("flex"), "openai", "config", None, (Some(0.0008), AtLeast, Some(0.0008), Some(0.002))),
+        (Some("priority"), "openai", listed, None, (Some(0.0032), AtLeast, Some(0.0032), Some(0.005))),
+        (Some("priority"), "openai", "config", None, (Some(0.002), AtLeast, Some(0.002), Some(0.005))),
+        (Some("ultrafast"), "openai", listed, None, (Some(0.012), Computed, Some(0.012), Some(0.012))),
+        (Some("fast"), "anthropic", listed, None, (Some(0.002), AtLeast, Some(0.002), Some(0.0132))),
+        (Some("us"), "anthropic", listed, None, (Some(0.0022), Computed, Some(0.0022), Some(0.0022))),
+        (Some("reserved"), "bedrock", listed, None, (Some(0.002), AtMost, Some(0.0), Some(0.002))),
+        (Some("other"), "openai", listed, None, (None, Unknown, Some(0.0), None)),
+        (Some("other"), "mine", "config", None, (Some(0.002), Computed, Some(0.002), Some(0.002))),
+    ] {
+        assert_eq!(of(tier, provider, source, cached), expected, "{tier:?} {provider} {source} {cached:?}");
+    }
+}
+
+#[test]
+fn the_bounds_of_a_cut_answer_are_those_of_its_tier() {
+    let flex = |row: &mut AttemptRecord| {
+        (row.service_tier, row.provider) = (Some("flex"), "openai".into());
+        (row.price_source, row.tok_src) = (Some("catalogue 2026-11-22".to_owned()), TokenSource::Partial);
+        row.outcome = AttemptOutcome::FailedMid;
+    };
+    // Counted were 1,000 tokens in and 100 out: 0.002. At most 1,000 were asked for: 0.011.
+    assert_eq!(settled(&race(), vec![(row(flex), STOPS)]), (Some(0.001), AtLeast, Some(0.001), Some(0.0055)));
+    let mut reported = row(flex);
+    STOPS.count(&mut reported, Some(0.25));
+    assert_eq!(told(&reported).0, Some(0.25), "a reported cost is that of its tier");
 }
 
 #[test]

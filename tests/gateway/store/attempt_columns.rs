@@ -38,7 +38,7 @@ async fn a_whole_answer_of_a_talkative_provider_fills_every_column() {
             "prompt_tokens": 7, "completion_tokens": 5, "cost": 0.5, "queue_time": 0.001, "prompt_time": 0.002,
             "completion_time": 0.003, "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1},
             "completion_tokens_details": {"reasoning_tokens": 2},
-        }});
+        }, "service_tier": "flex"});
         let tokens = Script::new().head(200, &headers).comment("wait").role();
         let tokens = tokens.delta(json!({"reasoning": "hm"})).tokens(&["one ", "two"]).finish("stop");
         tokens.event(chunk(json!([]), &usage)).done().end()
@@ -60,7 +60,7 @@ async fn a_whole_answer_of_a_talkative_provider_fills_every_column() {
             "first_kind": "reasoning", "payload_events": 3, "reasoning_events": 1, "keepalives": 1,
             "chars_first": 2, "chars_total": 9, "burst": 0, "client_stalled": 0,
             "input_tokens": 7, "cached_input_tokens": 3, "cache_write_tokens": 1, "output_tokens": 5, "reasoning_tokens": 2,
-            "tok_src": "usage", "finish_reason": "stop", "cost_usd": 0.5, "cost_basis": "reported",
+            "tok_src": "usage", "finish_reason": "stop", "cost_usd": 0.5, "cost_basis": "reported", "service_tier": "flex",
             "server_queue_us": 1_000, "server_prefill_us": 2_000, "server_decode_us": 3_000,
             "server_total_us": 12_000, "p_include": 1.0, "p_audit": 0.0,
             "ratelimit_remaining_requests": 9, "ratelimit_remaining_tokens": 1_000,
@@ -84,6 +84,49 @@ async fn tokens_written_into_a_cache_are_counted_and_have_their_own_price() {
     assert_row!(&row, json!({"cached_input_tokens": 200, "cache_write_tokens": 400, "cost_basis": "computed"}));
     let cost = row["cost_usd"].as_f64().unwrap();
     assert!((cost - 0.001_92).abs() < 1e-9, "400 × 1 + 200 × 0.1 + 400 × 1.25 + 100 × 10 millionths: {cost}");
+}
+
+/// What the answer says beside the counts, and what it costs.
+#[tokio::test]
+async fn the_price_is_that_of_the_answer() {
+    let tokens = json!({"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100});
+    let with = |more: Value| {
+        let mut usage = tokens.clone();
+        more.as_object().unwrap().iter().for_each(|(name, value)| usage[name] = value.clone());
+        json!({ "usage": usage })
+    };
+    for (last, output, tier, cost, basis) in [
+        (with(json!({})), 100, Value::Null, 0.002, "computed"),
+        (
+            with(json!({"total_tokens": 1_400, "completion_tokens_details": {"reasoning_tokens": 300}})),
+            400,
+            Value::Null,
+            0.005,
+            "computed",
+        ),
+        (
+            with(json!({"cost": 0, "is_byok": true, "cost_details": {"upstream_inference_cost": 0.0360795}})),
+            100,
+            Value::Null,
+            0.0360795,
+            "reported",
+        ),
+        (with(json!({"cost": 0, "is_byok": true})), 100, Value::Null, 0.002, "computed"),
+        (json!({"usage": tokens, "cost": {"usd": 0.25, "diem": 0}}), 100, Value::Null, 0.25, "reported"),
+        (json!({"usage": tokens, "service_tier": "default"}), 100, Value::Null, 0.002, "computed"),
+        (json!({"usage": tokens, "service_tier": "flex"}), 100, json!("flex"), 0.0008, "at_least"),
+        (json!({"usage": tokens, "service_tier": "priority"}), 100, json!("priority"), 0.002, "at_least"),
+        (json!({"usage": tokens, "service_tier": "scale"}), 100, json!("reserved"), 0.002, "at_most"),
+    ] {
+        let script = Script::sse().role().token("x").finish("stop").event(chunk(json!([]), &last)).done().end();
+        let fake = FakeProvider::start(vec![script]).await;
+        let model = "[models.m]\nupstreams = [{ upstream = \"a/m\", input_price = 1.0, output_price = 10.0 }]";
+        let gateway = Setup::over(&[&fake]).model(model).start().await;
+        read_response(&mut gateway.streaming().await).await;
+        let row = gateway.stop().await.one("a").clone();
+        assert_row!(&row, json!({"output_tokens": output, "service_tier": tier, "cost_basis": basis}));
+        assert!((row["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-9, "{last}: {row:?}");
+    }
 }
 
 #[tokio::test]

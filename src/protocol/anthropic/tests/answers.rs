@@ -110,7 +110,7 @@ fn a_stream_is_read_into_pieces() {
         arguments(0, "{\"a\":1}"),
         call(1, "toolu_2", "put"),
         arguments(1, "{\"b\":2}"),
-        AnswerPiece::Usage(Usage { output_tokens: Some(30), ..Usage::default() }),
+        AnswerPiece::Usage(Usage { output_tokens: Some(30), ..counts }),
         finish(FinishReason::ToolCalls),
     ];
     assert_eq!(pieces(&stream), expected);
