@@ -77,7 +77,7 @@ impl EventStream {
             return malformed("none of its events can be read");
         }
         let message = "the provider ended it without a finish reason".to_owned();
-        ErrorFacts { kind: FailureKind::Closed, certain: false, whole_account: false, status: None, message }
+        ErrorFacts { kind: FailureKind::Closed, certain: false, ..malformed(message) }
     }
 
     /// Adds the blank line that the last event of a body lacks.
@@ -249,6 +249,7 @@ fn malformed(message: impl Into<String>) -> ErrorFacts {
         whole_account: false,
         status: None,
         message: message.into(),
+        reset: None,
     }
 }
 

@@ -18,7 +18,7 @@ use super::ready::ReadyAttempt;
 use super::spec::AttemptSpec;
 use super::stream::{EventStream, READ_OUT_FOR};
 use crate::budget::{Budget, BudgetFull, Lease};
-use crate::clock::Instant;
+use crate::clock::{Instant, wall_micros};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::pace::{YieldPace, aside};
 use crate::protocol::error;
@@ -101,6 +101,8 @@ async fn open(
         Framing::Binary => is_json_text,
         Framing::Whole => true,
     };
+    // No stream begins like a web page.
+    let is_whole = is_whole || text.first() == Some(&b'<');
     if is_whole || (first.is_empty() && is_json(headers)) {
         return whole(body, first, headers, response_translation, bounds, key, guard).await;
     }
@@ -225,7 +227,8 @@ fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
     failure.certain = facts.certain;
     failure.whole_account =
         facts.kind == FailureKind::RateLimited && limits::names_account(headers).unwrap_or(facts.whole_account);
-    failure.retry_after = retry_after(headers).or_else(|| exhausted_for(headers));
+    let in_body = || facts.reset.and_then(|reset| reset.wait(wall_micros() / 1_000));
+    failure.retry_after = retry_after(headers).or_else(in_body).or_else(|| exhausted_for(headers));
     failure.answer = Some(answer(status, headers, body));
     failure
 }
@@ -287,7 +290,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
-    limits::exhausted_for(headers, jiff::Timestamp::now().as_millisecond() as f64 / 1e3)
+    limits::exhausted_for(headers, wall_micros() / 1_000)
 }
 
 /// The complete request to this upstream.

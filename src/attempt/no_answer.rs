@@ -79,7 +79,9 @@ pub(super) fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: 
     }
     let status = failure.status.unwrap_or(StatusCode::BAD_REQUEST.as_u16());
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let is_json = matches!(data.trim_ascii_start().first(), Some(b'{' | b'['));
+    let content_type = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     failure.answer = Some(answer(status, &headers, data));
     failure
 }
@@ -90,13 +92,15 @@ pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> RawAnswer
 
 /// A body that is not an answer: another dialect, not JSON, or an error.
 pub(super) fn no_answer(stream: &mut EventStream, headers: &HeaderMap, body: Bytes) -> Failure {
-    if content_type_is(headers, "text/html") {
+    let text = body.trim_ascii();
+    if content_type_is(headers, "text/html") || text.starts_with(b"<") {
         return stream.fail(FailureKind::Malformed, WEB_PAGE);
     }
     if let Some(dialect) = stream.response_translation.of_another(&body) {
         return stream.fail(FailureKind::Malformed, in_dialect(dialect));
     }
-    if !body.trim_ascii().is_empty() && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
+    let is_unread_json = matches!(text.first(), Some(b'{' | b'[' | b'"'));
+    if is_unread_json && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
         return stream.fail(FailureKind::Malformed, "an answer that is no JSON");
     }
     error_in_a_200(stream, error::of_frame(&body), body)

@@ -13,7 +13,7 @@ use super::guard::{AttemptGuard, CancelReason};
 use super::held_back::HeldBack;
 use super::item::{ItemKind, StreamItem};
 use crate::budget::Lease;
-use crate::clock::Instant;
+use crate::clock::{Instant, wall_micros};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::pace::YieldPace;
 use crate::protocol::Surface;
@@ -289,6 +289,7 @@ impl EventStream {
         failure.status = facts.status;
         failure.certain = facts.certain;
         failure.whole_account = facts.whole_account;
+        failure.retry_after = facts.reset.and_then(|reset| reset.wait(wall_micros() / 1_000));
         self.guard.failed(&failure);
         failure
     }

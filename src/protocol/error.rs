@@ -12,7 +12,7 @@ mod refused_member;
 mod window;
 mod words;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use blame::{RefusalSubject, blame, lacks_rights, refuses_account};
@@ -23,13 +23,11 @@ pub use window::{ContextOverflow, too_long};
 use words::has_word;
 
 use super::bedrock::kind_of_exception;
+use super::reset::{self, DETAILS_MAX, Reset};
 use crate::failure::FailureKind;
 
 /// Maximum bytes of a kept message.
 const MESSAGE_MAX: usize = 2_000;
-
-/// Maximum details of one error that are read.
-const DETAILS_MAX: usize = 16;
 
 /// The facts in an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +41,8 @@ pub struct ErrorFacts {
     pub status: Option<u16>,
     /// The message, at most 2,000 bytes. May quote the prompt.
     pub message: String,
+    /// For a rate limit or an overload: when the provider says that it ends.
+    pub reset: Option<Reset>,
 }
 
 /// Reads an error body that came with `status`.
@@ -52,7 +52,7 @@ pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
 
 /// Reads an error answer. AWS names the error in a header.
 pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
-    let (mut words, message) = read(body);
+    let (mut words, message, reset) = read(body);
     words.extend(headers.get("x-amzn-errortype").and_then(|name| name.to_str().ok()).map(str::to_lowercase));
     let kind =
         of_exception(&words, &message).filter(|_| (400..600).contains(&status)).unwrap_or_else(|| match status {
@@ -82,7 +82,12 @@ pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
     let (kind, certain) = blamed(kind, &words, &message);
     let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
     let message = page::page(&message, Some(status), headers).unwrap_or_else(|| or_status(message, status));
-    ErrorFacts { kind, certain, whole_account, status: Some(status), message }
+    ErrorFacts { kind, certain, whole_account, status: Some(status), message, reset: reset_for(kind, reset) }
+}
+
+/// The end of a limit is of interest where waiting helps.
+fn reset_for(kind: FailureKind, reset: Option<Reset>) -> Option<Reset> {
+    reset.filter(|_| matches!(kind, FailureKind::RateLimited | FailureKind::Overloaded))
 }
 
 /// Decides whether a refusal is about the request or about the upstream and its key, and whether that is certain.
@@ -99,10 +104,13 @@ fn blamed(kind: FailureKind, words: &[String], message: &str) -> (FailureKind, b
 
 /// Reads an error frame or an error body with status 200.
 pub fn of_frame(data: &[u8]) -> ErrorFacts {
-    let (words, message) = read(data);
+    let (words, message, reset) = read(data);
     let status = words.iter().find_map(|word| word.parse::<u16>().ok()).filter(|status| (400..600).contains(status));
-    let by_words = of_exception(&words, &message).or_else(|| of_words(&words, &message));
+    let status = status.or_else(|| status_of_phrase(&message).filter(|_| words.is_empty()));
+    let is_page = data.trim_ascii_start().starts_with(b"<");
+    let by_words = of_exception(&words, &message).or_else(|| of_words(&words, &message)).filter(|_| !is_page);
     let kind = match (status, by_words) {
+        (None, None) if is_page => FailureKind::Malformed,
         (_, Some(kind)) => kind,
         (Some(status), None) => of_body(status, b"").kind,
         (None, None) => FailureKind::InStreamError,
@@ -110,7 +118,7 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
     let (kind, certain) = blamed(kind, &words, &message);
     let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
     let message = page::page(&message, status, &HeaderMap::new()).unwrap_or(message);
-    ErrorFacts { kind, certain, whole_account, status, message }
+    ErrorFacts { kind, certain, whole_account, status, message, reset: reset_for(kind, reset) }
 }
 
 /// Reads the end of an answer that broke off with this finish reason. `data`: its event, which may have more words about
@@ -119,13 +127,23 @@ pub fn of_end(reason: &str, data: &[u8]) -> ErrorFacts {
     let event = serde_json::from_slice::<Value>(data).unwrap_or_default();
     let message = failed_end(&event).unwrap_or_else(|| ended_with(reason, ""));
     let kind = of_words(&[reason.to_lowercase()], "").unwrap_or(FailureKind::InStreamError);
-    ErrorFacts { kind, certain: false, whole_account: false, status: None, message: shorten(&message) }
+    ErrorFacts { kind, certain: false, whole_account: false, status: None, message: shorten(&message), reset: None }
 }
 
-/// The words that classify an error (type, code, status), in lower case, and its message.
-fn read(body: &[u8]) -> (Vec<String>, String) {
+/// The status whose standard words the message is, with or without its number before them.
+fn status_of_phrase(message: &str) -> Option<u16> {
+    let words = message.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    let is_phrase =
+        |status: &StatusCode| status.canonical_reason().is_some_and(|phrase| phrase.eq_ignore_ascii_case(words));
+    (400..600).filter_map(|status| StatusCode::from_u16(status).ok()).find(is_phrase).map(|status| status.as_u16())
+}
+
+/// The words that classify an error (type, code, status), in lower case, its message, and when it ends.
+fn read(body: &[u8]) -> (Vec<String>, String, Option<Reset>) {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
-        return (Vec::new(), shorten(&String::from_utf8_lossy(&body[..body.len().min(MESSAGE_MAX)])));
+        let message = shorten(&String::from_utf8_lossy(&body[..body.len().min(MESSAGE_MAX)]));
+        let reset = reset::reset(&Value::Null, &Value::Null, &message);
+        return (Vec::new(), message, reset);
     };
     // Some vendors wrap the object in a list.
     let value = value.get(0).cloned().unwrap_or(value);
@@ -133,37 +151,51 @@ fn read(body: &[u8]) -> (Vec<String>, String) {
     // `response.failed` has the error in the response.
     let failed = value.get("response").and_then(|response| response.get("error")).filter(|error| !error.is_null());
     let error = value.get("error").filter(|error| !error.is_null()).or(wrapped).or(failed);
-    let error = error.or_else(|| error_of_choice(&value)).unwrap_or(&value);
-    let mut words: Vec<String> = ["type", "code", "status", "status_code", "error_type", "__type"]
+    let listed = || value.get("errors").and_then(|errors| errors.get(0)).filter(|error| error.is_object());
+    let error = error.or_else(|| error_of_choice(&value)).or_else(listed).unwrap_or(&value);
+    // Beside an error that is only a text, they stand outside.
+    let named = if error.is_string() { &value } else { error };
+    let mut words: Vec<String> = WORDS
         .iter()
-        .filter_map(|key| error.get(key))
+        .filter_map(|key| named.get(key))
         .map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_lowercase))
         .collect();
     let reasons = error.get("details").and_then(Value::as_array).into_iter().flatten().take(DETAILS_MAX);
     words.extend(reasons.filter_map(|detail| detail.get("reason")?.as_str()).map(str::to_lowercase));
     if let Some(reason) = blocked_prompt(&value) {
-        return (vec!["content_filter".to_owned()], shorten(&format!("the prompt was blocked: {reason}")));
+        return (vec!["content_filter".to_owned()], shorten(&format!("the prompt was blocked: {reason}")), None);
     }
     let base = value.get("base_resp");
     if let Some(code) = base.and_then(|base| base.get("status_code")).and_then(Value::as_i64) {
         words.push(minimax_word(code).to_owned());
     }
-    let candidates = [
-        error.get("message"),
-        error.get("detail"),
-        value.get("detail"),
-        value.get("message"),
-        value.get("Message"),
-        base.and_then(|b| b.get("status_msg")),
-    ];
-    let message = match (error, candidates.into_iter().flatten().find(|message| !message.is_null())) {
+    let candidates = MESSAGES.iter().flat_map(|name| [error.get(name), value.get(name)]);
+    let candidates = candidates.chain([base.and_then(|b| b.get("status_msg"))]);
+    let message = match (error, candidates.flatten().find(|message| !message.is_null())) {
         (Value::String(text), _) => text.clone(),
         (_, Some(Value::String(text))) => text.clone(),
         (_, Some(other)) => other.to_string(),
         (_, None) => failed_end(&value).unwrap_or_else(|| error.to_string()),
     };
-    (words, shorten(&message))
+    let reset = reset::reset(&value, error, &message);
+    (words, shorten(&message), reset)
 }
+
+/// Members whose values classify an error.
+const WORDS: [&str; 10] = [
+    "type",
+    "code",
+    "status",
+    "status_code",
+    "statusCode",
+    "error_type",
+    "errorType",
+    "error_code",
+    "errorCode",
+    "__type",
+];
+/// Members with its message, the most usual first.
+const MESSAGES: [&str; 7] = ["message", "detail", "Message", "msg", "error_msg", "error_message", "errorMessage"];
 
 /// OpenRouter puts the error of one choice into that choice.
 fn error_of_choice(value: &Value) -> Option<&Value> {
@@ -233,30 +265,53 @@ const KINDS: [KindSigns; 11] = [
         ],
     ),
     (FailureKind::ContentPolicy, &CONTENT_WORDS, &CONTENT_PHRASES),
-    (FailureKind::RateLimited, &["rate_limit", "too_many_requests", "resource_exhausted", "insufficient_quota"], &[]),
+    (
+        FailureKind::RateLimited,
+        &[
+            "rate_limit",
+            "too_many_requests",
+            "resource_exhausted",
+            "insufficient_quota",
+            "quota_exceeded",
+            "usage_limit",
+            "limit_requests",
+            "throttl",
+        ],
+        &["rate limit exceeded", "rate limit reached", "rate-limited", "too many requests", "usage limit reached"],
+    ),
     (
         FailureKind::Overloaded,
         &["overloaded", "unavailable", "capacity", "insufficient_system_resource"],
-        &["overloaded"],
+        &[
+            "overloaded",
+            "no healthy upstream",
+            "upstream connect error",
+            "temporarily unavailable",
+            "capacity temporarily exceeded",
+        ],
     ),
     (
         FailureKind::Unauthorized,
         &["invalid_api_key", "api_key_invalid", "authentication", "unauthorized", "unauthenticated"],
-        &[],
+        &["invalid api key", "incorrect api key", "authentication error", "not authenticated"],
     ),
-    (FailureKind::Forbidden, &["permission", "billing_error"], &[]),
+    (FailureKind::Forbidden, &["permission", "billing_error", "access_denied", "arrearage"], &[]),
     // The Responses API's codes for a prompt or an image that it cannot use, such as `image_file_not_found`.
     (FailureKind::BadRequest, &["invalid_prompt", "image_", "_image"], &[]),
     (FailureKind::NotFound, &["not_found"], &[]),
     (
         FailureKind::BadRequest,
-        &["invalid_request", "bad_request", "badrequest", "tool_use_failed", "invalid_argument"],
+        &["invalid_request", "bad_request", "tool_use_failed", "invalid_argument", "invalid_parameter"],
         &[],
     ),
     (FailureKind::TooLarge, &["request_too_large"], &[]),
-    (FailureKind::ServerError, &["server_error", "internal", "api_error", "timeout_error"], &[]),
+    (
+        FailureKind::ServerError,
+        &["server_error", "internal", "api_error", "timeout_error", "request_time_out"],
+        &["internal server error", "bad gateway", "gateway timeout"],
+    ),
 ];
-const CONTENT_WORDS: [&str; 4] = ["content_filter", "content_policy", "responsibleai", "moderation"];
+const CONTENT_WORDS: [&str; 5] = ["content_filter", "content_policy", "responsibleai", "moderation", "data_inspection"];
 /// Not "flagged" alone: an account may be flagged too.
 const CONTENT_PHRASES: [&str; 9] = [
     "content management policy",
@@ -297,6 +352,9 @@ fn shorten(text: &str) -> String {
     let end = text.floor_char_boundary(MESSAGE_MAX);
     text[..end].trim().to_owned()
 }
+
+#[cfg(test)]
+mod resets;
 
 #[cfg(test)]
 mod shapes;

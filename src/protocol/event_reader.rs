@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use memchr::memmem;
 use serde::de::IgnoredAny;
 
+use super::bare_error::is_sentence;
 use super::frame::{Chunk, Frame};
 use super::json::InvalidJson;
 use super::sse::SseEvent;
@@ -20,6 +21,8 @@ pub(super) enum EventData<'a> {
         data: Cow<'a, [u8]>,
         name: &'a [u8],
     },
+    /// A sentence or a web page: what a server or a proxy writes when something is wrong.
+    Sentence(Cow<'a, [u8]>),
 }
 
 pub(super) fn data_of(event: &SseEvent) -> EventData<'_> {
@@ -27,11 +30,17 @@ pub(super) fn data_of(event: &SseEvent) -> EventData<'_> {
     let name = fields.name.unwrap_or_default();
     let Some(data) = fields.data else {
         // Some servers write bare JSON into a stream: an error, or an answer that is not streamed.
-        return bare_json(event).map_or(EventData::None, |data| EventData::Json { data, name });
+        return match bare_json(event) {
+            Some(data) => EventData::Json { data, name },
+            None if says(event.raw.trim_ascii_start()) => EventData::Sentence(Cow::Borrowed(&event.raw)),
+            None => EventData::None,
+        };
     };
     match data.trim_ascii() {
         b"" => EventData::None,
         b"[DONE]" => EventData::Done,
+        // An event with a name may have data of any kind.
+        text if matches!(name, b"" | b"message") && says(text) => EventData::Sentence(data),
         _ => EventData::Json { data, name },
     }
 }
@@ -50,6 +59,12 @@ fn bare_json(event: &SseEvent) -> Option<Cow<'_, [u8]>> {
     (may_be_json && !is_page).then_some(Cow::Owned(bare))
 }
 
+/// Whether a text is a sentence or a web page. Most are JSON and decided by their first byte.
+pub(super) fn says(text: &[u8]) -> bool {
+    let is_json = matches!(text.first(), None | Some(b'{' | b'[' | b'"'));
+    !is_json && std::str::from_utf8(text).is_ok_and(is_sentence)
+}
+
 /// Reads a server-sent event. `read` gets the JSON text and the event's name.
 pub(super) fn read_sse(
     event: &SseEvent,
@@ -58,6 +73,7 @@ pub(super) fn read_sse(
     match data_of(event) {
         EventData::None => Frame::KeepAlive,
         EventData::Done => Frame::Done(Chunk::default()),
+        EventData::Sentence(data) => Frame::Error { data, usage: None },
         EventData::Json { data, name: b"error" } => Frame::Error { data, usage: None },
         EventData::Json { name: b"ping", .. } => Frame::KeepAlive,
         EventData::Json { data: Cow::Borrowed(data), name } => read_json(data, |text| read(text, name)),

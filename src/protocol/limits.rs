@@ -7,13 +7,10 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::headers::is_remaining;
+use super::reset::Reset;
 
-/// From these values on, a number is a time since 1970, in seconds or in milliseconds, not a duration.
-const EPOCH_SECONDS: f64 = 1e9;
-const EPOCH_MILLIS: f64 = 1e12;
-
-/// The time until the last exhausted limit resets, as far as the headers show it. `now_s`: seconds since 1970.
-pub fn exhausted_for(headers: &HeaderMap, now_s: f64) -> Option<Duration> {
+/// The time until the last exhausted limit resets, as far as the headers show it. `now_ms`: milliseconds since 1970.
+pub fn exhausted_for(headers: &HeaderMap, now_ms: i64) -> Option<Duration> {
     let reset = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         let name = name.as_str();
         // A rate below one per request is not zero.
@@ -22,9 +19,9 @@ pub fn exhausted_for(headers: &HeaderMap, now_s: f64) -> Option<Duration> {
             return None;
         }
         let reset = headers.get(name.replace("remaining", "reset"))?.to_str().ok()?;
-        length(reset.trim(), now_s)
+        Reset::of(reset.trim())?.wait(now_ms)
     };
-    headers.iter().filter_map(reset).max().filter(|wait| !wait.is_zero())
+    headers.iter().filter_map(reset).max()
 }
 
 /// Headers that name the scope of a limit, such as `x-ratelimit-type: UserByModelByDay`.
@@ -41,58 +38,19 @@ pub fn names_account(headers: &HeaderMap) -> Option<bool> {
     ACCOUNTS.iter().any(|account| scope.starts_with(account)).then_some(true)
 }
 
-/// Parses `6m0s`, `20ms`, seconds, a time since 1970, or a date.
-fn length(text: &str, now_s: f64) -> Option<Duration> {
-    let seconds = match text.parse::<f64>() {
-        Ok(number) if number >= EPOCH_MILLIS => number / 1e3 - now_s,
-        Ok(number) if number >= EPOCH_SECONDS => number - now_s,
-        Ok(number) => number,
-        Err(_) => match text.parse::<jiff::Timestamp>() {
-            Ok(at) => at.as_millisecond() as f64 / 1e3 - now_s,
-            Err(_) => units(text)?,
-        },
-    };
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// Parses numbers with units.
-fn units(text: &str) -> Option<f64> {
-    let mut rest = text;
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|digits| *digits > 0)?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        seconds += number
-            * match &rest[..unit] {
-                "d" => 86_400.0,
-                "h" => 3_600.0,
-                "m" => 60.0,
-                "s" => 1.0,
-                "ms" => 1e-3,
-                "us" | "µs" => 1e-6,
-                "ns" => 1e-9,
-                _ => return None,
-            };
-        rest = &rest[unit..];
-    }
-    (!text.is_empty()).then_some(seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
 
-    const NOW: f64 = 1_790_000_000.0;
+    const NOW_MS: i64 = 1_790_000_000_000;
 
     fn wait(pairs: &[(&'static str, &'static str)]) -> Option<f64> {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
-        exhausted_for(&pairs.iter().map(pair).collect(), NOW).map(|wait| (wait.as_secs_f64() * 1e6).round() / 1e6)
+        exhausted_for(&pairs.iter().map(pair).collect(), NOW_MS).map(|wait| (wait.as_secs_f64() * 1e6).round() / 1e6)
     }
 
     #[test]

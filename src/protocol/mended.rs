@@ -62,7 +62,7 @@ pub(super) fn data(framing: Framing, event: &SseEvent) -> Option<Cow<'_, [u8]>> 
     match framing {
         Framing::Sse => match data_of(event) {
             EventData::Json { data, .. } => Some(data),
-            EventData::None | EventData::Done => None,
+            EventData::None | EventData::Done | EventData::Sentence(_) => None,
         },
         Framing::Binary => binary::message(&event.raw).map(|message| Cow::Borrowed(message.payload)),
         Framing::Lines | Framing::Whole => {

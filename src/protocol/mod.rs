@@ -9,6 +9,7 @@
 pub mod anthropic;
 mod arguments;
 pub mod assemble;
+mod bare_error;
 pub mod bedrock;
 mod binary;
 pub mod bounds;
@@ -50,6 +51,7 @@ mod raw_members;
 pub mod request;
 pub mod request_translation;
 pub mod rescue;
+pub mod reset;
 pub mod response_translation;
 pub mod responses;
 pub mod service_tier;

@@ -1,7 +1,10 @@
 //! Detects JSON of another dialect than expected: a provider with the wrong `dialect`, or a router that answers in
 //! another dialect. Used only if an event or a body has no sign of the expected dialect.
 
+use std::borrow::Cow;
+
 use super::Dialect;
+use super::bare_error::is_bare_error;
 use super::frame::{Chunk, Frame};
 use super::json::Json;
 
@@ -21,10 +24,14 @@ const COHERE: [&str; 6] =
     ["message-start", "content-start", "content-delta", "content-end", "tool-call-delta", "message-end"];
 const COHERE_NAME: &str = "cohere";
 
-/// The frame of an event without members of its own dialect: foreign if it has signs of another, else the chunk.
-pub fn or_foreign<'a>(own: Dialect, text: &str, chunk: Chunk<'a>) -> Frame<'a> {
-    let whole = is_whole(own, text);
-    name(own, text).map_or(Frame::Chunk(Chunk { whole, ..chunk }), Frame::Foreign)
+/// The frame of an event without members of its own dialect: foreign if it has signs of another, an error if it says so, else
+/// the chunk.
+pub fn or_foreign<'a>(own: Dialect, text: &'a str, chunk: Chunk<'a>) -> Frame<'a> {
+    match name(own, text) {
+        Some(dialect) => Frame::Foreign(dialect),
+        None if is_bare_error(text) => Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage },
+        None => Frame::Chunk(Chunk { whole: is_whole(own, text), ..chunk }),
+    }
 }
 
 /// Whether the object is an answer of its dialect that is not streamed. In the other dialects the members of an event

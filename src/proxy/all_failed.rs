@@ -2,7 +2,7 @@
 //! gateway's own messages: see `rejection`.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::answer::{passed_on, whole_type};
@@ -36,7 +36,8 @@ pub fn all_failed(
             let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
             Ok(match failure {
                 Some(failure)
-                    if candidates.uploads[candidate].is_translated() && answer.status != StatusCode::OK.as_u16() =>
+                    if answer.status != StatusCode::OK.as_u16()
+                        && (candidates.uploads[candidate].is_translated() || is_unread(answer)) =>
                 {
                     in_the_callers_words(answer, failure, upstream, request)
                 }
@@ -80,7 +81,7 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
     } else if all(|kind| kind == FailureKind::Empty) {
         counted.first().copied()
     } else {
-        first(&is_whole)
+        first(&is_whole).or_else(|| alone(&counted))
     };
     match own_answer.and_then(|(candidate, failure)| Some((*candidate, failure.answer.as_ref()?))) {
         Some((candidate, answer)) => FailureChoice::AsItCame(candidate, answer),
@@ -90,6 +91,15 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
         }
         None => FailureChoice::AllFailed,
     }
+}
+
+/// The latest answer of the only upstream, if it is overloaded and says until when: the client obeys that, and a 502 does not have it.
+fn alone<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Failure)> {
+    let (last, others) = failures.split_last()?;
+    let comes_back = |answer: &RawAnswer| answer.status >= 500 && answer.headers.contains_key(RETRY_AFTER);
+    let is_alone = others.iter().all(|(candidate, _)| *candidate == last.0);
+    (is_alone && last.1.kind == FailureKind::Overloaded && last.1.answer.as_ref().is_some_and(comes_back))
+        .then_some(last)
 }
 
 /// The gateway adds `stream_options` to every request it sends.
@@ -108,6 +118,11 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
     // The first of equals; `max_by_key` returns the last.
     let answered = failures.iter().rev().filter(|(_, failure)| failure.answer.is_some());
     answered.max_by_key(|(_, failure)| rank(failure)).copied()
+}
+
+/// An outage whose answer is no JSON, such as a page of a proxy.
+fn is_unread(answer: &RawAnswer) -> bool {
+    answer.status >= 500 && !answer.body.trim_ascii_start().starts_with(b"{")
 }
 
 /// A provider's own error or empty answer: its status and bytes, and its name. An error keeps its type.
@@ -155,7 +170,7 @@ fn in_the_callers_words(
     };
     let error = request.surface.error(&ErrorShape {
         status: answer.status,
-        kind: "invalid_request_error",
+        kind: if answer.status >= 500 { "server_error" } else { "invalid_request_error" },
         code,
         message: &failure.message,
         param: None,
@@ -217,6 +232,27 @@ mod tests {
         assert_eq!(chosen(&[(BadRequest, COMPLAINT)], true), Ok(0), "it sent that itself");
         assert_eq!(chosen(&[(BadRequest, COMPLAINT), (BadRequest, "{}")], false), Ok(1));
         assert_eq!(chosen(&[(BadRequest, COMPLAINT), (RateLimited, "")], false), Err("429"));
+    }
+
+    #[test]
+    fn the_only_upstream_says_when_it_serves_again() {
+        let outage = |candidate, status, header: &'static str| {
+            let mut failure = failure(FailureKind::Overloaded, "{}");
+            let answer = failure.answer.as_mut().unwrap();
+            answer.status = status;
+            answer.headers.insert(header, HeaderValue::from_static("7"));
+            (candidate, failure)
+        };
+        let chosen = |failures: &[(usize, Failure)]| match choose(failures, false, ContentPolicy::Stop) {
+            FailureChoice::AsItCame(candidate, answer) => Some((candidate, answer.status)),
+            _ => None,
+        };
+        assert_eq!(chosen(&[outage(0, 503, "retry-after")]), Some((0, 503)));
+        assert_eq!(chosen(&[outage(0, 529, "retry-after")]), Some((0, 529)));
+        assert_eq!(chosen(&[outage(0, 500, "x"), outage(0, 503, "retry-after")]), Some((0, 503)), "the latest");
+        assert_eq!(chosen(&[outage(0, 503, "x")]), None);
+        assert_eq!(chosen(&[outage(0, 503, "retry-after"), outage(0, 503, "x")]), None);
+        assert_eq!(chosen(&[outage(0, 503, "retry-after"), outage(1, 503, "retry-after")]), None, "not the only one");
     }
 
     fn request(body: &'static str) -> ApiRequest {

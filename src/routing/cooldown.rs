@@ -11,6 +11,8 @@ use crate::protocol::Surface;
 
 /// The longest wait that a provider's Retry-After can cause.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+/// The same where a limit is the account's: plans are used up for hours.
+pub const ACCOUNT_RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 /// The wait after a 429 without Retry-After, doubled with each further one.
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
@@ -165,7 +167,8 @@ impl Cooldowns {
         // Ignore a wait of zero: it would cause request after request.
         let retry_after = retry_after.filter(|wait| !wait.is_zero());
         let wait = match (aside, retry_after) {
-            (CooldownReason::RateLimited | CooldownReason::AccountRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
+            (CooldownReason::RateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
+            (CooldownReason::AccountRateLimited, Some(wait)) => wait.min(ACCOUNT_RETRY_AFTER_MAX),
             (CooldownReason::Exhausted, wait) => wait.unwrap_or_default().min(EXHAUSTED_MAX),
             // The request was sent before the first refusal arrived, so this refusal is not new.
             _ if now < entry.until => entry.until - now,

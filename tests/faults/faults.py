@@ -162,7 +162,7 @@ refused("429-once", "429 with `Retry-After: 1` once, then healthy", 429, headers
 refused("500", "500, always", 500, "The server had an error", "server_error")
 refused("500-once", "500 once, then healthy", 500, "The server had an error", "server_error", once=True)
 refused("503", "503, always", 503, **BUSY)
-refused("503-once", "503 with `Retry-After: 1` once, then healthy", 503, headers="retry-after: 1\r\n", once=True, **BUSY)
+refused("503-once", "503 with `Retry-After: 1` once, then healthy", 503, headers="retry-after: 1\r\n", alone=503, once=True, **BUSY)
 refused("401", "401: the key is not valid", 401, "Incorrect API key provided", code="invalid_api_key")
 refused("404", "404: no such model", 404, "The model does not exist or you do not have access to it", code="model_not_found")
 refused("400", "400: a parameter that this vendor does not know", 400, "Unknown parameter: frobnicate", row=("failed", "bad_request", 400))

@@ -209,7 +209,7 @@ pub fn slow() -> Vec<String> {
             let headers: http::HeaderMap = pairs
                 .map(|(name, value)| (name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap()))
                 .collect();
-            limits::exhausted_for(&headers, 0.0);
+            limits::exhausted_for(&headers, 0);
             photofinish::protocol::headers::read(&headers);
         }));
     }

@@ -25,7 +25,7 @@ pub use request::request;
 pub use writer::{OllamaForm, OllamaWriter};
 
 use super::client_error::ErrorShape;
-use super::event_reader::{read_json, says_error};
+use super::event_reader::{read_json, says, says_error};
 use super::frame::{Chunk, Frame, Payload};
 use super::json::{InvalidJson, Json, characters};
 use super::other_dialect::or_foreign;
@@ -37,6 +37,7 @@ use super::{Dialect, PayloadKind};
 pub fn read(event: &SseEvent) -> Frame<'_> {
     match data(event) {
         b"" => Frame::KeepAlive,
+        data if says(data) => Frame::Error { data: Cow::Borrowed(data), usage: None },
         data => read_json(data, |text| {
             let wire = OllamaWire::read(text)?;
             let has_own = wire.chunk.payload.is_some() || wire.counts;

@@ -44,6 +44,9 @@ fn a_rate_limit_of_the_account_cools_its_key_whatever_the_model() {
     cooldowns.cool_down(CooldownReason::AccountRateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
     assert_eq!(wait(&cooldowns, &target("small", "k1"), now), Some(SECOND * 7));
     assert_eq!(wait(&cooldowns, &target("big", "k2"), now), None, "not another key");
+    let long =
+        cooldowns.cool_down(CooldownReason::AccountRateLimited, &target("a", "k"), Some(SECOND * 9_999), now, 0.0);
+    assert_eq!(long, ACCOUNT_RETRY_AFTER_MAX);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod consequences;
 mod content_policy;
 mod context_length;
 mod discovery;
+mod errors_in_words;
 mod failures;
 mod foreign_reasoning;
 mod model_lists;
