@@ -17,6 +17,8 @@ pub struct CallArguments {
     calls: HashMap<(u32, u32), ScannedCall>,
     /// The call whose arguments came last.
     last: Option<(u32, u32)>,
+    /// Arguments may be any JSON value: they are passed on as a text.
+    any_value: bool,
     broken: bool,
 }
 
@@ -28,6 +30,12 @@ struct ScannedCall {
 }
 
 impl CallArguments {
+    /// For calls that are passed on with the text of their arguments: any JSON value is complete. Some servers give one for
+    /// a tool that the request forces.
+    pub fn of_texts() -> CallArguments {
+        CallArguments { any_value: true, ..CallArguments::default() }
+    }
+
     /// Adds a piece of the answer. `takes_text`: whether the function with this name represents a free-form tool.
     pub fn add(&mut self, piece: &AnswerPiece, takes_text: impl FnOnce(&str) -> bool) {
         match piece {
@@ -46,7 +54,9 @@ impl CallArguments {
                 self.calls.retain(|(choice, _), _| choice != index)
             }
             AnswerPiece::Finish { index, .. } => {
-                self.broken |= self.calls.iter().any(|((choice, _), call)| choice == index && !call.is_whole());
+                let any_value = self.any_value;
+                self.broken |=
+                    self.calls.iter().any(|((choice, _), call)| choice == index && !call.is_whole(any_value));
             }
             _ => {}
         }
@@ -76,17 +86,17 @@ impl CallArguments {
 
     /// The stream ends, with or without a finish reason.
     pub fn end(&mut self) {
-        self.broken |= self.calls.values().any(|call| !call.is_whole());
+        self.broken |= self.calls.values().any(|call| !call.is_whole(self.any_value));
     }
 }
 
 impl ScannedCall {
-    fn is_whole(&self) -> bool {
-        match self.scan.state {
+    fn is_whole(&self, any_value: bool) -> bool {
+        match self.scan.begins {
             // Many providers send an empty text for a call without arguments.
-            ScanState::Start | ScanState::End => true,
-            ScanState::NoObject => self.takes_text,
-            _ => false,
+            None => true,
+            Some(b'{') => self.scan.is_object(),
+            Some(_) => self.takes_text || any_value && self.scan.is_value(),
         }
     }
 }
@@ -95,6 +105,8 @@ impl ScannedCall {
 #[derive(Debug, Default)]
 pub struct ArgumentScan {
     state: ScanState,
+    /// The first byte that is no white space.
+    begins: Option<u8>,
     depth: u32,
     /// Open brackets, one bit per level, the innermost lowest: 1 for an object.
     objects: u128,
@@ -129,10 +141,8 @@ enum ScanState {
     /// The rest of `true`, `false` or `null`.
     Word(&'static [u8]),
     Number(NumberState),
-    /// The object is complete.
+    /// The value is complete.
     End,
-    /// The text does not begin as an object.
-    NoObject,
     /// The text is not JSON.
     Broken,
 }
@@ -157,7 +167,16 @@ impl ArgumentScan {
 
     /// Whether the text so far is one complete object.
     pub fn is_object(&self) -> bool {
-        self.state == ScanState::End
+        self.begins == Some(b'{') && self.state == ScanState::End
+    }
+
+    /// Whether the text so far is one complete JSON value.
+    fn is_value(&self) -> bool {
+        match self.state {
+            ScanState::End => true,
+            ScanState::Number(digits) => self.depth == 0 && digits.may_end(),
+            _ => false,
+        }
     }
 
     /// Adds the text between the quotes of a valid JSON string.
@@ -189,10 +208,10 @@ impl ArgumentScan {
     fn step(&mut self, byte: u8) {
         self.state = match self.state {
             ScanState::String { .. } if !matches!(byte, b'"' | b'\\' | ..0x20) => return,
-            ScanState::NoObject | ScanState::Broken => return,
+            ScanState::Broken => return,
             ScanState::Number(digits) => match digits.behind(byte) {
                 Some(digits) => ScanState::Number(digits),
-                None if digits.may_end() => self.next(ScanState::Behind, byte),
+                None if digits.may_end() => self.next(self.behind_value(), byte),
                 None => ScanState::Broken,
             },
             state => self.next(state, byte),
@@ -213,8 +232,10 @@ impl ArgumentScan {
                 | ScanState::End,
                 _,
             ) if is_space => state,
-            (ScanState::Start, b'{') => self.open(true),
-            (ScanState::Start, _) => ScanState::NoObject,
+            (ScanState::Start, _) => {
+                self.begins = Some(byte);
+                self.value(byte)
+            }
             (ScanState::FirstName, b'}') | (ScanState::FirstItem, b']') => self.close(),
             (ScanState::FirstName | ScanState::Name, b'"') => ScanState::String { is_name: true },
             (ScanState::Colon, b':') => ScanState::Value,
@@ -229,7 +250,7 @@ impl ArgumentScan {
             (ScanState::Behind, b'}') if self.objects & 1 == 1 => self.close(),
             (ScanState::Behind, b']') if self.objects & 1 == 0 => self.close(),
             (ScanState::String { is_name: true }, b'"') => ScanState::Colon,
-            (ScanState::String { is_name: false }, b'"') => ScanState::Behind,
+            (ScanState::String { is_name: false }, b'"') => self.behind_value(),
             (ScanState::String { is_name }, b'\\') => ScanState::Escape { is_name },
             (ScanState::Escape { is_name }, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 ScanState::String { is_name }
@@ -241,7 +262,7 @@ impl ArgumentScan {
             },
             (ScanState::Word([expected, rest @ ..]), _) if byte == *expected => {
                 if rest.is_empty() {
-                    ScanState::Behind
+                    self.behind_value()
                 } else {
                     ScanState::Word(rest)
                 }
@@ -278,6 +299,10 @@ impl ArgumentScan {
     fn close(&mut self) -> ScanState {
         self.depth -= 1;
         self.objects >>= 1;
+        self.behind_value()
+    }
+
+    fn behind_value(&self) -> ScanState {
         if self.depth == 0 { ScanState::End } else { ScanState::Behind }
     }
 }

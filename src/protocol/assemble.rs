@@ -62,6 +62,15 @@ pub(super) fn read(text: &str) -> Option<Value> {
     parse(text.as_bytes()).ok()
 }
 
+/// Sets a member that no dialect knows. A list of numbers or texts comes in pieces; everything else comes whole.
+pub(super) fn grow_member(members: &mut Map<String, Value>, name: String, value: Value) {
+    let is_plain = |item: &Value| !item.is_object() && !item.is_array();
+    match (members.get_mut(&name), value) {
+        (Some(Value::Array(before)), Value::Array(more)) if more.iter().all(is_plain) => before.extend(more),
+        (_, value) => drop(members.insert(name, value)),
+    }
+}
+
 /// Assembles chunks with choices, as OpenAI's chat and completions stream them.
 #[derive(Debug, Default)]
 pub struct ByChoice<C> {

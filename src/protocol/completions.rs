@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value};
 
-use super::assemble::{AssembledChoice, ByChoice, read, says};
+use super::assemble::{AssembledChoice, ByChoice, grow_member, read, says};
 use super::client_error::Invalid;
 use super::neutral::{AnswerPiece, FinishReason, WritePieces};
 use super::openai::{ChunkNames, usage_json};
@@ -135,7 +135,7 @@ impl AssembledChoice for Completion {
                 ("text", _) => {}
                 ("logprobs", value) => grow(&mut self.logprobs, value),
                 ("finish_reason", reason) => self.finish_reason = reason,
-                (name, value) => drop(self.rest.insert(words(name), value)),
+                (name, value) => grow_member(&mut self.rest, words(name), value),
             }
         }
         true
@@ -200,16 +200,16 @@ mod tests {
     fn texts_and_probabilities_grow() {
         let answer = assemble(&[
             json!({"id":"cmpl-1","object":"text_completion","created":5,"model":"m","system_fingerprint":"f","choices":[
-                {"text":"He","index":0,"logprobs":{"tokens":["He"],"text_offset":[0]},"finish_reason":null},
+                {"text":"He","index":0,"logprobs":{"tokens":["He"],"text_offset":[0]},"finish_reason":null,"token_ids":[3]},
                 {"text":"x","index":1,"logprobs":null,"finish_reason":null}]}),
             json!({"id":"cmpl-2","choices":[{"text":"y","index":1,"finish_reason":"stop","stop_reason":7}],"usage":null}),
-            json!({"choices":[{"text":"y","index":0,"logprobs":{"tokens":["y"],"text_offset":[2]},"finish_reason":"length"}]}),
+            json!({"choices":[{"text":"y","index":0,"logprobs":{"tokens":["y"],"text_offset":[2]},"finish_reason":"length","token_ids":[4]}]}),
             json!({"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3}}),
         ]);
         assert_eq!(
             answer,
             json!({"id":"cmpl-1","object":"text_completion","created":5,"model":"m","choices":[
-                {"text":"Hey","index":0,"logprobs":{"tokens":["He","y"],"text_offset":[0,2]},"finish_reason":"length"},
+                {"text":"Hey","index":0,"logprobs":{"tokens":["He","y"],"text_offset":[0,2]},"finish_reason":"length","token_ids":[3,4]},
                 {"text":"xy","index":1,"logprobs":null,"finish_reason":"stop","stop_reason":7}],
                 "usage":{"prompt_tokens":2,"completion_tokens":3},"system_fingerprint":"f"})
         );

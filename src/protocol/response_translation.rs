@@ -190,8 +190,12 @@ impl ResponseTranslation {
             return;
         }
         let calls = self.calls.get_or_insert_with(|| {
-            let reader = self.dialect.reader();
-            Box::new(CallReader { reader, arguments: CallArguments::default(), pieces: Vec::new() })
+            let arguments = match self.dialect {
+                Dialect::OpenAi | Dialect::Responses => CallArguments::of_texts(),
+                // The client gets an object.
+                Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => CallArguments::default(),
+            };
+            Box::new(CallReader { reader: self.dialect.reader(), arguments, pieces: Vec::new() })
         });
         if chunk.calls {
             calls.arguments.turn();
@@ -317,3 +321,6 @@ impl AnswerTranslation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

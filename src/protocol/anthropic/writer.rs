@@ -256,15 +256,14 @@ impl AnthropicWriter {
         let reason = match self.finish.take() {
             Some(FinishReason::StopSequence(sequence)) => return ("stop_sequence".to_owned(), sequence),
             Some(FinishReason::Length) => "max_tokens",
-            Some(FinishReason::ToolCalls) => "tool_use",
             Some(FinishReason::Filtered | FinishReason::Refusal) => "refusal",
             Some(FinishReason::Pause) => "pause_turn",
             // Nobody knows how it ended: it must not look good.
             Some(FinishReason::Other(_)) => "max_tokens",
             _ if self.refused => "refusal",
-            // Some vendors report `stop` for a call.
+            // Some vendors report `stop` for a call, others a call that never came.
             _ if self.calls > 0 => "tool_use",
-            Some(FinishReason::Stop) | None => "end_turn",
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => "end_turn",
         };
         (reason.to_owned(), None)
     }

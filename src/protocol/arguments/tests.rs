@@ -25,6 +25,10 @@ fn is_broken(pieces: &[AnswerPiece], takes_text: bool) -> bool {
 
 /// Whether a call is complete if its arguments come in pieces of about `size` bytes.
 fn is_whole(text: &str, size: usize) -> bool {
+    scanned(text, size).is_object()
+}
+
+fn scanned(text: &str, size: usize) -> ArgumentScan {
     let mut scan = ArgumentScan::default();
     let mut rest = text;
     while !rest.is_empty() {
@@ -32,7 +36,7 @@ fn is_whole(text: &str, size: usize) -> bool {
         scan.add(piece);
         rest = more;
     }
-    scan.state == ScanState::End
+    scan
 }
 
 #[test]
@@ -108,6 +112,23 @@ fn calls_without_arguments_and_free_form_ones_are_whole() {
 }
 
 #[test]
+fn another_json_value_is_complete_only_where_it_stays_a_text() {
+    let broken = |mut arguments: CallArguments, text: &str| {
+        [called(0, false), said(0, text), finished(FinishReason::ToolCalls)]
+            .iter()
+            .for_each(|piece| arguments.add(piece, |_| false));
+        arguments.is_broken()
+    };
+    for whole in ["[1, {\"a\":[]}]", "\"x\\n\"", " 12 ", "-1.5e3", "null", "true\n"] {
+        assert!(!broken(CallArguments::of_texts(), whole), "{whole}");
+        assert!(broken(CallArguments::default(), whole), "{whole}");
+    }
+    for not in ["[1", "\"x", "1.", "nul", "x", "{\"a\":1}{\"b\":2}", "[1]2", "1 2", "{\"a\""] {
+        assert!(broken(CallArguments::of_texts(), not), "{not}");
+    }
+}
+
+#[test]
 fn arguments_may_come_as_they_stand_between_quotes() {
     for (inner, whole) in [
         (r#"{\"a\":\"\\\"}\"}"#, true),
@@ -139,6 +160,13 @@ proptest::proptest! {
         // A number beyond all ranges is still JSON.
         let is_large = expected.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
         proptest::prop_assert!(is_large || is_whole(&text, size) == expected.is_ok(), "{}", text);
+    }
+
+    #[test]
+    fn any_value_is_what_serde_reads(text in "[\\[\\]{}\":,a-b0-1\\\\.eE+ nul-]{1,16}", size in 1usize..5) {
+        let expected = serde_json::from_str::<Value>(&text);
+        let is_large = expected.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
+        proptest::prop_assert!(is_large || scanned(&text, size).is_value() == expected.is_ok(), "{}", text);
     }
 
     #[test]

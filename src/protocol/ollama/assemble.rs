@@ -42,13 +42,14 @@ impl Assemble for OllamaAssembly {
 
     fn finish(&mut self) -> Option<Whole> {
         let answer = Value::Object(std::mem::take(&mut self.line));
-        let message = &answer["message"];
+        // `/api/generate` has these members at the top level.
+        let message = answer.get("message").unwrap_or(&answer);
         let has = |name: &str| message[name].as_array().is_some_and(|items| !items.is_empty());
         let says_something = says(&message["content"])
-            || says(&answer["response"])
+            || says(&message["response"])
             || has("tool_calls")
             || has("images")
-            || answer["image"].is_string();
+            || message["image"].is_string();
         Some(Whole::new(&answer, !says_something))
     }
 }

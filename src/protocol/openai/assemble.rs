@@ -6,9 +6,13 @@
 use serde_json::{Map, Value};
 
 use super::grown::{Grown, GrownMembers};
-use crate::protocol::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, read, says};
+use crate::protocol::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, grow_member, read, says};
+use crate::protocol::ends::End;
 use crate::protocol::surrogates::words;
 use crate::protocol::values::PutMember;
+
+/// Members of a message with its calls.
+const CALLS: [&str; 2] = ["tool_calls", "function_call"];
 
 /// Takes in the chunks of one chat stream.
 pub type ChatAssembly = ByChoice<AssembledMessage>;
@@ -42,7 +46,7 @@ impl AssembledChoice for AssembledMessage {
                 ("delta" | "message", _) => {}
                 ("finish_reason", reason) => self.finish_reason = reason,
                 ("logprobs", logprobs) => self.logprobs.join(logprobs),
-                (name, value) => drop(self.rest.insert(words(name), value)),
+                (name, value) => grow_member(&mut self.rest, words(name), value),
             }
         }
         self.message.len_of("tool_calls") <= ITEMS_MAX
@@ -58,10 +62,13 @@ impl AssembledChoice for AssembledMessage {
     fn finish(self, index: u64) -> Value {
         let mut joined = self.message.into_map();
         let role = joined.shift_remove("role").filter(|role| role != "").unwrap_or_else(|| Value::from("assistant"));
+        // Some servers send `null` or an empty list with every delta of an answer without calls.
+        joined.retain(|name, value| !CALLS.contains(&name.as_str()) || is_there(value));
+        let calls = CALLS.into_iter().find(|name| joined.contains_key(*name));
         // Clients expect `content: null` in an answer that is only a tool call.
         let content = joined.shift_remove("content");
-        let has_calls = ["tool_calls", "function_call", "refusal"].iter().any(|name| joined.contains_key(*name));
-        let content = content.filter(|content| !(has_calls && content == "")).unwrap_or(Value::Null);
+        let says_other = calls.is_some() || joined.get("refusal").is_some_and(is_there);
+        let content = content.filter(|content| !(says_other && content == "")).unwrap_or(Value::Null);
         let mut message = Map::new();
         message.put("role", Some(role));
         message.put("content", Some(content));
@@ -70,13 +77,11 @@ impl AssembledChoice for AssembledMessage {
                 call.shift_remove("index");
             }
         }
-        // Some providers send no finish reason. The stream was accepted as complete.
         let reason = match self.finish_reason {
-            Value::Null => ["tool_calls", "function_call"]
-                .into_iter()
-                .find(|name| joined.contains_key(*name))
-                .unwrap_or("stop")
-                .into(),
+            // Some providers send no finish reason. The stream was accepted as complete.
+            Value::Null => calls.unwrap_or("stop").into(),
+            // A client would wait for calls that never come.
+            Value::String(reason) if calls.is_none() && End::of(&reason) == End::ToolCalls => "stop".into(),
             reason => reason,
         };
         message.extend(joined);
@@ -91,17 +96,22 @@ impl AssembledChoice for AssembledMessage {
 
     fn says(choice: &Value) -> bool {
         let message = &choice["message"];
-        let is_there = |name: &str| match &message[name] {
-            Value::Null => false,
-            Value::Array(items) => !items.is_empty(),
-            Value::String(text) => !text.trim().is_empty(),
-            _ => true,
-        };
+        let is_there = |name: &str| is_there(&message[name]);
         match &message["content"] {
             Value::Array(parts) if parts.iter().any(part_says) => true,
             content if says(content) => true,
             _ => ["tool_calls", "function_call", "refusal", "audio", "images"].into_iter().any(is_there),
         }
+    }
+}
+
+/// Whether a member has content.
+fn is_there(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::String(text) => !text.trim().is_empty(),
+        _ => true,
     }
 }
 
@@ -219,6 +229,51 @@ mod tests {
             (answer["choices"][0]["finish_reason"].as_str(), answer["choices"][1]["finish_reason"].as_str()),
             (Some("length"), Some("stop"))
         );
+    }
+
+    #[test]
+    fn only_calls_end_an_answer_with_calls() {
+        let ended = |delta: Value, reason: Value| {
+            let answer = assemble(&[json!({"choices":[{"index":0,"delta":delta,"finish_reason":reason}]})]);
+            let choice = &answer["choices"][0];
+            (choice["finish_reason"].clone(), choice["message"].clone())
+        };
+        let said = json!({"role":"assistant","content":"a"});
+        // Snowflake sends null with every delta; others an empty list, or the word alone.
+        for delta in [
+            json!({"content":"a","tool_calls":null}),
+            json!({"content":"a","tool_calls":[],"function_call":null}),
+            json!({"content":"a"}),
+        ] {
+            for reason in [Value::Null, json!("tool_calls"), json!("function_call"), json!("stop")] {
+                assert_eq!(ended(delta.clone(), reason), (json!("stop"), said.clone()), "{delta}");
+            }
+        }
+        let empty = json!({"role":"assistant","content":"","refusal":null});
+        assert_eq!(ended(json!({"content":"","refusal":null}), json!("length")), (json!("length"), empty));
+        let call =
+            json!({"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]});
+        assert_eq!(ended(call.clone(), Value::Null).0, "tool_calls");
+        assert_eq!(ended(call, json!("stop")).0, "stop", "as the server says");
+    }
+
+    #[test]
+    fn numbers_that_come_in_pieces_are_one_list() {
+        let chunk = |choice: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"a"}},{choice}}}]}}"#);
+        let mut assembly = ChatAssembly::default();
+        for choice in [
+            r#""token_ids":[58],"prompt_token_ids":null,"kept":[{"a":1}]"#,
+            r#""token_ids":[49, 7],"logprobs":{"content":[{"token":"a","logprob":-0.12345678901234567891}]}"#,
+            r#""token_ids":null,"kept":[{"a":2}]"#,
+            r#""token_ids":[87],"finish_reason":"stop""#,
+        ] {
+            assert!(assembly.add_data(chunk(choice).as_bytes()));
+        }
+        let choice = &assembly.answer()["choices"][0];
+        assert_eq!(choice["token_ids"], json!([58, 49, 7, 87]));
+        assert_eq!(choice["kept"], json!([{"a": 2}]), "a list of objects comes whole");
+        // Every digit is kept.
+        assert_eq!(choice["logprobs"]["content"][0]["logprob"].to_string(), "-0.12345678901234567891");
     }
 
     #[test]

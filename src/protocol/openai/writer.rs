@@ -276,7 +276,9 @@ impl OpenAiWriter {
         let (reason, native) = match finish {
             // Some vendors report `stop` for a call.
             FinishReason::Stop if called => (of_call, None),
-            FinishReason::ToolCalls => (of_call, None),
+            FinishReason::ToolCalls if called => (of_call, None),
+            // A client would wait for calls that never come.
+            FinishReason::ToolCalls => ("stop", None),
             FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::Pause => ("stop", None),
             FinishReason::Length => ("length", None),
             // A refusal with words is an answer. Without words the answer was cut.

@@ -5,10 +5,11 @@
 use serde_json::Value;
 
 use super::SseEvent;
+use super::output::sound_part;
 use super::wire::ResponsesWire;
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
 use crate::protocol::event_reader::{EventData, data_of};
-use crate::protocol::surrogates::lenient;
+use crate::protocol::surrogates::{lenient, words};
 use crate::protocol::values::json;
 
 /// Takes in the events of one stream.
@@ -18,17 +19,29 @@ pub struct ResponseAssembly {
     response: Value,
     /// Finished items, by `output_index`.
     items: Vec<(u64, Value)>,
-    /// Audio was received. No item contains it.
-    sounds: bool,
+    /// Audio data and its transcript. The items of some servers do not contain them.
+    sound: [String; 2],
+    /// Which of them the last event made longer.
+    growing: Option<usize>,
 }
+
+/// Events with a delta of audio data, and of its transcript.
+const SOUNDS: [[&str; 2]; 2] = [
+    ["response.audio.delta", "response.output_audio.delta"],
+    ["response.audio.transcript.delta", "response.output_audio_transcript.delta"],
+];
 
 impl Assemble for ResponseAssembly {
     fn add(&mut self, event: &SseEvent) -> bool {
         let EventData::Json { data, name } = data_of(event) else { return true };
-        // Deltas are not parsed, so their content need not be valid.
+        // Deltas of texts are not parsed, so their content need not be valid.
         let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) else {
             return false;
         };
+        self.growing = SOUNDS.iter().position(|kinds| kinds.contains(&wire.kind));
+        if self.growing.is_some() {
+            return self.add_text(&wire.delta.map(words).unwrap_or_default());
+        }
         let value = |text: Option<&str>| text.map(|text| lenient(text.as_bytes()).ok_or(())).transpose();
         match wire.kind {
             "response.output_item.done" => {
@@ -37,7 +50,6 @@ impl Assemble for ResponseAssembly {
                 self.items.extend(item.map(|item| (index, item)));
                 return self.items.len() <= ITEMS_MAX;
             }
-            "response.audio.delta" | "response.output_audio.delta" => self.sounds = true,
             _ => match value(wire.response) {
                 Ok(response) => self.response = response.unwrap_or(std::mem::take(&mut self.response)),
                 Err(_) => return false,
@@ -46,13 +58,16 @@ impl Assemble for ResponseAssembly {
         true
     }
 
-    /// Deltas are not kept.
-    fn add_text(&mut self, _text: &str) -> bool {
+    /// Other deltas than those of audio are not kept.
+    fn add_text(&mut self, text: &str) -> bool {
+        if let Some(sound) = self.growing.and_then(|at| self.sound.get_mut(at)) {
+            sound.push_str(text);
+        }
         true
     }
 
     fn finish(&mut self) -> Option<Whole> {
-        let ResponseAssembly { mut response, mut items, sounds } = std::mem::take(self);
+        let ResponseAssembly { mut response, mut items, sound: [data, transcript], .. } = std::mem::take(self);
         if !response.is_object() {
             response = json!({ "object": "response" });
         }
@@ -60,9 +75,21 @@ impl Assemble for ResponseAssembly {
             items.sort_by_key(|(index, _)| *index);
             response["output"] = items.into_iter().map(|(_, item)| item).collect();
         }
-        let says_nothing = !sounds && !response["output"].as_array().into_iter().flatten().any(item_says);
+        if let Value::Array(output) = &mut response["output"]
+            && !(data.is_empty() && transcript.is_empty() || output.iter().any(has_sound))
+        {
+            output.push(json!({
+                "id": "msg_audio", "type": "message", "status": "completed", "role": "assistant",
+                "content": [(sound_part(&data, &transcript))],
+            }));
+        }
+        let says_nothing = !response["output"].as_array().into_iter().flatten().any(item_says);
         Some(Whole::new(&response, says_nothing))
     }
+}
+
+fn has_sound(item: &Value) -> bool {
+    item["content"].as_array().into_iter().flatten().any(|part| part["type"] == "output_audio")
 }
 
 /// All items but messages and reasoning are calls or their results.

@@ -40,6 +40,11 @@ impl OutputCall {
     }
 }
 
+/// Generated audio, in Base64.
+pub(super) fn sound_part(data: &str, transcript: &str) -> Value {
+    json!({ "type": "output_audio", "data": data, "transcript": transcript })
+}
+
 pub(super) fn part_of(said: OutputText, text: &str) -> Value {
     match said {
         OutputText::Text => json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text }),

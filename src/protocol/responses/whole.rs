@@ -84,6 +84,10 @@ impl Events {
     fn parts(&mut self, index: usize, id: &Value, parts: &Value, counter: &str) {
         for (at, part) in parts.as_array().into_iter().flatten().enumerate() {
             let (kind, member) = match part["type"].as_str() {
+                Some("output_audio") => {
+                    self.sound(part);
+                    continue;
+                }
                 Some("output_text") => ("response.output_text", "text"),
                 Some("refusal") => ("response.refusal", "refusal"),
                 Some("summary_text") => ("response.reasoning_summary_text", "text"),
@@ -106,6 +110,16 @@ impl Events {
             }
             self.text(kind, member, &part[member], place);
             self.emit(&format!("response.{around}.done"), whole);
+        }
+    }
+
+    /// The vendor's events for audio name no item.
+    fn sound(&mut self, part: &Value) {
+        for (member, kind) in [("data", "response.audio"), ("transcript", "response.audio.transcript")] {
+            if part[member].as_str().is_some_and(|text| !text.is_empty()) {
+                self.emit(&format!("{kind}.delta"), json!({ "delta": part[member] }));
+                self.emit(&format!("{kind}.done"), json!({}));
+            }
         }
     }
 

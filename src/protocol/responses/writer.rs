@@ -4,6 +4,7 @@
 //! else begins.
 
 mod behind;
+mod sound;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::protocol::usage::Usage;
 use crate::protocol::values::json;
 
 pub use behind::OpenMessage;
+use sound::OpenSound;
 
 /// Writes one stream.
 #[derive(Debug)]
@@ -39,8 +41,8 @@ pub struct ResponsesWriter {
     late: Vec<String>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
-    /// Whether audio data and a transcript were received, so that their end events are due.
-    audio: (bool, bool),
+    /// The message with the audio, once there is any. It stays open to the end.
+    sound: Option<OpenSound>,
 }
 
 /// The open item, if it is not a call.
@@ -92,11 +94,9 @@ impl WritePieces for ResponsesWriter {
         for call in std::mem::take(&mut self.calls).into_values() {
             self.close_call(call, status, out);
         }
-        let (sound, words) = self.audio;
-        for (came, kind) in [(sound, "response.audio.done"), (words, "response.audio.transcript.done")] {
-            if came {
-                self.emit(kind, json!({}), out);
-            }
+        if let Some(sound) = self.sound.take() {
+            let (index, item) = sound.close(&mut self.numbered, out);
+            self.done(index, item, out);
         }
         let output = std::mem::take(&mut self.output);
         let mut response = self.envelope.response(status, output, self.usage.as_ref());
@@ -132,7 +132,7 @@ impl ResponsesWriter {
             late: Vec::new(),
             usage: None,
             finish: None,
-            audio: (false, false),
+            sound: None,
         }
     }
 
@@ -260,12 +260,16 @@ impl ResponsesWriter {
     }
 
     fn sound(&mut self, data: &str, transcript: &str, out: &mut BytesMut) {
-        for (delta, kind) in [(data, "response.audio.delta"), (transcript, "response.audio.transcript.delta")] {
-            if !delta.is_empty() {
-                self.emit(kind, json!({ "delta": delta }), out);
-            }
+        if data.is_empty() && transcript.is_empty() {
+            return;
         }
-        self.audio = (self.audio.0 || !data.is_empty(), self.audio.1 || !transcript.is_empty());
+        if self.sound.is_none() {
+            let (index, id) = self.reserve("msg");
+            self.sound = Some(OpenSound::open(index, id, &mut self.numbered, out));
+        }
+        if let Some(sound) = &mut self.sound {
+            sound.more(data, transcript, &mut self.numbered, out);
+        }
     }
 
     fn image(&mut self, media_type: &str, data: &str, out: &mut BytesMut) {

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, advance_clock_until, ending, read_response};
 use crate::harness::gateway::{Rows, Setup, assert_row};
-use crate::support::{FakeProvider, Script};
+use crate::harness::matrix::Pair;
+use crate::harness::samples::call_without_end;
+use crate::harness::surface::Surface;
+use crate::support::{Dialect, FakeProvider, Script};
 
 const HEADERS: [(&str, &str); 1] = [("content-type", "text/event-stream")];
 
@@ -174,4 +177,70 @@ async fn a_switch_of_protocols_is_not_passed_on() {
     let (response, rows) = answered(Script::status(101, &HEADERS, ""), &ask(true, json!({}))).await;
     assert_eq!(response.status, 502);
     assert_eq!(rows.attempts[0]["failure"], "protocol");
+}
+
+/// One whole answer on each surface over chat, from one script.
+async fn whole_on_each(script: Script) -> [(Surface, Response); 3] {
+    let ask = async |surface: Surface| {
+        let pair = Pair { surface, dialect: Dialect::OpenAi };
+        let fake = FakeProvider::start(vec![script.clone()]).await;
+        let gateway = pair.over(&[&fake]).start().await;
+        let response = read_response(&mut pair.whole(&gateway).await).await;
+        gateway.stop().await;
+        (surface, response)
+    };
+    [ask(Surface::Chat).await, ask(Surface::Messages).await, ask(Surface::Responses).await]
+}
+
+#[tokio::test]
+async fn an_answer_without_a_call_does_not_end_with_calls() {
+    for (delta, reason) in [
+        (json!({"content": "hi", "tool_calls": null}), "stop"),
+        (json!({"content": "hi", "tool_calls": null}), "tool_calls"),
+        (json!({"content": "hi", "tool_calls": []}), "tool_calls"),
+    ] {
+        let script = Script::sse().delta(delta.clone()).finish(reason).done().end();
+        for (surface, response) in whole_on_each(script).await {
+            let whole = response.json();
+            assert_eq!(surface.whole_text(&whole), "hi", "{delta}: {whole}");
+            assert!(["stop", "end_turn", "completed"].contains(&surface.whole_finish(&whole)), "{delta}: {whole}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_are_passed_on_only_as_a_text() {
+    for (surface, response) in whole_on_each(call_without_end("[1, 2]").finish("tool_calls").done().end()).await {
+        assert_eq!(response.status, if surface == Surface::Chat { 200 } else { 502 }, "{}", response.body);
+        assert_eq!(response.body.contains("[1, 2]"), surface == Surface::Chat);
+    }
+    let two = call_without_end("{\"a\":1}{\"b\":2}").finish("tool_calls").done().end();
+    assert!(whole_on_each(two).await.iter().all(|(_, response)| response.status == 502));
+}
+
+#[tokio::test]
+async fn audio_is_in_the_output_of_a_response() {
+    let audio = |audio: Value| json!({"audio": audio});
+    let script = Script::sse()
+        .delta(audio(json!({"id": "audio_1", "transcript": "hi"})))
+        .delta(audio(json!({"data": "QUI="})))
+        .delta(audio(json!({"data": "Qw=="})))
+        .finish("stop")
+        .done()
+        .end();
+    let [chat, messages, responses] = whole_on_each(script).await;
+    assert_eq!(chat.1.json()["choices"][0]["message"]["audio"]["data"], "QUI=Qw==");
+    assert_eq!(messages.1.json()["content"], json!([{"type": "text", "text": "hi"}]));
+    let part = json!({"type": "output_audio", "data": "QUI=Qw==", "transcript": "hi"});
+    assert_eq!(responses.1.json()["output"][0]["content"], json!([part]), "{}", responses.1.body);
+}
+
+#[tokio::test]
+async fn a_list_in_a_choice_comes_in_pieces() {
+    let chunk = |tokens: &str| {
+        format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"a"}},"token_ids":{tokens},"finish_reason":null}}]}}"#)
+    };
+    let script = Script::sse().event(chunk("[58]")).event(chunk("[49, 7]")).event(chunk("[87]"));
+    let [(_, chat), ..] = whole_on_each(script.finish("stop").done().end()).await;
+    assert_eq!(chat.json()["choices"][0]["token_ids"], json!([58, 49, 7, 87]), "{}", chat.body);
 }

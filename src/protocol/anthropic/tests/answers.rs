@@ -122,7 +122,6 @@ fn stop_reasons_mean_the_same_both_ways() {
         ("end_turn", FinishReason::Stop),
         ("stop_sequence", FinishReason::StopSequence(Some("END".to_owned()))),
         ("max_tokens", FinishReason::Length),
-        ("tool_use", FinishReason::ToolCalls),
         ("refusal", FinishReason::Refusal),
         ("pause_turn", FinishReason::Pause),
     ];
@@ -140,6 +139,10 @@ fn stop_reasons_mean_the_same_both_ways() {
     assert_eq!(reason(&[text("x"), finish(FinishReason::Filtered)]), "refusal");
     assert_eq!(reason(&[text("x"), finish(FinishReason::Other("odd".to_owned()))]), "max_tokens");
     assert_eq!(reason(&[call(0, "a", "f"), finish(FinishReason::Stop)]), "tool_use");
+    assert_eq!(reason(&[call(0, "a", "f"), finish(FinishReason::ToolCalls)]), "tool_use");
+    assert_eq!(reason(&[text("x"), finish(FinishReason::ToolCalls)]), "end_turn", "no call came");
+    let tool_use = event(r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#);
+    assert_eq!(pieces(&[tool_use]), [finish(FinishReason::ToolCalls)]);
     assert_eq!(
         reason(&[AnswerPiece::Refusal { index: 0, text: "no".to_owned() }, finish(FinishReason::Stop)]),
         "refusal"

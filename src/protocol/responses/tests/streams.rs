@@ -289,6 +289,27 @@ fn sound_and_images_have_their_events() {
         assert_eq!(count(&format!("response.audio.{kind}")), 1, "{kind}");
     }
     assert_eq!(pieces(&bytes)[1..4], [audio("QQ", ""), audio("", "hi"), image]);
+    let whole = |bytes: &[u8]| {
+        let mut assembly = ResponseAssembly::default();
+        assert!(events(bytes).iter().all(|event| assembly.add(event)));
+        let whole: Value = serde_json::from_slice(&assembly.finish().unwrap().body).unwrap();
+        whole
+    };
+    let sound = |transcript: &str| json!([{ "type": "output_audio", "data": "QQ", "transcript": transcript }]);
+    let answer = whole(&bytes);
+    assert_eq!((&answer["output"][0]["content"], &answer["output"][1]["result"]), (&sound("hi"), &json!("AA")));
+    // A server whose items do not have it.
+    let deltas = [
+        json!({ "type": "response.audio.delta", "delta": "Q" }),
+        json!({ "type": "response.output_audio.delta", "delta": "Q" }),
+        json!({ "type": "response.audio.transcript.delta", "delta": "h\u{e9}" }),
+        json!({ "type": "response.completed", "response": { "id": "r", "output": [] } }),
+    ];
+    let stream: String = deltas.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let answer = whole(stream.as_bytes());
+    assert_eq!(answer["output"][0]["content"], sound("h\u{e9}"));
+    let events = events_of_whole(answer.to_string().as_bytes()).unwrap();
+    assert_eq!(pieces(&events)[1..3], [audio("QQ", ""), audio("", "h\u{e9}")]);
 }
 
 #[test]

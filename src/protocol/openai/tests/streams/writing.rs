@@ -66,7 +66,8 @@ fn clients_get_reasons_that_they_know() {
     for (end, refused, reason, native) in [
         (FinishReason::StopSequence(Some("x".into())), false, "stop", None),
         (FinishReason::Length, false, "length", None),
-        (FinishReason::ToolCalls, false, "tool_calls", None),
+        // No call came.
+        (FinishReason::ToolCalls, false, "stop", None),
         (FinishReason::Filtered, false, "content_filter", None),
         (FinishReason::Refusal, false, "content_filter", None),
         (FinishReason::Refusal, true, "stop", None),
