@@ -15,7 +15,8 @@ use tokio::time::Sleep;
 
 use super::body::{BrokenOff, LastHandover, RelayBody, RelayObserver, RelayStep, ShutdownWatch};
 use super::broken_off;
-use crate::attempt::{Attempt, EventStream, ItemKind, ReadyAttempt};
+use super::joining::{JoinedStreams, RescueStep, WinnerRest};
+use crate::attempt::{Attempt, ReadyAttempt};
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
@@ -67,46 +68,10 @@ enum RescueStage<W> {
     Ended,
 }
 
-/// The remaining state of the winner. Its owners declare it after their streams: rows of attempts are written before
-/// the race's.
-struct WinnerRest<W> {
-    broken: BrokenOff,
-    ending: ShutdownWatch,
-    include_usage: bool,
-    watch: W,
-}
-
 struct PendingRescue<W> {
     asked: Continuation,
     late: Pin<Box<Sleep>>,
     rest: WinnerRest<W>,
-}
-
-struct JoinedStreams<W> {
-    stream: EventStream,
-    /// The bytes up to its first payload.
-    prelude: Option<Bytes>,
-    joined: JoinedAnswer,
-    upstream: String,
-    candidate: usize,
-    ordinal: usize,
-    /// Some of its bytes were sent.
-    began: bool,
-    handed: LastHandover,
-    rest: WinnerRest<W>,
-}
-
-/// The next step of a joined answer.
-enum RescueStep {
-    Bytes(Bytes),
-    /// The last bytes.
-    Complete(Bytes),
-    Heartbeat,
-    Failed(Failure),
-    /// It differs from the delivered part.
-    Diverged,
-    /// The gateway shuts down.
-    Ending,
 }
 
 impl<W: RelayObserver> RescuedBody<W> {
@@ -196,6 +161,9 @@ impl<W: RelayObserver> RescuedBody<W> {
         match answered {
             None => self.give_up(rest, Some(ShutdownWatch::failure())),
             Some(Err(failure)) => {
+                if let Some(end) = self.end_of(&asked, &failure, rest.include_usage) {
+                    return self.ended_by(asked, rest, end);
+                }
                 if failure.kind == FailureKind::Timeout {
                     asked.attempt.cut(CutReason::Late);
                 }
@@ -221,6 +189,38 @@ impl<W: RelayObserver> RescuedBody<W> {
                 };
                 (RescueStage::Joining(Box::new(joining)), None)
             }
+        }
+    }
+
+    /// The end of the answer, if the model says that it had said everything: a continuation without a word.
+    fn end_of(&self, asked: &Continuation, failure: &Failure, include_usage: bool) -> Option<Bytes> {
+        let is_empty = failure.kind == FailureKind::Empty && matches!(asked.way, JoinMethod::Prefix(_));
+        let answer = failure.answer.as_ref().filter(|answer| is_empty && !answer.whole)?;
+        let mut joined = JoinedAnswer::new(&self.delivered, asked.way, include_usage);
+        let mut out = BytesMut::new();
+        joined.add(&answer.body, &mut out).and_then(|()| joined.end(&mut out)).ok()?;
+        Some(out.freeze())
+    }
+
+    fn ended_by(
+        &mut self,
+        asked: Continuation,
+        mut rest: WinnerRest<W>,
+        end: Bytes,
+    ) -> (RescueStage<W>, Option<Bytes>) {
+        let Continuation { attempt, upstream, candidate, ordinal, .. } = asked;
+        // Its row is written before the race's.
+        drop(attempt);
+        rest.watch.rescued(candidate, ordinal);
+        self.name(&upstream);
+        rest.watch.ended(None);
+        (RescueStage::Ended, Some(end))
+    }
+
+    /// Names the upstream that continued the answer, in a trailer.
+    fn name(&mut self, upstream: &str) {
+        if let Ok(value) = HeaderValue::from_str(upstream) {
+            self.trailers.get_or_insert_default().insert(HeaderName::from_static(RESCUED), value);
         }
     }
 
@@ -303,9 +303,7 @@ impl<W: RelayObserver> RescuedBody<W> {
             return bytes;
         }
         joining.rest.watch.rescued(joining.candidate, joining.ordinal);
-        if let Ok(value) = HeaderValue::from_str(&joining.upstream) {
-            self.trailers.get_or_insert_default().insert(HeaderName::from_static(RESCUED), value);
-        }
+        self.name(&joining.upstream);
         if !self.delivered.surface().has_comments() {
             return bytes;
         }
@@ -344,42 +342,6 @@ impl<W> PendingRescue<W> {
             return Poll::Ready(Some(Err(Failure::new(FailureKind::Timeout, Phase::FirstToken, message))));
         }
         self.rest.ending.poll(context).map(|()| None)
-    }
-}
-
-impl<W> JoinedStreams<W> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<RescueStep> {
-        self.handed.notice_stall(&mut self.stream);
-        loop {
-            let (events, is_last) = match self.prelude.take() {
-                Some(prelude) => (prelude, false),
-                None => match self.stream.poll_served(context) {
-                    Poll::Pending => return self.rest.ending.poll(context).map(|()| RescueStep::Ending),
-                    Poll::Ready(Some(Err(failure))) => return Poll::Ready(RescueStep::Failed(failure)),
-                    Poll::Ready(Some(Ok(item))) => match item.kind {
-                        ItemKind::Error { facts, .. } => {
-                            return Poll::Ready(RescueStep::Failed(self.stream.fail_with(facts)));
-                        }
-                        ItemKind::Heartbeat => return Poll::Ready(RescueStep::Heartbeat),
-                        ItemKind::LeftOut => continue,
-                        kind => (item.raw, matches!(kind, ItemKind::Done)),
-                    },
-                    Poll::Ready(None) if self.stream.is_complete() => (Bytes::new(), true),
-                    Poll::Ready(None) => return Poll::Ready(RescueStep::Failed(self.stream.ended_too_early())),
-                },
-            };
-            let mut out = BytesMut::new();
-            let mut joined = self.joined.add(&events, &mut out);
-            if is_last {
-                joined = joined.and_then(|()| self.joined.end(&mut out));
-            }
-            match joined {
-                Err(_) => return Poll::Ready(RescueStep::Diverged),
-                Ok(()) if is_last => return Poll::Ready(RescueStep::Complete(out.freeze())),
-                Ok(()) if !out.is_empty() => return Poll::Ready(RescueStep::Bytes(out.freeze())),
-                Ok(()) => {}
-            }
-        }
     }
 }
 

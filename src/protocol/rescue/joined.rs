@@ -3,10 +3,11 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::continued::{Continued, Diverged};
 use super::delivered::DeliveredAnswer;
 use crate::protocol::dialect::Surface;
 use crate::protocol::mended::mended;
-use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces, WritePieces};
 use crate::protocol::usage::Usage;
 
 /// The request to the other upstream.
@@ -18,10 +19,6 @@ pub enum JoinMethod {
     Replay,
 }
 
-/// The answer did not repeat the delivered text. Nothing of it was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Diverged;
-
 /// The answer being joined.
 pub struct JoinedAnswer {
     surface: Surface,
@@ -32,6 +29,8 @@ pub struct JoinedAnswer {
     /// Reasoning that must be repeated. None if its reasoning is skipped.
     thoughts: Option<Repeated>,
     text: Repeated,
+    /// The text behind a prefix. None for a replay, which repeats what was delivered.
+    behind: Option<Continued>,
     /// Usage of the delivered part.
     before: Usage,
     /// Usage of this answer.
@@ -45,6 +44,7 @@ impl JoinedAnswer {
             JoinMethod::Prefix(shown) => Repeated::new(delivered.text().get(shown..).unwrap_or_default(), true),
             JoinMethod::Replay => Repeated::new(delivered.text(), false),
         };
+        let behind = matches!(way, JoinMethod::Prefix(_)).then(|| Continued::behind(delivered.text()));
         let thoughts = delivered.thoughts();
         JoinedAnswer {
             surface: delivered.surface(),
@@ -53,6 +53,7 @@ impl JoinedAnswer {
             pieces: Vec::new(),
             thoughts: (!thoughts.is_empty()).then(|| Repeated::new(thoughts, false)),
             text,
+            behind,
             before: delivered.usage(),
             usage: Usage::default(),
         }
@@ -84,6 +85,7 @@ impl JoinedAnswer {
         if !self.is_level() {
             return Err(Diverged);
         }
+        self.say_held(true, out)?;
         let usage = self.before.plus(self.usage);
         if usage != Usage::default() {
             self.writer.write(AnswerPiece::Usage(usage), out);
@@ -119,16 +121,37 @@ impl JoinedAnswer {
                     return Err(Diverged);
                 }
                 let text = self.text.rest(&text)?.to_owned();
-                if !text.is_empty() {
-                    self.writer.write(AnswerPiece::Text { index: 0, text }, out);
-                }
+                let text = self.behind.as_mut().map_or(Ok(text.clone()), |behind| behind.add(text.clone()))?;
+                self.say(text, out);
             }
             // The signature would cover words of two models.
             AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. } => return Err(Diverged),
-            other if self.is_level() => self.writer.write(other, out),
+            AnswerPiece::Finish { index, finish } if self.is_level() => {
+                // Only a model that had said everything may add nothing.
+                self.say_held(matches!(finish, FinishReason::Stop | FinishReason::StopSequence(_)), out)?;
+                self.writer.write(AnswerPiece::Finish { index, finish }, out);
+            }
+            other if self.is_level() => {
+                self.say_held(true, out)?;
+                self.writer.write(other, out);
+            }
             _ => return Err(Diverged),
         }
         Ok(())
+    }
+
+    /// Gives out the text that was held back: something else follows it.
+    fn say_held(&mut self, may_be_empty: bool, out: &mut BytesMut) -> Result<(), Diverged> {
+        if let Some(mut behind) = self.behind.take() {
+            self.say(behind.end(may_be_empty)?, out);
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, text: String, out: &mut BytesMut) {
+        if !text.is_empty() {
+            self.writer.write(AnswerPiece::Text { index: 0, text }, out);
+        }
     }
 }
 

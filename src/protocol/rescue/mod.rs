@@ -3,6 +3,7 @@
 //!
 //! Both read events of the client's surface, whatever the upstreams use, because answers are translated before.
 
+mod continued;
 mod delivered;
 mod joined;
 mod wire_position;
@@ -10,5 +11,6 @@ mod wire_position;
 #[cfg(test)]
 mod tests;
 
+pub use continued::Diverged;
 pub use delivered::DeliveredAnswer;
-pub use joined::{Diverged, JoinMethod, JoinedAnswer};
+pub use joined::{JoinMethod, JoinedAnswer};

@@ -142,6 +142,13 @@ fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
         (&["Hello \n"], Prefix(5), &[" \nworld"], Ok("world")),
         (&["Hello "], Prefix(5), &["\nworld"], Ok("\nworld")),
         (&["Hello"], Prefix(5), &[], Ok("")),
+        // One that starts over, says the last words again, or says nothing.
+        (&["Hello my ", "dear friend"], Prefix(20), &["Hello my dear", " friend!"], Ok("!")),
+        (&["Hello my ", "dear friend"], Prefix(20), &["dear ", "friend", "!"], Ok("dear friend!")),
+        (&["Hello my ", "very dear friend"], Prefix(25), &["my very dear ", "friend", "!"], Ok("!")),
+        (&["Hello my ", "dear friend"], Prefix(20), &["Hello my dear fri"], Err(Diverged)),
+        (&["Hello"], Prefix(5), &[" ", "\n"], Err(Diverged)),
+        (&["Hello"], Prefix(5), &[" "], Err(Diverged)),
     ];
     for surface in TEXTS {
         for (before, way, says, expected) in table {

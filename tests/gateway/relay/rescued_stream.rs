@@ -262,3 +262,39 @@ async fn a_trailer_names_the_rescuing_upstream() {
     assert!(trailer.contains("[DONE]"), "{trailer}");
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_continuation_is_cut_to_what_is_new_or_refused() {
+    let dies = || Script::sse().role().tokens(&["The capital of ", "France is"]).close();
+    let finished = |script: Script| script.finish("stop").done().end();
+    for (says, text, outcome) in [
+        (&["The capital of France", " is Paris."][..], Some("The capital of France is Paris."), "won"),
+        (&["capital of France is", " Paris."], Some("The capital of France is Paris."), "won"),
+        (&[" Paris."], Some("The capital of France is Paris."), "won"),
+        // The model says that it had said everything.
+        (&[], Some("The capital of France is"), "empty"),
+        (&["", " ", "\n"], None, "lost"),
+        (&["The capital of France"], None, "lost"),
+    ] {
+        let a = FakeProvider::start(vec![dies(), silent()]).await;
+        let b = FakeProvider::answering(move |_| finished(Script::sse().role().tokens(says))).await;
+        let race = format!("{CONTINUE}\nmax_attempts = 1\ntimeouts = {{ first_token = \"200ms\" }}");
+        let gateway =
+            Setup::new().provider("a", &a, "").provider("b", &b, "prefix = \"plain\"").race(&race).start().await;
+        let response = read_response(&mut gateway.streaming().await).await;
+        match text {
+            Some(text) => {
+                assert_eq!(response.streamed_text(), text, "{says:?}");
+                Surface::Chat.assert_complete(&response);
+            }
+            None => {
+                Surface::Chat.assert_broken(&response);
+                assert_eq!(response.streamed_text(), "The capital of France is", "{says:?}");
+            }
+        }
+        let rows = gateway.stop().await;
+        assert_eq!(rows.of(0).iter().find(|row| row["provider"] == "b").unwrap()["outcome"], outcome, "{says:?}");
+        let rescued_by = if text.is_some() { json!(1) } else { Value::Null };
+        assert_eq!(rows.races[0]["rescued_by"], rescued_by, "{says:?}");
+    }
+}
