@@ -161,9 +161,15 @@ impl RequestTranslation {
         Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
     }
 
-    /// The request to continue the text `said` of its answer, and how many bytes of it are included. None if the
-    /// dialect or the model does not support that.
-    pub fn continued(&self, said: &str, prefix: Prefix, quirks: &Quirks) -> Option<(RequestTranslation, usize)> {
+    /// The request to continue the text `said` of its answer, on which so many tokens were `spent`, and how many bytes of it
+    /// are included. None if the dialect or the model does not support that.
+    pub fn continued(
+        &self,
+        said: &str,
+        spent: i64,
+        prefix: Prefix,
+        quirks: &Quirks,
+    ) -> Option<(RequestTranslation, usize)> {
         let UpstreamBody::Spliced(request) = &self.body else { return None };
         let prefix = match (request.surface, prefix) {
             // A completion can always be continued with a longer prompt.
@@ -180,7 +186,7 @@ impl RequestTranslation {
         if said.is_empty() {
             return None;
         }
-        let request = Arc::new(request.continued(said, prefix)?);
+        let request = Arc::new(request.continued(said, spent, prefix)?);
         let request_translation = RequestTranslation {
             body: UpstreamBody::Spliced(request),
             losses: self.losses.clone(),

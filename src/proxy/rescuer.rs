@@ -69,7 +69,7 @@ impl AnswerRescuer {
         let continued = || {
             let (prefix, quirks) = (candidate.upstream.provider.prefix, &candidate.upstream.quirks);
             let (request_translation, shown) =
-                self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, quirks)?;
+                self.launcher.upload(turn.candidate).continued(delivered.text(), delivered.tokens(), prefix, quirks)?;
             let mut lease = gateway.budget().lease();
             lease.cover(request_translation.len()).ok()?;
             Some((Arc::new(request_translation.leased(lease)), shown))

@@ -4,6 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ApiRequest, PROMPT_PARTS, Surface};
+use crate::protocol::bounds::DEPTH_MAX;
+use crate::protocol::json::Json;
 use crate::protocol::prefix::Prefix;
 
 #[derive(Deserialize)]
@@ -13,9 +15,9 @@ struct ContinuedTurn {
 }
 
 impl ApiRequest {
-    /// With `said` as the last assistant message, or appended to the prompt of a completion. None if the last message
-    /// is already the assistant's: then the answer has more than `said`.
-    pub fn continued(&self, said: &str, prefix: Prefix) -> Option<ApiRequest> {
+    /// With `said` as the last assistant message, or appended to the prompt of a completion, and with as many tokens less
+    /// as were `spent` on it. None if the last message is already the assistant's: then the answer has more than `said`.
+    pub fn continued(&self, said: &str, spent: i64, prefix: Prefix) -> Option<ApiRequest> {
         let range = self.prompt[PROMPT_PARTS - 1].clone();
         let (list, end) = (self.body.get(range.clone())?, range.end.checked_sub(1)?);
         let (inner, members) = match self.surface {
@@ -39,8 +41,30 @@ impl ApiRequest {
         body.extend_from_slice(self.body.get(end..self.end)?);
         body.extend_from_slice(members.as_bytes());
         body.extend_from_slice(self.body.get(self.end..)?);
-        ApiRequest::written(self.surface, body.into()).ok()
+        ApiRequest::written(self.surface, with_fewer_tokens(body, spent).into()).ok()
     }
+}
+
+/// Members that bound the tokens of the answer.
+const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// The request with a smaller bound, but at least one token.
+fn with_fewer_tokens(mut body: Vec<u8>, spent: i64) -> Vec<u8> {
+    let mut limits = Vec::new();
+    let text = std::str::from_utf8(&body).unwrap_or_default();
+    // Only what was read is changed.
+    let _ = Json::nested(text, DEPTH_MAX).object(|name, json| {
+        let value = json.skip()?;
+        if let Some(tokens) = value.parse::<i64>().ok().filter(|_| LIMITS.contains(&name)) {
+            let start = value.as_ptr() as usize - text.as_ptr() as usize;
+            limits.push((start..start + value.len(), tokens.saturating_sub(spent).max(1)));
+        }
+        Ok(())
+    });
+    for (at, tokens) in limits.into_iter().rev() {
+        body.splice(at, tokens.to_string().into_bytes());
+    }
+    body
 }
 
 #[cfg(test)]
@@ -51,7 +75,7 @@ mod tests {
 
     fn continued(surface: Surface, body: &'static str, prefix: Prefix) -> Option<String> {
         let request = ApiRequest::parse(surface, Bytes::from_static(body.as_bytes())).unwrap();
-        let continued = request.continued("a \"b\"", prefix)?;
+        let continued = request.continued("a \"b\"", 4, prefix)?;
         Some(String::from_utf8(continued.body_for("up", false).to_vec()).unwrap())
     }
 
@@ -69,16 +93,25 @@ mod tests {
         let members = r#","add_generation_prompt":false,"continue_final_message":true"#;
         assert_eq!(continued(Surface::Chat, chat, Prefix::ContinueFinalMessage), with("", members));
         let messages = r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}"#;
-        let expected = r#"{"model":"up","max_tokens":9,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a \"b\""}],"stream":true}"#;
+        let expected = r#"{"model":"up","max_tokens":5,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a \"b\""}],"stream":true}"#;
         assert_eq!(continued(Surface::Messages, messages, Prefix::Plain).as_deref(), Some(expected));
     }
 
     #[test]
     fn a_completion_goes_on_from_a_longer_prompt() {
-        let body = r#"{"model":"m","prompt":"say:","max_tokens":1}"#;
+        let body = r#"{"model":"m","prompt":"say:","max_tokens":4}"#;
         let expected = r#"{"model":"up","prompt":"say:a \"b\"","max_tokens":1,"stream":true}"#;
         assert_eq!(continued(Surface::Completions, body, Prefix::Plain).as_deref(), Some(expected));
         assert_eq!(continued(Surface::Completions, r#"{"model":"m","prompt":["a","b"]}"#, Prefix::Plain), None);
+        let less = |body: &str| String::from_utf8(with_fewer_tokens(body.into(), 7)).unwrap();
+        assert_eq!(
+            less(r#"{"max_tokens": 40, "x": {"max_tokens": 9}, "max_completion_tokens":null,"max_output_tokens":9.5}"#),
+            r#"{"max_tokens": 33, "x": {"max_tokens": 9}, "max_completion_tokens":null,"max_output_tokens":9.5}"#
+        );
+        assert_eq!(
+            less(r#"{"max_completion_tokens":10,"max_tokens":100}"#),
+            r#"{"max_completion_tokens":3,"max_tokens":93}"#
+        );
     }
 
     #[test]

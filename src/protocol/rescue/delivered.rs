@@ -26,6 +26,8 @@ pub struct DeliveredAnswer {
     thoughts: String,
     /// The latest piece was reasoning.
     thinks: bool,
+    /// Pieces of text and reasoning: each was a token at least.
+    tokens: i64,
     /// Usage so far.
     usage: Usage,
     /// The answer contains something that no other upstream can continue.
@@ -44,6 +46,7 @@ impl DeliveredAnswer {
             text: String::new(),
             thoughts: String::new(),
             thinks: false,
+            tokens: 0,
             usage: Usage::default(),
             barred: false,
         }
@@ -97,6 +100,11 @@ impl DeliveredAnswer {
         &self.text
     }
 
+    /// Tokens so far, at least.
+    pub fn tokens(&self) -> i64 {
+        self.tokens
+    }
+
     /// Reasoning to be repeated. None once there is text.
     pub(super) fn thoughts(&self) -> &str {
         if self.text.is_empty() { &self.thoughts } else { "" }
@@ -126,6 +134,7 @@ impl DeliveredAnswer {
     }
 
     fn take(&mut self, piece: AnswerPiece) {
+        self.tokens += i64::from(matches!(piece, AnswerPiece::Text { .. } | AnswerPiece::Thinking { .. }));
         match piece {
             AnswerPiece::Start { .. } => {}
             AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
