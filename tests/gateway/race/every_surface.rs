@@ -148,7 +148,8 @@ async fn events_without_payload_do_not_stop_the_first_token_timeout(pair: Pair) 
 
 async fn a_key_in_an_upstream_s_error_is_redacted(pair: Pair) {
     const KEY: &str = "sk-planted-key-0123456789";
-    let said = format!("Incorrect API key provided: {KEY}");
+    // No words for a refused key: it would then cool down.
+    let said = format!("Something about {KEY} went wrong");
     let body = json!({"error": {"message": said, "type": "invalid_request_error"}}).to_string();
     let refused = Script::status(422, &[], &body);
     let before = pair.open().role().error_saying(&said).end();
@@ -161,7 +162,7 @@ async fn a_key_in_an_upstream_s_error_is_redacted(pair: Pair) {
         for mut client in [pair.streaming(&gateway).await, pair.whole(&gateway).await] {
             let response = read_response(&mut client).await;
             assert!(!response.body.contains("planted"), "{}", response.body);
-            assert!(response.body.contains("Incorrect API key provided"), "{}", response.body);
+            assert!(response.body.contains("Something about"), "{}", response.body);
         }
     }
     assert_eq!(fake.requests().len(), 6);
