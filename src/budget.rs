@@ -119,8 +119,15 @@ impl Lease {
         self.bytes
     }
 
+    /// Another lease, of exactly this many bytes. They are allocated already, so this works beyond the budget too.
+    pub fn another(&self, bytes: usize) -> Lease {
+        let mut lease = self.budget.lease();
+        lease.settle(bytes);
+        lease
+    }
+
     /// Ties the lease to its bytes: it is returned when the last clone or slice of them is dropped.
-    pub fn hold(self, bytes: Vec<u8>) -> Bytes {
+    pub fn hold(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(Leased { bytes, _lease: self })
     }
 }
@@ -170,14 +177,14 @@ impl Drop for ClientLease {
     }
 }
 
-struct Leased {
-    bytes: Vec<u8>,
+struct Leased<B> {
+    bytes: B,
     _lease: Lease,
 }
 
-impl AsRef<[u8]> for Leased {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Leased<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 

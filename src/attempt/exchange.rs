@@ -142,7 +142,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
             ItemKind::Payload if held.is_empty() => return Ok(raw),
             ItemKind::Payload => {
                 held.extend_from_slice(&raw);
-                return Ok(held.freeze());
+                return Ok(stream.counted(held.freeze()));
             }
             ItemKind::Done => {
                 held.extend_from_slice(&raw);

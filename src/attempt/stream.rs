@@ -31,9 +31,6 @@ use crate::upstream::ResponseBody;
 /// reused after it.
 pub(super) const READ_OUT_FOR: Duration = Duration::from_secs(2);
 
-/// Bytes that a stream may buffer without accounting for them: normal traffic needs no more.
-const UNACCOUNTED: usize = 64 << 10;
-
 /// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
 pub struct EventStream {
     /// None once it has ended.
@@ -74,7 +71,7 @@ pub struct EventStream {
     /// Bytes read since the last complete event.
     unfinished: usize,
     /// Memory for an event of many reads, and for held events.
-    lease: Lease,
+    pub(super) lease: Lease,
 }
 
 /// The times of an answer that is served.
@@ -195,9 +192,20 @@ impl EventStream {
             ready!(self.pace.poll_proceed(context));
             match self.expanded.pop_front().map_or_else(|| self.decoder.next_event(), |event| Ok(Some(event))) {
                 Ok(Some(event)) => {
+                    let large = self.is_large(&event);
+                    let event = match large {
+                        true => match self.admitted(event) {
+                            Ok(event) => event,
+                            Err(failure) => return Poll::Ready(Some(Err(failure))),
+                        },
+                        false => event,
+                    };
+                    let mut item = self.item(event);
+                    if large && self.is_translated() {
+                        item.raw = self.counted(item.raw);
+                    }
                     self.let_go(self.unfinished);
                     self.unfinished = 0;
-                    let item = self.item(event);
                     if self.guard.meter.is_endless() && self.body.is_some() {
                         return Poll::Ready(Some(Err(self.endless())));
                     }
@@ -238,25 +246,6 @@ impl EventStream {
                     return Poll::Ready(self.decoder.finish().map(|event| Ok(self.last_item(event))));
                 }
             }
-        }
-    }
-
-    /// Accounts for this many held bytes.
-    ///
-    /// # Errors
-    /// There is no memory for them. The failure is already recorded.
-    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
-        if bytes > UNACCOUNTED && self.lease.cover(bytes).is_err() {
-            return Err(self.fail(FailureKind::GatewayLimit, "the memory for bodies and buffers is in use"));
-        }
-        Ok(())
-    }
-
-    /// This many bytes are no longer held.
-    pub(super) fn let_go(&mut self, bytes: usize) {
-        // A whole answer is still in memory.
-        if bytes > UNACCOUNTED && self.body.is_some() {
-            self.lease.settle(0);
         }
     }
 

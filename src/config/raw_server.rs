@@ -40,7 +40,7 @@ keys! {
         /// Requests served at once; a further one is answered 503. From memory and descriptors unless set.
         max_in_flight: Option<usize> = WholeNumber(MAX_IN_FLIGHT);
         /// The largest event of an answer; an attempt with a larger one fails.
-        event_max: usize = ByteSize(EVENT_MAX), or 8 << 20;
+        event_max: usize = ByteSize(EVENT_MAX), or 64 << 20;
         /// How long a shutdown waits for answers; new clients are served for half of it at most.
         drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
         /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.

@@ -11,6 +11,8 @@ use super::sse::{EventBuffer, EventTooLong, FrameError, SseEvent};
 /// Two lengths and their checksum, in bytes.
 const PRELUDE: usize = 12;
 const CHECKSUM: usize = 4;
+/// Bytes of a frame. AWS sends far smaller ones.
+const FRAME_MAX: usize = 8 << 20;
 /// Type of a header that is text with a length before it.
 const TEXT: u8 = 7;
 
@@ -45,7 +47,7 @@ pub struct BinaryMessage<'a> {
 impl BinaryScanner {
     /// A scanner that fails on a frame of more than `max` bytes.
     pub fn new(max: usize) -> BinaryScanner {
-        BinaryScanner(EventBuffer::new(max))
+        BinaryScanner(EventBuffer::new(max.min(FRAME_MAX)))
     }
 
     /// Adds the next read. All events of the previous read must have been taken with [`BinaryScanner::next_event`].
@@ -58,7 +60,7 @@ impl BinaryScanner {
     /// # Errors
     /// If a frame exceeds the bound, or a checksum or a length is wrong. The scanner is then unusable.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, FrameError> {
-        let EventBuffer { chunk, carry, max } = &mut self.0;
+        let EventBuffer { chunk, carry, max, .. } = &mut self.0;
         if carry.is_empty()
             && let Some(length) = frame_length(chunk, *max)?
             && length <= chunk.len()
@@ -93,7 +95,7 @@ fn frame_length(bytes: &[u8], max: usize) -> Result<Option<usize>, FrameError> {
     }
     let total = usize::try_from(total).unwrap_or(usize::MAX);
     if total > max {
-        return Err(EventTooLong { max }.into());
+        return Err(EventTooLong::Bytes { max }.into());
     }
     let around = PRELUDE + CHECKSUM;
     match total.checked_sub(around) {

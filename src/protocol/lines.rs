@@ -97,12 +97,12 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error, EventTooLong { max: 1000 });
+        assert_eq!(error, EventTooLong::Bytes { max: 1000 });
         assert!(seen <= 1064, "{seen} bytes were held");
         let mut scanner = LineScanner::new(4);
         scanner.push(Bytes::from_static(b"abc\nabcd\n"));
         assert_eq!(scanner.next_event().unwrap().unwrap().raw, "abc\n");
-        assert_eq!(scanner.next_event(), Err(EventTooLong { max: 4 }));
+        assert_eq!(scanner.next_event(), Err(EventTooLong::Bytes { max: 4 }));
     }
 
     proptest::proptest! {

@@ -9,11 +9,21 @@ use std::borrow::Cow;
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-/// An event, or an unterminated line, exceeds the bound, in bytes.
+/// An event of more bytes may have only [`SIGNS_MAX`] signs: one long text, such as an image, takes the memory of its bytes when it
+/// is read, and millions of values many times that.
+const VALUES_MAX: usize = 8 << 20;
+/// Bytes of such an event that are neither letters nor digits nor the signs of base64.
+const SIGNS_MAX: usize = 1 << 20;
+/// Events of more bytes are no part of a stream: who reads them has bounded them already.
+const STREAMED_MAX: usize = 64 << 20;
+
+/// An event, or an unterminated line, exceeds a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event of more than {max} bytes")]
-pub struct EventTooLong {
-    pub max: usize,
+pub enum EventTooLong {
+    #[error("an event of more than {max} bytes")]
+    Bytes { max: usize },
+    #[error("an event of more than {VALUES_MAX} bytes that is not one long text, such as an image")]
+    Values,
 }
 
 /// Why a stream cannot be decoded any further.
@@ -40,7 +50,8 @@ pub struct Fields<'a> {
     pub name: Option<&'a [u8]>,
 }
 
-/// The bytes of a stream from which a scanner cuts events. Holds at most `max` bytes of an incomplete event.
+/// The bytes of a stream from which a scanner cuts events. Holds at most `max` bytes of an incomplete event, fewer unless it is one
+/// long text.
 #[derive(Debug)]
 pub(super) struct EventBuffer {
     /// Bytes received and not examined yet.
@@ -48,11 +59,13 @@ pub(super) struct EventBuffer {
     /// The examined beginning of an incomplete event.
     pub carry: BytesMut,
     pub max: usize,
+    /// Signs of an event that is longer than [`VALUES_MAX`].
+    signs: usize,
 }
 
 impl EventBuffer {
     pub fn new(max: usize) -> EventBuffer {
-        EventBuffer { chunk: Bytes::new(), carry: BytesMut::new(), max }
+        EventBuffer { chunk: Bytes::new(), carry: BytesMut::new(), max, signs: 0 }
     }
 
     /// Adds the next read. All events of the previous read must have been taken.
@@ -71,8 +84,12 @@ impl EventBuffer {
     #[inline]
     pub fn take(&mut self, end: Option<usize>) -> Result<Option<SseEvent>, EventTooLong> {
         let len = end.unwrap_or(self.chunk.len());
-        if self.carry.len() + len > self.max {
-            return Err(EventTooLong { max: self.max });
+        let total = self.carry.len() + len;
+        if total > self.max {
+            return Err(EventTooLong::Bytes { max: self.max });
+        }
+        if total > VALUES_MAX && self.max <= STREAMED_MAX {
+            self.count_signs(len)?;
         }
         if self.carry.is_empty() && end.is_some() {
             return Ok(Some(SseEvent { raw: self.chunk.split_to(len) }));
@@ -80,6 +97,19 @@ impl EventBuffer {
         self.carry.extend_from_slice(&self.chunk[..len]);
         self.chunk.advance(len);
         Ok(end.map(|_| SseEvent { raw: self.carry.split().freeze() }))
+    }
+
+    /// Counts the signs of a long event: once of all that came before, and then of each further part.
+    #[cold]
+    fn count_signs(&mut self, len: usize) -> Result<(), EventTooLong> {
+        let is_sign =
+            |byte: &&u8| !(byte.is_ascii_alphanumeric() || matches!(**byte, b'+' | b'/' | b'=' | b'-' | b'_'));
+        let signs = |bytes: &[u8]| bytes.iter().filter(is_sign).count();
+        if self.carry.len() <= VALUES_MAX {
+            self.signs = signs(&self.carry);
+        }
+        self.signs += signs(&self.chunk[..len]);
+        if self.signs > SIGNS_MAX { Err(EventTooLong::Values) } else { Ok(()) }
     }
 
     /// The rest after the end of the stream.
@@ -278,8 +308,48 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error, EventTooLong { max: 1000 });
+        assert_eq!(error, EventTooLong::Bytes { max: 1000 });
         assert!(seen <= 1064, "{seen} bytes were held");
+    }
+
+    /// Reads an event with this inner text, in reads of 64 KiB. The bytes of the event or the error.
+    fn long(inner: &[u8], max: usize) -> Result<usize, EventTooLong> {
+        let whole = [&b"data: {\"data\":\""[..], inner, b"\"}\n\n"].concat();
+        let mut scanner = SseScanner::new(max);
+        for part in whole.chunks(64 << 10) {
+            scanner.push(Bytes::copy_from_slice(part));
+            if let Some(event) = scanner.next_event()? {
+                assert_eq!(event.raw, whole);
+                return Ok(event.raw.len());
+            }
+        }
+        panic!("it has no end")
+    }
+
+    #[test]
+    fn one_long_text_may_be_longer_than_many_values() {
+        let (mib, text, values) = (1 << 20, b"iVBORw0KGgo+/=".as_slice(), b"[1,2.5],".as_slice());
+        let of = |part: &[u8], bytes: usize| part.repeat(bytes / part.len());
+        for size in [7 * mib, 12 * mib, 40 * mib, 63 * mib] {
+            assert!(long(&of(text, size), 64 * mib).is_ok(), "{size}");
+        }
+        assert_eq!(long(&of(text, 65 * mib), 64 * mib), Err(EventTooLong::Bytes { max: 64 * mib }));
+        assert_eq!(long(&of(text, 12 * mib), 8 * mib), Err(EventTooLong::Bytes { max: 8 * mib }));
+        assert!(long(&of(values, 7 * mib), 64 * mib).is_ok());
+        assert_eq!(long(&of(values, 9 * mib), 64 * mib), Err(EventTooLong::Values));
+        let both = [of(text, 30 * mib), of(values, 3 * mib)].concat();
+        assert_eq!(long(&both, 64 * mib), Err(EventTooLong::Values));
+        assert!(long(&of(values, 20 * mib), 128 * mib).is_ok(), "of an answer that is whole already");
+    }
+
+    #[test]
+    fn each_long_event_is_counted_by_itself() {
+        let event = [&b"data: "[..], &b"abc,".repeat(1 << 18).repeat(2), &vec![b'a'; 9 << 20], b"\n\n"].concat();
+        let mut scanner = SseScanner::new(64 << 20);
+        for _ in 0..3 {
+            scanner.push(Bytes::copy_from_slice(&event));
+            assert_eq!(scanner.next_event().unwrap().unwrap().raw.len(), event.len());
+        }
     }
 
     proptest::proptest! {

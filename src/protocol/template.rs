@@ -10,6 +10,9 @@ use crate::protocol::PayloadKind;
 use crate::protocol::json::{characters, string_end};
 use crate::protocol::sse::SseEvent;
 
+/// Bytes of an event that is learnt.
+const LEARNT_MAX: usize = 64 << 10;
+
 /// A parsed chunk, and the places that may differ in other chunks: the text, OpenAI's padding, the event's number.
 #[derive(Debug)]
 pub struct Template {
@@ -55,7 +58,8 @@ impl Template {
             || chunk.time_info.is_some()
             || chunk.cost.is_some()
             || chunk.repeated;
-        if other {
+        // A longer text is none of many, and its copy would stay in memory.
+        if other || event.raw.len() > LEARNT_MAX {
             return None;
         }
         let parts =

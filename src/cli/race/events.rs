@@ -14,7 +14,7 @@ use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 use tokio_util::io::StreamReader;
 
 /// Bytes of one event, as the gateway bounds it too.
-const EVENT_MAX: usize = 8 << 20;
+const EVENT_MAX: usize = 64 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Why an answer cannot be read to its end.

@@ -96,7 +96,10 @@ fn any_damaged_byte_is_found() {
 fn a_frame_beyond_the_bound_is_an_error_at_its_prelude() {
     let raw = event("a", &"x".repeat(100)).raw;
     assert_eq!(scan(&[&raw], raw.len()).unwrap(), [&raw[..]]);
-    assert_eq!(scan(&[&raw[..PRELUDE]], raw.len() - 1), Err(FrameError::TooLong(EventTooLong { max: raw.len() - 1 })));
+    assert_eq!(
+        scan(&[&raw[..PRELUDE]], raw.len() - 1),
+        Err(FrameError::TooLong(EventTooLong::Bytes { max: raw.len() - 1 }))
+    );
 }
 
 #[test]

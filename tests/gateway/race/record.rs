@@ -193,7 +193,7 @@ async fn r12_an_endless_line_is_bounded(pair: Pair) {
         (0..10).fold(pair.open().chunk(pair.dialect.endless()), |script, _| script.chunk(vec![b'x'; 1 << 20]));
     let a = FakeProvider::start(vec![endless.until_closed()]).await;
     let b = FakeProvider::start(vec![pair.stream(&["hello"])]).await;
-    let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").server("event_max = \"8MiB\"").start().await;
     let response = read_response(&mut pair.streaming(&gateway).await).await;
     assert_eq!((response.upstream(), pair.surface.streamed_text(&response).as_str()), ("b/m", "hello"));
     a.closed(0).await;

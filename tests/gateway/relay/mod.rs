@@ -8,6 +8,7 @@ mod endless_answers;
 mod garbled_streams;
 mod holes;
 mod keepalive;
+mod large_events;
 mod rescued_stream;
 mod rescued_whole_answer;
 mod slow_to_read;
