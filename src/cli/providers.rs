@@ -255,6 +255,7 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
         ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), &entry.max_completion_tokens.source),
         ("gives no finish reason", yes(entry.omits_finish_reason.value), &entry.omits_finish_reason.source),
         ("takes past reasoning", entry.past_reasoning.value.as_str().to_owned(), &entry.past_reasoning.source),
+        ("takes system turns anywhere", yes(entry.system_turns.value), &entry.system_turns.source),
         ("takes ids of calls", entry.call_ids.value.as_str().to_owned(), &entry.call_ids.source),
         ("refuses members", entry.refuses.value.join(", "), &entry.refuses.source),
         ("a warm connection is worth it", yes(entry.warming.value), &entry.warming.source),

@@ -45,6 +45,8 @@ pub struct CatalogueEntry {
     pub past_reasoning: SourcedFact<PastReasoning>,
     /// The ids of tool calls that it takes.
     pub call_ids: SourcedFact<CallIdForm>,
+    /// It takes `system` turns in the middle of a conversation.
+    pub system_turns: SourcedFact<bool>,
     /// Members that it refuses.
     pub refuses: SourcedFact<Vec<String>>,
     /// The provider ends streams with `[DONE]` and without a finish reason.
@@ -149,6 +151,8 @@ impl CatalogueEntry {
             max_completion_tokens: Some(self.max_completion_tokens.value),
             past_reasoning: Some(self.past_reasoning.value),
             call_ids: Some(self.call_ids.value),
+            // In other dialects the model decides.
+            system_turns: if self.system_turns.value { None } else { Some(Some(false)) },
             ..QuirkSet::default()
         };
         ProviderRequests { known, refused: self.refuses.value.clone(), ..ProviderRequests::default() }

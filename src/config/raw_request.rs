@@ -47,7 +47,7 @@ keys! {
         sampling: Option<SamplingForm> = choice();
         /// It takes a schema of the answer, and strict tools, there.
         schemas: Option<bool> = Flag;
-        /// It takes `system` turns in the middle of a conversation, in the dialect `anthropic`.
+        /// It takes `system` turns in the middle of a conversation, in the dialects `openai` and `anthropic`.
         system_turns: Option<bool> = Flag;
         /// It takes the beginning of its answer as the last turn, in the dialect `anthropic`.
         prefill: Option<bool> = Flag;
@@ -102,7 +102,7 @@ impl RequestKeys {
             thinking_off: self.thinking_off,
             sampling: self.sampling,
             schemas: self.schemas,
-            system_turns: self.system_turns,
+            system_turns: self.system_turns.map(Some),
             prefill: self.prefill,
             long_cache: self.long_cache,
             max_output: self.max_output.map(Some),

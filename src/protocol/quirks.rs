@@ -71,8 +71,8 @@ quirks! {
     sampling: SamplingForm = SamplingForm::Free;
     /// It takes a schema of the answer, and strict tools (dialects `anthropic` and `bedrock`).
     schemas: bool = true;
-    /// It takes `system` turns in the middle of a conversation (dialect `anthropic`).
-    system_turns: bool = false;
+    /// It takes `system` turns in the middle of a conversation (dialects `openai`, where that is usual, and `anthropic`).
+    system_turns: Option<bool> = None;
     /// It takes the beginning of its answer as the last turn (dialect `anthropic`).
     prefill: bool = false;
     /// It takes cache marks that last an hour (dialect `bedrock`).

@@ -14,7 +14,7 @@ use crate::protocol::neutral::{
     CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
     ToolResult,
 };
-use crate::protocol::outgoing::{arguments, lose_detail};
+use crate::protocol::outgoing::{arguments, lose_detail, reminder};
 use crate::protocol::quirks::Quirks;
 use crate::protocol::values::{PutMember, json};
 
@@ -55,7 +55,7 @@ impl<'a> BlockWriter<'a> {
             let (mut role, mut blocks) = (turn.role, self.blocks(&turn.parts));
             if role == Role::System {
                 let behind_user = drafts.last().is_some_and(|draft| draft.role != Role::Assistant);
-                if !(self.quirks.system_turns && behind_user && behind[at] != Some(Role::User)) {
+                if !(self.quirks.system_turns == Some(true) && behind_user && behind[at] != Some(Role::User)) {
                     role = Role::User;
                     blocks.iter_mut().for_each(remind);
                     if !blocks.is_empty() {
@@ -206,7 +206,7 @@ fn plain(mut blocks: Vec<Value>) -> Value {
 
 fn remind(block: &mut Value) {
     if let Some(Value::String(text)) = block.get_mut("text") {
-        *text = format!("<system-reminder>\n{text}\n</system-reminder>");
+        *text = reminder(text);
     }
 }
 

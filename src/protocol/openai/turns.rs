@@ -10,7 +10,7 @@ use crate::protocol::call_ids::CallIds;
 use crate::protocol::neutral::{
     Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
-use crate::protocol::outgoing::{lose_cache, results_first, system_texts};
+use crate::protocol::outgoing::{lose_cache, reminder, results_first, system_texts};
 use crate::protocol::quirks::{CallIdForm, PastReasoning, Quirks, UNKNOWN_REASONING};
 use crate::protocol::values::{PutMember, json};
 
@@ -24,6 +24,7 @@ pub(super) fn messages(conversation: &Conversation, quirks: &Quirks, losses: &mu
         losses,
         ids: (quirks.call_ids == CallIdForm::Nine).then(CallIds::of_nine),
         past_reasoning: quirks.past_reasoning,
+        system_turns: quirks.system_turns != Some(false),
     };
     if !conversation.system.is_empty() {
         writing.system(&conversation.system);
@@ -56,12 +57,20 @@ struct TurnsWriter<'a> {
     /// None: ids stay as they are.
     ids: Option<CallIds>,
     past_reasoning: PastReasoning,
+    /// It takes `system` turns behind others.
+    system_turns: bool,
 }
 
 impl TurnsWriter<'_> {
     fn system(&mut self, parts: &[MessagePart]) {
         let text = system_texts(parts, self.losses).join(GAP);
-        self.messages.push(json!({ "role": "system", "content": text }));
+        let at = self.messages.len();
+        if self.system_turns || self.messages.iter().all(|message| message["role"] == "system") {
+            self.messages.push(json!({ "role": "system", "content": text }));
+        } else {
+            self.losses.lose(format!("messages[{at}].role"));
+            self.messages.push(json!({ "role": "user", "content": reminder(&text) }));
+        }
     }
 
     /// Consecutive user turns: results first, because they must follow the calls.

@@ -12,6 +12,7 @@ use super::{
 use crate::protocol::call_ids::CallIds;
 use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::Losses;
+use crate::protocol::outgoing::reminder;
 use crate::protocol::raw_members::{RawMembers, raw_members, written};
 use crate::protocol::request::ApiRequest;
 use crate::protocol::values::json;
@@ -25,15 +26,24 @@ pub fn concerns(request: &ApiRequest, quirks: &Quirks) -> bool {
 
 /// Whether the conversation itself must be parsed for it.
 pub fn parses(request: &ApiRequest, quirks: &Quirks) -> bool {
-    request.surface == Surface::Chat
-        && fits_history(quirks)
-        && memchr::memmem::find(request.body(), CALLS.as_bytes()).is_some()
+    request.surface == Surface::Chat && fits_history(quirks) && may_need_a_fit(request.body(), quirks)
 }
 
-/// Whether earlier calls must have a form.
+/// Whether earlier calls must have a form, or `system` turns their place.
 fn fits_history(quirks: &Quirks) -> bool {
-    quirks.past_reasoning == PastReasoning::Wanted || quirks.call_ids != CallIdForm::Any
+    quirks.past_reasoning == PastReasoning::Wanted
+        || quirks.call_ids != CallIdForm::Any
+        || quirks.system_turns == Some(false)
 }
+
+/// Whether the text of a conversation may have something that must be fitted.
+fn may_need_a_fit(conversation: &[u8], quirks: &Quirks) -> bool {
+    let has = |text: &str| memchr::memmem::find(conversation, text.as_bytes()).is_some();
+    has(CALLS) || (quirks.system_turns == Some(false) && SYSTEM_ROLES.iter().any(|role| has(&format!("\"{role}\""))))
+}
+
+/// The roles that instruct the model.
+const SYSTEM_ROLES: [&str; 2] = ["system", "developer"];
 
 /// How calls and their results begin in a conversation.
 const CALLS: &str = "\"tool_call";
@@ -113,11 +123,13 @@ impl Rewriter<'_, '_> {
         }
         let ids = (quirks.call_ids == CallIdForm::Nine).then(CallIds::of_nine);
         if fits_history(quirks)
-            && self.text("messages").is_some_and(|text| text.contains(CALLS))
+            && self.text("messages").is_some_and(|text| may_need_a_fit(text.as_bytes(), quirks))
             && let Some(mut messages) = self.value("messages")
-            && chat_history(&mut messages, quirks.past_reasoning == PastReasoning::Wanted, ids)
         {
-            self.put("messages", &messages);
+            let reminds = quirks.system_turns == Some(false) && remind(&mut messages, &mut self.losses);
+            if chat_history(&mut messages, quirks.past_reasoning == PastReasoning::Wanted, ids) | reminds {
+                self.put("messages", &messages);
+            }
         }
     }
 
@@ -195,6 +207,31 @@ impl Rewriter<'_, '_> {
             _ => {}
         }
     }
+}
+
+/// What the system says behind other turns becomes the user's. Returns whether anything was changed.
+fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
+    let is_system = |message: &Value| message["role"].as_str().is_some_and(|role| SYSTEM_ROLES.contains(&role));
+    let list = messages.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let first = list.iter().take_while(|message| is_system(message)).count();
+    let mut changed = false;
+    for (at, message) in list.iter_mut().enumerate().skip(first).filter(|(_, message)| is_system(message)) {
+        message["role"] = Value::from("user");
+        match &mut message["content"] {
+            Value::String(text) => *text = reminder(text),
+            Value::Array(parts) => {
+                for part in parts {
+                    if let Some(Value::String(text)) = part.get_mut("text") {
+                        *text = reminder(text);
+                    }
+                }
+            }
+            _ => {}
+        }
+        losses.lose(format!("messages[{at}].role"));
+        changed = true;
+    }
+    changed
 }
 
 /// Fits ids of calls, and adds reasoning that nobody has. Returns whether anything was changed.

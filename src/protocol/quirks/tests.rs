@@ -136,6 +136,18 @@ fn a_request_in_the_own_dialect_gets_what_its_upstream_demands() {
             call("c", json!({ "reasoning_content": "so" })),
             "",
         ),
+        (
+            Surface::Chat,
+            Quirks { system_turns: Some(false), ..Quirks::default() },
+            json!({ "messages": [
+                { "role": "system", "content": "a" }, { "role": "developer", "content": "b" }, { "role": "user", "content": "c" },
+                { "role": "system", "content": "d" }, { "role": "developer", "content": [{ "type": "text", "text": "e" }] } ] }),
+            json!({ "messages": [
+                { "role": "system", "content": "a" }, { "role": "developer", "content": "b" }, { "role": "user", "content": "c" },
+                { "role": "user", "content": "<system-reminder>\nd\n</system-reminder>" },
+                { "role": "user", "content": [{ "type": "text", "text": "<system-reminder>\ne\n</system-reminder>" }] } ] }),
+            "messages[3].role messages[4].role",
+        ),
     ] {
         let (its, names) = changed(surface, &body, quirks, &RequestChanges::default());
         assert_eq!((&its, names.join(" ")), (&expected, lost.to_owned()), "{body}");

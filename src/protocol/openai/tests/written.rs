@@ -180,6 +180,30 @@ fn options_have_their_names() {
 }
 
 #[test]
+fn a_later_system_turn_is_a_reminder_where_the_vendor_takes_none() {
+    let conversation = Conversation {
+        system: vec![text("Be kind.")],
+        turns: vec![turn(Role::User, vec![text("Hi")]), turn(Role::System, vec![text("In French.")])],
+        ..Conversation::default()
+    };
+    for (system_turns, role, content, lost) in [
+        (None, "system", "In French.", None),
+        (Some(true), "system", "In French.", None),
+        (Some(false), "user", "<system-reminder>\nIn French.\n</system-reminder>", Some("messages[2].role")),
+    ] {
+        let mut losses = Losses::default();
+        let options = of_quirks(Quirks { system_turns, ..Quirks::default() });
+        let body = request(&conversation, &options, &mut losses);
+        let roles: Vec<&str> =
+            body["messages"].as_array().unwrap().iter().filter_map(|it| it["role"].as_str()).collect();
+        assert_eq!(roles, ["system", "user", role]);
+        assert_eq!(body["messages"][2]["content"], content);
+        assert_eq!(losses.names().next(), lost);
+        assert!(losses.keeps_settings());
+    }
+}
+
+#[test]
 fn reasoning_is_an_effort() {
     let none = Reasoning::default();
     for (reasoning, effort, lost) in [
