@@ -12,10 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use photofinish::config::{Policy, RaceSettings, parse};
-use photofinish::protocol::Surface;
 use photofinish::protocol::openai;
 use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::sse::{SseEvent, SseScanner};
+use photofinish::protocol::{AnswerForm, Surface};
 use photofinish::routing::plan::{PlannedStart, plan};
 
 /// Text events of one stream.
@@ -68,7 +68,7 @@ fn request(criterion: &mut Criterion) {
         });
         let request = ApiRequest::parse(Surface::Chat, body).expect("a valid request");
         group.bench_function(format!("body for an upstream, {name}"), |bencher| {
-            bencher.iter(|| request.body_for(black_box("llama-3.3-70b-versatile"), true));
+            bencher.iter(|| request.body_for(black_box("llama-3.3-70b-versatile"), AnswerForm::WithUsage));
         });
     }
     group.finish();

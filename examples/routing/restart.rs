@@ -86,6 +86,7 @@ fn recorded(world: &World, race: &PlayedRace<'_>) -> Recorded {
             in_flight: i64::from(attempt.sent.in_flight),
             ttft_obs_us: attempt.first_token_us.or((!failed).then_some(lasted_us)),
             seen: attempt.first_token_us.is_some(),
+            plain: false,
             outcome: match attempt.end {
                 AttemptEnd::Won => AttemptOutcome::Won,
                 AttemptEnd::Lost => AttemptOutcome::Lost,

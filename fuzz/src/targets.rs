@@ -24,7 +24,7 @@ use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::request_translation::RequestTranslation;
 use photofinish::protocol::sse::SseEvent;
 use photofinish::protocol::template::Template;
-use photofinish::protocol::{Dialect, Surface, error};
+use photofinish::protocol::{AnswerForm, Dialect, Surface, error};
 
 /// Bytes of an event, at most.
 const EVENT_MAX: usize = 8 << 20;
@@ -219,8 +219,9 @@ fn add(framing: Framing, written: &[u8], assembly: &mut dyn Assemble) {
 pub fn request(surface: Surface, body: &[u8]) {
     if let Ok(request) = ApiRequest::parse(surface, Bytes::copy_from_slice(body)) {
         request.prompt();
-        request.body_for("another", true);
-        RequestTranslation::untouched(Arc::new(request)).body_for("another", true);
+        request.body_for("another", AnswerForm::WithUsage);
+        request.body_for("another", AnswerForm::Plain);
+        RequestTranslation::untouched(Arc::new(request)).body_for("another", AnswerForm::WithUsage);
     }
     for taken in [RemovedReasoning::Foreign, RemovedReasoning::All] {
         surface.without_reasoning(body, taken);
@@ -241,7 +242,7 @@ pub fn request(surface: Surface, body: &[u8]) {
         let options = TranslationOptions { model: "model".to_owned(), quirks };
         if let Ok(request_translation) = RequestTranslation::translated(surface, &conversation, dialect, &options) {
             request_translation.losses().names().for_each(drop);
-            request_translation.body_for("another", true);
+            request_translation.body_for("another", AnswerForm::WithUsage);
         }
     }
 }
@@ -295,7 +296,7 @@ pub fn form(bytes: &[u8]) {
     let request = ApiRequest::parse_passed(surface, Bytes::copy_from_slice(body), content_type.as_ref(), true);
     let Ok(request) = request else { return };
     // Only the model differs, and it is found again.
-    let sent = request.body_for("another", false);
+    let sent = request.body_for("another", AnswerForm::Streamed);
     assert_eq!(sent.len() + request.model.len(), body.len() + "another".len());
     let again = ApiRequest::parse_passed(surface, sent, Some(&request.content_type()), true);
     assert_eq!(again.map(|request| request.model).as_deref(), Ok("another"));

@@ -21,6 +21,7 @@ use crate::budget::{Budget, BudgetFull, Lease};
 use crate::clock::{Instant, wall_micros};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::pace::{YieldPace, aside};
+use crate::protocol::AnswerForm;
 use crate::protocol::error;
 use crate::protocol::framing::Framing;
 use crate::protocol::limits;
@@ -106,6 +107,7 @@ async fn open(
     if is_whole || (first.is_empty() && is_json(headers)) {
         return whole(body, first, headers, response_translation, bounds, key, guard).await;
     }
+    guard.streams();
     let mut stream =
         EventStream::new(Some(body), response_translation, bounds.event_max, key, guard, bounds.budget.lease());
     if !first.is_empty() {
@@ -185,6 +187,7 @@ async fn whole(
         (bytes, events)
     });
     let mut stream = EventStream::new(None, response_translation, WHOLE_MAX * 2, key, guard, lease);
+    stream.plain = Some(bytes.clone()).filter(|_| stream.guard.record.plain);
     match events {
         // The token came with the last read, so the body has ended.
         Some(events) => stream.push_whole(events),
@@ -303,16 +306,18 @@ pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     let provider = &spec.upstream.provider;
     let surface = spec.request_translation.surface();
     let spoken = provider.spoken_for(surface).unwrap_or_else(|| provider.preferred());
-    headers.insert(ACCEPT, HeaderValue::from_static(spec.request_translation.framing().accept()));
+    let framing = spec.request_translation.framing();
+    let accept = if spec.form == AnswerForm::Plain { "application/json" } else { framing.accept() };
+    headers.insert(ACCEPT, HeaderValue::from_static(accept));
     // A compressed stream is often a buffered stream.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));
     let mut outgoing = Outgoing {
         endpoint: spec.endpoint.clone(),
         method: Method::POST,
-        path: provider.path(spoken, surface, &spec.upstream.model),
+        path: provider.path(spoken, surface, &spec.upstream.model, spec.form),
         headers,
-        body: accounted(spec.request_translation.body_for(&spec.upstream.model, spec.stream_options), &spec.budget)?,
+        body: accounted(spec.request_translation.body_for(&spec.upstream.model, spec.form), &spec.budget)?,
         connect_timeout: spec.upstream.timeouts.connect,
         fresh: spec.fresh,
     };

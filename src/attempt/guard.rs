@@ -16,7 +16,7 @@ use crate::config::FirstToken;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
 use crate::learning::{AttemptObserver, ObservedEnd};
-use crate::protocol::headers;
+use crate::protocol::{AnswerForm, headers};
 use crate::recorder::{AttemptStep, Recorder};
 use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
@@ -56,6 +56,8 @@ pub(super) struct AttemptGuard {
     pub answer_only: bool,
     /// A token count: it has no time to first token.
     counts: bool,
+    /// The client does not stream.
+    whole: bool,
     recorder: Recorder,
     shutdown: Shutdown,
     /// Its pooled connection had died: the failure says nothing about the upstream.
@@ -88,6 +90,7 @@ impl AttemptGuard {
             omits_finish_reason: spec.upstream.provider.omits_finish_reason,
             answer_only: spec.first_token == FirstToken::Answer,
             counts: spec.request_translation.surface().counts(),
+            whole: !spec.streams,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             stale: false,
@@ -135,10 +138,21 @@ impl AttemptGuard {
         self.meter.head(facts.usage);
     }
 
-    /// The first token came.
+    /// The answer is a stream, whatever was asked for.
+    pub fn streams(&mut self) {
+        if std::mem::take(&mut self.record.plain)
+            && let Some(attempt_observer) = &mut self.attempt_observer
+        {
+            attempt_observer.streams();
+        }
+    }
+
+    /// The first token came, or the plain answer.
     pub fn first_token(&mut self) {
         let Some(ttft_us) = self.meter.first_token_us() else { return };
-        self.recorder.step(&self.record, AttemptStep::FirstToken, ttft_us);
+        if !self.record.plain {
+            self.recorder.step(&self.record, AttemptStep::FirstToken, ttft_us);
+        }
         if let Some(attempt_observer) = &mut self.attempt_observer {
             attempt_observer.first_token(ttft_us);
         }
@@ -189,6 +203,12 @@ impl AttemptGuard {
         let record = &mut *self.record;
         if self.counts {
             forget_tokens(record);
+            (record.payload_events, record.chars_total) = (0, 0);
+        }
+        // When it came, the provider knows alone.
+        if record.plain {
+            forget_tokens(record);
+            (record.finish_us, record.burst) = (None, None);
         }
         record.audited = fate(&self.fate) == CancelReason::Audited;
         let mut censored = None;
@@ -221,7 +241,7 @@ impl AttemptGuard {
         if self.ended.is_none() {
             record.cancel_us = Some(now);
         }
-        match (record.first_token_us, censored) {
+        match (record.first_token_us, censored.filter(|_| !record.plain)) {
             (Some(at), _) => (record.ttft_obs_us, record.ttft_event) = (Some(at), Some(1)),
             (None, Some(cause)) => {
                 (record.ttft_obs_us, record.ttft_event) = (Some(now), Some(0));
@@ -249,7 +269,8 @@ impl Drop for AttemptGuard {
         }
         if let Some(attempt_observer) = &mut self.attempt_observer {
             let ending = ending(&record, self.choices);
-            attempt_observer.ended(&ObservedEnd { failed: ending.failed && !self.stale, ..ending });
+            let whole_us = ending.whole_us.filter(|_| self.whole);
+            attempt_observer.ended(&ObservedEnd { failed: ending.failed && !self.stale, whole_us, ..ending });
             (self.bill.per_byte, self.bill.per_byte_elsewhere) = attempt_observer.per_byte();
         }
         let took_us = self.elapsed(Instant::now());
@@ -258,11 +279,11 @@ impl Drop for AttemptGuard {
     }
 }
 
-/// A token count is not output.
+/// The answer has no tokens, or their times are not known.
 fn forget_tokens(record: &mut AttemptRecord) {
     (record.first_token_us, record.first_answer_us, record.last_token_us) = (None, None, None);
-    (record.first_kind, record.payload_events) = (None, 0);
-    (record.chars_total, record.chars_first) = (0, 0);
+    (record.second_token_us, record.first_kind, record.chars_first) = (None, None, 0);
+    (record.gap_p50_us, record.gap_p99_us, record.gap_max_us) = (None, None, None);
 }
 
 /// From how many tokens on its answer is endless.
@@ -291,6 +312,7 @@ fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
         dispatch_us: micros_between(spec.read_at, dispatch),
         p_include: Some(spec.starting.p_include),
         p_audit: Some(spec.p_audit),
+        plain: spec.form == AnswerForm::Plain,
         price_source: spec.upstream.price_source.as_ref().map(ToString::to_string),
         in_flight_upstream: spec.slot.as_ref().map_or(0, |slot| slot.before),
         ..AttemptRecord::new(

@@ -36,6 +36,8 @@ pub struct Meter {
     pub malformed: i64,
     /// At least one event could be read.
     pub readable: bool,
+    /// Surely more came than reasoning and white space.
+    pub says: bool,
     gaps: Gaps,
     burst: BurstMeter,
     usage: Usage,
@@ -80,6 +82,7 @@ impl Meter {
             keepalives: 0,
             malformed: 0,
             readable: false,
+            says: false,
             gaps: Gaps::default(),
             burst: BurstMeter::default(),
             usage: Usage::default(),
@@ -124,9 +127,8 @@ impl Meter {
 
     pub fn chunk(&mut self, chunk: &Chunk<'_>, at: Instant) {
         let now = micros_between(self.dispatch, at);
-        if let Some(payload) = chunk.payload {
-            self.payload(payload, at);
-        }
+        self.says |= chunk.says();
+        chunk.payload.into_iter().for_each(|payload| self.payload(payload, at));
         self.choices |= chunk.choices;
         self.finished |= chunk.finished;
         self.open |= chunk.open;

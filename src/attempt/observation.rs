@@ -11,9 +11,13 @@ use crate::race::verdict::slows_hedging;
 pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> ObservedEnd {
     let decoding = Decoding::of(record);
     let failure = record.failure.and_then(FailureKind::from_name);
-    let censored = record.ttft_event == Some(0);
+    let waited = record.ttft_obs_us.filter(|_| record.ttft_event == Some(0));
     ObservedEnd {
-        waited_us: record.ttft_obs_us.filter(|_| censored),
+        waited_us: if record.plain { record.cancel_us.filter(|_| record.eof_us.is_none()) } else { waited },
+        whole_us: record
+            .finish_us
+            .or(record.last_token_us)
+            .filter(|_| !record.plain && record.outcome == AttemptOutcome::Won),
         // An answer under way at the deadline is not the upstream's fault.
         failed: failure.is_some_and(slows_hedging)
             && !(failure == Some(FailureKind::Timeout) && record.first_token_us.is_some()),

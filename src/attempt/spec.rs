@@ -10,6 +10,7 @@ use crate::budget::Budget;
 use crate::clock::Instant;
 use crate::config::{FirstToken, UpstreamConfig};
 use crate::learning::AttemptObserver;
+use crate::protocol::AnswerForm;
 use crate::protocol::request_translation::RequestTranslation;
 use crate::race::AttemptStart;
 use crate::recorder::Recorder;
@@ -36,8 +37,10 @@ pub struct AttemptSpec {
     pub choices: Option<i64>,
     /// A chat client asked for the usage chunk itself.
     pub include_usage: bool,
-    /// Ask the upstream for the usage chunk.
-    pub stream_options: bool,
+    /// How the upstream is asked to answer.
+    pub form: AnswerForm,
+    /// The client streams.
+    pub streams: bool,
     /// The kind of token that makes it ready.
     pub first_token: FirstToken,
     /// Bytes of one event of its answer; a larger event is a failure.

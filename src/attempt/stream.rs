@@ -72,6 +72,8 @@ pub struct EventStream {
     unfinished: usize,
     /// Memory for an event of many reads, and for held events.
     pub(super) lease: Lease,
+    /// The whole answer as the upstream sent it, if it was asked for in one piece.
+    pub(super) plain: Option<Bytes>,
 }
 
 /// The times of an answer that is served.
@@ -119,6 +121,7 @@ impl EventStream {
             guard,
             unfinished: 0,
             lease,
+            plain: None,
         }
     }
 
@@ -154,6 +157,26 @@ impl EventStream {
 
     pub fn is_translated(&self) -> bool {
         self.response_translation.is_translated()
+    }
+
+    /// The upstream's own bytes of a plain answer in the caller's dialect.
+    pub(super) fn plain_answer(&mut self) -> Option<Bytes> {
+        self.plain.take().filter(|_| !self.is_translated())
+    }
+
+    /// That answer surely says something, so it need not be put together to find out.
+    pub(super) fn is_plain_and_says(&self) -> bool {
+        self.plain.is_some() && !self.is_translated() && self.guard.meter.says
+    }
+
+    /// The answer came in one piece, as it was asked for: it has no first token.
+    pub fn is_plain(&self) -> bool {
+        self.guard.record.plain
+    }
+
+    /// Its provider counted what it generated.
+    pub fn has_usage(&self) -> bool {
+        self.guard.meter.usage().output_tokens.is_some()
     }
 
     /// The error event that ends a broken answer, in the caller's dialect.

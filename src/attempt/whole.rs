@@ -23,6 +23,8 @@ const ANSWER_MAX: usize = 64 << 20;
 /// Assembles a whole answer.
 pub struct Assembler {
     parts: AnswerParts,
+    /// The answer is there as it came: only its end is awaited.
+    is_there: bool,
     /// Bytes so far.
     size: usize,
     /// Memory for the parts and for the whole.
@@ -36,9 +38,12 @@ impl Assembler {
         parts.lenient = ready.stream.is_lenient();
         let prelude = std::mem::take(&mut ready.prelude);
         let size = prelude.len();
-        // It ends with the first payload.
-        parts.add(prelude, true);
-        Assembler { parts, size, lease }
+        let is_there = ready.stream.is_plain_and_says();
+        if !is_there {
+            // It ends with the first payload.
+            parts.add(prelude, true);
+        }
+        Assembler { parts, is_there, size, lease }
     }
 
     /// Continues to read, and returns the answer as JSON at its end. The stream has then won. Do not poll again.
@@ -63,6 +68,7 @@ impl Assembler {
             has_ended = matches!(item.kind, ItemKind::Done);
             match item.kind {
                 ItemKind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
+                _ if self.is_there => {}
                 _ => {
                     self.parts.lenient = stream.is_lenient();
                     self.parts.add_item(item);
@@ -79,13 +85,23 @@ impl Assembler {
         if !stream.is_complete() {
             return Poll::Ready(Err(stream.ended_too_early()));
         }
+        if self.is_there
+            && let Some(body) = stream.plain_answer()
+        {
+            stream.won();
+            return Poll::Ready(Ok(body));
+        }
         if !has_ended {
             self.parts.add(stream.ending(), false);
         }
         Poll::Ready(match aside(self.size, || self.parts.assembly.finish()) {
             None => Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read")),
-            Some(Whole { body, says_nothing: true }) => Err(ready.nothing_said(body)),
-            Some(Whole { body, .. }) => {
+            Some(Whole { body, says_nothing }) => {
+                // As it came, with every member.
+                let body = stream.plain_answer().unwrap_or(body);
+                if says_nothing {
+                    return Poll::Ready(Err(ready.nothing_said(body)));
+                }
                 stream.won();
                 Ok(body)
             }

@@ -48,6 +48,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod text;
+mod timeouts;
 mod token;
 mod transport;
 pub mod units;
@@ -64,15 +65,16 @@ pub use override_permits::{Override, Permit};
 pub use prices::{LongPromptPrice, Price, PriceSource, dearest};
 pub use probes::{OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};
 pub use problem::{ConfigProblem, Problems, nearest};
-pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect};
+pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect, UpstreamStream};
 pub use race::{
     BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
-    RaceSettings, RescuePolicy, SloSettings, Timeouts, UNLEARNED_HEDGE, UpstreamOrder,
+    RaceSettings, RescuePolicy, SloSettings, UNLEARNED_HEDGE, UpstreamOrder,
 };
 pub use raw_user::token_hash;
 pub use schema::schema;
 pub use settings::{Config, Cors, ModelConfig, Retention, Server, StoreConfig, UpstreamConfig, User};
 pub use simulation::{ServerStall, SimulatedFailure, Simulation};
 pub use source::{ConfigSource, USUAL_FILE};
+pub use timeouts::Timeouts;
 pub use token::{CredentialSource, Token};
 pub use transport::{Authorities, Proxy, Transport};

@@ -14,7 +14,7 @@ use super::names::names;
 use super::{Simulation, Token, Transport};
 use crate::protocol::prefix::Prefix;
 use crate::protocol::quirks::ProviderRequests;
-use crate::protocol::{Dialect, Surface};
+use crate::protocol::{AnswerForm, Dialect, Surface};
 
 /// One provider: a vendor or a server with an address, dialects and keys.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Provider {
     pub dialects: Vec<ProviderDialect>,
     /// The version of Azure's dated API. It goes into the query, and the path has the deployment instead of the model.
     pub api_version: Option<String>,
+    /// Whether it is asked to stream.
+    pub upstream_stream: UpstreamStream,
     /// What a hang-up does to the bill.
     pub cancel_billing: CancelBilling,
     /// The data centre it runs in, if configured: two upstreams in one are never hedged against each other.
@@ -96,6 +98,16 @@ names! {
     }
 }
 
+names! {
+    /// Whether an upstream is asked to stream.
+    pub enum UpstreamStream {
+        /// As its answer is used: a client that does not stream, asked for by one attempt alone, is answered in one piece.
+        Auto = "auto",
+        Always = "always",
+        Never = "never",
+    }
+}
+
 /// The shared keys of a provider.
 #[derive(Clone, Debug)]
 pub enum Keys {
@@ -159,8 +171,8 @@ impl Provider {
     }
 
     /// The path of a request for a model, relative to the address of `spoken`: it begins with a slash and may have a query.
-    pub fn path(&self, spoken: &ProviderDialect, surface: Surface, model: &str) -> Cow<'static, str> {
-        let path = spoken.dialect.path(surface, model);
+    pub fn path(&self, spoken: &ProviderDialect, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
+        let path = spoken.dialect.path(surface, model, form);
         let Some(version) = &self.api_version else { return path };
         match spoken.dialect {
             Dialect::OpenAi => format!("/deployments/{}{path}?api-version={version}", segment(model)).into(),

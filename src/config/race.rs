@@ -8,6 +8,7 @@ use super::kinds::{ByteSize, ParsedText, RealNumber, TimeSpan, WholeNumber, choi
 use super::names::names;
 use super::problem::LocatedProblem;
 use super::reader::TomlTable;
+use super::timeouts::{TIMEOUTS, Timeouts};
 use super::units::{DURATION_MAX, format_duration, parse_duration};
 
 /// Maximum number of attempts that a plan may start.
@@ -16,8 +17,6 @@ pub const MAX_ATTEMPTS: usize = 16;
 /// The delay of a hedge by quantile while the leader's TTFT is unknown.
 pub const UNLEARNED_HEDGE: Duration = Duration::from_secs(1);
 
-/// Not zero: such a timeout would expire at once.
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
 /// Bytes read from one drained loser.
 const DRAIN_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
 /// Losers drained at the same time.
@@ -49,7 +48,7 @@ keys! {
         /// Attempts for one request at most, retries included.
         max_attempts: usize = WholeNumber(1..=MAX_ATTEMPTS), or 4;
         /// Maximum retries of one failed upstream in a race (429, 5xx, reset).
-        retries: u32 = WholeNumber(RaceSettings::RETRIES), or 0;
+        retries: u32 = WholeNumber(RaceSettings::RETRIES), or 1;
         /// The longest wait before a retry, 0s to 5m; the gateway does not wait for a longer Retry-After.
         // Not much longer than a slow first token: in that time another upstream may have answered.
         retry_wait: Duration = TimeSpan(RaceSettings::RETRY_WAIT), or Duration::from_secs(2);
@@ -69,7 +68,7 @@ keys! {
         /// What happens after an upstream refuses a request for its content.
         content_policy: ContentPolicy = choice(), or ContentPolicy::Stop;
         /// What happens to a streamed answer that breaks off.
-        rescue: RescuePolicy = choice(), or RescuePolicy::Off;
+        rescue: RescuePolicy = choice(), or RescuePolicy::Replay;
         /// Which token wins.
         first_token: FirstToken = choice(), or FirstToken::Any;
     }
@@ -143,61 +142,6 @@ impl BreakerSettings {
             let (open, open_max) = (format_duration(breaker.open), format_duration(breaker.open_max));
             let message = format!("\"open_max\" in {} is {open_max}, which is shorter than open, {open}", table.name);
             table.scope.report(LocatedProblem::at(table.offset, message).expected("open_max to be at least open"));
-        }
-    }
-}
-
-keys! {
-    /// `timeouts = { … }`
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Timeouts {
-        /// Name look-up, TCP and TLS together.
-        connect: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(3);
-        /// From dispatch to the first token; comments and headers do not stop it.
-        first_token: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
-        /// Without a byte, after the first token.
-        idle: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
-        /// From the request to the client's first token; for a client that does not stream, to the whole answer.
-        total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(600);
-        /// From the request to the end of a streamed answer. The default is longer than any honest answer takes.
-        stream_total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(86_400);
-    }
-}
-
-keys! {
-    /// `timeouts = { … }` of one upstream: overrides of the race's timeouts. The totals cannot be overridden.
-    #[derive(Clone, Copy)]
-    pub(super) struct UpstreamTimeouts {
-        /// Name look-up, TCP and TLS together.
-        connect: Option<Duration> = TimeSpan(TIMEOUTS);
-        /// From dispatch to the first token; comments and headers do not stop it.
-        first_token: Option<Duration> = TimeSpan(TIMEOUTS);
-        /// Without a byte, after the first token.
-        idle: Option<Duration> = TimeSpan(TIMEOUTS);
-    }
-}
-
-impl Timeouts {
-    /// The same, for a request that ends within this time.
-    pub fn within(self, limit: Duration) -> Timeouts {
-        Timeouts { total: self.total.min(limit), stream_total: self.stream_total.min(limit), ..self }
-    }
-
-    /// An upstream's, in a race with these. A `whole` answer ends with its race, at `total`, and not sooner.
-    pub fn in_race(self, race: Timeouts, whole: bool) -> Timeouts {
-        let stream_total = if whole { 2 * race.total } else { race.stream_total };
-        Timeouts { stream_total, ..self }
-    }
-}
-
-impl UpstreamTimeouts {
-    pub(super) fn over(self, race: Timeouts) -> Timeouts {
-        Timeouts {
-            connect: self.connect.unwrap_or(race.connect),
-            first_token: self.first_token.unwrap_or(race.first_token),
-            idle: self.idle.unwrap_or(race.idle),
-            total: race.total,
-            stream_total: race.stream_total,
         }
     }
 }
@@ -301,7 +245,9 @@ names! {
     pub enum RescuePolicy {
         /// It ends with an error event.
         Off = "off",
-        /// Another upstream continues it in the same stream.
+        /// Another upstream's answer goes on where it repeats the delivered text to the byte.
+        Replay = "replay",
+        /// Before that, another upstream is asked to continue the delivered text.
         Continue = "continue",
     }
 }

@@ -13,17 +13,17 @@ use toml::de::{DeTable, DeValue};
 use super::catalogue_url::CatalogueKeys;
 use super::host_limits::{HostLimits, Precisions};
 use super::keys::{self, TableKeys, keys, nested, own};
-use super::kinds::{ParsedText, PlainText, RealNumber, WholeNumber};
+use super::kinds::{ParsedText, PlainText, RealNumber, WholeNumber, choice};
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
-use super::race::UpstreamTimeouts;
 use super::raw_provider::RawProvider;
 use super::raw_server::ServerKeys;
 use super::raw_user::RawUser;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
 use super::text::{self, ExpandedText};
+use super::timeouts::UpstreamTimeouts;
 use super::units;
-use super::{Policy, Price, RaceSettings, Retention};
+use super::{Policy, Price, RaceSettings, Retention, UpstreamStream};
 
 /// The file.
 pub(super) struct RawConfig {
@@ -61,6 +61,7 @@ pub(super) struct RawModel {
     /// The table lists no upstreams: the catalogue knows the hosts.
     pub(super) hosts: Option<HostLimits>,
     pub(super) aliases: Vec<Located<ExpandedText>>,
+    pub(super) upstream_stream: Option<UpstreamStream>,
     pub(super) race: RaceSettings,
 }
 
@@ -70,6 +71,8 @@ keys! {
     pub(super) struct ModelKeys {
         /// The upstreams that may answer: `PROVIDER/MODEL`, or tables that set more.
         upstreams: Vec<RawUpstream> = own(read_upstreams, upstreams_schema), or Vec::new();
+        /// Whether its upstreams are asked to stream; as their providers say unless set.
+        upstream_stream: Option<UpstreamStream> = choice();
         /// Other names for the model, for apps that cannot change theirs.
         aliases: Vec<Located<ExpandedText>> =
             own(|table, key| table.texts(key, usize::MAX, "names"), |_| keys::one_or_more(keys::any_text())),
@@ -95,6 +98,7 @@ pub(super) struct RawUpstream {
     pub(super) weight: f64,
     pub(super) price: Option<Price>,
     pub(super) context: Option<u64>,
+    pub(super) upstream_stream: Option<UpstreamStream>,
     pub(super) timeouts: UpstreamTimeouts,
 }
 
@@ -116,6 +120,8 @@ keys! {
         cache_write_price: Option<f64> = RealNumber(AMOUNTS);
         /// Tokens of prompt and answer that it takes. A larger request does not go there.
         context: Option<u64> = WholeNumber(CONTEXT);
+        /// Whether it is asked to stream; as the model says unless set.
+        upstream_stream: Option<UpstreamStream> = choice();
         /// Its own timeouts; the totals are the race's.
         timeouts: UpstreamTimeouts = nested(), or UpstreamTimeouts::default();
     }
@@ -174,6 +180,10 @@ impl RawModel {
         check_name(table.scope, &format!("the model name in {}", table.name), &name);
         let keys = ModelKeys::read(&mut table, &ModelKeys::default());
         let race = RaceSettings::read(&mut table, race);
+        let mut upstreams = keys.upstreams;
+        for upstream in &mut upstreams {
+            upstream.upstream_stream = upstream.upstream_stream.or(keys.upstream_stream);
+        }
         let hosts = (!table.has("upstreams")).then(|| HostLimits {
             exclude: keys.exclude.into_iter().map(|excluded| excluded.value.value).collect(),
             price_within: keys.price_within,
@@ -190,7 +200,7 @@ impl RawModel {
             check_name(table.scope, &format!("an alias in {}", table.name), &alias)
         });
         table.finish();
-        RawModel { name, upstreams: keys.upstreams, hosts, aliases, race }
+        RawModel { name, upstreams, hosts, aliases, upstream_stream: keys.upstream_stream, race }
     }
 }
 
@@ -246,8 +256,17 @@ impl RawUpstream {
         if matches!(entry.value, DeValue::String(_)) {
             let typed = as_string(scope, &name, entry)?;
             let (provider, model) = split_upstream(scope, text::plain(scope, &name, typed)?)?;
-            let UpstreamKeys { weight, context, timeouts, .. } = UpstreamKeys::default();
-            return Some(RawUpstream { offset, provider, model, weight, price: None, context, timeouts });
+            let UpstreamKeys { weight, context, upstream_stream, timeouts, .. } = UpstreamKeys::default();
+            return Some(RawUpstream {
+                offset,
+                provider,
+                model,
+                weight,
+                price: None,
+                context,
+                upstream_stream,
+                timeouts,
+            });
         }
         let mut table = as_table(scope, &name, name.clone(), entry)?;
         let keys = UpstreamKeys::read(&mut table, &UpstreamKeys::default());
@@ -257,9 +276,9 @@ impl RawUpstream {
         }
         let price = price(&table, &keys);
         table.finish();
-        let UpstreamKeys { upstream, weight, context, timeouts, .. } = keys;
+        let UpstreamKeys { upstream, weight, context, upstream_stream, timeouts, .. } = keys;
         let (provider, model) = split_upstream(scope, upstream?)?;
-        Some(RawUpstream { offset, provider, model, weight, price, context, timeouts })
+        Some(RawUpstream { offset, provider, model, weight, price, context, upstream_stream, timeouts })
     }
 }
 

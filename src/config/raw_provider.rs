@@ -15,7 +15,7 @@ use super::raw_credential::{AwsKeys, Credential, TokenKeys, read_api_key, read_a
 use super::raw_request::{self, RequestKeys};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::transport::{Authorities, ProxyChoice, RawTransport, read_ca_file, read_proxy};
-use super::{CancelBilling, Keys, Simulation};
+use super::{CancelBilling, Keys, Simulation, UpstreamStream};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
 use crate::protocol::quirks::ModelRequests;
@@ -45,6 +45,8 @@ keys! {
         /// Further request headers of the client that are forwarded.
         forward_headers: Vec<Located<String>> =
             own(read_forward_headers, |_| keys::one_or_more(keys::any_text())), or Vec::new();
+        /// Whether it is asked to stream: `auto` as the answer is used, `always`, or `never`.
+        upstream_stream: Option<UpstreamStream> = choice();
         /// What a hang-up does to the bill.
         cancel_billing: Option<CancelBilling> = choice();
         /// It ends its streams with `[DONE]` and without a finish reason.

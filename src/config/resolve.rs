@@ -224,10 +224,13 @@ fn resolve_models(
         }
         let race = raw.race;
         let offset = raw.name.offset;
-        let upstreams = match &raw.hosts {
+        let mut upstreams = match &raw.hosts {
             Some(limits) => hosting.of_table(scope, &Located { offset, value: name.clone() }, limits, race.timeouts),
             None => resolve_upstreams(scope, &name, raw.upstreams, hosting, race.timeouts),
         };
+        if let (Some(streams), Some(_)) = (raw.upstream_stream, &raw.hosts) {
+            upstreams.iter_mut().for_each(|upstream| upstream.upstream_stream = streams);
+        }
         if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
             let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
             scope.report(LocatedProblem::at(offset, message).expected("at least one that is greater"));
@@ -310,6 +313,7 @@ fn resolve_upstreams(
                     price_source: raw.price.map(|_| PriceSource::Config).or(known.price_source),
                     price: raw.price.or(known.price),
                     context: raw.context.or(known.context),
+                    upstream_stream: raw.upstream_stream.unwrap_or(known.upstream_stream),
                     ..known
                 });
             }

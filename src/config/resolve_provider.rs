@@ -5,6 +5,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::catalogue::{self, CatalogueEntry, ServedDialect, address_variable};
+use super::forwarded;
 use super::problem::{LocatedProblem, shown};
 use super::provider_warnings;
 use super::raw_provider::{RawProvider, base_url_problem};
@@ -12,7 +13,7 @@ use super::raw_request::RequestKeys;
 use super::reader::{Located, ReaderScope};
 use super::text::{self, Secret};
 use super::transport::{EnvProxies, RawTransport};
-use super::{Auth, CancelBilling, Keys, Provider, ProviderDialect, Transport};
+use super::{Auth, CancelBilling, Keys, Provider, ProviderDialect, Transport, UpstreamStream};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
 use crate::protocol::quirks::{ModelRequests, ProviderRequests};
@@ -48,20 +49,15 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
              api_key = \"${{{variable}}}\" is the usual one"
         ));
     }
-    for header in &raw.typed.forward_headers {
-        let carries_key = |spoken: &ProviderDialect| matches!(&spoken.auth, Auth::Header(own) if *own == header.value);
-        if dialects.iter().any(carries_key) {
-            let message = format!("\"{}\" in forward_headers of {name} carries the provider's own key", header.value);
-            scope.report(LocatedProblem::at(header.offset, message));
-        }
-    }
-    let known = entry.map(|entry| entry.cancel_billing.value);
+    forwarded::report_keys(scope, &name, &raw.typed.forward_headers, &dialects);
+    let billing = raw.typed.cancel_billing.or(entry.map(|entry| entry.cancel_billing.value));
     let is = |fact: fn(&CatalogueEntry) -> bool| entry.is_some_and(fact);
     Some(Provider {
         base_url: dialects.first()?.base_url.clone(),
         dialects,
         api_version: raw.parts.into_iter().find(|(key, _)| *key == "api_version").map(|(_, text)| text.value),
-        cancel_billing: raw.typed.cancel_billing.or(known).unwrap_or(CancelBilling::Unknown),
+        upstream_stream: raw.typed.upstream_stream.unwrap_or(UpstreamStream::Auto),
+        cancel_billing: billing.unwrap_or(CancelBilling::Unknown),
         domain: raw.typed.domain,
         requests: requests(entry, &raw.typed.request, raw.typed.request_for),
         omits_finish_reason: raw.typed.omits_finish_reason.unwrap_or(is(|entry| entry.omits_finish_reason.value)),
@@ -102,6 +98,7 @@ pub(super) fn known(
         base_url: first.base_url.clone(),
         dialects,
         api_version: None,
+        upstream_stream: UpstreamStream::Auto,
         cancel_billing: entry.cancel_billing.value,
         domain: None,
         requests: entry.requests(),
@@ -169,6 +166,7 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         base_url: String::new(),
         dialects: vec![spoken],
         api_version: None,
+        upstream_stream: raw.typed.upstream_stream.unwrap_or(UpstreamStream::Auto),
         cancel_billing: raw.typed.cancel_billing.unwrap_or(CancelBilling::Stops),
         domain: raw.typed.domain,
         requests: requests(None, &raw.typed.request, raw.typed.request_for),

@@ -16,7 +16,7 @@ use super::host_limits::HostLimits;
 use super::reader::WatchedFiles;
 use super::{
     CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Fingerprint, Listen, ListenerCertificate, Permit, Price,
-    PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts,
+    PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts, UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
 use crate::protocol::Surface;
@@ -144,6 +144,8 @@ pub struct UpstreamConfig {
     pub context: Option<u64>,
     /// What the catalogue knows of it.
     pub offering: Option<Arc<Offering>>,
+    /// Whether it is asked to stream.
+    pub upstream_stream: UpstreamStream,
     /// What it demands of requests.
     pub quirks: Quirks,
     /// What the operator changes in them.
@@ -167,6 +169,7 @@ impl UpstreamConfig {
         let known = offering.as_deref();
         let price = known.and_then(Price::of_offering);
         let (quirks, changes) = provider.requests.of_model(&model);
+        let provider_streams = provider.upstream_stream;
         let date = |offering: &Offering| offering.date.as_deref().unwrap_or(catalogue.date()).into();
         UpstreamConfig {
             price_source: known.filter(|_| price.is_some()).map(|known| PriceSource::Catalogue(date(known))),
@@ -176,6 +179,7 @@ impl UpstreamConfig {
             weight: 1.0,
             price,
             offering,
+            upstream_stream: provider_streams,
             quirks,
             changes: Arc::new(changes),
             unlisted: None,

@@ -72,7 +72,7 @@ fn an_empty_file_has_the_defaults() {
     assert_eq!(good("store.retention = \"forever\"").store.retention, Retention::Forever);
     assert_eq!(good("store.retention = \"1d\"").store.retention, Retention::For(Duration::from_secs(86_400)));
     assert_eq!((config.race.policy, config.race.max_attempts, config.race.audit), (Policy::Race, 4, 0.02));
-    assert_eq!((config.race.retries, config.race.retry_wait), (0, Duration::from_secs(2)));
+    assert_eq!((config.race.retries, config.race.retry_wait), (1, Duration::from_secs(2)));
     assert_eq!(config.race.timeouts.total, Duration::from_secs(600));
     assert_eq!(config.warnings, Vec::<String>::new());
 }
@@ -149,7 +149,10 @@ fn a_models_settings_are_the_races_and_its_own() {
     assert_eq!(config.race.breaker.failures, 5);
     let [first, second] = model.upstreams.as_slice() else { panic!("two") };
     assert_eq!((first.provider.name.as_str(), first.model.as_str()), ("groq", "meta/llama"), "the first slash");
-    assert_eq!((first.timeouts.idle, second.timeouts.idle), (Duration::from_secs(7), Duration::from_secs(5)));
+    assert_eq!(
+        (first.timeouts.idle, second.timeouts.idle),
+        (Some(Duration::from_secs(7)), Some(Duration::from_secs(5)))
+    );
     assert_eq!(
         (second.weight, second.price),
         (2.0, Some(Price { input: 0.0, cached: 0.0, written: 0.0, output: 1.0, long: None }))

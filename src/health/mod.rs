@@ -15,5 +15,5 @@ pub use caller_id::CallerId;
 pub use candidate::{Candidate, CooldownState};
 pub use cooldown_state::{admit, cooling_down};
 pub use live::{LiveConfig, named, why_off};
-pub use outcome_reporter::{OutcomeReporter, SentRequest};
-pub use state::{UpstreamHealth, prompt_length};
+pub use outcome_reporter::{OutcomeReporter, RejectedFeature, SentRequest};
+pub use state::{StreamingHabit, UpstreamHealth, prompt_length};

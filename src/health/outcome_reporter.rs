@@ -4,14 +4,18 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use http::StatusCode;
 use tracing::Span;
 
-use super::state::lock;
+use super::state::{StreamingHabit, lock};
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::clock::Instant;
 use crate::config::BreakerSettings;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::error::{RefusedMember, refused_member, rejects_reasoning, rejects_stream_options, too_long};
+use crate::protocol::AnswerForm;
+use crate::protocol::error::{
+    RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options, too_long,
+};
 use crate::protocol::quirks::RefusalLesson;
 use crate::protocol::request::ApiRequest;
 use crate::race::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
@@ -57,7 +61,8 @@ pub struct SentRequest {
     /// The span of the attempt.
     pub span: Span,
     pub key: Option<HashedKey>,
-    pub stream_options: bool,
+    /// How it is to be answered.
+    pub form: AnswerForm,
     /// The features that the upstream rejected in this race; they are left out.
     pub complained: RejectedFeature,
     /// A pooled connection died in this race: further starts use a new one.
@@ -69,6 +74,8 @@ pub struct SentRequest {
 pub struct RejectedFeature {
     /// A guess, until an answer without them confirms it.
     pub stream_options: bool,
+    /// Streaming: it is asked for a plain answer. A guess like the first.
+    pub stream: bool,
     /// Reasoning of earlier turns, from another vendor.
     pub reasoning: bool,
     /// Members that are left out, or sent under another name. A guess like the first.
@@ -91,7 +98,7 @@ impl OutcomeReporter {
             at: read_at,
             span: Span::none(),
             key: None,
-            stream_options: false,
+            form: AnswerForm::Streamed,
             complained: RejectedFeature::default(),
             stale: false,
         };
@@ -197,8 +204,14 @@ impl OutcomeReporter {
         let length = || self.request.upgrade().map(|request| prompt_length(&request));
         self.health.took_length(&self.candidates[candidate].name, length);
         // If the client sent it, the refusal may be about the client's value.
-        if sent.complained.stream_options && !sent.stream_options && !self.own_stream_options {
-            self.health.leave_off_stream_options(&self.candidates[candidate].name);
+        let name = &self.candidates[candidate].name;
+        if sent.complained.stream_options && sent.form != AnswerForm::WithUsage && !self.own_stream_options {
+            self.health.learn_habit(name, StreamingHabit::RefusesOptions);
+        }
+        if sent.complained.stream && sent.form == AnswerForm::Plain {
+            let has_tools = self.request.upgrade().is_some_and(|request| request.has_tools);
+            let habit = if has_tools { StreamingHabit::RefusesWithTools } else { StreamingHabit::Refuses };
+            self.health.learn_habit(name, habit);
         }
         if !sent.complained.members.is_empty() {
             self.health.learn_refusals(&self.candidates[candidate], &sent.complained.members);
@@ -231,6 +244,15 @@ impl OutcomeReporter {
             lock(&self.sent)[candidate].stale = true;
             return true;
         }
+        let may_complain = sent.form != AnswerForm::Plain && !sent.complained.stream;
+        if may_complain && refuses_stream(failure) {
+            tracing::info!(
+                upstream = self.candidates[candidate].name,
+                "refuses to stream: asked again for a plain answer"
+            );
+            lock(&self.sent)[candidate].complained.stream = true;
+            return true;
+        }
         self.charge(candidate, sent, failure);
         if failure.kind == FailureKind::ContextLength {
             self.learn_window(candidate, failure);
@@ -255,7 +277,7 @@ impl OutcomeReporter {
             // The key was accepted and the request read.
             self.forgive(candidate, sent);
         }
-        let complains = sent.stream_options && refuses(failure, rejects_stream_options);
+        let complains = sent.form == AnswerForm::WithUsage && refuses(failure, rejects_stream_options);
         if complains {
             tracing::info!(upstream = asked.name, "rejects stream_options: asked again without");
             lock(&self.sent)[candidate].complained.stream_options = true;
@@ -272,6 +294,16 @@ impl OutcomeReporter {
     /// True if it rejected reasoning of earlier turns for the first time in this race: ask again without.
     pub fn refuses_reasoning(&self, sent: &SentRequest, failure: &Failure) -> bool {
         !sent.complained.reasoning && refuses(failure, rejects_reasoning)
+    }
+
+    /// A client that does not stream got the answer of this candidate's latest start. `has_usage`: with usage in it.
+    pub fn gave_whole(&self, candidate: usize, has_usage: bool) {
+        let habit = match self.sent(candidate).form {
+            _ if has_usage => return,
+            AnswerForm::Plain => StreamingHabit::HasNoUsage,
+            AnswerForm::Streamed | AnswerForm::WithUsage => StreamingHabit::OmitsUsage,
+        };
+        self.health.learn_habit(&self.candidates[candidate].name, habit);
     }
 
     /// From now on leaves reasoning out of its requests.
@@ -315,6 +347,12 @@ impl OutcomeReporter {
             tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
         }
     }
+}
+
+fn refuses_stream(failure: &Failure) -> bool {
+    let may_be = matches!(failure.kind, FailureKind::BadRequest | FailureKind::NotFound | FailureKind::Forbidden)
+        || failure.status == Some(StatusCode::NOT_IMPLEMENTED.as_u16());
+    may_be && failure.answer.as_ref().is_some_and(|answer| rejects_stream(answer.status, &answer.body))
 }
 
 fn refuses(failure: &Failure, complains: fn(&[u8]) -> bool) -> bool {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::candidate::wait_for_all;
 use super::{CallerId, Candidate, LiveConfig};
 use crate::clock::Instant;
-use crate::config::{Config, Keys};
+use crate::config::{Config, Keys, UpstreamStream};
 use crate::learning::Learning;
 use crate::protocol::Surface;
 use crate::protocol::quirks::RefusalLesson;
@@ -19,7 +19,7 @@ use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, C
 use crate::routing::keyring::HashedKey;
 use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 
-/// Upstreams that are remembered as rejecting `stream_options`, and upstreams with what their refusals taught, by surface.
+/// Upstreams that are remembered for how they stream, and upstreams with what their refusals taught, by surface.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long they are remembered: the next version of a server may accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
@@ -30,6 +30,21 @@ const LESSONS_MAX: usize = 16;
 /// What refusals taught, and when.
 type LessonsByUpstream = HashMap<(String, Surface), Vec<(RefusalLesson, Instant)>>;
 
+/// What an upstream was seen to do when it was asked to stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StreamingHabit {
+    /// It rejects `stream_options`.
+    RefusesOptions,
+    /// It refuses to stream.
+    Refuses,
+    /// It refuses to stream an answer that may call tools.
+    RefusesWithTools,
+    /// Its streams have no usage.
+    OmitsUsage,
+    /// Its plain answers have none either.
+    HasNoUsage,
+}
+
 /// The state of all upstreams. Shared by all requests.
 pub struct UpstreamHealth {
     cooldowns: Mutex<Cooldowns>,
@@ -38,8 +53,8 @@ pub struct UpstreamHealth {
     /// Seeds the hashes that distinguish request bodies.
     salt: RandomState,
     pub(super) breakers: Mutex<Breakers>,
-    /// By upstream: when the rejection was observed.
-    without_stream_options: Mutex<HashMap<String, Instant>>,
+    /// How upstreams stream, and when that was observed.
+    streaming: Mutex<HashMap<(String, StreamingHabit), Instant>>,
     /// By upstream and surface: what refusals taught, and when.
     lessons: Mutex<LessonsByUpstream>,
     /// Context windows, learnt from refusals.
@@ -56,7 +71,7 @@ impl UpstreamHealth {
             exhausted: Mutex::default(),
             salt: RandomState::new(),
             breakers: Mutex::default(),
-            without_stream_options: Mutex::default(),
+            streaming: Mutex::default(),
             lessons: Mutex::default(),
             windows: Mutex::default(),
             learning: Arc::new(learning),
@@ -88,7 +103,7 @@ impl UpstreamHealth {
     pub fn clear_cooldowns(&self) {
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();
-        lock(&self.without_stream_options).clear();
+        lock(&self.streaming).clear();
         lock(&self.lessons).clear();
         *lock(&self.windows) = ContextWindows::default();
     }
@@ -209,9 +224,11 @@ impl UpstreamHealth {
         }
     }
 
-    pub fn takes_stream_options(&self, upstream: &str) -> bool {
-        let remembered = lock(&self.without_stream_options);
-        remembered.get(upstream).is_none_or(|learnt| learnt.elapsed() >= REMEMBERED_FOR)
+    /// Whether the upstream was seen to do this a while ago.
+    pub fn has_habit(&self, upstream: &str, habit: StreamingHabit) -> bool {
+        let remembered = lock(&self.streaming);
+        !remembered.is_empty()
+            && remembered.get(&(upstream.to_owned(), habit)).is_some_and(|learnt| learnt.elapsed() < REMEMBERED_FOR)
     }
 
     /// What refusals of this upstream taught a while ago.
@@ -240,13 +257,27 @@ impl UpstreamHealth {
         known.extend(new.iter().take(room).map(|lesson| (lesson.clone(), Instant::now())));
     }
 
-    pub(super) fn leave_off_stream_options(&self, upstream: &str) {
-        let mut remembered = lock(&self.without_stream_options);
+    /// Whether this upstream is asked for a plain answer to any client, by the configuration or by what it did before.
+    pub fn answers_plain(&self, candidate: &Candidate, request: &ApiRequest) -> bool {
+        let has = |habit| self.has_habit(&candidate.name, habit);
+        match candidate.upstream.upstream_stream {
+            UpstreamStream::Always => false,
+            UpstreamStream::Never => true,
+            UpstreamStream::Auto => {
+                has(StreamingHabit::Refuses)
+                    || request.has_tools && has(StreamingHabit::RefusesWithTools)
+                    || !request.stream && has(StreamingHabit::OmitsUsage) && !has(StreamingHabit::HasNoUsage)
+            }
+        }
+    }
+
+    pub(super) fn learn_habit(&self, upstream: &str, habit: StreamingHabit) {
+        let mut remembered = lock(&self.streaming);
         if remembered.len() >= REMEMBERED_MAX {
             remembered.retain(|_, learnt| learnt.elapsed() < REMEMBERED_FOR);
         }
         if remembered.len() < REMEMBERED_MAX {
-            remembered.insert(upstream.to_owned(), Instant::now());
+            remembered.insert((upstream.to_owned(), habit), Instant::now());
         }
     }
 }

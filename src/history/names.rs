@@ -145,6 +145,14 @@ stored_names! {
 stored_names! { CostBasis or Unknown }
 
 impl AttemptOutcome {
+    /// It was cut before its end, and not by its upstream.
+    pub fn is_cut(self) -> bool {
+        matches!(
+            self,
+            AttemptOutcome::Lost | AttemptOutcome::Timeout | AttemptOutcome::ClientGone | AttemptOutcome::Shutdown
+        )
+    }
+
     /// Another attempt won before this one.
     pub fn is_loss(self) -> bool {
         matches!(self, AttemptOutcome::Lost | AttemptOutcome::Drained)

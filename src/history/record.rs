@@ -241,6 +241,9 @@ table! {
         /// (Anthropic: in the United States alone), `reserved` (capacity that is paid for beforehand), `other`; null for the
         /// usual tier, and where the answer does not say
         service_tier: Option<&'static str>,
+        /// 1: it was asked for its answer in one piece, and no stream came. Such an answer has no times of tokens and no TTFT;
+        /// `eof_us` is the time to all of it
+        plain: bool,
     }
 }
 

@@ -42,6 +42,8 @@ pub struct RecordedAttempt {
     pub ttft_obs_us: Option<i64>,
     /// Whether the first token was seen.
     pub seen: bool,
+    /// Its answer was asked for in one piece: it has no TTFT.
+    pub plain: bool,
     pub outcome: AttemptOutcome,
     pub failure: Option<FailureKind>,
     /// Time per token after the first, in microseconds.

@@ -175,6 +175,7 @@ pub fn won(n: i64) -> AttemptRecord {
         price_source: Some("catalogue 2026-11-22".to_owned()),
         cache_write_tokens: Some(128),
         service_tier: Some("priority"),
+        plain: false,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::race_budget::RaceBudget;
-use super::upstream_stats::UpstreamStats;
+use super::upstream_stats::{LatencyClock, UpstreamStats};
 use super::{Learning, PrefixBlocks};
 use crate::routing::adaptive::SendConditions;
 use crate::routing::bill::PerByte;
@@ -21,6 +21,8 @@ pub struct ObserverSpec {
     pub ordinal: usize,
     pub learning: Arc<Learning>,
     pub known: Arc<UpstreamStats>,
+    /// What it is waited for.
+    pub clock: LatencyClock,
     /// Pays for it.
     pub race_budget: Arc<RaceBudget>,
     pub tariff: Tariff,
@@ -37,8 +39,10 @@ pub struct ObserverSpec {
 /// The end of an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObservedEnd {
-    /// How long it waited without a first token, microseconds. None if it failed or had one.
+    /// How long it waited in vain for what its clock counts, microseconds. None if it failed, or if that came.
     pub waited_us: Option<i64>,
+    /// How long a whole answer took that was streamed to a client that does not stream, microseconds.
+    pub whole_us: Option<i64>,
     /// It failed by the upstream's fault, or with a 429.
     pub failed: bool,
     /// It was started and not refused: it is billed.
@@ -67,41 +71,48 @@ impl AttemptObserver {
     /// It is sent now.
     pub fn start(observer_spec: ObserverSpec) -> AttemptObserver {
         let now_us = observer_spec.learning.now_us();
-        observer_spec.known.learn(|learner| learner.launched(now_us));
-        let place = observer_spec.known.wait(observer_spec.sent, now_us);
+        let ObserverSpec { known, clock, sent, .. } = &observer_spec;
+        known.learn(*clock, |learner| learner.launched(now_us));
+        let place = known.wait(*clock, *sent, now_us);
         AttemptObserver { observer_spec, place }
     }
 
-    /// Its first token came; `ttft_us` counts from its dispatch.
-    pub fn first_token(&mut self, ttft_us: i64) {
+    /// Its upstream streams although it was not asked to.
+    pub fn streams(&mut self) {
         self.leave();
-        let ObserverSpec { learning, known, sent, blocks, .. } = &self.observer_spec;
+        self.observer_spec.clock = LatencyClock::FirstToken;
+    }
+
+    /// Its first token came, or its plain answer; `after_us` counts from its dispatch.
+    pub fn first_token(&mut self, after_us: i64) {
+        self.leave();
+        let ObserverSpec { learning, known, clock, sent, blocks, .. } = &self.observer_spec;
         let now_us = learning.now_us();
-        known.learn(|learner| {
-            learner.first_token(*sent, ttft_us, now_us);
-            learner.answered(now_us);
-        });
+        known.learn(*clock, |learner| learner.first_token(*sent, after_us, now_us));
+        known.learn_by_both(|learner| learner.answered(now_us));
         learning.prefixes.note(known.name(), blocks, now_us);
     }
 
     /// The attempt is over. Call once, and last.
     pub fn ended(&mut self, ending: &ObservedEnd) {
         self.leave();
-        let ObserverSpec { learning, known, sent, .. } = &self.observer_spec;
+        let ObserverSpec { learning, known, clock, sent, .. } = &self.observer_spec;
         let now_us = learning.now_us();
-        let decoded = ending.tpot_us.zip(ending.output_tokens);
-        if ending.waited_us.is_some() || ending.failed || decoded.is_some() {
-            known.learn(|learner| {
-                if let Some(waited_us) = ending.waited_us {
-                    learner.censored(*sent, waited_us, now_us);
-                }
-                if ending.failed {
-                    learner.failed(now_us);
-                }
-                if let Some((tpot_us, tokens)) = decoded {
-                    learner.decoded(tpot_us, tokens, sent.in_flight, now_us);
-                }
+        if let Some(waited_us) = ending.waited_us {
+            known.learn(*clock, |learner| learner.censored(*sent, waited_us, now_us));
+        }
+        if let Some(whole_us) = ending.whole_us {
+            known.learn(LatencyClock::WholeAnswer, |learner| {
+                learner.launched(now_us);
+                learner.first_token(*sent, whole_us, now_us);
             });
+        }
+        if ending.failed {
+            known.learn_by_both(|learner| learner.failed(now_us));
+        }
+        if let Some((tpot_us, tokens)) = ending.tpot_us.zip(ending.output_tokens) {
+            let first_token = LatencyClock::FirstToken;
+            known.learn(first_token, |learner| learner.decoded(tpot_us, tokens, sent.in_flight, now_us));
         }
         let known_tokens = self.observer_spec.known_tokens;
         if known_tokens > 0.0 && ending.input_tokens.is_some() {
@@ -139,7 +150,7 @@ impl AttemptObserver {
 
     fn leave(&mut self) {
         if let Some(place) = self.place.take() {
-            self.observer_spec.known.leave(place);
+            self.observer_spec.known.leave(self.observer_spec.clock, place);
         }
     }
 }

@@ -22,7 +22,7 @@ pub use key_affinity::ConversationId;
 pub use prefixes::PrefixBlocks;
 pub use race_budget::{RaceBudget, SharedCostBudget};
 pub use request_memory::RequestMemory;
-pub use upstream_stats::UpstreamStats;
+pub use upstream_stats::{LatencyClock, UpstreamStats};
 pub use waiting_attempts::LongestWaiting;
 
 use std::collections::HashMap;

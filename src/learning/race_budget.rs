@@ -76,6 +76,11 @@ impl RaceBudget {
         self.paying().for_each(|cost_budget| lock(cost_budget).finished(client_ttft_us, output_tokens));
     }
 
+    /// The client got a plain answer after so many microseconds.
+    pub fn took_whole(&self, us: i64) {
+        self.paying().for_each(|cost_budget| lock(cost_budget).took_whole(us));
+    }
+
     fn paying(&self) -> impl Iterator<Item = &SharedCostBudget> {
         std::iter::once(&self.cost_budget).chain(&self.within)
     }

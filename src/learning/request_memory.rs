@@ -1,7 +1,8 @@
 //! Learns from recorded requests at the start, as if they were happening. Not for reading them, which is `store`'s.
 
-use super::{Learning, SharedCostBudget};
+use super::{LatencyClock, Learning, SharedCostBudget};
 use crate::failure::FailureKind;
+use crate::history::AttemptOutcome;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::routing::adaptive::SendConditions;
 
@@ -31,24 +32,43 @@ impl Learning {
             }
             // A wall clock that was ahead when this was recorded must not stop what fades with time.
             let at_us = |after_us: i64| (recorded.started_at + attempt.dispatch_us + after_us).min(now_us);
-            known.learn_quietly(|learner| {
+            let served = attempt.outcome == AttemptOutcome::Won;
+            let (after_us, seen, clock) = if attempt.plain {
+                let came = served || attempt.outcome == AttemptOutcome::Drained;
+                let waited = came || attempt.outcome.is_cut();
+                (waited.then_some(attempt.ended_us), came, LatencyClock::WholeAnswer)
+            } else {
+                (attempt.ttft_obs_us, attempt.seen, LatencyClock::FirstToken)
+            };
+            let ended_us = at_us(attempt.ended_us);
+            known.learn_quietly(clock, |learner| {
                 learner.launched(at_us(0));
-                match attempt.ttft_obs_us {
-                    Some(ttft_us) if attempt.seen => {
-                        learner.first_token(sent, ttft_us, at_us(ttft_us));
-                        learner.answered(at_us(ttft_us));
-                    }
+                match after_us {
+                    Some(after_us) if seen => learner.first_token(sent, after_us, at_us(after_us)),
                     Some(waited_us) => learner.censored(sent, waited_us, at_us(waited_us)),
                     None => {}
-                }
-                let ended_us = at_us(attempt.ended_us);
-                if attempt.failure.is_some_and(by.counts) {
-                    learner.failed(ended_us);
                 }
                 if let (Some(tpot_us), Some(tokens)) = (attempt.tpot_us, attempt.output_tokens) {
                     learner.decoded(tpot_us, tokens, sent.in_flight, ended_us);
                 }
             });
+            if !recorded.stream && !attempt.plain && served {
+                known.learn_quietly(LatencyClock::WholeAnswer, |learner| {
+                    learner.launched(at_us(0));
+                    learner.first_token(sent, attempt.ended_us, ended_us);
+                });
+            }
+            let failed = attempt.failure.is_some_and(by.counts);
+            for clock in [LatencyClock::FirstToken, LatencyClock::WholeAnswer] {
+                known.learn_quietly(clock, |learner| {
+                    if let Some(after_us) = after_us.filter(|_| seen) {
+                        learner.answered(at_us(after_us));
+                    }
+                    if failed {
+                        learner.failed(ended_us);
+                    }
+                });
+            }
         }
         if let Some(cost_budget) = &by.cost_budget {
             usual(recorded, cost_budget, by.cost);
@@ -66,8 +86,10 @@ fn usual(recorded: &Recorded, cost_budget: &SharedCostBudget, cost: &dyn Fn(&Rec
     let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
     // A client that waits for the whole answer sees no first token.
     let token_us = served.and_then(|served| Some(served.dispatch_us + served.ttft_obs_us?));
+    let whole_us = served.filter(|served| served.plain).map(|served| served.dispatch_us + served.ended_us);
     let ttft_us = if recorded.stream { recorded.client_ttft_us } else { token_us };
     let mut cost_budget = super::race_budget::lock(cost_budget);
+    whole_us.into_iter().for_each(|us| cost_budget.took_whole(us));
     cost_budget.finished(ttft_us, served.and_then(|served| served.output_tokens));
     if let Some(cost) = served.and_then(cost) {
         cost_budget.remember(cost);

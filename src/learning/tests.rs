@@ -17,6 +17,7 @@ fn attempt_observer(
     ordinal: usize,
 ) -> AttemptObserver {
     AttemptObserver::start(ObserverSpec {
+        clock: LatencyClock::FirstToken,
         ordinal,
         learning: learning.clone(),
         known: learning.upstream(upstream),
@@ -95,7 +96,7 @@ fn an_attempt_is_seen_waiting_until_it_tells() {
     let learning = Arc::new(Learning::new());
     let race_budget = Arc::new(RaceBudget::new(learning.cost_budget("m", 0.1, false), true));
     let known = learning.upstream("a/m");
-    let waiting = || known.longest_waits(i64::MAX, learning.now_us()).as_slice().len();
+    let waiting = || known.longest_waits(LatencyClock::FirstToken, i64::MAX, learning.now_us()).as_slice().len();
     let (mut seen, mut cut, dropped) = (
         attempt_observer(&learning, "a/m", &race_budget, 0),
         attempt_observer(&learning, "a/m", &race_budget, 0),
@@ -177,6 +178,7 @@ fn observer_spec(learning: &Arc<Learning>) -> ObserverSpec {
         ordinal: 0,
         learning: learning.clone(),
         known: learning.upstream("a/m"),
+        clock: LatencyClock::FirstToken,
         race_budget: Arc::new(RaceBudget::new(learning.cost_budget("m", 0.1, false), true)),
         tariff: TARIFF,
         sent: SendConditions::default(),
@@ -196,6 +198,7 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
         in_flight: 0,
         ttft_obs_us: *obs,
         seen: *seen,
+        plain: false,
         outcome: if *seen { AttemptOutcome::Won } else { AttemptOutcome::Lost },
         failure: obs.is_none().then_some(FailureKind::ServerError),
         tpot_us: seen.then_some(20_000.0),

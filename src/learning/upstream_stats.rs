@@ -12,14 +12,21 @@ use crate::routing::adaptive::{LatencyForecast, Learner, SendConditions};
 /// Weight of one report on caching against the earlier reports.
 const CACHING_STEP: f64 = 0.1;
 
+/// What a latency is the time to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyClock {
+    FirstToken,
+    /// The whole answer: a plain one has no first token.
+    WholeAnswer,
+}
+
 /// Shared by all requests. Decisions read the published forecast; only an observation takes the lock.
 pub struct UpstreamStats {
     name: String,
-    learner: Mutex<Learner>,
-    forecast: ArcSwap<LatencyForecast>,
+    first_token: ClockStats,
+    whole_answer: ClockStats,
     /// Attempts that run there.
     running: Arc<AtomicI64>,
-    waits: WaitingPlaces,
     /// Share of a recently read prefix that the upstream reported as cached; 0 before its first report.
     /// Stored as the bits of an `f64`.
     caching: AtomicU64,
@@ -27,15 +34,40 @@ pub struct UpstreamStats {
     pub(super) prompts: Prompts,
 }
 
-impl UpstreamStats {
-    pub(super) fn new(name: &str) -> UpstreamStats {
-        let learner = Learner::new();
-        UpstreamStats {
-            name: name.to_owned(),
+/// What is known by one clock.
+struct ClockStats {
+    learner: Mutex<Learner>,
+    forecast: ArcSwap<LatencyForecast>,
+    /// Attempts that wait.
+    waits: WaitingPlaces,
+}
+
+impl ClockStats {
+    fn new(learner: Learner) -> ClockStats {
+        ClockStats {
             forecast: ArcSwap::from_pointee(learner.forecast()),
             learner: Mutex::new(learner),
-            running: Arc::default(),
             waits: WaitingPlaces::default(),
+        }
+    }
+
+    fn learn(&self, publish: bool, change: impl FnOnce(&mut Learner)) {
+        let mut learner = self.learner.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut learner);
+        if publish {
+            // Under the lock: an older state must not go over a newer one.
+            self.forecast.store(Arc::new(learner.forecast()));
+        }
+    }
+}
+
+impl UpstreamStats {
+    pub(super) fn new(name: &str) -> UpstreamStats {
+        UpstreamStats {
+            name: name.to_owned(),
+            first_token: ClockStats::new(Learner::new()),
+            whole_answer: ClockStats::new(Learner::of_whole_answers()),
+            running: Arc::default(),
             caching: AtomicU64::default(),
             prompts: Prompts::default(),
         }
@@ -46,9 +78,21 @@ impl UpstreamStats {
         &self.name
     }
 
-    /// The latest forecast. Takes no lock; the guard keeps the version it read.
+    fn by(&self, clock: LatencyClock) -> &ClockStats {
+        match clock {
+            LatencyClock::FirstToken => &self.first_token,
+            LatencyClock::WholeAnswer => &self.whole_answer,
+        }
+    }
+
+    /// The latest forecast of first tokens. Takes no lock; the guard keeps the version it read.
     pub fn forecast(&self) -> Guard<Arc<LatencyForecast>> {
-        self.forecast.load()
+        self.forecast_by(LatencyClock::FirstToken)
+    }
+
+    /// The same by either clock.
+    pub fn forecast_by(&self, clock: LatencyClock) -> Guard<Arc<LatencyForecast>> {
+        self.by(clock).forecast.load()
     }
 
     /// Attempts that run there now.
@@ -61,9 +105,9 @@ impl UpstreamStats {
         self.running.clone()
     }
 
-    /// Attempts sent before `before_us` that still wait for their first token.
-    pub fn longest_waits(&self, before_us: i64, now_us: i64) -> LongestWaiting {
-        self.waits.longest(before_us, now_us)
+    /// Attempts sent before `before_us` that still wait.
+    pub fn longest_waits(&self, clock: LatencyClock, before_us: i64, now_us: i64) -> LongestWaiting {
+        self.by(clock).waits.longest(before_us, now_us)
     }
 
     /// The share of what it has read before that it is known to have cached, 0 to 1.
@@ -79,28 +123,31 @@ impl UpstreamStats {
         self.caching.store((before + (share - before) * CACHING_STEP).to_bits(), Relaxed);
     }
 
-    pub(super) fn wait(&self, sent: SendConditions, now_us: i64) -> Option<usize> {
-        self.waits.enter(sent, now_us)
+    pub(super) fn wait(&self, clock: LatencyClock, sent: SendConditions, now_us: i64) -> Option<usize> {
+        self.by(clock).waits.enter(sent, now_us)
     }
 
-    pub(super) fn leave(&self, place: usize) {
-        self.waits.leave(place);
+    pub(super) fn leave(&self, clock: LatencyClock, place: usize) {
+        self.by(clock).waits.leave(place);
     }
 
     /// Changes what is known, and publishes what follows from it.
-    pub(super) fn learn(&self, change: impl FnOnce(&mut Learner)) {
-        let mut learner = self.learner.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut learner);
-        // Under the lock: an older state must not go over a newer one.
-        self.forecast.store(Arc::new(learner.forecast()));
+    pub(super) fn learn(&self, clock: LatencyClock, change: impl FnOnce(&mut Learner)) {
+        self.by(clock).learn(true, change);
+    }
+
+    /// The same by both clocks.
+    pub(super) fn learn_by_both(&self, change: impl Fn(&mut Learner)) {
+        self.learn(LatencyClock::FirstToken, &change);
+        self.learn(LatencyClock::WholeAnswer, &change);
     }
 
     /// Like [`UpstreamStats::learn`] for many changes in a row; call [`UpstreamStats::publish`] after the last.
-    pub(super) fn learn_quietly(&self, change: impl FnOnce(&mut Learner)) {
-        change(&mut self.learner.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn learn_quietly(&self, clock: LatencyClock, change: impl FnOnce(&mut Learner)) {
+        self.by(clock).learn(false, change);
     }
 
     pub(super) fn publish(&self) {
-        self.learn(|_| {});
+        self.learn_by_both(|_| {});
     }
 }

@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 
-use crate::learning::{LongestWaiting, UpstreamStats};
-use crate::routing::adaptive::{CandidateForecast, LatencyForecast, SendConditions};
-use crate::routing::plan::PlannedStart;
+use crate::learning::{LatencyClock, LongestWaiting, UpstreamStats};
+use crate::routing::adaptive::{CandidateForecast, CandidateOrder, LatencyForecast, SendConditions};
+use crate::routing::plan::{PlannedStart, StartRule};
 use crate::routing::tariff::{PromptTokens, Tariff};
 
 /// A candidate as the driver keeps it for the whole race.
 pub struct CandidateState {
     pub known: Arc<UpstreamStats>,
+    /// It is always asked for plain answers.
+    pub plain: bool,
+    /// What its attempts are waited for.
+    pub clock: LatencyClock,
     pub tariff: Tariff,
     /// The prompt as this upstream would bill it, tokens.
     pub prompt: PromptTokens,
@@ -52,16 +56,32 @@ impl CandidateState {
     }
 
     pub(super) fn is_unknown(&self, now_us: i64) -> bool {
-        self.known.forecast().is_unknown(now_us)
+        self.forecast().is_unknown(now_us)
     }
 
-    pub(super) fn entry(&self, candidate: usize) -> PlannedStart {
-        PlannedStart::listed(candidate, self.first_token, self.trial)
+    pub(super) fn entry(&self, candidate: usize, now_us: i64) -> PlannedStart {
+        PlannedStart::listed(candidate, self.late_after(now_us), self.trial)
+    }
+
+    /// When an attempt is late. Nothing comes of a plain answer before all of it, so a usual one is not late.
+    fn late_after(&self, now_us: i64) -> Duration {
+        let usual = || self.forecast().waits_us(self.sent(), now_us);
+        match self.clock {
+            LatencyClock::FirstToken => self.first_token,
+            LatencyClock::WholeAnswer => usual().map_or(self.first_token, |(_, overdue_us)| {
+                self.first_token.max(Duration::from_micros(overdue_us.unsigned_abs()))
+            }),
+        }
+    }
+
+    /// The forecast of what its attempts are waited for.
+    pub(super) fn forecast(&self) -> Guard<Arc<LatencyForecast>> {
+        self.known.forecast_by(self.clock)
     }
 
     /// Reads the statistics; of the waiting attempts only those sent before `began_us`.
     pub(super) fn observe(&self, began_us: i64, now_us: i64) -> Observed {
-        Observed { forecast: self.known.forecast(), waits: self.known.longest_waits(began_us, now_us) }
+        Observed { forecast: self.forecast(), waits: self.known.longest_waits(self.clock, began_us, now_us) }
     }
 
     pub(super) fn view<'o>(&self, observed: &'o Observed, out: bool, answer_tokens: f64) -> CandidateForecast<'o> {
@@ -75,4 +95,13 @@ impl CandidateState {
             waiting: observed.waits.as_slice(),
         }
     }
+}
+
+/// Sorts the first `regular` entries by `order`; entries outside `order` follow as listed. The start of each place stays.
+pub(super) fn sort(entries: &mut [PlannedStart], regular: usize, order: &CandidateOrder) {
+    let starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
+    let place =
+        |entry: &PlannedStart| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
+    entries[..regular].sort_by_key(place);
+    entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
 }

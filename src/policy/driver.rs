@@ -3,17 +3,18 @@
 //! Times are microseconds on the clock of [`Learning`]. Candidates are named by their index.
 
 mod extras;
+mod opening;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::candidate::{CandidateState, Observed};
+use super::candidate::{CandidateState, Observed, sort};
 use super::context_fit::ContextFits;
 use super::reasons::DecisionReasons;
 use crate::clock::micros;
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings, UpstreamOrder};
 use crate::history::StartReason;
-use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
+use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks, RaceBudget};
 use crate::protocol::error::ContextOverflow;
 use crate::routing::adaptive::{
     self, AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason, Minimise,
@@ -50,11 +51,13 @@ pub struct PolicyDriver {
     reasons: DecisionReasons,
     /// When a first token was held back.
     held_us: i64,
+    /// What the client waits for.
+    clock: LatencyClock,
 }
 
 impl PolicyDriver {
     pub fn new(parts: PolicyDriverParts) -> PolicyDriver {
-        PolicyDriver { parts, reasons: DecisionReasons::default(), held_us: 0 }
+        PolicyDriver { parts, reasons: DecisionReasons::default(), held_us: 0, clock: LatencyClock::FirstToken }
     }
 
     pub fn reasons(&self) -> DecisionReasons {
@@ -83,12 +86,13 @@ impl PolicyDriver {
         state.started = Some(sent);
         // Only these policies replace an overdue attempt.
         if self.parts.settings.policy.spends_budget() {
-            state.waits_us = state.known.forecast().waits_us(sent, learning.now_us());
+            state.waits_us = state.forecast().waits_us(sent, learning.now_us());
         }
         ObserverSpec {
             ordinal,
             learning: learning.clone(),
             known: state.known.clone(),
+            clock: state.clock,
             race_budget,
             tariff: state.tariff,
             sent,
@@ -103,7 +107,7 @@ impl PolicyDriver {
     pub fn plan(&mut self, now_us: i64) -> RacePlan {
         let PolicyDriverParts { settings, candidates, draws, .. } = &self.parts;
         let entries: Vec<PlannedStart> =
-            candidates.iter().enumerate().map(|(place, state)| state.entry(place)).collect();
+            candidates.iter().enumerate().map(|(place, state)| state.entry(place, now_us)).collect();
         let weights: Vec<f64> = candidates.iter().map(|state| state.weight).collect();
         // Only `hedge` needs the leader.
         let delay = if settings.policy == Policy::Hedge { self.hedge_delay(now_us) } else { Duration::ZERO };
@@ -176,7 +180,7 @@ impl PolicyDriver {
 
     /// Whether a candidate may be retried while others run. Such a retry is an extra attempt, like a hedge.
     pub fn affords_retry(&self, candidate: usize, running: &[AttemptView], now_us: i64) -> bool {
-        let throttled = || self.parts.candidates[candidate].known.forecast().throttled(now_us);
+        let throttled = || self.parts.candidates[candidate].forecast().throttled(now_us);
         if self.parts.crowded || throttled() {
             return false;
         }
@@ -234,7 +238,7 @@ impl PolicyDriver {
         let decodes_us = |candidate: usize| {
             let state = &self.parts.candidates[candidate];
             let in_flight = state.started.map_or(0, |sent| sent.in_flight);
-            state.known.forecast().tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
+            state.forecast().tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
         };
         decodes_us(new) < decodes_us(held) - (now_us - self.held_us) as f64
     }
@@ -262,7 +266,7 @@ impl PolicyDriver {
         for (place, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| !entry.trial) {
             let state = &self.parts.candidates[entry.candidate];
             // An upstream that fails often is overloaded already.
-            let throttled = place > 0 && state.known.forecast().throttled(now_us);
+            let throttled = place > 0 && state.forecast().throttled(now_us);
             if throttled {
                 self.reasons.add(DecisionReason::Throttled);
             }
@@ -296,7 +300,7 @@ impl PolicyDriver {
         }
         listed.expected = hedge;
         let first = &self.parts.candidates[primary];
-        let waits_us = first.known.forecast().waits_us(first.sent(), now_us);
+        let waits_us = first.forecast().waits_us(first.sent(), now_us);
         let overdue_us = waits_us.filter(|_| self.parts.settings.budget > 0.0).map(|(_, overdue_us)| overdue_us);
         let ask_after_us = hedge_at_us.into_iter().chain(overdue_us).min();
         listed.ask_after = ask_after_us.map(duration).filter(|_| self.regular() > 1);
@@ -355,15 +359,17 @@ impl PolicyDriver {
         let hedge_after = self.parts.settings.hedge_after;
         let HedgeAfter::Quantile(quantile) = hedge_after else { return hedge_after.unlearned() };
         let leader = self.unknown_first(now_us).first().and_then(|leader| self.parts.candidates.get(leader));
-        let learned =
-            leader.and_then(|leader| leader.known.forecast().hedge_quantile_us(leader.sent(), quantile, now_us));
+        let learned = leader.and_then(|leader| leader.forecast().hedge_quantile_us(leader.sent(), quantile, now_us));
         learned.map_or(hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
     }
 
     /// Puts one question to the routing code. `out`: candidates that may not start.
     fn ask<A>(&self, now_us: i64, out: impl Fn(usize) -> bool, answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A) -> A {
         let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, in_usd, .. } = &self.parts;
-        let terms = race_budget.terms();
+        let mut terms = race_budget.terms();
+        if self.clock == LatencyClock::WholeAnswer {
+            terms.p99_us = terms.whole_p99_us;
+        }
         let observed: Vec<Observed> =
             candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(*began_us, now_us)).collect();
         let views: Vec<CandidateForecast<'_>> = candidates
@@ -387,13 +393,4 @@ impl PolicyDriver {
 
 fn duration(us: i64) -> Duration {
     Duration::from_micros(u64::try_from(us).unwrap_or(0))
-}
-
-/// Sorts the first `regular` entries by `order`; entries outside `order` follow as listed. The start of each place stays.
-fn sort(entries: &mut [PlannedStart], regular: usize, order: &CandidateOrder) {
-    let starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
-    let place =
-        |entry: &PlannedStart| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
-    entries[..regular].sort_by_key(place);
-    entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
 }

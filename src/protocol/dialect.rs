@@ -28,6 +28,17 @@ pub enum Surface {
     Passed(PassedCall),
 }
 
+/// How an upstream is asked to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerForm {
+    /// In one piece.
+    Plain,
+    /// As a stream of events.
+    Streamed,
+    /// The same, and with its usage, which chat upstreams send only if asked.
+    WithUsage,
+}
+
 /// An API that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dialect {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::assemble::Assemble;
 use super::client_error::{ErrorShape, Invalid};
-use super::dialect::{Dialect, Surface, TranslationOptions};
+use super::dialect::{AnswerForm, Dialect, Surface, TranslationOptions};
 use super::frame::Frame;
 use super::neutral::signature::RemovedReasoning;
 use super::neutral::{Conversation, Losses, ReadPieces, WritePieces};
@@ -253,7 +253,8 @@ impl Dialect {
     }
 
     /// The path of a request for a model, appended to the base URL. May have a query.
-    pub fn path(self, surface: Surface, model: &str) -> Cow<'static, str> {
+    pub fn path(self, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
+        let streams = form != AnswerForm::Plain;
         match (self, surface) {
             _ if surface.embeds() => embeddings::path(self, model).into(),
             (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
@@ -263,8 +264,8 @@ impl Dialect {
             (Dialect::Anthropic, Surface::CountTokens) => "/messages/count_tokens".into(),
             (Dialect::Anthropic, _) => "/messages".into(),
             (Dialect::Gemini, Surface::GeminiCount) => gemini::counting_path(model).into(),
-            (Dialect::Gemini, _) => gemini::path(model).into(),
-            (Dialect::Bedrock, _) => bedrock::path(model).into(),
+            (Dialect::Gemini, _) => gemini::path(model, streams).into(),
+            (Dialect::Bedrock, _) => bedrock::path(model, streams).into(),
             (Dialect::Ollama, Surface::OllamaGenerate) => "/api/generate".into(),
             (Dialect::Ollama, _) => "/api/chat".into(),
         }

@@ -16,7 +16,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use blame::{RefusalSubject, blame, lacks_rights, refuses_account};
-pub use complaint::{rejects_reasoning, rejects_stream_options};
+pub use complaint::{rejects_reasoning, rejects_stream, rejects_stream_options};
 use limited::limits_account;
 pub use refused_member::{RefusedMember, refused_member};
 pub use window::{ContextOverflow, too_long};

@@ -144,6 +144,15 @@ impl Frame<'_> {
 }
 
 impl Chunk<'_> {
+    /// Whether it surely has more than reasoning and white space.
+    pub fn says(&self) -> bool {
+        match self.payload.map(|payload| payload.kind) {
+            None | Some(PayloadKind::Reasoning) => false,
+            Some(PayloadKind::Text) => self.text.is_some_and(is_more_than_space),
+            Some(_) => true,
+        }
+    }
+
     /// A copy that does not borrow from the event. The positions of its texts are dropped.
     pub fn into_owned(self) -> Chunk<'static> {
         Chunk {
@@ -171,4 +180,37 @@ impl Chunk<'_> {
 
 fn owned(text: Option<Cow<'_, str>>) -> Option<Cow<'static, str>> {
     text.map(|text| Cow::Owned(text.into_owned()))
+}
+
+/// Whether a text, as it stands between its quotes, has a character that is surely no white space.
+fn is_more_than_space(quoted: &str) -> bool {
+    quoted.split('\\').enumerate().any(|(at, part)| {
+        // The first character behind a backslash belongs to the escape.
+        let skipped = if at == 0 { 0 } else { part.chars().next().map_or(0, char::len_utf8) };
+        let rest = if part.starts_with('u') && at > 0 { part.get(5..) } else { part.get(skipped..) };
+        rest.is_some_and(|rest| !rest.trim().is_empty())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_surely_says_something() {
+        for (quoted, says) in [
+            ("", false),
+            (" ", false),
+            ("\\n\\t \\r", false),
+            ("\\u0020 \\u00a0", false),
+            ("a", true),
+            (" \\n\\nyes", true),
+            ("\\u0020é", true),
+            ("\\u00e9", false),
+            ("日", true),
+            ("\\u12", false),
+        ] {
+            assert_eq!(is_more_than_space(quoted), says, "{quoted}");
+        }
+    }
 }

@@ -62,5 +62,5 @@ pub mod usage;
 mod values;
 mod whole;
 
-pub use dialect::{Dialect, Surface};
+pub use dialect::{AnswerForm, Dialect, Surface};
 pub use frame::PayloadKind;

@@ -94,11 +94,6 @@ pub(super) fn system_texts<'a>(parts: &'a [MessagePart], losses: &mut Losses) ->
     texts
 }
 
-/// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
-pub(super) fn reminder(text: &str) -> String {
-    format!("<system-reminder>\n{text}\n</system-reminder>")
-}
-
 /// A tool's parameter schema, for a vendor that requires the type `object`.
 pub(super) fn object_schema(tool: &Tool) -> Value {
     let mut schema = match &tool.parameters {

@@ -20,6 +20,11 @@ pub use own_dialect::{concerns, parses, rewritten};
 /// Stands for reasoning that a vendor wants back and that nobody has.
 pub(super) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
 
+/// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
+pub(super) fn reminder(text: &str) -> String {
+    format!("<system-reminder>\n{text}\n</system-reminder>")
+}
+
 /// Each key is written `/// What it means.` and `key: Type = usual;`.
 macro_rules! quirks {
     ($($(#[doc = $about:literal])* $key:ident: $type:ty = $usual:expr;)+) => {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::InvalidRequest;
-use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
+use members::{Member, boolean, include_usage, limits, lists_some, position, span, string};
 
 use super::dialect::{Dialect, Surface};
 use super::path_call::PathCall;
@@ -304,68 +304,6 @@ impl ApiRequest {
     pub fn has_stream_options(&self) -> bool {
         self.edits.iter().any(|(set, _)| *set == SetMembers::StreamOptions)
     }
-
-    /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
-    /// usage. `stream_options` false: without that request.
-    pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
-        let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);
-        let mut position = 0;
-        let mut seen = [false; 3];
-        for (set, member) in &self.edits {
-            let value = self.value_of(*set, member, model);
-            let cut = if *set == SetMembers::StreamOptions && !stream_options {
-                self.with_comma(&member.whole)
-            } else {
-                member.value.clone()
-            };
-            body.extend_from_slice(&self.body[position..cut.start.max(position)]);
-            if *set != SetMembers::StreamOptions || stream_options {
-                body.extend_from_slice(value.as_bytes());
-            }
-            position = cut.end;
-            seen[*set as usize] = true;
-        }
-        body.extend_from_slice(&self.body[position..self.end]);
-        let mut separator = if self.has_members { "," } else { "" };
-        let missing = |set: SetMembers| !seen[set as usize] && set.is_of(self.surface);
-        // Only a translated request may lack it.
-        if missing(SetMembers::Model) {
-            let model = format!("{separator}\"model\":{}", serde_json::Value::from(model));
-            body.extend_from_slice(model.as_bytes());
-            separator = ",";
-        }
-        if missing(SetMembers::Stream) {
-            body.extend_from_slice(separator.as_bytes());
-            body.extend_from_slice(b"\"stream\":true");
-            separator = ",";
-        }
-        if stream_options && missing(SetMembers::StreamOptions) {
-            body.extend_from_slice(separator.as_bytes());
-            body.extend_from_slice(b"\"stream_options\":{\"include_usage\":true}");
-        }
-        body.extend_from_slice(&self.body[self.end..]);
-        Bytes::from(body)
-    }
-
-    fn value_of(&self, set: SetMembers, member: &Member, model: &str) -> String {
-        match set {
-            SetMembers::Model if self.form.is_some() => model.to_owned(),
-            SetMembers::Model => serde_json::Value::from(model).to_string(),
-            SetMembers::Stream => "true".to_owned(),
-            SetMembers::StreamOptions => with_usage(&self.body[member.value.clone()]),
-        }
-    }
-
-    /// The range of a member and one adjacent comma, so that the rest is valid JSON.
-    fn with_comma(&self, whole: &Range<usize>) -> Range<usize> {
-        let blank = |byte: &u8| byte.is_ascii_whitespace();
-        let after = whole.end + self.body[whole.end..].iter().take_while(|byte| blank(byte)).count();
-        if self.body.get(after) == Some(&b',') {
-            return whole.start..after + 1;
-        }
-        let before = whole.start - self.body[..whole.start].iter().rev().take_while(|byte| blank(byte)).count();
-        if before > 0 && self.body[before - 1] == b',' { before - 1..whole.end } else { whole.clone() }
-    }
 }
 
 /// The prompt part that a member is, in the order in which a provider reads them.
@@ -389,6 +327,7 @@ mod ambiguous;
 mod continued;
 mod form;
 mod members;
+mod upload;
 
 #[cfg(test)]
 mod tests;

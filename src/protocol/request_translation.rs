@@ -10,7 +10,7 @@ use http::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::client_error::Invalid;
-use super::dialect::{Dialect, Surface, TranslationOptions};
+use super::dialect::{AnswerForm, Dialect, Surface, TranslationOptions};
 use super::embeddings::{EmbeddingForm, EmbeddingRequest};
 use super::framing::Framing;
 use super::lost_names::name_of;
@@ -289,10 +289,10 @@ impl RequestTranslation {
         }
     }
 
-    /// The body for an upstream's model. `stream_options`: asks for usage, if the dialect requires asking.
-    pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
+    /// The body for an upstream's model.
+    pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
         match &self.body {
-            UpstreamBody::Spliced(request) => request.body_for(model, stream_options),
+            UpstreamBody::Spliced(request) => request.body_for(model, form),
             UpstreamBody::Fixed(body, _) => body.clone(),
         }
     }

@@ -20,7 +20,8 @@ pub fn about_race(
     ready: &ReadyAttempt,
     read_at: Instant,
 ) -> Vec<(HeaderName, HeaderValue)> {
-    let ttft_us = ready.stream.first_token_us().unwrap_or(0);
+    // A plain answer has no first token.
+    let ttft_us = ready.stream.first_token_us().filter(|_| !ready.stream.is_plain());
     // A whole answer came later than its first token.
     let committed_at = if ready.whole.is_some() { ready.at } else { Instant::now() };
     let client_ttft_us = micros_between(read_at, committed_at);
@@ -39,11 +40,12 @@ pub fn about_race(
     }
     // Three digits: as precise as a microsecond.
     let millis = |micros: i64| format!("{}.{:03}", micros / 1_000, micros % 1_000);
-    let (ttft_ms, client_ms, overhead_ms) = ((ttft_us + 500) / 1_000, millis(client_ttft_us), millis(overhead_us));
+    let (client_ms, overhead_ms) = (millis(client_ttft_us), millis(overhead_us));
+    let timing = if ttft_us.is_some() { "ttft" } else { "whole" };
     let pairs = [
         ("x-photofinish-upstream", candidates.list[candidate].name.clone()),
-        ("x-photofinish-ttft-ms", ttft_ms.to_string()),
-        ("server-timing", format!("ttft;dur={client_ms}, gateway;dur={overhead_ms}")),
+        ("x-photofinish-ttft-ms", ttft_us.map_or_else(String::new, |us| ((us + 500) / 1_000).to_string())),
+        ("server-timing", format!("{timing};dur={client_ms}, gateway;dur={overhead_ms}")),
         ("x-photofinish-dropped", lost.join(", ")),
         ("x-photofinish-left-out", candidates.passed_over().join(", ")),
     ];

@@ -1,6 +1,7 @@
 //! Starts the attempts of one race, passes the race's questions to the policy, and decides which losers run on. Not for
 //! the effects of an outcome: see `health::OutcomeReporter`.
 
+mod form;
 mod left_out;
 
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptStage, RacedAttempt};
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
 use crate::clock::Instant;
-use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings};
+use crate::config::{BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings, RescuePolicy};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::health::{OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
 use crate::learning::{AttemptObserver, ConversationId};
-use crate::protocol::Dialect;
+use crate::protocol::AnswerForm;
 use crate::protocol::error::too_long;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
@@ -112,15 +113,11 @@ impl Launcher {
             gateway.learning().keep_key(&candidate.upstream.provider.name, conversation, key.id());
         }
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
-        let stream_options = request_translation.dialect() == Dialect::OpenAi
-            && !complained.stream_options
-            && candidate.upstream.quirks.stream_options
-            && gateway.health().takes_stream_options(&candidate.name);
+        let form = self.form(candidate, request_translation, &complained);
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let span =
             attempt_span(&self.outcome_reporter.span, &candidate.name, starting.ordinal, starting.reason.as_str());
-        let sent =
-            SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), stream_options, complained, stale };
+        let sent = SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), form, complained, stale };
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
         let is_probe = self.probes.iter().any(|(candidate, _)| *candidate == starting.candidate);
@@ -144,7 +141,8 @@ impl Launcher {
             choices: self.request.n_choices,
             // A whole answer always contains its usage.
             include_usage: self.request.include_usage || !self.request.stream,
-            stream_options,
+            form,
+            streams: self.request.stream,
             first_token: self.settings.first_token,
             fresh: stale,
             event_max: self.event_max,
@@ -158,6 +156,11 @@ impl Launcher {
     /// When a streamed answer is cut.
     pub fn streams_until(&self) -> Instant {
         self.read_at + self.settings.timeouts.stream_total
+    }
+
+    /// Upstreams may be asked to continue an answer that broke off.
+    pub fn continues_answers(&self) -> bool {
+        self.settings.rescue == RescuePolicy::Continue
     }
 
     /// The request to this candidate.
@@ -196,9 +199,14 @@ impl Launch for Launcher {
 
     fn launch(&mut self, starting: AttemptStart) -> RacedAttempt {
         let attempt = self.start(starting, None);
-        let idle = self.outcome_reporter.candidates[starting.candidate].upstream.timeouts.idle;
+        let candidates = &self.outcome_reporter.candidates;
+        let idle = candidates[starting.candidate]
+            .upstream
+            .timeouts
+            .silence(false, self.attempts.load(Ordering::Relaxed) < candidates.len());
         let whole = self.whole.then(|| (idle, self.gateway.budget().clone()));
-        RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone())
+        let is_plain = self.outcome_reporter.sent(starting.candidate).form == AnswerForm::Plain;
+        RacedAttempt::new(attempt, starting.candidate, is_plain, whole, self.outcome_reporter.clone())
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {

@@ -193,8 +193,8 @@ async fn prepare(
     if crowded || is_crowded() {
         candidates.leave_out_extras();
     }
-    let mut policy = RacePolicy::new(gateway.learning(), &candidates, &request, read_at);
-    let plan = policy.driver.plan(policy.now_us());
+    let mut policy = RacePolicy::new(gateway.health(), &candidates, &request, read_at);
+    let plan = policy.plan();
     let guard = parsed.planned(Planned {
         settings: &candidates.settings,
         plan: plan.text(|candidate| &candidates.list[candidate].name),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::candidate_set::CandidateSet;
 use crate::clock::Instant;
-use crate::health::{Candidate, prompt_length};
-use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
+use crate::health::{Candidate, UpstreamHealth, prompt_length};
+use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks, RaceBudget};
 use crate::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
 use crate::protocol::request::ApiRequest;
 use crate::race::AttemptStart;
+use crate::routing::plan::RacePlan;
 use crate::routing::tariff::PromptTokens;
 
 /// One race's driver, and the targets of its attempts' reports.
@@ -19,15 +20,20 @@ pub struct RacePolicy {
     blocks: PrefixBlocks,
     /// Bytes of the request.
     bytes: usize,
+    /// The client does not stream.
+    waits_for_all: bool,
+    /// Its attempts are asked for plain answers.
+    is_plain: bool,
 }
 
 impl RacePolicy {
     pub fn new(
-        learning: &Arc<Learning>,
+        health: &UpstreamHealth,
         candidates: &CandidateSet,
         request: &ApiRequest,
         read_at: Instant,
     ) -> RacePolicy {
+        let learning = health.learning();
         let began_us = learning.at_us(read_at);
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;
@@ -37,7 +43,10 @@ impl RacePolicy {
             let known = learning.upstream(&candidate.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
             let cached = known_tokens * known.caching();
+            let plain = request.surface.streams() && health.answers_plain(candidate, request);
             CandidateState {
+                plain,
+                clock: if plain { LatencyClock::WholeAnswer } else { LatencyClock::FirstToken },
                 tariff: candidates.basis.tariff(candidate.upstream.billing()),
                 prompt: PromptTokens { uncached: tokens - cached, cached },
                 known_tokens,
@@ -67,7 +76,24 @@ impl RacePolicy {
             in_usd: candidates.basis.is_money(),
             crowded: candidates.crowded,
         });
-        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len() }
+        let waits_for_all = request.surface.streams() && !request.stream;
+        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all, is_plain: false }
+    }
+
+    /// The opening of the race.
+    pub fn plan(&mut self) -> RacePlan {
+        let now_us = self.now_us();
+        if !self.waits_for_all {
+            return self.driver.plan(now_us);
+        }
+        let (plan, is_plain) = self.driver.plan_whole(now_us);
+        self.is_plain = is_plain;
+        plan
+    }
+
+    /// Its attempts are asked for plain answers, unless their upstreams always stream.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// The time on the clock of the driver, microseconds.

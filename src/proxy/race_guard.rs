@@ -39,6 +39,8 @@ pub struct RaceGuard {
     read_at: Instant,
     /// The winner's first token, microseconds after `read_at`.
     token_us: Option<i64>,
+    /// The winner's answer is plain: that is the time to all of it.
+    is_plain: bool,
     /// None: it was rejected before it was planned.
     steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
     /// When it was to leave, if that was planned.
@@ -79,6 +81,8 @@ pub struct Win {
     pub candidate: usize,
     /// Its first token, microseconds after the request was read.
     pub token_us: i64,
+    /// Its answer is plain: that is the time to all of it.
+    pub is_plain: bool,
     /// Receives the end of a streamed answer.
     pub outcome_reporter: Arc<OutcomeReporter>,
 }
@@ -116,6 +120,7 @@ impl RaceGuard {
             outcome: None,
             read_at: Instant::now(),
             token_us: None,
+            is_plain: false,
             steering: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().for_race(source),
@@ -235,7 +240,7 @@ impl RaceGuard {
     }
 
     fn commit(&mut self, win: &Win) {
-        self.token_us = Some(win.token_us);
+        (self.token_us, self.is_plain) = (Some(win.token_us), win.is_plain);
         if let Some((_, race_budget)) = &self.steering {
             race_budget.won(win.ordinal);
         }
@@ -256,7 +261,12 @@ impl RaceGuard {
         let (reasons, race_budget) = self.steering.take()?;
         // A client that does not stream sees no first token.
         let ttft_us = if self.record.stream { self.record.first_token_sent_us } else { self.token_us };
-        race_budget.finished(ttft_us.filter(|_| self.record.winner.is_some()), None);
+        let ttft_us = ttft_us.filter(|_| self.record.winner.is_some());
+        if self.is_plain {
+            ttft_us.into_iter().for_each(|us| race_budget.took_whole(us));
+        } else {
+            race_budget.finished(ttft_us, None);
+        }
         reasons.text()
     }
 

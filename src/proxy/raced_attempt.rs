@@ -19,6 +19,8 @@ use crate::routing::adaptive::AttemptView;
 pub struct RacedAttempt {
     candidate: usize,
     stage: AttemptStage,
+    /// It was asked for a plain answer.
+    is_plain: bool,
     /// It runs to its whole answer, with this idle timeout and this memory. None: it is ready at its first token.
     whole: Option<(Duration, Budget)>,
     outcome_reporter: Arc<OutcomeReporter>,
@@ -38,10 +40,11 @@ impl RacedAttempt {
     pub fn new(
         attempt: Attempt,
         candidate: usize,
+        is_plain: bool,
         whole: Option<(Duration, Budget)>,
         outcome_reporter: Arc<OutcomeReporter>,
     ) -> RacedAttempt {
-        RacedAttempt { candidate, stage: AttemptStage::Asking(attempt), whole, outcome_reporter }
+        RacedAttempt { candidate, stage: AttemptStage::Asking(attempt), is_plain, whole, outcome_reporter }
     }
 
     pub fn candidate(&self) -> usize {
@@ -95,6 +98,9 @@ impl Future for RacedAttempt {
         let AttemptStage::Answering(answering) = std::mem::replace(&mut raced_attempt.stage, AttemptStage::Over) else {
             return Poll::Pending;
         };
+        if whole.is_ok() {
+            raced_attempt.outcome_reporter.gave_whole(raced_attempt.candidate, answering.0.stream.has_usage());
+        }
         Poll::Ready(whole.map(|whole| ReadyAttempt { whole: Some(whole), ..answering.0 }))
     }
 }
@@ -112,5 +118,9 @@ impl race::RacingAttempt for RacedAttempt {
 
     fn has_begun(&self) -> bool {
         matches!(self.stage, AttemptStage::Answering(_))
+    }
+
+    fn may_be_long(&self) -> bool {
+        self.is_plain
     }
 }

@@ -9,7 +9,7 @@ use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
 use crate::attempt::ReadyAttempt;
 use crate::clock::Instant;
-use crate::config::{self, RaceSettings};
+use crate::config::RescuePolicy;
 use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::protocol::request::ApiRequest;
@@ -17,6 +17,9 @@ use crate::protocol::rescue::{DeliveredAnswer, JoinMethod};
 use crate::race::verdict::{NextStep, is_the_requests_fault, next};
 use crate::race::{AttemptStart, Race};
 use crate::relay::{Continuation, RescueCandidates};
+
+/// Bytes of a request that is replayed by default.
+const REPLAYED_MAX: usize = 256 << 10;
 
 /// The rescuer of one answer.
 pub struct AnswerRescuer {
@@ -40,8 +43,13 @@ struct RescueTurn {
 
 /// Whether a broken answer to this request is continued. Several answers in one stream are not.
 pub fn may_rescue(candidates: &CandidateSet, request: &ApiRequest) -> bool {
-    let RaceSettings { rescue, .. } = candidates.settings;
-    rescue == config::RescuePolicy::Continue && request.n_choices.is_none_or(|choices| choices == 1)
+    let has_next = match candidates.settings.rescue {
+        RescuePolicy::Off => false,
+        // Its request is kept, and would be billed once more. The upstream that broke off seldom says the same again.
+        RescuePolicy::Replay => candidates.list.len() > 1 && request.len() <= REPLAYED_MAX,
+        RescuePolicy::Continue => true,
+    };
+    has_next && request.n_choices.is_none_or(|choices| choices == 1)
 }
 
 impl AnswerRescuer {
@@ -94,7 +102,7 @@ impl AnswerRescuer {
             candidate: turn.candidate,
             ordinal: starting.ordinal,
             first_token: timeouts.first_token.min(left),
-            idle: timeouts.idle,
+            idle: timeouts.silence(true, true),
         })
     }
 }
@@ -102,7 +110,8 @@ impl AnswerRescuer {
 impl RescueCandidates for AnswerRescuer {
     fn next(&mut self, delivered: &DeliveredAnswer, afresh: bool) -> Option<Continuation> {
         if afresh {
-            self.queue = turns(self.launcher.outcome_reporter().candidates.len(), self.last.candidate);
+            let continues = self.launcher.continues_answers();
+            self.queue = turns(self.launcher.outcome_reporter().candidates.len(), self.last.candidate, continues);
         }
         while self.left > 0 {
             let turn = self.queue.pop_front()?;
@@ -131,11 +140,11 @@ impl RescueCandidates for AnswerRescuer {
     }
 }
 
-/// The order of the candidates after this one broke.
-fn turns(candidates: usize, broken: usize) -> VecDeque<RescueTurn> {
+/// The order of the candidates after this one broke. `continues`: they may be asked for the rest of the text.
+fn turns(candidates: usize, broken: usize, continues: bool) -> VecDeque<RescueTurn> {
     let order = || (0..candidates).filter(move |candidate| *candidate != broken).chain([broken]);
     let turn = |prefix| move |candidate| RescueTurn { candidate, prefix };
-    order().map(turn(true)).chain(order().map(turn(false))).collect()
+    order().filter(|_| continues).map(turn(true)).chain(order().map(turn(false))).collect()
 }
 
 #[cfg(test)]
@@ -144,10 +153,11 @@ mod tests {
 
     #[test]
     fn prefixes_go_before_replays_and_the_broken_one_comes_last() {
-        let order = |candidates, broken| -> Vec<(usize, bool)> {
-            turns(candidates, broken).iter().map(|turn| (turn.candidate, turn.prefix)).collect()
+        let order = |candidates, broken, continues| -> Vec<(usize, bool)> {
+            turns(candidates, broken, continues).iter().map(|turn| (turn.candidate, turn.prefix)).collect()
         };
-        assert_eq!(order(1, 0), [(0, true), (0, false)]);
-        assert_eq!(order(3, 1), [(0, true), (2, true), (1, true), (0, false), (2, false), (1, false)]);
+        assert_eq!(order(1, 0, true), [(0, true), (0, false)]);
+        assert_eq!(order(2, 0, false), [(1, false), (0, false)]);
+        assert_eq!(order(3, 1, true), [(0, true), (2, true), (1, true), (0, false), (2, false), (1, false)]);
     }
 }

@@ -20,6 +20,7 @@ use super::rescuer::{self, AnswerRescuer};
 use super::{all_failed, answer, counting};
 use crate::attempt::ReadyAttempt;
 use crate::clock::Instant;
+use crate::config::RescuePolicy;
 use crate::health::OutcomeReporter;
 use crate::protocol::request::ApiRequest;
 use crate::race::{Race, RaceFinish};
@@ -101,7 +102,8 @@ impl PreparedRace {
             }
         };
         let about_race = answer::about_race(&candidates, candidate, &ready, read_at);
-        let win = Win { ordinal, candidate, token_us: answer::token_us(&ready), outcome_reporter };
+        let (token_us, is_plain) = (answer::token_us(&ready), ready.stream.is_plain());
+        let win = Win { ordinal, candidate, token_us, is_plain, outcome_reporter };
         if let Some(whole) = ready.whole.take() {
             let whole = if request.listed { [b"[", &whole[..], b"]"].concat().into() } else { whole };
             win.outcome_reporter.ended(candidate, None);
@@ -109,10 +111,12 @@ impl PreparedRace {
             ready.stream.read_out(gateway.shutdown());
             return Ok(ServedAnswer::Whole(response, Some(win)));
         }
-        ready.stream.serve(candidates.list[candidate].upstream.timeouts.idle);
+        let is_rescued = rescuer::may_rescue(&candidates, &request);
+        let (continues, others) = (candidates.settings.rescue == RescuePolicy::Continue, candidates.list.len() > 1);
+        let timeouts = candidates.list[candidate].upstream.timeouts;
+        ready.stream.serve(timeouts.silence(is_rescued && continues, is_rescued && others));
         let mut head = answer::head(&ready, about_race);
-        let rescuer =
-            rescuer::may_rescue(&candidates, &request).then(|| Box::new(AnswerRescuer::new(*race, candidate)));
+        let rescuer = is_rescued.then(|| Box::new(AnswerRescuer::new(*race, candidate)));
         if rescuer.is_some() {
             head.headers_mut().insert(TRAILER, HeaderValue::from_static(RESCUED));
         }

@@ -19,7 +19,7 @@ impl<L: Launch> Race<L> {
     pub(super) fn win(&mut self, winner: RunningAttempt<L::Ready>) -> RaceFinish<L::Ready> {
         for loser in std::mem::take(&mut self.running) {
             tracing::debug!(ordinal = loser.ordinal, winner = winner.ordinal, "cut: another attempt won");
-            self.lose(loser);
+            if loser.was_late { self.cut_late(loser) } else { self.lose(loser) }
         }
         let RunningAttempt { attempt: ready, entry, ordinal, .. } = winner;
         RaceFinish::Won { ready, candidate: entry.candidate, ordinal }
@@ -65,7 +65,7 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Replaces late attempts. The last running attempt is not cut. A probe does not count as running for this.
+    /// Replaces late attempts. The last running attempt is not cut, nor one whose answer may only be long. A probe does not count as running for this.
     pub(super) fn cut_the_late(&mut self) {
         let now = self.launch.now();
         for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
@@ -77,21 +77,28 @@ impl<L: Launch> Race<L> {
                 self.start_next(StartReason::Fallback);
             }
             let alive = self.running.iter().filter(|running| trial || !running.entry.trial).count();
-            if alive == 1 && self.held.is_none() {
-                self.running[position].late_at = None;
+            let may_be_long = self.running[position].attempt.may_be_long();
+            if may_be_long || (alive == 1 && self.held.is_none()) {
+                let running = &mut self.running[position];
+                (running.late_at, running.was_late) = (None, may_be_long);
                 continue;
             }
-            let mut late = self.running.remove(position);
-            late.attempt.cut(CutReason::Late);
-            tracing::debug!(ordinal = late.ordinal, limit = ?late.entry.first_token, "cut: its first token is late");
-            let message = format!("no first token within {:?}", late.entry.first_token);
-            let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
-            self.launch.failed(late.entry.candidate, &failure);
-            self.failures.push((late.entry.candidate, failure));
+            let late = self.running.remove(position);
+            self.cut_late(late);
             if !trial {
                 self.ask_at = self.plan.ask_after.map(|_| now);
             }
         }
+    }
+
+    fn cut_late(&mut self, mut late: RunningAttempt<L::Attempt>) {
+        late.attempt.cut(CutReason::Late);
+        tracing::debug!(ordinal = late.ordinal, limit = ?late.entry.first_token, "cut: it is late");
+        let awaited = if late.was_late { "answer" } else { "first token" };
+        let message = format!("no {awaited} within {:?}", late.entry.first_token);
+        let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
+        self.launch.failed(late.entry.candidate, &failure);
+        self.failures.push((late.entry.candidate, failure));
     }
 
     /// A late attempt, probes first.

@@ -23,6 +23,12 @@ pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
     fn has_begun(&self) -> bool {
         false
     }
+
+    /// Nothing of it can be seen before it is ready, and that may take long. So it is not cut when it is late: another one
+    /// starts beside it. If that one wins, it was too late.
+    fn may_be_long(&self) -> bool {
+        false
+    }
 }
 
 /// A ready attempt while it is held back.
@@ -51,8 +57,10 @@ pub struct RunningAttempt<A> {
     pub(super) entry: PlannedStart,
     pub(super) ordinal: usize,
     pub(super) started_at: Instant,
-    /// When it is late. None once its first token came, or if it may run on as the last attempt.
+    /// When it is late. None once its first token came, or if it may run on.
     pub(super) late_at: Option<Instant>,
+    /// It was late, and ran on because its answer may only be long.
+    pub(super) was_late: bool,
 }
 
 impl<A> RunningAttempt<A> {
@@ -61,8 +69,8 @@ impl<A> RunningAttempt<A> {
     }
 
     pub(super) fn became<R>(self, ready: R) -> RunningAttempt<R> {
-        let RunningAttempt { entry, ordinal, started_at, late_at, .. } = self;
-        RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at }
+        let RunningAttempt { entry, ordinal, started_at, late_at, was_late, .. } = self;
+        RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at, was_late }
     }
 
     pub fn candidate(&self) -> usize {

@@ -4,6 +4,7 @@
 
 mod fakes;
 mod stories;
+mod world;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +15,8 @@ use crate::clock::Instant;
 use crate::config::ContentPolicy;
 use crate::failure::FailureKind;
 use crate::routing::plan::{PlannedStart, RacePlan, StartRule};
-use fakes::{Behaviour, Course, Decide, Fakes, Log, World};
+use fakes::{Decide, Fakes, Log};
+use world::{Behaviour, Course, World};
 
 fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
     let candidates = random.usize(1..6);
@@ -39,6 +41,7 @@ fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
     let world = World {
         courses,
         whole,
+        plain: !whole && random.u8(0..3) == 0,
         first_decides: whole && random.bool(),
         asks_again: random.bool().then(|| random.usize(0..candidates)),
         retries: (random.u32(0..3), random_delay(random), random.bool()),

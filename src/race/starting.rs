@@ -86,7 +86,11 @@ impl<L: Launch> Race<L> {
             RetryDecision::Later { wait, first } => (wait, first),
         };
         let due = self.launch.now() + wait.min(self.plan.total);
-        let is_possible = !self.stopped && self.started < self.plan.max_attempts && due < self.deadline();
+        // A retry takes no place of a candidate that was not asked yet.
+        let untried = self.waiting.iter().filter(|waiting| !waiting.retry).count();
+        let places = if again == RetryDecision::Now { 0 } else { untried };
+        let is_possible =
+            !self.stopped && self.started.saturating_add(places) < self.plan.max_attempts && due < self.deadline();
         if is_possible {
             self.waiting.insert(0, WaitingCandidate { due: Some(due), first, ..WaitingCandidate::again(entry) });
         }
@@ -174,6 +178,6 @@ impl<L: Launch> Race<L> {
             reason,
             p_include: entry.p_include,
         });
-        self.running.push(RunningAttempt { attempt, entry, ordinal, started_at, late_at });
+        self.running.push(RunningAttempt { attempt, entry, ordinal, started_at, late_at, was_late: false });
     }
 }

@@ -63,7 +63,7 @@ fn requests(count: usize) -> impl Iterator<Item = SimulatedRequest> {
 }
 
 fn settings(lines: &str) -> RaceSettings {
-    parse(&format!("[race]\n{lines}"), Path::new("x"), &|_| None).unwrap().race
+    parse(&format!("[race]\nretries = 0\n{lines}"), Path::new("x"), &|_| None).unwrap().race
 }
 
 fn upstreams(count: usize) -> Vec<SimulatedUpstream> {

@@ -1,4 +1,4 @@
-//! The body of a streamed answer that another upstream continues if it breaks (`rescue = "continue"`).
+//! The body of a streamed answer that another upstream continues if it breaks (`rescue`).
 //!
 //! Until a break it is a [`RelayBody`] that keeps what it sent. Not for choosing the next upstream: see
 //! [`RescueCandidates`]; nor for fitting its answer to the sent part: see [`JoinedAnswer`].

@@ -22,7 +22,7 @@ const WARM_UP: usize = 300;
 
 fn model(upstreams: &str) -> Arc<ModelConfig> {
     let text = format!(
-        "[providers.x]\nbase_url = \"http://127.0.0.1:9/v1\"\n[models.m]\nupstreams = [{upstreams}]\npolicy = \"race\"\n"
+        "[providers.x]\nbase_url = \"http://127.0.0.1:9/v1\"\n[models.m]\nupstreams = [{upstreams}]\npolicy = \"race\"\nretries = 0\n"
     );
     config::parse(&text, Path::new("x"), &|_| None).unwrap().model("m").unwrap().clone()
 }
@@ -104,6 +104,7 @@ impl World {
                 in_flight: 0,
                 ttft_obs_us: (!failed).then_some(ttft_us),
                 seen,
+                plain: false,
                 outcome: match (failed, won) {
                     (true, _) => AttemptOutcome::Failed,
                     (false, true) => AttemptOutcome::Won,

@@ -27,6 +27,7 @@ pub(super) fn migrator() -> Migrator {
         migration(8, "cache write tokens", include_str!("../../migrations/0008_cache_write_tokens.sql")),
         migration(9, "source and run", include_str!("../../migrations/0009_source_and_run.sql")),
         migration(10, "service tier", include_str!("../../migrations/0010_service_tier.sql")),
+        migration(11, "plain", include_str!("../../migrations/0011_plain.sql")),
     ])
 }
 

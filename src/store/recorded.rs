@@ -45,6 +45,7 @@ subset! {
         last_token_us: Option<i64>,
         eof_us: Option<i64>,
         cancel_us: Option<i64>,
+        plain: bool,
     }
 }
 
@@ -65,15 +66,15 @@ const OF_WINDOW: &str = "\
 
 const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
 
-/// Attempts of these upstreams (`?1`, a JSON list) with a time to first token, seen or censored; newest first. Searches
+/// Attempts of these upstreams (`?1`, a JSON list) with a time to first token, seen or censored, or to a plain answer; newest first. Searches
 /// the newest `?2` attempts of all upstreams, except those of benchmarks: their load says nothing about that of clients.
 const NEWEST_OF: &str = "\
     SELECT race_id, provider || '/' || model_sent FROM \
-        (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt \
+        (SELECT race_id, provider, model_sent, ttft_obs_us, plain FROM attempt \
          WHERE NOT EXISTS (SELECT 1 FROM race WHERE race.source <> 'client' AND race.source = 'bench' \
                                                 AND race.race_id = attempt.race_id) \
          ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
-    WHERE ttft_obs_us IS NOT NULL AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
+    WHERE (ttft_obs_us IS NOT NULL OR plain = 1) AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
 
 /// Maximum attempts searched for the selected upstreams, about half a second. A start waits for the search, and without
 /// the limit a rarely used upstream would make it read the whole history.
@@ -214,6 +215,7 @@ fn recorded_attempt(attempt: &MeasuredAttempt, ending: &EndingColumns, n_choices
         in_flight: row.in_flight_upstream,
         ttft_obs_us: row.ttft_obs_us,
         seen: row.ttft_event == Some(1),
+        plain: ending.plain,
         outcome: row.outcome,
         failure: row.failure,
         tpot_us: decoding.tpot_us(n_choices),

@@ -114,7 +114,7 @@ def cases(quick, only, tls, onward):
 def config(found, provider, onward):
     lines = ["[server]", 'listen = "127.0.0.1:0"', 'drain = "2s"', 'event_max = "64KiB"', 'max_in_flight = 4096', "", "[store]", 'url = "sqlite:history.db"', "",
              "[race]", "audit = 0", "breaker = { failures = 0 }", 'hedge_after = "100ms"',
-             f'timeouts = {{ connect = "5s", first_token = "{FIRST_TOKEN_S}s", idle = "{IDLE_S}s", total = "{TOTAL_S}s" }}', *(ONWARD if onward else []), ""]
+             f'timeouts = {{ connect = "5s", first_token = "{FIRST_TOKEN_S}s", idle = "{IDLE_S}s", total = "{TOTAL_S}s" }}', *(ONWARD if onward else OFF), ""]
     dialects = {"": ["openai", "responses", "anthropic"], "-openai": ["openai"], "-anthropic": ["anthropic"]}
     for ending, spoken in dialects.items():
         for name in ("bad", "good"):
@@ -131,7 +131,8 @@ def config(found, provider, onward):
     return "\n".join(lines)
 
 
-# Keys of `[race]` for the second pass.
+# Keys of `[race]` for the first pass and for the second.
+OFF = ["retries = 0", 'rescue = "off"']
 ONWARD = ["retries = 2", "max_attempts = 6", 'rescue = "continue"', 'content_policy = "continue"']
 
 

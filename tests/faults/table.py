@@ -22,7 +22,7 @@ Each fault was played on every surface that it fits (chat, completions, response
 - *Alone*: the model has only this upstream. *Beside a healthy one*: another upstream follows, under policies that ask one after the other (`fallback`, `fastest`, `weighted`). Under `race`, `hedge` and `adaptive` the client sees the same or better.
 - *Asked*: requests at the failing provider / at the healthy one. *Row*: outcome and failure of the failing attempt.
 - "whole": the complete answer. "broken": the stream ends in the error event of its surface, without its normal end. "empty": an answer without a token. A number: the HTTP status.
-- `first_token` was {first:g} s, `idle` {idle:g} s, `total` {total:g} s; `retries` and `rescue` were off, the default.
+- `first_token` was {first:g} s, `idle` {idle:g} s, `total` {total:g} s; `retries` and `rescue` were off.
 
 """
 

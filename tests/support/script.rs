@@ -224,6 +224,12 @@ impl Script {
         Script { steps: self.steps.into_iter().map(rewritten).collect(), voice: self.voice }
     }
 
+    /// The steps of another script after these.
+    pub fn then(mut self, other: Script) -> Script {
+        self.steps.extend(other.steps);
+        self
+    }
+
     /// The chunks of the body so far.
     pub fn chunks(&self) -> Vec<Bytes> {
         let chunk = |step: &Step| if let Step::Chunk(bytes) = step { Some(bytes.clone()) } else { None };

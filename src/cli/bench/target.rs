@@ -315,7 +315,7 @@ mod tests {
             let found = targets(&["--model", model]).unwrap_or_else(|why| panic!("{why}"));
             found.targets[0].prices.iter().map(|price| price.map(|price| price.output)).collect::<Vec<_>>()
         };
-        assert_eq!(priced("m"), [None, None]);
+        assert_eq!(priced("m"), [None; 4], "one by default");
         assert_eq!(priced("patient"), [Some(2.0), Some(2.0), Some(2.0), None, None, None]);
     }
 

@@ -15,6 +15,8 @@ use crate::store::{Record, Store};
 const CONFIG: &str = "\
 [store]
 url = \"sqlite:history.db\"
+[race]
+retries = 0
 [providers.groq]
 api_key = \"k\"
 [providers.cerebras]

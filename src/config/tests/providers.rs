@@ -155,7 +155,7 @@ fn a_dated_azure_names_the_deployment_in_the_path() {
     let path = |config: &Config, dialect: Dialect, surface: Surface| {
         let provider = &config.providers["azure"];
         let spoken = provider.dialects.iter().find(|spoken| spoken.dialect == dialect).unwrap();
-        provider.path(spoken, surface, "gpt 4o/mini").into_owned()
+        provider.path(spoken, surface, "gpt 4o/mini", crate::protocol::AnswerForm::Streamed).into_owned()
     };
     let (dated, plain) = (azure("api_version = \"2024-10-21\""), azure(""));
     for (surface, expected) in [

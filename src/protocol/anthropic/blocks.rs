@@ -14,8 +14,8 @@ use crate::protocol::neutral::{
     CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
     ToolResult,
 };
-use crate::protocol::outgoing::{arguments, lose_detail, reminder};
-use crate::protocol::quirks::Quirks;
+use crate::protocol::outgoing::{arguments, lose_detail};
+use crate::protocol::quirks::{Quirks, reminder};
 use crate::protocol::values::{PutMember, json};
 
 /// Writes the blocks of one request.

@@ -31,6 +31,7 @@ pub fn invoke_path(model: &str) -> String {
 }
 
 /// The path of a request for a model. The id may be an ARN with colons and slashes.
-pub fn path(model: &str) -> String {
-    format!("/model/{}/converse-stream", utf8_percent_encode(model, RESERVED))
+pub fn path(model: &str, streams: bool) -> String {
+    let call = if streams { "converse-stream" } else { "converse" };
+    format!("/model/{}/{call}", utf8_percent_encode(model, RESERVED))
 }

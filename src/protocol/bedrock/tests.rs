@@ -302,7 +302,7 @@ fn ids_of_models_are_encoded_whole() {
         ),
         ("a?b#c é", "/model/a%3Fb%23c%20%C3%A9/converse-stream"),
     ] {
-        assert_eq!(super::path(model), path);
+        assert_eq!(super::path(model, true), path);
     }
 }
 

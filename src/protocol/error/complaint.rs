@@ -46,6 +46,41 @@ pub fn rejects_stream_options(body: &[u8]) -> bool {
     complains(body, &|text| text.contains("stream_options") || text.contains("include_usage"))
 }
 
+/// Phrases with which vendors refuse to stream; lower case.
+const NO_STREAM: [&str; 13] = [
+    "not support",
+    "n't support",
+    "unsupported",
+    "cannot",
+    "can't",
+    "must be verified",
+    "not allowed",
+    "not available",
+    "not enabled",
+    "not implemented",
+    "disabled",
+    "without stream",
+    "only non-stream",
+];
+
+/// True if this answer refuses to stream: a plain one may be given.
+pub fn rejects_stream(status: u16, body: &[u8]) -> bool {
+    let refuses = |text: &str| {
+        let text = text.to_lowercase();
+        text.contains("stream")
+            && !["stream_options", "upstream"].iter().any(|other| text.contains(other))
+            && NO_STREAM.iter().any(|phrase| text.contains(phrase))
+    };
+    let names_it = || {
+        let said = serde_json::from_slice::<Value>(body).unwrap_or_default();
+        let param = said.pointer("/error/param").or_else(|| said.get("param"));
+        param.is_some_and(|param| param == "stream")
+    };
+    // A bare "Not Implemented" may mean anything; asking once more shows it.
+    let is_bare = || !complains(body, &|text| !text.trim().is_empty() && !text.to_lowercase().contains("implement"));
+    names_it() || complains(body, &refuses) || (status == 501 && (is_page(body) || is_bare()))
+}
+
 /// True if a 4xx body reports that reasoning of an earlier turn is not the vendor's own.
 pub fn rejects_reasoning(body: &[u8]) -> bool {
     complains(body, &refuses_reasoning)
@@ -59,6 +94,10 @@ fn refuses_reasoning(text: &str) -> bool {
         plain[at..].contains("could not be verified") || plain[at..].contains("could not be decrypted")
     });
     unverified || REASONING.iter().any(|words| plain.contains(words))
+}
+
+fn is_page(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"<")
 }
 
 fn complains(body: &[u8], names: &dyn Fn(&str) -> bool) -> bool {
@@ -82,6 +121,37 @@ fn said_in(value: &Value, names: &dyn Fn(&str) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_to_stream_is_told_apart_from_other_mistakes() {
+        for (status, complaint) in [
+            (
+                400,
+                r#"{"error":{"message":"Your organization must be verified to stream this model.","type":"invalid_request_error","param":"stream","code":"unsupported_value"}}"#,
+            ),
+            (400, r#"{"error":{"message":"Cannot use tools with stream"}}"#),
+            (400, r#"{"error":{"message":"`stream` is not supported with `n` > 1","param":null}}"#),
+            (400, r#"{"message":"The model doesn't support streaming."}"#),
+            (422, r#"{"detail":"Streaming is not available for this model"}"#),
+            (403, r#"{"error":"streaming is disabled for this deployment"}"#),
+            (501, "<html>Not Implemented</html>"),
+            (501, ""),
+            (501, r#"{"error":{"message":"Not implemented"}}"#),
+        ] {
+            assert!(rejects_stream(status, complaint.as_bytes()), "{complaint}");
+        }
+        for other in [
+            r#"{"error":{"message":"Unknown parameter: 'stream_options'. It is not supported."}}"#,
+            r#"{"error":{"message":"the upstream does not support this model"}}"#,
+            r#"{"error":{"message":"temperature is not supported with this model"}}"#,
+            r#"{"error":{"message":"a stream was interrupted"}}"#,
+            r#"{"detail":[{"loc":["body","temperature"],"msg":"too hot","input":"streaming is not supported"}]}"#,
+            "",
+        ] {
+            assert!(!rejects_stream(400, other.as_bytes()), "{other}");
+        }
+        assert!(!rejects_stream(501, br#"{"error":"not here"}"#));
+    }
 
     #[test]
     fn reasoning_that_a_vendor_did_not_make_is_told_apart_from_other_mistakes() {

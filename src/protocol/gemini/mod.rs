@@ -74,8 +74,8 @@ pub fn error(error: &ErrorShape<'_>) -> Value {
 
 /// The path of a request for a model. Names that already are a path (`models/…`, `publishers/google/models/…`) are
 /// kept.
-pub fn path(model: &str) -> String {
-    model_path(model) + ":streamGenerateContent?alt=sse"
+pub fn path(model: &str, streams: bool) -> String {
+    model_path(model) + if streams { ":streamGenerateContent?alt=sse" } else { ":generateContent" }
 }
 
 /// The path of a token count.

@@ -10,8 +10,8 @@ use crate::protocol::call_ids::CallIds;
 use crate::protocol::neutral::{
     Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
-use crate::protocol::outgoing::{lose_cache, reminder, results_first, system_texts};
-use crate::protocol::quirks::{CallIdForm, PastReasoning, Quirks, UNKNOWN_REASONING};
+use crate::protocol::outgoing::{lose_cache, results_first, system_texts};
+use crate::protocol::quirks::{CallIdForm, PastReasoning, Quirks, UNKNOWN_REASONING, reminder};
 use crate::protocol::values::{PutMember, json};
 
 /// Joins texts.

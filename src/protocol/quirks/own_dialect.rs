@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::changes::rename;
 use super::{
     CallIdForm, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING,
+    reminder,
 };
 use crate::protocol::call_ids::CallIds;
 use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::Losses;
-use crate::protocol::outgoing::reminder;
 use crate::protocol::raw_members::{RawMembers, raw_members, written};
 use crate::protocol::request::ApiRequest;
 use crate::protocol::values::json;

@@ -76,7 +76,7 @@ mod tests {
     fn continued(surface: Surface, body: &'static str, prefix: Prefix) -> Option<String> {
         let request = ApiRequest::parse(surface, Bytes::from_static(body.as_bytes())).unwrap();
         let continued = request.continued("a \"b\"", 4, prefix)?;
-        Some(String::from_utf8(continued.body_for("up", false).to_vec()).unwrap())
+        Some(String::from_utf8(continued.body_for("up", crate::protocol::AnswerForm::Streamed).to_vec()).unwrap())
     }
 
     #[test]

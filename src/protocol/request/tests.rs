@@ -1,6 +1,7 @@
 //! Bodies of clients, and the bodies sent to upstreams.
 
 use super::*;
+use crate::protocol::AnswerForm;
 
 fn parse(body: &str) -> Result<ApiRequest, InvalidRequest> {
     ApiRequest::parse(Surface::Chat, Bytes::copy_from_slice(body.as_bytes()))
@@ -11,8 +12,8 @@ fn unchecked(body: &str) -> ApiRequest {
     ApiRequest::written(Surface::Chat, Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
 
-fn body_for(body: &str, stream_options: bool) -> String {
-    String::from_utf8(unchecked(body).body_for("up/1", stream_options).to_vec()).unwrap()
+fn body_for(body: &str, form: AnswerForm) -> String {
+    String::from_utf8(unchecked(body).body_for("up/1", form).to_vec()).unwrap()
 }
 
 #[test]
@@ -36,8 +37,32 @@ fn only_three_members_are_touched() {
         ),
     ];
     for (body, expected) in table {
-        assert_eq!(body_for(body, true), expected);
+        assert_eq!(body_for(body, AnswerForm::WithUsage), expected);
     }
+}
+
+#[test]
+fn a_plain_request_goes_up_as_it_came() {
+    let table = [
+        (r#"{"model":"m","messages":[]}"#, r#"{"model":"up/1","messages":[]}"#),
+        (
+            "{ \"b\" : 1e2,\n \"model\" : \"m\" , \"stream\":false, \"a\":[ 1 ,2] }\n",
+            "{ \"b\" : 1e2,\n \"model\" : \"up/1\" , \"stream\":false, \"a\":[ 1 ,2] }\n",
+        ),
+        (r#"{"model":"m","stream":null}"#, r#"{"model":"up/1","stream":null}"#),
+        // A client that streams, and an upstream that does not.
+        (
+            r#"{"stream_options":{"include_usage":true},"model":"m","stream":true}"#,
+            r#"{"model":"up/1","stream":false}"#,
+        ),
+    ];
+    for (body, expected) in table {
+        assert_eq!(body_for(body, AnswerForm::Plain), expected);
+    }
+    let ollama = ApiRequest::written(Surface::OllamaChat, Bytes::from_static(b"{\"model\":\"m\"}")).unwrap();
+    assert_eq!(ollama.body_for("n", AnswerForm::Plain), "{\"model\":\"n\",\"stream\":false}");
+    let count = ApiRequest::written(Surface::CountTokens, Bytes::from_static(b"{\"model\":\"m\"}")).unwrap();
+    assert_eq!(count.body_for("n", AnswerForm::Streamed), "{\"model\":\"n\"}");
 }
 
 #[test]
@@ -52,8 +77,8 @@ fn stream_options_can_be_left_off_wherever_they_stand() {
         (r#"{"model":"m"}"#, r#"{"model":"up/1","stream":true}"#),
     ];
     for (body, expected) in table {
-        assert_eq!(body_for(body, false), expected);
-        serde_json::from_str::<serde_json::Value>(&body_for(body, false)).unwrap();
+        assert_eq!(body_for(body, AnswerForm::Streamed), expected);
+        serde_json::from_str::<serde_json::Value>(&body_for(body, AnswerForm::Streamed)).unwrap();
     }
 }
 
@@ -115,7 +140,7 @@ proptest::proptest! {
             other => format!(r#""{other}" : [1.50, "{other}"]"#),
         }).collect();
         let body = format!("{{\"model\":\"m\"{}{} }}", if members.is_empty() { "" } else { " , " }, members.join(" , "));
-        let sent = body_for(&body, options);
+        let sent = body_for(&body, if options { AnswerForm::WithUsage } else { AnswerForm::Streamed });
         let RequestMembers(after) = serde_json::from_str(&sent).unwrap();
         let rest: Vec<(String, &str)> = after.iter().filter(|(name, _)| !["model", "stream", "stream_options"].contains(&name.as_ref()))
             .map(|(name, value)| (name.to_string(), value.get())).collect();

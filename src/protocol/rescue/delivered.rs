@@ -12,9 +12,15 @@ use crate::protocol::usage::Usage;
 /// answer is not continued.
 const DELIVERED_MAX: usize = 1 << 20;
 
+/// Bytes of events that are kept unread: few answers break, so most are never read here.
+const UNREAD_MAX: usize = 256 << 10;
+
 /// Gets everything that the client gets.
 pub struct DeliveredAnswer {
     surface: Surface,
+    /// The latest events, in order.
+    unread: Vec<Bytes>,
+    unread_bytes: usize,
     /// The client lists `functions` instead of tools.
     legacy_functions: bool,
     reader: Box<dyn ReadPieces>,
@@ -39,6 +45,8 @@ impl DeliveredAnswer {
     pub fn new(surface: Surface, legacy_functions: bool) -> DeliveredAnswer {
         DeliveredAnswer {
             surface,
+            unread: Vec::new(),
+            unread_bytes: 0,
             legacy_functions,
             reader: surface.dialect().reader(),
             pieces: Vec::new(),
@@ -54,6 +62,21 @@ impl DeliveredAnswer {
 
     /// Adds whole events that the client gets.
     pub fn add(&mut self, events: &Bytes) {
+        self.unread_bytes += events.len();
+        self.unread.push(events.clone());
+        if self.unread_bytes > UNREAD_MAX {
+            self.read_up();
+        }
+    }
+
+    /// Reads what was added. What it tells without changing is of what was read.
+    pub fn read_up(&mut self) {
+        self.unread_bytes = 0;
+        let unread = std::mem::take(&mut self.unread);
+        unread.iter().for_each(|events| self.read(events));
+    }
+
+    fn read(&mut self, events: &Bytes) {
         let mut scanner = self.surface.framing().decoder(usize::MAX);
         scanner.push(events.clone());
         while let Ok(Some(event)) = scanner.next_event() {
@@ -75,16 +98,18 @@ impl DeliveredAnswer {
     pub fn bar(&mut self) {
         self.barred = true;
         (self.text, self.thoughts) = (String::new(), String::new());
+        (self.unread, self.unread_bytes) = (Vec::new(), 0);
     }
 
     /// Memory in bytes, including that of a writer that continues.
     pub fn bytes(&self) -> usize {
-        2 * (self.text.capacity() + self.thoughts.capacity())
+        self.unread_bytes + 2 * (self.text.capacity() + self.thoughts.capacity())
     }
 
     /// Whether another answer may continue this one: it has text or reasoning, no call began, no reasoning is signed or
     /// may still be signed, and it contains nothing that only its own vendor can continue.
-    pub fn may_go_on(&self) -> bool {
+    pub fn may_go_on(&mut self) -> bool {
+        self.read_up();
         // Open reasoning cannot be continued after text, or where its vendor signs it.
         let thinks = self.thinks && (!self.text.is_empty() || self.surface != Surface::Chat);
         let says = !self.text.is_empty() || !self.thoughts.is_empty();
@@ -129,7 +154,8 @@ impl DeliveredAnswer {
     }
 
     /// The error event that ends the broken answer.
-    pub fn error_event(&self, error: &ErrorShape<'_>) -> Bytes {
+    pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
+        self.read_up();
         self.place.error_event(error).unwrap_or_else(|| self.surface.error_event(error))
     }
 

@@ -89,6 +89,7 @@ fn finished(surface: Surface, id: &str) -> String {
 fn delivered(surface: Surface, events: &str) -> DeliveredAnswer {
     let mut delivered = DeliveredAnswer::new(surface, false);
     delivered.add(&Bytes::copy_from_slice(events.as_bytes()));
+    delivered.read_up();
     delivered
 }
 
@@ -152,7 +153,7 @@ fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
     ];
     for surface in TEXTS {
         for (before, way, says, expected) in table {
-            let delivered = delivered(surface, &begun(surface, "one", before));
+            let mut delivered = delivered(surface, &begun(surface, "one", before));
             assert!(delivered.may_go_on(), "{surface:?}");
             assert_eq!(delivered.text(), before.concat());
             let got = joined(&delivered, *way, &(begun(surface, "two", says) + &finished(surface, "two")));
@@ -300,6 +301,7 @@ fn what_is_too_long_is_not_gone_on_with() {
     for _ in 0..2 {
         assert!(delivered.may_go_on());
         delivered.add(&Bytes::from(begun(Surface::Chat, "one", &[&long])));
+        delivered.read_up();
     }
     assert!(!delivered.may_go_on() && delivered.bytes() == 0);
 }
@@ -307,7 +309,7 @@ fn what_is_too_long_is_not_gone_on_with() {
 #[test]
 fn an_error_goes_on_from_what_was_written() {
     let error = ErrorShape { status: 500, kind: "server_error", code: "c", message: "m", param: None, attempts: None };
-    let delivered = delivered(Surface::Responses, &begun(Surface::Responses, "one", &["a"]));
+    let mut delivered = delivered(Surface::Responses, &begun(Surface::Responses, "one", &["a"]));
     let events = events(std::str::from_utf8(&delivered.error_event(&error)).unwrap());
     let numbers: Vec<&Value> = events.iter().map(|event| &event["sequence_number"]).collect();
     assert_eq!((numbers, &events[1]["response"]["id"]), (vec![&json!(4), &json!(5)], &json!("one")));

@@ -69,7 +69,7 @@ fn config_text(policy: &str, domains: &[bool], weights: &[f64], draws: &mut fast
     let budget = [0.0, 0.1, 2.0][draws.usize(0..3)];
     let max_attempts = draws.usize(1..5);
     let mut text = format!(
-        "[race]\npolicy = \"{policy}\"\noptimise = \"{optimise}\"\nhedge_after = \"{hedge_after}\"\nbudget = {budget:.1}\n\
+        "[race]\nretries = 0\npolicy = \"{policy}\"\noptimise = \"{optimise}\"\nhedge_after = \"{hedge_after}\"\nbudget = {budget:.1}\n\
          max_attempts = {max_attempts}\naudit = 0.0\ndrains = {{ running = 0 }}\nbreaker = {{ failures = 2, open = \"5s\" }}\n\
          timeouts = {{ first_token = \"2s\", total = \"9s\" }}\n"
     );

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
+use super::world::{Behaviour, Course, World};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
@@ -19,43 +20,6 @@ use crate::race::{
     AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, Replan, RetryDecision, RunningAttempt,
 };
 use crate::routing::plan::RacePlan;
-
-/// The behaviour of one candidate at each start.
-#[derive(Clone, Copy, Debug)]
-pub struct Course {
-    /// Until its first token, or until it fails.
-    pub delay: Duration,
-    pub behaviour: Behaviour,
-    /// From its first token to its whole answer.
-    pub lasts: Duration,
-    /// It breaks this long after its first token, unless its answer is complete by then.
-    pub breaks: Option<Duration>,
-    /// The Retry-After of its failure.
-    pub retry_after: Option<Duration>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum Behaviour {
-    Ready,
-    Fail(FailureKind),
-    Hang,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct World {
-    pub courses: Vec<Course>,
-    /// An attempt is ready with its whole answer.
-    pub whole: bool,
-    /// Once a whole answer has begun, all others are hopeless.
-    pub first_decides: bool,
-    /// The candidate that asks for one repetition when it fails.
-    pub asks_again: Option<usize>,
-    /// Retries of each candidate, the longest wait before one, and whether no other candidate starts during it.
-    pub retries: (u32, Duration, bool),
-    /// Some losers run on, like audits.
-    pub audits: bool,
-    pub leaves_at: Option<Duration>,
-}
 
 /// One row for each started attempt, as the guard would write it.
 #[derive(Debug, Default)]
@@ -124,6 +88,7 @@ pub struct Fake {
     row: Option<Row>,
     course: Course,
     whole: bool,
+    plain: bool,
     begun: bool,
     /// Until the next step.
     sleep: Pin<Box<Sleep>>,
@@ -177,6 +142,10 @@ impl RacingAttempt for Fake {
 
     fn cut(&mut self, cut: CutReason) {
         self.row.as_mut().expect("cut after its end").cut(cut);
+    }
+
+    fn may_be_long(&self) -> bool {
+        self.plain
     }
 
     fn has_begun(&self) -> bool {
@@ -243,6 +212,7 @@ pub struct Fakes {
     pub asked_again: bool,
     pub retries: Retries,
     pub deadline: Instant,
+    pub max_attempts: usize,
 }
 
 impl Fakes {
@@ -250,7 +220,8 @@ impl Fakes {
         let (most, wait_max, _) = world.retries;
         let retries = Retries::new(most, wait_max, world.courses.len());
         let deadline = Instant::now() + plan.total;
-        Fakes { world, decide, log: log.clone(), asked_again: false, retries, deadline }
+        let (log, max_attempts) = (log.clone(), plan.max_attempts);
+        Fakes { world, decide, log, asked_again: false, retries, deadline, max_attempts }
     }
 }
 
@@ -268,8 +239,9 @@ impl Launch for Fakes {
         log.started.push(starting);
         log.running += 1;
         let row = Row { ordinal: starting.ordinal, ended: "left", log: self.log.clone() };
+        let (whole, plain) = (self.world.whole, self.world.plain);
         let sleep = Box::pin(tokio::time::sleep(course.delay));
-        Fake { row: Some(row), course, whole: self.world.whole, begun: false, sleep }
+        Fake { row: Some(row), course, whole, plain, begun: false, sleep }
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
@@ -284,8 +256,11 @@ impl Launch for Fakes {
         };
         let Some(wait) = self.retries.next(candidate, failure, None, jitter) else { return RetryDecision::No };
         let (due, first) = (Instant::now() + wait, self.world.retries.2);
-        if due < self.deadline {
-            self.log.borrow_mut().due.push((candidate, due, first));
+        let mut log = self.log.borrow_mut();
+        let is_untried = |other: &usize| log.started.iter().all(|starting| starting.candidate != *other);
+        let untried = (0..self.world.courses.len()).filter(is_untried).count();
+        if due < self.deadline && log.started.len() + untried < self.max_attempts {
+            log.due.push((candidate, due, first));
         }
         RetryDecision::Later { wait, first }
     }

@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::fakes::{Behaviour, Course, Decide, Fakes, Log, Script, World};
+use super::fakes::{Decide, Fakes, Log, Script};
+use super::world::{Behaviour, Course, World};
 use crate::clock::Instant;
 use crate::config::ContentPolicy;
 use crate::failure::FailureKind;

@@ -31,8 +31,9 @@ const LEANING: f64 = 0.02;
 const LN_LAMBDA: (f64, f64) = (6.9, 18.5);
 /// The usual length of an answer before one was seen, tokens.
 const ANSWER: f64 = 200.0;
-/// The p99 of the client's TTFT before one was seen, µs.
+/// The p99 of the client's TTFT before one was seen, and that of a plain answer, µs.
 const P99_US: f64 = 2_000_000.0;
+const WHOLE_P99_US: f64 = 20_000_000.0;
 
 /// One model's bucket, and what is usual for its requests.
 #[derive(Clone, Debug)]
@@ -49,9 +50,37 @@ pub struct CostBudget {
     answer_tokens: DecayedMean,
     /// ln λ in µs at the bucket's usual level.
     ln_lambda: f64,
-    /// ln of the client's p99 TTFT in µs, and the requests that it was learnt from.
-    ln_p99: f64,
+    /// Of the client's TTFT.
+    ttft_p99: TrackedP99,
+    /// Of the time to a plain answer.
+    whole_p99: TrackedP99,
+}
+
+/// A p99 that follows what is seen.
+#[derive(Clone, Copy, Debug)]
+struct TrackedP99 {
+    /// ln of it in µs, and the requests that it was learnt from.
+    ln: f64,
     timed: f64,
+}
+
+impl TrackedP99 {
+    fn new(before_us: f64) -> TrackedP99 {
+        TrackedP99 { ln: before_us.ln(), timed: 0.0 }
+    }
+
+    fn add(&mut self, us: i64) {
+        if us <= 0 {
+            return;
+        }
+        let ln = (us as f64).ln();
+        self.timed += 1.0;
+        if self.timed == 1.0 {
+            self.ln = ln + P99_FIRST.ln();
+        }
+        let step = (STEP_FIRST / self.timed).max(STEP);
+        self.ln += if ln > self.ln { step * 0.99 } else { -step * 0.01 };
+    }
 }
 
 /// The budget's state and the usual request, as a decision reads them.
@@ -63,6 +92,8 @@ pub struct BudgetSnapshot {
     pub mean_cost: f64,
     /// p99 of the client's TTFT, µs.
     pub p99_us: f64,
+    /// p99 of the time to a plain answer, µs.
+    pub whole_p99_us: f64,
     /// Tokens of a usual answer.
     pub answer_tokens: f64,
     /// Content of the bucket, in the unit of the costs. Infinite before the first cost.
@@ -96,8 +127,8 @@ impl CostBudget {
             mean_cost: nothing,
             answer_tokens,
             ln_lambda: LAMBDA_US.ln(),
-            ln_p99: P99_US.ln(),
-            timed: 0.0,
+            ttft_p99: TrackedP99::new(P99_US),
+            whole_p99: TrackedP99::new(WHOLE_P99_US),
         }
     }
 
@@ -152,18 +183,15 @@ impl CostBudget {
 
     /// The client's TTFT, µs, and the tokens of its answer.
     pub fn finished(&mut self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
-        if let Some(ttft_us) = client_ttft_us.filter(|ttft_us| *ttft_us > 0) {
-            let ln_ttft = (ttft_us as f64).ln();
-            self.timed += 1.0;
-            if self.timed == 1.0 {
-                self.ln_p99 = ln_ttft + P99_FIRST.ln();
-            }
-            let step = (STEP_FIRST / self.timed).max(STEP);
-            self.ln_p99 += if ln_ttft > self.ln_p99 { step * 0.99 } else { -step * 0.01 };
-        }
+        client_ttft_us.into_iter().for_each(|ttft_us| self.ttft_p99.add(ttft_us));
         if let Some(tokens) = output_tokens.filter(|tokens| *tokens > 0) {
             self.answer_tokens.add(tokens as f64);
         }
+    }
+
+    /// A plain answer took so long, µs.
+    pub fn took_whole(&mut self, us: i64) {
+        self.whole_p99.add(us);
     }
 
     pub fn terms(&self) -> BudgetSnapshot {
@@ -171,7 +199,8 @@ impl CostBudget {
         BudgetSnapshot {
             lambda_us: (self.ln_lambda + STEEPNESS * (LEVEL - self.level())).exp(),
             mean_cost: self.mean_cost.value,
-            p99_us: self.ln_p99.exp(),
+            p99_us: self.ttft_p99.ln.exp(),
+            whole_p99_us: self.whole_p99.ln.exp(),
             answer_tokens: self.answer_tokens.value,
             bucket: if known || self.budget <= 0.0 { self.bucket } else { f64::INFINITY },
             capacity: self.capacity(),

@@ -67,6 +67,11 @@ impl Learner {
         }
     }
 
+    /// Knows nothing, and learns how long whole answers take: what is called a first token here is then the whole answer.
+    pub fn of_whole_answers() -> Learner {
+        Learner { size: Size::of_whole_answers(), tpot: Tpot::of_whole_answers(), ..Learner::new() }
+    }
+
     /// An attempt was started.
     pub fn launched(&mut self, now: i64) {
         self.fade(fresh(self.last_us, now));

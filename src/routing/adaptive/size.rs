@@ -5,6 +5,8 @@
 const INTERCEPT: f64 = 13.308_835_924_4;
 const SLOPE: f64 = 0.35;
 const SLOPE_MOST: f64 = 1.3;
+/// The same of a whole answer, as a logarithm more: 5 s.
+const WHOLE: f64 = 1.966_112_856_4;
 /// Weight of the prior, in observations.
 const PRIOR: f64 = 4.0;
 /// Variance of the prior's sizes.
@@ -42,6 +44,11 @@ impl Size {
     pub fn new() -> Size {
         let (xx, xy) = (PRIOR * SPREAD, PRIOR * SPREAD * SLOPE);
         Size { weight: PRIOR, x: 0.0, y: PRIOR * INTERCEPT, xx, xy }
+    }
+
+    /// For the time to a whole answer.
+    pub fn of_whole_answers() -> Size {
+        Size { y: PRIOR * (INTERCEPT + WHOLE), ..Size::new() }
     }
 
     pub fn observe(&mut self, uncached_tokens: f64, ln_ttft: f64, weight: f64) {

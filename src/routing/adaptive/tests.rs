@@ -36,7 +36,15 @@ fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
 
 fn terms(lambda_us: f64) -> BudgetSnapshot {
     let (mean_cost, bucket, capacity) = (1.0, 20.0, 20.0);
-    BudgetSnapshot { lambda_us, mean_cost, p99_us: 900_000.0, answer_tokens: 200.0, bucket, capacity }
+    BudgetSnapshot {
+        lambda_us,
+        mean_cost,
+        p99_us: 900_000.0,
+        whole_p99_us: 9e6,
+        answer_tokens: 200.0,
+        bucket,
+        capacity,
+    }
 }
 
 fn question<'a>(candidates: &'a [CandidateForecast<'a>], terms: BudgetSnapshot) -> AdaptiveQuestion<'a> {

@@ -21,6 +21,11 @@ pub struct Tpot {
 }
 
 impl Tpot {
+    /// Of answers that come in one piece.
+    pub fn of_whole_answers() -> Tpot {
+        Tpot { mean: Some(f64::NEG_INFINITY), ..Tpot::default() }
+    }
+
     pub fn observe(&mut self, tpot_us: f64, tokens: i64, in_flight: u32) {
         if !(tpot_us.is_finite() && tpot_us > 0.0) || tokens < 1 {
             return;

@@ -23,15 +23,18 @@ async fn a_request_goes_up_in_the_upstream_s_dialect(pair: Pair) {
     assert_eq!(response.header("x-photofinish-dropped"), "");
     read_response(&mut pair.whole(&gateway).await).await;
     gateway.stop().await;
-    for up in fake.requests() {
-        assert_eq!((up.method.as_str(), up.path.as_str()), ("POST", pair.dialect.path()));
+    for (up, streams) in fake.requests().iter().zip([true, false]) {
+        let plain =
+            |path: &str| path.replace(":streamGenerateContent?alt=sse", ":generateContent").replace("-stream", "");
+        let path = if streams { pair.dialect.path().to_owned() } else { plain(pair.dialect.path()) };
+        assert_eq!((&up.method, &up.path), (&"POST".to_owned(), &path));
         assert_eq!(up.header("content-type"), Some("application/json"));
         assert_eq!(up.header("authorization").or(up.header("x-api-key")), None);
         let body = up.json();
         let in_path = matches!(pair.dialect, Dialect::Gemini | Dialect::Bedrock);
-        let expected = if in_path { (&Value::Null, &Value::Null) } else { (&json!("m"), &json!(true)) };
-        assert_eq!((&body["model"], &body["stream"]), expected, "it is always streamed: {body}");
-        assert_eq!(body.get("stream_options").is_some(), pair.dialect == Dialect::OpenAi, "{body}");
+        let expected = if in_path { (&Value::Null, false) } else { (&json!("m"), streams) };
+        assert_eq!((&body["model"], body["stream"] == true), expected, "{body}");
+        assert_eq!(body.get("stream_options").is_some(), streams && pair.dialect == Dialect::OpenAi, "{body}");
         let prompt = match pair.dialect {
             Dialect::Responses => &body["input"],
             Dialect::Gemini => &body["contents"],
@@ -304,12 +307,13 @@ async fn a_native_request_goes_up_byte_for_byte() {
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let gateway = pair.over(&[&fake]).start().await;
         let sent = [
-            (
-                format!("{{\"model\":\"m\",{prompt},{odd}}}"),
-                format!("{{\"model\":\"m\",{prompt},{odd},\"stream\":true}}"),
-            ),
+            (format!("{{\"model\":\"m\",{prompt},{odd}}}"), format!("{{\"model\":\"m\",{prompt},{odd}}}")),
             (
                 format!(" {{ {odd} , \"stream\" : false, {prompt}, \"model\" : \"a/other\" }} \n"),
+                format!(" {{ {odd} , \"stream\" : false, {prompt}, \"model\" : \"other\" }} \n"),
+            ),
+            (
+                format!(" {{ {odd} , \"stream\" : true, {prompt}, \"model\" : \"a/other\" }} \n"),
                 format!(" {{ {odd} , \"stream\" : true, {prompt}, \"model\" : \"other\" }} \n"),
             ),
         ];

@@ -33,7 +33,7 @@ async fn the_translation_is_as_reviewed(pair: Pair) {
 
     let mut text = format!("# The client asks: POST {}\n{request}", surface.path());
     writeln!(text, "\n# Left out: {}", streamed.header("x-photofinish-dropped")).unwrap();
-    write!(text, "\n# The provider gets: {}", received(&fake.request(0).await)).unwrap();
+    write!(text, "\n# The provider gets: {}", received(&fake.request(1).await)).unwrap();
     write!(text, "\n# The provider streams\n{}", spoken(dialect, &calling(dialect))).unwrap();
     write!(text, "\n# The client gets a stream\n{}", stable(&timeless(surface, &streamed.body))).unwrap();
     write!(text, "\n# The client gets a whole answer\n{}", stable(&pretty(&timeless_answer(surface, whole.json()))))

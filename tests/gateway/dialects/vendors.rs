@@ -69,8 +69,8 @@ async fn a_request_to_bedrock_is_signed_or_bears_a_key() {
             read_response(&mut gateway.ask(&Surface::Chat.body(&format!("{provider}/{model}"), false)).await).await;
         assert_eq!(response.status, 200, "{}", response.body);
         let up = fake.request(number).await;
-        assert_eq!(up.path, "/v1/model/anthropic.claude-x%3A0/converse-stream");
-        assert!(up.header("accept").is_some_and(|types| types.starts_with("application/vnd.amazon.eventstream")));
+        assert_eq!(up.path, "/v1/model/anthropic.claude-x%3A0/converse");
+        assert_eq!(up.header("accept"), Some("application/json"));
         let authorization = up.header("authorization").unwrap();
         if provider == "bedrock" {
             assert!(authorization.starts_with("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"), "{authorization}");
@@ -123,8 +123,8 @@ async fn a_model_name_cannot_change_the_path() {
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let gateway = pair.over(&[&fake]).start().await;
         let (before, behind) = match pair.dialect {
-            Dialect::Bedrock => ("/v1/model/", "/converse-stream"),
-            _ => ("/v1/models/", ":streamGenerateContent?alt=sse"),
+            Dialect::Bedrock => ("/v1/model/", "/converse"),
+            _ => ("/v1/models/", ":generateContent"),
         };
         for name in ["..", ".", "../../admin", "m/../x"] {
             let response =

@@ -120,8 +120,11 @@ impl Setup {
     pub fn text(&self, database: &Path) -> String {
         let (listen, server, database) = (&self.listen, &self.server, database.display());
         let mut text = format!("[server]\nlisten = {listen}\n{server}[store]\nurl = \"sqlite:{database}\"\n");
-        let audit = if self.race.contains("audit") { "" } else { "audit = 0.0\n" };
-        write!(text, "[race]\n{audit}{}{}", self.race, self.tables).unwrap();
+        // Most tests are about one attempt at each upstream.
+        let usual = [("audit", "audit = 0.0\n"), ("retries", "retries = 0\n"), ("rescue", "rescue = \"off\"\n")];
+        let usual: String =
+            usual.into_iter().filter(|(key, _)| !self.race.contains(key)).map(|(_, line)| line).collect();
+        write!(text, "[race]\n{usual}{}{}", self.race, self.tables).unwrap();
         if !self.has_model && !self.upstreams.is_empty() {
             write!(text, "[models.m]\nupstreams = [{}]\n", self.upstreams.join(", ")).unwrap();
         }

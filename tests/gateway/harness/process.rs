@@ -25,8 +25,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// `config` may begin with dotted keys such as `server.drain`. The gateway listens on a free port and audits no
-    /// loser.
+    /// `config` may begin with dotted keys such as `server.drain`. The gateway listens on a free port, audits no loser,
+    /// and has no retries and rescues that `config` does not name.
     pub fn new(config: &str) -> Setup {
         let setup = Setup { dir: TempDir::new().unwrap(), env: Vec::new() };
         setup.configure(config);
@@ -40,7 +40,9 @@ impl Setup {
 
     /// Replaces the config in one step, as editors do.
     pub fn configure(&self, config: &str) {
-        self.write("new.toml", format!("server.listen = \"127.0.0.1:0\"\nrace.audit = 0.0\n{config}"));
+        let usual = [("retries", "race.retries = 0\n"), ("rescue", "race.rescue = \"off\"\n")];
+        let usual: String = usual.into_iter().filter(|(key, _)| !config.contains(key)).map(|(_, line)| line).collect();
+        self.write("new.toml", format!("server.listen = \"127.0.0.1:0\"\nrace.audit = 0.0\n{usual}{config}"));
         std::fs::rename(self.path("new.toml"), self.path("config.toml")).unwrap();
     }
 

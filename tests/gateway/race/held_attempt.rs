@@ -14,9 +14,9 @@ use photofinish::clock::Instant;
 use photofinish::config;
 use photofinish::failure::{FailureKind, Phase};
 use photofinish::history::StartReason;
-use photofinish::protocol::Surface;
 use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::request_translation::RequestTranslation;
+use photofinish::protocol::{AnswerForm, Surface};
 use photofinish::race::AttemptStart;
 use photofinish::recorder::{Recorder, WriterTask};
 use photofinish::shutdown::Shutdown;
@@ -63,7 +63,8 @@ impl Alone {
             ))),
             choices: None,
             include_usage: false,
-            stream_options: false,
+            form: AnswerForm::Streamed,
+            streams: true,
             first_token: config::FirstToken::Any,
             headers: HeaderMap::new(),
             fresh: false,

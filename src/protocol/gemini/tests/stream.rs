@@ -314,7 +314,8 @@ fn a_model_s_name_becomes_a_path() {
         ("models", "/models/models"),
         ("..", "/models/.."),
     ] {
-        assert_eq!(path(model), format!("{expected}:streamGenerateContent?alt=sse"), "{model}");
+        assert_eq!(path(model, true), format!("{expected}:streamGenerateContent?alt=sse"), "{model}");
+        assert_eq!(path(model, false), format!("{expected}:generateContent"));
     }
 }
 

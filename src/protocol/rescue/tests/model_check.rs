@@ -42,6 +42,7 @@ struct Client {
 impl Client {
     fn get(&mut self, bytes: &str) {
         self.delivered.add(&Bytes::copy_from_slice(bytes.as_bytes()));
+        self.delivered.read_up();
         self.bytes += bytes;
     }
 

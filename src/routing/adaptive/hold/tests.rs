@@ -17,7 +17,15 @@ fn known(tpot_us: f64) -> LatencyForecast {
 
 fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> AdaptiveQuestion<'a> {
     let (lambda_us, mean_cost, p99_us, answer_tokens) = (1e5, 1.0, 9e5, 200.0);
-    let terms = BudgetSnapshot { lambda_us, mean_cost, p99_us, answer_tokens, bucket: 9.0, capacity: 9.0 };
+    let terms = BudgetSnapshot {
+        lambda_us,
+        mean_cost,
+        p99_us,
+        whole_p99_us: p99_us,
+        answer_tokens,
+        bucket: 9.0,
+        capacity: 9.0,
+    };
     AdaptiveQuestion {
         candidates,
         aim,
