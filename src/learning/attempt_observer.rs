@@ -88,8 +88,14 @@ impl AttemptObserver {
         self.leave();
         let ObserverSpec { learning, known, clock, sent, blocks, .. } = &self.observer_spec;
         let now_us = learning.now_us();
-        known.learn(*clock, |learner| learner.first_token(*sent, after_us, now_us));
-        known.learn_by_both(|learner| learner.answered(now_us));
+        known.learn(*clock, |learner| {
+            learner.first_token(*sent, after_us, now_us);
+            learner.answered(now_us);
+        });
+        // The other clock has nothing to hear unless it counts failures.
+        if known.forecast_by(clock.other()).counts_failures(now_us) {
+            known.learn(clock.other(), |learner| learner.answered(now_us));
+        }
         learning.prefixes.note(known.name(), blocks, now_us);
     }
 

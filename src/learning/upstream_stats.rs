@@ -20,6 +20,15 @@ pub enum LatencyClock {
     WholeAnswer,
 }
 
+impl LatencyClock {
+    pub(super) fn other(self) -> LatencyClock {
+        match self {
+            LatencyClock::FirstToken => LatencyClock::WholeAnswer,
+            LatencyClock::WholeAnswer => LatencyClock::FirstToken,
+        }
+    }
+}
+
 /// Shared by all requests. Decisions read the published forecast; only an observation takes the lock.
 pub struct UpstreamStats {
     name: String,

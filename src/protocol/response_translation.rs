@@ -136,7 +136,7 @@ impl ResponseTranslation {
         events.filter(|event| event.fields().data.as_deref() != Some(b"[DONE]")).collect()
     }
 
-    /// An event that cannot be read, as valid JSON: see [`mended::mended`].
+    /// An event that cannot be read, as valid JSON: see `mended`.
     pub fn mended(&self, event: &SseEvent) -> Option<SseEvent> {
         mended::mended(self.framing(), event)
     }

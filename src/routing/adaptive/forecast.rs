@@ -118,6 +118,11 @@ impl LatencyForecast {
         self.throttle.closed(now)
     }
 
+    /// It failed lately, and answers make up for that.
+    pub fn counts_failures(&self, now: i64) -> bool {
+        self.throttle.counts(now)
+    }
+
     /// The median for an attempt sent now, µs, by the prior where too little was seen.
     pub(super) fn median_us(&self, sent: SendConditions, now: i64) -> f64 {
         (self.ln_ttft(sent, now) + self.shape.get().quantile(0.5)).exp()

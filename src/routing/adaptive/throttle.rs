@@ -29,6 +29,11 @@ impl Throttle {
         self.count(now, SUCCESS);
     }
 
+    /// Some tokens are missing.
+    pub fn counts(&self, now: i64) -> bool {
+        self.tokens(now) < TOKENS_MOST
+    }
+
     pub fn closed(&self, now: i64) -> bool {
         self.tokens(now) <= TOKENS_MOST / 2.0
     }
