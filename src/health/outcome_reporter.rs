@@ -12,12 +12,12 @@ use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::clock::Instant;
 use crate::config::BreakerSettings;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::AnswerForm;
 use crate::protocol::error::{
     RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options, too_long,
 };
 use crate::protocol::quirks::RefusalLesson;
 use crate::protocol::request::ApiRequest;
+use crate::protocol::{AnswerForm, Dialect};
 use crate::race::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use crate::routing::cooldown::CooldownReason;
 use crate::routing::keyring::HashedKey;
@@ -298,8 +298,10 @@ impl OutcomeReporter {
 
     /// A client that does not stream got the answer of this candidate's latest start. `has_usage`: with usage in it.
     pub fn gave_whole(&self, candidate: usize, has_usage: bool) {
+        // Only chat upstreams have to be asked for usage, and so may stream without.
+        let of_chat = self.candidates[candidate].surface.dialect() == Dialect::OpenAi;
         let habit = match self.sent(candidate).form {
-            _ if has_usage => return,
+            _ if has_usage || !of_chat => return,
             AnswerForm::Plain => StreamingHabit::HasNoUsage,
             AnswerForm::Streamed | AnswerForm::WithUsage => StreamingHabit::OmitsUsage,
         };

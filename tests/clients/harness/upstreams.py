@@ -84,7 +84,7 @@ def config(llama_ports, script, lossy):
     """The gateway's config: a provider for each server and dialect, and a model for each route, with two upstreams each."""
     lines = ['[server]', 'listen = "127.0.0.1:0"', '[store]', 'url = "sqlite:history.db"',
              # Both start at once and no loser runs on, so that every race has the same rows.
-             '[race]', 'policy = "race"', 'audit = 0', f'lossy = "{lossy}"',
+             '[race]', 'policy = "race"', 'audit = 0', 'retries = 0', 'rescue = "off"', f'lossy = "{lossy}"',
              # Two servers read a hundred thousand tokens on a busy machine.
              'timeouts = { first_token = "3m", idle = "3m" }', '[users.tester]', 'token = "${TESTER_TOKEN}"']
     models = {}
@@ -111,6 +111,7 @@ def config(llama_ports, script, lossy):
     for dialect in DIALECTS:
         for twin in ("script", "double"):
             provider(f"{twin}-{dialect}", script.url + bases.get(dialect, "/v1"), dialect, "SCRIPT_KEY")
+            lines.append('upstream_stream = "always"  # The script only streams.')
         # Through Bedrock, only Claude supports a reasoning option, and only newer versions support a schema.
         one, two = ("anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic.claude-opus-4-5-20251101-v1:0") if dialect == "bedrock" else ("one", "two")
         model(f"script-{dialect}", [f"script-{dialect}/{one}", f"double-{dialect}/{two}"], [dialect])
