@@ -10,7 +10,7 @@ use tracing::Span;
 use super::state::{StreamingHabit, lock};
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::clock::Instant;
-use crate::config::BreakerSettings;
+use crate::config::{BreakerSettings, UpstreamStream};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::error::{
     RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options, too_long,
@@ -203,8 +203,8 @@ impl OutcomeReporter {
         self.forgive(candidate, sent);
         let length = || self.request.upgrade().map(|request| prompt_length(&request));
         self.health.took_length(&self.candidates[candidate].name, length);
-        // If the client sent it, the refusal may be about the client's value.
         let name = &self.candidates[candidate].name;
+        // If the client sent it, the refusal may be about the client's value.
         if sent.complained.stream_options && sent.form != AnswerForm::WithUsage && !self.own_stream_options {
             self.health.learn_habit(name, StreamingHabit::RefusesOptions);
         }
@@ -244,12 +244,12 @@ impl OutcomeReporter {
             lock(&self.sent)[candidate].stale = true;
             return true;
         }
-        let may_complain = sent.form != AnswerForm::Plain && !sent.complained.stream;
-        if may_complain && refuses_stream(failure) {
-            tracing::info!(
-                upstream = self.candidates[candidate].name,
-                "refuses to stream: asked again for a plain answer"
-            );
+        let asked = &self.candidates[candidate];
+        // Nothing changes where the call has no streams, or where the operator wants no plain answer.
+        let may_be_plain = asked.surface.streams() && asked.upstream.upstream_stream != UpstreamStream::Always;
+        let is_first = sent.form != AnswerForm::Plain && !sent.complained.stream;
+        if may_be_plain && is_first && refuses_stream(failure) {
+            tracing::info!(upstream = asked.name, "refuses to stream: asked again for a plain answer");
             lock(&self.sent)[candidate].complained.stream = true;
             return true;
         }
@@ -257,7 +257,6 @@ impl OutcomeReporter {
         if failure.kind == FailureKind::ContextLength {
             self.learn_window(candidate, failure);
         }
-        let asked = &self.candidates[candidate];
         let verdict = verdict(failure);
         // Where the gateway sends no key, the refused one may be the caller's own, in a header that is forwarded.
         let is_theirs = failure.kind == FailureKind::Unauthorized && sent.key.is_none();

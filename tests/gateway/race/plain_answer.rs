@@ -142,6 +142,18 @@ async fn a_refusal_to_stream_is_asked_again_plain_and_remembered() {
 }
 
 #[tokio::test]
+async fn a_refusal_to_stream_is_no_reason_to_ask_the_same_again() {
+    let a = FakeProvider::answering(|_| Script::status(501, &[], "")).await;
+    let gateway = Setup::new().provider("a", &a, "upstream_stream = \"always\"").start().await;
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(streams(&a), [true]);
+    let embedding = json!({"model": "m", "input": "x"});
+    assert_eq!(read_response(&mut gateway.post("/v1/embeddings", &embedding).await).await.status, 502);
+    assert_eq!(a.requests().len(), 2);
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn streams_without_usage_make_plain_requests_go_up_plain() {
     for (has_usage, expected) in [(true, [true, false, false]), (false, [true, false, true])] {
         let answer = if has_usage { ANSWER.to_owned() } else { ANSWER.replace("\"usage\"", "\"nothing\"") };
