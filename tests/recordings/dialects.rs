@@ -156,7 +156,7 @@ async fn replaying(recordings: Arc<Vec<Recording>>) -> FakeProvider {
 
 fn config(provider: &FakeProvider, database: &Path) -> photofinish::config::Config {
     let mut text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n[race]\nlossy = \"drop\"\nbreaker = {{ failures = 0 }}\n",
+        "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n[race]\nretries = 0\nlossy = \"drop\"\nbreaker = {{ failures = 0 }}\n",
         database.display()
     );
     for (_, dialect, _) in DIALECTS {

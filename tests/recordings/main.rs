@@ -144,7 +144,7 @@ async fn replaying(recordings: Arc<Vec<Recording>>) -> FakeProvider {
 fn config(provider: &FakeProvider, database: &Path) -> photofinish::config::Config {
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n\
-         [providers.recorded]\nbase_url = \"{}\"\ndialect = \"openai\"\napi_key = \"sk-recorded\"\n\
+         [race]\nretries = 0\n[providers.recorded]\nbase_url = \"{}\"\ndialect = \"openai\"\napi_key = \"sk-recorded\"\n\
          [models.any]\nupstreams = [\"recorded/0\"]\n",
         database.display(),
         provider.base_url()
