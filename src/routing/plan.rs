@@ -2,7 +2,7 @@
 //! modes.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use crate::config::{ContentPolicy, Policy, RaceSettings};
@@ -115,12 +115,13 @@ impl RacePlan {
             let space = if text.is_empty() { "" } else { " " };
             let asked = self.ask_after.filter(|_| self.expected == Some(entry.candidate));
             let start = asked.map_or(entry.start, StartRule::At);
-            let next = format!("{space}{}@{start}", name(entry.candidate));
+            let before = text.len();
+            let _ = write!(text, "{space}{}@{start}", name(entry.candidate));
             // Leaves room for the ellipsis.
-            if text.chars().count() + next.chars().count() > TEXT_MAX - 2 {
+            if text.len() > TEXT_MAX - 2 && text.chars().count() > TEXT_MAX - 2 {
+                text.truncate(before);
                 return text + space + "…";
             }
-            text.push_str(&next);
         }
         text
     }

@@ -8,14 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use rusqlite::{Connection, Statement, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, Statement, TransactionBehavior};
 use serde_json::{Map, Value};
 
 use super::OpenError;
 use super::columns;
 use super::symptom::{Symptom, symptom};
 use super::times::{DAY_US, HOUR_US, began_at, start_of};
-use crate::history::table::Table;
+use crate::history::table::{CellValue, Table};
 use crate::history::{AttemptRecord, RaceRecord, RunRecord};
 
 /// A row of one of the tables.
@@ -93,9 +93,9 @@ impl TableRow for Record {
 
     fn insert(&self, statement: &mut Statement<'_>) -> rusqlite::Result<usize> {
         match self {
-            Record::Race(race) => statement.execute(params_from_iter(race.cells())),
-            Record::Attempt(attempt) => statement.execute(params_from_iter(attempt.cells())),
-            Record::Run(run) => statement.execute(params_from_iter(run.cells())),
+            Record::Race(race) => run(statement, race.cells()),
+            Record::Attempt(attempt) => run(statement, attempt.cells()),
+            Record::Run(row) => run(statement, row.cells()),
         }
     }
 
@@ -118,6 +118,15 @@ impl Record {
     pub fn row(&self) -> Map<String, Value> {
         self.shown()
     }
+}
+
+/// Runs an insert. Most cells of a row are null, and a parameter that is not bound is null.
+fn run<'c>(statement: &mut Statement<'_>, cells: impl Iterator<Item = CellValue<'c>>) -> rusqlite::Result<usize> {
+    statement.clear_bindings();
+    for (column, cell) in cells.enumerate().filter(|(_, cell)| *cell != CellValue::Null) {
+        statement.raw_bind_parameter(column + 1, cell)?;
+    }
+    statement.raw_execute()
 }
 
 /// No part of the batch was written.

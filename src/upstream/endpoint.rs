@@ -1,5 +1,7 @@
 //! The address of a provider: the origin, by which connections are pooled, its transport, and a path prefix.
 
+use std::sync::Arc;
+
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri, Version};
 
@@ -22,7 +24,10 @@ pub(super) struct Origin {
 
 /// A parsed `base_url`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct Endpoint(Arc<EndpointParts>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct EndpointParts {
     origin: Origin,
     authority: Authority,
     host_header: HeaderValue,
@@ -49,41 +54,39 @@ impl Endpoint {
         let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
         let host_header = HeaderValue::from_str(authority.as_str()).map_err(|_| invalid())?;
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Endpoint {
-            origin: Origin { https, host, port, transport: Transport::default() },
-            authority,
-            host_header,
-            prefix,
-        })
+        let origin = Origin { https, host, port, transport: Transport::default() };
+        Ok(Endpoint(Arc::new(EndpointParts { origin, authority, host_header, prefix })))
     }
 
     /// The same endpoint over this transport.
     pub fn with_transport(mut self, transport: Transport) -> Endpoint {
-        self.origin.transport = transport;
+        Arc::make_mut(&mut self.0).origin.transport = transport;
         self
     }
 
     pub(super) fn origin(&self) -> &Origin {
-        &self.origin
+        &self.0.origin
     }
 
     pub(super) fn host_header(&self) -> HeaderValue {
-        self.host_header.clone()
+        self.0.host_header.clone()
     }
 
     /// The whole URL of a request, for a signature.
     pub fn url(&self, path: &str) -> String {
-        let scheme = if self.origin.https { "https" } else { "http" };
-        format!("{scheme}://{}{}{path}", self.authority, self.prefix)
+        let EndpointParts { origin, authority, prefix, .. } = &*self.0;
+        let scheme = if origin.https { "https" } else { "http" };
+        format!("{scheme}://{authority}{prefix}{path}")
     }
 
     /// The target of a request: absolute for HTTP/2, a path for HTTP/1.1.
     pub(super) fn uri(&self, path: &str, version: Version) -> Uri {
-        let path = PathAndQuery::try_from(format!("{}{path}", self.prefix)).unwrap_or(PathAndQuery::from_static("/"));
+        let EndpointParts { origin, authority, prefix, .. } = &*self.0;
+        let path = PathAndQuery::try_from([prefix, path].concat()).unwrap_or(PathAndQuery::from_static("/"));
         let mut parts = http::uri::Parts::default();
         if version == Version::HTTP_2 {
-            parts.scheme = Some(if self.origin.https { Scheme::HTTPS } else { Scheme::HTTP });
-            parts.authority = Some(self.authority.clone());
+            parts.scheme = Some(if origin.https { Scheme::HTTPS } else { Scheme::HTTP });
+            parts.authority = Some(authority.clone());
         }
         parts.path_and_query = Some(path);
         Uri::from_parts(parts).unwrap_or_default()
@@ -98,14 +101,14 @@ mod tests {
     fn a_base_url_is_taken_apart() {
         let endpoint = Endpoint::parse("https://api.example.com/openai/v1/").unwrap();
         assert_eq!(
-            (endpoint.origin.https, endpoint.origin.host.as_str(), endpoint.origin.port),
+            (endpoint.origin().https, endpoint.origin().host.as_str(), endpoint.origin().port),
             (true, "api.example.com", 443)
         );
         assert_eq!(endpoint.uri("/chat/completions", Version::HTTP_11), "/openai/v1/chat/completions");
         assert_eq!(endpoint.uri("/x", Version::HTTP_2), "https://api.example.com/openai/v1/x");
         assert_eq!(endpoint.url("/x?y=z"), "https://api.example.com/openai/v1/x?y=z");
         let local = Endpoint::parse("http://[::1]:8000/v1").unwrap();
-        assert_eq!((local.origin.host.as_str(), local.origin.port), ("::1", 8000));
+        assert_eq!((local.origin().host.as_str(), local.origin().port), ("::1", 8000));
         assert_eq!(local.host_header(), "[::1]:8000");
     }
 

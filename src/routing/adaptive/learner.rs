@@ -145,8 +145,8 @@ impl Learner {
         let (weight, surprise) = if event {
             (1.0, residual)
         } else {
-            let shape = self.residuals.shape();
-            (1.0 - shape.survival(residual), shape.expected_beyond(residual))
+            let (survival, expected) = self.residuals.beyond(residual);
+            (1.0 - survival, expected)
         };
         self.residuals.add(residual, event);
         if weight < TELLING {

@@ -86,8 +86,25 @@ impl Residuals {
         }
     }
 
-    /// Kaplan–Meier over the bins, each hazard drawn to the prior's; those that were cut within a bin were at risk for half of it.
+    /// All of the scatter.
     pub fn shape(&self) -> ResidualShape {
+        let bins = self.bins();
+        let (mut survival, mut expected) = ([0.0; SHAPE], [0.0; SHAPE]);
+        for (index, point) in FIXED.points.iter().enumerate() {
+            (survival[index], expected[index]) = bins.at(point);
+        }
+        ResidualShape { survival, expected, known_until: bins.known_until }
+    }
+
+    /// What [`ResidualShape::survival`] and [`ResidualShape::expected_beyond`] are at one residual, for a fraction of the work.
+    pub fn beyond(&self, residual: f64) -> (f64, f64) {
+        let (bins, (before, share)) = (self.bins(), position(residual));
+        let [low, high] = [before, before + 1].map(|point| bins.at(&FIXED.points[point]));
+        (f64::from(between(low.0, high.0, share)), f64::from(between(low.1, high.1, share)).max(residual))
+    }
+
+    /// Kaplan–Meier over the bins, each hazard drawn to the prior's; those that were cut within a bin were at risk for half of it.
+    fn bins(&self) -> SurvivalBins {
         let fixed = &*FIXED;
         let mut edges = [1.0; BINS + 1];
         // Bins from the lowest one whose estimate rests on what was seen.
@@ -102,29 +119,35 @@ impl Residuals {
             edges[bin + 1] = edges[bin] * (1.0 - hazard.clamp(0.0, 1.0));
             at_risk = (at_risk - self.events[bin] - self.censored[bin]).max(0.0);
         }
-        ResidualShape::of(&edges, (LOWEST + BIN * known as f64) as f32, fixed)
-    }
-}
-
-impl ResidualShape {
-    /// `edges`: survival at the lower edge of each bin and at the upper one of the last.
-    fn of(edges: &[f32; BINS + 1], known_until: f32, fixed: &FixedTables) -> ResidualShape {
         // From above: what is left of E[min(r, 2)] in and beyond each bin.
         let mut beyond = [0.0; BINS + 1];
         beyond[BINS] = edges[BINS] * EXPECTED_MOST as f32;
         for bin in (0..BINS).rev() {
             beyond[bin] = beyond[bin + 1] + (edges[bin] - edges[bin + 1]) * fixed.middles[bin];
         }
-        let (mut survival, mut expected) = ([0.0; SHAPE], [0.0; SHAPE]);
-        for (index, point) in fixed.points.iter().enumerate() {
-            let alive = point.of(edges);
-            survival[index] = alive * point.tail;
-            let mean = if alive > 1e-6 { point.of(&beyond) / alive } else { EXPECTED_MOST as f32 };
-            expected[index] = mean.max(point.least);
-        }
-        ResidualShape { survival, expected, known_until }
+        SurvivalBins { edges, beyond, known_until: (LOWEST + BIN * known as f64) as f32 }
     }
+}
 
+/// The estimate bin by bin.
+struct SurvivalBins {
+    /// Survival at the lower edge of each bin and at the upper one of the last.
+    edges: [f32; BINS + 1],
+    /// What is left of E[min(r, 2)] in and beyond each bin.
+    beyond: [f32; BINS + 1],
+    known_until: f32,
+}
+
+impl SurvivalBins {
+    /// Survival at a point of the published tables, and the expectation beyond it.
+    fn at(&self, point: &ShapePoint) -> (f32, f32) {
+        let alive = point.of(&self.edges);
+        let mean = if alive > 1e-6 { point.of(&self.beyond) / alive } else { EXPECTED_MOST as f32 };
+        (alive * point.tail, mean.max(point.least))
+    }
+}
+
+impl ResidualShape {
     /// Probability of a residual beyond this one.
     pub fn survival(&self, residual: f64) -> f64 {
         f64::from(at(&self.survival, residual))
@@ -148,9 +171,19 @@ impl ResidualShape {
 }
 
 fn at(table: &[f32; SHAPE], residual: f64) -> f32 {
+    let (before, share) = position(residual);
+    between(table[before], table[before + 1], share)
+}
+
+/// The point of the tables below a residual, and the share of the way to the next one.
+fn position(residual: f64) -> (usize, f32) {
     let position = ((residual - SHAPE_FROM) / STEP).clamp(0.0, (SHAPE - 1) as f64);
     let before = (position as usize).min(SHAPE - 2);
-    table[before] + (position - before as f64) as f32 * (table[before + 1] - table[before])
+    (before, (position - before as f64) as f32)
+}
+
+fn between(low: f32, high: f32, share: f32) -> f32 {
+    low + share * (high - low)
 }
 
 /// What a shape needs for each bin and each point and never changes. An exponential for each point would be most of its
@@ -234,6 +267,17 @@ mod tests {
             assert!((all - cut).abs() < 0.07, "{q}: {all} {cut}");
         }
         assert!(all.shape().known_until > 0.6 && all.shape().known_until < 1.3);
+    }
+
+    #[test]
+    fn one_residual_is_what_the_tables_say_of_it() {
+        let mut seeded = fastrand::Rng::with_seed(7);
+        let mut residuals = Residuals::new();
+        for _ in 0..200 {
+            residuals.add(seeded.f64() * 4.0 - 2.0, seeded.bool());
+            let (residual, shape) = (seeded.f64() * 8.0 - 3.0, residuals.shape());
+            assert_eq!(residuals.beyond(residual), (shape.survival(residual), shape.expected_beyond(residual)));
+        }
     }
 
     #[test]

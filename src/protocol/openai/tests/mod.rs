@@ -182,6 +182,51 @@ fn a_whole_answer_becomes_one_chunk() {
     assert_eq!(events_of_whole(b"[]"), None);
 }
 
+/// The way by text gives what the way by a tree gives, or leaves it to the tree.
+#[test]
+fn a_whole_answer_becomes_the_same_chunk_by_its_text_as_by_a_tree() {
+    let choice = |message: &str| {
+        format!(
+            r#"{{"id":"c","object":"chat.completion","n":1.50,"choices":[{{"index":0,"message":{message},"x":null}}]}}"#
+        )
+    };
+    let by_text = [
+        choice(r#"{"role":"assistant","content":"hi","tool_calls":null,"annotations":[]}"#),
+        choice("{ \"content\" : \"é\\n\\u00e9\" ,\r\n \"tool_calls\": [ ] }").replace("[ ]", "[]"),
+        choice(r#"{}"#).replace("\"n\":1.50", "\"error\": null"),
+        "{ \"object\": \"chat.completion\",\n \"choices\": [\n {\"message\": {\"content\": \"a\"} },\n{\"message\":{},\"index\":1}\n] }\n".to_owned(),
+    ];
+    for body in &by_text {
+        let chunk = as_chunk(body.as_bytes()).unwrap_or_else(|| panic!("left to the tree: {body}"));
+        let mut expected = answer(body.as_bytes()).unwrap();
+        expected["object"] = Value::from("chat.completion.chunk");
+        for choice in expected["choices"].as_array_mut().unwrap() {
+            let message = choice.as_object_mut().unwrap().remove("message").unwrap();
+            choice["delta"] = message;
+        }
+        assert_eq!(serde_json::from_str::<Value>(&chunk).unwrap(), Value::Object(expected), "{body}");
+        assert!(!chunk.contains(['\n', '\r']), "{chunk:?}");
+    }
+    let by_tree = [
+        choice(r#"{"tool_calls":[{"id":"a"}]}"#),
+        choice(r#"{"content":"\ud83d"}"#),
+        choice(r#""text""#),
+        choice(r#"{},"message":{}"#),
+        choice(r#"{},"delta":{}"#),
+        choice(r#"{}"#).replace("\"n\":1.50", "\"error\":\"x\""),
+        choice(r#"{}"#).replace("\"object\"", "\"objekt\""),
+        choice(r#"{}"#).replace("1.50", "NaN"),
+        choice(r#"{}"#).replace("\"message\"", "\"text\""),
+        choice(r#"{}"#) + "x",
+        r#"{"object":"chat.completion","choices":[]}"#.to_owned(),
+        r#"{"object":"chat.completion","choices":[1]}"#.to_owned(),
+        r#"{"object":"chat.completion","choices":[{"message":{}}],"choices":[{"message":{}}]}"#.to_owned(),
+    ];
+    for body in &by_tree {
+        assert_eq!(as_chunk(body.as_bytes()), None, "{body}");
+    }
+}
+
 #[test]
 fn a_bare_json_line_is_read() {
     let event = SseEvent { raw: Bytes::from("{\"error\":\"model gone\"}\n") };
