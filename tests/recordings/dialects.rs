@@ -86,6 +86,16 @@ impl Recording {
         Some((before, ends[number].0, kind))
     }
 
+    /// The columns that are the same for a streamed and a whole answer that says this.
+    fn row(&self, said: &Said) -> Vec<(&'static str, Value)> {
+        let generated = *said != Said::default() || self.first_payload().is_some();
+        let nothing = if self.entry["finish"].to_string().contains("refusal") { "refused" } else { "empty" };
+        let mut columns = self.usage();
+        columns.push(("outcome", json!(if generated { "won" } else { nothing })));
+        columns.extend(self.first_payload().map(|(_, _, kind)| ("first_kind", json!(kind))));
+        columns
+    }
+
     /// The columns of usage, by the index.
     fn usage(&self) -> Vec<(&'static str, Value)> {
         let usage = &self.entry["usage"];
@@ -272,14 +282,7 @@ impl Asked<'_> {
             }
             wrong.extend(self.streamed(&said, &answer.body, is_native));
             std::fs::write(answers.join(format!("{}-{}.{}", self.name(), size, self.surface)), &answer.body).unwrap();
-            let mut columns = recording.usage();
-            let generated = said != Said::default() || recording.first_payload().is_some();
-            let is_withheld = recording.entry["finish"].to_string().contains("refusal");
-            let nothing = if is_withheld { "refused" } else { "empty" };
-            columns.push(("outcome", json!(if generated { "won" } else { nothing })));
-            if let Some((_, _, kind)) = recording.first_payload() {
-                columns.push(("first_kind", json!(kind)));
-            }
+            let columns = recording.row(&said);
             let what = format!("{} for {} in pieces of {size}", recording.file, self.surface);
             expected.push(Expected { race_id: answer.race_id, what, columns });
         }
@@ -296,6 +299,8 @@ impl Asked<'_> {
             wrong.push(format!("whole says {:?}, not {said:?}", plain::of_whole(self.surface, &whole)));
         }
         std::fs::write(answers.join(format!("{}-whole.{}.json", self.name(), self.surface)), &answer.body).unwrap();
+        let what = format!("{} for {}, whole", recording.file, self.surface);
+        expected.push(Expected { race_id: answer.race_id, what, columns: recording.row(&said) });
         wrong
     }
 

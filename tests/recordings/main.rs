@@ -68,7 +68,7 @@ async fn every_recorded_chat_stream_passes_as_it_was() {
         if recording.status == 200 {
             streaming(&app, number, recording, &mut expected).await;
             cut_at_the_first_payload(&app, number, recording, &mut expected).await;
-            whole(&app, number, recording).await;
+            whole(&app, number, recording, &mut expected).await;
         } else {
             refused(&app, number, recording, &mut expected).await;
         }
@@ -225,7 +225,7 @@ async fn cut_at_the_first_payload(app: &App, number: usize, recording: &Recordin
 }
 
 /// For a client that does not stream: the assembled answer.
-async fn whole(app: &App, number: usize, recording: &Recording) {
+async fn whole(app: &App, number: usize, recording: &Recording, expected: &mut Vec<Expected>) {
     let end = recording.bytes.len();
     let answer = ask(app, &Replay { number, size: 1460, end, stream: false, include_usage: false }).await;
     let file = &recording.file;
@@ -240,6 +240,13 @@ async fn whole(app: &App, number: usize, recording: &Recording) {
     if let Some(usage) = recording.last_usage() {
         assert_eq!(json["usage"], usage, "{file}");
     }
+    // Only a client that streams gets something of reasoning alone.
+    let is_empty = recording.said().values().all(recording::Said::says_nothing);
+    let mut columns = recording.usage();
+    columns.push(("outcome", json!(if is_empty { "empty" } else { "won" })));
+    columns.push(("finish_reason", recording.finish()));
+    columns.push(("first_kind", json!(recording.first_kind)));
+    expected.push(Expected { race_id: answer.race_id, what: format!("{file}, whole"), columns });
 }
 
 /// An error status is passed on with its body.

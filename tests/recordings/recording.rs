@@ -39,6 +39,13 @@ pub struct Said {
     tools: BTreeMap<u64, [String; 3]>,
 }
 
+impl Said {
+    /// It has neither a text nor a call: at most reasoning.
+    pub fn says_nothing(&self) -> bool {
+        self.text.trim().is_empty() && self.refusal.trim().is_empty() && self.tools.is_empty()
+    }
+}
+
 impl Recording {
     pub fn read(folder: &Path, entry: Value) -> Recording {
         let file = entry["file"].as_str().unwrap().to_owned();
