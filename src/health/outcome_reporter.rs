@@ -208,10 +208,10 @@ impl OutcomeReporter {
         if sent.complained.stream_options && sent.form != AnswerForm::WithUsage && !self.own_stream_options {
             self.health.learn_habit(name, StreamingHabit::RefusesOptions);
         }
-        if sent.complained.stream && sent.form == AnswerForm::Plain {
-            let has_tools = self.request.upgrade().is_some_and(|request| request.has_tools);
-            let habit = if has_tools { StreamingHabit::RefusesWithTools } else { StreamingHabit::Refuses };
-            self.health.learn_habit(name, habit);
+        let refused = self.request.upgrade().filter(|_| sent.complained.stream && sent.form == AnswerForm::Plain);
+        if let Some(request) = refused {
+            let surface = self.candidates[candidate].surface;
+            self.health.learn_habit(name, StreamingHabit::Refuses(surface, request.member_set));
         }
         if !sent.complained.members.is_empty() {
             self.health.learn_refusals(&self.candidates[candidate], &sent.complained.members);

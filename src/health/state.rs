@@ -13,7 +13,7 @@ use crate::config::{Config, Keys, UpstreamStream};
 use crate::learning::Learning;
 use crate::protocol::Surface;
 use crate::protocol::quirks::RefusalLesson;
-use crate::protocol::request::ApiRequest;
+use crate::protocol::request::{ApiRequest, MemberSet};
 use crate::routing::breaker::Breakers;
 use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
 use crate::routing::keyring::HashedKey;
@@ -23,6 +23,9 @@ use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 const REMEMBERED_MAX: usize = 10_000;
 /// How long they are remembered: the next version of a server may accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
+
+/// Sets of members that one upstream is remembered to refuse to stream.
+const SETS_MAX: usize = 64;
 
 /// What refusals of one upstream taught about one surface.
 const LESSONS_MAX: usize = 16;
@@ -35,10 +38,8 @@ type LessonsByUpstream = HashMap<(String, Surface), Vec<(RefusalLesson, Instant)
 pub enum StreamingHabit {
     /// It rejects `stream_options`.
     RefusesOptions,
-    /// It refuses to stream.
-    Refuses,
-    /// It refuses to stream an answer that may call tools.
-    RefusesWithTools,
+    /// It refuses to stream a request with these members: one of them may be why, such as tools or a beam search.
+    Refuses(Surface, MemberSet),
     /// Its streams have no usage.
     OmitsUsage,
     /// Its plain answers have none either.
@@ -264,8 +265,7 @@ impl UpstreamHealth {
             UpstreamStream::Always => false,
             UpstreamStream::Never => true,
             UpstreamStream::Auto => {
-                has(StreamingHabit::Refuses)
-                    || request.has_tools && has(StreamingHabit::RefusesWithTools)
+                has(StreamingHabit::Refuses(candidate.surface, request.member_set))
                     || !request.stream && has(StreamingHabit::OmitsUsage) && !has(StreamingHabit::HasNoUsage)
             }
         }
@@ -275,6 +275,13 @@ impl UpstreamHealth {
         let mut remembered = lock(&self.streaming);
         if remembered.len() >= REMEMBERED_MAX {
             remembered.retain(|_, learnt| learnt.elapsed() < REMEMBERED_FOR);
+        }
+        // Callers decide how many sets there are.
+        let is_set = |habit: &StreamingHabit| matches!(habit, StreamingHabit::Refuses(..));
+        if is_set(&habit)
+            && remembered.keys().filter(|(name, known)| name == upstream && is_set(known)).count() >= SETS_MAX
+        {
+            return;
         }
         if remembered.len() < REMEMBERED_MAX {
             remembered.insert((upstream.to_owned(), habit), Instant::now());

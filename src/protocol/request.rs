@@ -13,7 +13,7 @@ use http::HeaderValue;
 use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
-pub use members::InvalidRequest;
+pub use members::{InvalidRequest, MemberSet};
 use members::{Member, boolean, include_usage, limits, lists_some, position, span, string};
 
 use super::dialect::{Dialect, Surface};
@@ -50,6 +50,7 @@ pub struct ApiRequest {
     /// The answer begins with the prompt.
     pub echoes: bool,
     pub has_tools: bool,
+    pub member_set: MemberSet,
     /// A chat client lists `functions`, the predecessor of tools.
     pub legacy_functions: bool,
     /// The answer has to follow a JSON schema.
@@ -201,6 +202,7 @@ impl ApiRequest {
         };
         for (name, value) in members {
             request.take(name.as_ref(), value)?;
+            request.member_set.add(name);
             if let Some(part) = prompt_part(surface, name) {
                 request.prompt[part] = span(text, name, value).value;
             }
@@ -235,6 +237,7 @@ impl ApiRequest {
             has_older_limit: false,
             echoes: false,
             has_tools: false,
+            member_set: MemberSet::default(),
             legacy_functions: false,
             has_schema: false,
             ambiguous: None,

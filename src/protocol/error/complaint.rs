@@ -47,8 +47,9 @@ pub fn rejects_stream_options(body: &[u8]) -> bool {
 }
 
 /// Phrases with which vendors refuse to stream; lower case.
-const NO_STREAM: [&str; 13] = [
+const NO_STREAM: [&str; 14] = [
     "not support",
+    "not currently support",
     "n't support",
     "unsupported",
     "cannot",
@@ -132,6 +133,11 @@ mod tests {
             (400, r#"{"error":{"message":"Cannot use tools with stream"}}"#),
             (400, r#"{"error":{"message":"`stream` is not supported with `n` > 1","param":null}}"#),
             (400, r#"{"message":"The model doesn't support streaming."}"#),
+            (400, r#"{"error":{"message":"Streaming is not currently supported with beam search","param":null}}"#),
+            (
+                400,
+                r#"{"error":{"message":"`prompt_logprobs` are not available when `stream=True`.","param":"prompt_logprobs"}}"#,
+            ),
             (422, r#"{"detail":"Streaming is not available for this model"}"#),
             (403, r#"{"error":"streaming is disabled for this deployment"}"#),
             (501, "<html>Not Implemented</html>"),

@@ -37,6 +37,22 @@ pub(super) struct Member {
     pub(super) value: Range<usize>,
 }
 
+/// The names of a request's members, whatever their order, without those that say whether it streams. Two sets are equal by chance
+/// once in 2⁶⁴.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MemberSet(u64);
+
+impl MemberSet {
+    pub(super) fn add(&mut self, name: &str) {
+        if !matches!(name, "stream" | "stream_options") {
+            // FNV-1a.
+            self.0 ^= name
+                .bytes()
+                .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        }
+    }
+}
+
 /// Position of a member in `text`, which its value was borrowed from.
 pub(super) fn span(text: &str, name: &str, value: &RawValue) -> Member {
     let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);

@@ -141,6 +141,40 @@ async fn a_refusal_to_stream_is_asked_again_plain_and_remembered() {
     }
 }
 
+/// One caller's beam search takes streams from nobody.
+#[tokio::test]
+async fn a_refusal_to_stream_is_remembered_for_requests_with_the_same_members() {
+    const REFUSALS: [&str; 2] = [
+        r#"{"error":{"message":"`prompt_logprobs` are not available when `stream=True`.","param":"prompt_logprobs","code":400}}"#,
+        r#"{"error":{"message":"Streaming is not currently supported with beam search","param":null,"code":400}}"#,
+    ];
+    let a = FakeProvider::answering(|request| {
+        let asked = request.json();
+        let refused = ["prompt_logprobs", "use_beam_search"].iter().position(|name| !asked[name].is_null());
+        match (asked["stream"] == true, refused) {
+            (true, Some(refused)) => Script::status(400, &[], REFUSALS[refused]),
+            (true, None) => Script::stream(&["hello"]),
+            (false, _) => plain(ANSWER),
+        }
+    })
+    .await;
+    let gateway = Setup::over(&[&a]).start().await;
+    for members in [
+        r#""prompt_logprobs":1,"n":1"#,
+        r#""n":1"#,
+        r#""n":1,"prompt_logprobs":2"#,
+        r#""use_beam_search":true"#,
+        r#""use_beam_search":true"#,
+        r#""temperature":1"#,
+    ] {
+        let asked = format!(r#"{{"model":"m","stream":true,"messages":[{{}}],{members}}}"#);
+        let response = read_response(&mut gateway.ask(&serde_json::from_str(&asked).unwrap()).await).await;
+        assert_eq!((response.streamed_text().as_str(), response.is_done()), ("hello", true), "{members}");
+    }
+    assert_eq!(streams(&a), [true, false, true, false, true, false, false, true]);
+    gateway.stop().await;
+}
+
 #[tokio::test]
 async fn a_refusal_to_stream_is_no_reason_to_ask_the_same_again() {
     let a = FakeProvider::answering(|_| Script::status(501, &[], "")).await;
