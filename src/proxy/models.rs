@@ -18,13 +18,14 @@ use crate::config::ModelConfig;
 /// # Errors
 /// 401 or 429 without a valid token.
 pub fn list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-    let ids = usable_ids(gateway, client, headers)?;
+    let models = usable_models(gateway, client, headers)?;
     if asks_anthropic(headers) {
-        let data: Vec<Value> = ids.iter().map(|id| anthropic_entry(id)).collect();
-        let list = json!({ "data": data, "has_more": false, "first_id": ids.first(), "last_id": ids.last() });
+        let data: Vec<Value> = models.iter().map(|(id, _)| anthropic_entry(id)).collect();
+        let (first, last) = (models.first().map(|(id, _)| id), models.last().map(|(id, _)| id));
+        let list = json!({ "data": data, "has_more": false, "first_id": first, "last_id": last });
         return Ok(json_response(&list));
     }
-    let data: Vec<Value> = ids.iter().map(|id| entry(id)).collect();
+    let data: Vec<Value> = models.iter().map(|(id, model)| entry(id, model)).collect();
     Ok(json_response(&json!({ "object": "list", "data": data })))
 }
 
@@ -33,8 +34,8 @@ pub fn list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<R
 /// # Errors
 /// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
 pub fn one(gateway: &Gateway, client: &Client, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
-    usable_model(gateway, client, headers, id)?;
-    Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id) }))
+    let model = usable_model(gateway, client, headers, id)?;
+    Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id, &model) }))
 }
 
 /// All models of the caller, as Gemini lists them.
@@ -42,7 +43,7 @@ pub fn one(gateway: &Gateway, client: &Client, headers: &HeaderMap, id: &str) ->
 /// # Errors
 /// 401 or 429 without a valid token.
 pub fn gemini_list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-    let models: Vec<Value> = usable_ids(gateway, client, headers)?.iter().map(|id| gemini_entry(id)).collect();
+    let models: Vec<Value> = usable_models(gateway, client, headers)?.iter().map(|(id, _)| gemini_entry(id)).collect();
     Ok(json_response(&json!({ "models": models })))
 }
 
@@ -65,18 +66,22 @@ fn gemini_entry(id: &str) -> Value {
     json!({ "name": format!("models/{id}"), "displayName": id, "supportedGenerationMethods": calls })
 }
 
-/// The names of the caller's models, and their aliases.
+/// The caller's models by name and by alias.
 ///
 /// # Errors
 /// 401 or 429 without a valid token.
-pub(super) fn usable_ids(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Vec<String>, Rejection> {
+pub(super) fn usable_models(
+    gateway: &Gateway,
+    client: &Client,
+    headers: &HeaderMap,
+) -> Result<Vec<(String, Arc<ModelConfig>)>, Rejection> {
     let live = gateway.live();
     let caller = Caller::new(&live, authenticate(gateway, &live, client)?, headers)?;
     let config = &live.config;
-    let models = config.models.values().filter(|model| usable(&caller, model)).map(|model| &model.name);
-    let aliases =
-        config.aliases.iter().filter(|(_, name)| config.models.get(*name).is_some_and(|model| usable(&caller, model)));
-    Ok(models.chain(aliases.map(|(alias, _)| alias)).cloned().collect())
+    let models = config.models.values().map(|model| (&model.name, model));
+    let aliases = config.aliases.iter().filter_map(|(alias, name)| Some((alias, config.models.get(name)?)));
+    let usable = models.chain(aliases).filter(|(_, model)| usable(&caller, model));
+    Ok(usable.map(|(name, model)| (name.clone(), model.clone())).collect())
 }
 
 /// The model with this name or alias.
@@ -107,8 +112,18 @@ fn usable(caller: &Caller, model: &ModelConfig) -> bool {
     })
 }
 
-fn entry(id: &str) -> Value {
-    json!({ "id": id, "object": "model", "created": 0, "owned_by": "photofinish" })
+fn entry(id: &str, model: &ModelConfig) -> Value {
+    let mut entry = json!({ "id": id, "object": "model", "created": 0, "owned_by": "photofinish" });
+    if let Some(tokens) = context_window(model) {
+        // As vLLM and SGLang name it; OpenAI has no such member.
+        entry["max_model_len"] = tokens.into();
+    }
+    entry
+}
+
+/// The smallest context window of the upstreams, in tokens. None if the window of any upstream is not known.
+pub(super) fn context_window(model: &ModelConfig) -> Option<u64> {
+    model.upstreams.iter().map(|upstream| upstream.context).collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
 /// Anthropic's clients send this header with every request.

@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 use super::caller::{Client, authenticate};
 use super::encoded;
 use super::gateway::Gateway;
-use super::models::{json_response, usable_ids, usable_model};
+use super::models::{context_window, json_response, usable_model, usable_models};
 use super::rejection::Rejection;
-use crate::config::ModelConfig;
 use crate::protocol::Surface;
 use crate::protocol::parameter::is_empty_list;
 use crate::protocol::request::{ApiRequest, InvalidRequest};
@@ -30,12 +29,12 @@ const QUESTION_MAX: usize = 64 << 10;
 /// # Errors
 /// 401 or 429 without a valid token.
 pub fn tags(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
-    let entry = |id: &String| {
+    let entry = |(id, _): &(String, _)| {
         json!({
             "name": id, "model": id, "modified_at": UNKNOWN_TIME, "size": 0, "digest": "", "details": details(),
         })
     };
-    let models: Vec<Value> = usable_ids(gateway, client, headers)?.iter().map(entry).collect();
+    let models: Vec<Value> = usable_models(gateway, client, headers)?.iter().map(entry).collect();
     Ok(json_response(&json!({ "models": models })))
 }
 
@@ -66,7 +65,7 @@ pub async fn show(gateway: &Gateway, request: Request<Body>) -> Result<Response<
     let id = id.ok_or(InvalidRequest::NoModel)?;
     let model = usable_model(gateway, &client, &parts.headers, &id)?;
     let mut info = json!({ "general.architecture": FAMILY, "general.basename": id });
-    if let Some(tokens) = context(&model) {
+    if let Some(tokens) = context_window(&model) {
         info[format!("{FAMILY}.context_length")] = tokens.into();
     }
     Ok(json_response(&json!({
@@ -82,11 +81,6 @@ fn details() -> Value {
         "parent_model": "", "format": "", "family": FAMILY, "families": [FAMILY], "parameter_size": "",
         "quantization_level": "",
     })
-}
-
-/// The smallest context window of the upstreams, in tokens. None if the window of any upstream is not configured.
-fn context(model: &ModelConfig) -> Option<u64> {
-    model.upstreams.iter().map(|upstream| upstream.context).collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
 /// The answer to a request without a prompt. Ollama's clients send it to load or unload a model; the gateway has

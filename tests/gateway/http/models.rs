@@ -16,7 +16,7 @@ async fn config() -> (FakeProvider, String) {
         upstreams = ["on/x", "off/x"]
         aliases = ["gpt-4o-mini", "alias/with/slashes"]
         [models."org/model:free"]
-        upstreams = ["on/y"]
+        upstreams = [{ upstream = "on/y", context = 8192 }, { upstream = "off/y", context = 4096 }]
         [models.hidden]
         upstreams = ["off/y"]
         aliases = ["hidden-alias"]
@@ -47,6 +47,8 @@ async fn the_list_is_what_the_caller_may_use() {
     assert_eq!(list["object"], "list");
     let entry = list["data"].as_array().unwrap().iter().find(|model| model["id"] == "plain").unwrap();
     assert_eq!(*entry, json!({"id": "plain", "object": "model", "created": 0, "owned_by": "photofinish"}));
+    let entry = list["data"].as_array().unwrap().iter().find(|model| model["id"] == "org/model:free").unwrap();
+    assert_eq!(entry["max_model_len"], 4_096, "the smallest window");
     let visible = ["alias/with/slashes", "gpt-4o-mini", "org/model:free", "plain"];
     assert_eq!(ids(&list), visible);
 
