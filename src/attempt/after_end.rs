@@ -30,7 +30,7 @@ impl EventStream {
     /// The failure that broke it. A complete answer cannot break.
     pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
-            let next = self.poll_next(context);
+            let next = self.poll_last(context);
             let Some((_, left)) = &mut self.end else {
                 match next {
                     Poll::Ready(Some(Ok(item))) if matches!(item.kind, ItemKind::Done) => self.hold_end(item),
@@ -52,22 +52,28 @@ impl EventStream {
     /// Holds back the last event.
     fn hold_end(&mut self, end: StreamItem) {
         self.end = Some((end, BEHIND_MAX));
+        self.wait_for_more();
+    }
+
+    /// The answer is complete, but more may come soon.
+    pub(super) fn wait_for_more(&mut self) {
         let now = Instant::now();
         self.complete_since.get_or_insert(now);
-        if let Some(timer) = &mut self.timer {
-            timer.as_mut().reset(now + BEHIND_FOR);
-        }
+        self.set_timer(now + BEHIND_FOR);
+    }
+
+    /// From now on it waits only for the end of the body.
+    pub(super) fn wait_for_end(&mut self) {
+        let since = self.complete_since.unwrap_or_else(Instant::now);
+        self.set_timer(since + self.read_out_for());
     }
 
     /// Whether to wait longer for events after the end.
-    fn waits_behind(&mut self, context: &mut Context<'_>) -> bool {
-        let read_out_for = self.read_out_for();
+    pub(super) fn waits_behind(&mut self, context: &mut Context<'_>) -> bool {
         let Some(timer) = &mut self.timer else { return false };
         let waits = timer.as_mut().poll(context).is_pending();
         if !waits {
-            // From now on it waits only for the end of the body.
-            let since = self.complete_since.unwrap_or_else(Instant::now);
-            timer.as_mut().reset(since + read_out_for);
+            self.wait_for_end();
         }
         waits
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::failure::Failure;
 use crate::protocol::error::ErrorFacts;
 
 /// One event: the bytes that are passed on, and its kind.
@@ -43,4 +44,17 @@ pub enum ItemKind {
     Error { facts: ErrorFacts, data: Bytes },
     /// Noise, or of another dialect, or its content follows in other events.
     LeftOut,
+}
+
+/// The last event of an answer, before its usage chunk: see [`EventStream::join_usage_chunk`](super::EventStream::join_usage_chunk).
+#[derive(Default)]
+pub(super) enum LastEvent {
+    /// Events are passed on as they come.
+    #[default]
+    Passed,
+    /// It has not come yet.
+    Awaited,
+    Held(StreamItem),
+    /// It was passed on. This came after it.
+    Followed(Box<Result<StreamItem, Failure>>),
 }

@@ -200,9 +200,10 @@ impl Meter {
         self.bound
     }
 
-    /// Whether every choice that was seen or requested has a finish reason.
-    pub fn has_finished(&self) -> bool {
-        self.finish.is_some() && self.finished == self.choices && self.finished.count_ones() >= self.choices_asked
+    /// Whether every choice that was seen or requested has a finish reason. `ended`: only those that were seen count.
+    pub fn has_finished(&self, ended: bool) -> bool {
+        let has_all = ended || self.finished.count_ones() >= self.choices_asked;
+        self.finish.is_some() && self.finished == self.choices && has_all
     }
 
     /// Whether there is a finish reason, and one for every choice that said that it has none yet. LiteLLM says nothing, and

@@ -16,6 +16,7 @@ mod guard;
 mod held_back;
 mod in_flight;
 mod item;
+mod last_event;
 mod memory;
 mod meter;
 mod model_list;

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::item::StreamItem;
+use super::item::{LastEvent, StreamItem};
 use super::stream::{EventStream, READ_OUT_FOR, ServedTimes};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind};
@@ -36,7 +36,7 @@ impl EventStream {
         if let Poll::Ready(item) = self.poll_item(context) {
             return Poll::Ready(item);
         }
-        if self.end.is_some() {
+        if self.end.is_some() || matches!(self.last, LastEvent::Held(_)) {
             return Poll::Pending;
         }
         let complete = self.is_complete();
@@ -98,7 +98,7 @@ impl EventStream {
         self.served.as_ref().map_or(READ_OUT_FOR, |served| READ_OUT_FOR.min(served.idle))
     }
 
-    fn set_timer(&mut self, at: Instant) {
+    pub(super) fn set_timer(&mut self, at: Instant) {
         if let Some(timer) = &mut self.timer {
             timer.as_mut().reset(at);
         }

@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 
 use super::guard::{AttemptGuard, CancelReason};
 use super::held_back::HeldBack;
-use super::item::{ItemKind, StreamItem};
+use super::item::{ItemKind, LastEvent, StreamItem};
 use crate::budget::Lease;
 use crate::clock::{Instant, wall_micros};
 use crate::failure::{Failure, FailureKind, Phase};
@@ -57,8 +57,12 @@ pub struct EventStream {
     /// When the answer became complete; only usage may follow.
     pub(super) complete_since: Option<Instant>,
     pub(super) done: bool,
+    /// The body ended well.
+    ended: bool,
     /// The last event, held back for later ones, and the bytes that may still come.
     pub(super) end: Option<(StreamItem, usize)>,
+    /// The event before the usage chunk, which a client may not have asked for.
+    pub(super) last: LastEvent,
     /// The provider is known to send no finish reason.
     omits_finish_reason: bool,
     /// A usage chunk came before the first token.
@@ -113,7 +117,9 @@ impl EventStream {
             served: None,
             complete_since: None,
             done: false,
+            ended: false,
             end: None,
+            last: LastEvent::default(),
             omits_finish_reason,
             usage_in_prelude: false,
             template: None,
@@ -186,7 +192,8 @@ impl EventStream {
 
     /// The end of a complete answer whose own end event is missing.
     pub fn ending(&mut self) -> Bytes {
-        self.response_translation.ending()
+        let (held, ending) = (self.held_last(), self.response_translation.ending());
+        if held.is_empty() { ending } else { Bytes::from([held, ending].concat()) }
     }
 
     /// Reads on during a hold, within a bound. [`EventStream::poll_served`] returns the events later. Ready: the failure that
@@ -264,7 +271,7 @@ impl EventStream {
                     return Poll::Ready(Some(Err(failure)));
                 }
                 None => {
-                    self.body = None;
+                    (self.body, self.ended) = (None, true);
                     self.guard.meter.eof(Instant::now());
                     return Poll::Ready(self.decoder.finish().map(|event| Ok(self.last_item(event))));
                 }
@@ -311,10 +318,11 @@ impl EventStream {
         self.pace.event(item.raw.len());
     }
 
-    /// The answer is complete: a finish reason for every choice, or `[DONE]` when no choice is open.
+    /// The answer is complete: a finish reason for every choice, or `[DONE]` when no choice is open. At the end of the body the
+    /// choices that never began are none: some servers give one, however many are asked for.
     pub fn is_complete(&self) -> bool {
         let meter = &self.guard.meter;
-        meter.has_finished() || self.done && meter.has_no_open_choice(self.omits_finish_reason)
+        meter.has_finished(self.ended) || self.done && meter.has_no_open_choice(self.omits_finish_reason)
     }
 
     /// Reads the rest after `[DONE]` in the background, for a short time, so that the connection can be reused.

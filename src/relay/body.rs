@@ -136,13 +136,14 @@ enum RelayState {
 impl<W: RelayObserver> RelayBody<W> {
     /// Begins with `prelude`, which ends with the first payload.
     pub fn new(
-        stream: EventStream,
+        mut stream: EventStream,
         prelude: Bytes,
         include_usage: bool,
         shutdown: &Shutdown,
         watch: W,
     ) -> RelayBody<W> {
         let prelude = if stream.usage_in_prelude && !include_usage { without_usage(prelude) } else { prelude };
+        let prelude = if include_usage { prelude } else { stream.join_usage_chunk(prelude) };
         RelayBody {
             stream,
             watch,

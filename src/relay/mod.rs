@@ -20,15 +20,18 @@ use crate::protocol::frame::Frame;
 use crate::protocol::openai;
 use crate::protocol::sse::SseScanner;
 
-/// Complete events, without the usage chunks that `include_usage` adds.
+/// Complete events, without the usage chunks that `include_usage` adds. What else these say is joined to the event before.
 pub fn without_usage(events: Bytes) -> Bytes {
     aside(events.len(), || {
         let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events);
         let mut kept = BytesMut::new();
         while let Ok(Some(event)) = scanner.next_event() {
-            if !matches!(openai::read(&event), Frame::Chunk(chunk) if chunk.usage_only) {
-                kept.extend_from_slice(&event.raw);
+            match openai::read(&event) {
+                Frame::Chunk(chunk) if chunk.usage_only => {
+                    kept = openai::with_members_of(kept.freeze(), &event.raw).into();
+                }
+                _ => kept.extend_from_slice(&event.raw),
             }
         }
         kept.freeze()

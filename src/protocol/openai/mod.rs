@@ -16,6 +16,7 @@ mod reader;
 mod request;
 mod tools;
 mod turns;
+mod usage_chunk;
 mod writer;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use foreign::without_reasoning;
 pub use names::ChunkNames;
 pub use reader::OpenAiReader;
 pub use request::request;
+pub use usage_chunk::with_members_of;
 pub use writer::OpenAiWriter;
 pub(super) use writer::usage_json;
 

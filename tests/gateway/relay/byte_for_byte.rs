@@ -1,5 +1,7 @@
 //! A streaming chat client gets the winner's bytes unchanged. Streams that break: see `broken_streams`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, ending, read_response};
@@ -108,6 +110,24 @@ async fn usage_is_asked_for_recorded_and_taken_out_again() {
             attempt,
             json!({"input_tokens": 1_000, "output_tokens": 2_000, "tok_src": "usage", "finish_reason": "stop", "cost_usd": 0.005, "cost_basis": "computed"})
         );
+    }
+}
+
+/// vLLM says there what it would else say in the last event, and llama.cpp too.
+#[tokio::test]
+async fn what_the_usage_chunk_says_besides_is_in_the_last_event() {
+    let last = |more: &str| {
+        format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"b"}},"finish_reason":"length"}}]{more}}}"#)
+    };
+    let more = r#","system_fingerprint":"fp","timings":{"ms":1.50}"#;
+    let usage = format!(r#"{{"choices":[],"usage":{{"prompt_tokens":1,"completion_tokens":2}}{more}}}"#);
+    let rest = |script: Script| script.event(last("")).delay(Duration::from_millis(1)).event(&usage).done().end();
+    // The first token may be the last.
+    for script in [rest(Script::sse().role().token("a")), rest(Script::sse().role())] {
+        let (response, rows) = relayed(script, &streaming(), "").await;
+        let events = response.events();
+        assert_eq!(events[events.len() - 2..], [last(more).as_str(), "[DONE]"], "{}", response.body);
+        assert_row!(rows.one("a"), json!({"outcome": "won", "output_tokens": 2, "tok_src": "usage"}));
     }
 }
 

@@ -49,10 +49,17 @@ async fn one_choice_s_finish_is_not_the_end_of_the_others() {
         assert_eq!((response.is_done(), response.status), (false, if stream { 200 } else { 502 }), "{}", response.body);
         assert_eq!(rows.attempts[0]["failure"], "closed");
     }
-    // A server that gives fewer choices than asked for ends with `[DONE]`.
-    let (response, _) =
-        answered(Script::sse().token("A").finish("stop").done().end(), &ask(true, json!({"n": 2}))).await;
-    assert!(response.is_done(), "{}", response.body);
+    // A server that gives fewer choices than asked for ends with `[DONE]`, or its body ends (`transformers serve`).
+    let one = || Script::sse().token("A").finish("stop");
+    for stream in [true, false] {
+        for script in [one().done().end(), one().end()] {
+            let (response, rows) = answered(script, &ask(stream, json!({"n": 2}))).await;
+            assert_eq!((response.status, response.is_done()), (200, stream), "{}", response.body);
+            assert_eq!(rows.attempts[0]["outcome"], "won");
+        }
+    }
+    let (response, _) = answered(one().close(), &ask(true, json!({"n": 2}))).await;
+    assert!(response.body.contains("photofinish_stream_broken"), "the body is cut: {}", response.body);
     let whole = two_choices().event(choice(1, &json!({"content": "C"}), Some("stop")));
     let (response, rows) = answered(whole.end(), &ask(true, json!({"n": 2}))).await;
     assert!(response.is_done());

@@ -1,0 +1,99 @@
+//! What a usage chunk says beside the usage.
+
+use bytes::Bytes;
+
+use crate::protocol::json::{InvalidJson, Json};
+
+/// Members of a usage chunk that every event has, or that belong to it alone.
+const KNOWN: [&str; 7] = ["id", "object", "created", "model", "choices", "usage", "obfuscation"];
+
+/// `events` with those members of a usage chunk that the last of them lacks.
+pub fn with_members_of(events: Bytes, usage_chunk: &[u8]) -> Bytes {
+    joined(&events, usage_chunk).unwrap_or(None).map_or(events, Bytes::from)
+}
+
+/// None: it has them all.
+fn joined(events: &[u8], usage_chunk: &[u8]) -> Result<Option<String>, InvalidJson> {
+    let mut others = Vec::new();
+    Json::new(last_data(usage_chunk)?.1).object(|name, json| {
+        let value = json.skip()?;
+        // A line break would end the line of the event.
+        if value != "null" && !KNOWN.contains(&name) && !value.contains(['\n', '\r']) {
+            others.push((name, value));
+        }
+        Ok(())
+    })?;
+    if others.is_empty() {
+        return Ok(None);
+    }
+    let (end, data) = last_data(events)?;
+    let mut is_empty = true;
+    Json::new(data).object(|name, json| {
+        is_empty = false;
+        others.retain(|(other, _)| *other != name);
+        json.skip().map(drop)
+    })?;
+    let text = std::str::from_utf8(events).map_err(|_| InvalidJson)?;
+    let added: String = others.iter().map(|(name, value)| format!(",\"{name}\":{value}")).collect();
+    Ok((!added.is_empty() && !is_empty).then(|| [&text[..end], &added, &text[end..]].concat()))
+}
+
+/// The object in the last line of data, and where its closing brace stands.
+fn last_data(events: &[u8]) -> Result<(usize, &str), InvalidJson> {
+    let text = std::str::from_utf8(events).map_err(|_| InvalidJson)?;
+    let end = text.rfind('}').ok_or(InvalidJson)?;
+    let start = text[..end].rfind(['\n', '\r']).map_or(0, |at| at + 1);
+    let data = text[start..=end].strip_prefix("data:").ok_or(InvalidJson)?;
+    Ok((end, data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_last_event_lacks_is_added_to_it() {
+        let finish = r#"{"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+        for (events, usage, expected) in [
+            // vLLM, llama.cpp.
+            (
+                format!("data: {finish}\n\n"),
+                r#"{"id":"c","choices":[],"usage":{"prompt_tokens":1},"system_fingerprint":"v","none":null,"obfuscation":"x"}"#,
+                r#"data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"v"}"#,
+            ),
+            (
+                format!(": hm\ndata:{finish} \r\n\r\n"),
+                r#"{"timings":{"a":1.50},"choices":[],"usage":{}}"#,
+                ": hm\ndata:{\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"timings\":{\"a\":1.50}}",
+            ),
+            // Several events: the last one.
+            (
+                format!("data: {{\"a\":1}}\n\ndata: {finish}\n\n"),
+                r#"{"x":1,"id":"d","usage":{}}"#,
+                "data: {\"a\":1}\n\ndata: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"x\":1}",
+            ),
+        ] {
+            let joined = with_members_of(Bytes::from(events.clone()), format!("data: {usage}\n\n").as_bytes());
+            let end = events.rfind('}').unwrap() + 1;
+            assert_eq!(joined, format!("{expected}{}", &events[end..]), "{usage}");
+        }
+    }
+
+    #[test]
+    fn what_needs_nothing_or_cannot_be_read_is_unchanged() {
+        let whole = r#"data: {"id":"c","x":null,"choices":[]}"#;
+        for (events, usage) in [
+            (whole, r#"data: {"id":"c","usage":{},"x":1}"#),
+            (whole, r#"data: {"id":"c","model":"m","object":"o","created":1,"usage":{}}"#),
+            (whole, "data: {\"y\":[1,\n2],\"usage\":{}}"),
+            (whole, r#"data: {"y":1,"#),
+            ("data: {}", r#"data: {"y":1}"#),
+            ("data: [DONE]", r#"data: {"y":1}"#),
+            ("data: {\n\"id\":\"c\"}", r#"data: {"y":1}"#),
+            ("", r#"data: {"y":1}"#),
+        ] {
+            let events = Bytes::from(format!("{events}\n\n"));
+            assert_eq!(with_members_of(events.clone(), usage.as_bytes()), events, "{usage}");
+        }
+    }
+}
