@@ -331,4 +331,23 @@ mod tests {
             assert_eq!(token.refused().now_or_never().is_some(), !own);
         }
     }
+
+    #[test]
+    fn callers_cannot_make_up_more_sets_of_members_than_are_remembered() {
+        let config = crate::config::parse(
+            "models.m.upstreams = [\"a/m\"]\n[providers.a]\nbase_url = \"http://a.test\"",
+            Path::new("x"),
+            &|_| None,
+        );
+        let health = UpstreamHealth::new(&LiveConfig::new(config.unwrap(), &HashMap::new()).unwrap());
+        let refuses = |member: usize| {
+            let body = format!("{{\"model\":\"m\",\"messages\":[{{}}],\"x{member}\":1}}");
+            StreamingHabit::Refuses(Surface::Chat, ApiRequest::parse(Surface::Chat, body.into()).unwrap().member_set)
+        };
+        (0..=SETS_MAX).for_each(|member| health.learn_habit("a/m", refuses(member)));
+        health.learn_habit("b/m", refuses(0));
+        health.learn_habit("a/m", StreamingHabit::OmitsUsage);
+        assert!(health.has_habit("a/m", refuses(SETS_MAX - 1)) && !health.has_habit("a/m", refuses(SETS_MAX)));
+        assert!(health.has_habit("b/m", refuses(0)) && health.has_habit("a/m", StreamingHabit::OmitsUsage));
+    }
 }
