@@ -62,16 +62,30 @@ impl Recording {
         recording
     }
 
-    /// The text that the client must get: the recording without an unrequested usage chunk and without everything after
-    /// an error, and with a missing end added.
+    /// The text that the client must get: the recording without an unrequested usage chunk, but for what servers move there from
+    /// the event before; without everything after an error, and with a missing end added.
     pub fn passed_on(&self, include_usage: bool) -> String {
         let mut bytes = Vec::new();
+        let (mut before, mut open) = (&Value::Null, BTreeMap::new());
         for event in &self.events {
             let usage_only =
                 event.json["choices"].as_array().is_some_and(Vec::is_empty) && event.json["usage"].is_object();
+            for choice in event.json["choices"].as_array().into_iter().flatten() {
+                open.insert(choice["index"].as_u64(), choice["finish_reason"].is_null());
+            }
             if usage_only && !include_usage {
+                // Not while another choice goes on.
+                for name in ["system_fingerprint", "timings"].iter().filter(|_| !open.values().any(|open| *open)) {
+                    if let (Some(value), None) =
+                        (event.json.get(name).filter(|value| !value.is_null()), before.get(name))
+                    {
+                        let end = bytes.iter().rposition(|byte| *byte == b'}').unwrap();
+                        bytes.splice(end..end, format!(",\"{name}\":{value}").into_bytes());
+                    }
+                }
                 continue;
             }
+            before = &event.json;
             bytes.extend_from_slice(&self.bytes[event.start..event.end]);
             // A body may end without the last blank line.
             while event.end == self.bytes.len() && !bytes.ends_with(b"\n\n") && !bytes.ends_with(b"\r\n\r\n") {

@@ -4,10 +4,11 @@ use bytes::Bytes;
 
 use crate::protocol::json::{InvalidJson, Json};
 
-/// Members of a usage chunk that every event has, or that belong to it alone.
-const KNOWN: [&str; 7] = ["id", "object", "created", "model", "choices", "usage", "obfuscation"];
+/// Members that servers move from the last event to the usage chunk if they are asked for one: vLLM, llama.cpp. Others stay away:
+/// nobody knows that the server would have sent them.
+const MOVED: [&str; 2] = ["system_fingerprint", "timings"];
 
-/// `events` with those members of a usage chunk that the last of them lacks.
+/// `events` with those of these members of a usage chunk that the last of them lacks.
 pub fn with_members_of(events: Bytes, usage_chunk: &[u8]) -> Bytes {
     joined(&events, usage_chunk).unwrap_or(None).map_or(events, Bytes::from)
 }
@@ -18,7 +19,7 @@ fn joined(events: &[u8], usage_chunk: &[u8]) -> Result<Option<String>, InvalidJs
     Json::new(last_data(usage_chunk)?.1).object(|name, json| {
         let value = json.skip()?;
         // A line break would end the line of the event.
-        if value != "null" && !KNOWN.contains(&name) && !value.contains(['\n', '\r']) {
+        if value != "null" && MOVED.contains(&name) && !value.contains(['\n', '\r']) {
             others.push((name, value));
         }
         Ok(())
@@ -58,7 +59,7 @@ mod tests {
             // vLLM, llama.cpp.
             (
                 format!("data: {finish}\n\n"),
-                r#"{"id":"c","choices":[],"usage":{"prompt_tokens":1},"system_fingerprint":"v","none":null,"obfuscation":"x"}"#,
+                r#"{"id":"c","choices":[],"usage":{"prompt_tokens":1},"system_fingerprint":"v","timings":null,"service_tier":"x"}"#,
                 r#"data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"v"}"#,
             ),
             (
@@ -69,8 +70,8 @@ mod tests {
             // Several events: the last one.
             (
                 format!("data: {{\"a\":1}}\n\ndata: {finish}\n\n"),
-                r#"{"x":1,"id":"d","usage":{}}"#,
-                "data: {\"a\":1}\n\ndata: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"x\":1}",
+                r#"{"timings":1,"id":"d","usage":{}}"#,
+                "data: {\"a\":1}\n\ndata: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"timings\":1}",
             ),
         ] {
             let joined = with_members_of(Bytes::from(events.clone()), format!("data: {usage}\n\n").as_bytes());
@@ -81,16 +82,16 @@ mod tests {
 
     #[test]
     fn what_needs_nothing_or_cannot_be_read_is_unchanged() {
-        let whole = r#"data: {"id":"c","x":null,"choices":[]}"#;
+        let whole = r#"data: {"id":"c","timings":null,"choices":[]}"#;
         for (events, usage) in [
-            (whole, r#"data: {"id":"c","usage":{},"x":1}"#),
-            (whole, r#"data: {"id":"c","model":"m","object":"o","created":1,"usage":{}}"#),
-            (whole, "data: {\"y\":[1,\n2],\"usage\":{}}"),
-            (whole, r#"data: {"y":1,"#),
-            ("data: {}", r#"data: {"y":1}"#),
-            ("data: [DONE]", r#"data: {"y":1}"#),
-            ("data: {\n\"id\":\"c\"}", r#"data: {"y":1}"#),
-            ("", r#"data: {"y":1}"#),
+            (whole, r#"data: {"id":"c","usage":{},"timings":1}"#),
+            (whole, r#"data: {"id":"c","model":"m","service_tier":"x","usage":{}}"#),
+            (whole, "data: {\"system_fingerprint\":[1,\n2],\"usage\":{}}"),
+            (whole, r#"data: {"system_fingerprint":1,"#),
+            ("data: {}", r#"data: {"timings":1}"#),
+            ("data: [DONE]", r#"data: {"timings":1}"#),
+            ("data: {\n\"id\":\"c\"}", r#"data: {"timings":1}"#),
+            ("", r#"data: {"timings":1}"#),
         ] {
             let events = Bytes::from(format!("{events}\n\n"));
             assert_eq!(with_members_of(events.clone(), usage.as_bytes()), events, "{usage}");
