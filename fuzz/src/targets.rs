@@ -28,15 +28,6 @@ use photofinish::protocol::{AnswerForm, Dialect, Surface, error};
 
 /// Bytes of an event, at most.
 const EVENT_MAX: usize = 8 << 20;
-/// The surfaces that an answer of another dialect is translated for.
-pub const TRANSLATED: [Surface; 6] = [
-    Surface::Chat,
-    Surface::Responses,
-    Surface::Messages,
-    Surface::Gemini,
-    Surface::OllamaChat,
-    Surface::OllamaGenerate,
-];
 
 pub struct Target {
     pub name: &'static str,
@@ -158,7 +149,7 @@ pub fn binary(bytes: &[u8]) -> Bytes {
 }
 
 fn streams(dialect: Dialect, bytes: &[u8]) {
-    TRANSLATED.into_iter().for_each(|surface| stream(dialect, surface, bytes));
+    Surface::TRANSLATED.into_iter().for_each(|surface| stream(dialect, surface, bytes));
     for surface in Surface::ALL {
         if let Some(events) = dialect.events_of_whole(surface, bytes) {
             stream(dialect, surface, &events);

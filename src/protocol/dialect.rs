@@ -70,6 +70,16 @@ impl TranslationOptions {
 }
 
 impl Surface {
+    /// Conversations, which upstreams of every dialect can serve.
+    pub const TRANSLATED: [Surface; 6] = [
+        Surface::Chat,
+        Surface::Responses,
+        Surface::Messages,
+        Surface::Gemini,
+        Surface::OllamaChat,
+        Surface::OllamaGenerate,
+    ];
+
     pub const ALL: [Surface; 16] = [
         Surface::Chat,
         Surface::Completions,
@@ -152,17 +162,9 @@ impl Surface {
         self.is_translated() || (self.embeds() && has_embeddings)
     }
 
-    /// Whether it is a conversation, which upstreams of every dialect can serve.
+    /// Whether it is one of [`Surface::TRANSLATED`].
     pub fn is_translated(self) -> bool {
-        matches!(
-            self,
-            Surface::Chat
-                | Surface::Responses
-                | Surface::Messages
-                | Surface::OllamaChat
-                | Surface::OllamaGenerate
-                | Surface::Gemini
-        )
+        Surface::TRANSLATED.contains(&self)
     }
 
     /// Whether the answer is a number of tokens.

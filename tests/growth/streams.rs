@@ -3,7 +3,7 @@
 use photofinish::protocol::framing::Framing;
 use photofinish::protocol::{Dialect, Surface};
 
-use crate::targets::{TRANSLATED, binary, errors, events, stream};
+use crate::targets::{binary, errors, events, stream};
 use crate::{Case, case, probe};
 
 /// Maximum calls, blocks, items and choices of one answer.
@@ -307,12 +307,12 @@ pub fn slow() -> Vec<String> {
         (Dialect::Gemini, GEMINI),
         (Dialect::Ollama, OLLAMA),
     ] {
-        for (case, surface) in cases.iter().flat_map(|case| TRANSLATED.map(|surface| (case, surface))) {
+        for (case, surface) in cases.iter().flat_map(|case| Surface::TRANSLATED.map(|surface| (case, surface))) {
             let way = format!("{} to {}", dialect.as_str(), surface.as_str());
             slow.extend(probe(case, &way, &|bytes| stream(dialect, surface, bytes)));
         }
     }
-    for (case, surface) in CONVERSE.iter().flat_map(|case| TRANSLATED.map(|surface| (case, surface))) {
+    for (case, surface) in CONVERSE.iter().flat_map(|case| Surface::TRANSLATED.map(|surface| (case, surface))) {
         let way = format!("bedrock to {}", surface.as_str());
         slow.extend(probe(case, &way, &|bytes| stream(Dialect::Bedrock, surface, &binary(bytes))));
         let small = |bytes: &[u8]| drop(events(Framing::Binary, &binary(bytes), 7));

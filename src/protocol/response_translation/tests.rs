@@ -15,15 +15,6 @@ use crate::protocol::neutral::FinishReason;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::usage::Usage;
 
-const SURFACES: [Surface; 6] = [
-    Surface::Chat,
-    Surface::Responses,
-    Surface::Messages,
-    Surface::Gemini,
-    Surface::OllamaChat,
-    Surface::OllamaGenerate,
-];
-
 /// What an answer says, whatever its form.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
@@ -371,7 +362,7 @@ proptest! {
         for (kind, mut answer) in kinds(&words).into_iter().enumerate() {
             let counts = Usage { input_tokens: Some(9), output_tokens: Some(5), ..Usage::default() };
             answer.extend(usage.then_some(AnswerPiece::Usage(counts)));
-            for (surface, dialect) in SURFACES.into_iter().flat_map(|surface| Dialect::ALL.map(|dialect| (surface, dialect))) {
+            for (surface, dialect) in Surface::TRANSLATED.into_iter().flat_map(|surface| Dialect::ALL.map(|dialect| (surface, dialect))) {
                 let stream = stream(surface, dialect, &answer);
                 wrong.extend(agrees(surface, dialect, &stream).err().map(|error| format!("kind {kind}: {error}")));
             }

@@ -13,15 +13,6 @@ use crate::protocol::service_tier::ServiceTier;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
-const SURFACES: [Surface; 6] = [
-    Surface::Chat,
-    Surface::Responses,
-    Surface::Messages,
-    Surface::Gemini,
-    Surface::OllamaChat,
-    Surface::OllamaGenerate,
-];
-
 /// Input, of it read from a cache; output, of it reasoning.
 type Counts = [i64; 4];
 
@@ -208,7 +199,7 @@ fn whole(surface: Surface, stream: &Bytes) -> Bytes {
 fn the_row_and_every_client_see_the_same_usage() {
     for (answer, dialect, events, expected) in answers() {
         assert_eq!(counts(&metered(dialect, &events)), expected, "{answer}: row");
-        for surface in SURFACES {
+        for surface in Surface::TRANSLATED {
             let streamed = translated(dialect.reader(), &events, surface);
             // Ollama has no place for parts of its counts.
             let [input, cached, output, reasoning] = expected;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{SURFACES, agrees};
-use crate::protocol::Dialect;
+use super::agrees;
+use crate::protocol::{Dialect, Surface};
 
 /// Streams of OpenAI's dialect that no writer here makes.
 fn odd_streams() -> Vec<Bytes> {
@@ -59,7 +59,7 @@ fn odd_streams() -> Vec<Bytes> {
 #[test]
 fn odd_streams_of_chat_say_the_same_as_whole_answers() {
     for (number, stream) in odd_streams().iter().enumerate() {
-        for surface in SURFACES {
+        for surface in Surface::TRANSLATED {
             agrees(surface, Dialect::OpenAi, stream).unwrap_or_else(|error| panic!("stream {number}: {error}"));
         }
     }
