@@ -24,7 +24,16 @@ pub fn learner(upstream: u64) -> Learner {
 
 pub fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
     let sent = SendConditions { uncached_tokens: 1_000.0, in_flight: 1 };
-    CandidateForecast { forecast, sent, cost: 1.0, price: 1.0, domain: None, out: false, waiting: &[] }
+    CandidateForecast {
+        forecast,
+        sent,
+        cost: 1.0,
+        price: 1.0,
+        domain: None,
+        out: false,
+        throttled: false,
+        waiting: &[],
+    }
 }
 
 /// A decision over these candidates at a request's arrival, with a tenth of the cost for extras.
@@ -35,6 +44,7 @@ pub fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> A
         candidates,
         aim,
         terms: cost_budget.terms(),
+        p99_us: cost_budget.terms().p99_us,
         us_per_cost: 0.0,
         max_running: 4,
         now: NOW,

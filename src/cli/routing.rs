@@ -58,7 +58,7 @@ pub async fn run(
     let routing: RoutingReport = serde_json::from_slice(&answer).map_err(|error| {
         anyhow::anyhow!("the answer of {} is not of this version of photofinish ({error}): see --json", at.url)
     })?;
-    let detail = Detail { wide: options.wide, explain: options.explain };
+    let detail = Detail { wide: options.wide, explain: options.explain, whole: table::has_whole(&routing) };
     Ok(table::write(&routing, detail, screen.terminal(), screen.colour, out)?)
 }
 

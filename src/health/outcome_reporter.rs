@@ -202,19 +202,18 @@ impl OutcomeReporter {
     fn heard_well(&self, candidate: usize, sent: &SentRequest) {
         self.forgive(candidate, sent);
         let length = || self.request.upgrade().map(|request| prompt_length(&request));
-        self.health.took_length(&self.candidates[candidate].name, length);
-        let name = &self.candidates[candidate].name;
+        let asked = &self.candidates[candidate];
+        self.health.took_length(&asked.name, length);
         // If the client sent it, the refusal may be about the client's value.
         if sent.complained.stream_options && sent.form != AnswerForm::WithUsage && !self.own_stream_options {
-            self.health.learn_habit(name, StreamingHabit::RefusesOptions);
+            self.health.learn_habit(&asked.name, asked.surface, StreamingHabit::RefusesOptions);
         }
         let refused = self.request.upgrade().filter(|_| sent.complained.stream && sent.form == AnswerForm::Plain);
         if let Some(request) = refused {
-            let surface = self.candidates[candidate].surface;
-            self.health.learn_habit(name, StreamingHabit::Refuses(surface, request.member_set));
+            self.health.learn_habit(&asked.name, asked.surface, StreamingHabit::Refuses(request.member_set));
         }
         if !sent.complained.members.is_empty() {
-            self.health.learn_refusals(&self.candidates[candidate], &sent.complained.members);
+            self.health.learn_refusals(asked, &sent.complained.members);
         }
     }
 
@@ -298,13 +297,14 @@ impl OutcomeReporter {
     /// A client that does not stream got the answer of this candidate's latest start. `has_usage`: with usage in it.
     pub fn gave_whole(&self, candidate: usize, has_usage: bool) {
         // Only chat upstreams have to be asked for usage, and so may stream without.
-        let of_chat = self.candidates[candidate].surface.dialect() == Dialect::OpenAi;
+        let asked = &self.candidates[candidate];
+        let of_chat = asked.surface.dialect() == Dialect::OpenAi;
         let habit = match self.sent(candidate).form {
             _ if has_usage || !of_chat => return,
             AnswerForm::Plain => StreamingHabit::HasNoUsage,
             AnswerForm::Streamed | AnswerForm::WithUsage => StreamingHabit::OmitsUsage,
         };
-        self.health.learn_habit(&self.candidates[candidate].name, habit);
+        self.health.learn_habit(&asked.name, asked.surface, habit);
     }
 
     /// From now on leaves reasoning out of its requests.

@@ -19,7 +19,7 @@ use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, C
 use crate::routing::keyring::HashedKey;
 use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 
-/// Upstreams that are remembered for how they stream, and upstreams with what their refusals taught, by surface.
+/// Ways in which upstreams stream, and upstreams with what their refusals taught; both by surface.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long they are remembered: the next version of a server may accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
@@ -39,7 +39,7 @@ pub enum StreamingHabit {
     /// It rejects `stream_options`.
     RefusesOptions,
     /// It refuses to stream a request with these members: one of them may be why, such as tools or a beam search.
-    Refuses(Surface, MemberSet),
+    Refuses(MemberSet),
     /// Its streams have no usage.
     OmitsUsage,
     /// Its plain answers have none either.
@@ -54,8 +54,8 @@ pub struct UpstreamHealth {
     /// Seeds the hashes that distinguish request bodies.
     salt: RandomState,
     pub(super) breakers: Mutex<Breakers>,
-    /// How upstreams stream, and when that was observed.
-    streaming: Mutex<HashMap<(String, StreamingHabit), Instant>>,
+    /// By upstream and surface: how it streams, and when that was observed.
+    streaming: Mutex<HashMap<(String, Surface, StreamingHabit), Instant>>,
     /// By upstream and surface: what refusals taught, and when.
     lessons: Mutex<LessonsByUpstream>,
     /// Context windows, learnt from refusals.
@@ -226,10 +226,10 @@ impl UpstreamHealth {
     }
 
     /// Whether the upstream was seen to do this a while ago.
-    pub fn has_habit(&self, upstream: &str, habit: StreamingHabit) -> bool {
+    pub fn has_habit(&self, upstream: &str, surface: Surface, habit: StreamingHabit) -> bool {
         let remembered = lock(&self.streaming);
-        !remembered.is_empty()
-            && remembered.get(&(upstream.to_owned(), habit)).is_some_and(|learnt| learnt.elapsed() < REMEMBERED_FOR)
+        let learnt = || remembered.get(&(upstream.to_owned(), surface, habit));
+        !remembered.is_empty() && learnt().is_some_and(|learnt| learnt.elapsed() < REMEMBERED_FOR)
     }
 
     /// What refusals of this upstream taught a while ago.
@@ -260,18 +260,18 @@ impl UpstreamHealth {
 
     /// Whether this upstream is asked for a plain answer to any client, by the configuration or by what it did before.
     pub fn answers_plain(&self, candidate: &Candidate, request: &ApiRequest) -> bool {
-        let has = |habit| self.has_habit(&candidate.name, habit);
+        let has = |habit| self.has_habit(&candidate.name, candidate.surface, habit);
         match candidate.upstream.upstream_stream {
             UpstreamStream::Always => false,
             UpstreamStream::Never => true,
             UpstreamStream::Auto => {
-                has(StreamingHabit::Refuses(candidate.surface, request.member_set))
+                has(StreamingHabit::Refuses(request.member_set))
                     || !request.stream && has(StreamingHabit::OmitsUsage) && !has(StreamingHabit::HasNoUsage)
             }
         }
     }
 
-    pub(super) fn learn_habit(&self, upstream: &str, habit: StreamingHabit) {
+    pub(super) fn learn_habit(&self, upstream: &str, surface: Surface, habit: StreamingHabit) {
         let mut remembered = lock(&self.streaming);
         if remembered.len() >= REMEMBERED_MAX {
             remembered.retain(|_, learnt| learnt.elapsed() < REMEMBERED_FOR);
@@ -279,12 +279,12 @@ impl UpstreamHealth {
         // Callers decide how many sets there are.
         let is_set = |habit: &StreamingHabit| matches!(habit, StreamingHabit::Refuses(..));
         if is_set(&habit)
-            && remembered.keys().filter(|(name, known)| name == upstream && is_set(known)).count() >= SETS_MAX
+            && remembered.keys().filter(|(name, _, known)| name == upstream && is_set(known)).count() >= SETS_MAX
         {
             return;
         }
         if remembered.len() < REMEMBERED_MAX {
-            remembered.insert((upstream.to_owned(), habit), Instant::now());
+            remembered.insert((upstream.to_owned(), surface, habit), Instant::now());
         }
     }
 }
@@ -342,12 +342,19 @@ mod tests {
         let health = UpstreamHealth::new(&LiveConfig::new(config.unwrap(), &HashMap::new()).unwrap());
         let refuses = |member: usize| {
             let body = format!("{{\"model\":\"m\",\"messages\":[{{}}],\"x{member}\":1}}");
-            StreamingHabit::Refuses(Surface::Chat, ApiRequest::parse(Surface::Chat, body.into()).unwrap().member_set)
+            StreamingHabit::Refuses(ApiRequest::parse(Surface::Chat, body.into()).unwrap().member_set)
         };
-        (0..=SETS_MAX).for_each(|member| health.learn_habit("a/m", refuses(member)));
-        health.learn_habit("b/m", refuses(0));
-        health.learn_habit("a/m", StreamingHabit::OmitsUsage);
-        assert!(health.has_habit("a/m", refuses(SETS_MAX - 1)) && !health.has_habit("a/m", refuses(SETS_MAX)));
-        assert!(health.has_habit("b/m", refuses(0)) && health.has_habit("a/m", StreamingHabit::OmitsUsage));
+        (0..=SETS_MAX).for_each(|member| health.learn_habit("a/m", Surface::Chat, refuses(member)));
+        health.learn_habit("b/m", Surface::Chat, refuses(0));
+        health.learn_habit("a/m", Surface::Chat, StreamingHabit::OmitsUsage);
+        assert!(
+            health.has_habit("a/m", Surface::Chat, refuses(SETS_MAX - 1))
+                && !health.has_habit("a/m", Surface::Chat, refuses(SETS_MAX))
+        );
+        assert!(
+            health.has_habit("b/m", Surface::Chat, refuses(0))
+                && health.has_habit("a/m", Surface::Chat, StreamingHabit::OmitsUsage)
+        );
+        assert!(!health.has_habit("a/m", Surface::Completions, StreamingHabit::OmitsUsage), "of another surface");
     }
 }

@@ -88,13 +88,9 @@ impl AttemptObserver {
         self.leave();
         let ObserverSpec { learning, known, clock, sent, blocks, .. } = &self.observer_spec;
         let now_us = learning.now_us();
-        known.learn(*clock, |learner| {
-            learner.first_token(*sent, after_us, now_us);
-            learner.answered(now_us);
-        });
-        // The other clock has nothing to hear unless it counts failures.
-        if known.forecast_by(clock.other()).counts_failures(now_us) {
-            known.learn(clock.other(), |learner| learner.answered(now_us));
+        known.learn(*clock, |learner| learner.first_token(*sent, after_us, now_us));
+        if *clock == LatencyClock::WholeAnswer && known.forecast().counts_failures(now_us) {
+            known.learn(LatencyClock::FirstToken, |learner| learner.answered(now_us));
         }
         learning.prefixes.note(known.name(), blocks, now_us);
     }
@@ -104,21 +100,30 @@ impl AttemptObserver {
         self.leave();
         let ObserverSpec { learning, known, clock, sent, .. } = &self.observer_spec;
         let now_us = learning.now_us();
-        if let Some(waited_us) = ending.waited_us {
-            known.learn(*clock, |learner| learner.censored(*sent, waited_us, now_us));
+        let waited = |by: LatencyClock| ending.waited_us.filter(|_| *clock == by);
+        let decoded = ending.tpot_us.zip(ending.output_tokens);
+        let waited_us = waited(LatencyClock::FirstToken);
+        if waited_us.is_some() || ending.failed || decoded.is_some() {
+            known.learn(LatencyClock::FirstToken, |learner| {
+                if let Some(waited_us) = waited_us {
+                    learner.censored(*sent, waited_us, now_us);
+                }
+                if ending.failed {
+                    learner.failed(now_us);
+                }
+                if let Some((tpot_us, tokens)) = decoded {
+                    learner.decoded(tpot_us, tokens, sent.in_flight, now_us);
+                }
+            });
         }
-        if let Some(whole_us) = ending.whole_us {
+        // Either it is waited for by this clock, or it streamed.
+        if let Some(waited_us) = waited(LatencyClock::WholeAnswer) {
+            known.learn(LatencyClock::WholeAnswer, |learner| learner.censored(*sent, waited_us, now_us));
+        } else if let Some(whole_us) = ending.whole_us {
             known.learn(LatencyClock::WholeAnswer, |learner| {
                 learner.launched(now_us);
                 learner.first_token(*sent, whole_us, now_us);
             });
-        }
-        if ending.failed {
-            known.learn_by_both(|learner| learner.failed(now_us));
-        }
-        if let Some((tpot_us, tokens)) = ending.tpot_us.zip(ending.output_tokens) {
-            let first_token = LatencyClock::FirstToken;
-            known.learn(first_token, |learner| learner.decoded(tpot_us, tokens, sent.in_flight, now_us));
         }
         let known_tokens = self.observer_spec.known_tokens;
         if known_tokens > 0.0 && ending.input_tokens.is_some() {

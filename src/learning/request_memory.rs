@@ -48,6 +48,14 @@ impl Learning {
                     Some(waited_us) => learner.censored(sent, waited_us, at_us(waited_us)),
                     None => {}
                 }
+            });
+            known.learn_quietly(LatencyClock::FirstToken, |learner| {
+                if let Some(after_us) = after_us.filter(|_| seen && attempt.plain) {
+                    learner.answered(at_us(after_us));
+                }
+                if attempt.failure.is_some_and(by.counts) {
+                    learner.failed(ended_us);
+                }
                 if let (Some(tpot_us), Some(tokens)) = (attempt.tpot_us, attempt.output_tokens) {
                     learner.decoded(tpot_us, tokens, sent.in_flight, ended_us);
                 }
@@ -56,17 +64,6 @@ impl Learning {
                 known.learn_quietly(LatencyClock::WholeAnswer, |learner| {
                     learner.launched(at_us(0));
                     learner.first_token(sent, attempt.ended_us, ended_us);
-                });
-            }
-            let failed = attempt.failure.is_some_and(by.counts);
-            for clock in [LatencyClock::FirstToken, LatencyClock::WholeAnswer] {
-                known.learn_quietly(clock, |learner| {
-                    if let Some(after_us) = after_us.filter(|_| seen) {
-                        learner.answered(at_us(after_us));
-                    }
-                    if failed {
-                        learner.failed(ended_us);
-                    }
                 });
             }
         }
@@ -86,7 +83,8 @@ fn usual(recorded: &Recorded, cost_budget: &SharedCostBudget, cost: &dyn Fn(&Rec
     let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
     // A client that waits for the whole answer sees no first token.
     let token_us = served.and_then(|served| Some(served.dispatch_us + served.ttft_obs_us?));
-    let whole_us = served.filter(|served| served.plain).map(|served| served.dispatch_us + served.ended_us);
+    let whole_us =
+        served.filter(|served| served.plain && !recorded.stream).map(|served| served.dispatch_us + served.ended_us);
     let ttft_us = if recorded.stream { recorded.client_ttft_us } else { token_us };
     let mut cost_budget = super::race_budget::lock(cost_budget);
     whole_us.into_iter().for_each(|us| cost_budget.took_whole(us));

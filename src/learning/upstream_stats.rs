@@ -1,7 +1,7 @@
 //! The shared statistics of one upstream: its learner, its published forecast, and what runs there. Not for decisions.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 
@@ -20,20 +20,13 @@ pub enum LatencyClock {
     WholeAnswer,
 }
 
-impl LatencyClock {
-    pub(super) fn other(self) -> LatencyClock {
-        match self {
-            LatencyClock::FirstToken => LatencyClock::WholeAnswer,
-            LatencyClock::WholeAnswer => LatencyClock::FirstToken,
-        }
-    }
-}
-
 /// Shared by all requests. Decisions read the published forecast; only an observation takes the lock.
 pub struct UpstreamStats {
     name: String,
+    /// How often it fails is counted here, whatever its attempts are waited for.
     first_token: ClockStats,
-    whole_answer: ClockStats,
+    /// None before the first attempt that was waited for by this clock: most upstreams have none.
+    whole_answer: OnceLock<Box<ClockStats>>,
     /// Attempts that run there.
     running: Arc<AtomicI64>,
     /// Share of a recently read prefix that the upstream reported as cached; 0 before its first report.
@@ -42,6 +35,9 @@ pub struct UpstreamStats {
     /// How long prompts are that it has counted.
     pub(super) prompts: Prompts,
 }
+
+/// Read where nothing was learnt of whole answers.
+static NO_WHOLE_ANSWER: LazyLock<ClockStats> = LazyLock::new(|| ClockStats::new(Learner::of_whole_answers()));
 
 /// What is known by one clock.
 struct ClockStats {
@@ -75,7 +71,7 @@ impl UpstreamStats {
         UpstreamStats {
             name: name.to_owned(),
             first_token: ClockStats::new(Learner::new()),
-            whole_answer: ClockStats::new(Learner::of_whole_answers()),
+            whole_answer: OnceLock::new(),
             running: Arc::default(),
             caching: AtomicU64::default(),
             prompts: Prompts::default(),
@@ -87,10 +83,21 @@ impl UpstreamStats {
         &self.name
     }
 
+    /// To read.
     fn by(&self, clock: LatencyClock) -> &ClockStats {
         match clock {
             LatencyClock::FirstToken => &self.first_token,
-            LatencyClock::WholeAnswer => &self.whole_answer,
+            LatencyClock::WholeAnswer => self.whole_answer.get().map_or(&*NO_WHOLE_ANSWER, |known| known),
+        }
+    }
+
+    /// To change.
+    fn made_by(&self, clock: LatencyClock) -> &ClockStats {
+        match clock {
+            LatencyClock::FirstToken => &self.first_token,
+            LatencyClock::WholeAnswer => {
+                self.whole_answer.get_or_init(|| Box::new(ClockStats::new(Learner::of_whole_answers())))
+            }
         }
     }
 
@@ -102,6 +109,21 @@ impl UpstreamStats {
     /// The same by either clock.
     pub fn forecast_by(&self, clock: LatencyClock) -> Guard<Arc<LatencyForecast>> {
         self.by(clock).forecast.load()
+    }
+
+    /// The clock by which more was seen of it.
+    pub fn usual_clock(&self) -> LatencyClock {
+        let seen = |clock| self.forecast_by(clock).seen();
+        if seen(LatencyClock::WholeAnswer) > seen(LatencyClock::FirstToken) {
+            LatencyClock::WholeAnswer
+        } else {
+            LatencyClock::FirstToken
+        }
+    }
+
+    /// It fails so often that no hedge goes to it.
+    pub fn throttled(&self, now_us: i64) -> bool {
+        self.forecast().throttled(now_us)
     }
 
     /// Attempts that run there now.
@@ -133,7 +155,7 @@ impl UpstreamStats {
     }
 
     pub(super) fn wait(&self, clock: LatencyClock, sent: SendConditions, now_us: i64) -> Option<usize> {
-        self.by(clock).waits.enter(sent, now_us)
+        self.made_by(clock).waits.enter(sent, now_us)
     }
 
     pub(super) fn leave(&self, clock: LatencyClock, place: usize) {
@@ -142,21 +164,16 @@ impl UpstreamStats {
 
     /// Changes what is known, and publishes what follows from it.
     pub(super) fn learn(&self, clock: LatencyClock, change: impl FnOnce(&mut Learner)) {
-        self.by(clock).learn(true, change);
-    }
-
-    /// The same by both clocks.
-    pub(super) fn learn_by_both(&self, change: impl Fn(&mut Learner)) {
-        self.learn(LatencyClock::FirstToken, &change);
-        self.learn(LatencyClock::WholeAnswer, &change);
+        self.made_by(clock).learn(true, change);
     }
 
     /// Like [`UpstreamStats::learn`] for many changes in a row; call [`UpstreamStats::publish`] after the last.
     pub(super) fn learn_quietly(&self, clock: LatencyClock, change: impl FnOnce(&mut Learner)) {
-        self.by(clock).learn(false, change);
+        self.made_by(clock).learn(false, change);
     }
 
     pub(super) fn publish(&self) {
-        self.learn_by_both(|_| {});
+        self.first_token.learn(true, |_| {});
+        self.whole_answer.get().into_iter().for_each(|known| known.learn(true, |_| {}));
     }
 }

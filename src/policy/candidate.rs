@@ -14,10 +14,8 @@ use crate::routing::tariff::{PromptTokens, Tariff};
 /// A candidate as the driver keeps it for the whole race.
 pub struct CandidateState {
     pub known: Arc<UpstreamStats>,
-    /// It is always asked for plain answers.
+    /// It is asked for plain answers in every race.
     pub plain: bool,
-    /// What its attempts are waited for.
-    pub clock: LatencyClock,
     pub tariff: Tariff,
     /// The prompt as this upstream would bill it, tokens.
     pub prompt: PromptTokens,
@@ -42,6 +40,7 @@ pub struct CandidateState {
 pub(super) struct Observed {
     forecast: Guard<Arc<LatencyForecast>>,
     waits: LongestWaiting,
+    throttled: bool,
 }
 
 impl CandidateState {
@@ -55,18 +54,16 @@ impl CandidateState {
         self.tariff.started(self.prompt, answer_tokens)
     }
 
-    pub(super) fn is_unknown(&self, now_us: i64) -> bool {
-        self.forecast().is_unknown(now_us)
-    }
-
-    pub(super) fn entry(&self, candidate: usize, now_us: i64) -> PlannedStart {
-        PlannedStart::listed(candidate, self.late_after(now_us), self.trial)
+    /// What its attempts are waited for in a race that is waited for by `race`.
+    pub(super) fn clock(&self, race: LatencyClock) -> LatencyClock {
+        if self.plain { LatencyClock::WholeAnswer } else { race }
     }
 
     /// When an attempt is late. Nothing comes of a plain answer before all of it, so a usual one is not late.
-    fn late_after(&self, now_us: i64) -> Duration {
-        let usual = || self.forecast().waits_us(self.sent(), now_us);
-        match self.clock {
+    pub(super) fn late_after(&self, race: LatencyClock, now_us: i64) -> Duration {
+        let clock = self.clock(race);
+        let usual = || self.known.forecast_by(clock).waits_us(self.sent(), now_us);
+        match clock {
             LatencyClock::FirstToken => self.first_token,
             LatencyClock::WholeAnswer => usual().map_or(self.first_token, |(_, overdue_us)| {
                 self.first_token.max(Duration::from_micros(overdue_us.unsigned_abs()))
@@ -74,14 +71,14 @@ impl CandidateState {
         }
     }
 
-    /// The forecast of what its attempts are waited for.
-    pub(super) fn forecast(&self) -> Guard<Arc<LatencyForecast>> {
-        self.known.forecast_by(self.clock)
-    }
-
     /// Reads the statistics; of the waiting attempts only those sent before `began_us`.
-    pub(super) fn observe(&self, began_us: i64, now_us: i64) -> Observed {
-        Observed { forecast: self.forecast(), waits: self.known.longest_waits(self.clock, began_us, now_us) }
+    pub(super) fn observe(&self, race: LatencyClock, began_us: i64, now_us: i64) -> Observed {
+        let clock = self.clock(race);
+        Observed {
+            forecast: self.known.forecast_by(clock),
+            waits: self.known.longest_waits(clock, began_us, now_us),
+            throttled: self.known.throttled(now_us),
+        }
     }
 
     pub(super) fn view<'o>(&self, observed: &'o Observed, out: bool, answer_tokens: f64) -> CandidateForecast<'o> {
@@ -92,6 +89,7 @@ impl CandidateState {
             price: self.tariff.whole(self.prompt, answer_tokens),
             domain: self.domain,
             out,
+            throttled: observed.throttled,
             waiting: observed.waits.as_slice(),
         }
     }

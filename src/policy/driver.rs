@@ -8,6 +8,8 @@ mod opening;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::Guard;
+
 use super::candidate::{CandidateState, Observed, sort};
 use super::context_fit::ContextFits;
 use super::reasons::DecisionReasons;
@@ -17,8 +19,8 @@ use crate::history::StartReason;
 use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks, RaceBudget};
 use crate::protocol::error::ContextOverflow;
 use crate::routing::adaptive::{
-    self, AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason, Minimise,
-    NextDecision, Opening, rule,
+    self, AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason,
+    LatencyForecast, Minimise, NextDecision, rule,
 };
 use crate::routing::plan::{PlannedStart, RacePlan, Replan, StartRule, plan};
 
@@ -51,7 +53,7 @@ pub struct PolicyDriver {
     reasons: DecisionReasons,
     /// When a first token was held back.
     held_us: i64,
-    /// What the client waits for.
+    /// What attempts are waited for: the whole answer where they are asked for plain ones.
     clock: LatencyClock,
 }
 
@@ -62,6 +64,11 @@ impl PolicyDriver {
 
     pub fn reasons(&self) -> DecisionReasons {
         self.reasons.clone()
+    }
+
+    /// Attempts are asked for plain answers, unless their upstreams always stream.
+    pub fn is_plain(&self) -> bool {
+        self.clock == LatencyClock::WholeAnswer
     }
 
     pub fn race_budget(&self) -> &Arc<RaceBudget> {
@@ -81,18 +88,17 @@ impl PolicyDriver {
             self.reasons.add(DecisionReason::Hedged);
         }
         let race_budget = self.parts.race_budget.clone();
-        let state = &mut self.parts.candidates[candidate];
-        let sent = state.sent();
-        state.started = Some(sent);
+        let sent = self.parts.candidates[candidate].sent();
         // Only these policies replace an overdue attempt.
-        if self.parts.settings.policy.spends_budget() {
-            state.waits_us = state.forecast().waits_us(sent, learning.now_us());
-        }
+        let spends = self.parts.settings.policy.spends_budget();
+        let waits_us = if spends { self.forecast(candidate).waits_us(sent, learning.now_us()) } else { None };
+        let state = &mut self.parts.candidates[candidate];
+        (state.started, state.waits_us) = (Some(sent), waits_us);
         ObserverSpec {
             ordinal,
             learning: learning.clone(),
             known: state.known.clone(),
-            clock: state.clock,
+            clock: state.clock(self.clock),
             race_budget,
             tariff: state.tariff,
             sent,
@@ -106,8 +112,10 @@ impl PolicyDriver {
     /// The opening: who starts first, in which order, with which delays.
     pub fn plan(&mut self, now_us: i64) -> RacePlan {
         let PolicyDriverParts { settings, candidates, draws, .. } = &self.parts;
-        let entries: Vec<PlannedStart> =
-            candidates.iter().enumerate().map(|(place, state)| state.entry(place, now_us)).collect();
+        let entry = |(place, state): (usize, &CandidateState)| {
+            PlannedStart::listed(place, state.late_after(self.clock, now_us), state.trial)
+        };
+        let entries: Vec<PlannedStart> = candidates.iter().enumerate().map(entry).collect();
         let weights: Vec<f64> = candidates.iter().map(|state| state.weight).collect();
         // Only `hedge` needs the leader.
         let delay = if settings.policy == Policy::Hedge { self.hedge_delay(now_us) } else { Duration::ZERO };
@@ -180,7 +188,7 @@ impl PolicyDriver {
 
     /// Whether a candidate may be retried while others run. Such a retry is an extra attempt, like a hedge.
     pub fn affords_retry(&self, candidate: usize, running: &[AttemptView], now_us: i64) -> bool {
-        let throttled = || self.parts.candidates[candidate].forecast().throttled(now_us);
+        let throttled = || self.parts.candidates[candidate].known.throttled(now_us);
         if self.parts.crowded || throttled() {
             return false;
         }
@@ -238,7 +246,7 @@ impl PolicyDriver {
         let decodes_us = |candidate: usize| {
             let state = &self.parts.candidates[candidate];
             let in_flight = state.started.map_or(0, |sent| sent.in_flight);
-            state.forecast().tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
+            self.forecast(candidate).tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
         };
         decodes_us(new) < decodes_us(held) - (now_us - self.held_us) as f64
     }
@@ -266,7 +274,7 @@ impl PolicyDriver {
         for (place, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| !entry.trial) {
             let state = &self.parts.candidates[entry.candidate];
             // An upstream that fails often is overloaded already.
-            let throttled = place > 0 && state.forecast().throttled(now_us);
+            let throttled = place > 0 && state.known.throttled(now_us);
             if throttled {
                 self.reasons.add(DecisionReason::Throttled);
             }
@@ -276,43 +284,6 @@ impl PolicyDriver {
             } else {
                 domains.extend(state.domain);
             }
-        }
-    }
-
-    fn open(&self, listed: &mut RacePlan, now_us: i64) {
-        let by_rule = self.parts.settings.policy == Policy::Rule;
-        let opening = self.ask(
-            now_us,
-            |candidate| self.is_behind(candidate),
-            |question| match by_rule {
-                true => rule::open(question),
-                false => adaptive::open(question),
-            },
-        );
-        let Opening { primary, also, hedge_at_us, hedge, why } = opening;
-        self.reasons.add(why);
-        let order: CandidateOrder =
-            std::iter::once(primary).chain(self.order(now_us).iter().filter(|other| *other != primary)).collect();
-        sort(&mut listed.entries, self.regular(), &order);
-        let mut started = vec![primary];
-        for candidate in also.iter().take(RUNNING_MAX - 1) {
-            self.start_extra(listed, candidate, &mut started);
-        }
-        listed.expected = hedge;
-        let first = &self.parts.candidates[primary];
-        let waits_us = first.forecast().waits_us(first.sent(), now_us);
-        let overdue_us = waits_us.filter(|_| self.parts.settings.budget > 0.0).map(|(_, overdue_us)| overdue_us);
-        let ask_after_us = hedge_at_us.into_iter().chain(overdue_us).min();
-        listed.ask_after = ask_after_us.map(duration).filter(|_| self.regular() > 1);
-    }
-
-    /// Starts this candidate at once if the budget allows it.
-    fn start_extra(&self, listed: &mut RacePlan, candidate: usize, started: &mut Vec<usize>) {
-        if self.reserve(candidate, started.iter().copied())
-            && let Some(entry) = listed.entries.iter_mut().find(|entry| entry.candidate == candidate)
-        {
-            entry.start = StartRule::At(Duration::ZERO);
-            started.push(candidate);
         }
     }
 
@@ -341,12 +312,12 @@ impl PolicyDriver {
         let order = self.order(now_us);
         // Without a second attempt a request must not be used for trying.
         let may = self.parts.settings.max_attempts > 1;
-        let unknown = |candidate: &usize| may && self.parts.candidates[*candidate].is_unknown(now_us);
+        let unknown = |candidate: &usize| may && self.forecast(*candidate).is_unknown(now_us);
         order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
     }
 
     fn why_first(&self, order: &CandidateOrder, now_us: i64) -> DecisionReason {
-        let unknown = order.first().is_some_and(|first| self.parts.candidates[first].is_unknown(now_us));
+        let unknown = order.first().is_some_and(|first| self.forecast(first).is_unknown(now_us));
         if unknown { DecisionReason::Cold } else { DecisionReason::Best }
     }
 
@@ -358,20 +329,25 @@ impl PolicyDriver {
     fn hedge_delay(&self, now_us: i64) -> Duration {
         let hedge_after = self.parts.settings.hedge_after;
         let HedgeAfter::Quantile(quantile) = hedge_after else { return hedge_after.unlearned() };
-        let leader = self.unknown_first(now_us).first().and_then(|leader| self.parts.candidates.get(leader));
-        let learned = leader.and_then(|leader| leader.forecast().hedge_quantile_us(leader.sent(), quantile, now_us));
+        let quantile_us = |leader: usize| {
+            self.forecast(leader).hedge_quantile_us(self.parts.candidates[leader].sent(), quantile, now_us)
+        };
+        let learned = self.unknown_first(now_us).first().and_then(quantile_us);
         learned.map_or(hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
+    }
+
+    /// Of what its attempts are waited for.
+    fn forecast(&self, candidate: usize) -> Guard<Arc<LatencyForecast>> {
+        let state = &self.parts.candidates[candidate];
+        state.known.forecast_by(state.clock(self.clock))
     }
 
     /// Puts one question to the routing code. `out`: candidates that may not start.
     fn ask<A>(&self, now_us: i64, out: impl Fn(usize) -> bool, answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A) -> A {
         let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, in_usd, .. } = &self.parts;
-        let mut terms = race_budget.terms();
-        if self.clock == LatencyClock::WholeAnswer {
-            terms.p99_us = terms.whole_p99_us;
-        }
+        let terms = race_budget.terms();
         let observed: Vec<Observed> =
-            candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(*began_us, now_us)).collect();
+            candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(self.clock, *began_us, now_us)).collect();
         let views: Vec<CandidateForecast<'_>> = candidates
             .iter()
             .zip(&observed)
@@ -382,6 +358,7 @@ impl PolicyDriver {
             candidates: &views,
             aim: Minimise::of(settings),
             terms,
+            p99_us: if self.is_plain() { terms.whole_p99_us } else { terms.p99_us },
             max_running: RUNNING_MAX.min(settings.max_attempts),
             now: now_us,
             elapsed_us: now_us - began_us,
@@ -394,3 +371,6 @@ impl PolicyDriver {
 fn duration(us: i64) -> Duration {
     Duration::from_micros(u64::try_from(us).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests;

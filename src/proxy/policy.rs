@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::candidate_set::CandidateSet;
 use crate::clock::Instant;
 use crate::health::{Candidate, UpstreamHealth, prompt_length};
-use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks, RaceBudget};
+use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
 use crate::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
 use crate::protocol::request::ApiRequest;
 use crate::race::AttemptStart;
@@ -22,8 +22,6 @@ pub struct RacePolicy {
     bytes: usize,
     /// The client does not stream.
     waits_for_all: bool,
-    /// Its attempts are asked for plain answers.
-    is_plain: bool,
 }
 
 impl RacePolicy {
@@ -43,10 +41,8 @@ impl RacePolicy {
             let known = learning.upstream(&candidate.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
             let cached = known_tokens * known.caching();
-            let plain = request.surface.streams() && health.answers_plain(candidate, request);
             CandidateState {
-                plain,
-                clock: if plain { LatencyClock::WholeAnswer } else { LatencyClock::FirstToken },
+                plain: request.surface.streams() && health.answers_plain(candidate, request),
                 tariff: candidates.basis.tariff(candidate.upstream.billing()),
                 prompt: PromptTokens { uncached: tokens - cached, cached },
                 known_tokens,
@@ -77,23 +73,13 @@ impl RacePolicy {
             crowded: candidates.crowded,
         });
         let waits_for_all = request.surface.streams() && !request.stream;
-        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all, is_plain: false }
+        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
     }
 
     /// The opening of the race.
     pub fn plan(&mut self) -> RacePlan {
         let now_us = self.now_us();
-        if !self.waits_for_all {
-            return self.driver.plan(now_us);
-        }
-        let (plan, is_plain) = self.driver.plan_whole(now_us);
-        self.is_plain = is_plain;
-        plan
-    }
-
-    /// Its attempts are asked for plain answers, unless their upstreams always stream.
-    pub fn is_plain(&self) -> bool {
-        self.is_plain
+        if self.waits_for_all { self.driver.plan_whole(now_us) } else { self.driver.plan(now_us) }
     }
 
     /// The time on the clock of the driver, microseconds.

@@ -16,7 +16,7 @@ use super::world::{SimulatedRequest, SimulatedWorld};
 use crate::clock::Instant;
 use crate::config::{Policy, RaceSettings};
 use crate::failure::FailureKind;
-use crate::learning::{LatencyClock, Learning, RaceBudget};
+use crate::learning::{Learning, RaceBudget};
 use crate::policy::{CandidateState, ContextFits, DecisionReasons, PolicyDriver, PolicyDriverParts};
 use crate::race::retries::Retries;
 use crate::race::verdict::{BreakerEffect, is_shared_by_all, verdict};
@@ -164,7 +164,6 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             let upstream = &stage.upstreams[place.upstream];
             CandidateState {
                 plain: false,
-                clock: LatencyClock::FirstToken,
                 known: stage.known[place.upstream].clone(),
                 tariff: upstream.tariff,
                 prompt: stage.world.prompt(request, place.upstream, now_us),

@@ -19,6 +19,14 @@ pub(super) struct Detail {
     pub wide: bool,
     /// What the columns mean.
     pub explain: bool,
+    /// Times to whole answers are known of an upstream.
+    pub whole: bool,
+}
+
+/// Whether times to whole answers are known of an upstream.
+pub(super) fn has_whole(routing: &RoutingReport) -> bool {
+    let predicted = routing.upstreams.iter().flat_map(|upstream| &upstream.predicted);
+    predicted.into_iter().any(|predicted| predicted.whole_p50_ms.is_some())
 }
 
 /// The blank in front of a line.
@@ -75,8 +83,7 @@ fn about(model: &ModelReport, detail: Detail) -> Vec<String> {
             "; it goes by the order of the configuration and not by this one"
         }
     };
-    let mut lines =
-        vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(&model.optimise))];
+    let mut lines = vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(model))];
     if !detail.wide {
         return lines;
     }
@@ -99,8 +106,9 @@ fn about(model: &ModelReport, detail: Detail) -> Vec<String> {
     lines
 }
 
-fn aim(optimise: &str) -> &str {
-    match optimise {
+fn aim(model: &ModelReport) -> &str {
+    match model.optimise.as_str() {
+        "ttft" if model.whole_answers => "by time to the whole answer, which its clients wait for",
         "ttft" => "by time to first token",
         "completion" => "by time to the whole answer",
         "goodput" => "by targets met",
@@ -118,7 +126,10 @@ struct RoutingRow {
 
 impl RoutingRow {
     fn new(upstream: &UpstreamReport, reason: Option<&StatusReason>, detail: Detail) -> RoutingRow {
-        let predicted = upstream.predicted.iter().map(|predicted| (head(predicted.input_tokens), times(predicted)));
+        let whole = upstream.predicted.iter().filter(|_| detail.whole);
+        let predicted = upstream.predicted.iter().map(|predicted| (head(predicted.input_tokens), ttft(predicted)));
+        let predicted = predicted
+            .chain(whole.map(|predicted| (format!("whole {}", head(predicted.input_tokens)), whole_answer(predicted))));
         let cells = [
             format!("×{:.2}", upstream.level_factor),
             format!("{:.2}", upstream.load_slope),
@@ -139,10 +150,14 @@ impl RoutingRow {
         let cells: Vec<(String, String)> = if detail.wide {
             predicted.chain(cells).collect()
         } else {
-            let p50 = upstream.predicted.first().and_then(|predicted| predicted.ttft_p50_ms);
-            let p50 = ("TTFT p50".to_owned(), or_dash(p50, |ms| format!("{} ms", digits(ms))));
+            let p50 = |head: &str, ms: fn(&PredictionReport) -> Option<f64>| {
+                let p50 = upstream.predicted.first().and_then(ms);
+                (head.to_owned(), or_dash(p50, |ms| format!("{} ms", digits(ms))))
+            };
+            let ttft = p50("TTFT p50", |predicted| predicted.ttft_p50_ms);
+            let whole = detail.whole.then(|| p50("whole p50", |predicted| predicted.whole_p50_ms));
             let shown = cells.filter(|(head, _)| ["state", "why"].contains(&head.as_str()));
-            [p50].into_iter().chain(shown).collect()
+            [ttft].into_iter().chain(whole).chain(shown).collect()
         };
         RoutingRow { upstream: clean(&upstream.upstream), cells, colour }
     }
@@ -152,9 +167,16 @@ fn head(tokens: u32) -> String {
     if tokens >= 1_000 && tokens.is_multiple_of(1_000) { format!("{}k", tokens / 1_000) } else { tokens.to_string() }
 }
 
-fn times(predicted: &PredictionReport) -> String {
-    let Some(p50) = predicted.ttft_p50_ms else { return "–".to_owned() };
-    format!("{} / {} ms", digits(p50), or_dash(predicted.ttft_p95_ms, digits))
+fn ttft(predicted: &PredictionReport) -> String {
+    times(predicted.ttft_p50_ms, predicted.ttft_p95_ms)
+}
+
+fn whole_answer(predicted: &PredictionReport) -> String {
+    times(predicted.whole_p50_ms, predicted.whole_p95_ms)
+}
+
+fn times(p50_ms: Option<f64>, p95_ms: Option<f64>) -> String {
+    or_dash(p50_ms, |p50_ms| format!("{} / {} ms", digits(p50_ms), or_dash(p95_ms, digits)))
 }
 
 fn state(upstream: &UpstreamReport) -> String {
@@ -213,6 +235,10 @@ fn write_blocks(rows: &[RoutingRow], width: usize, colour: bool, out: &mut impl 
 }
 
 fn notes(routing: &RoutingReport, detail: Detail) -> Vec<String> {
+    let whole = detail.whole.then_some(
+        "whole 500, whole p50: the same of the time to the whole answer, which clients wait for that do not stream. now, load and seen are of it \
+         where more was seen of it than of TTFT.",
+    );
     let definitions = [
         "500, 2k, 8k: TTFT predicted for prompts of this many tokens, p50 / p95; –: too few samples.",
         "now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).",
@@ -226,9 +252,9 @@ fn notes(routing: &RoutingReport, detail: Detail) -> Vec<String> {
     let more = match (detail.wide, detail.explain) {
         (_, true) => None,
         (true, false) => Some("more: --explain".to_owned()),
-        (false, false) => Some("TTFT is predicted for a prompt of 500 tokens; more: --wide, --explain".to_owned()),
+        (false, false) => Some("Times are predicted for a prompt of 500 tokens; more: --wide, --explain".to_owned()),
     };
-    let definitions = definitions.into_iter().filter(|_| detail.explain).map(str::to_owned);
+    let definitions = definitions.into_iter().chain(whole).filter(|_| detail.explain).map(str::to_owned);
     definitions.chain(left_out).chain(more).collect()
 }
 

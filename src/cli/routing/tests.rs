@@ -20,12 +20,15 @@ fn upstream(name: &str, p50_ms: Option<f64>) -> UpstreamReport {
         input_tokens,
         ttft_p50_ms: p50_ms.map(|ms| ms * factor),
         ttft_p95_ms: p50_ms.filter(|ms| *ms < 300.0).map(|ms| 2.5 * ms * factor),
+        whole_p50_ms: None,
+        whole_p95_ms: None,
     };
     UpstreamReport {
         upstream: name.to_owned(),
         models: vec!["demo".to_owned()],
         on: true,
         predicted: [(500, 1.0), (2_000, 1.2), (8_000, 1.6)].map(predicted).to_vec(),
+        whole_answers: false,
         level: 0.0,
         level_factor: 1.0,
         load_slope: 0.1,
@@ -81,6 +84,7 @@ fn routing() -> RoutingReport {
             mean_cost: 0.001,
             ttft_p99_ms: 812.0,
             answer_tokens: 60.0,
+            whole_answers: false,
             order: vec!["sim/quick".to_owned(), "sim/late".to_owned()],
             why: why.map(reason).to_vec(),
         }],
@@ -90,7 +94,7 @@ fn routing() -> RoutingReport {
 
 /// With everything.
 fn drawn(routing: &RoutingReport, width: Option<usize>, colour: bool) -> String {
-    drawn_in(routing, Detail { wide: true, explain: true }, width, colour)
+    drawn_in(routing, Detail { wide: true, explain: true, whole: table::has_whole(routing) }, width, colour)
 }
 
 fn drawn_in(routing: &RoutingReport, detail: Detail, width: Option<usize>, colour: bool) -> String {
@@ -110,13 +114,35 @@ Upstreams that callers named themselves:
  upstream   TTFT p50  state
  sim/other         –  cools 2 min
 
-TTFT is predicted for a prompt of 500 tokens; more: --wide, --explain
+Times are predicted for a prompt of 500 tokens; more: --wide, --explain
 ";
 
 #[test]
 fn the_default_fits_a_laptop() {
-    let text = drawn_in(&routing(), Detail { wide: false, explain: false }, Some(80), false);
+    let text = drawn_in(&routing(), Detail { wide: false, explain: false, whole: false }, Some(80), false);
     assert_eq!(text, BRIEF, "{text}");
+}
+
+#[test]
+fn whole_answers_are_shown_where_any_is_known() {
+    let mut routing = routing();
+    for (place, factor) in [1.0, 1.2, 1.6].into_iter().enumerate() {
+        let predicted = &mut routing.upstreams[0].predicted[place];
+        (predicted.ttft_p50_ms, predicted.ttft_p95_ms) = (None, None);
+        (predicted.whole_p50_ms, predicted.whole_p95_ms) = (Some(1_500.0 * factor), Some(4_000.0 * factor));
+    }
+    routing.models[0].whole_answers = true;
+    let brief = Detail { wide: false, explain: false, whole: table::has_whole(&routing) };
+    let text = drawn_in(&routing, brief, Some(100), false);
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(text.starts_with("demo: policy adaptive, best by time to the whole answer,"), "{text}");
+    assert_eq!(lines[1], ["upstream", "TTFT", "p50", "whole", "p50", "state", "why"]);
+    assert_eq!(lines[2][..6], ["sim/quick", "–", "1500", "ms", "ok", "the"]);
+    assert_eq!(lines[3][..5], ["sim/late", "400", "ms", "–", "ok"]);
+    let text = drawn(&routing, None, false);
+    for words in ["whole 8k", "1500 / 4000 ms", "2400 / 6400 ms", "whole 500, whole p50: the same of"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }
 
 const PIPED: &str = r"demo: policy adaptive, best by time to first token

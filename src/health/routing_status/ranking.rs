@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::report::StatusReason;
 use crate::clock::micros;
 use crate::config::{Objective, Policy, RaceSettings};
+use crate::learning::LatencyClock;
 use crate::routing::adaptive::{
     AdaptiveQuestion, BudgetSnapshot, CANDIDATES_MAX, CandidateForecast, LatencyForecast, Minimise, SendConditions,
     order, us_per_cost,
@@ -19,6 +20,8 @@ const EQUAL: f64 = 1.05;
 pub struct RankedUpstream {
     pub name: String,
     pub forecast: Arc<LatencyForecast>,
+    /// It fails so often that nothing is hedged to it.
+    pub throttled: bool,
     pub sent: SendConditions,
     /// Cost of an attempt, in the unit of the model's budget.
     pub cost: f64,
@@ -40,10 +43,10 @@ pub struct Obstacles {
     pub breaker: BreakerStatus,
 }
 
-/// The names of the usable upstreams, best first; and the reason for each place, unusable upstreams last.
+/// The names of the usable upstreams, best first; and the reason for each place, unusable upstreams last. `clock`: of the forecasts.
 pub fn rank(
     contenders: &[RankedUpstream],
-    terms: BudgetSnapshot,
+    (terms, clock): (BudgetSnapshot, LatencyClock),
     (settings, in_usd): (&RaceSettings, bool),
     now_us: i64,
 ) -> (Vec<String>, Vec<StatusReason>) {
@@ -59,7 +62,7 @@ pub fn rank(
     if doubtful {
         able = contenders.iter().filter(usable).collect();
     }
-    let compared = RankedFigures { terms, settings, in_usd, now_us };
+    let compared = RankedFigures { terms, clock, settings, in_usd, now_us };
     let ranked = compared.order(&able);
     let mut order = Vec::new();
     let mut why = Vec::new();
@@ -104,6 +107,7 @@ fn left_out(obstacles: &Obstacles) -> (&'static str, String) {
 
 struct RankedFigures<'a> {
     terms: BudgetSnapshot,
+    clock: LatencyClock,
     settings: &'a RaceSettings,
     /// Costs are US dollars.
     in_usd: bool,
@@ -119,6 +123,7 @@ impl RankedFigures<'_> {
             price: contender.price,
             domain: contender.domain,
             out: false,
+            throttled: contender.throttled,
             waiting: &[],
         };
         let candidates: Vec<CandidateForecast<'_>> = able.iter().map(candidate).collect();
@@ -126,6 +131,7 @@ impl RankedFigures<'_> {
             candidates: &candidates,
             aim: Minimise::of(self.settings),
             terms: self.terms,
+            p99_us: if self.waits_for_all() { self.terms.whole_p99_us } else { self.terms.p99_us },
             us_per_cost: us_per_cost(self.settings, self.in_usd),
             max_running: self.settings.max_attempts,
             now: self.now_us,
@@ -133,6 +139,10 @@ impl RankedFigures<'_> {
             draw: 1.0,
         };
         order(&question).iter().filter_map(|place| able.get(place).copied()).collect()
+    }
+
+    fn waits_for_all(&self) -> bool {
+        self.clock == LatencyClock::WholeAnswer
     }
 
     fn why(&self, contender: &RankedUpstream, best: &RankedUpstream, alone: bool) -> (&'static str, String) {
@@ -149,12 +159,13 @@ impl RankedFigures<'_> {
         if contender.name == best.name {
             return ("best", format!("the best for {}", self.settings.optimise.as_str()));
         }
-        if forecast.throttled(self.now_us) {
+        if contender.throttled {
             return ("throttled", "it fails so often that nothing is hedged to it".to_owned());
         }
         if self.time_us(contender, 0.5).is_none() {
             let launches = forecast.launches();
-            return ("unknown", format!("too few first tokens seen in {launches} attempts: assumed average"));
+            let seen = if self.waits_for_all() { "whole answers" } else { "first tokens" };
+            return ("unknown", format!("too few {seen} seen in {launches} attempts: assumed average"));
         }
         if self.time_us(best, 0.5).is_none() {
             return ("slower", format!("behind {}, of which too little was seen to say by how much", best.name));
@@ -186,7 +197,8 @@ impl RankedFigures<'_> {
             })
             .max_by(|one, other| one.0.total_cmp(&other.0));
         let (ratio, us, name) = worst.filter(|(ratio, ..)| *ratio > EQUAL)?;
-        let what = if self.settings.optimise == Objective::Completion { "whole answer" } else { "TTFT" };
+        let is_whole = self.settings.optimise == Objective::Completion || self.waits_for_all();
+        let what = if is_whole { "whole answer" } else { "TTFT" };
         Some(format!("{what} {name} {:.0} ms, {ratio:.1} × that of {}", us / 1e3, best.name))
     }
 

@@ -33,6 +33,8 @@ pub struct UpstreamReport {
     pub on: bool,
     /// Predictions for an attempt sent now, by the size of its prompt.
     pub predicted: Vec<PredictionReport>,
+    /// More was seen of whole answers than of first tokens: the next figures are of the time to whole answers, and not of TTFT.
+    pub whole_answers: bool,
     /// How far ln TTFT is above its usual value now.
     pub level: f64,
     /// `level` as a factor: 2 is twice as slow as usual.
@@ -78,6 +80,12 @@ pub struct PredictionReport {
     /// 95th percentile of the time to first token; null if the observations do not reach it.
     #[schemars(extend("x-unit" = "ms"))]
     pub ttft_p95_ms: Option<f64>,
+    /// Median of the time to the whole answer, which plain requests wait for; null if the observations do not reach it.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub whole_p50_ms: Option<f64>,
+    /// 95th percentile of the time to the whole answer; null if the observations do not reach it.
+    #[schemars(extend("x-unit" = "ms"))]
+    pub whole_p95_ms: Option<f64>,
 }
 
 /// The state of a breaker, as the first model with it sees it.
@@ -123,6 +131,8 @@ pub struct ModelReport {
     /// Length of a usual answer; 200 before one was seen.
     #[schemars(extend("x-unit" = "tokens"))]
     pub answer_tokens: f64,
+    /// More was seen of whole answers than of first tokens: `order` and `why` compare the time to whole answers, and not TTFT.
+    pub whole_answers: bool,
     /// The usable upstreams for a prompt of 500 tokens, best first.
     pub order: Vec<String>,
     /// One reason per upstream: those of `order`, then the unusable ones.

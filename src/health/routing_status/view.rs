@@ -13,7 +13,7 @@ use crate::config::{HedgeAfter, RaceSettings, UpstreamConfig, UpstreamOrder};
 use crate::health::candidate::{target, wait_for_all};
 use crate::health::state::lock;
 use crate::health::{LiveConfig, UpstreamHealth, why_off};
-use crate::learning::UpstreamStats;
+use crate::learning::{LatencyClock, UpstreamStats};
 use crate::routing::adaptive::{BudgetSnapshot, CostBudget, LatencyForecast, Learner, SendConditions};
 use crate::routing::breaker::{self, BreakerStatus, ProbeScope};
 use crate::routing::keyring::{HashedKey, KeyOrder};
@@ -63,11 +63,12 @@ impl<'a> StatusView<'a> {
 
     /// Every upstream with statistics: its last use in µs, and its name.
     pub fn known(&self) -> impl Iterator<Item = (Option<i64>, &str)> {
-        self.known.values().map(|known| (known.forecast().last_us(), known.name()))
+        self.known.values().map(|known| (known.forecast_by(known.usual_clock()).last_us(), known.name()))
     }
 
     pub(super) fn upstream(&self, name: &str, listing: &ListedUpstream<'_>) -> UpstreamReport {
-        let forecast = self.forecast(name);
+        let clock = self.known.get(name).map_or(LatencyClock::FirstToken, |known| known.usual_clock());
+        let forecast = self.forecast(name, clock);
         let obstacles = self.obstacles(listing.upstream, name, listing.settings);
         let in_flight = self.in_flight(name);
         let level = forecast.level(self.now_us);
@@ -75,15 +76,16 @@ impl<'a> StatusView<'a> {
             upstream: name.to_owned(),
             models: listing.models.clone(),
             on: obstacles.off.is_none(),
-            predicted: SIZES.iter().map(|size| self.predicted(&forecast, *size, in_flight)).collect(),
+            predicted: SIZES.iter().map(|size| self.predicted(name, *size, in_flight)).collect(),
+            whole_answers: clock == LatencyClock::WholeAnswer,
             level: rounded(level),
             level_factor: rounded(level.exp()),
             load_slope: rounded(forecast.load_slope()),
-            tpot_ms: forecast.tpot_us(in_flight).map(millis),
+            tpot_ms: self.forecast(name, LatencyClock::FirstToken).tpot_us(in_flight).map(millis),
             samples: rounded(forecast.seen()),
             launches: forecast.launches(),
             in_flight,
-            throttled: forecast.throttled(self.now_us),
+            throttled: self.throttled(name),
             caching: rounded(self.known.get(name).map_or(0.0, |known| known.caching())),
             breaker: match obstacles.breaker {
                 BreakerStatus::Closed => BreakerReport::Closed,
@@ -104,8 +106,9 @@ impl<'a> StatusView<'a> {
         let basis = Basis::of(asked.upstreams.iter());
         let terms = self.terms.get(&(asked.paid_by.clone(), settings.budget.to_bits(), basis.is_money()));
         let terms = terms.copied().unwrap_or_else(|| CostBudget::new(settings.budget).terms());
-        let (order, why) =
-            rank(&self.contenders(asked, &basis, &terms), terms, (settings, basis.is_money()), self.now_us);
+        let clock = self.clock(asked);
+        let contenders = self.contenders(asked, clock, &basis, &terms);
+        let (order, why) = rank(&contenders, (terms, clock), (settings, basis.is_money()), self.now_us);
         ModelReport {
             model: asked.name.clone(),
             alias_of: asked.alias_of.clone(),
@@ -120,12 +123,32 @@ impl<'a> StatusView<'a> {
             mean_cost: terms.mean_cost,
             ttft_p99_ms: millis(terms.p99_us),
             answer_tokens: rounded(terms.answer_tokens),
+            whole_answers: clock == LatencyClock::WholeAnswer,
             order,
             why,
         }
     }
 
-    fn contenders(&self, asked: &RequestedModel<'_>, basis: &Basis, terms: &BudgetSnapshot) -> Vec<RankedUpstream> {
+    /// The clock by which more was seen of most of its upstreams.
+    fn clock(&self, asked: &RequestedModel<'_>) -> LatencyClock {
+        let known = || asked.upstreams.iter().filter_map(|upstream| self.known.get(&upstream.name()));
+        let by = |clock| {
+            known().filter(|known| known.usual_clock() == clock && known.forecast_by(clock).seen() > 0.0).count()
+        };
+        if by(LatencyClock::WholeAnswer) > by(LatencyClock::FirstToken) {
+            LatencyClock::WholeAnswer
+        } else {
+            LatencyClock::FirstToken
+        }
+    }
+
+    fn contenders(
+        &self,
+        asked: &RequestedModel<'_>,
+        clock: LatencyClock,
+        basis: &Basis,
+        terms: &BudgetSnapshot,
+    ) -> Vec<RankedUpstream> {
         let domains: Vec<Option<&str>> =
             asked.upstreams.iter().map(|upstream| upstream.provider.domain.as_deref()).collect();
         let prompt = PromptTokens { uncached: f64::from(SIZES[0]), cached: 0.0 };
@@ -135,7 +158,8 @@ impl<'a> StatusView<'a> {
             let domain = domains[place].and_then(|domain| domains.iter().position(|other| *other == Some(domain)));
             let tariff = basis.tariff(upstream.billing());
             RankedUpstream {
-                forecast: self.forecast(&name),
+                forecast: self.forecast(&name, clock),
+                throttled: self.throttled(&name),
                 sent: SendConditions { uncached_tokens: prompt.uncached, in_flight: self.in_flight(&name) },
                 cost: tariff.started(prompt, terms.answer_tokens),
                 price: tariff.whole(prompt, terms.answer_tokens),
@@ -147,18 +171,27 @@ impl<'a> StatusView<'a> {
         asked.upstreams.iter().enumerate().map(contender).collect()
     }
 
-    fn forecast(&self, name: &str) -> Arc<LatencyForecast> {
-        self.known.get(name).map_or_else(|| self.nothing.clone(), |known| Arc::clone(&known.forecast()))
+    fn forecast(&self, name: &str, clock: LatencyClock) -> Arc<LatencyForecast> {
+        self.known.get(name).map_or_else(|| self.nothing.clone(), |known| Arc::clone(&known.forecast_by(clock)))
+    }
+
+    fn throttled(&self, name: &str) -> bool {
+        self.known.get(name).is_some_and(|known| known.throttled(self.now_us))
     }
 
     fn in_flight(&self, name: &str) -> u32 {
         self.known.get(name).map_or(0, |known| known.in_flight())
     }
 
-    fn predicted(&self, forecast: &LatencyForecast, input_tokens: u32, in_flight: u32) -> PredictionReport {
+    fn predicted(&self, name: &str, input_tokens: u32, in_flight: u32) -> PredictionReport {
         let sent = SendConditions { uncached_tokens: f64::from(input_tokens), in_flight };
-        let quantile = |q| forecast.ttft_quantile_us(sent, q, self.now_us).map(millis);
-        PredictionReport { input_tokens, ttft_p50_ms: quantile(0.5), ttft_p95_ms: quantile(0.95) }
+        let quantiles = |clock| {
+            let forecast = self.forecast(name, clock);
+            [0.5, 0.95].map(|q| forecast.ttft_quantile_us(sent, q, self.now_us).map(millis))
+        };
+        let [ttft_p50_ms, ttft_p95_ms] = quantiles(LatencyClock::FirstToken);
+        let [whole_p50_ms, whole_p95_ms] = quantiles(LatencyClock::WholeAnswer);
+        PredictionReport { input_tokens, ttft_p50_ms, ttft_p95_ms, whole_p50_ms, whole_p95_ms }
     }
 
     /// For a caller without own keys, on the surface for conversations.

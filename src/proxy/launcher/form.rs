@@ -15,14 +15,15 @@ impl Launcher {
         complained: &RejectedFeature,
     ) -> AnswerForm {
         let health = self.gateway.health();
-        let is_plain = self.policy.is_plain() || complained.stream || health.answers_plain(candidate, &self.request);
+        let is_plain =
+            self.policy.driver.is_plain() || complained.stream || health.answers_plain(candidate, &self.request);
         if is_plain && self.request.surface.streams() && candidate.upstream.upstream_stream != UpstreamStream::Always {
             return AnswerForm::Plain;
         }
         let takes_options = request_translation.dialect() == Dialect::OpenAi
             && !complained.stream_options
             && candidate.upstream.quirks.stream_options
-            && !health.has_habit(&candidate.name, StreamingHabit::RefusesOptions);
+            && !health.has_habit(&candidate.name, candidate.surface, StreamingHabit::RefusesOptions);
         if takes_options { AnswerForm::WithUsage } else { AnswerForm::Streamed }
     }
 }

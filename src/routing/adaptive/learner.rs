@@ -79,8 +79,9 @@ impl Learner {
         self.last_us = self.last_us.max(Some(now));
     }
 
-    /// An attempt's first token was there after `ttft_us`.
+    /// An attempt was answered: its first token was there after `ttft_us`.
     pub fn first_token(&mut self, sent: SendConditions, ttft_us: i64, now: i64) {
+        self.throttle.answered(now);
         self.answered_us = self.answered_us.max(now.saturating_sub(ttft_us));
         self.observe(sent, ttft_us, true, now);
     }
@@ -100,7 +101,7 @@ impl Learner {
         self.throttle.failed(now);
     }
 
-    /// An attempt was answered.
+    /// An attempt was answered, and its time is not learnt here.
     pub fn answered(&mut self, now: i64) {
         self.throttle.answered(now);
     }

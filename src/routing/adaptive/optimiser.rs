@@ -353,11 +353,7 @@ fn why_alone(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Decisi
         return DecisionReason::Best;
     }
     let others = || question.able().filter(|(place, _)| running.iter().all(|running| running.candidate != *place));
-    if others().any(|(_, candidate)| candidate.forecast.throttled(question.now)) {
-        DecisionReason::Throttled
-    } else {
-        DecisionReason::Alone
-    }
+    if others().any(|(_, candidate)| candidate.throttled) { DecisionReason::Throttled } else { DecisionReason::Alone }
 }
 
 fn share_of_mean(question: &AdaptiveQuestion<'_>, cost: f64) -> f32 {

@@ -30,7 +30,7 @@ pub struct AttemptForecast {
 impl SurvivalWeights {
     pub fn new(question: &AdaptiveQuestion<'_>) -> SurvivalWeights {
         let widths = &grid().widths;
-        let p99_us = question.terms.p99_us.max(1000.0);
+        let p99_us = question.p99_us.max(1000.0);
         let elapsed_us = question.elapsed_us.max(0) as f64;
         match question.aim {
             Minimise::Completion => SurvivalWeights(*widths),

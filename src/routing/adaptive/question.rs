@@ -57,6 +57,8 @@ pub struct CandidateForecast<'a> {
     pub domain: Option<u32>,
     /// It cannot start: it runs or failed in this race, or cools down.
     pub out: bool,
+    /// It fails so often that no hedge goes to it.
+    pub throttled: bool,
     /// Waiting attempts of other requests at this upstream, longest first. At most `WAITING_MAX` count.
     pub waiting: &'a [OtherWaiting],
 }
@@ -68,6 +70,8 @@ pub struct AdaptiveQuestion<'a> {
     pub candidates: &'a [CandidateForecast<'a>],
     pub aim: Minimise,
     pub terms: BudgetSnapshot,
+    /// p99 of what the client waits for, µs.
+    pub p99_us: f64,
     /// See [`us_per_cost`].
     pub us_per_cost: f64,
     /// Attempts that may wait for their first token at once.
@@ -189,7 +193,7 @@ impl AdaptiveQuestion<'_> {
             let domain = self.candidates.get(other.candidate).and_then(|other| other.domain);
             other.candidate != place && (domain.is_none() || domain != candidate.domain)
         };
-        !candidate.out && !candidate.forecast.throttled(self.now) && running.iter().all(apart)
+        !candidate.out && !candidate.throttled && running.iter().all(apart)
     }
 }
 

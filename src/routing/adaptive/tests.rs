@@ -25,13 +25,21 @@ fn known(nature: Nature, tpot_us: f64) -> LatencyForecast {
         learner.launched(now);
         learner.first_token(sent(), (median_ms * 1000.0 * (deviation * normal).exp() * longer) as i64, now);
         learner.decoded(tpot_us, 200, 0, now);
-        learner.answered(now);
     }
     learner.forecast()
 }
 
 fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
-    CandidateForecast { forecast, sent: sent(), cost: 1.0, price: 1.0, domain: None, out: false, waiting: &[] }
+    CandidateForecast {
+        forecast,
+        sent: sent(),
+        cost: 1.0,
+        price: 1.0,
+        domain: None,
+        out: false,
+        throttled: forecast.throttled(NOW),
+        waiting: &[],
+    }
 }
 
 fn terms(lambda_us: f64) -> BudgetSnapshot {
@@ -49,7 +57,8 @@ fn terms(lambda_us: f64) -> BudgetSnapshot {
 
 fn question<'a>(candidates: &'a [CandidateForecast<'a>], terms: BudgetSnapshot) -> AdaptiveQuestion<'a> {
     let (aim, us_per_cost, max_running) = (Minimise::Ttft, 0.0, 3);
-    AdaptiveQuestion { candidates, aim, terms, us_per_cost, max_running, now: NOW, elapsed_us: 0, draw: 1.0 }
+    let p99_us = terms.p99_us;
+    AdaptiveQuestion { candidates, aim, terms, p99_us, us_per_cost, max_running, now: NOW, elapsed_us: 0, draw: 1.0 }
 }
 
 fn running(candidate: usize, waited_us: i64) -> AttemptView {

@@ -233,18 +233,18 @@ fn a_regression_is_as_the_document_says() {
 #[test]
 fn how_routing_stands_is_as_the_document_says() {
     let document = openapi();
-    let predicted = serde_json::json!([{ "input_tokens": 500, "ttft_p50_ms": 200.5, "ttft_p95_ms": null }]);
+    let predicted = serde_json::json!([{ "input_tokens": 500, "ttft_p50_ms": 200.5, "ttft_p95_ms": null, "whole_p50_ms": 900.5, "whole_p95_ms": null }]);
     let told = serde_json::json!({
         "now_us": 1, "left_out": 0,
         "upstreams": [{
-            "upstream": "a/m", "models": ["m"], "on": true, "predicted": predicted, "level": 0.1, "level_factor": 1.1,
+            "upstream": "a/m", "models": ["m"], "on": true, "predicted": predicted, "whole_answers": false, "level": 0.1, "level_factor": 1.1,
             "load_slope": 0.2, "tpot_ms": null, "samples": 3.5, "launches": 4, "in_flight": 1, "throttled": false,
             "caching": 0.5, "breaker": "due", "breaker_wait_s": null, "cooling_down_s": 2.5, "last_observation_s": 1.5,
         }],
         "models": [{
             "model": "m", "alias_of": null, "policy": "adaptive", "learns": true, "optimise": "ttft", "budget": 0.1,
             "bucket": null, "bucket_capacity": 0.0, "unit": "tokens", "lambda_ms": 300.0, "mean_cost": 0.0,
-            "ttft_p99_ms": 2000.0, "answer_tokens": 200.0, "order": ["a/m"],
+            "ttft_p99_ms": 2000.0, "answer_tokens": 200.0, "whole_answers": true, "order": ["a/m"],
             "why": [{ "upstream": "a/m", "code": "best", "text": "the best for ttft" }],
         }],
     });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{Setup, TestGateway, assert_row};
-use crate::support::{FakeProvider, Gate, Script};
+use crate::support::{FakeProvider, Gate, RawClient, Script};
 
 /// With members that no stream has, odd spaces and a number that must keep its text.
 const ANSWER: &str = "{ \"id\":\"c1\", \"object\":\"chat.completion\",\"created\":1.0e3,\"model\":\"up\",\n\"choices\":[{\"index\":0,\
@@ -57,6 +57,24 @@ async fn it_goes_up_as_it_came_and_comes_down_byte_for_byte() {
         })
     );
     assert!(row["eof_us"].as_i64().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn the_time_to_it_is_told_where_a_first_token_s_time_would_be() {
+    let a = FakeProvider::answering(|_| plain(ANSWER)).await;
+    let gateway = Setup::over(&[&a]).start().await;
+    for _ in 0..12 {
+        whole(&gateway).await;
+    }
+    let mut client = RawClient::connect(gateway.addr()).await;
+    client.request("GET", "/api/routing", &[], "").await;
+    let routing = read_response(&mut client).await.json();
+    let (upstream, model) = (&routing["upstreams"][0], &routing["models"][0]);
+    let predicted = &upstream["predicted"][0];
+    assert!(predicted["whole_p50_ms"].as_f64().unwrap() > 0.0 && predicted["ttft_p50_ms"].is_null(), "{routing}");
+    assert_eq!((&upstream["whole_answers"], &model["whole_answers"]), (&json!(true), &json!(true)));
+    assert_eq!((&upstream["launches"], &model["order"]), (&json!(12), &json!(["a/m"])));
+    gateway.stop().await;
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ export function Routing() {
 function Upstreams({ all }) {
   const [choices, choose] = useChoices();
   const predicted = (/** @type {any} */ row, /** @type {string} */ name) => row.predicted.find((/** @type {any} */ one) => one.input_tokens === 2000)?.[name];
+  const hasWhole = all.some((row) => (predicted(row, "whole_p50_ms") ?? null) !== null);
   const number = (/** @type {string} */ name, /** @type {string} */ title, /** @type {(row: any) => any} */ order, unit = "", about = "") => ({
     name, title, order, about, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${order(row)} unit=${unit} />`,
   });
@@ -38,6 +39,12 @@ function Upstreams({ all }) {
     { name: "state", title: "State", order: state, cell: (/** @type {any} */ row) => html`<span class=${row.on && row.breaker === "closed" ? "good" : "quiet"}>${state(row)}</span>` },
     number("p50", "TTFT p50 (ms)", (row) => predicted(row, "ttft_p50_ms"), "ms", "predicted for 2,000 input tokens"),
     number("p95", "p95 (ms)", (row) => predicted(row, "ttft_p95_ms"), "ms", "predicted for 2,000 input tokens"),
+    ...(hasWhole
+      ? [
+          number("whole", "Whole p50 (ms)", (row) => predicted(row, "whole_p50_ms"), "ms", "time to a whole plain answer, predicted likewise"),
+          number("whole95", "p95 (ms)", (row) => predicted(row, "whole_p95_ms"), "ms", "time to a whole plain answer, predicted likewise"),
+        ]
+      : []),
     number("level", "Level now", (row) => row.level_factor, "", "the present factor on the times above"),
     number("load", "Load slope", (row) => row.load_slope, "", "how much each attempt in flight slows the others"),
     number("tpot", "TPOT (ms)", (row) => row.tpot_ms, "ms", "time per output token"),

@@ -24,6 +24,7 @@ fn contender(name: &str, learner: &Learner) -> RankedUpstream {
     RankedUpstream {
         name: name.to_owned(),
         forecast: Arc::new(learner.forecast()),
+        throttled: learner.forecast().throttled(NOW),
         sent: SENT,
         cost: 1.0,
         price: 1.0,
@@ -37,7 +38,7 @@ fn ranked(contenders: &[RankedUpstream], race: &str) -> (Vec<String>, Vec<(Strin
     let mut cost_budget = CostBudget::new(config.race.budget);
     cost_budget.settle(1.0, 0.0, 0.0);
     cost_budget.finished(Some(300_000), Some(200));
-    let (order, why) = rank(contenders, cost_budget.terms(), (&config.race, false), NOW);
+    let (order, why) = rank(contenders, (cost_budget.terms(), LatencyClock::FirstToken), (&config.race, false), NOW);
     (order, why.into_iter().map(|reason| (reason.upstream, reason.code, reason.text)).collect())
 }
 

@@ -30,6 +30,7 @@ fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> Adapt
         candidates,
         aim,
         terms,
+        p99_us,
         us_per_cost: 0.0,
         max_running: 3,
         now: 200 * SECOND,
@@ -40,7 +41,16 @@ fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> Adapt
 
 fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
     let sent = SendConditions::default();
-    CandidateForecast { forecast, sent, cost: 1.0, price: 1.0, domain: None, out: false, waiting: &[] }
+    CandidateForecast {
+        forecast,
+        sent,
+        cost: 1.0,
+        price: 1.0,
+        domain: None,
+        out: false,
+        throttled: false,
+        waiting: &[],
+    }
 }
 
 #[test]
