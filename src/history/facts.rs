@@ -26,6 +26,9 @@ subset! {
         failure: Option<FailureKind>,
         payload_events: i64,
         in_flight_upstream: i64,
+        eof_us: Option<i64>,
+        cancel_us: Option<i64>,
+        plain: bool,
     }
 }
 
@@ -70,6 +73,8 @@ pub struct AttemptFacts<'a> {
     pub outcome: AttemptOutcome,
     pub failure: Option<FailureKind>,
     pub ttft: Option<Observation>,
+    /// Time to the whole plain answer.
+    pub whole: Option<Observation>,
     /// Microseconds for each token after the first.
     pub tpot_us: Option<f64>,
     /// The answer was one token, or all tokens came in one event.
@@ -90,10 +95,10 @@ pub fn of_race<'a>(
     attempts: &'a [MeasuredAttempt],
     mut each: impl FnMut(&AttemptFacts<'a>),
 ) {
-    // A loser lost to the earliest first token after its dispatch among the others. (If the winner of a whole answer
-    // fails, its request is raced again.)
+    // A loser lost to the earliest first token or plain answer after its dispatch among the others. (If the winner of a
+    // whole answer fails, its request is raced again.)
     let finished = attempts.iter().filter(|attempt| !attempt.row.outcome.is_loss());
-    let tokens_us: Vec<i64> = finished.filter_map(MeasuredAttempt::token_us).collect();
+    let tokens_us: Vec<i64> = finished.filter_map(MeasuredAttempt::ready_us).collect();
     for (place, attempt) in attempts.iter().enumerate() {
         let dispatch_us = attempt.row.dispatch_us;
         let lost_us = tokens_us.iter().filter(|token_us| **token_us >= dispatch_us).min();
@@ -108,9 +113,18 @@ impl MeasuredAttempt {
         MeasuredAttempt { row: AttemptRow::of(record), cost: Cost::of(record), decoding: Decoding::of(record) }
     }
 
-    /// First token; microseconds since the request was read.
-    fn token_us(&self) -> Option<i64> {
-        Some(self.row.dispatch_us + self.decoding.first_token_us?)
+    /// First token, or the whole plain answer; microseconds since the request was read.
+    fn ready_us(&self) -> Option<i64> {
+        let whole_us = self.row.eof_us.filter(|_| self.row.plain);
+        Some(self.row.dispatch_us + self.decoding.first_token_us.or(whole_us)?)
+    }
+
+    /// None for a stream, and where the attempt failed or its answer was no good.
+    fn whole(&self, audit: Option<AuditedLoser>) -> Option<Observation> {
+        let row = &self.row;
+        let is_good = matches!(row.outcome, AttemptOutcome::Won | AttemptOutcome::Drained) || row.outcome.is_cut();
+        let time_us = row.eof_us.or(row.cancel_us).filter(|_| row.plain && is_good)?;
+        Some(Observation { time_us, event: row.eof_us.is_some(), audit })
     }
 
     fn upstream(&self) -> (&str, &str) {
@@ -133,6 +147,7 @@ impl MeasuredAttempt {
             outcome: row.outcome,
             failure: row.failure,
             ttft: ttft.map(|(time_us, event)| Observation { time_us, event: event == 1, audit }),
+            whole: self.whole(audit),
             tpot_us: self.decoding.tpot_us(request.and_then(|request| request.n_choices)),
             at_once: came_at_once(row.payload_events, self.decoding.output_tokens),
             output_tokens: self.decoding.tokens_out(),

@@ -11,8 +11,10 @@ use super::requests::Requests;
 use super::spread::{Spread, Times};
 use crate::failure::FailureKind;
 
-/// Version of the stored layout. Costs of the first version have no bounds; it can still be read.
-const LAYOUT: u64 = 2;
+/// Version of the stored layout. Costs of the first version have no bounds, and the second has no plain answers; both can
+/// still be read.
+const LAYOUT: u64 = 3;
+const LAYOUT_WITHOUT_PLAIN: u64 = 2;
 const LAYOUT_WITHOUT_BOUNDS: u64 = 1;
 
 /// One group.
@@ -24,6 +26,8 @@ pub struct Summary {
     /// Counts by kind, in the order of [`FailureKind::ALL`].
     failures: [u64; FailureKind::ALL.len()],
     pub ttft: Times,
+    /// Times to the whole plain answer.
+    pub whole: Times,
     /// Nanoseconds per token after the first.
     pub tpot: Spread,
     pub requests: Requests,
@@ -49,6 +53,9 @@ impl Summary {
         if let Some(observation) = &facts.ttft {
             self.ttft.add(observation, weight, coarse);
         }
+        if let Some(observation) = &facts.whole {
+            self.whole.add(observation, weight, coarse);
+        }
         if let Some(tpot_us) = facts.tpot_us {
             self.tpot.add((tpot_us * 1e3) as i64, weight, coarse);
         }
@@ -72,6 +79,7 @@ impl Summary {
         self.outcomes.iter_mut().zip(other.outcomes).for_each(|(sum, more)| *sum += more);
         self.failures.iter_mut().zip(other.failures).for_each(|(sum, more)| *sum += more);
         self.ttft.merge(other.ttft);
+        self.whole.merge(other.whole);
         self.tpot.merge(other.tpot);
         self.requests.merge(other.requests);
         self.client_ttft.merge(other.client_ttft);
@@ -116,6 +124,7 @@ impl Summary {
         self.extra_cost.encode(&mut bytes);
         put(&mut bytes, self.tokens_served);
         put(&mut bytes, self.tokens_lost);
+        self.whole.encode(&mut bytes);
         bytes
     }
 
@@ -139,7 +148,7 @@ impl Summary {
         self.extra_cost.merge(&CostSum::decode(bytes, with_bounds)?);
         self.tokens_served += bytes.take()?;
         self.tokens_lost += bytes.take()?;
-        Ok(())
+        if layout > LAYOUT_WITHOUT_PLAIN { self.whole.absorb(bytes, weight) } else { Ok(()) }
     }
 }
 
@@ -160,7 +169,7 @@ pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8], weight: f64) -> Result<(), Sh
 fn opened(bytes: &[u8]) -> Result<(u64, ByteReader<'_>), ShortBytes> {
     let mut bytes = ByteReader::new(bytes);
     let layout = bytes.take()?;
-    if [LAYOUT, LAYOUT_WITHOUT_BOUNDS].contains(&layout) { Ok((layout, bytes)) } else { Err(ShortBytes) }
+    if (LAYOUT_WITHOUT_BOUNDS..=LAYOUT).contains(&layout) { Ok((layout, bytes)) } else { Err(ShortBytes) }
 }
 
 /// The entries other than 0, each with its index. An index keeps its meaning; new entries go to the end.

@@ -49,11 +49,8 @@ pub fn write_row(names: &[&str], row: &Map<String, Value>, out: &mut impl io::Wr
 
 /// The keys of a group and its figures, in the order of [`FIGURES`]. A figure that is left out if it is not known is not there.
 fn object(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
-    let [p50, p95, p99] = figures.ttft.map(|estimate| match estimate {
-        None => (None, None),
-        Some(Estimate::Reached(us)) => (Some(us as f64 / 1e3), None),
-        Some(Estimate::NotReached { over_us }) => (None, Some(over_us as f64 / 1e3)),
-    });
+    let [p50, p95, p99] = figures.ttft.at.map(millis);
+    let [whole_p50, whole_p95, whole_p99] = figures.whole.at.map(millis);
     let [tok_s_p50, tok_s_p5] = figures.tok_s;
     let [client_p50, client_p95] = figures.client_ttft_ms;
     let share = |count: u64| (figures.attempts > 0).then(|| count as f64 / figures.attempts as f64);
@@ -75,8 +72,15 @@ fn object(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
         json!(p95.1),
         json!(p99.0),
         json!(p99.1),
-        json!(figures.ttft_samples),
-        json!((figures.ttft_effective * 10.0).round() / 10.0),
+        json!(figures.ttft.samples),
+        json!((figures.ttft.effective * 10.0).round() / 10.0),
+        json!(whole_p50.0),
+        json!(whole_p50.1),
+        json!(whole_p95.0),
+        json!(whole_p95.1),
+        json!(whole_p99.0),
+        json!(whole_p99.1),
+        json!((!figures.whole.is_empty()).then_some(figures.whole.samples)),
         json!(tok_s_p50),
         json!(tok_s_p5),
         json!(figures.tpot_p95_ms),
@@ -105,6 +109,15 @@ fn object(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
     let keys = by.iter().zip(&figures.keys).map(|(dimension, key)| (dimension.name().to_owned(), key.json()));
     let known = FIGURES.iter().zip(values).filter(|(figure, value)| !(figure.optional && value.is_null()));
     keys.chain(known.map(|(figure, value)| (figure.name.to_owned(), value))).collect()
+}
+
+/// A quantile, or what it is known to be over.
+fn millis(estimate: Option<Estimate>) -> (Option<f64>, Option<f64>) {
+    match estimate {
+        None => (None, None),
+        Some(Estimate::Reached(us)) => (Some(us as f64 / 1e3), None),
+        Some(Estimate::NotReached { over_us }) => (None, Some(over_us as f64 / 1e3)),
+    }
 }
 
 fn kinds(kinds: &[(FailureKind, u64)]) -> Value {

@@ -115,7 +115,7 @@ pub const KEYS: [MemberField; 7] = [
 ];
 
 /// The figures of a group, in the order of JSON and CSV.
-pub const FIGURES: [MemberField; 40] = [
+pub const FIGURES: [MemberField; 47] = [
     integer("attempts", "", "attempts in the group"),
     integer("wins", "", "attempts that served their client to the end"),
     number("win_share", "", "`wins` as a share of `attempts`").or_null(),
@@ -133,6 +133,19 @@ pub const FIGURES: [MemberField; 40] = [
     number("ttft_p99_over_ms", "ms", "the data say only that it is over this").if_known(),
     integer("ttft_samples", "", "first tokens that were seen"),
     number("ttft_effective", "", "as many first tokens of equal weight would tell as much"),
+    number(
+        "whole_p50_ms",
+        "ms",
+        "median of the time to the whole plain answer, estimated likewise; none without such attempts",
+    )
+    .if_known(),
+    number("whole_p50_over_ms", "ms", "the data say only that the median is over this").if_known(),
+    number("whole_p95_ms", "ms", "95th percentile, likewise").if_known(),
+    number("whole_p95_over_ms", "ms", "the data say only that it is over this").if_known(),
+    number("whole_p99_ms", "ms", "99th percentile, likewise").if_known(),
+    number("whole_p99_over_ms", "ms", "the data say only that it is over this").if_known(),
+    integer("whole_samples", "", "plain answers that came whole; none without an attempt that was asked for one")
+        .if_known(),
     number("tok_s_p50", "tokens/s", "median of tok/s: 1 / TPOT, by the provider's own count").or_null(),
     number("tok_s_p5", "tokens/s", "the slow end of tok/s: 5 % of the answers are slower").or_null(),
     number("tpot_p95_ms", "ms", "95th percentile of the time per output token after the first").or_null(),

@@ -11,7 +11,7 @@ use crate::history::spread::Times;
 use crate::history::summary::Summary;
 use crate::history::survival::{Estimate, Survival, is_firm};
 
-/// The quantiles of TTFT.
+/// The quantiles of TTFT, and of the time to the whole plain answer.
 pub const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
 /// The quantiles of tok/s: the median, and the slow end.
 pub const TOK_S_SHARES: [f64; 2] = [0.50, 0.05];
@@ -35,12 +35,9 @@ pub struct GroupFigures {
     pub empty: u64,
     /// No first token was seen, and the attempt had not failed.
     pub censored: u64,
-    /// At each of [`TTFT_SHARES`]; none without observations.
-    pub ttft: [Option<Estimate>; 3],
-    /// First tokens that were seen.
-    pub ttft_samples: u64,
-    /// Number of equal weights with the same information.
-    pub ttft_effective: f64,
+    pub ttft: TimeFigures,
+    /// Of plain answers: from the attempt's dispatch to its last byte. Not by stratum.
+    pub whole: TimeFigures,
     /// Tokens per second, at each of [`TOK_S_SHARES`].
     pub tok_s: [Option<f64>; 2],
     pub tpot_p95_ms: Option<f64>,
@@ -72,6 +69,29 @@ pub struct GroupFigures {
     pub without_verdict: f64,
 }
 
+/// Times of which some are censored.
+#[derive(Clone, Debug)]
+pub struct TimeFigures {
+    /// At each of [`TTFT_SHARES`]; none without observations.
+    pub at: [Option<Estimate>; 3],
+    /// Those that were seen.
+    pub samples: u64,
+    /// Number of equal weights with the same information.
+    pub effective: f64,
+}
+
+impl TimeFigures {
+    fn new(times: &Times, survival: &Survival) -> TimeFigures {
+        let at = TTFT_SHARES.map(|p| survival.quantile(p));
+        TimeFigures { at, samples: times.seen, effective: times.effective() }
+    }
+
+    /// Nothing was observed, not even a censored time.
+    pub fn is_empty(&self) -> bool {
+        self.at[0].is_none()
+    }
+}
+
 /// The gain from racing: the clients' quantile against that of the best upstream alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RacingGain {
@@ -97,6 +117,11 @@ pub struct GatheredGroup {
 }
 
 impl GroupFigures {
+    /// Of whole plain answers, or of first tokens.
+    pub fn times(&self, whole: bool) -> &TimeFigures {
+        if whole { &self.whole } else { &self.ttft }
+    }
+
     /// `seconds`: length of the window.
     pub fn new(keys: Vec<GroupValue>, gathered: GatheredGroup, slo: &SloTargets, seconds: f64) -> GroupFigures {
         let GatheredGroup { summary, strata, upstreams } = gathered;
@@ -122,9 +147,8 @@ impl GroupFigures {
             failure_kinds: summary.failures().collect(),
             empty: summary.outcome(AttemptOutcome::Empty),
             censored: summary.ttft.censored,
-            ttft: TTFT_SHARES.map(|p| survival.quantile(p)),
-            ttft_samples: summary.ttft.seen,
-            ttft_effective: summary.ttft.effective(),
+            ttft: TimeFigures::new(&summary.ttft, &survival),
+            whole: TimeFigures::new(&summary.whole, &summary.whole.survival()),
             tok_s: summary.tpot.quantiles_from_above(TOK_S_SHARES).map(ns_to_rate),
             tpot_p95_ms: tpot_p95.map(|ns| ns as f64 / 1e6),
             tok_s_samples: summary.tpot.count,

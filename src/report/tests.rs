@@ -67,7 +67,7 @@ async fn a_race_that_runs_does_not_make_its_losers_slow() {
     let (_directory, path) = store_with(ended.chain(running).collect()).await;
     let soon = asked(&path, &[], STARTED_AT + HOUR_US / 2);
     assert_eq!((soon.attempts, soon.running), (60, 70));
-    assert_eq!(soon.groups[0].ttft[0], Some(Estimate::Reached(200_000)));
+    assert_eq!(soon.groups[0].ttft.at[0], Some(Estimate::Reached(200_000)));
     // After an hour the races are lost, and what is left of them counts.
     let late = asked(&path, &[], STARTED_AT + 2 * HOUR_US);
     assert_eq!((late.attempts, late.running), (130, 0));
@@ -122,7 +122,7 @@ async fn no_lucky_attempt_and_no_other_model_is_the_best_upstream() {
 async fn what_is_very_old_still_tells_something() {
     let (_directory, path) = two_hours().await;
     let stats = asked(&path, &[("half-life", "1h")], STARTED_AT + 100 * HOUR_US);
-    assert_eq!(stats.groups[0].ttft[0], Some(Estimate::Reached(100_000)));
+    assert_eq!(stats.groups[0].ttft.at[0], Some(Estimate::Reached(100_000)));
     assert_eq!(stats.groups[0].tok_s[0], Some(20.0));
 }
 
@@ -155,10 +155,10 @@ async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
     // Three of seven end at 50 ms; three leave at 90; what is left is the audited one, from 100 ms on for four.
     let ttft = |share: f64| {
         let shares = super::figures::TTFT_SHARES;
-        stats.groups[0].ttft[shares.iter().position(|at| *at == share).unwrap()]
+        stats.groups[0].ttft.at[shares.iter().position(|at| *at == share).unwrap()]
     };
     assert_eq!(ttft(0.50), Some(Estimate::Reached(300_000)));
-    assert!((stats.groups[0].ttft_effective - 49.0 / 19.0).abs() < 1e-9, "{}", stats.groups[0].ttft_effective);
+    assert!((stats.groups[0].ttft.effective - 49.0 / 19.0).abs() < 1e-9, "{}", stats.groups[0].ttft.effective);
 }
 
 #[tokio::test]

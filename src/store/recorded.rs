@@ -43,9 +43,6 @@ subset! {
         cached_input_tokens: Option<i64>,
         headers_us: Option<i64>,
         last_token_us: Option<i64>,
-        eof_us: Option<i64>,
-        cancel_us: Option<i64>,
-        plain: bool,
     }
 }
 
@@ -206,7 +203,7 @@ fn recorded(race: &RecordedRow) -> Recorded {
 
 fn recorded_attempt(attempt: &MeasuredAttempt, ending: &EndingColumns, n_choices: Option<i64>) -> RecordedAttempt {
     let MeasuredAttempt { row, cost, decoding } = attempt;
-    let ends = [ending.headers_us, ending.last_token_us, ending.eof_us, ending.cancel_us];
+    let ends = [ending.headers_us, ending.last_token_us, row.eof_us, row.cancel_us];
     RecordedAttempt {
         ordinal: row.ordinal,
         provider: row.provider.clone(),
@@ -215,7 +212,7 @@ fn recorded_attempt(attempt: &MeasuredAttempt, ending: &EndingColumns, n_choices
         in_flight: row.in_flight_upstream,
         ttft_obs_us: row.ttft_obs_us,
         seen: row.ttft_event == Some(1),
-        plain: ending.plain,
+        plain: row.plain,
         outcome: row.outcome,
         failure: row.failure,
         tpot_us: decoding.tpot_us(n_choices),

@@ -14,7 +14,7 @@ use crate::config::units::format_duration;
 use crate::history::LeftOutReason;
 use crate::history::cost::CostSum;
 use crate::history::goodput::SloTargets;
-use crate::report::figures::GroupFigures;
+use crate::report::figures::{GroupFigures, TimeFigures};
 use crate::report::question::{span, time};
 use crate::report::stats::{Stats, StatsQuestion};
 use crate::store::{AttemptFilter, SourceFilter, set_aside_files};
@@ -66,13 +66,15 @@ pub(super) fn write_brief(
 ) -> io::Result<()> {
     let (from_us, until_us) = answer.span_us;
     let window = format!("{}, {}", counted(answer.attempts, "attempt"), span(from_us, until_us));
+    let has = |times: fn(&GroupFigures) -> &TimeFigures| answer.groups.iter().any(|figures| !times(figures).is_empty());
+    let hides_whole = has(|figures| &figures.ttft) && has(|figures| &figures.whole);
     let too_small = (answer.too_small > 0).then(|| {
         format!("; left out: {} of fewer than {}", counted(answer.too_small as u64, "group"), question.min_samples)
     });
     let lines = [
         Some(format!("{window}{}{}.", only(&answer.filter), too_small.unwrap_or_default())),
         failures(&answer.groups, BRIEF_KINDS),
-        Some(format!("{marks}more: --wide, --explain")),
+        Some(format!("{marks}more: --wide{}, --explain", if hides_whole { " (has plain answers)" } else { "" })),
     ];
     lines.into_iter().flatten().try_for_each(|line| write_paragraph(&line, width, out))
 }

@@ -30,8 +30,8 @@ impl Standing {
 /// Between which bounds a figure lies; less is better.
 type FigureBounds = (f64, f64);
 
-/// For the columns that can be compared: their places behind the names, and how each group stands there.
-pub fn standings(groups: &[&GroupFigures]) -> Vec<(usize, Vec<Standing>)> {
+/// `shows_whole`: the times are of whole plain answers. For the columns that can be compared: their places behind the names, and how each group stands there.
+pub fn standings(groups: &[&GroupFigures], shows_whole: bool) -> Vec<(usize, Vec<Standing>)> {
     let attempts = |figures: &GroupFigures| Some(figures.attempts as f64).filter(|attempts| *attempts >= SAMPLES_LEAST);
     let exact = |value: f64| (value, value);
     let column = |bounds: &dyn Fn(&GroupFigures) -> Option<FigureBounds>| {
@@ -40,8 +40,9 @@ pub fn standings(groups: &[&GroupFigures]) -> Vec<(usize, Vec<Standing>)> {
     let ttft = |place: usize| {
         column(&|figures: &GroupFigures| {
             attempts(figures)?;
-            match figures.ttft[place]? {
-                Estimate::Reached(us) => Some(exact(us as f64)).filter(|_| figures.ttft_effective >= SAMPLES_LEAST),
+            let times = figures.times(shows_whole);
+            match times.at[place]? {
+                Estimate::Reached(us) => Some(exact(us as f64)).filter(|_| times.effective >= SAMPLES_LEAST),
                 Estimate::NotReached { over_us } => Some((over_us as f64, f64::INFINITY)),
             }
         })

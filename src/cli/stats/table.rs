@@ -7,24 +7,30 @@ use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash};
 use crate::history::survival::Estimate;
 use crate::report::dimension::Dimension;
-use crate::report::figures::{GAIN_SHARES, GroupFigures, RacingGain, TOK_S_SHARES, TTFT_SHARES};
+use crate::report::figures::{GAIN_SHARES, GroupFigures, RacingGain, TOK_S_SHARES, TTFT_SHARES, TimeFigures};
 
 const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
 const TTFT: [&str; 4] = ["TTFT p50", "TTFT p95", "TTFT p99", "TTFT n"];
+/// Only where there are plain attempts.
+const WHOLE: [&str; 4] = ["whole p50", "whole p95", "whole p99", "whole n"];
 const TOK_S: [&str; 4] = ["tok/s p50", "tok/s p5", "TPOT p95", "tok/s n"];
 const REQUESTS: [&str; 5] = ["requests", "attained", "goodput", "cost", "extra"];
 /// For groups of several upstreams.
 const GAINS: [&str; 4] = ["client p50", "client p95", "gain p50", "gain p95"];
 
-/// The table that fits 80 columns. `colour`: paint the best and the worst of each column.
+/// The table that fits 80 columns. `colour`: paint the best and the worst of each column. Where nothing streams, the times to whole
+/// plain answers stand in place of TTFT.
 pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures], colour: bool) -> Sheet {
     let shows_gain = groups.iter().any(|figures| figures.gain.is_some());
     let won = if shows_gain { "gain p50" } else { "won %" };
-    let heads = ["n", won, "TTFT p50", "p95", "tok/s", "failed %", "cost"];
-    let mut rows: Vec<Vec<SheetCell>> =
-        groups.iter().map(|figures| names(figures).chain(brief_cells(figures, shows_gain)).collect()).collect();
+    let shows_whole = groups.iter().all(|figures| figures.ttft.is_empty()) && has_whole(groups);
+    let heads = ["n", won, if shows_whole { "whole p50" } else { "TTFT p50" }, "p95", "tok/s", "failed %", "cost"];
+    let cells = |figures: &&GroupFigures| {
+        names(figures).chain(brief_cells(figures, figures.times(shows_whole), shows_gain)).collect()
+    };
+    let mut rows: Vec<Vec<SheetCell>> = groups.iter().map(cells).collect();
     if colour {
-        for (place, standing) in standings(groups) {
+        for (place, standing) in standings(groups, shows_whole) {
             for (row, standing) in rows.iter_mut().zip(standing) {
                 row[by.len() + place].colour = standing.colour();
             }
@@ -35,16 +41,23 @@ pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures], colour: bool) ->
 
 /// The table of everything.
 pub(super) fn wide(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
-    let mut heads = [&ATTEMPTS[..], &TTFT, &TOK_S, &REQUESTS].concat();
+    let shows_whole = has_whole(groups);
+    let whole = if shows_whole { &WHOLE[..] } else { &[] };
+    let mut heads = [&ATTEMPTS[..], &TTFT, whole, &TOK_S, &REQUESTS].concat();
     let shows_gains = !by.contains(&Dimension::Upstream);
     if shows_gains {
         heads.extend(GAINS);
     }
     let cells = |figures: &&GroupFigures| {
         let gains = if shows_gains { gains(figures) } else { Vec::new() };
-        names(figures).chain(cells(figures).into_iter().chain(gains).map(SheetCell::from)).collect()
+        names(figures).chain(cells(figures, shows_whole).into_iter().chain(gains).map(SheetCell::from)).collect()
     };
     Sheet { heads: with_names(by, &heads), names: by.len(), rows: groups.iter().map(cells).collect() }
+}
+
+/// Whether any attempt was asked for a plain answer.
+fn has_whole(groups: &[&GroupFigures]) -> bool {
+    groups.iter().any(|figures| !figures.whole.is_empty())
 }
 
 fn with_names(by: &[Dimension], heads: &[&str]) -> Vec<String> {
@@ -55,11 +68,11 @@ fn names(figures: &GroupFigures) -> impl Iterator<Item = SheetCell> {
     figures.keys.iter().map(|key| SheetCell::from(clean(&key.text())))
 }
 
-fn brief_cells(figures: &GroupFigures, shows_gain: bool) -> Vec<SheetCell> {
-    let [p50, p95, _] = figures.ttft;
+fn brief_cells(figures: &GroupFigures, times: &TimeFigures, shows_gain: bool) -> Vec<SheetCell> {
+    let [p50, p95, _] = times.at;
     let time = |p: f64, estimate: Option<Estimate>| match estimate {
         None => "–".to_owned(),
-        Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_effective, p), brief_time(us)),
+        Some(Estimate::Reached(us)) => format!("{}{}", mark(times.effective, p), brief_time(us)),
         Some(Estimate::NotReached { over_us }) => format!("> {}", brief_time(over_us)),
     };
     let median_gain = figures.gain.as_ref().and_then(|gains| gains[0].as_ref());
@@ -98,16 +111,12 @@ fn brief_time(us: i64) -> String {
 }
 
 /// In the order of the heads, [`GAINS`] apart.
-fn cells(figures: &GroupFigures) -> Vec<String> {
+fn cells(figures: &GroupFigures, shows_whole: bool) -> Vec<String> {
     let share = |count: u64| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
         Some(percent) if count > 0 => format!("{count} ({percent} %)"),
         _ => count.to_string(),
     };
-    let ttft = TTFT_SHARES.iter().zip(figures.ttft).map(|(p, estimate)| match estimate {
-        None => "–".to_owned(),
-        Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_effective, *p), millis(us)),
-        Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
-    });
+    let whole = shows_whole.then(|| time_cells(&figures.whole)).into_iter().flatten();
     let samples = figures.tok_s_effective;
     let tok_s = TOK_S_SHARES.iter().zip(figures.tok_s).map(|(p, value)| match value {
         None => "–".to_owned(),
@@ -123,9 +132,18 @@ fn cells(figures: &GroupFigures) -> Vec<String> {
         dollars(&figures.extra_cost),
     ];
     let attempts = [figures.attempts.to_string()].into_iter().chain(counts);
-    let ttft = ttft.chain([figures.ttft_samples.to_string()]);
     let tok_s = tok_s.chain([tpot, figures.tok_s_samples.to_string()]);
-    attempts.chain(ttft).chain(tok_s).chain(requests).collect()
+    attempts.chain(time_cells(&figures.ttft)).chain(whole).chain(tok_s).chain(requests).collect()
+}
+
+/// The quantiles, and how many times were seen.
+fn time_cells(times: &TimeFigures) -> impl Iterator<Item = String> {
+    let quantiles = TTFT_SHARES.iter().zip(times.at).map(|(p, estimate)| match estimate {
+        None => "–".to_owned(),
+        Some(Estimate::Reached(us)) => format!("{}{}", mark(times.effective, *p), millis(us)),
+        Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
+    });
+    quantiles.chain([times.samples.to_string()])
 }
 
 /// What streaming clients saw, and how much later the best upstream alone would have been.

@@ -20,6 +20,7 @@ fn served(race: u64) -> AttemptFacts<'static> {
         outcome: AttemptOutcome::Won,
         failure: None,
         ttft: Some(Observation { time_us: 100_000, event: true, audit: None }),
+        whole: None,
         tpot_us: Some(50_000.0),
         at_once: false,
         output_tokens: Some(40),
@@ -91,20 +92,24 @@ fn a_stored_summary_tells_the_same() {
     };
     let left =
         AttemptFacts { request: Some(request(Some(true), RaceOutcome::ClientGone, Some(101_000))), ..served(11) };
-    let all = [served(1), lost(1), served(2), failed(3), failed(3), late, slow, once, burst, broke, left];
+    let seen = |time_us, event| Some(Observation { time_us, event, audit: None });
+    let plain = AttemptFacts { ttft: None, whole: seen(900_000, true), tpot_us: None, request: None, ..served(12) };
+    let cut = AttemptFacts { whole: seen(700_000, false), outcome: AttemptOutcome::Lost, ..plain };
+    let all = [plain, cut, served(1), lost(1), served(2), failed(3), failed(3), late, slow, once, burst, broke, left];
     let (exact, mut stored) = (summed(&all, false), Summary::default());
     stored.absorb(&summed(&all, true).encode(), 1.0, true).unwrap();
     let mut merged = summed(&all[..4], false);
     merged.merge(summed(&all[4..], false));
     for summary in [&exact, &stored, &merged] {
-        assert_eq!((summary.attempts, summary.outcome(AttemptOutcome::Won), summary.failed()), (11, 7, 3));
+        assert_eq!((summary.attempts, summary.outcome(AttemptOutcome::Won), summary.failed()), (13, 8, 3));
         assert_eq!(summary.failures().collect::<Vec<_>>(), [(FailureKind::RateLimited, 2)]);
         assert_eq!((summary.ttft.seen, summary.ttft.censored, summary.without_speed()), (8, 1, 2));
-        assert_eq!((summary.cost.usd(), summary.cost.basis()), (Some(0.082), CostBasis::AtLeast));
-        assert_eq!((summary.extra_cost.usd(), summary.extra_cost.basis()), (Some(0.002), CostBasis::AtLeast));
-        assert_eq!((summary.cost.max_usd(), summary.extra_cost.max_usd()), (None, Some(0.005)));
+        assert_eq!((summary.whole.seen, summary.whole.censored), (1, 1));
+        assert_eq!((summary.cost.usd(), summary.cost.basis()), (Some(0.102), CostBasis::AtLeast));
+        assert_eq!((summary.extra_cost.usd(), summary.extra_cost.basis()), (Some(0.012), CostBasis::AtLeast));
+        assert_eq!((summary.cost.max_usd(), summary.extra_cost.max_usd()), (None, Some(0.015)));
         assert_eq!((summary.cost.unpriced(), summary.cost.uncounted()), (2, 0));
-        assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3));
+        assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3 + 80));
         assert_eq!(summary.client_ttft.count, 8);
     }
     // Met: 1, 2 and 8. Missed: 3 (unanswered, counted once), 6, 7 and 10. Unknown: 9. Left: 11.
@@ -135,7 +140,18 @@ fn what_is_no_summary_is_refused() {
     for cut in 0..stored.len() {
         assert!(Summary::default().absorb(&stored[..cut], 1.0, true).is_err(), "{cut}");
     }
-    assert!(Summary::default().absorb(&[3, 0], 1.0, true).is_err());
+    assert!(Summary::default().absorb(&[4, 0], 1.0, true).is_err());
+}
+
+#[test]
+fn a_summary_of_the_edition_without_plain_answers_is_read() {
+    let mut bytes = summed(&[served(1), lost(1)], true).encode();
+    let mut nothing = Vec::new();
+    Times::default().encode(&mut nothing);
+    bytes[0] = LAYOUT_WITHOUT_PLAIN as u8;
+    let mut old = Summary::default();
+    old.absorb(&bytes[..bytes.len() - nothing.len()], 1.0, true).unwrap();
+    assert_eq!((old.attempts, old.tokens_served, old.tokens_lost, old.whole.count()), (2, 40, 3, 0));
 }
 
 /// The layout before bounds existed: one amount for each sum of costs, and the attempts by basis.

@@ -92,12 +92,12 @@ fn figure(metric: Metric, tail: bool, figures: &GroupFigures) -> (Option<f64>, O
     let place = usize::from(tail);
     match metric {
         Metric::Ttft => {
-            let (value, over) = match figures.ttft[place] {
+            let (value, over) = match figures.ttft.at[place] {
                 None => (None, None),
                 Some(Estimate::Reached(us)) => (Some(us as f64 / 1e3), None),
                 Some(Estimate::NotReached { over_us }) => (None, Some(over_us as f64 / 1e3)),
             };
-            (value, over, figures.ttft_samples)
+            (value, over, figures.ttft.samples)
         }
         Metric::ClientTtft => (figures.client_ttft_ms[place], None, figures.client_ttft_samples),
         Metric::TokS => (figures.tok_s[place], None, figures.tok_s_samples),

@@ -53,14 +53,16 @@ pub fn ask(reader: &StoreReader, query: &str) -> Stats {
 pub fn counts(stats: &Stats) -> Vec<String> {
     let group = |figures: &GroupFigures| {
         let GroupFigures { keys, attempts, wins, failures, failure_kinds, empty, censored, .. } = figures;
-        let GroupFigures { ttft_samples, tok_s_samples, requests, attainment, client_ttft_samples, .. } = figures;
+        let GroupFigures { ttft, whole, tok_s_samples, requests, attainment, client_ttft_samples, .. } = figures;
         let GroupFigures { without_speed, without_verdict, .. } = figures;
         let costs = [&figures.cost, &figures.extra_cost];
         let costs = costs.map(|cost| (*cost, cost.usd(), cost.basis(), cost.min_usd(), cost.max_usd()));
-        let effective = (figures.ttft_effective * 1e6).round();
+        let [effective, whole_effective] = [ttft, whole].map(|times| (times.effective * 1e6).round());
+        let (ttft_samples, whole_samples) = (ttft.samples, whole.samples);
         format!(
             "{keys:?} {attempts} {wins} {failures} {failure_kinds:?} {empty} {censored} {ttft_samples} {tok_s_samples} \
-             {requests} {attainment:?} {client_ttft_samples} {without_speed} {without_verdict} {costs:?} {effective}"
+             {requests} {attainment:?} {client_ttft_samples} {without_speed} {without_verdict} {costs:?} {effective} \
+             {whole_samples} {whole_effective}"
         )
     };
     let Stats { attempts, without_attempts, without_speed, too_small, .. } = stats;

@@ -129,6 +129,10 @@ fn run(draws: &mut Rng, race_id: &str, ordinal: i64) -> AttemptRecord {
         (run.first_token_us, run.first_answer_us, run.last_token_us, run.ttft_event) =
             (None, None, None, censored.map(|_| 0));
         (run.output_tokens, run.burst, run.tok_src) = (None, None, TokenSource::None);
+    } else if draws.f64() < 0.1 {
+        (run.plain, run.eof_us) = (true, run.last_token_us);
+        (run.first_token_us, run.first_answer_us, run.last_token_us) = (None, None, None);
+        (run.ttft_obs_us, run.ttft_event, run.burst) = (None, None, None);
     }
     run
 }

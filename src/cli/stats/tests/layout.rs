@@ -46,6 +46,82 @@ Failures by kind: connect 41, reset 40.
     assert!(output(&path, FORTY_SECONDS).await.starts_with(text.lines().next().unwrap()));
 }
 
+/// Forty races that went up plain, from number `from` on: `groq` has all of its answer after 900 ms, and the other is cut then.
+fn plain_races(from: i64) -> Vec<Record> {
+    let races = (from..from + 40).flat_map(|n| {
+        let nothing = AttemptRecord {
+            plain: true,
+            first_token_us: None,
+            first_answer_us: None,
+            last_token_us: None,
+            ttft_obs_us: None,
+            ttft_event: None,
+            ..sample::won(n)
+        };
+        let won = AttemptRecord { eof_us: Some(900_000), failure: None, ..nothing.clone() };
+        let lost = AttemptRecord {
+            ordinal: 1,
+            provider: "cerebras".into(),
+            outcome: AttemptOutcome::Lost,
+            eof_us: None,
+            cancel_us: Some(900_000),
+            ..nothing
+        };
+        [Record::Race(Box::new(sample::race(n))), attempt(won), attempt(lost)]
+    });
+    races.collect()
+}
+
+#[tokio::test]
+async fn plain_answers_have_a_time_to_all_of_them_and_no_ttft() {
+    let (_directory, path, _store) = store_with(plain_races(0)).await;
+    let found: Vec<Value> = serde_json::from_str(&output(&path, &format!("--json {FORTY_SECONDS}")).await).unwrap();
+    let names = [
+        "upstream",
+        "ttft_p50_ms",
+        "ttft_samples",
+        "whole_p50_ms",
+        "whole_p95_ms",
+        "whole_p50_over_ms",
+        "whole_samples",
+    ];
+    assert_eq!(
+        columns(&found, &names),
+        [
+            [
+                &json!("cerebras/llama-70b"),
+                &json!(null),
+                &json!(0),
+                &json!(null),
+                &json!(null),
+                &json!(900.0),
+                &json!(0)
+            ],
+            [&json!("groq/llama-70b"), &json!(null), &json!(0), &json!(900.0), &json!(900.0), &json!(null), &json!(40)],
+        ]
+    );
+    let text = shown(&path, FORTY_SECONDS, Some(80)).await;
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["upstream", "n", "won", "%", "whole", "p50", "p95", "tok/s", "failed", "%", "cost"]);
+    assert_eq!(lines[1][..6], ["groq/llama-70b", "40", "100", "900", "ms", "~900"], "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80) && text.contains("> 900 ms"), "{text}");
+}
+
+#[tokio::test]
+async fn plain_answers_beside_streams_stand_in_the_wide_table() {
+    let (_directory, path, _store) = store_with([forty_races(), plain_races(40)].concat()).await;
+    let text = output(&path, "").await;
+    assert!(text.contains("TTFT p50") && text.contains("more: --wide (has plain answers), --explain"), "{text}");
+    let wide = output(&path, "--wide").await;
+    assert!(wide.contains("whole p50  whole p95  whole p99  whole n"), "{wide}");
+    let csv = output(&path, "--csv").await;
+    assert!(csv.lines().next().unwrap().contains(",whole_p50_ms,whole_p50_over_ms,whole_p95_ms,"), "{csv}");
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    for line in ["", "--wide", "--json"] {
+        assert!(!output(&path, line).await.contains("whole"), "{line}");
+    }
+}
+
 /// Names that differ behind their middle stay different when they are shortened.
 #[tokio::test]
 async fn long_names_are_shortened_in_their_middle_and_stay_apart() {
@@ -84,7 +160,9 @@ async fn explain_defines_every_column() {
     let text = shown(&path, "--explain", Some(80)).await;
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let (_, definitions) = text.split_once("\nColumns:\n").unwrap();
-    for head in ["n", "won %", "TTFT", "tok/s", "failed %", "cost", "censored", "goodput", "extra", "gain", "~"] {
+    for head in
+        ["n", "won %", "TTFT", "whole", "tok/s", "failed %", "cost", "censored", "goodput", "extra", "gain", "~"]
+    {
         let mut starts = definitions.lines().map(|line| line.trim_start());
         assert!(starts.any(|line| line.starts_with(head)), "{head}: {definitions}");
     }

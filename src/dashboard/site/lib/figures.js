@@ -20,7 +20,7 @@ export function Figure({ value, unit = "", sign = "", about }) {
  * @param {{ group: Record<string, any>, name: string }} props */
 export function Quantile({ group, name }) {
   const over = group[`${name.replace(/_ms$/, "")}_over_ms`];
-  if (group[name] === null && over !== undefined) {
+  if ((group[name] ?? null) === null && over !== undefined) {
     return html`<${Figure} value=${over} unit="ms" sign=">" about="not reached; later than" />`;
   }
   return html`<${Figure} value=${group[name]} unit="ms" />`;

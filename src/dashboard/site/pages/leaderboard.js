@@ -48,10 +48,10 @@ function Board({ groups, names }) {
     own.set("upstream", upstream);
     return link("races", own);
   };
-  const quantile = (/** @type {string} */ name, /** @type {string} */ title, /** @type {number} */ p) => ({
+  const quantile = (/** @type {string} */ name, /** @type {string} */ title, /** @type {number} */ p, seen = "ttft_effective") => ({
     name, title, number: true,
     order: (/** @type {any} */ row) => row[`${name}_ms`] ?? (row[`${name}_over_ms`] === undefined ? null : row[`${name}_over_ms`] + 1e9),
-    cell: (/** @type {any} */ row) => html`${row[`${name}_ms`] !== null && !firm(row.ttft_effective, p) ? html`<span title="few samples">~</span>` : ""}<${Quantile} group=${row} name=${`${name}_ms`} />`,
+    cell: (/** @type {any} */ row) => html`${(row[`${name}_ms`] ?? null) !== null && !firm(row[seen], p) ? html`<span title="few samples">~</span>` : ""}<${Quantile} group=${row} name=${`${name}_ms`} />`,
   });
   const number = (/** @type {string} */ name, /** @type {string} */ title, unit = "", about = "") => ({
     name, title, about, number: true, order: (/** @type {any} */ row) => row[name], cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} unit=${unit} />`,
@@ -67,6 +67,9 @@ function Board({ groups, names }) {
     quantile("ttft_p50", "TTFT p50 (ms)", 0.5),
     quantile("ttft_p95", "p95", 0.95),
     quantile("ttft_p99", "p99", 0.99),
+    ...(groups.some((group) => group.whole_samples !== undefined)
+      ? [quantile("whole_p50", "Whole p50 (ms)", 0.5, "whole_samples"), quantile("whole_p95", "p95", 0.95, "whole_samples")]
+      : []),
     speed("tok_s_p50", "tok/s p50", 0.5),
     speed("tok_s_p5", "p5", 0.05),
     number("goodput", "Goodput (/s)", "requests/s", "requests within 1 s to the first token and 50 ms for each further one, per second of the range"),
