@@ -45,14 +45,14 @@ pub fn run(
     });
     progress.end();
     let report = match answer? {
-        ReplayedHistory::Nothing if options.json => return nothing(0, out),
+        ReplayedHistory::Nothing if options.json => return nothing((0, 0), out),
         ReplayedHistory::Nothing => {
             let what =
                 wanted.map_or_else(|| "No requests".to_owned(), |model| format!("No requests for {}", model.name));
             let path = config.store.path.display();
             return Ok(write_paragraphs([format!("{what} in {path}{}.", window(options))], width, out)?);
         }
-        ReplayedHistory::TooLittle { past, .. } if options.json => return nothing(past.requests(), out),
+        ReplayedHistory::TooLittle { past, .. } if options.json => return nothing((past.requests(), past.plain), out),
         ReplayedHistory::TooLittle { model, past } => {
             return Ok(write_paragraphs([notes::nothing_to_tell(&model, &past)], width, out)?);
         }
@@ -72,9 +72,9 @@ pub fn run(
     Ok(write_paragraphs(notes, width, out)?)
 }
 
-/// The JSON without a report.
-fn nothing(requests: usize, out: &mut impl io::Write) -> anyhow::Result<()> {
-    Ok(writeln!(out, "{}", serde_json::json!({ "requests": requests }))?)
+/// The JSON without a report. `plain`: requests that were left out.
+fn nothing((requests, plain): (usize, u64), out: &mut impl io::Write) -> anyhow::Result<()> {
+    Ok(writeln!(out, "{}", serde_json::json!({ "requests": requests, "plain": plain }))?)
 }
 
 fn window(options: &ReplayOptions) -> String {

@@ -97,9 +97,9 @@ fn read(
     Ok((pasts, requests >= REQUESTS_MAX))
 }
 
-/// The model with the most requests, taken out; none where none has one.
+/// The model with the most requests that can be played, taken out; none where none has any request.
 fn most(pasts: &mut PastsByModel) -> Option<(Arc<ModelConfig>, PastRequests)> {
-    let most = pasts.iter().max_by_key(|(_, (_, past))| past.requests())?;
-    let name = Some(most.0.clone()).filter(|_| most.1.1.requests() > 0)?;
+    let most = pasts.iter().max_by_key(|(_, (_, past))| (past.requests(), past.plain))?;
+    let name = Some(most.0.clone()).filter(|_| most.1.1.requests() > 0 || most.1.1.plain > 0)?;
     pasts.remove(&name)
 }

@@ -33,6 +33,7 @@ pub fn object(report: &PlayedHistory) -> Value {
         "counted": answer.counted,
         "cut_to_newest": report.cut,
         "client_left": past.gone,
+        "plain": past.plain,
         "policies": past.policies,
         "draws": answer.draws,
         "stretches": answer.blocks,

@@ -31,6 +31,8 @@ pub struct PastRequests {
     pub policies: BTreeMap<String, u64>,
     /// Attempts at upstreams that the model no longer lists.
     pub strangers: u64,
+    /// Requests with a plain attempt, which has no first token to play: left out.
+    pub plain: u64,
     /// Requests whose client left, or that a shutdown ended, before anything was answered: they teach and do not count.
     pub gone: u64,
     /// What the rows say was paid, US dollars, and for how many attempts they say it.
@@ -132,6 +134,7 @@ impl PastRequests {
             cells: Vec::new(),
             policies: BTreeMap::new(),
             strangers: 0,
+            plain: 0,
             gone: 0,
             said: (0.0, 0),
             attempts: 0,
@@ -139,8 +142,12 @@ impl PastRequests {
         }
     }
 
-    /// Adds the next request.
+    /// Adds the next request, unless it was asked for a plain answer.
     pub fn add(&mut self, recorded: &Recorded) {
+        if recorded.attempts.iter().any(|attempt| attempt.plain) {
+            self.plain += 1;
+            return;
+        }
         if let Some(policy) = &recorded.policy {
             *self.policies.entry(policy.clone()).or_default() += 1;
         }

@@ -17,13 +17,23 @@ const SLOPE: f64 = 0.05;
 
 /// Instead of a table: no upstream was watched enough.
 pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> String {
-    format!(
-        "Too little history of {}: {}, and a replay needs an upstream that was asked in at least {ENOUGH} of them ({}). Send more \
+    let watched = left_out(past);
+    let watched = if watched.is_empty() { watched } else { format!(" ({watched})") };
+    let text = format!(
+        "Too little history of {}: {}, and a replay needs an upstream that was asked in at least {ENOUGH} of them{watched}. Send more \
          requests, or ask for a longer window.",
         model.name,
         counted(past.requests() as u64, "request"),
-        left_out(past)
-    )
+    );
+    [Some(text), plain(past)].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// Requests that went up plain.
+fn plain(past: &PastRequests) -> Option<String> {
+    (past.plain > 0).then(|| {
+        let requests = counted(past.plain, "request");
+        format!("Left out: {requests} that went up plain, for want of a first token to play.")
+    })
 }
 
 /// A line about the requests, one about the marks and other models, and where to find more.
@@ -32,7 +42,7 @@ pub(super) fn brief(report: &PlayedHistory, is_wide: bool) -> Vec<String> {
     let requests = counted(answer.requests as u64, "request");
     let (from_us, until_us) = answer.span_us;
     let guess = has_guess(report).then(|| "~ a guess: longer than any row was watched.".to_owned());
-    let second: Vec<String> = guess.into_iter().chain(others(report)).collect();
+    let second: Vec<String> = guess.into_iter().chain(plain(&report.past)).chain(others(report)).collect();
     let lines = [
         format!("{requests} for {}, {}.", report.model.name, span(from_us, until_us)),
         second.join(" "),
@@ -79,6 +89,9 @@ fn requests(report: &PlayedHistory) -> String {
     if report.past.gone > 0 {
         let gone = counted(report.past.gone, "request");
         text += &format!(" Nor is what the client left before an answer, or a shutdown ended: {gone}.");
+    }
+    if let Some(plain) = plain(&report.past) {
+        text += &format!(" {plain}");
     }
     if let Some(others) = others(report) {
         text += &format!(" {others}");

@@ -171,8 +171,8 @@ async fn a_window_a_model_and_those_that_are_not_there() {
         nothing.contains("Too little history of other: 50 requests") && nothing.contains("groq/other 0"),
         "{nothing}"
     );
-    assert_eq!(object("--json --model other"), json!({"requests": 50}), "nothing can be told of them");
-    assert_eq!(object("--json --until 2026-01-01"), json!({"requests": 0}));
+    assert_eq!(object("--json --model other"), json!({"requests": 50, "plain": 0}), "nothing can be told of them");
+    assert_eq!(object("--json --until 2026-01-01"), json!({"requests": 0, "plain": 0}));
     let none = shown(&directory, "--until 2026-01-01", None);
     assert_eq!(
         none.trim_end().replace('\n', " "),
@@ -184,6 +184,31 @@ async fn a_window_a_model_and_those_that_are_not_there() {
         unknown.is::<crate::cli::outcome::WrongUse>() && unknown.to_string().contains("Did you mean demo"),
         "{unknown}"
     );
+}
+
+#[tokio::test]
+async fn requests_that_went_up_plain_are_left_out_and_counted() {
+    let plain = |records: Vec<Record>| -> Vec<Record> {
+        let is_plain = |record| match record {
+            Record::Attempt(row) => Record::Attempt(Box::new(AttemptRecord { plain: true, ..*row })),
+            other => other,
+        };
+        records.into_iter().map(is_plain).collect()
+    };
+    let mut batch = races("demo", 0, 400);
+    batch.extend(plain(races("demo", 400, 30)));
+    batch.extend(plain(races("other", 430, 20)));
+    let (directory, _path) = store_with(batch).await;
+    let object: Value = serde_json::from_str(&shown(&directory, "--json", None)).unwrap();
+    assert_eq!((&object["requests"], &object["plain"]), (&json!(400), &json!(30)));
+    let left_out = "Left out: 30 requests that went up plain, for want of a first token to play.";
+    for line in ["--policy fallback", "--policy fallback --explain"] {
+        assert!(shown(&directory, line, None).replace('\n', " ").contains(left_out), "{line}");
+    }
+    let only_plain = shown(&directory, "--model other", None).replace('\n', " ");
+    assert!(only_plain.contains("0 requests") && only_plain.contains("Left out: 20 requests"), "{only_plain}");
+    let object: Value = serde_json::from_str(&shown(&directory, "--model other --json", None)).unwrap();
+    assert_eq!(object, json!({"requests": 0, "plain": 20}));
 }
 
 #[test]

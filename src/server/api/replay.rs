@@ -67,8 +67,10 @@ fn begin(site: &ServedPaths, client: &Client, uri: &Uri) -> Result<RunningReplay
 
 fn told_of(history: &ReplayedHistory) -> Value {
     match history {
-        ReplayedHistory::Nothing => json!({ "event": "nothing", "requests": 0 }),
-        ReplayedHistory::TooLittle { past, .. } => json!({ "event": "nothing", "requests": past.requests() }),
+        ReplayedHistory::Nothing => json!({ "event": "nothing", "requests": 0, "plain": 0 }),
+        ReplayedHistory::TooLittle { past, .. } => {
+            json!({ "event": "nothing", "requests": past.requests(), "plain": past.plain })
+        }
         ReplayedHistory::Played(history) => json!({ "event": "answer", "answer": object(history) }),
     }
 }

@@ -75,7 +75,7 @@ export function WhatIf() {
       <button type="button" onClick=${draw} disabled=${run.said !== undefined}>Draw the frontier of budgets</button>
       ${run.said !== undefined && html`<button type="button" onClick=${cancel}>Stop</button>`}<span role="status">${run.said ?? ""}</span></p>
     ${run.error && html`<p class="note bad" role="alert">${run.error}</p>`}
-    ${run.answer?.event === "nothing" && html`<p class="note" role="status">Too little history of this range: ${run.answer.requests} requests, and a replay needs an upstream that was asked in at least 30 of them.</p>`}
+    ${run.answer?.event === "nothing" && html`<p class="note" role="status">Too little history of this range: ${run.answer.requests} requests, and a replay needs an upstream that was asked in at least 30 of them.${run.answer.plain > 0 ? ` ${run.answer.plain} more went up plain and cannot be replayed: they have no first token.` : ""}</p>`}
     ${run.answer?.event === "answer" && html`<${Told} answer=${run.answer.answer} />`}
     ${(run.frontier?.length ?? 0) > 0 && html`<${Frontier} points=${run.frontier} />`}`;
 }
@@ -96,6 +96,7 @@ function Told({ answer }) {
     { name: "drawn", title: "drawn", number: true, about: "share of its answers that were drawn and not seen", cell: (/** @type {any} */ row) => (row.drawn === undefined ? "–" : percent(row.drawn)) }];
   const warnings = [
     answer.cut_to_newest && "Only the newest 200,000 requests of all models are read.",
+    answer.plain > 0 && `Left out: ${answer.plain} requests that went up plain, for want of a first token to play.`,
     answer.counted < 1000 && `p99 of ${answer.counted} requests rests on few of them.`,
     answer.stretches < 10 && "So few stretches of time make the intervals rough, and rather too narrow.",
     !money && "No upstream of this model has a price: cost is in tokens.",
