@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use photofinish::routing::adaptive::{
+use photofinish_routing::routing::adaptive::{
     self, AdaptiveQuestion, AttemptView, CandidateForecast, LatencyForecast, Minimise, SendConditions,
 };
 use upstreams::{NOW, UPSTREAMS, candidate, learner, question};

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish::config::{Policy, RaceSettings, parse};
-use photofinish::protocol::openai;
-use photofinish::protocol::request::ApiRequest;
-use photofinish::protocol::sse::{SseEvent, SseScanner};
-use photofinish::protocol::{AnswerForm, Surface};
-use photofinish::routing::plan::{PlannedStart, plan};
+use photofinish_config::config::{Policy, RaceSettings, parse};
+use photofinish_routing::routing::plan::{PlannedStart, plan};
+use photofinish_wire::protocol::openai;
+use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::protocol::sse::{SseEvent, SseScanner};
+use photofinish_wire::protocol::{AnswerForm, Surface};
 
 /// Text events of one stream.
 const TOKENS: usize = 400;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish::protocol::dialect::TranslationOptions;
-use photofinish::protocol::neutral::Losses;
-use photofinish::protocol::sse::{SseEvent, SseScanner};
-use photofinish::protocol::{Dialect, Surface};
+use photofinish_wire::protocol::dialect::TranslationOptions;
+use photofinish_wire::protocol::neutral::Losses;
+use photofinish_wire::protocol::sse::{SseEvent, SseScanner};
+use photofinish_wire::protocol::{Dialect, Surface};
 
 /// Text events of one stream.
 const TOKENS: usize = 400;

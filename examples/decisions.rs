@@ -9,7 +9,7 @@ mod upstreams;
 use std::hint::black_box;
 use std::io::{self, Write};
 
-use photofinish::routing::adaptive::{
+use photofinish_routing::routing::adaptive::{
     self, AdaptiveQuestion, AttemptView, CandidateForecast, LatencyForecast, Minimise,
 };
 use upstreams::{UPSTREAMS, candidate, learner, question};

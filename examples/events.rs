@@ -15,10 +15,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use photofinish::protocol::frame::Frame;
-use photofinish::protocol::sse::SseScanner;
-use photofinish::protocol::template::Template;
-use photofinish::protocol::{Dialect, Surface, openai};
+use photofinish_wire::protocol::frame::Frame;
+use photofinish_wire::protocol::sse::SseScanner;
+use photofinish_wire::protocol::template::Template;
+use photofinish_wire::protocol::{Dialect, Surface, openai};
 
 /// Text events of one stream: a usual answer.
 const TOKENS: usize = 400;

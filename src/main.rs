@@ -1,4 +1,6 @@
-//! The program: three lines over the library.
+//! The program: the commands, over the libraries in `crates/`.
+
+mod cli;
 
 use std::process::ExitCode;
 
@@ -9,5 +11,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    photofinish::cli::main()
+    cli::main()
 }

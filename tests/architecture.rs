@@ -1,12 +1,11 @@
-//! Tests of the architecture: layers, circles, operations that only one room may perform, names, lengths, and a first
-//! line that states the purpose of a file. It reads the sources as text. Not for behaviour: all other tests cover that.
+//! Tests of the architecture: circles, operations that only one room may perform, names, lengths, and a first line that
+//! states the purpose of a file. It reads the sources as text. Not for layers: the crates are the layers, and Cargo refuses
+//! circles between them. Not for behaviour: all other tests cover that.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 #[path = "architecture/circles.rs"]
 mod circles;
-#[path = "architecture/layers.rs"]
-mod layers;
 #[path = "architecture/lexer.rs"]
 mod lexer;
 #[path = "architecture/rules.rs"]
@@ -30,35 +29,41 @@ const LONGER: &[(&str, usize, &str)] = &[];
 
 /// Files and directories whose code may wait for a disk, and why no request waits for it there.
 const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
-    ("src/files.rs", "each call has a thread and a time limit"),
-    ("src/store/", "it runs on threads for blocking work"),
-    ("src/machine", "files of the kernel under /proc, which are no disk's"),
+    ("crates/base/src/files.rs", "each call has a thread and a time limit"),
+    ("crates/history/src/store/", "it runs on threads for blocking work"),
+    ("crates/base/src/machine", "files of the kernel under /proc, which are no disk's"),
     ("src/cli/", "commands, which serve nobody"),
-    ("src/bench/heartbeat.rs", "a file of the kernel under /proc"),
-    ("src/refresh/replace.rs", "it runs on a thread for blocking work"),
-    ("src/simulate/truth.rs", "a file of the command `simulate`, written on a thread for blocking work"),
-    ("src/server/listener.rs", "socket files: before the first connection and after the last"),
-    ("src/telemetry/limit.rs", "the metadata of a line of the log"),
-    ("src/protocol/bedrock/request.rs", "the metadata of a request"),
+    ("crates/lab/src/bench/heartbeat.rs", "a file of the kernel under /proc"),
+    ("crates/transport/src/refresh/replace.rs", "it runs on a thread for blocking work"),
+    ("crates/lab/src/simulate/truth.rs", "a file of the command `simulate`, written on a thread for blocking work"),
+    ("crates/serve/src/server/listener.rs", "socket files: before the first connection and after the last"),
+    ("crates/base/src/telemetry/limit.rs", "the metadata of a line of the log"),
+    ("crates/wire/src/protocol/bedrock/request.rs", "the metadata of a request"),
 ];
 
 struct Source {
-    /// From the crate's root, with slashes.
+    /// From the root of the repository, with slashes.
     path: String,
     text: String,
     tokens: Vec<Token>,
 }
 
 impl Source {
-    /// For a file under `src` the module at the top of the crate, under `tests` the directory below it.
+    /// The directory of the crate's root file, and the path below it: `crates/wire/src` and `protocol/sse.rs`.
+    fn place(&self) -> (&str, &str) {
+        match self.path.split_once("/src/") {
+            Some((before, inner)) => (&self.path[..before.len() + "/src".len()], inner),
+            None => self.path.split_once('/').unwrap_or(("", &self.path)),
+        }
+    }
+
+    /// For a file of a crate the module at the top of the crate, under `tests` the directory below it.
     fn room(&self) -> &str {
-        let inner = self.path.split_once('/').map_or("", |(_, rest)| rest);
-        inner.split(['/', '.']).next().unwrap_or("")
+        self.place().1.split(['/', '.']).next().unwrap_or("")
     }
 
     fn as_module(&self) -> circles::File<'_> {
-        let module = layers::module_path(self.path.trim_start_matches("src/"));
-        circles::File { module, path: &self.path, tokens: &self.tokens }
+        circles::File { module: circles::module_path(self.place().1), path: &self.path, tokens: &self.tokens }
     }
 
     fn complaints(&self, problems: Vec<String>) -> impl Iterator<Item = String> {
@@ -67,29 +72,12 @@ impl Source {
 }
 
 #[test]
-fn a_module_imports_only_from_groups_below_its_own() {
-    let groups = layers::groups(&fs::read_to_string(root().join("src/lib.rs")).unwrap()).unwrap();
-    assert_eq!(groups.get("cli"), groups.values().max(), "lib.rs lists the groups bottom first, cli on top");
-    let mut problems = Vec::new();
-    for source in product_code() {
-        let file = source.path.trim_start_matches("src/");
-        if ["lib.rs", "main.rs"].contains(&file) {
-            continue;
-        }
-        let depth = layers::module_path(file).len();
-        let imports = layers::imports(&source.tokens, depth);
-        problems.extend(source.complaints(layers::violations(&groups, source.room(), &imports)));
-    }
-    none(&problems);
-}
-
-#[test]
-fn the_files_of_a_room_import_each_other_without_a_circle() {
+fn the_files_of_a_crate_import_each_other_without_a_circle() {
     let code = product_code();
-    let rooms: BTreeSet<&str> = code.iter().map(Source::room).collect();
-    let circles = rooms.into_iter().flat_map(|room| {
+    let crates: BTreeSet<&str> = code.iter().map(|source| source.place().0).collect();
+    let circles = crates.into_iter().flat_map(|home| {
         let files: Vec<circles::File<'_>> =
-            code.iter().filter(|source| source.room() == room).map(Source::as_module).collect();
+            code.iter().filter(|source| source.place().0 == home).map(Source::as_module).collect();
         circles::circles(&files)
     });
     none(&circles.flat_map(|circle| circle.uses).collect::<Vec<_>>());
@@ -117,7 +105,7 @@ fn no_request_waits_for_a_disk() {
 
 #[test]
 fn forbidden_code_is_nowhere() {
-    let everywhere = sources(&["src", "tests", "benches"]);
+    let everywhere = sources(&["src", "crates", "tests", "benches"]);
     let mut problems: Vec<String> = everywhere.iter().flat_map(|source| broken(rules::NOBODY, source)).collect();
     problems.extend(sources(&["tests"]).iter().flat_map(|source| broken(rules::IN_TESTS, source)));
     none(&problems);
@@ -142,7 +130,7 @@ fn a_type_name_has_one_meaning() {
 #[test]
 fn files_and_functions_are_short() {
     let mut problems = Vec::new();
-    for source in sources(&["src", "tests", "benches"]) {
+    for source in sources(&["src", "crates", "tests", "benches"]) {
         let lines = source.text.lines().count();
         let exception = LONGER.iter().find(|(path, ..)| *path == source.path);
         let limit = exception.map_or(FILE_MAX, |(_, limit, _)| *limit);
@@ -169,7 +157,8 @@ fn a_loop_over_a_provider_s_bytes_gives_other_tasks_a_turn() {
 
 #[test]
 fn every_file_opens_by_saying_what_it_is_for() {
-    let silent = sources(&["src", "tests", "benches"]).into_iter().filter(|source| !source.text.starts_with("//! "));
+    let silent =
+        sources(&["src", "crates", "tests", "benches"]).into_iter().filter(|source| !source.text.starts_with("//! "));
     none(
         &silent
             .map(|source| format!("{}:1: open with `//!`: what it is for, and what not", source.path))
@@ -189,21 +178,24 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The code under `src`, without tests: neither `#[cfg(test)]` items nor the files that only such a `mod` names.
+/// The code of all crates, without tests: neither `#[cfg(test)]` items nor the files that only such a `mod` names.
 fn product_code() -> Vec<Source> {
-    let mut all = sources(&["src"]);
+    let mut all = sources(&["src", "crates"]);
     let mut test_modules = BTreeSet::new();
     for source in &mut all {
         let (kept, modules) = lexer::without_tests(&source.tokens);
         source.tokens = kept;
-        let below = layers::module_path(source.path.trim_start_matches("src/")).join("/");
-        test_modules.extend(modules.into_iter().map(|module| format!("src/{below}/{module}").replace("//", "/")));
+        let (home, inner) = source.place();
+        let below = circles::module_path(inner).join("/");
+        test_modules.extend(modules.into_iter().map(|module| format!("{home}/{below}/{module}").replace("//", "/")));
     }
     let of = |source: &Source, module: &String| {
         source.path.strip_prefix(module.as_str()).is_some_and(|rest| rest.starts_with(['/', '.']))
     };
     all.retain(|source| !test_modules.iter().any(|module| of(source, module)));
-    assert!(all.iter().any(|source| source.path == "src/lib.rs"), "the sources are where this test looks for them");
+    let roots = ["src/main.rs", "crates/base/src/lib.rs"];
+    let are_there = roots.iter().all(|root| all.iter().any(|source| source.path == *root));
+    assert!(are_there, "the sources are where this test looks for them");
     all
 }
 

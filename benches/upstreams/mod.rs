@@ -1,6 +1,6 @@
 //! Five upstreams with much recorded data, for benchmarks of decisions.
 
-use photofinish::routing::adaptive::{
+use photofinish_routing::routing::adaptive::{
     AdaptiveQuestion, CandidateForecast, CostBudget, LatencyForecast, Learner, Minimise, SendConditions,
 };
 

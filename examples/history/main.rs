@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Parser;
-use photofinish::report::question::from_pairs;
-use photofinish::report::stats::{self, Stats};
-use photofinish::store::{Record, Roller, RollupStep, Store, StoreReader};
+use photofinish_history::report::question::from_pairs;
+use photofinish_history::report::stats::{self, Stats};
+use photofinish_history::store::{Record, Roller, RollupStep, Store, StoreReader};
 use world::{FIELD, World};
 
 /// Maximum time of a run.
@@ -156,7 +156,8 @@ fn asked(path: &Path, pairs: &[(&str, &str)]) -> anyhow::Result<Stats> {
 fn furthest(exact: &Stats, rolled: &Stats) -> f64 {
     let mut most: f64 = 0.0;
     for (exact, rolled) in exact.groups.iter().zip(&rolled.groups) {
-        let reached = |quantile: Option<photofinish::history::survival::Estimate>| quantile.and_then(|at| at.reached());
+        let reached =
+            |quantile: Option<photofinish_history::history::survival::Estimate>| quantile.and_then(|at| at.reached());
         let ttft = exact.ttft.at.into_iter().zip(rolled.ttft.at);
         let ttft = ttft.filter_map(|(a, b)| Some((reached(a)? as f64, reached(b)? as f64)));
         let tok_s = exact.tok_s.into_iter().zip(rolled.tok_s).filter_map(|(a, b)| Some((a?, b?)));

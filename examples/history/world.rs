@@ -1,10 +1,10 @@
 //! An invented history: races of three among twelve upstreams, with times of known distribution, busy and quiet hours,
 //! audits and failures. Seeded.
 
-use photofinish::history::{
+use photofinish_history::history::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,
 };
-use photofinish::store::Record;
+use photofinish_history::store::Record;
 
 const PROVIDERS: [&str; 8] = ["groq", "cerebras", "openai", "together", "fireworks", "deepinfra", "novita", "nebius"];
 const MODELS: [&str; 4] = ["llama-3.3-70b", "gpt-oss-120b", "qwen3-32b", "deepseek-v3"];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use bytes::{Buf, BytesMut};
 use memchr::memmem;
-use photofinish::clock::Instant;
+use photofinish_base::clock::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

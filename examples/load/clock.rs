@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use photofinish::simulate::FinishedRequest;
+use photofinish_lab::simulate::FinishedRequest;
 
 use crate::client::{Connection, body};
 use crate::figures::{Sample, Table};

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use photofinish::machine::raise_descriptors;
-use photofinish::shutdown::Shutdown;
+use photofinish_base::machine::raise_descriptors;
+use photofinish_base::shutdown::Shutdown;
 
 use crate::gateway::{Gateway, program};
 use crate::race;

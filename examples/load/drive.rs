@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use photofinish::bench::arrivals::Arrivals;
-use photofinish::bench::prompt::PromptMaker;
-use photofinish::bench::{BlockPlan, Load};
-use photofinish::clock::wall_micros;
+use photofinish_base::clock::wall_micros;
+use photofinish_lab::bench::arrivals::Arrivals;
+use photofinish_lab::bench::prompt::PromptMaker;
+use photofinish_lab::bench::{BlockPlan, Load};
 use serde_json::{Map, Value, json};
 
 use crate::generator::{LocalGenerator, plan, target, workload};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use photofinish::app::LocalGateway;
-use photofinish::bench::prompt::PromptMaker;
-use photofinish::bench::spend::Spend;
-use photofinish::bench::workload::Workload;
-use photofinish::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
-use photofinish::config;
+use photofinish_config::config;
+use photofinish_lab::bench::prompt::PromptMaker;
+use photofinish_lab::bench::spend::Spend;
+use photofinish_lab::bench::workload::Workload;
+use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use photofinish_serve::app::LocalGateway;
 
 /// A model of a simulated provider.
 pub const SERVER: &str = "sim/m";

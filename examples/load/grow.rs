@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use photofinish::machine::descriptors;
-use photofinish::shutdown::Shutdown;
+use photofinish_base::machine::descriptors;
+use photofinish_base::shutdown::Shutdown;
 
 use crate::cost::client::request;
 use crate::cost::measure;

@@ -73,7 +73,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = match command {
         Command::Truth(_) | Command::Verify(_) => {
             cost::prepare()?;
-            photofinish::bench::runtime().build()?
+            photofinish_lab::bench::runtime().build()?
         }
         Command::Cost(_) | Command::Grow(_) => {
             cost::prepare()?;

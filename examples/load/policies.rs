@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use photofinish::clock::wall_micros;
-use photofinish::config::{SimulatedFailure, Simulation};
+use photofinish_base::clock::wall_micros;
+use photofinish_config::config::{SimulatedFailure, Simulation};
 use tempfile::TempDir;
 
 use crate::drive::{Clients, Requests, Seen};

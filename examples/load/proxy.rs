@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use photofinish::clock::Instant;
-use photofinish::shutdown::Shutdown;
+use photofinish_base::clock::Instant;
+use photofinish_base::shutdown::Shutdown;
 
 use crate::client::{Connection, body};
 use crate::figures::Table;

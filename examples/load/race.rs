@@ -11,8 +11,8 @@ use anyhow::Context;
 use clap::Args;
 use futures_util::FutureExt;
 use futures_util::future::select_ok;
-use photofinish::clock::Instant;
-use photofinish::simulate::{FinishedRequest, RequestOutcome};
+use photofinish_base::clock::Instant;
+use photofinish_lab::simulate::{FinishedRequest, RequestOutcome};
 
 use crate::client::{Connection, body};
 use crate::figures::{Sample, Table};

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use photofinish::clock::Instant;
+use photofinish_base::clock::Instant;
 
 use crate::cost::on_its_core;
 use crate::gateway::program;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use photofinish::clock::Instant;
+use photofinish_base::clock::Instant;
 
 use crate::client::{Connection, body};
 use crate::figures::{Sample, Table};

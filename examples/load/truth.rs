@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use photofinish::bench::arrivals::Arrivals;
-use photofinish::bench::measured::MeasuredRequest;
-use photofinish::bench::prompt::marker;
-use photofinish::bench::{BlockPlan, Load};
+use photofinish_lab::bench::arrivals::Arrivals;
+use photofinish_lab::bench::measured::MeasuredRequest;
+use photofinish_lab::bench::prompt::marker;
+use photofinish_lab::bench::{BlockPlan, Load};
 use serde_json::Value;
 
 use crate::figures::{Sample, Table};
@@ -107,7 +107,7 @@ async fn measure(options: &Options, base_url: &str, dir: &Path) -> anyhow::Resul
     let own = std::process::id();
     let (cpu, rss) = (own_cpu()?, rss_kib_of(own)?);
     let (mut grown, mut most) = (0, 0);
-    let mut watch = |progress: photofinish::bench::Progress<'_>| {
+    let mut watch = |progress: photofinish_lab::bench::Progress<'_>| {
         most = progress.in_flight.max(most);
         grown = grown.max(rss_kib_of(own).unwrap_or(0).saturating_sub(rss));
         true

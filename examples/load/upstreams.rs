@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
-use photofinish::config::Simulation;
-use photofinish::shutdown::Shutdown;
-use photofinish::simulate::{FinishedRequest, Simulator};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::Simulation;
+use photofinish_lab::simulate::{FinishedRequest, Simulator};
 use tokio::net::TcpListener;
 
 /// How long the upstreams may take to notice that their clients have left.

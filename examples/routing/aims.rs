@@ -41,8 +41,10 @@ pub fn lines(world: &World, seed: u64, progress: &(dyn Fn(&str) + Sync)) -> anyh
 fn waiting_for_all(world: &World, seed: u64) -> anyhow::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for policy in [Policy::CompletionOracle, adaptive(2, "optimise = \"completion\"")?] {
-        let requests =
-            world.requests.iter().map(|request| photofinish::rehearse::SimulatedRequest { whole: true, ..*request });
+        let requests = world
+            .requests
+            .iter()
+            .map(|request| photofinish_lab::rehearse::SimulatedRequest { whole: true, ..*request });
         let run = play(world, policy.rehearsal(world, seed)?, requests, &mut |_| {});
         lines.push(("whole answers".into(), policy.name(), run.figures(&run)));
     }

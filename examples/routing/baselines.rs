@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use photofinish::rehearse::{Baseline, Dispatch, OpeningView, Shown, SimulatedFate};
-use photofinish::routing::plan::StartRule;
+use photofinish_lab::rehearse::{Baseline, Dispatch, OpeningView, Shown, SimulatedFate};
+use photofinish_routing::routing::plan::StartRule;
 
 use crate::draws::stream;
 use crate::world::World;

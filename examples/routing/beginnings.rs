@@ -4,8 +4,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use photofinish::learning::Learning;
-use photofinish::rehearse::Rehearsal;
+use photofinish_lab::rehearse::Rehearsal;
+use photofinish_routing::learning::Learning;
 use serde_json::{Value, json};
 
 use crate::figures::{mean, quantile, sorted};

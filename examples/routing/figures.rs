@@ -1,7 +1,7 @@
 //! The data kept of a run, and the figures computed from it.
 
-use photofinish::clock::HOUR_US;
-use photofinish::rehearse::PlayedRace;
+use photofinish_base::clock::HOUR_US;
+use photofinish_lab::rehearse::PlayedRace;
 
 /// Target TTFT and time between tokens, in milliseconds.
 pub const SLOS: [(f32, f32); 3] = [(500.0, 25.0), (800.0, 15.0), (400.0, 18.0)];

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use photofinish::config::{RaceSettings, parse};
-use photofinish::rehearse::{Baseline, PlayedRace, Rehearsal, SimulatedRequest};
+use photofinish_config::config::{RaceSettings, parse};
+use photofinish_lab::rehearse::{Baseline, PlayedRace, Rehearsal, SimulatedRequest};
 
 use crate::baselines::{Ewma, Fixed, Oracle, TwoChoices};
 use crate::figures::Run;

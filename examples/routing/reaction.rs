@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
-use photofinish::clock::{HOUR_US, SECOND_US};
-use photofinish::rehearse::{Dispatch, PlayedRace, SimulatedFate};
+use photofinish_base::clock::{HOUR_US, SECOND_US};
+use photofinish_lab::rehearse::{Dispatch, PlayedRace, SimulatedFate};
 use serde_json::{Value, json};
 
 use crate::figures::Run;

@@ -4,13 +4,13 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use photofinish::config::RaceSettings;
-use photofinish::failure::FailureKind;
-use photofinish::history::recorded::{Recorded, RecordedAttempt};
-use photofinish::history::{AttemptOutcome, RaceOutcome, RaceSource};
-use photofinish::learning::{Learning, RequestMemory};
-use photofinish::race::verdict::slows_hedging;
-use photofinish::rehearse::{AttemptEnd, PlayedAttempt, PlayedRace, Rehearsal};
+use photofinish_base::failure::FailureKind;
+use photofinish_config::config::RaceSettings;
+use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::history::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_lab::rehearse::{AttemptEnd, PlayedAttempt, PlayedRace, Rehearsal};
+use photofinish_routing::learning::{Learning, RequestMemory};
+use photofinish_routing::verdict::slows_hedging;
 use serde_json::{Value, json};
 
 use crate::figures::{mean, quantile, sorted};

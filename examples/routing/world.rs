@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use photofinish::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
-use photofinish::routing::tariff::PromptTokens;
+use photofinish_lab::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+use photofinish_routing::routing::tariff::PromptTokens;
 
 use crate::draws::{exponential, normal, stream};
 use crate::recipe::{Recipe, Traffic, Upstream};

@@ -9,22 +9,22 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
-use photofinish::config;
-use photofinish::offerings::{CatalogueChange, ModelCatalogue};
-use photofinish::protocol::assemble::Assemble;
-use photofinish::protocol::dialect::TranslationOptions;
-use photofinish::protocol::frame::Frame;
-use photofinish::protocol::framing::Framing;
-use photofinish::protocol::neutral::signature::RemovedReasoning;
-use photofinish::protocol::neutral::{AnswerPiece, WritePieces};
-use photofinish::protocol::passed_call::PassedCall;
-use photofinish::protocol::path_call::{PathCall, key_in};
-use photofinish::protocol::quirks::{self, CallIdForm, PastReasoning, Quirks, RequestChanges};
-use photofinish::protocol::request::ApiRequest;
-use photofinish::protocol::request_translation::RequestTranslation;
-use photofinish::protocol::sse::SseEvent;
-use photofinish::protocol::template::Template;
-use photofinish::protocol::{AnswerForm, Dialect, Surface, error};
+use photofinish_config::config;
+use photofinish_config::offerings::{CatalogueChange, ModelCatalogue};
+use photofinish_wire::protocol::assemble::Assemble;
+use photofinish_wire::protocol::dialect::TranslationOptions;
+use photofinish_wire::protocol::frame::Frame;
+use photofinish_wire::protocol::framing::Framing;
+use photofinish_wire::protocol::neutral::signature::RemovedReasoning;
+use photofinish_wire::protocol::neutral::{AnswerPiece, WritePieces};
+use photofinish_wire::protocol::passed_call::PassedCall;
+use photofinish_wire::protocol::path_call::{PathCall, key_in};
+use photofinish_wire::protocol::quirks::{self, CallIdForm, PastReasoning, Quirks, RequestChanges};
+use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::protocol::sse::SseEvent;
+use photofinish_wire::protocol::template::Template;
+use photofinish_wire::protocol::{AnswerForm, Dialect, Surface, error};
 
 /// Bytes of an event, at most.
 const EVENT_MAX: usize = 8 << 20;

@@ -2,7 +2,7 @@
 //! known.
 //!
 //! The requests go through a gateway of this process, so they are measured and recorded by the definitions of production. Not
-//! for the load itself: see `crate::bench`.
+//! for the load itself: see `photofinish_lab::bench`.
 
 mod calibration;
 mod cost;
@@ -23,12 +23,12 @@ use std::io;
 use super::outcome::CommandOutcome;
 use super::screen::ScreenSettings;
 use super::signals;
-use crate::bench::against;
-use crate::bench::result::RunResult;
-use crate::config::Config;
-use crate::shutdown::Shutdown;
 use live::LiveView;
 pub use options::BenchOptions;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::Config;
+use photofinish_lab::bench::against;
+use photofinish_lab::bench::result::RunResult;
 use plan::BenchPlan;
 use session::{BenchSession, FinishedRun, wrong};
 use target::BenchTargets;

@@ -12,7 +12,7 @@ use super::models;
 use super::provider_state::ProviderState;
 use super::screen::ScreenSettings;
 use super::text::{ShadedRow, YELLOW, brief_bytes, write_section, write_shaded};
-use crate::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
+use photofinish_config::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
     use crate::cli::screen::PIPED;
-    use crate::config::parse;
-    use crate::offerings::ModelCatalogue;
+    use photofinish_config::config::parse;
+    use photofinish_config::offerings::ModelCatalogue;
 
     fn rendered(text: &str) -> String {
         let env = |name: &str| (name == "SET").then(|| "planted-secret".to_owned());

@@ -13,11 +13,11 @@ use super::plot::{self, Plot, PlotUnit, XAxis};
 use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
 use super::text::write_paragraphs;
-use crate::clock::wall_micros;
-use crate::history::class::Concurrency;
-use crate::report::export as points;
-use crate::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
-use crate::store::StoreReader;
+use photofinish_base::clock::wall_micros;
+use photofinish_history::history::class::Concurrency;
+use photofinish_history::report::export as points;
+use photofinish_history::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
+use photofinish_history::store::StoreReader;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]

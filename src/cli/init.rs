@@ -12,9 +12,9 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use super::text::write_columns;
-use crate::config::catalogue::{self, CatalogueEntry};
-use crate::config::{self, Config};
 use local_servers::LocalServer;
+use photofinish_config::config::catalogue::{self, CatalogueEntry};
+use photofinish_config::config::{self, Config};
 use proposal::{FirstConfig, Surroundings};
 
 /// Usage examples, after the help.

@@ -36,15 +36,15 @@ use clap::parser::ValueSource;
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
-use crate::clock::wall_micros;
-use crate::config::{self, Config, ConfigSource, LoadError};
-use crate::machine;
-use crate::printable::printable_lines;
-use crate::report::series::SeriesError;
-use crate::shutdown::Shutdown;
-use crate::telemetry::{self, LogFormat};
 use no_keys::NoKeys;
 use outcome::{CommandOutcome, WrongUse};
+use photofinish_base::clock::wall_micros;
+use photofinish_base::machine;
+use photofinish_base::printable::printable_lines;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_base::telemetry::{self, LogFormat};
+use photofinish_config::config::{self, Config, ConfigSource, LoadError};
+use photofinish_history::report::series::SeriesError;
 use screen::ScreenSettings;
 
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
@@ -172,7 +172,7 @@ pub fn main() -> ExitCode {
         let _ = machine::raise_descriptors();
     }
     let mut builder = match command {
-        Command::Bench(_) => crate::bench::runtime(),
+        Command::Bench(_) => photofinish_lab::bench::runtime(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {

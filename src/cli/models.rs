@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::outcome::WrongUse;
 use super::screen::ScreenSettings;
 use super::text::{YELLOW, write_shaded};
-use crate::config::{Config, PriceSource};
 pub use options::{ModelsAction, ModelsOptions};
+use photofinish_config::config::{Config, PriceSource};
 use rows::{model_line, object, upstream_rows};
 pub use running::ListedNow;
 
@@ -104,7 +104,7 @@ mod tests {
     "#;
 
     fn printed(text: &str, json: bool, colour: bool) -> String {
-        let config = crate::config::parse(text, Path::new("config.toml"), &|_| None).unwrap();
+        let config = photofinish_config::config::parse(text, Path::new("config.toml"), &|_| None).unwrap();
         let mut out = Vec::new();
         let screen = ScreenSettings { colour, ..PIPED };
         run(&config, &ModelsOptions { json, ..ModelsOptions::default() }, None, screen, &mut out).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::catalogue;
+use photofinish_config::config::catalogue;
 
 /// Columns of the list of variables.
 const WIDTH: usize = 76;

@@ -1,5 +1,5 @@
 //! `photofinish probe`: probes now, in this process, or the plan of those that the gateway will send. Not for what a probe is:
-//! see `crate::probe`.
+//! see `photofinish_lab::probe`.
 
 use std::io;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use serde_json::json;
 use super::outcome::{CommandOutcome, WrongUse};
 use super::sheet::{Sheet, SheetCell};
 use super::text::counted;
-use crate::app::LocalGateway;
-use crate::bench::{LoadClient, RowFeed};
-use crate::clock::wall_micros;
-use crate::config::ranges::within;
-use crate::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
-use crate::metrics::ProbeOutcome;
-use crate::probe::{ProbeCaps, ProbeEstimate, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
+use photofinish_base::clock::wall_micros;
+use photofinish_config::config::ranges::within;
+use photofinish_config::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
+use photofinish_history::metrics::ProbeOutcome;
+use photofinish_lab::bench::{LoadClient, RowFeed};
+use photofinish_lab::probe::{ProbeCaps, ProbeEstimate, ProbeResult, ProbeSchedule, Prober, jobs, probed, seed};
+use photofinish_serve::app::LocalGateway;
 
 /// How far a plan looks.
 const PLAN_AHEAD: Duration = Duration::from_secs(24 * 3_600);

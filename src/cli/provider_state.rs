@@ -1,7 +1,7 @@
 //! Whether a provider can be asked in this configuration, in a word. Not for the running gateway: see `routing`.
 
 use super::text::{GREEN, GREY, YELLOW};
-use crate::config::{Config, Keys, Provider};
+use photofinish_config::config::{Config, Keys, Provider};
 
 /// What `check`, `models` and `providers` say of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

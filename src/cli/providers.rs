@@ -11,10 +11,9 @@ use serde_json::{Value, json};
 use super::outcome::WrongUse;
 use super::provider_state::ProviderState;
 use super::text::{aligned, clean, columns, fitted, too_wide, write_columns, write_lines, write_paragraphs};
-use crate::config::catalogue::{self, CatalogueEntry, ServedDialect};
-use crate::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
-use crate::protocol::prefix::Prefix;
-use crate::protocol::{Dialect, Surface};
+use photofinish_config::config::catalogue::{self, CatalogueEntry, ServedDialect};
+use photofinish_config::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
+use photofinish_wire::protocol::{Dialect, Surface};
 
 pub const EXAMPLES: &str = include_str!("help/providers.txt").trim_ascii_end();
 
@@ -249,7 +248,7 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
     });
     let facts = [
         ("hang-up", entry.cancel_billing.value.as_str().to_owned(), &entry.cancel_billing.source),
-        ("continues an answer that was begun", continues(entry), &entry.continues.source),
+        ("continues an answer that was begun", catalogue::continues(entry), &entry.continues.source),
         ("is asked for its list of models", yes(entry.lists.value), &entry.lists.source),
         ("takes stream_options", yes(entry.stream_options.value), &entry.stream_options.source),
         ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), &entry.max_completion_tokens.source),
@@ -263,16 +262,6 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
     ];
     let facts = facts.into_iter().filter(|(_, value, _)| !value.is_empty());
     dialects.chain(facts.map(|(fact, value, source)| (fact.to_owned(), value, source.as_str()))).collect()
-}
-
-/// Whether the provider continues an answer, in a word or two.
-pub fn continues(entry: &CatalogueEntry) -> String {
-    match entry.continues.value {
-        Prefix::Plain => "yes".to_owned(),
-        Prefix::Off => "no".to_owned(),
-        Prefix::Auto => "not known".to_owned(),
-        with => format!("with `{}`", with.as_str()),
-    }
 }
 
 fn key_in(auth: &Auth) -> String {
@@ -290,7 +279,7 @@ mod tests {
     use super::*;
 
     fn printed(config: &str, name: Option<&str>, json: bool) -> anyhow::Result<String> {
-        let config = crate::config::parse(config, Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::config::parse(config, Path::new("x"), &|_| None).unwrap();
         let mut out = Vec::new();
         run(Some(&config), &ProvidersOptions { name: name.map(str::to_owned), json }, None, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
@@ -321,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_gets_fewer_columns() {
-        let config = crate::config::parse("", Path::new("x"), &|_| None).unwrap();
+        let config = photofinish_config::config::parse("", Path::new("x"), &|_| None).unwrap();
         for (width, columns) in [(80, 4), (160, 6)] {
             let (mut out, options) = (Vec::new(), ProvidersOptions { name: None, json: false });
             run(Some(&config), &options, Some(width), &mut out).unwrap();

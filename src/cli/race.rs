@@ -19,9 +19,9 @@ use std::io;
 use super::outcome::{CommandOutcome, WrongUse};
 use super::screen::ScreenSettings;
 
-use crate::config::Config;
 pub use options::RaceOptions;
 use output::RaceOutput;
+use photofinish_config::config::Config;
 use request_template::RequestTemplate;
 use session::RaceSession;
 

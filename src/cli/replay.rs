@@ -9,11 +9,11 @@ mod table;
 
 use std::io;
 
-use crate::clock::wall_micros;
-use crate::config::Config;
-use crate::replay::{self, ReplayedHistory, object};
-use crate::report::question::time;
-use crate::store::StoreReader;
+use photofinish_base::clock::wall_micros;
+use photofinish_config::config::Config;
+use photofinish_history::report::question::time;
+use photofinish_history::store::StoreReader;
+use photofinish_lab::replay::{self, ReplayedHistory, object};
 
 use super::outcome::WrongUse;
 use super::text::write_paragraphs;

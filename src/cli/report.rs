@@ -10,10 +10,10 @@ mod words;
 
 use std::io;
 
-use crate::clock::wall_micros;
-use crate::config::Config;
-use crate::report::probes::{self, ProbesQuestion};
-use crate::store::StoreReader;
+use photofinish_base::clock::wall_micros;
+use photofinish_config::config::Config;
+use photofinish_history::report::probes::{self, ProbesQuestion};
+use photofinish_history::store::StoreReader;
 
 pub const EXAMPLES: &str = include_str!("help/report.txt").trim_ascii_end();
 

@@ -1,10 +1,10 @@
 //! `photofinish serve`: the gateway until a signal ends it.
 
-use crate::app::{App, Listening, ReloadWatch};
 use crate::cli::signals::Signals;
-use crate::config::{Config, Listen};
-use crate::machine;
-use crate::upstream::system_resolver;
+use photofinish_base::machine;
+use photofinish_config::config::{Config, Listen};
+use photofinish_serve::app::{App, Listening, ReloadWatch};
+use photofinish_transport::upstream::system_resolver;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug, Default)]

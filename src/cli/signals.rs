@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::shutdown::Shutdown;
+use photofinish_base::shutdown::Shutdown;
 
 pub(super) struct Signals {
     interrupt: Signal,

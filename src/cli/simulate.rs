@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::config::ranges::{duration_within, within};
-use crate::config::{ServerStall, SimulatedFailure, Simulation};
-use crate::machine;
-use crate::shutdown::Shutdown;
-use crate::simulate::{Simulator, TruthFile};
+use photofinish_base::machine;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::ranges::{duration_within, within};
+use photofinish_config::config::{ServerStall, SimulatedFailure, Simulation};
+use photofinish_lab::simulate::{Simulator, TruthFile};
 
 /// How long running streams may continue after the first signal.
 const DRAIN: Duration = Duration::from_secs(5);

@@ -11,14 +11,14 @@ use std::cmp::Reverse;
 use std::io;
 use std::path::Path;
 
-use crate::clock::wall_micros;
-use crate::report::dimension::Dimension;
-use crate::report::fields::REGRESSION;
-use crate::report::figures::GroupFigures;
-use crate::report::regressions as of_regressions;
-use crate::report::report_question::ReportQuestion;
-use crate::report::{export, stats};
-use crate::store::StoreReader;
+use photofinish_base::clock::wall_micros;
+use photofinish_history::report::dimension::Dimension;
+use photofinish_history::report::fields::REGRESSION;
+use photofinish_history::report::figures::GroupFigures;
+use photofinish_history::report::regressions as of_regressions;
+use photofinish_history::report::report_question::ReportQuestion;
+use photofinish_history::report::{export, stats};
+use photofinish_history::store::StoreReader;
 
 use super::screen::ScreenSettings;
 use super::text::write_paragraphs;

@@ -9,10 +9,10 @@ use ratatui_core::style::Style;
 use ratatui_core::text::Span;
 
 use super::screen::ScreenSettings;
-use crate::history::CostBasis;
-use crate::history::cost::CostSum;
-use crate::history::survival::is_firm;
-pub use crate::printable::printable as clean;
+pub use photofinish_base::printable::printable as clean;
+use photofinish_history::history::CostBasis;
+use photofinish_history::history::cost::CostSum;
+use photofinish_history::history::survival::is_firm;
 
 pub const GREEN: &str = "\x1b[32m";
 pub const YELLOW: &str = "\x1b[33m";

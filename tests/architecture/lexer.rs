@@ -174,11 +174,12 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The tokens without `#[cfg(test)]` items, and the names of the modules whose files hold only tests.
+/// The tokens without `#[cfg(test)]` and `#[cfg(any(test, …))]` items, and the names of the modules whose files hold only tests.
 pub fn without_tests(tokens: &[Token]) -> (Vec<Token>, Vec<String>) {
     let (mut kept, mut modules, mut at) = (Vec::new(), Vec::new(), 0);
     while let Some(token) = tokens.get(at) {
-        if begins(&tokens[at..], "# [ cfg ( test ) ]") {
+        let for_tests = ["# [ cfg ( test ) ]", "# [ cfg ( any ( test ,"];
+        if for_tests.iter().any(|words| begins(&tokens[at..], words)) {
             let item = skip_attributes(tokens, at);
             let end = end_of_item(tokens, item);
             modules.extend(module_file(&tokens[item..end]));
@@ -263,7 +264,7 @@ mod tests {
     #[test]
     fn test_code_is_left_out_and_test_files_are_named() {
         let source = "a; #[cfg(test)] mod far; #[cfg(test)] #[x(y)] pub(crate) mod near { mod deep; b } c; \
-            #[cfg(test)] const D: [u8; 2] = [1, 2]; #[cfg(test)] fn e(f: [u8; 2]) { g } #[cfg(unix)] h;";
+            #[cfg(test)] const D: [u8; 2] = [1, 2]; #[cfg(any(test, feature = \"x\"))] fn e(f: [u8; 2]) { g } #[cfg(unix)] h;";
         let (kept, modules) = without_tests(&tokens(source));
         let words: Vec<&str> = kept.iter().filter_map(Token::word).collect();
         assert_eq!(words, ["a", "c", "cfg", "unix", "h"]);

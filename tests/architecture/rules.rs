@@ -13,7 +13,7 @@ pub struct Rule {
     pub found: fn(&[Token]) -> bool,
 }
 
-/// Rule 8 of the architecture, for product code.
+/// Invariant 11 of the architecture, for product code.
 pub const ONE_ROOM: &[Rule] = &[
     Rule { message: "SQL belongs into store", rooms: &["store"], found: is_sql },
     Rule {

@@ -22,7 +22,7 @@ const settings = {
 // The vendored scripts are checked as what types/vendor says of them, so they must not lie beside it.
 const folder = mkdtempSync(join(tmpdir(), "photofinish-types-"));
 try {
-  cpSync(join(repository, "src/dashboard/site"), folder, { recursive: true });
+  cpSync(join(repository, "crates/serve/src/dashboard/site"), folder, { recursive: true });
   rmSync(join(folder, "vendor"), { recursive: true });
   cpSync(join(import.meta.dirname, "types/vendor"), join(folder, "vendor"), { recursive: true });
   writeFileSync(join(folder, "api.d.ts"), declarations(JSON.parse(readFileSync(options.openapi, "utf8"))));

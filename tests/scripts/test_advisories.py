@@ -80,7 +80,7 @@ class Command(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root, self.database = pathlib.Path(folder.name) / "root", pathlib.Path(folder.name) / "database"
-        self.vendor = self.root / "src/dashboard/site/vendor"
+        self.vendor = self.root / "crates/serve/src/dashboard/site/vendor"
         self.vendor.mkdir(parents=True)
         (self.vendor / "a.js").write_text("import './b.js'")
         digest = hashlib.sha256(b"import 'b'").hexdigest()

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
-use photofinish::clock::Instant;
-use photofinish::shutdown::Shutdown;
+use photofinish_base::clock::Instant;
+use photofinish_base::shutdown::Shutdown;
 use tokio::task::JoinHandle;
 
 use super::client::{PlainClient, request};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use photofinish::clock::Instant;
+use photofinish_base::clock::Instant;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 

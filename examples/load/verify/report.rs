@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
-use photofinish::history::{
+use photofinish_history::history::{
     AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord, RaceSource, StartReason, TokenSource,
 };
-use photofinish::store::{Record, Store};
+use photofinish_history::store::{Record, Store};
 
 use crate::figures::{Sample, Table};
 use crate::gateway::program;

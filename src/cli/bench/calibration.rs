@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::app::LocalGateway;
-use crate::bench::prompt::PromptMaker;
-use crate::bench::spend::Spend;
-use crate::bench::statistics;
-use crate::bench::workload::Workload;
-use crate::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
-use crate::clock::micros_between;
-use crate::config;
+use photofinish_base::clock::micros_between;
+use photofinish_config::config;
+use photofinish_lab::bench::prompt::PromptMaker;
+use photofinish_lab::bench::spend::Spend;
+use photofinish_lab::bench::statistics;
+use photofinish_lab::bench::workload::Workload;
+use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use photofinish_serve::app::LocalGateway;
 
 const NAME: &str = "exact";
 const PROVIDER: &str = "[providers.exact]\nsimulate = { ttft = \"50ms\", jitter = 0.0, tokens_per_second = 100.0, tokens = 10, seed = 1 }\n";

@@ -1,11 +1,11 @@
-//! What a run may cost, in words, before its first request. Pure. Not for what it does cost: see `crate::bench::spend`.
+//! What a run may cost, in words, before its first request. Pure. Not for what it does cost: see `photofinish_lab::bench::spend`.
 
 use super::plan::{BenchPlan, Levels};
 use super::session::FIRST_REQUESTS;
-use crate::bench::arrivals::ARRIVALS_MAX;
-use crate::bench::search::{TRIAL_MAX, TRIALS_MAX};
-use crate::bench::spend::OVERRUN;
 use crate::cli::text::amount;
+use photofinish_lab::bench::arrivals::ARRIVALS_MAX;
+use photofinish_lab::bench::search::{TRIAL_MAX, TRIALS_MAX};
+use photofinish_lab::bench::spend::OVERRUN;
 
 /// USD of the requests to one target, if it keeps to `max_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,13 +1,13 @@
 //! The search of a run: trials until one rate passes and one fails, for each target. Not for its decisions: see
-//! `crate::bench::search`.
+//! `photofinish_lab::bench::search`.
 
 use std::io::Write;
 use std::time::Duration;
 
 use super::session::BenchSession;
-use crate::bench::measured::MeasuredRequest;
-use crate::bench::search::{self, RateSearch, RateTrial, TrialQuestion, TrialVerdict};
-use crate::bench::{BlockPlan, BlockStop, Load, Progress, stage};
+use photofinish_lab::bench::measured::MeasuredRequest;
+use photofinish_lab::bench::search::{self, RateSearch, RateTrial, TrialQuestion, TrialVerdict};
+use photofinish_lab::bench::{BlockPlan, BlockStop, Load, Progress, stage};
 
 /// A search ends between rates that are this far apart.
 const RESOLUTION: f64 = 0.1;
@@ -54,12 +54,12 @@ impl<E: Write + Send> BenchSession<'_, E> {
             slo,
             attain: self.plan.attain,
             horizon_us: slo.longest_us(self.plan.workload.output_tokens).unwrap_or(HORIZON_US),
-            warm_up_us: self.plan.warm_up.map(crate::clock::micros),
+            warm_up_us: self.plan.warm_up.map(photofinish_base::clock::micros),
         };
         let (mut decided, mut looks) = (None, EverySecond { next_us: LOOK_EVERY_US });
         let on = self.targets[target].clone();
         let mut watch = |progress: Progress<'_>| {
-            let now_us = crate::clock::micros(progress.elapsed);
+            let now_us = photofinish_base::clock::micros(progress.elapsed);
             if !looks.is_due(now_us) {
                 return true;
             }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::cost::{self, RequestCost};
 use super::plan::Levels;
 use super::session::{BenchSession, FIRST_REQUESTS};
-use crate::bench::measured::{MeasuredRequest, RequestEnd};
-use crate::bench::{BlockPlan, BlockStop, Load};
 use crate::cli::check::live::words;
-use crate::clock::SECOND_US;
-use crate::config::Keys;
-use crate::failure::FailureKind;
+use photofinish_base::clock::SECOND_US;
+use photofinish_base::failure::FailureKind;
+use photofinish_config::config::Keys;
+use photofinish_lab::bench::measured::{MeasuredRequest, RequestEnd};
+use photofinish_lab::bench::{BlockPlan, BlockStop, Load};
 
 /// A first request is waited for as long as a stage takes, and then as long as one that was sent at the end of a stage.
 const FIRST_WITHIN_MAX: Duration = Duration::from_secs(600);

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use crate::bench::Progress;
-use crate::bench::measured::{MeasuredRequest, RequestEnd};
-use crate::bench::statistics;
-use crate::bench::trust::{Evidence, doubts};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{GREY, fitted, painted};
+use photofinish_lab::bench::Progress;
+use photofinish_lab::bench::measured::{MeasuredRequest, RequestEnd};
+use photofinish_lab::bench::statistics;
+use photofinish_lab::bench::trust::{Evidence, doubts};
 
 /// From one picture to the next.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
@@ -167,7 +167,7 @@ mod tests {
     use std::sync::{Mutex, MutexGuard};
 
     use super::*;
-    use crate::bench::trust::ClientLoad;
+    use photofinish_lab::bench::trust::ClientLoad;
 
     fn progress(ended: &Mutex<Vec<MeasuredRequest>>) -> Progress<'_> {
         let ended: MutexGuard<'_, _> = ended.lock().unwrap();

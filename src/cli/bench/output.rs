@@ -4,18 +4,18 @@ use std::io;
 
 use super::plan::{BenchPlan, Levels};
 use super::verdict::RunVerdict;
-use crate::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
-use crate::bench::condition::{ConditionOutcome, DecidedCondition};
-use crate::bench::figures::{Quantiles, StageFigures};
-use crate::bench::measured::RequestEnd;
-use crate::bench::result::{Curve, RunResult};
-use crate::bench::search::{FoundRate, RateTrial, TrialVerdict};
-use crate::bench::statistics::IntervalEstimate;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{GREY, clean, or_dash, write_paragraph};
-use crate::history::survival::is_firm;
-use crate::machine;
+use photofinish_base::machine;
+use photofinish_history::history::survival::is_firm;
+use photofinish_lab::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
+use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition};
+use photofinish_lab::bench::figures::{Quantiles, StageFigures};
+use photofinish_lab::bench::measured::RequestEnd;
+use photofinish_lab::bench::result::{Curve, RunResult};
+use photofinish_lab::bench::search::{FoundRate, RateTrial, TrialVerdict};
+use photofinish_lab::bench::statistics::IntervalEstimate;
 
 /// One stage in a line, when it has ended.
 pub fn brief(stage: &StageFigures) -> String {

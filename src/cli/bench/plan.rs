@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::options::BenchOptions;
 use super::target::BenchTargets;
-use crate::bench::arrivals::{ARRIVALS_MAX, Arrivals};
-use crate::bench::estimate::{ANSWER_BOUNDS, CHOICES};
-use crate::bench::slo::LoadSlo;
-use crate::bench::workload::Workload;
-use crate::bench::{Load, LoadTarget};
-use crate::config::Config;
-use crate::machine;
+use photofinish_base::machine;
+use photofinish_config::config::Config;
+use photofinish_lab::bench::arrivals::{ARRIVALS_MAX, Arrivals};
+use photofinish_lab::bench::estimate::{ANSWER_BOUNDS, CHOICES};
+use photofinish_lab::bench::slo::LoadSlo;
+use photofinish_lab::bench::workload::Workload;
+use photofinish_lab::bench::{Load, LoadTarget};
 
 /// Levels of a closed loop if none are given.
 const LEVELS: [usize; 4] = [1, 10, 25, 50];

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::plan::{BenchPlan, Levels};
 use super::target::BenchTargets;
-use crate::bench::result::{RESULT_VERSION, RunResult};
-use crate::clock::wall_micros;
-use crate::history::{RunKind, RunRecord};
+use photofinish_base::clock::wall_micros;
+use photofinish_history::history::{RunKind, RunRecord};
+use photofinish_lab::bench::result::{RESULT_VERSION, RunResult};
 
 /// Bytes of a fingerprint.
 const FINGERPRINT: usize = 8;

@@ -9,22 +9,22 @@ use super::live::{LiveView, StageTitle};
 use super::plan::{BenchPlan, Levels};
 use super::record;
 use super::target::BenchTargets;
-use crate::app::LocalGateway;
-use crate::bench::against;
-use crate::bench::arrivals::ARRIVALS_MAX;
-use crate::bench::figures::{StageEnd, StageFigures, StageQuestion};
-use crate::bench::measured::MeasuredRequest;
-use crate::bench::prompt::PromptMaker;
-use crate::bench::result::{self, RunResult};
-use crate::bench::spend::Spend;
-use crate::bench::stage;
-use crate::bench::{
+use crate::cli::outcome::WrongUse;
+use photofinish_base::clock::Instant;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::UpstreamConfig;
+use photofinish_lab::bench::against;
+use photofinish_lab::bench::arrivals::ARRIVALS_MAX;
+use photofinish_lab::bench::figures::{StageEnd, StageFigures, StageQuestion};
+use photofinish_lab::bench::measured::MeasuredRequest;
+use photofinish_lab::bench::prompt::PromptMaker;
+use photofinish_lab::bench::result::{self, RunResult};
+use photofinish_lab::bench::spend::Spend;
+use photofinish_lab::bench::stage;
+use photofinish_lab::bench::{
     BlockPlan, BlockResult, BlockStop, Generator, Load, LoadClient, LoadTarget, Progress, RowFeed, failing_alone, ramp,
 };
-use crate::cli::outcome::WrongUse;
-use crate::clock::Instant;
-use crate::config::UpstreamConfig;
-use crate::shutdown::Shutdown;
+use photofinish_serve::app::LocalGateway;
 
 /// Prompts of one block at most, so that no two blocks share one.
 const BLOCK_PROMPTS: u64 = 10_000_000;

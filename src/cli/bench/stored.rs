@@ -6,13 +6,13 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::session::wrong;
-use crate::bench::result::RunResult;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{clean, or_dash};
-use crate::report::question::time;
-use crate::report::runs::{self, RunError, RunsQuestion};
-use crate::store::StoreReader;
+use photofinish_history::report::question::time;
+use photofinish_history::report::runs::{self, RunError, RunsQuestion};
+use photofinish_history::store::StoreReader;
+use photofinish_lab::bench::result::RunResult;
 
 /// Runs that are listed: the newest.
 const LISTED: u16 = 100;

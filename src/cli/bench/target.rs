@@ -6,8 +6,10 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue};
 
 use super::options::BenchOptions;
-use crate::bench::LoadTarget;
-use crate::config::{self, BreakerSettings, Config, ModelConfig, Policy, Price, UpstreamConfig, catalogue};
+use photofinish_config::config::{
+    self, BreakerSettings, Config, ModelConfig, Policy, Price, UpstreamConfig, catalogue,
+};
+use photofinish_lab::bench::LoadTarget;
 
 /// The name of a server of `--url` in rows, if the catalogue does not know its address: `url/MODEL`.
 const URL_PROVIDER: &str = "url";

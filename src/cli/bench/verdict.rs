@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::options::BenchOptions;
-use crate::bench::against;
-use crate::bench::compare::{Compared, LoadComparison, LoadVerdict};
-use crate::bench::condition::{ConditionOutcome, DecidedCondition, FailIf};
-use crate::bench::result::RunResult;
 use crate::cli::outcome::CommandOutcome;
+use photofinish_lab::bench::against;
+use photofinish_lab::bench::compare::{Compared, LoadComparison, LoadVerdict};
+use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition, FailIf};
+use photofinish_lab::bench::result::RunResult;
 
 /// The verdict on a run. What nobody asked for is empty, and is not in the JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -53,12 +53,12 @@ impl RunVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::compare::ComparedFigure;
-    use crate::bench::figures::StageFigures;
-    use crate::bench::search::FoundRate;
-    use crate::bench::stage::quantiles;
-    use crate::bench::statistics::IntervalEstimate;
     use crate::cli::bench::options::typed;
+    use photofinish_lab::bench::compare::ComparedFigure;
+    use photofinish_lab::bench::figures::StageFigures;
+    use photofinish_lab::bench::search::FoundRate;
+    use photofinish_lab::bench::stage::quantiles;
+    use photofinish_lab::bench::statistics::IntervalEstimate;
 
     fn verdict(result: &RunResult, base: Option<&RunResult>, line: &str) -> RunVerdict {
         let words: Vec<&str> = std::iter::once("a/m").chain(line.split_whitespace()).collect();

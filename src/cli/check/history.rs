@@ -8,9 +8,9 @@ use std::path::Path;
 
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{YELLOW, brief_bytes, write_section};
-use crate::config::{self, Retention, units};
-use crate::report::question::time;
-use crate::store::{Extent, OpenError, ReadError, StoreReader, set_aside_files};
+use photofinish_config::config::{self, Retention, units};
+use photofinish_history::report::question::time;
+use photofinish_history::store::{Extent, OpenError, ReadError, StoreReader, set_aside_files};
 
 /// False: `serve` cannot use it.
 pub(super) fn render(
@@ -98,8 +98,8 @@ mod tests {
 
     use super::*;
     use crate::cli::screen::PIPED;
-    use crate::history::sample;
-    use crate::store::{Record, Store};
+    use photofinish_history::history::sample;
+    use photofinish_history::store::{Record, Store};
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();

@@ -16,19 +16,19 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request};
 use serde_json::json;
 
-use crate::app::LocalGateway;
 use crate::cli::outcome::CommandOutcome;
 use crate::cli::race::answer::{AnswerReader, Refusal};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
 use crate::cli::text::{GREEN, RED, counted, millis, write_shaded};
-use crate::config::{Config, Keys, Provider, units};
-use crate::failure::FailureKind;
-use crate::history::{AttemptOutcome, AttemptRecord};
-use crate::protocol::Surface;
-use crate::proxy::{self, Gateway};
-use crate::recorder::{AttemptStep, RaceObserver};
-use crate::store::Record;
+use photofinish_base::failure::FailureKind;
+use photofinish_config::config::{Config, Keys, Provider, units};
+use photofinish_gateway::proxy::{self, Gateway};
+use photofinish_history::history::{AttemptOutcome, AttemptRecord};
+use photofinish_history::recorder::{AttemptStep, RaceObserver};
+use photofinish_history::store::Record;
+use photofinish_serve::app::LocalGateway;
+use photofinish_wire::protocol::Surface;
 
 /// Upstreams that get a request at the same time.
 const ASKED_MAX: usize = 16;

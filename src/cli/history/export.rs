@@ -6,12 +6,12 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::clock::wall_micros;
-use crate::history::table::Table;
-use crate::history::{AttemptRecord, RaceRecord};
-use crate::report::export::{write_names, write_row};
-use crate::report::question::RaceWindow;
-use crate::store::StoreReader;
+use photofinish_base::clock::wall_micros;
+use photofinish_history::history::table::Table;
+use photofinish_history::history::{AttemptRecord, RaceRecord};
+use photofinish_history::report::export::{write_names, write_row};
+use photofinish_history::report::question::RaceWindow;
+use photofinish_history::store::StoreReader;
 
 /// The options of the command.
 #[derive(clap::Args, Clone, Debug)]

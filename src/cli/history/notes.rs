@@ -8,11 +8,13 @@ use std::time::Duration;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::stats::notes::{moved, only, running, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
-use crate::config::units::format_duration;
-use crate::history::CostBasis;
-use crate::report::dimension::Dimension;
-use crate::report::question::time;
-use crate::report::series::{Metric, SERIES_MAX, SeriesDimension, SeriesPoint, SeriesQuestion, SeriesReport};
+use photofinish_config::config::units::format_duration;
+use photofinish_history::history::CostBasis;
+use photofinish_history::report::dimension::Dimension;
+use photofinish_history::report::question::time;
+use photofinish_history::report::series::{
+    Metric, SERIES_MAX, SeriesDimension, SeriesPoint, SeriesQuestion, SeriesReport,
+};
 
 /// No point has a value or a bound, so that there is nothing to draw.
 pub(super) fn is_unknown(answer: &SeriesReport) -> bool {

@@ -8,9 +8,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use crate::history::table::Table as _;
-use crate::history::{AttemptRecord, RaceRecord, sample};
-use crate::store::{Record, Store};
+use photofinish_history::history::table::Table as _;
+use photofinish_history::history::{AttemptRecord, RaceRecord, sample};
+use photofinish_history::store::{Record, Store};
 
 #[derive(clap::Parser)]
 struct Line {
@@ -162,7 +162,7 @@ async fn programs_get_one_point_a_line() {
 #[tokio::test]
 async fn programs_are_told_of_what_is_left_out_elsewhere() {
     let attempt = |n: i64| {
-        let won = crate::history::AttemptRecord { provider: format!("p{n:02}"), ..sample::won(n) };
+        let won = photofinish_history::history::AttemptRecord { provider: format!("p{n:02}"), ..sample::won(n) };
         [Record::Race(Box::new(sample::race(n))), Record::Attempt(Box::new(won))]
     };
     let (_directory, path, _store) = store_with((0..64).flat_map(attempt).collect()).await;

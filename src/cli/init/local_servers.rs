@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use crate::config::catalogue;
-use crate::protocol::Dialect;
-use crate::shutdown::Shutdown;
-use crate::upstream::{Endpoint, GetLimits, UpstreamClient};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::catalogue;
+use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
+use photofinish_wire::protocol::Dialect;
 
 /// A server on this machine that takes longer does not run.
 const ANSWER_MAX: Duration = Duration::from_millis(1_500);
@@ -84,9 +84,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::Simulation;
-    use crate::machine;
-    use crate::simulate::Simulator;
+    use photofinish_base::machine;
+    use photofinish_config::config::Simulation;
+    use photofinish_lab::simulate::Simulator;
 
     #[tokio::test]
     async fn a_server_that_answers_is_found_with_its_models() {

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::local_servers::LocalServer;
-use crate::config::catalogue::CatalogueEntry;
-use crate::config::{ModelConfig, UpstreamConfig, parse};
+use photofinish_config::config::catalogue::CatalogueEntry;
+use photofinish_config::config::{ModelConfig, UpstreamConfig, parse};
 
 /// Upstreams of one race at most: more cost more and are rarely faster.
 const RACING_MAX: usize = 4;
@@ -196,8 +196,8 @@ fn one_of_each(known: &[(String, Vec<String>)], local: Vec<String>) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::catalogue;
-    use crate::offerings::ModelCatalogue;
+    use photofinish_config::config::catalogue;
+    use photofinish_config::offerings::ModelCatalogue;
 
     fn server(name: &str, models: &[&str]) -> LocalServer {
         let models = models.iter().map(|model| (*model).to_owned()).collect();

@@ -8,8 +8,8 @@ use super::rows::{dollars, facts, model_line, object, upstream_rows};
 use crate::cli::outcome::WrongUse;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{GREEN, GREY, ShadedRow, write_columns, write_shaded};
-use crate::config::{Config, Price};
-use crate::offerings::Offering;
+use photofinish_config::config::{Config, Price};
+use photofinish_config::offerings::Offering;
 
 /// Prints one model.
 ///

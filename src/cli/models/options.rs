@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::update::{self, UpdateOptions};
-use crate::config::{Config, ModelConfig};
+use photofinish_config::config::{Config, ModelConfig};
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug, Default)]

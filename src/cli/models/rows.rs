@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::cli::provider_state::ProviderState;
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{ShadedRow, write_shaded};
-use crate::config::{
+use photofinish_config::config::{
     Config, HedgeAfter, ModelConfig, Objective, Policy, Price, PriceSource, RaceSettings, UpstreamConfig, units,
 };
-use crate::offerings::Offering;
+use photofinish_config::offerings::Offering;
 
 pub(super) fn upstream_rows(
     config: &Config,

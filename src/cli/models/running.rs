@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::options::ModelsOptions;
 use crate::cli::routing::{self, GatewayAddress};
 use crate::cli::text::write_columns;
-use crate::config::{Config, ModelConfig, UpstreamConfig};
-use crate::health::routing_status::RoutingReport;
+use photofinish_config::config::{Config, ModelConfig, UpstreamConfig};
+use photofinish_routing::health::routing_status::RoutingReport;
 
 /// A gateway on this machine that takes longer is not waited for.
 const ANSWER_FOR: Duration = Duration::from_secs(1);

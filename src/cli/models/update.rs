@@ -10,11 +10,11 @@ use serde_json::json;
 
 use crate::cli::outcome::WrongUse;
 use crate::cli::text::counted;
-use crate::config::{CatalogueUrl, Config};
-use crate::offerings::PriceMove;
-use crate::refresh::{self, CatalogueUpdate, UpdateOrigin, UpdateOutcome};
-use crate::shutdown::Shutdown;
-use crate::upstream::UpstreamClient;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::{CatalogueUrl, Config};
+use photofinish_config::offerings::PriceMove;
+use photofinish_transport::refresh::{self, CatalogueUpdate, UpdateOrigin, UpdateOutcome};
+use photofinish_transport::upstream::UpstreamClient;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::config::parse;
-use crate::store::StoreReader;
+use photofinish_config::config::parse;
+use photofinish_history::store::StoreReader;
 
 const PROVIDERS: &str = "
     providers.a.simulate = { ttft = '20ms', jitter = 0, tokens_per_second = 1000, tokens = 50, prefix_cache = true }
@@ -94,7 +94,7 @@ async fn ten_at_once_are_told_by_their_median() {
     assert_eq!((lines.len(), &lines[0]["requests"], &lines[0]["outcome"]), (1, &10.into(), &"answered".into()));
     let mut ttft_us = Vec::new();
     let reader = StoreReader::open(&folder.path().join("history.db")).unwrap();
-    let each = |probe: &crate::store::RecordedProbe| {
+    let each = |probe: &photofinish_history::store::RecordedProbe| {
         let is_measured = probe.race.workload.as_deref() == Some("parallel");
         ttft_us.extend(probe.attempt().unwrap().decoding.first_token_us.filter(|_| is_measured));
     };

@@ -1,9 +1,9 @@
 //! What is known of a race under way: a line for each upstream, filled in by events. Pure; how it looks is `picture`'s.
 
 use super::feed::{AttemptStepped, FeedEvent};
-use crate::history::{AttemptOutcome, AttemptRecord, StartReason};
-use crate::recorder::AttemptStep;
-use crate::store::Record;
+use photofinish_history::history::{AttemptOutcome, AttemptRecord, StartReason};
+use photofinish_history::recorder::AttemptStep;
+use photofinish_history::store::Record;
 
 /// One race. All its times are microseconds since the request was read.
 #[derive(Debug, Default)]

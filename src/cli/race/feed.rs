@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::history::{AttemptRecord, StartReason};
-use crate::recorder::{AttemptStep, RaceObserver};
-use crate::store::Record;
+use photofinish_history::history::{AttemptRecord, StartReason};
+use photofinish_history::recorder::{AttemptStep, RaceObserver};
+use photofinish_history::store::Record;
 
 /// Events that may wait while the terminal takes none; a race of 16 attempts has less than a hundred.
 const EVENTS_MAX: usize = 4_096;

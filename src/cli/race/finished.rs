@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::summary::FinishedRace;
-use crate::store::Record;
+use photofinish_history::store::Record;
 
 /// Races that are over, and the answers of races that still run.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl FinishedRaces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample;
+    use photofinish_history::history::sample;
 
     #[test]
     fn a_race_is_done_with_its_attempts_in_order() {

@@ -9,7 +9,7 @@ use super::picture;
 use super::summary::{FinishedRace, object, write_many, write_one};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, columns, millis, padded, write_text};
-use crate::printable::printable_lines;
+use photofinish_base::printable::printable_lines;
 
 /// Dimmed, as reasoning is.
 const DIM: &str = "\x1b[2m";

@@ -13,15 +13,15 @@ use super::feed::{FeedEvent, feed};
 use super::finished::FinishedRaces;
 use super::output::RaceOutput;
 use super::request_template::RequestTemplate;
-use crate::app::LocalGateway;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::signals::Signals;
 use crate::cli::text::millis;
-use crate::clock::{Instant, micros_between};
-use crate::config::Config;
-use crate::config::units::format_duration;
-use crate::protocol::Surface;
-use crate::proxy;
+use photofinish_base::clock::{Instant, micros_between};
+use photofinish_config::config::Config;
+use photofinish_config::config::units::format_duration;
+use photofinish_gateway::proxy;
+use photofinish_serve::app::LocalGateway;
+use photofinish_wire::protocol::Surface;
 
 /// From one picture to the next.
 const FRAME: Duration = Duration::from_millis(50);

@@ -13,15 +13,15 @@ use super::board::{DrawnState, how};
 use super::feed::upstream_of;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph, write_text};
-use crate::history::cost::{Cost, CostSum};
-use crate::history::facts::{self, MeasuredAttempt, RequestRow};
-use crate::history::speed::Decoding;
-use crate::history::summary::Summary;
-use crate::history::survival::{Estimate, Survival};
-use crate::history::table::Subset as _;
-use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
-use crate::report::timeline::timeline;
-use crate::store::Record;
+use photofinish_history::history::cost::{Cost, CostSum};
+use photofinish_history::history::facts::{self, MeasuredAttempt, RequestRow};
+use photofinish_history::history::speed::Decoding;
+use photofinish_history::history::summary::Summary;
+use photofinish_history::history::survival::{Estimate, Survival};
+use photofinish_history::history::table::Subset as _;
+use photofinish_history::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
+use photofinish_history::report::timeline::timeline;
+use photofinish_history::store::Record;
 
 /// A race that is over, with all its attempts in the order of their starts.
 pub struct FinishedRace {

@@ -2,9 +2,9 @@
 //! for the figures.
 
 use super::table::{share, text};
-use crate::config::{ModelConfig, Policy};
-use crate::replay::{ENOUGH, FIGURES, PastRequests, PlayedHistory, REQUESTS_MAX, ReplayFigure};
-use crate::report::question::{span, time};
+use photofinish_config::config::{ModelConfig, Policy};
+use photofinish_history::report::question::{span, time};
+use photofinish_lab::replay::{ENOUGH, FIGURES, PastRequests, PlayedHistory, REQUESTS_MAX, ReplayFigure};
 
 use crate::cli::text::counted;
 

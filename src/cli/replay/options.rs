@@ -1,6 +1,6 @@
 //! The options of `replay`: a question, and how its answer is printed.
 
-use crate::replay::ReplayQuestion;
+use photofinish_lab::replay::ReplayQuestion;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]

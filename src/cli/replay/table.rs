@@ -6,7 +6,7 @@ use std::io;
 
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{aligned_with_margin, amount, clean, too_wide, write_lines};
-use crate::replay::{FIGURES, Interval, PlayedHistory, ReplayFigure, ReplayFigures, ReplayRow};
+use photofinish_lab::replay::{FIGURES, Interval, PlayedHistory, ReplayFigure, ReplayFigures, ReplayRow};
 
 const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p95", "cost", "attempts", "unanswered"];
 /// In a block a line has no neighbours that explain it.

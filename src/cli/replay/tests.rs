@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::config;
-use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, StartReason, sample};
-use crate::replay::PastRequests;
-use crate::store::{Record, Store};
+use photofinish_config::config;
+use photofinish_history::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, StartReason, sample};
+use photofinish_history::store::{Record, Store};
+use photofinish_lab::replay::PastRequests;
 
 const CONFIG: &str = "\
 [store]
@@ -228,7 +228,7 @@ fn what_is_asked_for_is_checked() {
         let message = options(line).unwrap_err().to_string();
         assert!(message.contains(expected), "{line}: {message}");
     }
-    let now_us = crate::clock::wall_micros();
+    let now_us = photofinish_base::clock::wall_micros();
     assert!(
         options("--since 1h --until 2h").unwrap().problem(now_us).unwrap().contains("--since must be before --until")
     );

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::page::{LINES_MAX, PageBlock, PageChart};
-use crate::printable::printable;
+use photofinish_base::printable::printable;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem;color:#1b1f24;\
     background:#fff}table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}\

@@ -3,7 +3,7 @@
 use super::cells::{duration, estimate, minutes, row, speed};
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, or_dash};
-use crate::report::probes::{LoadLevel, MeasuredLoad};
+use photofinish_history::report::probes::{LoadLevel, MeasuredLoad};
 
 /// Marks below an axis are at least so far apart, as a share of it.
 const MARKS_APART: f64 = 0.07;

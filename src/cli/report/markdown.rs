@@ -3,7 +3,7 @@
 use std::io;
 
 use super::page::{ChartLine, PageBlock};
-use crate::printable::printable;
+use photofinish_base::printable::printable;
 
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 

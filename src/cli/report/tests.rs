@@ -6,14 +6,14 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::{DAY_US, HOUR_US};
-use crate::config;
-use crate::history::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
-use crate::report::probes::{
+use photofinish_base::clock::{DAY_US, HOUR_US};
+use photofinish_config::config;
+use photofinish_history::history::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
+use photofinish_history::report::probes::{
     HourMedian, LoadLevel, MeasuredLoad, PingedUpstream, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
 };
-use crate::report::question::moment;
-use crate::store::{Record, Store};
+use photofinish_history::report::question::moment;
+use photofinish_history::store::{Record, Store};
 
 fn figure(p50: f64, samples: usize) -> ProbedFigure {
     let at = |factor: f64| Some(p50 * factor);

@@ -6,7 +6,7 @@ use super::cells::{duration, estimate, minutes, row, speed};
 use super::load;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, mark, or_dash};
-use crate::report::probes::{ProbeReport, ProbedFigure, ProbedUpstream};
+use photofinish_history::report::probes::{ProbeReport, ProbedFigure, ProbedUpstream};
 
 pub const TITLE: &str = "Measured LLM providers";
 

@@ -12,10 +12,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use crate::config::Listen;
-use crate::failure::Failure;
-use crate::shutdown::Shutdown;
-use crate::upstream::{Endpoint, Outgoing, Response, UpstreamClient};
+use photofinish_base::failure::Failure;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::Listen;
+use photofinish_transport::upstream::{Endpoint, Outgoing, Response, UpstreamClient};
 
 /// A gateway takes a connection within this, or is taken for none.
 const CONNECT_MAX: Duration = Duration::from_secs(3);

@@ -7,8 +7,8 @@ use crate::cli::text::{
     GREEN, RED, YELLOW, aligned_with_margin, clean, fitted, or_dash, painted, too_wide, with_last_cells_wrapped,
     write_paragraphs, write_wrapped,
 };
-use crate::config::{Policy, UpstreamOrder};
-use crate::health::routing_status::{
+use photofinish_config::config::{Policy, UpstreamOrder};
+use photofinish_routing::health::routing_status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
 };
 

@@ -4,8 +4,8 @@ use clap::Parser as _;
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::config::Listen;
-use crate::health::routing_status::{
+use photofinish_config::config::Listen;
+use photofinish_routing::health::routing_status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, StatusReason, UpstreamReport,
 };
 

@@ -9,15 +9,15 @@ use std::path::Path;
 
 use crate::cli::sheet::Sheet;
 use crate::cli::text::{counted, write_paragraph, write_paragraphs};
-use crate::clock::wall_micros;
-use crate::config::units::format_duration;
-use crate::history::LeftOutReason;
-use crate::history::cost::CostSum;
-use crate::history::goodput::SloTargets;
-use crate::report::figures::{GroupFigures, TimeFigures};
-use crate::report::question::{span, time};
-use crate::report::stats::{Stats, StatsQuestion};
-use crate::store::{AttemptFilter, SourceFilter, set_aside_files};
+use photofinish_base::clock::wall_micros;
+use photofinish_config::config::units::format_duration;
+use photofinish_history::history::LeftOutReason;
+use photofinish_history::history::cost::CostSum;
+use photofinish_history::history::goodput::SloTargets;
+use photofinish_history::report::figures::{GroupFigures, TimeFigures};
+use photofinish_history::report::question::{span, time};
+use photofinish_history::report::stats::{Stats, StatsQuestion};
+use photofinish_history::store::{AttemptFilter, SourceFilter, set_aside_files};
 
 /// Kinds of failures in the short notes; three fit a line.
 const BRIEF_KINDS: usize = 3;

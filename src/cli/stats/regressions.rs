@@ -5,9 +5,9 @@
 use std::io;
 
 use crate::cli::text::write_paragraph as paragraph;
-use crate::history::regression::{Finding, Thresholds};
-use crate::report::question::time;
-use crate::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};
+use photofinish_history::history::regression::{Finding, Thresholds};
+use photofinish_history::report::question::time;
+use photofinish_history::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};
 
 /// One line for each finding, and one for what was compared. `explain`: also what they mean. `width`: of the terminal.
 pub(super) fn write(

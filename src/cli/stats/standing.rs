@@ -3,8 +3,8 @@
 //! Not for groups with few samples: they are neither.
 
 use crate::cli::text::{GREEN, RED};
-use crate::history::survival::Estimate;
-use crate::report::figures::GroupFigures;
+use photofinish_history::history::survival::Estimate;
+use photofinish_history::report::figures::GroupFigures;
 
 /// A group with fewer samples is neither best nor worst.
 const SAMPLES_LEAST: f64 = 10.0;

@@ -5,9 +5,11 @@
 use super::standing::standings;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash};
-use crate::history::survival::Estimate;
-use crate::report::dimension::Dimension;
-use crate::report::figures::{GAIN_SHARES, GroupFigures, RacingGain, TOK_S_SHARES, TTFT_SHARES, TimeFigures};
+use photofinish_history::history::survival::Estimate;
+use photofinish_history::report::dimension::Dimension;
+use photofinish_history::report::figures::{
+    GAIN_SHARES, GroupFigures, RacingGain, TOK_S_SHARES, TTFT_SHARES, TimeFigures,
+};
 
 const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
 const TTFT: [&str; 4] = ["TTFT p50", "TTFT p95", "TTFT p99", "TTFT n"];

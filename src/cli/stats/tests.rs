@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, sample};
-use crate::store::{Record, Roller, RollupStep, Store};
+use photofinish_history::history::{AttemptOutcome, AttemptRecord, RaceOutcome, sample};
+use photofinish_history::store::{Record, Roller, RollupStep, Store};
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use photofinish::app::LocalGateway;
-use photofinish::bench::measured::RequestEnd;
-use photofinish::bench::prompt::PromptMaker;
-use photofinish::bench::spend::Spend;
-use photofinish::bench::workload::Workload;
-use photofinish::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
-use photofinish::config::{self, Config};
-use photofinish::metrics::ProbeOutcome;
-use photofinish::probe::{ProbeCaps, Prober};
+use photofinish_config::config::{self, Config};
+use photofinish_history::metrics::ProbeOutcome;
+use photofinish_lab::bench::measured::RequestEnd;
+use photofinish_lab::bench::prompt::PromptMaker;
+use photofinish_lab::bench::spend::Spend;
+use photofinish_lab::bench::workload::Workload;
+use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use photofinish_lab::probe::{ProbeCaps, Prober};
+use photofinish_serve::app::LocalGateway;
 
 use crate::harness::answer::advance_clock_until;
 use crate::support::{FakeProvider, Script};

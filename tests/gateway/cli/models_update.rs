@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use photofinish::config::CatalogueUrl;
-use photofinish::refresh::{LIMITS, UpdateOrigin, receive};
-use photofinish::shutdown::Shutdown;
-use photofinish::upstream::{GetLimits, UpstreamClient};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::CatalogueUrl;
+use photofinish_transport::refresh::{LIMITS, UpdateOrigin, receive};
+use photofinish_transport::upstream::{GetLimits, UpstreamClient};
 use serde_json::{Value, json};
 
 use crate::harness::process::Setup;

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use photofinish::upstream::Resolver;
+use photofinish_transport::upstream::Resolver;
 use serde_json::json;
 
 use crate::harness::answer::{ending, read_response};

@@ -9,12 +9,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use photofinish::app::{App, Listening};
-use photofinish::config::{self, Listen};
-use photofinish::learning::Learning;
-use photofinish::proxy::Gateway;
-use photofinish::store::{Record, Store};
-use photofinish::upstream::{Resolver, system_resolver};
+use photofinish_config::config::{self, Listen};
+use photofinish_gateway::proxy::Gateway;
+use photofinish_history::store::{Record, Store};
+use photofinish_routing::learning::Learning;
+use photofinish_serve::app::{App, Listening};
+use photofinish_transport::upstream::{Resolver, system_resolver};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Column as _, ConnectOptions as _, Row as _, SqliteConnection, TypeInfo as _, ValueRef as _};

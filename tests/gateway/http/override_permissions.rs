@@ -110,7 +110,7 @@ async fn a_lower_budget_comes_out_of_the_model_s() {
     let learning = gateway.gateway().learning().clone();
     let mean_cost = |budget: f64| {
         let of_model =
-            |account: &photofinish::learning::LedgerPurpose| account.model == "m" && account.budget == budget;
+            |account: &photofinish_routing::learning::LedgerPurpose| account.model == "m" && account.budget == budget;
         let account = learning.accounts().into_iter().find(of_model).unwrap();
         account.cost_budget.lock().unwrap().terms().mean_cost
     };

@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use photofinish::attempt::{AttemptSpec, EventStream, ItemKind, ReadyAttempt, StreamItem, start};
-use photofinish::clock::Instant;
-use photofinish::config;
-use photofinish::failure::{FailureKind, Phase};
-use photofinish::history::StartReason;
-use photofinish::protocol::request::ApiRequest;
-use photofinish::protocol::request_translation::RequestTranslation;
-use photofinish::protocol::{AnswerForm, Surface};
-use photofinish::race::AttemptStart;
-use photofinish::recorder::{Recorder, WriterTask};
-use photofinish::shutdown::Shutdown;
-use photofinish::store::Store;
-use photofinish::upstream::{Endpoint, UpstreamClient};
+use photofinish_base::clock::Instant;
+use photofinish_base::failure::{FailureKind, Phase};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config;
+use photofinish_gateway::attempt::{AttemptSpec, EventStream, ItemKind, ReadyAttempt, StreamItem, start};
+use photofinish_gateway::race::AttemptStart;
+use photofinish_history::history::StartReason;
+use photofinish_history::recorder::{Recorder, WriterTask};
+use photofinish_history::store::Store;
+use photofinish_transport::upstream::{Endpoint, UpstreamClient};
+use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::protocol::{AnswerForm, Surface};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -48,7 +48,7 @@ impl Alone {
         let spec = AttemptSpec {
             client: UpstreamClient::new(shutdown.clone()).unwrap(),
             event_max: 8 << 20,
-            budget: photofinish::budget::Budget::new(1 << 30),
+            budget: photofinish_base::budget::Budget::new(1 << 30),
             recorder,
             shutdown,
             race_id: "0197".to_owned(),

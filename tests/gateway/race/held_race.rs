@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use photofinish::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason, TokenSource};
-use photofinish::store::Record;
+use photofinish_history::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason, TokenSource};
+use photofinish_history::store::Record;
 use serde_json::json;
 
 use crate::harness::answer::{ending, read_response};

@@ -5,10 +5,10 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
-use photofinish::history::{RaceSource, RequestOrigin, RunKind, RunRecord};
-use photofinish::metrics::ExternalCounts;
-use photofinish::protocol::Surface;
-use photofinish::proxy::serve_as;
+use photofinish_gateway::proxy::serve_as;
+use photofinish_history::history::{RaceSource, RequestOrigin, RunKind, RunRecord};
+use photofinish_history::metrics::ExternalCounts;
+use photofinish_wire::protocol::Surface;
 use serde_json::json;
 use tokio::time::Instant;
 

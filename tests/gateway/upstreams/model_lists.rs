@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use photofinish::attempt::ModelListRequest;
-use photofinish::config;
-use photofinish::shutdown::Shutdown;
-use photofinish::upstream::{Endpoint, UpstreamClient};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config;
+use photofinish_gateway::attempt::ModelListRequest;
+use photofinish_transport::upstream::{Endpoint, UpstreamClient};
 use serde_json::json;
 
 use super::discovery::{list, provider};

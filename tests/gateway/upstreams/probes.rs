@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use photofinish::history::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
-use photofinish::routing::adaptive::SendConditions;
-use photofinish::store::Record;
+use photofinish_history::history::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
+use photofinish_history::store::Record;
+use photofinish_routing::routing::adaptive::SendConditions;
 use serde_json::json;
 
 use crate::harness::answer::{advance_clock_until, read_response};

@@ -3,12 +3,12 @@
 use std::io::Write as _;
 
 use super::*;
-use crate::bench::arrivals::Arrivals;
-use crate::bench::figures::StageEnd;
-use crate::bench::slo::{LoadSlo, SloTarget};
-use crate::bench::stage::quantiles;
-use crate::bench::statistics::share_estimate;
 use crate::cli::screen::PIPED;
+use photofinish_lab::bench::arrivals::Arrivals;
+use photofinish_lab::bench::figures::StageEnd;
+use photofinish_lab::bench::slo::{LoadSlo, SloTarget};
+use photofinish_lab::bench::stage::quantiles;
+use photofinish_lab::bench::statistics::share_estimate;
 
 fn stage(target: &str, answered: u16, ms: f64) -> StageFigures {
     let near = |value: f64| quantiles((0..answered).map(move |n| value * (1.0 + f64::from(n % 7) / 100.0)));

@@ -1,8 +1,8 @@
 //! Why an upstream did not answer, and what to do about it. Not for sending the request: see `live`.
 
 use crate::cli::text::clean;
-use crate::config::{Keys, Provider};
-use crate::failure::FailureKind;
+use photofinish_base::failure::FailureKind;
+use photofinish_config::config::{Keys, Provider};
 
 /// Characters of a provider's message that are shown.
 const SAID_MAX: usize = 240;
@@ -97,7 +97,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::parse;
+    use photofinish_config::config::parse;
 
     #[test]
     fn each_failure_says_what_to_do() {

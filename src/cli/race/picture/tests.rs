@@ -3,8 +3,8 @@
 use super::*;
 use crate::cli::race::board::tests::{ended, failed, run_to_token, step, won};
 use crate::cli::race::feed::FeedEvent;
-use crate::history::AttemptOutcome;
-use crate::recorder::AttemptStep;
+use photofinish_history::history::AttemptOutcome;
+use photofinish_history::recorder::AttemptStep;
 
 const SCREEN: ScreenSettings = ScreenSettings { width: 90, height: 24, colour: false, piped: false };
 

@@ -6,10 +6,10 @@ use clap::Parser as _;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::wall_micros;
-use crate::history::regression::{Finding, Shift};
-use crate::history::{AttemptRecord, sample};
-use crate::store::{Record, Store};
+use photofinish_base::clock::wall_micros;
+use photofinish_history::history::regression::{Finding, Shift};
+use photofinish_history::history::{AttemptRecord, sample};
+use photofinish_history::store::{Record, Store};
 
 #[derive(clap::Parser)]
 struct Line {

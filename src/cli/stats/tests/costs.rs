@@ -1,7 +1,7 @@
 //! What racing cost, in the table and in its legend.
 
 use super::*;
-use crate::history::CostBasis;
+use photofinish_history::history::CostBasis;
 
 #[tokio::test]
 async fn what_losers_cost_is_a_bound() {

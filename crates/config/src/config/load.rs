@@ -1,0 +1,227 @@
+//! Reads a [`Config`] from a file or a text. Not for the keys: see `raw` and `resolve`.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::catalogue_choice::ChosenCatalogue;
+use super::file_modes;
+use super::hints;
+use super::problem::{LocatedProblem, Problems};
+use super::raw::RawConfig;
+use super::reader::ReaderScope;
+use super::resolve;
+use super::source::usual_store;
+use super::{Config, ConfigSource, Fingerprint, Listen};
+use photofinish_base::files::{self, FileFacts, FileLimits, FileStamp};
+
+/// Bytes of the largest config file.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Why there is no config: a command ends with exit code 2. The message is complete; there is no `source()`.
+#[derive(Debug)]
+pub enum LoadError {
+    Read { path: PathBuf, source: io::Error },
+    Problems(Problems),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Read { path, source } => {
+                write!(f, "cannot read {}: {source}; ", path.display())?;
+                f.write_str("name the config file with --config PATH or PHOTOFINISH_CONFIG")?;
+                match source.kind() {
+                    io::ErrorKind::NotFound => f.write_str(", or write a first one with `photofinish init`"),
+                    _ => Ok(()),
+                }
+            }
+            LoadError::Problems(problems) => problems.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Reads the file, if there is one, and the variables from the environment.
+///
+/// # Errors
+/// The file cannot be read, is larger than 1 MiB, or has problems. A variable of the gateway's own is wrong.
+pub fn load(source: &ConfigSource) -> Result<Config, LoadError> {
+    load_listening(source, None)
+}
+
+/// The same for a gateway that listens on `listen`, if given, whatever the file and the environment say.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_listening(source: &ConfigSource, listen: Option<&Listen>) -> Result<Config, LoadError> {
+    let limits = FileLimits::once();
+    load_text(&ConfigText::read(source, limits)?, listen, limits)
+}
+
+/// The same with a text that was read before.
+///
+/// # Errors
+/// The text has problems, or a variable of the gateway's own is wrong.
+pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits) -> Result<Config, LoadError> {
+    let env = |name: &str| std::env::var(name).ok();
+    let mut config = match text {
+        ConfigText::File { path, text, facts } => {
+            let given = GivenSettings { listen, store: None, reads_catalogue: true, limits };
+            let (mut config, holds_secrets) = read(text, path, &given, &env).map_err(LoadError::Problems)?;
+            config.warnings.extend(file_modes::config(path, facts).filter(|_| holds_secrets));
+            config.text = config.text.filter(|_| facts.is_regular);
+            config
+        }
+        ConfigText::BuiltIn => built_in(usual_store(), listen, &env).map_err(LoadError::Problems)?,
+    };
+    config.given_listen = listen.cloned();
+    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| file_modes::key(&tls.key, limits)));
+    config.warnings.extend(file_modes::database(&config.store.path, limits));
+    Ok(config)
+}
+
+/// The text of a configuration. It may hold secrets.
+pub enum ConfigText {
+    File { path: PathBuf, text: String, facts: FileFacts },
+    BuiltIn,
+}
+
+impl ConfigText {
+    /// # Errors
+    /// The file cannot be read or does not answer, or it is larger than 1 MiB.
+    pub fn read(source: &ConfigSource, limits: FileLimits) -> Result<ConfigText, LoadError> {
+        let Some(path) = source.file() else { return Ok(ConfigText::BuiltIn) };
+        let read = files::read(path, FILE_MAX, limits).and_then(|content| {
+            let facts = content.facts;
+            Ok(ConfigText::File { path: path.to_owned(), text: content.into_text()?, facts })
+        });
+        read.map_err(|source| LoadError::Read { path: path.to_owned(), source })
+    }
+
+    /// None: it is the built-in one.
+    pub fn version(&self) -> Option<FileStamp> {
+        match self {
+            ConfigText::File { facts, .. } => Some(facts.stamp),
+            ConfigText::BuiltIn => None,
+        }
+    }
+
+    /// None: it is the built-in one.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        match self {
+            ConfigText::File { text, .. } => Some(Fingerprint::of(text)),
+            ConfigText::BuiltIn => None,
+        }
+    }
+}
+
+/// The built-in configuration: that of an empty file, with its history in `store`.
+pub(super) fn built_in(
+    store: PathBuf,
+    listen: Option<&Listen>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Config, Problems> {
+    let given = GivenSettings { listen, store: Some(store), reads_catalogue: true, limits: FileLimits::once() };
+    let (mut config, _) = read("", Path::new("the environment"), &given, env)?;
+    config.source = ConfigSource::BuiltIn;
+    config.text = None;
+    Ok(config)
+}
+
+/// What does not come from the text.
+struct GivenSettings<'g> {
+    /// Where to listen, whatever the text says.
+    listen: Option<&'g Listen>,
+    /// The database, whatever the text says.
+    store: Option<PathBuf>,
+    /// Uses a newer catalogue from the file beside the store.
+    reads_catalogue: bool,
+    /// How the files are read that the text names.
+    limits: FileLimits,
+}
+
+/// Reads a config from its text, with the built-in catalogue. Opens only the files that `file:`, `tls` and `ca_file` name;
+/// `path` is for messages.
+///
+/// # Errors
+/// All problems of the text at once; broken TOML syntax alone.
+pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    let given = GivenSettings { listen: None, store: None, reads_catalogue: false, limits: FileLimits::once() };
+    read(text, path, &given, env).map(|(config, _)| config)
+}
+
+/// The config, and whether the text itself contains secrets.
+///
+/// A newer catalogue must not stop the gateway from starting: if it makes the text wrong, for example because it lacks a
+/// model, the built-in one counts.
+fn read(
+    text: &str,
+    path: &Path,
+    given: &GivenSettings<'_>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Config, bool), Problems> {
+    let found = read_once(text, path, given, env);
+    let Some(problems) = found.as_ref().err().filter(|_| given.reads_catalogue) else { return found };
+    let without = GivenSettings { reads_catalogue: false, store: given.store.clone(), ..*given };
+    match read_once(text, path, &without, env) {
+        Ok((mut config, holds_secrets)) => {
+            let file = config.catalogue_file();
+            config.watched.insert(file.clone(), FileStamp::at(&file, given.limits));
+            let why = problems.list.first().map(ToString::to_string).unwrap_or_default();
+            config.warnings.push(format!(
+                "the catalogue {} is not used, because the configuration does not fit it; the built-in one counts: {why}",
+                file.display()
+            ));
+            Ok((config, holds_secrets))
+        }
+        Err(_) => found,
+    }
+}
+
+fn read_once(
+    text: &str,
+    path: &Path,
+    given: &GivenSettings<'_>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Config, bool), Problems> {
+    let file = path.display().to_string();
+    let document = match DeTable::parse(text) {
+        Ok(document) => document.into_inner(),
+        Err(error) => {
+            // The message names TOML tokens, never the text. Display would quote the line, which may contain a key.
+            let offset = error.span().map_or(0, |span| span.start);
+            let why = line_at(text, offset).and_then(hints::syntax).unwrap_or_else(|| error.message().to_owned());
+            return Err(Problems::new(file, text, vec![LocatedProblem::at(offset, format!("not TOML: {why}"))]));
+        }
+    };
+    let scope = ReaderScope::new(env, given.limits);
+    let mut raw = RawConfig::read(&scope, document);
+    if let Some(store) = &given.store {
+        raw.store.url.clone_from(store);
+    }
+    let chosen = match given.reads_catalogue {
+        true => ChosenCatalogue::beside(&raw.store.url, &scope),
+        false => ChosenCatalogue::built_in(),
+    };
+    let mut config = resolve::resolve(&scope, raw, path, given.listen, chosen);
+    let (holds_secrets, watched) = (scope.holds_secrets(), scope.watched());
+    let (found, warnings) = scope.finish(&file, text);
+    if !found.is_empty() {
+        return Err(Problems::new(file, text, found));
+    }
+    config.warnings = warnings;
+    config.text = Some(Fingerprint::of(text));
+    config.watched = watched;
+    Ok((config, holds_secrets))
+}
+
+/// The line that this byte is in.
+fn line_at(text: &str, offset: usize) -> Option<&str> {
+    let (before, after) = text.split_at_checked(offset)?;
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    text[start..].lines().next().filter(|_| !after.is_empty())
+}

@@ -1,0 +1,224 @@
+//! A provider as the rest of the program sees it: its dialects with their addresses, how a key is sent, and its peculiarities.
+//!
+//! Not for the facts about common providers: see `catalogue`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{HeaderMap, Uri};
+use secrecy::SecretString;
+
+use super::names::names;
+use super::{Simulation, Token, Transport};
+use photofinish_wire::protocol::prefix::Prefix;
+use photofinish_wire::protocol::quirks::ProviderRequests;
+use photofinish_wire::protocol::{AnswerForm, Dialect, Surface};
+
+/// One provider: a vendor or a server with an address, dialects and keys.
+#[derive(Debug)]
+pub struct Provider {
+    pub name: String,
+    /// The address of the first dialect. A simulated provider has none until it listens.
+    pub base_url: String,
+    /// Never empty. A request that must be translated goes to the first one.
+    pub dialects: Vec<ProviderDialect>,
+    /// The version of Azure's dated API. It goes into the query, and the path has the deployment instead of the model.
+    pub api_version: Option<String>,
+    /// Whether it is asked to stream.
+    pub upstream_stream: UpstreamStream,
+    /// What a hang-up does to the bill.
+    pub cancel_billing: CancelBilling,
+    /// The data centre it runs in, if configured: two upstreams in one are never hedged against each other.
+    pub domain: Option<String>,
+    /// What it demands of requests, and what the operator changes in them.
+    pub requests: ProviderRequests,
+    /// The provider ends its streams with `[DONE]` and without a finish reason.
+    pub omits_finish_reason: bool,
+    /// How the provider is asked to continue an answer.
+    pub prefix: Prefix,
+    /// Request headers of the client that go up, lower case.
+    pub forward_headers: Vec<String>,
+    pub keys: Keys,
+    /// Where the keys come from, for messages: names of variables, and `file:…`. Empty if they are in the config file itself.
+    pub key_sources: Vec<String>,
+    /// It is asked for the list of its models.
+    pub discover: bool,
+    /// A connection to it is kept open.
+    pub warm: bool,
+    pub simulate: Option<Simulation>,
+}
+
+/// One dialect of a provider: where and how requests in it are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderDialect {
+    pub dialect: Dialect,
+    /// Scheme, authority and path prefix, without a slash at the end. Empty for a simulated provider that does not listen yet.
+    pub base_url: String,
+    pub auth: Auth,
+    /// Headers to send unless the client sent one of that name.
+    pub headers: HeaderMap,
+    /// The proxy and the certificate authorities of its connections.
+    pub transport: Transport,
+}
+
+/// How a key is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// `authorization: Bearer KEY`
+    Bearer,
+    /// The bare key in a header of this name, lower case.
+    Header(String),
+    /// The request is signed for this AWS region. The key is `ID:SECRET` or `ID:SECRET:SESSION_TOKEN`; a key without a colon is
+    /// a Bedrock API key and is sent as a bearer.
+    SigV4 { region: String },
+}
+
+impl Auth {
+    /// The way of this dialect, unless a provider has another one. The region is empty.
+    pub fn usual(dialect: Dialect) -> Auth {
+        match dialect {
+            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => Auth::Bearer,
+            Dialect::Anthropic => Auth::Header("x-api-key".to_owned()),
+            Dialect::Gemini => Auth::Header("x-goog-api-key".to_owned()),
+            Dialect::Bedrock => Auth::SigV4 { region: String::new() },
+        }
+    }
+}
+
+names! {
+    /// What a hang-up does to the bill.
+    pub enum CancelBilling {
+        /// Generation and billing stop.
+        Stops = "stops",
+        /// The whole answer is billed.
+        BillsFull = "bills_full",
+        Unknown = "unknown",
+    }
+}
+
+names! {
+    /// Whether an upstream is asked to stream.
+    pub enum UpstreamStream {
+        /// As its answer is used: a client that does not stream, asked for by one attempt alone, is answered in one piece.
+        Auto = "auto",
+        Always = "always",
+        Never = "never",
+    }
+}
+
+/// The shared keys of a provider.
+#[derive(Clone, Debug)]
+pub enum Keys {
+    /// No `api_key` in the file: the provider needs none, or the caller sends one.
+    NotConfigured,
+    /// These variables or files of `api_key` are unset: the provider is **off** except for callers with keys of their own.
+    Off(Vec<String>),
+    /// At least one; none is empty.
+    Keys(Vec<SecretString>),
+    /// A key that changes: the provider is **off** until the first one is read.
+    Token(Arc<Token>),
+}
+
+/// By name. `None`: the provider is wrong and reported; using it is no further problem.
+pub(super) type ResolvedNames = BTreeMap<String, Option<Arc<Provider>>>;
+
+impl Provider {
+    /// Someone else runs it: it is not simulated, and its address is not of this machine or a private network.
+    pub fn is_hosted(&self) -> bool {
+        if self.simulate.is_some() {
+            return false;
+        }
+        let uri: Option<Uri> = self.base_url.parse().ok();
+        let Some(host) = uri.as_ref().and_then(Uri::host) else { return true };
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(IpAddr::V4(ip)) => !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified()),
+            Ok(IpAddr::V6(ip)) => !(ip.is_loopback() || ip.is_unique_local() || ip.is_unspecified()),
+            // A name without a dot is one of the own network.
+            Err(_) => host.contains('.') && !host.ends_with(".local") && !host.ends_with(".internal"),
+        }
+    }
+
+    /// The dialect for requests that must be translated.
+    pub fn preferred(&self) -> &ProviderDialect {
+        &self.dialects[0]
+    }
+
+    /// The region of AWS that requests are signed for.
+    pub fn region(&self) -> Option<&str> {
+        match &self.preferred().auth {
+            Auth::SigV4 { region } => Some(region),
+            _ => None,
+        }
+    }
+
+    /// The dialect in which it is asked for the list of its models, and the path. None: it is not asked.
+    pub fn model_list(&self) -> Option<(&ProviderDialect, &'static str)> {
+        let mut asked = self.dialects.iter().filter(|_| self.discover && self.simulate.is_none());
+        asked.find_map(|spoken| Some((spoken, spoken.dialect.model_list_path()?)))
+    }
+
+    /// Whether it is asked in the dialect of this name.
+    pub fn speaks(&self, dialect: &str) -> bool {
+        self.dialects.iter().any(|spoken| spoken.dialect.as_str() == dialect)
+    }
+
+    /// The dialect for a surface: the surface's own, else the first that it is translated to. None: the provider cannot serve it.
+    pub fn spoken_for(&self, surface: Surface) -> Option<&ProviderDialect> {
+        let own = self.dialects.iter().find(|spoken| spoken.dialect == surface.dialect());
+        own.or_else(|| self.dialects.iter().find(|spoken| surface.translates_to(spoken.dialect)))
+    }
+
+    /// The path of a request for a model, relative to the address of `spoken`: it begins with a slash and may have a query.
+    pub fn path(&self, spoken: &ProviderDialect, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
+        let path = spoken.dialect.path(surface, model, form);
+        let Some(version) = &self.api_version else { return path };
+        match spoken.dialect {
+            Dialect::OpenAi => format!("/deployments/{}{path}?api-version={version}", segment(model)).into(),
+            // Only the body names the model.
+            Dialect::Responses => format!("{path}?api-version={version}").into(),
+            _ => path,
+        }
+    }
+
+    /// Callers without a key of their own can use it.
+    pub fn is_on(&self) -> bool {
+        match &self.keys {
+            Keys::Off(_) => false,
+            Keys::Token(token) => token.current().is_some(),
+            Keys::NotConfigured | Keys::Keys(_) => true,
+        }
+    }
+
+    /// Why it is off, as the end of a sentence. None: it is on.
+    pub fn why_off(&self) -> Option<String> {
+        match &self.keys {
+            Keys::Off(missing) => Some(not_set(missing)),
+            Keys::Token(token) if token.current().is_none() => Some(token.why_none()),
+            _ => None,
+        }
+    }
+}
+
+/// `GROQ_API_KEY is not set`
+fn not_set(names: &[String]) -> String {
+    let reason = |name: &String| match name.strip_prefix("file:") {
+        Some(file) => format!("{file} is missing or empty"),
+        None => format!("{name} is not set"),
+    };
+    names.iter().map(reason).collect::<Vec<_>>().join(", ")
+}
+
+/// Encodes a text as one segment of a path.
+fn segment(text: &str) -> String {
+    let mut segment = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            segment.push(char::from(byte));
+        } else {
+            segment.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    segment
+}

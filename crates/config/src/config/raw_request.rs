@@ -1,0 +1,269 @@
+//! The keys of `[providers.NAME.request]` and `[providers.NAME.request_for."MODEL"]`: what a provider demands of each request
+//! beyond its dialect, and what the operator changes in it.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+use toml::de::DeValue;
+
+use super::forwarded::may_be_forwarded;
+use super::keys::{self, TableKeys as _, keys, own};
+use super::kinds::{Flag, WholeNumber, choice};
+use super::names::NamedChoice;
+use super::problem::{LocatedProblem, shown};
+use super::reader::{Located, TomlTable};
+use super::text;
+use photofinish_wire::protocol::quirks::{
+    CallIdForm, ModelRequests, PastReasoning, QuirkSet, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
+};
+
+keys! {
+    /// `[providers.NAME.request]`: what the provider demands of each request, and what is changed in it.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(super) struct RequestKeys {
+        /// Members that are set in each request, whatever the client says.
+        set: Vec<(String, Value)> = own(read_members, members_schema), or Vec::new();
+        /// Members that are set where the request has none.
+        default: Vec<(String, Value)> = own(read_members, members_schema), or Vec::new();
+        /// Members that are never sent; the answer's `x-photofinish-dropped` names them.
+        drop: Vec<String> = own(read_names, |_| keys::one_or_more(keys::any_text())), or Vec::new();
+        /// Headers that are sent with each request, in place of the client's.
+        headers: HeaderMap = own(read_headers, headers_schema), or HeaderMap::new();
+        /// It takes `stream_options`.
+        stream_options: Option<bool> = Flag;
+        /// It wants `max_completion_tokens` instead of `max_tokens`.
+        max_completion_tokens: Option<bool> = Flag;
+        /// How it takes the reasoning of earlier turns.
+        past_reasoning: Option<PastReasoning> = choice();
+        /// The ids of tool calls that it takes.
+        call_ids: Option<CallIdForm> = choice();
+        /// A tool call can be forced.
+        forced_tools: Option<bool> = Flag;
+        /// How thinking is asked for, in the dialects `anthropic` and `bedrock`.
+        thinking: Option<ThinkingForm> = choice();
+        /// How thinking is switched off there.
+        thinking_off: Option<ThinkingOff> = choice();
+        /// Which sampling options are taken there.
+        sampling: Option<SamplingForm> = choice();
+        /// It takes a schema of the answer, and strict tools, there.
+        schemas: Option<bool> = Flag;
+        /// It takes `system` turns in the middle of a conversation, in the dialects `openai` and `anthropic`.
+        system_turns: Option<bool> = Flag;
+        /// It takes the beginning of its answer as the last turn, in the dialect `anthropic`.
+        prefill: Option<bool> = Flag;
+        /// It takes cache marks that last an hour, in the dialect `bedrock`.
+        long_cache: Option<bool> = Flag;
+        /// The longest answer in tokens: a request for more is cut to it, in the dialects `anthropic` and `bedrock`.
+        max_output: Option<u64> = WholeNumber(1..=OUTPUT_MAX);
+    }
+}
+
+/// Members or headers in one table.
+const MEMBERS_MAX: usize = 64;
+/// No model answers with so many tokens.
+const OUTPUT_MAX: u64 = 1_000_000_000;
+/// Patterns of models of one provider.
+const PATTERNS_MAX: usize = 64;
+/// Levels of lists and tables in a value.
+const DEPTH_MAX: usize = 16;
+/// What the gateway sets itself, and what holds the conversation.
+const NOT_CHANGED: [&str; 20] = [
+    "model",
+    "models",
+    "stream",
+    "stream_options",
+    "messages",
+    "input",
+    "contents",
+    "prompt",
+    "system",
+    "systemInstruction",
+    "instructions",
+    "conversation",
+    "previous_response_id",
+    "n",
+    "background",
+    "cachedContent",
+    "images",
+    "suffix",
+    "system_instruction",
+    "template",
+];
+
+impl RequestKeys {
+    pub(super) fn quirks(&self) -> QuirkSet {
+        QuirkSet {
+            stream_options: self.stream_options,
+            max_completion_tokens: self.max_completion_tokens,
+            past_reasoning: self.past_reasoning,
+            call_ids: self.call_ids,
+            forced_tools: self.forced_tools,
+            thinking: self.thinking,
+            thinking_off: self.thinking_off,
+            sampling: self.sampling,
+            schemas: self.schemas,
+            system_turns: self.system_turns.map(Some),
+            prefill: self.prefill,
+            long_cache: self.long_cache,
+            max_output: self.max_output.map(Some),
+        }
+    }
+
+    pub(super) fn changes(&self) -> RequestChanges {
+        RequestChanges {
+            set: self.set.clone(),
+            default: self.default.clone(),
+            drop: self.drop.clone(),
+            headers: self.headers.clone(),
+            ..RequestChanges::default()
+        }
+    }
+}
+
+macro_rules! named {
+    ($($name:ident),+) => {
+        $(impl NamedChoice for $name {
+            const VARIANTS: &'static [$name] = $name::ALL;
+
+            fn name(self) -> &'static str {
+                self.as_str()
+            }
+
+            fn about(self) -> &'static str {
+                ""
+            }
+        })+
+    };
+}
+
+named!(CallIdForm, PastReasoning, SamplingForm, ThinkingForm, ThinkingOff);
+
+/// The tables of `request_for`, by the pattern of their models.
+pub(super) fn read_models(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<ModelRequests>> {
+    let tables = table.named_tables(key, &[]);
+    if let Some((extra, _)) = tables.get(PATTERNS_MAX) {
+        let message = format!("\"{key}\" of {} has more than {PATTERNS_MAX} tables", table.name);
+        table.scope.report(LocatedProblem::at(extra.offset, message));
+    }
+    let read = |(name, mut inner): (Located<String>, TomlTable<'_, '_>)| {
+        let keys = RequestKeys::read(&mut inner, &RequestKeys::default());
+        inner.finish();
+        ModelRequests { pattern: name.value, quirks: keys.quirks(), changes: keys.changes() }
+    };
+    Some(tables.into_iter().take(PATTERNS_MAX).map(read).collect())
+}
+
+pub(super) fn models_schema(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<RequestKeys>() })
+}
+
+fn members_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": true })
+}
+
+fn headers_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": { "type": "string" } })
+}
+
+fn read_members(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<(String, Value)>> {
+    let what = table.what(key);
+    let inner = table.inner(key)?;
+    let mut members = Vec::new();
+    for (name, value) in inner.into_entries() {
+        if !may_change(table, &what, &name) {
+            continue;
+        }
+        match json_of(value.value, DEPTH_MAX) {
+            Some(value) => members.push((name.value, value)),
+            None => {
+                let message =
+                    format!("\"{}\" in {what} has a number that JSON has not, or is too deep", shown(&name.value));
+                table.scope.report(LocatedProblem::at(value.offset, message));
+            }
+        }
+    }
+    check_count(table, &what, members.len());
+    Some(members)
+}
+
+fn read_names(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<String>> {
+    let what = table.what(key);
+    let texts = table.texts(key, MEMBERS_MAX, "names")?;
+    let named = texts.into_iter().map(|text| Located { offset: text.offset, value: text.value.value });
+    Some(named.filter(|name| may_change(table, &what, name)).map(|name| name.value).collect())
+}
+
+fn may_change(table: &TomlTable<'_, '_>, what: &str, name: &Located<String>) -> bool {
+    let message = if NOT_CHANGED.contains(&name.value.as_str()) {
+        format!("\"{}\" in {what} is not changed: the gateway sets it, or it is what the client asks", name.value)
+    } else if name.value.is_empty() || name.value.len() > 64 {
+        format!("\"{}\" in {what} is no name of a member", shown(&name.value))
+    } else {
+        return true;
+    };
+    table
+        .scope
+        .report(LocatedProblem::at(name.offset, message).expected("another member at the top level of the body"));
+    false
+}
+
+fn check_count(table: &TomlTable<'_, '_>, what: &str, count: usize) {
+    if count > MEMBERS_MAX {
+        table.scope.report(LocatedProblem::at(table.offset, format!("{what} has more than {MEMBERS_MAX} members")));
+    }
+}
+
+fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<HeaderMap> {
+    let what = table.what(key);
+    let typed = table.named_strings(key, what.clone());
+    check_count(table, &what, typed.len());
+    let mut headers = HeaderMap::new();
+    for (name, value) in typed {
+        let quoted = format!("\"{}\" in {what}", shown(&name.value));
+        let parsed = HeaderName::from_bytes(name.value.as_bytes()).ok();
+        let Some(parsed) = parsed.filter(|name| may_be_forwarded(name.as_str())) else {
+            let expected = "a header's name; no credential, no hop-by-hop header and none that the gateway sets itself";
+            table.scope.report(LocatedProblem::at(name.offset, format!("{quoted} is not sent")).expected(expected));
+            continue;
+        };
+        let Some(text) = text::plain(table.scope, &quoted, value) else { continue };
+        match HeaderValue::from_str(text.value.value.trim()) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                headers.insert(parsed, value);
+            }
+            Err(_) => {
+                let message = format!("{quoted} has characters that cannot be sent in a header");
+                table.scope.report(LocatedProblem::at(text.offset, message).expected("visible ASCII characters"));
+            }
+        }
+    }
+    Some(headers)
+}
+
+/// None: JSON has no such value, or it has too many levels.
+fn json_of(value: DeValue<'_>, depth: usize) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::from(text.into_owned()),
+        DeValue::Boolean(flag) => Value::from(flag),
+        DeValue::Integer(integer) => {
+            Value::from(i64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()).ok()?)
+        }
+        DeValue::Float(float) => {
+            let number = float.as_str().replace('_', "").parse::<f64>().ok().filter(|number| number.is_finite())?;
+            Value::from(number)
+        }
+        DeValue::Datetime(moment) => Value::from(moment.to_string()),
+        DeValue::Array(values) => {
+            let depth = depth.checked_sub(1)?;
+            values.into_iter().map(|value| json_of(value.into_inner(), depth)).collect::<Option<Vec<Value>>>()?.into()
+        }
+        DeValue::Table(members) => {
+            let depth = depth.checked_sub(1)?;
+            let member = |(name, value): (toml::Spanned<std::borrow::Cow<'_, str>>, toml::Spanned<DeValue<'_>>)| {
+                Some((name.into_inner().into_owned(), json_of(value.into_inner(), depth)?))
+            };
+            Value::Object(members.into_iter().map(member).collect::<Option<_>>()?)
+        }
+    })
+}

@@ -1,0 +1,175 @@
+//! The keys of `[server]`.
+//!
+//! Not for the check whether others may reach the listeners: see `resolve`.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::certificate::{self, ListenerCertificate, TlsKeys};
+use super::keys::{self, keys, own};
+use super::kinds::{ByteSize, TimeSpan, WholeNumber, choice};
+use super::names::NamedChoice;
+use super::problem::LocatedProblem;
+use super::reader::{Located, TomlTable};
+use super::units::DURATION_MAX;
+use super::{Cors, Listen};
+use photofinish_base::telemetry::LogFormat;
+
+keys! {
+    /// `[server]`
+    #[derive(Clone)]
+    pub(super) struct ServerKeys {
+        /// Where to listen: an IP address and a port, `unix:/path`, or a list of them. An address that other machines can reach needs
+        /// `[users]`.
+        listen: Vec<Located<Listen>> =
+            own(read_listen, |_| keys::one_or_more(keys::text(r"unix:.+|\[[0-9a-fA-F:.]+\]:\d+|[\d.]+:\d+")))
+                .shown("127.0.0.1:8080"),
+            or Vec::new();
+        /// With it, every address in `listen` speaks HTTPS. Changed files are reloaded.
+        tls: Option<ListenerCertificate> = own(certificate::read, |generator| generator.subschema_for::<TlsKeys>());
+        /// Proxies in front whose `x-forwarded-for` is trusted: addresses, or networks such as `10.0.0.0/8`.
+        trusted_proxies: Vec<IpNet> =
+            own(read_proxies, |_| keys::one_or_more(keys::text(r"[0-9a-fA-F.:]+(/\d+)?"))), or Vec::new();
+        /// The largest request; a larger one is answered 413.
+        body_max: usize = ByteSize(BODY_MAX), or 32 << 20;
+        /// What bodies, buffers and connections may take together; a quarter of the machine's memory unless set.
+        memory: Option<usize> = ByteSize(MEMORY);
+        /// Requests served at once; a further one is answered 503. From memory and descriptors unless set.
+        max_in_flight: Option<usize> = WholeNumber(MAX_IN_FLIGHT);
+        /// The largest event of an answer; an attempt with a larger one fails.
+        event_max: usize = ByteSize(EVENT_MAX), or 64 << 20;
+        /// How long a shutdown waits for answers; new clients are served for half of it at most.
+        drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
+        /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.
+        hosts: Vec<String> = own(read_hosts, |_| keys::one_or_more(keys::text(r"[A-Za-z0-9._-]+"))), or Vec::new();
+        /// Origins of web pages that may call, such as `https://app.example.com`; `*` is any.
+        cors: Cors = own(read_cors, |_| keys::one_or_more(keys::text(r"\*|[A-Za-z][A-Za-z0-9+.-]*://.+"))), or Cors::None;
+        /// How a line of the log is written.
+        log: LogFormat = choice(), or LogFormat::Text;
+    }
+}
+
+impl NamedChoice for LogFormat {
+    const VARIANTS: &'static [LogFormat] = &LogFormat::ALL;
+
+    fn name(self) -> &'static str {
+        self.as_str()
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            LogFormat::Text => "For people; coloured on a terminal.",
+            LogFormat::Json => "One JSON object a line.",
+        }
+    }
+}
+
+const LISTENERS_MAX: usize = 16;
+const PROXIES_MAX: usize = 256;
+const ORIGINS_MAX: usize = 256;
+const HOSTS_MAX: usize = 256;
+/// Bytes; less would refuse an ordinary prompt, several of a larger size would not fit into memory.
+const BODY_MAX: RangeInclusive<usize> = 1024..=(1 << 30);
+/// Bytes; less would refuse ordinary prompts.
+const MEMORY: RangeInclusive<usize> = (1 << 20)..=(1 << 40);
+const MAX_IN_FLIGHT: RangeInclusive<usize> = 1..=1_000_000;
+/// Bytes; less would break ordinary answers, more is no event.
+const EVENT_MAX: RangeInclusive<usize> = (16 << 10)..=(64 << 20);
+
+fn read_listen(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<Located<Listen>>> {
+    let typed = server.texts(key, LISTENERS_MAX, "addresses")?;
+    let what = server.what(key);
+    if typed.is_empty() {
+        server
+            .scope
+            .report(LocatedProblem::at(server.offset, format!("{what} is an empty list")).expected(Listen::EXPECTED));
+    }
+    let mut listen: Vec<Located<Listen>> = Vec::new();
+    for text in typed {
+        match Listen::parse(&text.value.value) {
+            None => server.scope.report(server.bad_value(key, &text).expected(Listen::EXPECTED)),
+            Some(address) if listen.iter().any(|other| other.value.is_same(&address)) => {
+                server.scope.report(LocatedProblem::at(text.offset, format!("{what} has {address} twice")));
+            }
+            Some(address) => listen.push(Located { offset: text.offset, value: address }),
+        }
+    }
+    Some(listen)
+}
+
+/// Addresses, and networks in CIDR form.
+fn read_proxies(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<IpNet>> {
+    let mut networks = Vec::new();
+    for text in server.texts(key, PROXIES_MAX, "networks")? {
+        let value = text.value.value.as_str();
+        let Ok(network) = value.parse().or_else(|_| value.parse::<IpAddr>().map(IpNet::from)) else {
+            let expected = "an IP address or a network, such as \"10.0.0.0/8\"";
+            server.scope.report(server.bad_value(key, &text).expected(expected));
+            continue;
+        };
+        if network.prefix_len() == 0 {
+            let what = server.what(key);
+            server.scope.warn(format!("{what} trusts every address: any client can claim any address"));
+        }
+        networks.push(network.trunc());
+    }
+    Some(networks)
+}
+
+/// Names without a port: which port a client came by proves nothing.
+fn read_hosts(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<String>> {
+    const EXPECTED: &str =
+        "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses always work";
+    let mut hosts = Vec::new();
+    for text in server.texts(key, HOSTS_MAX, "names")? {
+        let name = text.value.value.strip_suffix('.').unwrap_or(&text.value.value);
+        if is_host(name) {
+            hosts.push(name.to_ascii_lowercase());
+        } else {
+            server.scope.report(server.bad_value(key, &text).expected(EXPECTED));
+        }
+    }
+    Some(hosts)
+}
+
+/// As in DNS; underscores too, which container names have.
+fn is_host(name: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// An origin has no path, and a port only if it is not the usual one.
+fn read_cors(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Cors> {
+    const EXPECTED: &str = "\"*\" alone, or origins such as \"https://app.example.com\"";
+    let (mut origins, mut any) = (Vec::new(), false);
+    for text in server.texts(key, ORIGINS_MAX, "origins")? {
+        match text.value.value.as_str() {
+            "*" => any = true,
+            origin if is_origin(origin) => origins.push(origin.to_ascii_lowercase()),
+            _ => server.scope.report(server.bad_value(key, &text).expected(EXPECTED)),
+        }
+    }
+    if any && !origins.is_empty() {
+        let message = format!("{} has \"*\" and origins", server.what(key));
+        server.scope.report(LocatedProblem::at(server.offset, message).expected(EXPECTED));
+    }
+    Some(match (any, origins.is_empty()) {
+        (true, _) => Cors::Any,
+        (false, true) => Cors::None,
+        (false, false) => Cors::Only(origins),
+    })
+}
+
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    // Browser extensions and apps have schemes of their own.
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let is_authority = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    is_scheme && !authority.is_empty() && authority.len() <= 255 && authority.chars().all(is_authority)
+}

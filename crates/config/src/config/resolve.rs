@@ -1,0 +1,380 @@
+//! Makes a [`Config`] from the tables: the catalogue, and checks that need two tables. Not for single keys: see `raw`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use secrecy::SecretString;
+
+use super::catalogue;
+use super::catalogue_choice::ChosenCatalogue;
+use super::hosts::{self, Hosting};
+use super::listen::LISTEN_VARIABLE;
+use super::own_address;
+use super::problem::{LocatedProblem, shown};
+use super::provider::ResolvedNames;
+use super::raw::{RawConfig, RawModel, RawUpstream};
+use super::raw_provider::RawProvider;
+use super::raw_user::RawUser;
+use super::reader::{Located, ReaderScope};
+use super::resolve_provider;
+use super::transport::EnvProxies;
+use super::{
+    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, RaceSettings, Server, StoreConfig, Timeouts,
+    UpstreamConfig, User, dearest,
+};
+use photofinish_base::machine;
+
+/// Bodies and buffers may use a quarter of the machine's memory: reading and translating them may briefly double it, and the
+/// database and other programs need room.
+const MEMORY_SHARE: u64 = 4;
+/// Bytes of buffers per request in flight, with its connections.
+const REQUEST_BYTES: u64 = 256 << 10;
+/// Descriptors per request in flight: the client's and those of three attempts.
+const REQUEST_DESCRIPTORS: u64 = 4;
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// Valid only if `scope` has no problem afterwards. The warnings are still in `scope`.
+///
+/// `listen` replaces the addresses of the file and of the environment.
+pub(super) fn resolve(
+    scope: &ReaderScope<'_>,
+    raw: RawConfig,
+    path: &Path,
+    listen: Option<&Listen>,
+    chosen: ChosenCatalogue,
+) -> Config {
+    let server = raw.server;
+    let listen = resolve_listen(scope, server.listen, listen, !raw.users.is_empty());
+    warn_of_open_pages(scope, &server.cors, !raw.users.is_empty());
+    let env_proxies = EnvProxies::read(scope);
+    let mut providers = listed_providers(scope, raw.providers, &env_proxies);
+    add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
+    add_providers_with_a_key(scope, &mut providers, &env_proxies);
+    own_address::check(scope, &listen, &providers, &raw.models);
+    let catalogue = &*chosen.catalogue;
+    let serves_catalogue = raw.models.is_empty();
+    let users = resolve_users(scope, raw.users, &providers);
+    let hosting = Hosting { catalogue, providers: &providers, users: &users, today: hosts::today() };
+    let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
+    if serves_catalogue {
+        models = hosting.every_model(&raw.race_without_models);
+        let served = catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
+        aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
+        if models.is_empty() {
+            scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
+        }
+    }
+    let workloads = raw.probes.workloads();
+    let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);
+    let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
+    Config {
+        source: ConfigSource::File(absolute(path)),
+        server: Server {
+            listen,
+            tls: server.tls,
+            trusted_proxies: server.trusted_proxies,
+            body_max: server.body_max,
+            memory,
+            max_in_flight: server
+                .max_in_flight
+                .unwrap_or_else(|| whole(in_flight(memory as u64, machine::descriptors()))),
+            event_max: server.event_max,
+            drain: server.drain,
+            hosts: server.hosts,
+            cors: server.cors,
+            log: server.log,
+        },
+        given_listen: None,
+        store: StoreConfig { path: absolute(&raw.store.url), retention: raw.store.retention },
+        race_without_table: if serves_catalogue { raw.race_without_models } else { raw.race.clone() },
+        race: raw.race,
+        providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
+        models,
+        serves_catalogue,
+        catalogue: chosen.catalogue,
+        catalogue_place: chosen.place,
+        catalogue_refresh: raw.catalogue.refresh,
+        aliases,
+        users,
+        probes,
+        workloads,
+        warnings: Vec::new(),
+        text: None,
+        watched: BTreeMap::new(),
+    }
+}
+
+fn warn_of_open_pages(scope: &ReaderScope<'_>, cors: &Cors, has_users: bool) {
+    if *cors == Cors::Any && !has_users {
+        let warning = "cors = [\"*\"] without [users]: every web page that is open in a browser on this machine may spend the \
+                       keys; name the origins, or add [users]";
+        scope.warn(warning.to_owned());
+    }
+}
+
+/// How many requests the memory and the descriptors allow.
+fn in_flight(memory: u64, descriptors: u64) -> u64 {
+    (memory / REQUEST_BYTES).min(descriptors / REQUEST_DESCRIPTORS).max(1)
+}
+
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Where to listen: what the command line gives, else the variable, else the file, else the default.
+///
+/// Without users, every client that reaches the gateway spends its keys, so it listens on local addresses only.
+fn resolve_listen(
+    scope: &ReaderScope<'_>,
+    listed: Vec<Located<Listen>>,
+    given: Option<&Listen>,
+    has_users: bool,
+) -> Vec<Listen> {
+    const REACHABLE: &str = "which others can reach, and there are no [users]";
+    let expected = "a table such as [users.alice] with token = \"${ALICE_TOKEN}\", or listen = \"127.0.0.1:8080\"";
+    let is_open = |listen: &Listen| !has_users && !listen.is_local();
+    if let Some(listen) = given.cloned().or_else(|| listen_of_environment(scope)) {
+        if is_open(&listen) {
+            let message = format!("--listen or {LISTEN_VARIABLE} is {listen}, {REACHABLE}");
+            scope.report(LocatedProblem::at(0, message).expected(expected));
+        }
+        return vec![listen];
+    }
+    for listen in listed.iter().filter(|listen| is_open(&listen.value)) {
+        let message = format!("\"listen\" in [server] is {}, {REACHABLE}", listen.value);
+        scope.report(LocatedProblem::at(listen.offset, message).expected(expected));
+    }
+    match listed.is_empty() {
+        true => vec![Listen::Tcp(LISTEN)],
+        false => listed.into_iter().map(|listen| listen.value).collect(),
+    }
+}
+
+fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
+    let text = (scope.env)(LISTEN_VARIABLE).filter(|text| !text.is_empty())?;
+    let listen = Listen::parse(&text);
+    if listen.is_none() {
+        let message = format!("bad value \"{}\" for the variable {LISTEN_VARIABLE}", shown(&text));
+        scope.report(LocatedProblem::at(0, message).expected(Listen::EXPECTED));
+    }
+    listen
+}
+
+fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
+    let listed = |raw| resolve_provider::listed(scope, raw, env_proxies).map(Arc::new);
+    raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
+}
+
+/// Adds the providers of the catalogue that a model or a user's keys name and that have no table; their key is in the usual
+/// variable.
+fn add_used_providers(
+    scope: &ReaderScope<'_>,
+    providers: &mut ResolvedNames,
+    models: &[RawModel],
+    users: &[RawUser],
+    env_proxies: &EnvProxies,
+) {
+    let upstreams = models.iter().flat_map(|model| &model.upstreams);
+    let of_models = upstreams.map(|upstream| (&upstream.provider, upstream.offset));
+    let of_users = users.iter().flat_map(|user| &user.keys).map(|(name, _)| (&name.value, name.offset));
+    for (name, offset) in of_models.chain(of_users) {
+        if providers.contains_key(name) {
+            continue;
+        }
+        let Some(entry) = catalogue::find(name) else { continue };
+        let provider = resolve_provider::known(scope, entry, offset, env_proxies).map(Arc::new);
+        providers.insert(name.clone(), provider);
+    }
+}
+
+/// Adds the other providers of the catalogue whose usual variable is set: a request may name them.
+fn add_providers_with_a_key(scope: &ReaderScope<'_>, providers: &mut ResolvedNames, env_proxies: &EnvProxies) {
+    for entry in catalogue::entries() {
+        if !providers.contains_key(&entry.name)
+            && let Some(provider) = resolve_provider::unmentioned(scope, entry, env_proxies)
+        {
+            providers.insert(entry.name.clone(), Some(Arc::new(provider)));
+        }
+    }
+}
+
+fn resolve_models(
+    scope: &ReaderScope<'_>,
+    raw: Vec<RawModel>,
+    hosting: &Hosting<'_>,
+) -> (BTreeMap<String, Arc<ModelConfig>>, BTreeMap<String, String>) {
+    let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).collect();
+    let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
+    for raw in raw {
+        let name = raw.name.value;
+        for Located { offset, value: alias } in raw.aliases {
+            let alias = alias.value;
+            let other = match aliases.get(&alias) {
+                Some(other) => format!("an alias of the model \"{}\" already", shown(other)),
+                None if names.contains(&alias) => "the name of a model".to_owned(),
+                None => {
+                    aliases.insert(alias, name.clone());
+                    continue;
+                }
+            };
+            let message = format!("the alias \"{}\" in [models.{}] is {other}", shown(&alias), shown(&name));
+            scope.report(LocatedProblem::at(offset, message));
+        }
+        let race = raw.race;
+        let offset = raw.name.offset;
+        let mut upstreams = match &raw.hosts {
+            Some(limits) => hosting.of_table(scope, &Located { offset, value: name.clone() }, limits, race.timeouts),
+            None => resolve_upstreams(scope, &name, raw.upstreams, hosting, race.timeouts),
+        };
+        if let (Some(streams), Some(_)) = (raw.upstream_stream, &raw.hosts) {
+            upstreams.iter_mut().for_each(|upstream| upstream.upstream_stream = streams);
+        }
+        if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
+            let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
+            scope.report(LocatedProblem::at(offset, message).expected("at least one that is greater"));
+        }
+        warn_of_prices(scope, &shown(&name), &race, &upstreams);
+        models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, hosts: raw.hosts, race }));
+    }
+    (models, aliases)
+}
+
+/// Warns if a budget is not counted in plain money.
+fn warn_of_prices(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
+    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 {
+        return;
+    }
+    let without: Vec<String> = upstreams
+        .iter()
+        .filter(|upstream| upstream.price.is_none())
+        .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
+        .collect();
+    match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {
+        None => {
+            scope.warn(format!("model {model}: no upstream has a price: its budget counts tokens instead of money"));
+        }
+        Some(dearest) if !without.is_empty() => scope.warn(format!(
+            "model {model}: {} without a price: counted at the highest of the others, {} USD per million input tokens \
+             and {} per million output tokens",
+            without.join(", "),
+            dearest.input,
+            dearest.output
+        )),
+        Some(_) => {}
+    }
+}
+
+fn resolve_upstreams(
+    scope: &ReaderScope<'_>,
+    model: &str,
+    raw: Vec<RawUpstream>,
+    hosting: &Hosting<'_>,
+    timeouts: Timeouts,
+) -> Vec<UpstreamConfig> {
+    let providers = hosting.providers;
+    let mut seen = BTreeSet::new();
+    let mut upstreams = Vec::new();
+    for raw in raw {
+        if !seen.insert((raw.provider.clone(), raw.model.clone())) {
+            let twice = shown(&format!("{}/{}", raw.provider, raw.model));
+            let message = format!("the upstream \"{twice}\" is listed twice in [models.{}]", shown(model));
+            scope.report(LocatedProblem::at(raw.offset, message));
+            continue;
+        }
+        match providers.get(&raw.provider) {
+            None => {
+                let message = format!(
+                    "unknown provider \"{}\" in an upstream of [models.{}]",
+                    shown(&raw.provider),
+                    shown(model)
+                );
+                let known = catalogue::entries().map(|entry| entry.name.as_str());
+                let problem =
+                    LocatedProblem::at(raw.offset, message).expected("a table under [providers], or a common provider");
+                scope.report(problem.nearest(&raw.provider, providers.keys().map(String::as_str).chain(known)));
+            }
+            Some(None) => {}
+            Some(Some(provider)) => {
+                let timeouts = raw.timeouts.over(timeouts);
+                let known = UpstreamConfig::of_catalogue(provider.clone(), raw.model, hosting.catalogue, timeouts);
+                if let Some(retired) = known.offering.as_deref().filter(|offering| offering.is_retired(&hosting.today))
+                {
+                    let since = retired.retires.as_deref().map_or(String::new(), |day| format!(" since {day}"));
+                    let name = known.name();
+                    scope.warn_at(
+                        raw.offset,
+                        format!("{name} in [models.{}] is retired{since}, by the catalogue", shown(model)),
+                    );
+                }
+                upstreams.push(UpstreamConfig {
+                    weight: raw.weight,
+                    price_source: raw.price.map(|_| PriceSource::Config).or(known.price_source),
+                    price: raw.price.or(known.price),
+                    context: raw.context.or(known.context),
+                    upstream_stream: raw.upstream_stream.unwrap_or(known.upstream_stream),
+                    ..known
+                });
+            }
+        }
+    }
+    upstreams
+}
+
+fn resolve_users(scope: &ReaderScope<'_>, raw: Vec<RawUser>, providers: &ResolvedNames) -> Vec<Arc<User>> {
+    let mut seen = BTreeMap::<[u8; 32], String>::new();
+    let mut users = Vec::new();
+    for raw in raw {
+        let keys = resolve_user_keys(scope, &raw.name.value, raw.keys, providers);
+        let Some(token) = raw.token else { continue };
+        let name = raw.name.value;
+        if let Some(other) = seen.insert(token.value, name.clone()) {
+            let message = format!("[users.{}] has the same token as [users.{}]", shown(&name), shown(&other));
+            scope.report(LocatedProblem::at(token.offset, message).expected("a token of its own for each user"));
+        }
+        users.push(Arc::new(User {
+            name,
+            token_sha256: token.value,
+            admin: raw.admin,
+            overrides: raw.overrides,
+            keys,
+        }));
+    }
+    users
+}
+
+fn resolve_user_keys(
+    scope: &ReaderScope<'_>,
+    user: &str,
+    raw: Vec<(Located<String>, Option<SecretString>)>,
+    providers: &ResolvedNames,
+) -> BTreeMap<String, SecretString> {
+    let mut keys = BTreeMap::new();
+    for (provider, key) in raw {
+        match (providers.get(&provider.value), key) {
+            (None, _) => {
+                let name = shown(&provider.value);
+                let message = format!("unknown provider \"{name}\" in keys of [users.{}]", shown(user));
+                let known = catalogue::entries().map(|entry| entry.name.as_str());
+                let problem = LocatedProblem::at(provider.offset, message)
+                    .expected("a provider of this file or of the catalogue");
+                scope.report(problem.nearest(&provider.value, providers.keys().map(String::as_str).chain(known)));
+            }
+            (Some(Some(listed)), Some(_)) if listed.simulate.is_some() => {
+                let message = format!("keys of [users.{}] has a key for {}", shown(user), listed.name);
+                scope.report(LocatedProblem::at(provider.offset, message + ", which is simulated and takes none"));
+            }
+            (Some(_), Some(key)) => {
+                keys.insert(provider.value, key);
+            }
+            (Some(_), None) => {}
+        }
+    }
+    keys
+}
+
+/// Relative to the working directory, if there is one.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

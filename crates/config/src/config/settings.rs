@@ -1,0 +1,248 @@
+//! The configuration as the rest of the program sees it.
+//!
+//! Not for what the file says: see `raw`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use secrecy::SecretString;
+use subtle::ConstantTimeEq as _;
+
+use super::host_limits::HostLimits;
+use super::reader::WatchedFiles;
+use super::{
+    CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Fingerprint, Listen, ListenerCertificate, Permit, Price,
+    PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts, UpstreamStream,
+};
+use crate::offerings::{ModelCatalogue, Offering};
+use photofinish_base::telemetry::LogFormat;
+use photofinish_wire::protocol::Surface;
+use photofinish_wire::protocol::quirks::{Quirks, RequestChanges};
+
+/// One configuration. Immutable; a reload makes another one, and so does what providers list.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it was read from; a file with its absolute path.
+    pub source: ConfigSource,
+    pub server: Server,
+    /// The address of `serve --listen`: a reload keeps it.
+    pub given_listen: Option<Listen>,
+    pub store: StoreConfig,
+    /// `[race]`: the defaults of every model, and the settings of a request that names its upstreams itself.
+    pub race: RaceSettings,
+    /// The settings of models without a table.
+    pub race_without_table: RaceSettings,
+    /// By name: the providers that the file defines, and those of the catalogue that it uses or whose usual variable has a key.
+    pub providers: BTreeMap<String, Arc<Provider>>,
+    /// By name, without aliases.
+    pub models: BTreeMap<String, Arc<ModelConfig>>,
+    /// No model is configured: `models` are those of the catalogue that a provider hosts that is on.
+    pub serves_catalogue: bool,
+    /// What is known of the models of all providers.
+    pub catalogue: Arc<ModelCatalogue>,
+    /// Where `catalogue` comes from.
+    pub catalogue_place: CataloguePlace,
+    /// `[catalogue] refresh`: where the gateway asks for a newer catalogue. None: it does not.
+    pub catalogue_refresh: Option<CatalogueUrl>,
+    /// From alias to the name of its model.
+    pub aliases: BTreeMap<String, String>,
+    pub users: Vec<Arc<User>>,
+    /// `[probes]`; without it none are sent.
+    pub probes: Option<ProbeSettings>,
+    /// The workloads of probes by name: `[workloads]` and the built-in ones.
+    pub workloads: BTreeMap<String, ProbeWorkload>,
+    /// Lines for start-up and `check` about what is valid but questionable.
+    pub warnings: Vec<String>,
+    /// The text that it was read from. None: there is no file, or it is a pipe, which cannot be read again.
+    pub text: Option<Fingerprint>,
+    /// The other files it was read from, with their versions: it is reloaded when one of them changes.
+    pub watched: WatchedFiles,
+}
+
+/// `[server]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// At least one, each once.
+    pub listen: Vec<Listen>,
+    /// If set, every TCP listener speaks TLS. Socket files never do.
+    pub tls: Option<ListenerCertificate>,
+    /// Proxies in front of the gateway whose `x-forwarded-for` is trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Bytes; a larger request is answered 413.
+    pub body_max: usize,
+    /// Bytes that all bodies and buffers may take together; a request beyond that is answered 503.
+    pub memory: usize,
+    /// Requests served at once; a further one is answered 503.
+    pub max_in_flight: usize,
+    /// Bytes of one event of an answer; an attempt with a larger one fails.
+    pub event_max: usize,
+    /// How long a shutdown waits for running streams.
+    pub drain: Duration,
+    /// Further names by which a gateway without users may be called; `localhost` and IP addresses always work. Lower case.
+    pub hosts: Vec<String>,
+    /// The web pages that may call.
+    pub cors: Cors,
+    /// How a line of the log is written.
+    pub log: LogFormat,
+}
+
+/// `cors = [ … ]`: the origins of web pages whose scripts may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// No web page may call: the default.
+    #[default]
+    None,
+    /// Every web page may call: `["*"]`.
+    Any,
+    /// These origins, as browsers write them: lower case, without a slash at the end.
+    Only(Vec<String>),
+}
+
+/// `[store]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The SQLite file, absolute.
+    pub path: PathBuf,
+    pub retention: Retention,
+}
+
+/// How long rows are kept; hourly and daily figures stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    Forever,
+    /// At least a day.
+    For(Duration),
+}
+
+/// `[models.NAME]`
+#[derive(Clone, Debug)]
+pub struct ModelConfig {
+    pub name: String,
+    /// Upstreams of providers that are off are included. Empty only if the table lists none and no host of the catalogue is on.
+    pub upstreams: Vec<UpstreamConfig>,
+    /// Limits of the hosts that were found for it. None: its table lists the upstreams.
+    pub(super) hosts: Option<HostLimits>,
+    pub race: RaceSettings,
+}
+
+/// One provider's name for one model.
+#[derive(Clone, Debug)]
+pub struct UpstreamConfig {
+    pub provider: Arc<Provider>,
+    /// What is sent as `model`.
+    pub model: String,
+    /// The share for the policy `weighted`; 1 by default, never negative.
+    pub weight: f64,
+    pub price: Option<Price>,
+    /// Where `price` comes from, if there is one.
+    pub price_source: Option<PriceSource>,
+    /// Tokens of prompt and answer that it takes, by the configuration or the catalogue.
+    pub context: Option<u64>,
+    /// What the catalogue knows of it.
+    pub offering: Option<Arc<Offering>>,
+    /// Whether it is asked to stream.
+    pub upstream_stream: UpstreamStream,
+    /// What it demands of requests.
+    pub quirks: Quirks,
+    /// What the operator changes in them.
+    pub changes: Arc<RequestChanges>,
+    /// When its provider did not list it. Only an upstream that the catalogue found has this.
+    pub unlisted: Option<Arc<str>>,
+    /// The race's timeouts, with what the upstream sets of its own. The totals are always the race's.
+    pub timeouts: Timeouts,
+}
+
+impl UpstreamConfig {
+    /// With the price and the limits of the catalogue, and no weight of its own.
+    pub fn of_catalogue(
+        provider: Arc<Provider>,
+        model: String,
+        catalogue: &ModelCatalogue,
+        timeouts: Timeouts,
+    ) -> UpstreamConfig {
+        let offering =
+            catalogue.offering_or_undated(&provider.name, &model).filter(|_| provider.simulate.is_none()).cloned();
+        let known = offering.as_deref();
+        let price = known.and_then(Price::of_offering);
+        let (quirks, changes) = provider.requests.of_model(&model);
+        let provider_streams = provider.upstream_stream;
+        let date = |offering: &Offering| offering.date.as_deref().unwrap_or(catalogue.date()).into();
+        UpstreamConfig {
+            price_source: known.filter(|_| price.is_some()).map(|known| PriceSource::Catalogue(date(known))),
+            context: known.and_then(|known| known.context),
+            provider,
+            model,
+            weight: 1.0,
+            price,
+            offering,
+            upstream_stream: provider_streams,
+            quirks,
+            changes: Arc::new(changes),
+            unlisted: None,
+            timeouts,
+        }
+    }
+
+    /// The dialect for a surface: the only one that the model is served in, else one of the provider's. None: the provider cannot
+    /// serve it.
+    pub fn spoken_for(&self, surface: Surface) -> Option<&ProviderDialect> {
+        let only = self.offering.as_deref().and_then(|offering| offering.dialect.as_deref());
+        let only = only.and_then(|only| self.provider.dialects.iter().find(|spoken| spoken.dialect.as_str() == only));
+        match only {
+            Some(only) if only.dialect == surface.dialect() || surface.translates_to(only.dialect) => Some(only),
+            _ => self.provider.spoken_for(surface),
+        }
+    }
+
+    /// `provider/model`
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// Why it is the last choice, as a sentence. None: it is not.
+    pub fn why_unlisted(&self) -> Option<String> {
+        let at = self.unlisted.as_deref()?;
+        Some(format!("{} did not list it when asked at {at}", self.provider.name))
+    }
+
+    /// The price, and whether the provider bills a cancelled attempt in full.
+    pub fn billing(&self) -> (Option<Price>, bool) {
+        (self.price, self.provider.cancel_billing == CancelBilling::BillsFull)
+    }
+}
+
+/// `[users.NAME]`
+pub struct User {
+    pub name: String,
+    /// SHA-256 of the token; the token itself is not kept.
+    pub token_sha256: [u8; 32],
+    /// May read `/metrics` and `/api`.
+    pub admin: bool,
+    /// The `x-photofinish-*` headers this user may send.
+    pub overrides: Permit,
+    /// The user's own keys by provider, used instead of the shared ones.
+    pub keys: BTreeMap<String, SecretString>,
+}
+
+impl User {
+    /// Whether this is the hash of the user's token. The time that it takes does not depend on where they differ.
+    pub fn has_token(&self, hash: &[u8; 32]) -> bool {
+        self.token_sha256.ct_eq(hash).into()
+    }
+}
+
+impl fmt::Debug for User {
+    /// Omits the hash: a weak token could be guessed from it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .field("admin", &self.admin)
+            .field("overrides", &self.overrides)
+            .field("keys", &self.keys.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,325 @@
+//! The guard of an attempt's row: it exists from the start and writes the row once, at the latest on drop. Not for measuring:
+//! see `meter`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tracing::{Level, Span, enabled};
+
+use super::answer_length::LengthBound;
+use super::in_flight::InFlightGuard;
+use super::meter::Meter;
+use super::observation::ending;
+use super::spec::AttemptSpec;
+use photofinish_base::clock::{Instant, micros_between};
+use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::FirstToken;
+use photofinish_history::bill::BillBounds;
+use photofinish_history::history::{AttemptOutcome, AttemptRecord, CensorCause};
+use photofinish_history::recorder::{AttemptStep, Recorder};
+use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
+use photofinish_transport::upstream::{ConnectionOrigin, Response};
+use photofinish_wire::protocol::{AnswerForm, headers};
+
+/// A decision about an attempt from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum CancelReason {
+    /// None yet: if it is dropped now, the client left or the gateway shuts down.
+    Running,
+    Lost,
+    Audited,
+    Drained,
+    Late,
+    Deadline,
+}
+
+/// Not `Clone`: two guards would report one attempt twice.
+pub(super) struct AttemptGuard {
+    /// Boxed: it is large, and the guard moves with its future.
+    pub record: Box<AttemptRecord>,
+    pub meter: Meter,
+    read_at: Instant,
+    /// A streamed answer ends until then.
+    pub until: Instant,
+    dispatch: Instant,
+    fate: Arc<AtomicU8>,
+    /// How it ended by itself. None: not yet.
+    ended: Option<AttemptOutcome>,
+    bill: BillBounds,
+    /// The number of answers that the request asked for, if given.
+    choices: Option<i64>,
+    /// The provider is known to send no finish reason.
+    pub omits_finish_reason: bool,
+    /// Only a token of the answer counts as the first, not reasoning.
+    pub answer_only: bool,
+    /// A token count: it has no time to first token.
+    counts: bool,
+    /// The client does not stream.
+    whole: bool,
+    recorder: Recorder,
+    shutdown: Shutdown,
+    /// Its pooled connection had died: the failure says nothing about the upstream.
+    stale: bool,
+    /// The span of its attempt.
+    span: Span,
+    /// None for an attempt that statistics ignore.
+    attempt_observer: Option<AttemptObserver>,
+    _slot: Option<InFlightGuard>,
+}
+
+impl AttemptGuard {
+    pub fn new(spec: &mut AttemptSpec, fate: Arc<AtomicU8>) -> AttemptGuard {
+        let dispatch = Instant::now();
+        AttemptGuard {
+            record: Box::new(new_record(spec, dispatch)),
+            meter: Meter::new(dispatch, choices_asked(spec.choices), length_bound(spec), spec.key.clone()),
+            read_at: spec.read_at,
+            until: spec.read_at + spec.upstream.timeouts.stream_total,
+            dispatch,
+            fate,
+            ended: None,
+            bill: BillBounds {
+                price: spec.upstream.price,
+                cancel_billing: spec.upstream.provider.cancel_billing,
+                per_byte: None,
+                per_byte_elsewhere: None,
+            },
+            choices: spec.choices,
+            omits_finish_reason: spec.upstream.provider.omits_finish_reason,
+            answer_only: spec.first_token == FirstToken::Answer,
+            counts: spec.request_translation.surface().counts(),
+            whole: !spec.streams,
+            recorder: spec.recorder.clone(),
+            shutdown: spec.shutdown.clone(),
+            stale: false,
+            span: spec.span.clone(),
+            attempt_observer: spec.attempt_observer.take(),
+            _slot: spec.slot.take(),
+        }
+    }
+
+    /// The attempt's clock starts: it requests a connection now.
+    pub fn dispatched(&mut self) {
+        self.dispatch = Instant::now();
+        self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
+        self.meter.begin(self.dispatch);
+        self.recorder.step(&self.record, AttemptStep::Dispatched, 0);
+    }
+
+    /// Records a decision from outside.
+    pub fn decide(&self, fate: CancelReason) {
+        self.fate.store(fate as u8, Ordering::Relaxed);
+    }
+
+    /// Microseconds since the dispatch.
+    pub fn elapsed(&self, at: Instant) -> i64 {
+        micros_between(self.dispatch, at)
+    }
+
+    pub fn connected(&mut self, connected: ConnectionOrigin) {
+        self.record.conn_reused = Some(connected.reused);
+        self.record.http_version = Some(if connected.http2 { "2" } else { "1.1" });
+        let at_us = self.elapsed(connected.at);
+        self.record.connect_us = Some(at_us);
+        self.recorder.step(&self.record, AttemptStep::Connected, at_us);
+    }
+
+    /// Status and headers of the answer.
+    pub fn head(&mut self, response: &Response) {
+        let at_us = self.elapsed(Instant::now());
+        self.record.headers_us = Some(at_us);
+        self.record.http_status = Some(i64::from(response.status.as_u16()));
+        self.recorder.step(&self.record, AttemptStep::Headers, at_us);
+        let facts = headers::read(&response.headers);
+        self.record.ratelimit_remaining_requests = facts.remaining_requests;
+        self.record.ratelimit_remaining_tokens = facts.remaining_tokens;
+        self.meter.head(facts.usage);
+    }
+
+    /// The answer is a stream, whatever was asked for.
+    pub fn streams(&mut self) {
+        if std::mem::take(&mut self.record.plain)
+            && let Some(attempt_observer) = &mut self.attempt_observer
+        {
+            attempt_observer.streams();
+        }
+    }
+
+    /// The first token came, or the plain answer.
+    pub fn first_token(&mut self) {
+        let Some(ttft_us) = self.meter.first_token_us() else { return };
+        if !self.record.plain {
+            self.recorder.step(&self.record, AttemptStep::FirstToken, ttft_us);
+        }
+        if let Some(attempt_observer) = &mut self.attempt_observer {
+            attempt_observer.first_token(ttft_us);
+        }
+    }
+
+    /// It served the client to its end.
+    pub fn won(&mut self) {
+        self.ended.get_or_insert(AttemptOutcome::Won);
+    }
+
+    /// It lost and was read to its end.
+    pub fn drained(&mut self) {
+        self.ended.get_or_insert(AttemptOutcome::Drained);
+    }
+
+    /// It was refused. Called when the status arrives, and again when the body adds details.
+    pub fn refused(&mut self, failure: &Failure) {
+        self.ended = None;
+        self.failed(failure);
+    }
+
+    /// It ended by its own fault. The first ending counts.
+    pub fn failed(&mut self, failure: &Failure) {
+        if self.ended.is_some() {
+            return;
+        }
+        let had_token = self.meter.first_token_us().is_some();
+        self.ended = Some(match failure.kind {
+            FailureKind::Empty => AttemptOutcome::Empty,
+            FailureKind::GatewayLimit => AttemptOutcome::Shed,
+            FailureKind::ContentPolicy if !had_token => AttemptOutcome::Refused,
+            FailureKind::Timeout if !had_token => AttemptOutcome::Timeout,
+            _ if had_token => AttemptOutcome::FailedMid,
+            _ => AttemptOutcome::Failed,
+        });
+        if failure.kind != FailureKind::Empty {
+            self.record.failure = Some(failure.kind.as_str());
+            self.record.failure_phase = Some(failure.phase.as_str());
+        }
+        self.stale = failure.stale;
+        self.record.retry_after_ms = failure.retry_after.and_then(|wait| i64::try_from(wait.as_millis()).ok());
+    }
+
+    /// Fills in the last columns.
+    fn finish(&mut self) {
+        self.meter.write(&mut self.record);
+        let now = self.elapsed(Instant::now());
+        let record = &mut *self.record;
+        if self.counts {
+            forget_tokens(record);
+            (record.payload_events, record.chars_total) = (0, 0);
+        }
+        // When it came, the provider knows alone.
+        if record.plain {
+            forget_tokens(record);
+            (record.finish_us, record.burst) = (None, None);
+        }
+        record.audited = fate(&self.fate) == CancelReason::Audited;
+        let mut censored = None;
+        record.outcome = match (self.ended, fate(&self.fate)) {
+            (Some(outcome), _) => outcome,
+            (None, CancelReason::Lost) => {
+                censored = Some(CensorCause::Lost);
+                AttemptOutcome::Lost
+            }
+            (None, CancelReason::Audited | CancelReason::Drained) => {
+                censored = Some(if self.shutdown.is_draining() { CensorCause::Shutdown } else { CensorCause::Timeout });
+                AttemptOutcome::Lost
+            }
+            (None, CancelReason::Late | CancelReason::Deadline) => {
+                record.failure = Some(FailureKind::Timeout.as_str());
+                let phase = if record.headers_us.is_some() { Phase::FirstToken } else { Phase::Headers };
+                record.failure_phase = Some(phase.as_str());
+                censored = Some(CensorCause::Timeout);
+                AttemptOutcome::Timeout
+            }
+            (None, CancelReason::Running) if self.shutdown.is_cancelled() => {
+                censored = Some(CensorCause::Shutdown);
+                AttemptOutcome::Shutdown
+            }
+            (None, CancelReason::Running) => {
+                censored = Some(CensorCause::ClientGone);
+                AttemptOutcome::ClientGone
+            }
+        };
+        if self.ended.is_none() {
+            record.cancel_us = Some(now);
+        }
+        match (record.first_token_us, censored.filter(|_| !record.plain)) {
+            (Some(at), _) => (record.ttft_obs_us, record.ttft_event) = (Some(at), Some(1)),
+            (None, Some(cause)) => {
+                (record.ttft_obs_us, record.ttft_event) = (Some(now), Some(0));
+                record.censor_cause = Some(cause);
+            }
+            (None, None) => {}
+        }
+        self.bill.count(record, self.meter.usage().cost_usd);
+    }
+}
+
+impl Drop for AttemptGuard {
+    fn drop(&mut self) {
+        self.finish();
+        let record = std::mem::take(&mut self.record);
+        let (outcome, cause) = (record.outcome.as_str(), record.censor_cause.map(CensorCause::as_str));
+        let (failure, ttft_us) = (record.failure, record.first_token_us);
+        if enabled!(Level::DEBUG) {
+            self.span.in_scope(|| tracing::debug!(outcome, cause, failure, ttft_us, "the attempt is over"));
+        }
+        if self.meter.malformed > 0 {
+            let (malformed, provider) = (self.meter.malformed, &record.provider);
+            let left_out = || tracing::warn!(malformed, provider, "events that were no JSON were left out");
+            self.span.in_scope(left_out);
+        }
+        if let Some(attempt_observer) = &mut self.attempt_observer {
+            let ending = ending(&record, self.choices);
+            let whole_us = ending.whole_us.filter(|_| self.whole);
+            attempt_observer.ended(&ObservedEnd { failed: ending.failed && !self.stale, whole_us, ..ending });
+            (self.bill.per_byte, self.bill.per_byte_elsewhere) = attempt_observer.per_byte();
+        }
+        let took_us = self.elapsed(Instant::now());
+        self.recorder.bill(record.ordinal, self.bill);
+        self.recorder.attempt(record, self.choices, took_us);
+    }
+}
+
+/// The answer has no tokens, or their times are not known.
+fn forget_tokens(record: &mut AttemptRecord) {
+    (record.first_token_us, record.first_answer_us, record.last_token_us) = (None, None, None);
+    (record.second_token_us, record.first_kind, record.chars_first) = (None, None, 0);
+    (record.gap_p50_us, record.gap_p99_us, record.gap_max_us) = (None, None, None);
+}
+
+/// From how many tokens on its answer is endless.
+fn length_bound(spec: &AttemptSpec) -> LengthBound {
+    let longest = spec.upstream.offering.as_deref().and_then(|offering| offering.max_output);
+    LengthBound::new(spec.request_translation.max_tokens(), longest, spec.request_translation.echoed())
+}
+
+/// The number of choices; one if it is absent or invalid.
+fn choices_asked(n: Option<i64>) -> u32 {
+    n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63)
+}
+
+fn fate(cell: &AtomicU8) -> CancelReason {
+    let value = cell.load(Ordering::Relaxed);
+    [CancelReason::Lost, CancelReason::Audited, CancelReason::Drained, CancelReason::Late, CancelReason::Deadline]
+        .into_iter()
+        .find(|fate| *fate as u8 == value)
+        .unwrap_or(CancelReason::Running)
+}
+
+fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
+    AttemptRecord {
+        dialect: spec.request_translation.dialect().as_str(),
+        key_id: spec.key.as_ref().map(|key| key.id().to_owned()),
+        dispatch_us: micros_between(spec.read_at, dispatch),
+        p_include: Some(spec.starting.p_include),
+        p_audit: Some(spec.p_audit),
+        plain: spec.form == AnswerForm::Plain,
+        price_source: spec.upstream.price_source.as_ref().map(ToString::to_string),
+        in_flight_upstream: spec.slot.as_ref().map_or(0, |slot| slot.before),
+        ..AttemptRecord::new(
+            spec.race_id.clone(),
+            i64::try_from(spec.starting.ordinal).unwrap_or(i64::MAX),
+            (spec.upstream.provider.name.clone(), spec.upstream.model.clone()),
+            spec.starting.reason,
+        )
+    }
+}

@@ -1,0 +1,400 @@
+//! Measures one attempt: times, kinds, characters, gaps and usage. Pure: events and instants in, columns out.
+
+use std::time::Duration;
+
+use super::answer_length::{AnswerLength, LengthBound};
+use super::burst::BurstMeter;
+use super::gap_sketch::Gaps;
+use photofinish_base::clock::{Instant, micros_between};
+use photofinish_config::keyring::{HashedKey, scrubbed};
+use photofinish_history::history::{AttemptRecord, TokenSource};
+use photofinish_wire::protocol::PayloadKind;
+use photofinish_wire::protocol::frame::{Chunk, Payload};
+use photofinish_wire::protocol::service_tier::ServiceTier;
+use photofinish_wire::protocol::usage::Usage;
+
+/// All times are microseconds since the dispatch.
+#[derive(Debug)]
+pub struct Meter {
+    dispatch: Instant,
+    first_byte: Option<i64>,
+    first_event: Option<i64>,
+    first_token: Option<(i64, Payload)>,
+    first_answer: Option<i64>,
+    second_token: Option<i64>,
+    last_token: Option<i64>,
+    finish: Option<i64>,
+    eof: Option<i64>,
+    payload_events: i64,
+    reasoning_events: i64,
+    chars_total: i64,
+    /// Of them, those of reasoning, and of audio and images.
+    reasoning_chars: i64,
+    data_chars: i64,
+    keepalives: i64,
+    /// Events that could not be read, or are of another dialect.
+    pub malformed: i64,
+    /// At least one event could be read.
+    pub readable: bool,
+    /// Surely more came than reasoning and white space.
+    pub says: bool,
+    gaps: Gaps,
+    burst: BurstMeter,
+    usage: Usage,
+    /// Usage from the headers; usage from the body takes precedence.
+    head: Usage,
+    usage_after_finish: bool,
+    finish_reason: Option<String>,
+    /// Choices that were seen, and those that finished, one bit each.
+    choices: u64,
+    finished: u64,
+    /// Choices that said that they have no finish reason yet.
+    open: u64,
+    /// The number of choices that the request asks for.
+    choices_asked: u32,
+    bound: LengthBound,
+    /// So many characters are never too many.
+    free_chars: i64,
+    model: Option<String>,
+    pub stalled: bool,
+    /// The key that was sent: it is removed from every text that is kept.
+    key: Option<HashedKey>,
+}
+
+impl Meter {
+    /// For a request that asks for this many choices, each within this bound.
+    pub fn new(dispatch: Instant, choices_asked: u32, bound: LengthBound, key: Option<HashedKey>) -> Meter {
+        Meter {
+            dispatch,
+            first_byte: None,
+            first_event: None,
+            first_token: None,
+            first_answer: None,
+            second_token: None,
+            last_token: None,
+            finish: None,
+            eof: None,
+            payload_events: 0,
+            reasoning_events: 0,
+            chars_total: 0,
+            reasoning_chars: 0,
+            data_chars: 0,
+            keepalives: 0,
+            malformed: 0,
+            readable: false,
+            says: false,
+            gaps: Gaps::default(),
+            burst: BurstMeter::default(),
+            usage: Usage::default(),
+            head: Usage::default(),
+            usage_after_finish: false,
+            finish_reason: None,
+            choices: 0,
+            finished: 0,
+            open: 0,
+            choices_asked,
+            bound,
+            free_chars: bound.free_chars(choices_asked),
+            model: None,
+            stalled: false,
+            key,
+        }
+    }
+
+    /// Sets the zero of all times.
+    pub fn begin(&mut self, dispatch: Instant) {
+        self.dispatch = dispatch;
+    }
+
+    /// Usage and times from the headers.
+    pub fn head(&mut self, usage: Usage) {
+        self.head = usage;
+    }
+
+    /// A read of the body returned.
+    pub fn read(&mut self, at: Instant) {
+        self.first_byte.get_or_insert(micros_between(self.dispatch, at));
+    }
+
+    pub fn keepalive(&mut self) {
+        self.keepalives += 1;
+    }
+
+    /// An event other than a comment or a ping.
+    pub fn event(&mut self, at: Instant) {
+        self.first_event.get_or_insert(micros_between(self.dispatch, at));
+    }
+
+    pub fn chunk(&mut self, chunk: &Chunk<'_>, at: Instant) {
+        let now = micros_between(self.dispatch, at);
+        self.says |= chunk.says();
+        chunk.payload.into_iter().for_each(|payload| self.payload(payload, at));
+        self.choices |= chunk.choices;
+        self.finished |= chunk.finished;
+        self.open |= chunk.open;
+        if let Some(reason) = &chunk.finish_reason {
+            self.finish.get_or_insert(now);
+            // The last reason counts: a broken answer may carry a second one.
+            if self.finish_reason.as_deref() != Some(reason) {
+                self.finish_reason = Some(scrubbed(reason, self.key.as_ref()).chars().take(64).collect());
+            }
+        }
+        if self.model.is_none() {
+            let kept = |model: &str| scrubbed(model, self.key.as_ref()).chars().take(256).collect();
+            self.model = chunk.model.as_deref().map(kept);
+        }
+        chunk.timings.iter().for_each(|timings| self.usage.add_timings(timings));
+        chunk.usage.iter().for_each(|usage| self.usage.add(usage));
+        chunk.cost.iter().for_each(|cost| self.usage.add_cost(cost));
+        self.usage.tier = chunk.tier.or(self.usage.tier);
+        let counts = chunk.usage.is_some() || chunk.timings.is_some();
+        self.usage_after_finish |= counts && self.finish.is_some();
+        if let Some(time_info) = &chunk.time_info {
+            self.usage.add_time_info(time_info);
+        }
+    }
+
+    pub fn eof(&mut self, at: Instant) {
+        self.eof.get_or_insert(micros_between(self.dispatch, at));
+    }
+
+    /// Microseconds from dispatch to the first token.
+    pub fn first_token_us(&self) -> Option<i64> {
+        self.first_token.map(|(at, _)| at)
+    }
+
+    /// Microseconds from dispatch to the first token that is not reasoning.
+    pub fn first_answer_us(&self) -> Option<i64> {
+        self.first_answer
+    }
+
+    /// Tokens so far, at least: an event may hold several, and a token has four characters at most.
+    pub fn tokens(&self) -> i64 {
+        self.payload_events.max(self.chars_total / 4)
+    }
+
+    /// When the latest token came.
+    pub fn last_token_at(&self) -> Option<Instant> {
+        self.last_token.map(|at_us| self.dispatch + Duration::from_micros(at_us.unsigned_abs()))
+    }
+
+    /// Whether it goes on without end. A comparison, for nearly every answer.
+    #[inline]
+    pub fn is_endless(&self) -> bool {
+        self.chars_total > self.free_chars && self.exceeds_bound()
+    }
+
+    #[cold]
+    fn exceeds_bound(&self) -> bool {
+        let length = AnswerLength {
+            events: self.payload_events - self.reasoning_events,
+            chars: self.chars_total - self.reasoning_chars - self.data_chars,
+            thinking: self.reasoning_chars,
+            data: self.data_chars,
+        };
+        self.bound.is_exceeded(length, self.choices_asked, self.choices)
+    }
+
+    /// From where on an answer is endless.
+    pub fn bound(&self) -> LengthBound {
+        self.bound
+    }
+
+    /// Whether every choice that was seen or requested has a finish reason. `ended`: only those that were seen count.
+    pub fn has_finished(&self, ended: bool) -> bool {
+        let has_all = ended || self.finished.count_ones() >= self.choices_asked;
+        self.finish.is_some() && self.finished == self.choices && has_all
+    }
+
+    /// Whether there is a finish reason, and one for every choice that said that it has none yet. LiteLLM says nothing, and
+    /// sends one reason for all choices. A provider that `omits` reasons may send none at all.
+    pub fn has_no_open_choice(&self, omits: bool) -> bool {
+        if self.finish.is_some() { self.open & !self.finished == 0 } else { omits }
+    }
+
+    /// The finish reason, as its provider sent it.
+    pub fn finish_reason(&self) -> Option<&str> {
+        self.finish_reason.as_deref()
+    }
+
+    /// Whether events arrived and none could be read.
+    pub fn is_garbled(&self) -> bool {
+        self.malformed > 0 && !self.readable
+    }
+
+    /// Usage from the body, completed from the headers.
+    pub fn usage(&self) -> Usage {
+        self.usage.or(self.head)
+    }
+
+    /// Writes the columns of the row.
+    pub fn write(&self, record: &mut AttemptRecord) {
+        let first = self.first_token.map(|(_, payload)| payload);
+        record.first_byte_us = self.first_byte;
+        record.first_event_us = self.first_event;
+        record.first_token_us = self.first_token_us();
+        record.first_kind = first.map(|payload| payload.kind.as_str());
+        record.first_answer_us = self.first_answer;
+        record.second_token_us = self.second_token;
+        record.last_token_us = self.last_token;
+        record.finish_us = self.finish;
+        record.eof_us = self.eof;
+        record.payload_events = self.payload_events;
+        record.reasoning_events = self.reasoning_events;
+        record.chars_total = self.chars_total;
+        record.chars_first = first.map_or(0, |payload| i64::from(payload.chars));
+        record.keepalives = self.keepalives;
+        record.gap_p50_us = self.gaps.quantile(0.5);
+        record.gap_p99_us = self.gaps.quantile(0.99);
+        record.gap_max_us = self.gaps.max();
+        record.burst = self.burst();
+        record.client_stalled = self.stalled;
+        record.model_reported = self.model.clone();
+        record.finish_reason = self.finish_reason.clone();
+        self.write_usage(record);
+    }
+
+    fn write_usage(&self, record: &mut AttemptRecord) {
+        let usage = self.usage();
+        record.input_tokens = usage.input_tokens;
+        record.cached_input_tokens = usage.cached_input_tokens;
+        record.cache_write_tokens = usage.cache_creation_tokens;
+        record.output_tokens = usage.output_tokens;
+        record.reasoning_tokens = usage.reasoning_tokens;
+        record.tok_src = match usage.output_tokens {
+            None => TokenSource::None,
+            // The headers cover only the part generated before them.
+            Some(_) if self.usage_after_finish || self.usage.output_tokens.is_none() => TokenSource::Usage,
+            Some(_) => TokenSource::Partial,
+        };
+        record.service_tier = usage.tier.and_then(ServiceTier::stored);
+        record.server_queue_us = usage.queue_us;
+        record.server_prefill_us = usage.prefill_us;
+        record.server_decode_us = usage.decode_us;
+        record.server_total_us = usage.total_us;
+    }
+
+    /// An event with payload.
+    pub fn payload(&mut self, payload: Payload, at: Instant) {
+        let now = micros_between(self.dispatch, at);
+        match self.last_token {
+            None => self.first_token = Some((now, payload)),
+            Some(before) => {
+                self.second_token.get_or_insert(now);
+                self.gaps.add(now - before);
+            }
+        }
+        self.last_token = Some(now);
+        self.payload_events += 1;
+        let chars = i64::from(payload.chars);
+        self.chars_total += chars;
+        if payload.kind == PayloadKind::Reasoning {
+            self.reasoning_events += 1;
+            self.reasoning_chars += chars;
+        } else {
+            self.first_answer.get_or_insert(now);
+            self.data_chars += if payload.kind.is_data() { chars } else { 0 };
+        }
+        self.burst.add(now, chars);
+    }
+
+    /// Whether the provider buffered its answer. None: too little data.
+    fn burst(&self) -> Option<bool> {
+        let usage = self.usage();
+        let hidden = if self.reasoning_events == 0 { usage.reasoning_tokens.unwrap_or(0) } else { 0 };
+        // Reasoning that was not streamed took no time in the stream.
+        let tokens = usage.output_tokens?.saturating_sub(hidden);
+        let ((first, _), last) = (self.first_token?, self.last_token?);
+        Some(self.burst.verdict(tokens, self.payload_events, self.chars_total, last - first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(chars: u32) -> Chunk<'static> {
+        Chunk { payload: Some(Payload { kind: PayloadKind::Text, chars }), ..Chunk::default() }
+    }
+
+    fn metered(steps: &[(u64, Chunk<'_>)]) -> (Meter, Instant) {
+        let start = Instant::now();
+        let mut meter = Meter::new(start, 1, LengthBound::new(Some(100), None, 0), None);
+        for (millis, chunk) in steps {
+            let at = start + Duration::from_millis(*millis);
+            meter.read(at);
+            meter.event(at);
+            meter.chunk(chunk, at);
+        }
+        (meter, start)
+    }
+
+    fn usage(json: &'static str) -> Chunk<'static> {
+        Chunk { usage: Some(json.into()), usage_only: true, ..Chunk::default() }
+    }
+
+    #[test]
+    fn only_payload_sets_the_first_token() {
+        let reasoning = Chunk { payload: Some(Payload { kind: PayloadKind::Reasoning, chars: 2 }), ..Chunk::default() };
+        let (meter, _) = metered(&[(5, Chunk::default()), (10, reasoning), (30, text(3)), (60, text(3))]);
+        assert_eq!(
+            (meter.first_byte, meter.first_event, meter.first_token_us()),
+            (Some(5_000), Some(5_000), Some(10_000))
+        );
+        assert_eq!(
+            (meter.first_answer, meter.second_token, meter.last_token),
+            (Some(30_000), Some(30_000), Some(60_000))
+        );
+        assert_eq!((meter.payload_events, meter.reasoning_events, meter.chars_total), (3, 1, 8));
+    }
+
+    #[test]
+    fn each_kind_of_payload_can_be_endless() {
+        let payload = |kind, chars| Chunk { payload: Some(Payload { kind, chars }), choices: 1, ..Chunk::default() };
+        let ends_at = |kind, chars: u32| {
+            let (mut meter, at) = metered(&[]);
+            (1..=100_000).find(|_| {
+                meter.chunk(&payload(kind, chars), at);
+                meter.is_endless()
+            })
+        };
+        assert_eq!(ends_at(PayloadKind::Text, 32), Some(401), "four times its max_tokens");
+        assert_eq!(ends_at(PayloadKind::Tool, 4), Some(401 * 8));
+        assert_eq!(ends_at(PayloadKind::Refusal, 6_400), Some(9));
+        assert_eq!(ends_at(PayloadKind::Reasoning, 4), Some(401 * 32));
+        assert_eq!(ends_at(PayloadKind::Audio, 65_536), Some(401));
+        assert_eq!(ends_at(PayloadKind::Image, 1_000), Some(401 * 65_536 / 1_000 + 1));
+        let (mut meter, at) = metered(&[]);
+        for choice in 0..3 {
+            let chunk = Chunk { choices: 1 << choice, ..payload(PayloadKind::Text, 32) };
+            (0..400).for_each(|_| meter.chunk(&chunk, at));
+        }
+        assert!(!meter.is_endless(), "three answers");
+    }
+
+    #[test]
+    fn usage_in_the_middle_is_partial_and_at_the_end_is_whole() {
+        let finish = Chunk { finish_reason: Some("stop".into()), ..Chunk::default() };
+        let source = |steps: &[(u64, Chunk<'_>)]| if metered(steps).0.usage_after_finish { "usage" } else { "partial" };
+        assert_eq!(source(&[(1, text(1)), (2, usage(r#"{"completion_tokens":1}"#))]), "partial");
+        assert_eq!(source(&[(1, text(1)), (2, finish), (3, usage(r#"{"completion_tokens":1}"#))]), "usage");
+    }
+
+    #[test]
+    fn a_buffered_stream_is_a_burst() {
+        let twenty = || usage(r#"{"completion_tokens":20}"#);
+        let burst = |steps: Vec<(u64, Chunk<'_>)>| metered(&steps).0.burst();
+        assert_eq!(burst(vec![(100, text(80)), (101, twenty())]), Some(true), "one event");
+        let paced: Vec<_> = (0..20).map(|token| (100 + token * 20, text(4))).chain([(600, twenty())]).collect();
+        assert_eq!(burst(paced), Some(false));
+        let lump: Vec<_> =
+            [(100, text(4))].into_iter().chain((0..19).map(|_| (800, text(4)))).chain([(801, twenty())]).collect();
+        assert_eq!(burst(lump), Some(true), "nearly all at once");
+        assert_eq!(
+            burst(vec![(100, text(9)), (101, usage(r#"{"completion_tokens":3}"#))]),
+            Some(false),
+            "too few tokens"
+        );
+        assert_eq!(burst(vec![(100, text(9))]), None, "unknown count");
+    }
+}

@@ -1,0 +1,60 @@
+//! The input for starting an attempt.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tracing::Span;
+
+use super::in_flight::InFlightGuard;
+use crate::race::AttemptStart;
+use photofinish_base::budget::Budget;
+use photofinish_base::clock::Instant;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::{FirstToken, UpstreamConfig};
+use photofinish_config::keyring::HashedKey;
+use photofinish_history::recorder::Recorder;
+use photofinish_routing::learning::AttemptObserver;
+use photofinish_transport::upstream::{Endpoint, UpstreamClient};
+use photofinish_wire::protocol::AnswerForm;
+use photofinish_wire::protocol::request_translation::RequestTranslation;
+
+/// Everything that an attempt needs. Owned: an audited attempt outlives its race.
+pub struct AttemptSpec {
+    pub client: UpstreamClient,
+    pub recorder: Recorder,
+    pub shutdown: Shutdown,
+    pub race_id: String,
+    /// The span of the attempt.
+    pub span: Span,
+    /// When the client's request was read.
+    pub read_at: Instant,
+    pub starting: AttemptStart,
+    pub upstream: UpstreamConfig,
+    pub endpoint: Endpoint,
+    pub key: Option<HashedKey>,
+    pub request_translation: Arc<RequestTranslation>,
+    /// The number of answers that the request asks for, if given.
+    pub choices: Option<i64>,
+    /// A chat client asked for the usage chunk itself.
+    pub include_usage: bool,
+    /// How the upstream is asked to answer.
+    pub form: AnswerForm,
+    /// The client streams.
+    pub streams: bool,
+    /// The kind of token that makes it ready.
+    pub first_token: FirstToken,
+    /// Bytes of one event of its answer; a larger event is a failure.
+    pub event_max: usize,
+    /// Memory for its buffers.
+    pub budget: Budget,
+    /// The client's headers that are forwarded.
+    pub headers: HeaderMap,
+    /// Use a new connection: a pooled one has just died.
+    pub fresh: bool,
+    /// Probability of an audit if it loses.
+    pub p_audit: f64,
+    /// Counts it among this upstream's running attempts; the guard takes it.
+    pub slot: Option<InFlightGuard>,
+    /// Feeds the statistics of its upstream; the guard takes it.
+    pub attempt_observer: Option<AttemptObserver>,
+}

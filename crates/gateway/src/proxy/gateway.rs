@@ -1,0 +1,258 @@
+//! The state that all requests share: configuration, connections, recorder, state of the upstreams, memory. Not for a
+//! single request.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use super::blocking::BlockingPool;
+use super::load::{AdmissionLoad, ShedCounts, ShedReason};
+use super::places::{RequestPlace, RequestPlaces};
+use super::refused_configuration::RefusedConfiguration;
+use super::rejection::Rejection;
+use super::sessions::Sessions;
+use super::shares::{ShareHolder, ShareLimits};
+use super::wrong_tokens::WrongTokens;
+use crate::attempt::InFlightGuard;
+use photofinish_base::budget::Budget;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::{ProviderLists, User};
+use photofinish_history::recorder::Recorder;
+use photofinish_routing::health::routing_status::{RoutingReport, routing};
+use photofinish_routing::health::{LiveConfig, UpstreamHealth};
+use photofinish_routing::learning::Learning;
+use photofinish_transport::upstream::UpstreamClient;
+
+/// Audited losers that run at the same time.
+const AUDITS_MAX: i64 = 512;
+
+/// One gateway. Held in an `Arc` by every request.
+pub struct Gateway {
+    live: ArcSwap<LiveConfig>,
+    /// The newest configuration, if it is not in force.
+    refused: Mutex<Option<RefusedConfiguration>>,
+    /// Held while another configuration takes the place of `live`.
+    changing: Mutex<()>,
+    client: UpstreamClient,
+    recorder: Recorder,
+    shutdown: Shutdown,
+    health: Arc<UpstreamHealth>,
+    places: Arc<RequestPlaces>,
+    audits: Arc<AtomicI64>,
+    drains: Arc<AtomicI64>,
+    totals: Totals,
+    sessions: Sessions,
+    wrong_tokens: WrongTokens,
+    budget: Budget,
+    heavy: BlockingPool,
+}
+
+/// Counts since the start that no row contains.
+#[derive(Debug, Default)]
+pub struct Totals {
+    unauthorized: AtomicU64,
+    wrong_tokens: AtomicU64,
+    /// Requests that were shed.
+    pub shed: ShedCounts,
+}
+
+impl Totals {
+    pub(super) fn unauthorized(&self) {
+        self.unauthorized.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn wrong_token(&self) {
+        self.wrong_tokens.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests with a wrong token, on any path.
+    pub fn wrong_tokens_so_far(&self) -> u64 {
+        self.wrong_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were refused for a missing or wrong token.
+    pub fn unauthorized_so_far(&self) -> u64 {
+        self.unauthorized.load(Ordering::Relaxed)
+    }
+}
+
+impl Gateway {
+    pub fn new(live: LiveConfig, client: UpstreamClient, recorder: Recorder, shutdown: Shutdown) -> Gateway {
+        recorder.metrics().configure(&live.config);
+        let health = Arc::new(UpstreamHealth::new(&live));
+        let budget = Budget::new(live.config.server.memory);
+        Gateway {
+            budget,
+            heavy: BlockingPool::new(shutdown.clone()),
+            live: ArcSwap::from_pointee(live),
+            refused: Mutex::default(),
+            changing: Mutex::default(),
+            client,
+            recorder,
+            shutdown,
+            health,
+            places: Arc::default(),
+            audits: Arc::default(),
+            drains: Arc::default(),
+            totals: Totals::default(),
+            sessions: Sessions::default(),
+            wrong_tokens: WrongTokens::default(),
+        }
+    }
+
+    pub fn live(&self) -> Arc<LiveConfig> {
+        self.live.load_full()
+    }
+
+    /// Puts a new configuration in force. Ends all cool-downs: a key may have been replaced. Keeps the breakers and the statistics
+    /// of providers whose address stays.
+    pub fn reload(&self, live: LiveConfig) {
+        self.replace(|_| live);
+        self.budget.resize(self.live().config.server.memory);
+        self.health.clear_cooldowns();
+    }
+
+    /// Keeps what is wrong with a newer configuration; none: it is in force.
+    pub fn refuse_configuration(&self, refused: Option<RefusedConfiguration>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
+
+    /// See [`Gateway::refuse_configuration`].
+    pub fn refused_configuration(&self) -> Option<RefusedConfiguration> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts what providers list in force; cool-downs stay. `lists` gets the configuration in force.
+    pub fn take_lists(&self, lists: impl FnOnce(&LiveConfig) -> ProviderLists) {
+        self.replace(|live| live.with_lists(&lists(live)));
+    }
+
+    fn replace(&self, make: impl FnOnce(&LiveConfig) -> LiveConfig) {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.live();
+        let live = make(&before);
+        self.recorder.metrics().configure(&live.config);
+        self.health.keep_known(&before, &live);
+        self.live.store(Arc::new(live));
+    }
+
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
+    /// Statistics of upstreams, and the budgets.
+    pub fn learning(&self) -> &Arc<Learning> {
+        self.health.learning()
+    }
+
+    /// The state of the upstreams.
+    pub(super) fn health(&self) -> &Arc<UpstreamHealth> {
+        &self.health
+    }
+
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Of the dashboard.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(super) fn wrong_tokens(&self) -> &WrongTokens {
+        &self.wrong_tokens
+    }
+
+    /// The memory of all bodies and buffers.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(super) fn heavy(&self) -> &BlockingPool {
+        &self.heavy
+    }
+
+    /// The current use without this request; `in_flight`: requests before it.
+    pub(super) fn load(&self, live: &LiveConfig, in_flight: usize) -> AdmissionLoad {
+        AdmissionLoad {
+            in_flight,
+            max_in_flight: live.config.server.max_in_flight,
+            memory_used: self.budget.used(),
+            memory_max: self.budget.max(),
+            scarce: self.client.descriptors().are_scarce(),
+        }
+    }
+
+    /// Upstreams whose breaker is open.
+    pub fn open_breakers(&self) -> BTreeSet<String> {
+        self.health.open_breakers()
+    }
+
+    /// Requests that are in the race: their bodies are there.
+    pub fn races(&self) -> usize {
+        self.places.racing()
+    }
+
+    /// Requests whose bodies are still coming.
+    pub fn arriving(&self) -> usize {
+        self.places.arriving()
+    }
+
+    /// The status of every upstream, or of one `model`: a name, an alias, or upstreams separated by commas.
+    ///
+    /// # Errors
+    /// 404 for an unknown model.
+    pub fn routing(&self, model: Option<&str>) -> Result<RoutingReport, Rejection> {
+        let live = self.live();
+        routing(&self.health, &live, model).map_err(|why| {
+            let model = model.unwrap_or_default();
+            Rejection::unknown_model(&live.config, model, model.contains('/').then_some(why.as_str()))
+        })
+    }
+
+    pub fn client(&self) -> &UpstreamClient {
+        &self.client
+    }
+
+    pub(super) fn places(&self) -> &RequestPlaces {
+        &self.places
+    }
+
+    /// A place in the race for a request of this caller.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn enter_race(
+        &self,
+        live: &LiveConfig,
+        user: Option<&User>,
+        address: IpAddr,
+    ) -> Result<RequestPlace, ShedReason> {
+        let limits = ShareLimits { all: live.config.server.max_in_flight, users: live.config.users.len() };
+        self.places.enter(ShareHolder::of(user, address), limits)
+    }
+
+    /// A place for a request of the operator, which is not refused.
+    pub(super) fn enter_own_race(&self) -> RequestPlace {
+        self.places.enter_own()
+    }
+
+    /// A place among the audited losers, if one is free.
+    pub(super) fn enter_audit(&self) -> Option<InFlightGuard> {
+        let slot = InFlightGuard::enter(self.audits.clone());
+        (slot.before < AUDITS_MAX).then_some(slot)
+    }
+
+    /// A place among the drained losers, if fewer than `running` are taken.
+    pub(super) fn enter_drain(&self, running: usize) -> Option<InFlightGuard> {
+        let slot = InFlightGuard::enter(self.drains.clone());
+        usize::try_from(slot.before).is_ok_and(|before| before < running).then_some(slot)
+    }
+}

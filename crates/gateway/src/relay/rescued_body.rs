@@ -1,0 +1,362 @@
+//! The body of a streamed answer that another upstream continues if it breaks (`rescue`).
+//!
+//! Until a break it is a [`RelayBody`] that keeps what it sent. Not for choosing the next upstream: see
+//! [`RescueCandidates`]; nor for fitting its answer to the sent part: see [`JoinedAnswer`].
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::{Body, Frame};
+use tokio::time::Sleep;
+
+use super::body::{BrokenOff, LastHandover, RelayBody, RelayObserver, RelayStep, ShutdownWatch};
+use super::broken_off;
+use super::joining::{JoinedStreams, RescueStep, WinnerRest};
+use crate::attempt::{Attempt, ReadyAttempt};
+use crate::race::CutReason;
+use photofinish_base::budget::Lease;
+use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_routing::verdict::may_be_rescued;
+use photofinish_wire::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
+
+/// The trailer that names the upstream that continued the answer.
+pub const RESCUED: &str = "x-photofinish-rescued";
+
+/// Finds upstreams that continue an answer, one after the other.
+pub trait RescueCandidates: Send {
+    /// Starts the next one. `afresh`: the answer has just broken (again). None: no upstream is left.
+    fn next(&mut self, delivered: &DeliveredAnswer, afresh: bool) -> Option<Continuation>;
+    /// The latest attempt has its first token.
+    fn began(&mut self, ready: &ReadyAttempt);
+    /// The latest attempt failed before any of it was sent.
+    fn failed(&mut self, failure: &Failure);
+}
+
+/// An attempt to continue the answer.
+pub struct Continuation {
+    pub attempt: Attempt,
+    pub way: JoinMethod,
+    /// `provider/model`
+    pub upstream: String,
+    pub candidate: usize,
+    pub ordinal: usize,
+    /// Timeout to its first token.
+    pub first_token: Duration,
+    pub idle: Duration,
+}
+
+/// Streams the winner, and then its replacement. Dropping it cancels both.
+pub struct RescuedBody<W> {
+    stage: RescueStage<W>,
+    /// None once no upstream can continue the delivered part.
+    rescue: Option<Box<dyn RescueCandidates>>,
+    delivered: DeliveredAnswer,
+    /// Memory for the delivered part.
+    lease: Lease,
+    /// Sent at the end.
+    trailers: Option<HeaderMap>,
+}
+
+enum RescueStage<W> {
+    Winner(Box<RelayBody<W>>),
+    Asking(Box<PendingRescue<W>>),
+    Joining(Box<JoinedStreams<W>>),
+    Ended,
+}
+
+struct PendingRescue<W> {
+    asked: Continuation,
+    late: Pin<Box<Sleep>>,
+    rest: WinnerRest<W>,
+}
+
+impl<W: RelayObserver> RescuedBody<W> {
+    /// `lease` grows with the delivered part.
+    pub fn new(relay: RelayBody<W>, rescue: Box<dyn RescueCandidates>, lease: Lease) -> RescuedBody<W> {
+        let delivered = DeliveredAnswer::new(relay.stream.surface(), relay.stream.legacy_functions());
+        RescuedBody {
+            stage: RescueStage::Winner(Box::new(relay)),
+            rescue: Some(rescue),
+            delivered,
+            lease,
+            trailers: None,
+        }
+    }
+
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            let (stage, bytes) = match std::mem::replace(&mut self.stage, RescueStage::Ended) {
+                RescueStage::Winner(mut relay) => match relay.poll_next(context) {
+                    Poll::Pending => {
+                        self.stage = RescueStage::Winner(relay);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(next) => self.of_winner(relay, next),
+                },
+                RescueStage::Asking(mut asking) => match asking.poll(context) {
+                    Poll::Pending => {
+                        self.stage = RescueStage::Asking(asking);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(answered) => self.of_asked(*asking, answered),
+                },
+                RescueStage::Joining(mut joining) => match joining.poll(context) {
+                    Poll::Pending => {
+                        self.stage = RescueStage::Joining(joining);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(step) => self.of_joined(joining, step),
+                },
+                RescueStage::Ended => return Poll::Ready(None),
+            };
+            self.stage = stage;
+            if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+                return Poll::Ready(Some(bytes));
+            }
+        }
+    }
+
+    fn of_winner(&mut self, mut relay: Box<RelayBody<W>>, next: RelayStep) -> (RescueStage<W>, Option<Bytes>) {
+        match next {
+            RelayStep::End => (RescueStage::Ended, None),
+            RelayStep::Bytes(bytes) => {
+                if self.rescue.is_some() {
+                    // What was read leniently would be kept as it came, and so not read.
+                    if relay.stream.is_lenient() {
+                        self.delivered.bar();
+                    }
+                    self.keep(&bytes);
+                }
+                relay.handed.now();
+                (RescueStage::Winner(relay), Some(bytes))
+            }
+            RelayStep::Broken(broken) => {
+                let ends = relay.ending.shutdown().is_cancelled();
+                match if ends || !may_be_rescued(broken.failure.kind) { None } else { self.next(true) } {
+                    None => (RescueStage::Ended, Some(relay.broken(*broken))),
+                    Some(asked) => {
+                        relay.watch.broke(&broken.failure);
+                        // Drops the stream of the winner.
+                        let RelayBody { watch, ending, include_usage, .. } = *relay;
+                        (
+                            PendingRescue::stage(asked, WinnerRest { broken: *broken, ending, include_usage, watch }),
+                            None,
+                        )
+                    }
+                }
+            }
+        }
+    }
+
+    fn of_asked(
+        &mut self,
+        asking: PendingRescue<W>,
+        answered: Option<Result<ReadyAttempt, Failure>>,
+    ) -> (RescueStage<W>, Option<Bytes>) {
+        let PendingRescue { mut asked, rest, .. } = asking;
+        match answered {
+            None => self.give_up(rest, Some(ShutdownWatch::failure())),
+            Some(Err(failure)) => {
+                if let Some(end) = self.end_of(&asked, &failure, rest.include_usage) {
+                    return self.ended_by(asked, rest, end);
+                }
+                if failure.kind == FailureKind::Timeout {
+                    asked.attempt.cut(CutReason::Late);
+                }
+                // Its row is written before the next one's.
+                drop(asked);
+                self.rescue.iter_mut().for_each(|rescue| rescue.failed(&failure));
+                self.ask(rest, false)
+            }
+            Some(Ok(mut ready)) => {
+                self.rescue.iter_mut().for_each(|rescue| rescue.began(&ready));
+                ready.stream.serve(asked.idle);
+                let Continuation { way, upstream, candidate, ordinal, .. } = asked;
+                let joining = JoinedStreams {
+                    joined: JoinedAnswer::new(&self.delivered, way, rest.include_usage),
+                    prelude: Some(ready.prelude),
+                    stream: ready.stream,
+                    upstream,
+                    candidate,
+                    ordinal,
+                    began: false,
+                    handed: LastHandover::default(),
+                    rest,
+                };
+                (RescueStage::Joining(Box::new(joining)), None)
+            }
+        }
+    }
+
+    /// The end of the answer, if the model says that it had said everything: a continuation without a word.
+    fn end_of(&self, asked: &Continuation, failure: &Failure, include_usage: bool) -> Option<Bytes> {
+        let is_empty = failure.kind == FailureKind::Empty && matches!(asked.way, JoinMethod::Prefix(_));
+        let answer = failure.answer.as_ref().filter(|answer| is_empty && !answer.whole)?;
+        let mut joined = JoinedAnswer::new(&self.delivered, asked.way, include_usage);
+        let mut out = BytesMut::new();
+        joined.add(&answer.body, &mut out).and_then(|()| joined.end(&mut out)).ok()?;
+        Some(out.freeze())
+    }
+
+    fn ended_by(
+        &mut self,
+        asked: Continuation,
+        mut rest: WinnerRest<W>,
+        end: Bytes,
+    ) -> (RescueStage<W>, Option<Bytes>) {
+        let Continuation { attempt, upstream, candidate, ordinal, .. } = asked;
+        // Its row is written before the race's.
+        drop(attempt);
+        rest.watch.rescued(candidate, ordinal);
+        self.name(&upstream);
+        rest.watch.ended(None);
+        (RescueStage::Ended, Some(end))
+    }
+
+    /// Names the upstream that continued the answer, in a trailer.
+    fn name(&mut self, upstream: &str) {
+        if let Ok(value) = HeaderValue::from_str(upstream) {
+            self.trailers.get_or_insert_default().insert(HeaderName::from_static(RESCUED), value);
+        }
+    }
+
+    fn of_joined(&mut self, mut joining: Box<JoinedStreams<W>>, step: RescueStep) -> (RescueStage<W>, Option<Bytes>) {
+        match step {
+            RescueStep::Heartbeat => {
+                let heartbeat = Bytes::from_static(joining.stream.surface().heartbeat());
+                joining.handed.now();
+                (RescueStage::Joining(joining), Some(heartbeat))
+            }
+            RescueStep::Bytes(bytes) => {
+                let bytes = self.give_out(&mut joining, bytes);
+                joining.handed.now();
+                (RescueStage::Joining(joining), Some(bytes))
+            }
+            RescueStep::Complete(bytes) => {
+                let bytes = self.give_out(&mut joining, bytes);
+                let JoinedStreams { mut stream, mut rest, .. } = *joining;
+                stream.won();
+                rest.watch.ended(None);
+                stream.read_out(rest.ending.shutdown());
+                (RescueStage::Ended, Some(bytes))
+            }
+            RescueStep::Ending => {
+                let JoinedStreams { stream, rest, .. } = *joining;
+                drop(stream);
+                self.give_up(rest, Some(ShutdownWatch::failure()))
+            }
+            RescueStep::Diverged => {
+                let JoinedStreams { mut stream, rest, .. } = *joining;
+                // The upstream is not at fault.
+                stream.lost();
+                drop(stream);
+                self.ask(rest, false)
+            }
+            RescueStep::Failed(failure) => {
+                let JoinedStreams { stream, joined, began, mut rest, .. } = *joining;
+                drop(stream);
+                if !began {
+                    self.rescue.iter_mut().for_each(|rescue| rescue.failed(&failure));
+                    return self.ask(rest, false);
+                }
+                rest.watch.broke(&failure);
+                self.delivered.spent(joined.usage());
+                let goes_on = may_be_rescued(failure.kind);
+                rest.broken = BrokenOff { failure, seen: None };
+                if goes_on { self.ask(rest, true) } else { self.give_up(rest, None) }
+            }
+        }
+    }
+
+    /// Starts the next upstream, or ends the answer as broken.
+    fn ask(&mut self, rest: WinnerRest<W>, afresh: bool) -> (RescueStage<W>, Option<Bytes>) {
+        match self.next(afresh) {
+            Some(asked) => (PendingRescue::stage(asked, rest), None),
+            None => self.give_up(rest, None),
+        }
+    }
+
+    fn next(&mut self, afresh: bool) -> Option<Continuation> {
+        let rescue = self.rescue.as_mut().filter(|_| self.delivered.may_go_on())?;
+        rescue.next(&self.delivered, afresh)
+    }
+
+    /// Ends the answer with `other`, or with the failure that broke it.
+    fn give_up(&mut self, mut rest: WinnerRest<W>, other: Option<Failure>) -> (RescueStage<W>, Option<Bytes>) {
+        let BrokenOff { failure, seen } = match other {
+            Some(failure) => BrokenOff { failure, seen: None },
+            None => rest.broken,
+        };
+        rest.watch.ended(Some(&failure));
+        let event = seen.unwrap_or_else(|| broken_off(&failure, |error| self.delivered.error_event(error)));
+        (RescueStage::Ended, Some(event))
+    }
+
+    /// Sends bytes of a joined answer.
+    fn give_out(&mut self, joining: &mut JoinedStreams<W>, bytes: Bytes) -> Bytes {
+        self.keep(&bytes);
+        if bytes.is_empty() || std::mem::replace(&mut joining.began, true) {
+            return bytes;
+        }
+        joining.rest.watch.rescued(joining.candidate, joining.ordinal);
+        self.name(&joining.upstream);
+        if !self.delivered.surface().has_comments() {
+            return bytes;
+        }
+        let mut marked = BytesMut::new();
+        marked.put_slice(format!(": photofinish rescued by {}\n\n", joining.upstream).as_bytes());
+        marked.put_slice(&bytes);
+        marked.freeze()
+    }
+
+    fn keep(&mut self, bytes: &Bytes) {
+        self.delivered.add(bytes);
+        if self.lease.cover(self.delivered.bytes()).is_err() {
+            self.delivered.bar();
+        }
+        if self.delivered.is_barred() {
+            // Frees the request and the delivered part.
+            self.rescue = None;
+            self.lease.settle(0);
+        }
+    }
+}
+
+impl<W> PendingRescue<W> {
+    fn stage(asked: Continuation, rest: WinnerRest<W>) -> RescueStage<W> {
+        let late = Box::pin(tokio::time::sleep(asked.first_token));
+        RescueStage::Asking(Box::new(PendingRescue { asked, late, rest }))
+    }
+
+    /// None: the gateway shuts down.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ReadyAttempt, Failure>>> {
+        if let Poll::Ready(answered) = Pin::new(&mut self.asked.attempt).poll(context) {
+            return Poll::Ready(Some(answered));
+        }
+        if self.late.as_mut().poll(context).is_ready() {
+            let message = format!("no token for {:?}", self.asked.first_token);
+            return Poll::Ready(Some(Err(Failure::new(FailureKind::Timeout, Phase::FirstToken, message))));
+        }
+        self.rest.ending.poll(context).map(|()| None)
+    }
+}
+
+impl<W: RelayObserver + Unpin> Body for RescuedBody<W> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = match ready!(self.poll_bytes(context)) {
+            Some(bytes) => Some(Frame::data(bytes)),
+            None => self.trailers.take().map(Frame::trailers),
+        };
+        Poll::Ready(frame.map(Ok))
+    }
+}

@@ -1,0 +1,58 @@
+//! Recorded requests with their attempts in the order of starting, for learning at start-up and for replay.
+//!
+//! Not for figures: `facts` makes them without keeping the rows.
+
+use super::names::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_base::failure::FailureKind;
+
+/// One request. Times are microseconds after the request was read unless the field states otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    pub race_id: String,
+    /// Microseconds since 1970, UTC.
+    pub started_at: i64,
+    /// The model that the client asked for.
+    pub model: String,
+    /// The policy of its plan.
+    pub policy: Option<String>,
+    pub stream: bool,
+    /// Bytes of the request / 4.
+    pub input_tokens_estimate: i64,
+    /// Ordinal of the attempt that served the client.
+    pub winner: Option<i64>,
+    /// First payload byte sent to the client.
+    pub client_ttft_us: Option<i64>,
+    pub done_us: Option<i64>,
+    pub outcome: RaceOutcome,
+    pub source: RaceSource,
+    pub attempts: Vec<RecordedAttempt>,
+}
+
+/// One attempt. Times are microseconds after its dispatch unless the field states otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedAttempt {
+    pub ordinal: i64,
+    pub provider: String,
+    pub model_sent: String,
+    /// Microseconds after the request was read.
+    pub dispatch_us: i64,
+    /// Other attempts at this upstream at dispatch.
+    pub in_flight: i64,
+    /// The TTFT, or how long no token had come. None: it failed.
+    pub ttft_obs_us: Option<i64>,
+    /// Whether the first token was seen.
+    pub seen: bool,
+    /// Its answer was asked for in one piece: it has no TTFT.
+    pub plain: bool,
+    pub outcome: AttemptOutcome,
+    pub failure: Option<FailureKind>,
+    /// Time per token after the first, in microseconds.
+    pub tpot_us: Option<f64>,
+    pub input_tokens: Option<i64>,
+    pub cached_input_tokens: Option<i64>,
+    pub output_tokens: Option<i64>,
+    /// Exact cost in US dollars. None: it is not known exactly.
+    pub cost_usd: Option<f64>,
+    /// Its end: the end of the body, the cancel, or its last known event.
+    pub ended_us: i64,
+}

@@ -1,0 +1,369 @@
+//! `GET /metrics`: counters and histograms of races and attempts, as Prometheus' text.
+//!
+//! The recorder feeds them with every row, so rows and metrics agree. A row costs a look-up and a few atomic additions, a token
+//! costs nothing. Not for history: counts start at zero with the process, and nothing is estimated.
+
+mod gen_ai;
+mod histogram;
+mod probes;
+mod regressions;
+mod series;
+mod starts;
+mod text;
+
+pub use probes::ProbeOutcome;
+pub use regressions::CurrentRegressions;
+pub use text::CONTENT_TYPE;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::history::regression::TestedFigure;
+use crate::history::speed::Decoding;
+use crate::history::table::Subset as _;
+use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use gen_ai::GenAi;
+use histogram::{MetricHistogram, micros};
+use photofinish_config::config::Config;
+use probes::ProbeCounts;
+use series::NamedSeries;
+use starts::Starts;
+use text::MetricsText;
+
+/// Maximum models with a separate series, first by name; further ones share `other`.
+const MODELS_MAX: usize = 32;
+/// Maximum upstreams with a separate series, first by model; further ones share `other`.
+const UPSTREAMS_MAX: usize = 64;
+
+/// Counts from rows since the start.
+#[derive(Debug)]
+pub struct Metrics {
+    races: [AtomicU64; RaceOutcome::ALL.len()],
+    starts: Starts,
+    overhead: MetricHistogram,
+    rolled_up_attempts: AtomicU64,
+    removed_races: AtomicU64,
+    probes: ProbeCounts,
+    named: ArcSwap<ConfiguredNames>,
+    regressions: ArcSwap<CurrentRegressions>,
+}
+
+/// Figures that other modules count.
+#[derive(Clone, Debug, Default)]
+pub struct ExternalCounts {
+    /// Races running now.
+    pub in_flight: usize,
+    /// Requests whose bodies are still coming.
+    pub arriving: usize,
+    /// Tasks running now: connections, attempts, losers that are read to their end.
+    pub tasks: usize,
+    /// Rows waiting for the database.
+    pub record_queue: usize,
+    pub records_spilled: usize,
+    pub records_written: u64,
+    pub records_dropped: u64,
+    pub records_set_aside: u64,
+    pub records_refused: u64,
+    /// Attempts whose row contradicts itself.
+    pub invariant_violations: u64,
+    /// Requests without a valid token.
+    pub unauthorized: u64,
+    /// Requests with a wrong token, on any path.
+    pub wrong_tokens: u64,
+    /// Requests refused for lack of room, by reason.
+    pub shed: Vec<(&'static str, u64)>,
+    pub memory: MemoryUse,
+    /// Upstreams whose circuit breaker is open.
+    pub open_breakers: BTreeSet<String>,
+    /// A newer configuration is not in force.
+    pub is_config_refused: bool,
+}
+
+/// Bytes that bodies, buffers and connections use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUse {
+    pub used: usize,
+    /// The part that clients hold by their connections.
+    pub clients: usize,
+    pub max: usize,
+}
+
+/// The series of one configuration.
+#[derive(Debug)]
+struct ConfiguredNames {
+    /// Client TTFT.
+    models: NamedSeries<MetricHistogram>,
+    upstreams: NamedSeries<UpstreamMetrics>,
+}
+
+#[derive(Debug)]
+struct UpstreamMetrics {
+    outcomes: [AtomicU64; AttemptOutcome::ALL.len()],
+    ttft: MetricHistogram,
+    tpot: MetricHistogram,
+    /// In the order of [`TOKEN_KINDS`].
+    tokens: [AtomicU64; TOKEN_KINDS.len()],
+    gen_ai: GenAi,
+    /// Regressions that began, in the order of [`TestedFigure::ALL`].
+    regressions: [AtomicU64; TestedFigure::ALL.len()],
+}
+
+/// `input` includes cached tokens; with most providers `output` includes reasoning.
+const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
+
+impl Metrics {
+    /// Without configured names: see [`Metrics::configure`].
+    pub fn new() -> Metrics {
+        let named =
+            ConfiguredNames { models: NamedSeries::new(ttft), upstreams: NamedSeries::new(UpstreamMetrics::new) };
+        Metrics {
+            races: Default::default(),
+            starts: Starts::default(),
+            overhead: MetricHistogram::new(histogram::OVERHEAD),
+            rolled_up_attempts: AtomicU64::new(0),
+            removed_races: AtomicU64::new(0),
+            probes: ProbeCounts::default(),
+            named: ArcSwap::from_pointee(named),
+            regressions: ArcSwap::default(),
+        }
+    }
+
+    /// Creates separate series for the models of `config` and their upstreams. The series of removed names are dropped.
+    pub fn configure(&self, config: &Config) {
+        self.named.rcu(|before| {
+            let mut models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ttft);
+            for (alias, model) in &config.aliases {
+                models.alias(alias, model);
+            }
+            let upstreams = config.models.values().flat_map(|model| &model.upstreams);
+            let upstreams = upstreams.map(|upstream| upstream_name(&upstream.provider.name, &upstream.model));
+            ConfiguredNames {
+                models,
+                upstreams: before.upstreams.renamed(upstreams, UPSTREAMS_MAX, UpstreamMetrics::new),
+            }
+        });
+    }
+
+    /// `overhead_us`: the time that the gateway itself added before the client's first token. None: unknown.
+    pub fn race(&self, race: &RaceRecord, overhead_us: Option<i64>) {
+        self.races[race.outcome as usize].fetch_add(1, Relaxed);
+        self.starts.race(race);
+        if let Some(sent) = race.first_token_sent_us {
+            self.named.load().models.of(&race.model).observe(micros(sent));
+        }
+        if let Some(overhead) = overhead_us {
+            self.overhead.observe(micros(overhead));
+        }
+    }
+
+    /// `choices`: the number of answers that the request asked for, if given. `took_us`: microseconds from dispatch to
+    /// the end of the attempt.
+    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) {
+        self.starts.attempt(attempt);
+        let named = self.named.load();
+        let upstream = named.upstreams.of(&upstream_name(&attempt.provider, &attempt.model_sent));
+        upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
+        if let Some(ttft) = attempt.first_token_us {
+            upstream.ttft.observe(micros(ttft));
+        }
+        if let Some(tpot) = Decoding::of(attempt).tpot_us(choices) {
+            upstream.tpot.observe(Duration::from_nanos((tpot * 1e3) as u64));
+        }
+        let tokens =
+            [attempt.input_tokens, attempt.cached_input_tokens, attempt.output_tokens, attempt.reasoning_tokens];
+        for (count, tokens) in upstream.tokens.iter().zip(tokens) {
+            count.fetch_add(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0), Relaxed);
+        }
+        upstream.gen_ai.attempt(attempt, took_us);
+    }
+
+    /// An hour with this many attempts was rolled up.
+    pub fn rolled_up(&self, attempts: u64) {
+        self.rolled_up_attempts.fetch_add(attempts, Relaxed);
+    }
+
+    /// The rows of this many races were removed.
+    pub fn removed(&self, races: u64) {
+        self.removed_races.fetch_add(races, Relaxed);
+    }
+
+    /// A probe ended; what it cost, at most.
+    pub fn probe(&self, outcome: ProbeOutcome, cost_usd: f64) {
+        self.probes.count(outcome, cost_usd);
+    }
+
+    /// So many probes were not sent in their time.
+    pub fn probes_given_up(&self, probes: u64) {
+        self.probes.count_skipped(probes);
+    }
+
+    /// A regression began.
+    pub fn regression(&self, upstream: &str, figure: TestedFigure) {
+        self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Replaces the current regressions.
+    pub fn standing(&self, regressions: CurrentRegressions) {
+        self.regressions.store(regressions.into());
+    }
+
+    /// The page in text format 0.0.4; see [`CONTENT_TYPE`]. A model or an upstream without counts has no series.
+    pub fn render(&self, elsewhere: &ExternalCounts) -> String {
+        let named = self.named.load();
+        let mut text = MetricsText::default();
+        self.render_races(&named, &mut text);
+        self.starts.render(&mut text);
+        render_attempts(&named.upstreams, &mut text);
+        render_tokens(&named.upstreams, &mut text);
+        gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
+        regressions::render(&named.upstreams, |of| &of.regressions, &self.regressions.load(), &mut text);
+        render_breakers(&named.upstreams, &elsewhere.open_breakers, &mut text);
+        self.probes.render(&mut text);
+        render_elsewhere(elsewhere, &mut text);
+        self.render_retention(&mut text);
+        text.finish()
+    }
+
+    fn render_retention(&self, text: &mut MetricsText) {
+        let help =
+            "Attempts whose hour was rolled up; counted again each time an hour is rolled up again for late rows.";
+        text.single("rolled_up_attempts_total", "counter", help, self.rolled_up_attempts.load(Relaxed));
+        let help = "Races whose rows were removed because they are older than the retention.";
+        text.single("removed_races_total", "counter", help, self.removed_races.load(Relaxed));
+    }
+
+    fn render_races(&self, named: &ConfiguredNames, text: &mut MetricsText) {
+        text.family("races_total", "counter", "Races that ended, one for each authenticated request, by outcome.");
+        for (outcome, count) in RaceOutcome::ALL.iter().zip(&self.races) {
+            text.sample(&[("outcome", outcome.as_str())], count.load(Relaxed));
+        }
+        let help = "From the request fully read to the first byte of payload handed to the client; for a client that does \
+                    not stream, to the whole answer.";
+        text.family("client_ttft_seconds", "histogram", help);
+        for (model, ttft) in named.models.iter().filter(|(_, ttft)| !ttft.is_empty()) {
+            text.histogram(&[("model", model)], ttft);
+        }
+        let help = "What the gateway itself added before a streaming client's first token: its TTFT, less the winner's start \
+                    and the winner's TTFT.";
+        text.family("overhead_seconds", "histogram", help);
+        text.histogram(&[], &self.overhead);
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl UpstreamMetrics {
+    fn new() -> UpstreamMetrics {
+        UpstreamMetrics {
+            outcomes: Default::default(),
+            ttft: ttft(),
+            tpot: MetricHistogram::new(histogram::TPOT),
+            tokens: Default::default(),
+            gen_ai: GenAi::new(),
+            regressions: Default::default(),
+        }
+    }
+}
+
+fn render_attempts(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsText) {
+    text.family("attempts_total", "counter", "Attempts that ended, by upstream and outcome.");
+    for (upstream, of) in upstreams.iter() {
+        let counts = of.outcomes.iter().map(|count| count.load(Relaxed));
+        for (outcome, count) in AttemptOutcome::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            text.sample(&[("upstream", upstream), ("outcome", outcome.as_str())], count);
+        }
+    }
+    let help = "From an attempt's own dispatch to its first token, for attempts whose first token was seen. Attempts that were \
+                cancelled before are only in attempts_total as lost, so this is too low if there are many: the stats command \
+                corrects for them.";
+    text.family("attempt_ttft_seconds", "histogram", help);
+    for (upstream, of) in upstreams.iter().filter(|(_, of)| !of.ttft.is_empty()) {
+        text.histogram(&[("upstream", upstream)], &of.ttft);
+    }
+    let help = "Time per output token after the first, by the provider's own count; without bursts and requests for several choices.";
+    text.family("tpot_seconds", "histogram", help);
+    for (upstream, of) in upstreams.iter().filter(|(_, of)| !of.tpot.is_empty()) {
+        text.histogram(&[("upstream", upstream)], &of.tpot);
+    }
+}
+
+fn render_tokens(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsText) {
+    let help = "Tokens of all attempts, winners and losers, as their providers count them: input includes cached_input, and \
+                with most providers output includes reasoning.";
+    text.family("tokens_total", "counter", help);
+    for (upstream, of) in upstreams.iter() {
+        let counts = of.tokens.iter().map(|count| count.load(Relaxed));
+        for (kind, count) in TOKEN_KINDS.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            text.sample(&[("upstream", upstream), ("kind", kind)], count);
+        }
+    }
+}
+
+/// Every upstream has a series, so that an open breaker changes a value.
+fn render_breakers(upstreams: &NamedSeries<UpstreamMetrics>, open: &BTreeSet<String>, text: &mut MetricsText) {
+    let open: BTreeSet<&str> = open.iter().map(|upstream| upstreams.label(upstream)).collect();
+    let help = "1 while the circuit breaker of an upstream is open: it gets no requests except probes.";
+    text.family("breaker_open", "gauge", help);
+    for (upstream, _) in upstreams.iter() {
+        text.sample(&[("upstream", upstream)], u8::from(open.contains(upstream)));
+    }
+}
+
+fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
+    text.single("in_flight", "gauge", "Races running now.", elsewhere.in_flight);
+    let arriving = "Requests whose bodies are still coming; they hold no place in the race.";
+    text.single("arriving", "gauge", arriving, elsewhere.arriving);
+    text.single(
+        "tasks",
+        "gauge",
+        "Tasks of the gateway running now: client and provider connections, attempts, losers that are read to their end.",
+        elsewhere.tasks,
+    );
+    text.single("record_queue", "gauge", "Rows waiting for the database.", elsewhere.record_queue);
+    let spilled = "Rows among these in the spill file next to the database.";
+    text.single("records_spilled", "gauge", spilled, elsewhere.records_spilled);
+    let written = "Rows in the database since the start.";
+    text.single("records_written_total", "counter", written, elsewhere.records_written);
+    let dropped = "Rows lost: the queue was full, or the file for refused rows is.";
+    text.single("records_dropped_total", "counter", dropped, elsewhere.records_dropped);
+    let aside = "Rows in a database that is no longer in use: it was damaged and set aside, removed or replaced.";
+    text.single("records_set_aside_total", "counter", aside, elsewhere.records_set_aside);
+    let refused = "Rows that the database never takes; they are in a file beside it.";
+    text.single("records_refused_total", "counter", refused, elsewhere.records_refused);
+    let unauthorized = "Requests refused for lack of a valid token; they have no race.";
+    text.single("unauthorized_total", "counter", unauthorized, elsewhere.unauthorized);
+    let wrong = "Requests with a wrong token, on any path.";
+    text.single("wrong_tokens_total", "counter", wrong, elsewhere.wrong_tokens);
+    text.family("shed_total", "counter", "Requests refused for lack of room before they had a race, by reason.");
+    for (reason, count) in &elsewhere.shed {
+        text.sample(&[("reason", reason)], count);
+    }
+    let MemoryUse { used, clients, max } = elsewhere.memory;
+    let what = "Bytes that bodies, buffers and connections of clients use, as the gateway counts them.";
+    text.single("memory_used_bytes", "gauge", what, used);
+    let what = "Bytes of them that clients hold by their connections, with answers that they have not taken.";
+    text.single("memory_clients_bytes", "gauge", what, clients);
+    text.single("memory_max_bytes", "gauge", "Bytes that they may use: memory under [server].", max);
+    let refused = "1 while a newer configuration is not in force: the log and /api/config say why.";
+    text.single("config_refused", "gauge", refused, u8::from(elsewhere.is_config_refused));
+    let violations = "Attempts whose row contradicts itself: a bug of the gateway.";
+    text.single("invariant_violations_total", "counter", violations, elsewhere.invariant_violations);
+}
+
+fn ttft() -> MetricHistogram {
+    MetricHistogram::new(histogram::TTFT)
+}
+
+fn upstream_name(provider: &str, model: &str) -> String {
+    [provider, "/", model].concat()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Compares the page with rows.
+
+use std::path::Path;
+
+use super::*;
+use crate::history::{StartReason, sample};
+use photofinish_config::config::parse;
+
+fn config(models: &str) -> Config {
+    parse(&format!("providers.groq.base_url = \"http://h/v1\"\n{models}"), Path::new("x"), &|_| None).unwrap()
+}
+
+fn configured(models: &str) -> Metrics {
+    let metrics = Metrics::new();
+    metrics.configure(&config(models));
+    metrics
+}
+
+const LLAMA: &str = "[models.\"llama-3.3-70b\"]\nupstreams = [\"groq/llama-70b\"]\naliases = [\"llama\"]";
+
+fn page(metrics: &Metrics) -> String {
+    metrics.render(&ExternalCounts::default())
+}
+
+fn assert_has(page: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(page.lines().any(|known| known == *line), "no {line} in\n{page}");
+    }
+}
+
+#[test]
+fn rows_become_series() {
+    let metrics = configured(LLAMA);
+    let mut aliased = sample::race(1);
+    aliased.model = "llama".to_owned();
+    metrics.race(&sample::race(0), Some(400));
+    metrics.race(&aliased, None);
+    metrics.race(&sample::bare_race(2), None);
+    metrics.attempt(&sample::won(0), Some(1), 5_000);
+    metrics.attempt(&sample::won(1), Some(2), 5_000);
+    metrics.attempt(&sample::lost(0, 99_000), None, 5_000);
+    metrics.attempt(&sample::failed(0), None, 5_000);
+    assert_has(
+        &page(&metrics),
+        &[
+            "photofinish_races_total{outcome=\"ok\"} 2",
+            "photofinish_races_total{outcome=\"rejected\"} 1",
+            "photofinish_races_total{outcome=\"shutdown\"} 0",
+            "photofinish_client_ttft_seconds_bucket{model=\"llama-3.3-70b\",le=\"0.1\"} 0",
+            "photofinish_client_ttft_seconds_bucket{model=\"llama-3.3-70b\",le=\"0.2\"} 2",
+            "photofinish_client_ttft_seconds_sum{model=\"llama-3.3-70b\"} 0.203",
+            "photofinish_overhead_seconds_bucket{le=\"0.00025\"} 0",
+            "photofinish_overhead_seconds_bucket{le=\"0.0005\"} 1",
+            "photofinish_overhead_seconds_count 1",
+            "photofinish_attempts_total{upstream=\"groq/llama-70b\",outcome=\"won\"} 2",
+            "photofinish_attempts_total{upstream=\"other\",outcome=\"lost\"} 1",
+            "photofinish_attempts_total{upstream=\"other\",outcome=\"failed\"} 1",
+            "photofinish_attempt_ttft_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.05\"} 0",
+            "photofinish_attempt_ttft_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.1\"} 2",
+            "photofinish_attempt_ttft_seconds_count{upstream=\"groq/llama-70b\"} 2",
+            // 50 ms per token; an attempt with several choices has no speed.
+            "photofinish_tpot_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.03\"} 0",
+            "photofinish_tpot_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.05\"} 1",
+            "photofinish_tpot_seconds_count{upstream=\"groq/llama-70b\"} 1",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"input\"} 2048",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"cached_input\"} 1024",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"output\"} 82",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"reasoning\"} 10",
+        ],
+    );
+}
+
+#[test]
+fn starts_are_counted_by_their_reason() {
+    let metrics = Metrics::new();
+    let attempt = |outcome, start_reason| {
+        metrics.attempt(&AttemptRecord { outcome, start_reason, ..sample::won(0) }, None, 5_000);
+    };
+    attempt(AttemptOutcome::Lost, StartReason::First);
+    attempt(AttemptOutcome::Won, StartReason::Hedge);
+    attempt(AttemptOutcome::Lost, StartReason::Hedge);
+    attempt(AttemptOutcome::Failed, StartReason::Retry);
+    for why in [Some("best budget"), Some("budget"), Some("hedge"), None] {
+        metrics.race(&RaceRecord { why: why.map(str::to_owned), ..sample::race(0) }, None);
+    }
+    assert_has(
+        &page(&metrics),
+        &[
+            "photofinish_starts_total{reason=\"first\"} 1",
+            "photofinish_starts_total{reason=\"hedge\"} 2",
+            "photofinish_starts_total{reason=\"fallback\"} 0",
+            "photofinish_starts_total{reason=\"retry\"} 1",
+            "photofinish_starts_won_total{reason=\"first\"} 0",
+            "photofinish_starts_won_total{reason=\"hedge\"} 1",
+            "photofinish_starts_refused_total{reason=\"hedge\"} 2",
+        ],
+    );
+}
+
+#[test]
+fn upstreams_left_out_are_counted_by_reason() {
+    let metrics = Metrics::new();
+    for left_out in [Some("a/x@breaker b/y@cooling_down"), Some("a/x@breaker"), None] {
+        metrics.race(&RaceRecord { left_out: left_out.map(str::to_owned), ..sample::race(0) }, None);
+    }
+    assert_has(
+        &page(&metrics),
+        &[
+            "photofinish_left_out_total{reason=\"breaker\"} 2",
+            "photofinish_left_out_total{reason=\"cooling_down\"} 1",
+            "photofinish_left_out_total{reason=\"dialect\"} 0",
+        ],
+    );
+}
+
+#[test]
+fn names_that_nobody_configured_share_one_series() {
+    let metrics = configured(LLAMA);
+    let before = page(&metrics).lines().count();
+    for n in 0..1_000 {
+        let (mut race, mut attempt) = (sample::race(n), sample::won(n));
+        race.model = format!("made-up-{n}\n");
+        attempt.model_sent = format!("made-up-{n}\"");
+        metrics.race(&race, None);
+        metrics.attempt(&attempt, None, 5_000);
+    }
+    let page = page(&metrics);
+    assert!(!page.contains("made-up"));
+    assert_has(&page, &["photofinish_attempts_total{upstream=\"other\",outcome=\"won\"} 1000"]);
+    assert!(page.lines().count() - before < 140, "{page}");
+}
+
+#[test]
+fn a_large_config_has_a_bounded_page() {
+    let models: String =
+        (0..500).map(|n| format!("[models.m{n}]\nupstreams = [\"groq/u{n}\", \"groq/v{n}\"]\n")).collect();
+    let metrics = configured(&models);
+    for n in 0..500 {
+        let (mut race, mut attempt) = (sample::race(n), sample::won(n));
+        race.model = format!("m{n}");
+        attempt.model_sent = format!("u{n}");
+        metrics.race(&race, None);
+        metrics.attempt(&attempt, None, 5_000);
+    }
+    let page = page(&metrics);
+    let values = |start: &str| page.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(values("photofinish_client_ttft_seconds_count{"), MODELS_MAX + 1);
+    assert!(values("photofinish_attempts_total{") <= UPSTREAMS_MAX + 1);
+}
+
+#[test]
+fn running_tasks_are_told() {
+    let page = Metrics::new().render(&ExternalCounts { tasks: 7, ..ExternalCounts::default() });
+    assert_has(&page, &["photofinish_tasks 7"]);
+}
+
+#[test]
+fn an_open_breaker_is_a_one() {
+    let metrics = configured(LLAMA);
+    let lines = |open: &[&str]| {
+        let open_breakers = open.iter().map(|upstream| (*upstream).to_owned()).collect();
+        let page = metrics.render(&ExternalCounts { open_breakers, ..ExternalCounts::default() });
+        page.lines().filter(|line| line.starts_with("photofinish_breaker_open{")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = |groq: u8, other: u8| {
+        let line = |upstream: &str, open| format!("photofinish_breaker_open{{upstream=\"{upstream}\"}} {open}");
+        [line("groq/llama-70b", groq), line("other", other)]
+    };
+    assert_eq!(lines(&[]), expected(0, 0));
+    assert_eq!(lines(&["groq/llama-70b"]), expected(1, 0));
+    assert_eq!(lines(&["made/up", "made/up-too"]), expected(0, 1));
+}
+
+#[test]
+fn a_reload_keeps_what_was_counted() {
+    let metrics = configured(LLAMA);
+    metrics.attempt(&sample::won(0), None, 5_000);
+    metrics.configure(&config(&format!("{LLAMA}\n[models.a]\nupstreams = [\"groq/a\"]")));
+    metrics.attempt(&sample::won(1), None, 5_000);
+    assert_has(&page(&metrics), &["photofinish_attempts_total{upstream=\"groq/llama-70b\",outcome=\"won\"} 2"]);
+    metrics.configure(&config(""));
+    assert!(!page(&metrics).contains("llama-70b"));
+}
+
+/// The GenAI families of the configured upstream after these attempts, only counts and sums.
+fn gen_ai_of(attempts: &[AttemptRecord]) -> Vec<String> {
+    let metrics = configured(LLAMA);
+    attempts.iter().for_each(|attempt| metrics.attempt(attempt, None, 5_000));
+    let labels = "gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"groq\",gen_ai_request_model=\"llama-70b\"";
+    let page = page(&metrics).replace(labels, "…");
+    let lines = page.lines().filter(|line| line.starts_with("gen_ai_client_"));
+    let figures = lines.filter(|line| line.contains("_sum{") || line.contains("_count{"));
+    figures.map(|line| line["gen_ai_client_".len()..].to_owned()).collect()
+}
+
+#[test]
+fn an_attempt_is_an_operation_of_a_gen_ai_client() {
+    let won = AttemptRecord { failure: None, ..sample::won(0) };
+    let whole = [
+        "operation_duration_seconds_sum{…} 2.1002",
+        "operation_duration_seconds_count{…} 1",
+        "operation_time_to_first_chunk_seconds_sum{…} 0.0806",
+        "operation_time_to_first_chunk_seconds_count{…} 1",
+        "token_usage_sum{…,gen_ai_token_type=\"input\"} 1024",
+        "token_usage_count{…,gen_ai_token_type=\"input\"} 1",
+        "token_usage_sum{…,gen_ai_token_type=\"output\"} 41",
+        "token_usage_count{…,gen_ai_token_type=\"output\"} 1",
+    ];
+    assert_eq!(gen_ai_of(std::slice::from_ref(&won)), whole);
+    let nothing_read = AttemptRecord { eof_us: None, ..won.clone() };
+    assert_eq!(gen_ai_of(&[nothing_read])[0], "operation_duration_seconds_sum{…} 2.1001", "to the finish reason");
+
+    let of_groq = |attempt: AttemptRecord| AttemptRecord { provider: "groq".into(), ..attempt };
+    let failed = of_groq(sample::failed(0));
+    let empty = AttemptRecord { outcome: AttemptOutcome::Empty, failure: None, failure_phase: None, ..failed.clone() };
+    let errors = [
+        "operation_duration_seconds_sum{…,error_type=\"connect\"} 0.01",
+        "operation_duration_seconds_count{…,error_type=\"connect\"} 2",
+        "operation_duration_seconds_sum{…,error_type=\"empty\"} 0.005",
+        "operation_duration_seconds_count{…,error_type=\"empty\"} 1",
+    ];
+    assert_eq!(gen_ai_of(&[failed.clone(), empty, failed]), errors);
+    assert!(gen_ai_of(&[of_groq(sample::lost(0, 99_000))]).is_empty(), "what was cut has no length");
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let page = page(&Metrics::new());
+    let families =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE photofinish_").or(line.strip_prefix("# TYPE ")));
+    for name in families.filter_map(|family| family.split(' ').next()) {
+        let operations = include_str!("../../../../docs/operations.md");
+        assert!(
+            operations.contains(&format!("`{name}`")) || operations.contains(&format!("`{name}{{")),
+            "{name} is not in docs/operations.md"
+        );
+    }
+}

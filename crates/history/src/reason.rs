@@ -1,0 +1,35 @@
+//! The reasons of a decision: short codes for a race's row. Not for the plan itself.
+
+use photofinish_config::config::names::names;
+
+names! {
+    /// The reason of one decision.
+    pub enum DecisionReason {
+        /// The policy does not learn: as listed.
+        Listed = "listed",
+        /// The best alone: no hedge is worth its cost.
+        Best = "best",
+        /// A hedge is planned.
+        Hedge = "hedge",
+        /// A hedge is started.
+        Hedged = "hedged",
+        /// Some start at once because they have too few samples.
+        Cold = "cold",
+        /// An upstream that was unused for long runs in addition to the best.
+        Probe = "probe",
+        /// An attempt is overdue and counts as failed, so the next one starts.
+        Overdue = "overdue",
+        /// A hedge would pay, but the bucket does not hold it.
+        Budget = "budget",
+        /// Every hedge would go to an upstream that fails too often.
+        Throttled = "throttled",
+        /// There is one candidate, or one domain.
+        Alone = "alone",
+        /// The simple rule decided.
+        Rule = "rule",
+        /// A first token is held back for one that should finish sooner.
+        Held = "held",
+        /// The gateway is crowded: no extras, whatever the policy says.
+        Crowded = "crowded",
+    }
+}

@@ -1,0 +1,116 @@
+//! Keeps the rows of one race together until all have arrived, then queues them.
+//!
+//! Not for writing: see `writer`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+
+use super::race_observer::RaceObserver;
+use super::state::StoreState;
+use crate::bill::{self, BillBounds};
+use crate::store::Record;
+
+/// Records that may wait in memory; about 50 MB at most.
+pub(super) const QUEUE_MAX: usize = 65_536;
+
+/// Shared by all code that records rows of one race. The last drop sends the rows: no further row can arrive then.
+pub(super) struct RaceSheet {
+    kept: Mutex<RowsToSend>,
+    /// None: nothing is stored.
+    queue: Option<RowQueue>,
+    race_observer: Option<Arc<dyn RaceObserver>>,
+}
+
+#[derive(Default)]
+struct RowsToSend {
+    rows: Vec<Record>,
+    /// The bill of each attempt, by ordinal.
+    bills: Vec<(i64, BillBounds)>,
+}
+
+impl RaceSheet {
+    pub(super) fn new(queue: Option<RowQueue>, race_observer: Option<Arc<dyn RaceObserver>>) -> RaceSheet {
+        RaceSheet { kept: Mutex::default(), queue, race_observer }
+    }
+
+    pub(super) fn add(&self, record: Record) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).rows.push(record);
+    }
+
+    /// The upstream of the attempt with this ordinal, if its row is there.
+    pub(super) fn upstream(&self, ordinal: i64) -> Option<String> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.rows.iter().find_map(|row| match row {
+            Record::Attempt(attempt) if attempt.ordinal == ordinal => {
+                Some(format!("{}/{}", attempt.provider, attempt.model_sent))
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn bill(&self, ordinal: i64, bill: BillBounds) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push((ordinal, bill));
+    }
+}
+
+impl Drop for RaceSheet {
+    fn drop(&mut self) {
+        let RowsToSend { mut rows, bills } =
+            std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if rows.is_empty() {
+            return;
+        }
+        settle(&mut rows, &bills);
+        if let Some(race_observer) = &self.race_observer {
+            race_observer.settled(&rows);
+        }
+        if let Some(queue) = &self.queue {
+            queue.send(rows);
+        }
+    }
+}
+
+/// Fills in the bounds of each attempt's cost. They are known once all attempts are over.
+fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
+    let (mut race, mut attempts) = (None, Vec::with_capacity(bills.len()));
+    for row in rows {
+        match row {
+            Record::Race(record) => race = Some(&**record),
+            Record::Attempt(record) => {
+                if let Some((_, bill)) = bills.iter().find(|(ordinal, _)| *ordinal == record.ordinal) {
+                    attempts.push((&mut **record, *bill));
+                }
+            }
+            Record::Run(_) => {}
+        }
+    }
+    if let Some(race) = race {
+        bill::settle(race, &mut attempts);
+    }
+}
+
+/// The queue of the writer, for groups of rows. Its bound counts rows.
+#[derive(Clone)]
+pub(super) struct RowQueue {
+    pub sender: mpsc::Sender<Vec<Record>>,
+    pub state: Arc<StoreState>,
+}
+
+impl RowQueue {
+    /// Never waits.
+    pub(super) fn send(&self, rows: Vec<Record>) {
+        let count = rows.len();
+        // Counted before sending, so that the writer never subtracts more than was added.
+        let before = self.state.add(count);
+        if before + count <= QUEUE_MAX && self.sender.try_send(rows).is_ok() {
+            return;
+        }
+        self.state.lose(count);
+        if self.state.overflow.is_due() {
+            let dropped = self.state.dropped();
+            let why = if self.sender.is_closed() { "their writer has ended" } else { "their queue is full" };
+            tracing::error!(dropped, "rows of the history are lost: {why}");
+        }
+    }
+}

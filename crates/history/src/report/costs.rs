@@ -1,0 +1,266 @@
+//! What attempts cost, by what they were for: answers, racing extras, audits and drained losers.
+//!
+//! Not for prices: see `routing::bill`.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value, json};
+
+use super::question::RaceWindow;
+use crate::history::cost::CostSum;
+use crate::history::facts::{AttemptFacts, RequestFacts};
+use crate::history::summary::Summary;
+use crate::history::{AttemptOutcome, ShortBytes};
+use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
+use photofinish_base::clock::DAY_US;
+
+/// Groups of one answer, those with most attempts.
+pub const GROUPS_MAX: usize = 500;
+
+/// A name that `by` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CostDimension {
+    /// The day on which the race began, UTC.
+    Day,
+    /// The model that the app asked for.
+    Model,
+    /// The caller.
+    User,
+    /// Provider and its name for the model.
+    Upstream,
+}
+
+/// The attempts and the groups.
+#[derive(Args, Clone, Debug)]
+pub struct CostsQuestion {
+    #[command(flatten)]
+    pub window: RaceWindow,
+    /// One group for each of these.
+    #[arg(long, value_name = "DIMENSION", value_enum, default_value = "day")]
+    pub by: CostDimension,
+    /// Read rows instead of roll-ups, for at most 30 s, as far back as rows are kept.
+    #[arg(long)]
+    pub exact: bool,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub struct Costs {
+    pub by: CostDimension,
+    pub total: CostParts,
+    /// Days in their order; else with most attempts first.
+    pub groups: Vec<(Option<String>, CostParts)>,
+    /// Groups beyond [`GROUPS_MAX`].
+    pub left_out: usize,
+    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
+    pub rolled_until: Option<i64>,
+}
+
+/// The costs of some attempts.
+#[derive(Clone, Debug, Default)]
+pub struct CostParts {
+    pub attempts: u64,
+    pub all: CostSum,
+    /// Of attempts that did not lose: what a single attempt for each request would cost, and what failures cost.
+    pub answers: CostSum,
+    /// Of losers that were cut off.
+    pub cut: CostSum,
+    /// Of losers that ran on to be measured.
+    pub audits: CostSum,
+    /// Of losers that were read to their end because their provider bills a cancelled answer in full.
+    pub drains: CostSum,
+    /// Of losers of rolled-up hours, which do not say why a loser ran.
+    pub rolled_extras: CostSum,
+}
+
+impl CostsQuestion {
+    /// An error in the combination of valid parts.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        self.window.problem(now_us)
+    }
+}
+
+impl CostDimension {
+    pub fn name(self) -> &'static str {
+        match self {
+            CostDimension::Day => "day",
+            CostDimension::Model => "model",
+            CostDimension::User => "user",
+            CostDimension::Upstream => "upstream",
+        }
+    }
+}
+
+/// Reads the answer.
+///
+/// # Errors
+/// For an operator.
+pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Result<Costs, ReadError> {
+    let filter = question.window.filter(now_us);
+    let selection = Selection { filter, now_us, classes: false, hourly: false, exact: question.exact };
+    let by = question.by;
+    let (gathered, coverage) = reader.gather(&selection, || CostsByKey { by, now_us, groups: BTreeMap::new() })?;
+    let mut total = CostParts::default();
+    gathered.groups.values().for_each(|parts| total.merge(parts));
+    let mut groups: Vec<(Option<String>, CostParts)> = gathered.groups.into_iter().collect();
+    let left_out = groups.len().saturating_sub(GROUPS_MAX);
+    if by != CostDimension::Day {
+        groups.sort_by_key(|(_, parts)| std::cmp::Reverse(parts.attempts));
+        groups.truncate(GROUPS_MAX);
+    }
+    let groups = groups.split_off(if by == CostDimension::Day { left_out } else { 0 });
+    Ok(Costs { by, total, groups, left_out, rolled_until: coverage.rolled_until })
+}
+
+impl CostParts {
+    fn merge(&mut self, other: &CostParts) {
+        self.attempts += other.attempts;
+        self.all.merge(&other.all);
+        self.answers.merge(&other.answers);
+        self.cut.merge(&other.cut);
+        self.audits.merge(&other.audits);
+        self.drains.merge(&other.drains);
+        self.rolled_extras.merge(&other.rolled_extras);
+    }
+
+    fn json(&self) -> Map<String, Value> {
+        let parts = [
+            ("all", &self.all),
+            ("answers", &self.answers),
+            ("cut", &self.cut),
+            ("audits", &self.audits),
+            ("drains", &self.drains),
+            ("rolled_extras", &self.rolled_extras),
+        ];
+        let attempts = [("attempts".to_owned(), json!(self.attempts))];
+        attempts.into_iter().chain(parts.map(|(name, sum)| (name.to_owned(), of_sum(sum)))).collect()
+    }
+}
+
+fn of_sum(sum: &CostSum) -> Value {
+    json!({
+        "cost_usd": sum.usd(), "cost_basis": sum.basis().as_str(), "cost_usd_min": sum.min_usd(), "cost_usd_max": sum.max_usd(),
+    })
+}
+
+impl Costs {
+    pub fn json(&self) -> Value {
+        let group = |(key, parts): &(Option<String>, CostParts)| {
+            let mut object = Map::from_iter([(self.by.name().to_owned(), json!(key))]);
+            object.extend(parts.json());
+            Value::from(object)
+        };
+        let groups: Vec<Value> = self.groups.iter().map(group).collect();
+        json!({ "total": self.total.json(), "groups": groups, "left_out": self.left_out })
+    }
+}
+
+struct CostsByKey {
+    by: CostDimension,
+    now_us: i64,
+    groups: BTreeMap<Option<String>, CostParts>,
+}
+
+impl CostsByKey {
+    fn group(
+        &mut self,
+        started_at: i64,
+        (provider, model_sent): (&str, &str),
+        model: Option<&str>,
+        user: Option<&str>,
+    ) -> &mut CostParts {
+        let key = match self.by {
+            CostDimension::Day => Some(day(started_at)),
+            CostDimension::Model => model.map(str::to_owned),
+            CostDimension::User => user.map(str::to_owned),
+            CostDimension::Upstream => Some(format!("{provider}/{model_sent}")),
+        };
+        self.groups.entry(key).or_default()
+    }
+}
+
+fn day(at_us: i64) -> String {
+    let start = Timestamp::from_microsecond(at_us.div_euclid(DAY_US) * DAY_US);
+    start.map(|at| at.to_zoned(TimeZone::UTC).date().to_string()).unwrap_or_default()
+}
+
+impl Gather for CostsByKey {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
+        if facts.is_of_a_running_race(self.now_us) {
+            return;
+        }
+        let request = facts.request.as_ref();
+        let (model, user) = (request.map(|request| request.model), request.and_then(|request| request.user));
+        let upstream = (facts.provider, facts.model_sent);
+        let is_audit = facts.ttft.is_some_and(|observation| observation.audit.is_some());
+        let parts = self.group(facts.started_at, upstream, model, user);
+        parts.attempts += 1;
+        parts.all.add(&facts.cost);
+        let part = match facts.outcome {
+            AttemptOutcome::Drained => &mut parts.drains,
+            _ if is_audit => &mut parts.audits,
+            outcome if outcome.is_loss() => &mut parts.cut,
+            _ => &mut parts.answers,
+        };
+        part.add(&facts.cost);
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
+
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
+        let Some(upstream) = cell.upstream else { return Ok(()) };
+        let mut summary = Summary::default();
+        summary.absorb(cell.summary, 1.0, true)?;
+        let parts = self.group(cell.start_us, upstream, cell.model, cell.user);
+        parts.attempts += summary.attempts;
+        parts.all.merge(&summary.cost);
+        parts.rolled_extras.merge(&summary.extra_cost);
+        parts.answers.merge(&summary.cost.without(&summary.extra_cost));
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (key, parts) in other.groups {
+            self.groups.entry(key).or_default().merge(&parts);
+        }
+    }
+}
+
+/// Members of the answer, for the OpenAPI document.
+pub fn schema() -> Map<String, Value> {
+    let usd = |about: &str| json!({ "type": ["number", "null"], "description": about, "x-unit": "USD" });
+    let sum = json!({
+        "type": "object",
+        "description": "A sum of costs, exact or between bounds.",
+        "properties": {
+            "cost_usd": usd("as `cost_basis` says; null where none has a price"),
+            "cost_basis": { "type": "string", "description": "whether the cost is exact, a bound or not known" },
+            "cost_usd_min": usd("no less than this"),
+            "cost_usd_max": usd("no more than this; null where nothing bounds one of them")
+        },
+        "required": ["cost_usd", "cost_basis", "cost_usd_min", "cost_usd_max"],
+        "additionalProperties": false,
+    });
+    let part = |about: &str| json!({ "$ref": "#/components/schemas/CostSum", "description": about });
+    let key = |about: &str| json!({ "type": ["string", "null"], "description": about });
+    let parts = json!({
+        "type": "object",
+        "description": "What attempts cost, by what they were for. A group has the member that `by` names.",
+        "properties": {
+            "day": key("UTC"), "model": key("as the app asked for it"), "user": key("the caller"), "upstream": key("`PROVIDER/MODEL`"),
+            "attempts": { "type": "integer" },
+            "all": part("every attempt"),
+            "answers": part("attempts that did not lose, failed ones included"),
+            "cut": part("losers that were cut off"),
+            "audits": part("losers that ran on to be measured"),
+            "drains": part("losers that were read to their end, because their provider bills a cancelled answer in full"),
+            "rolled_extras": part("losers of rolled-up hours, which do not say why a loser ran")
+        },
+        "required": ["attempts", "all", "answers", "cut", "audits", "drains", "rolled_extras"],
+        "additionalProperties": false,
+    });
+    Map::from_iter([("CostSum".to_owned(), sum), ("CostParts".to_owned(), parts)])
+}

@@ -1,0 +1,332 @@
+//! Gathers attempts by group: row by row, or hour by hour where they are rolled up.
+//!
+//! Not for the figures of a group: those are `figures`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use super::dimension::{Dimension, GroupValue, StrataDimension};
+use super::figures::{GatheredGroup, GroupFigures};
+use super::names::NameIndex;
+use crate::history::ShortBytes;
+use crate::history::class::{Concurrency, Input};
+use crate::history::facts::{AttemptFacts, RequestFacts};
+use crate::history::goodput::{self, HoursWindow, SloTargets};
+use crate::history::spread::Times;
+use crate::history::summary::{Summary, absorb_ttft};
+use crate::store::{Gather, RollupCell};
+use photofinish_base::clock::micros;
+
+/// How attempts are grouped.
+#[derive(Clone, Debug)]
+pub struct GroupRules {
+    by: Vec<Dimension>,
+    strata: Vec<StrataDimension>,
+    half_life_us: Option<f64>,
+    now_us: i64,
+    /// Unanswered requests count once for each upstream that tried, instead of once.
+    unserved_by_upstream: bool,
+}
+
+/// The groups.
+#[derive(Debug)]
+pub struct Groups<'r> {
+    rules: &'r GroupRules,
+    names: NameIndex,
+    places: HashMap<GroupKey, usize>,
+    groups: Vec<(GroupKey, Group)>,
+    pub without_attempts: u64,
+    /// Attempts of running races, which are left out.
+    pub running: u64,
+    /// Start of the first race; microseconds since 1970, UTC.
+    pub oldest: Option<i64>,
+}
+
+/// The value of an attempt in each dimension, as a number; for a name, its index. −1: unknown.
+type GroupKey = [i64; Dimension::COUNT];
+
+const UNKNOWN: i64 = -1;
+
+#[derive(Debug, Default)]
+struct Group {
+    summary: Summary,
+    /// By upstream, if groups are not: finds the best one.
+    upstreams: HashMap<i64, Times>,
+    /// By model, since the upstreams of one model say nothing about another.
+    models: HashSet<i64>,
+    strata: HashMap<GroupKey, Times>,
+}
+
+/// An attempt, or a cell of attempts, as far as grouping needs it.
+struct GroupedAttempt<'a> {
+    started_at: i64,
+    upstream: (&'a str, &'a str),
+    model: Option<&'a str>,
+    user: Option<&'a str>,
+    input: Option<Input>,
+    concurrency: Option<Concurrency>,
+    stream: Option<bool>,
+}
+
+impl GroupRules {
+    /// `of_one_provider`: only one provider is gathered.
+    pub fn new(
+        by: &[Dimension],
+        strata: &[StrataDimension],
+        half_life: Option<Duration>,
+        of_one_provider: bool,
+        now_us: i64,
+    ) -> GroupRules {
+        let upstream_counts = by.contains(&Dimension::Upstream) || by.contains(&Dimension::Concurrency);
+        GroupRules {
+            by: by.into(),
+            strata: strata.into(),
+            half_life_us: half_life.map(|half_life| micros(half_life) as f64),
+            now_us,
+            unserved_by_upstream: upstream_counts || of_one_provider,
+        }
+    }
+
+    pub fn needs_classes(&self) -> bool {
+        self.by.iter().any(|by| matches!(by, Dimension::Input | Dimension::Concurrency))
+            || self.strata.iter().any(|stratum| matches!(stratum, StrataDimension::Input | StrataDimension::Stream))
+    }
+
+    pub fn needs_hours(&self) -> bool {
+        self.by.contains(&Dimension::Hour)
+            || self.strata.contains(&StrataDimension::Hour)
+            || self.half_life_us.is_some()
+    }
+
+    fn by_upstream(&self) -> bool {
+        self.by.contains(&Dimension::Upstream)
+    }
+
+    fn weight(&self, started_at: i64) -> f64 {
+        let age = |half_life: f64| (self.now_us - started_at).max(0) as f64 / half_life;
+        // Rounded to 1/65,536, so that sums do not depend on the order; the oldest still count a little.
+        let exact = |weight: f64| (weight * 65_536.0).round().max(1.0) / 65_536.0;
+        self.half_life_us.map_or(1.0, |half_life| exact(0.5_f64.powf(age(half_life))))
+    }
+}
+
+impl<'r> Groups<'r> {
+    pub fn new(rules: &'r GroupRules) -> Groups<'r> {
+        Groups {
+            rules,
+            names: NameIndex::default(),
+            places: HashMap::new(),
+            groups: Vec::new(),
+            without_attempts: 0,
+            running: 0,
+            oldest: None,
+        }
+    }
+
+    pub fn attempts(&self) -> u64 {
+        self.groups.iter().map(|(_, group)| group.summary.attempts).sum()
+    }
+
+    /// In the order of the keys.
+    pub fn figures(self, slo: &SloTargets, window: &HoursWindow) -> Vec<GroupFigures> {
+        let Groups { rules, names, groups, .. } = self;
+        let sorted: BTreeMap<Vec<GroupValue>, Group> =
+            groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).collect();
+        let figures = sorted.into_iter().map(|(keys, group)| {
+            let (mut hour, mut weekday) = (None, None);
+            for part in &keys {
+                match part {
+                    GroupValue::Hour(of_day) => hour = Some(*of_day),
+                    GroupValue::Weekday(of_week) => weekday = Some(*of_week),
+                    _ => {}
+                }
+            }
+            let upstreams = group.upstreams.into_iter().map(|(place, times)| (names.named(place).to_owned(), times));
+            let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().collect();
+            let gathered = GatheredGroup {
+                summary: group.summary,
+                strata: strata.into_values().collect(),
+                upstreams: if group.models.len() > 1 { Vec::new() } else { upstreams.collect() },
+            };
+            GroupFigures::new(keys, gathered, slo, window.seconds(hour, weekday))
+        });
+        figures.filter(|figures| figures.attempts > 0).collect()
+    }
+
+    fn saw(&mut self, at_us: i64) {
+        self.oldest = Some(self.oldest.map_or(at_us, |oldest| oldest.min(at_us)));
+    }
+
+    fn group(&mut self, subject: &GroupedAttempt<'_>) -> &mut Group {
+        let mut key = [UNKNOWN; Dimension::COUNT];
+        for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
+            *place = self.names.number(*dimension, subject);
+        }
+        self.at(key)
+    }
+
+    fn at(&mut self, key: GroupKey) -> &mut Group {
+        let place = *self.places.entry(key).or_insert_with(|| {
+            self.groups.push((key, Group::default()));
+            self.groups.len() - 1
+        });
+        &mut self.groups[place].1
+    }
+
+    /// Its stratum and its upstream, if needed.
+    fn finer(&mut self, subject: &GroupedAttempt<'_>) -> (Option<GroupKey>, Option<i64>) {
+        let mut key = [UNKNOWN; Dimension::COUNT];
+        for (place, stratum) in key.iter_mut().zip(&self.rules.strata) {
+            *place = match stratum {
+                StrataDimension::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
+                StrataDimension::Stream => subject.stream.map_or(UNKNOWN, i64::from),
+                StrataDimension::Hour => goodput::hour(subject.started_at),
+            };
+        }
+        let stratum = (!self.rules.strata.is_empty()).then_some(key);
+        if self.rules.by_upstream() {
+            return (stratum, None);
+        }
+        // Without the row of its race its model is unknown.
+        if subject.model.is_some() {
+            let model = self.names.number(Dimension::Model, subject);
+            self.group(subject).models.insert(model);
+        }
+        (stratum, Some(self.names.number(Dimension::Upstream, subject)))
+    }
+}
+
+impl Gather for Groups<'_> {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
+        if facts.is_of_a_running_race(self.rules.now_us) {
+            self.saw(facts.started_at);
+            self.running += 1;
+            return;
+        }
+        let request = facts.request.as_ref();
+        let subject = GroupedAttempt {
+            started_at: facts.started_at,
+            upstream: (facts.provider, facts.model_sent),
+            model: request.map(|request| request.model),
+            user: request.and_then(|request| request.user),
+            input: request.map(|request| Input::of(request.input_tokens_estimate)),
+            concurrency: Some(Concurrency::of(facts.in_flight_upstream)),
+            stream: request.map(|request| request.stream),
+        };
+        let (weight, by_upstream) = (self.rules.weight(facts.started_at), self.rules.unserved_by_upstream);
+        self.saw(facts.started_at);
+        let (stratum, upstream) = self.finer(&subject);
+        let group = self.group(&subject);
+        group.summary.add(facts, weight, false);
+        if by_upstream {
+            group.summary.requests.count_by_upstream();
+        }
+        if let Some(observation) = &facts.ttft {
+            let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
+            let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
+            of_stratum.into_iter().chain(of_upstream).for_each(|times| times.add(observation, weight, false));
+        }
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {
+        self.without_attempts += 1;
+    }
+
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
+        // A cell without a model: the rows of its requests were missing.
+        let of_request = cell.class.filter(|_| cell.model.is_some());
+        let subject = GroupedAttempt {
+            started_at: cell.start_us,
+            upstream: cell.upstream.unwrap_or_default(),
+            model: cell.model,
+            user: cell.user,
+            input: of_request.map(|class| class.input),
+            concurrency: cell.class.map(|class| class.concurrency),
+            stream: of_request.map(|class| class.stream),
+        };
+        self.saw(cell.start_us);
+        if cell.upstream.is_none() {
+            self.without_attempts += cell.count;
+            if self.rules.unserved_by_upstream {
+                return Ok(());
+            }
+            return self.group(&subject).summary.absorb(cell.summary, 1.0, true);
+        }
+        let weight = self.rules.weight(cell.start_us + cell.span_us / 2);
+        let unserved = self.rules.unserved_by_upstream;
+        let (stratum, upstream) = self.finer(&subject);
+        let group = self.group(&subject);
+        let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
+        let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
+        for times in of_stratum.into_iter().chain(of_upstream) {
+            absorb_ttft(times, cell.summary, weight)?;
+        }
+        group.summary.absorb(cell.summary, weight, unserved)
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.without_attempts += other.without_attempts;
+        self.running += other.running;
+        other.oldest.into_iter().for_each(|oldest| self.saw(oldest));
+        for (mut key, group) in other.groups {
+            for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
+                *place = self.names.adopt(*dimension, *place, &other.names);
+            }
+            let upstreams = group.upstreams.into_iter();
+            let upstreams: Vec<(i64, Times)> = upstreams
+                .map(|(place, times)| (self.names.adopt(Dimension::Upstream, place, &other.names), times))
+                .collect();
+            let models = group.models.into_iter();
+            let models: Vec<i64> =
+                models.map(|number| self.names.adopt(Dimension::Model, number, &other.names)).collect();
+            let mine = self.at(key);
+            mine.models.extend(models);
+            mine.summary.merge(group.summary);
+            group.strata.into_iter().for_each(|(key, times)| mine.strata.entry(key).or_default().merge(times));
+            upstreams.into_iter().for_each(|(place, times)| mine.upstreams.entry(place).or_default().merge(times));
+        }
+    }
+}
+
+/// Keys of groups.
+impl NameIndex {
+    fn number(&mut self, dimension: Dimension, subject: &GroupedAttempt<'_>) -> i64 {
+        match dimension {
+            Dimension::Upstream => self.upstream(subject.upstream) as i64,
+            Dimension::Model => subject.model.map_or(UNKNOWN, |name| self.place(name) as i64),
+            Dimension::User => subject.user.map_or(UNKNOWN, |name| self.place(name) as i64),
+            Dimension::Hour => goodput::hour(subject.started_at),
+            Dimension::Weekday => goodput::weekday(subject.started_at),
+            Dimension::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
+            Dimension::Concurrency => subject.concurrency.map_or(UNKNOWN, |class| i64::from(class.place())),
+        }
+    }
+
+    fn named(&self, number: i64) -> &str {
+        self.name(usize::try_from(number).unwrap_or(usize::MAX))
+    }
+
+    /// The index here for an index there.
+    fn adopt(&mut self, dimension: Dimension, number: i64, there: &NameIndex) -> i64 {
+        match dimension {
+            Dimension::Upstream | Dimension::Model | Dimension::User if number != UNKNOWN => {
+                self.place(there.named(number)) as i64
+            }
+            _ => number,
+        }
+    }
+
+    fn parts(&self, by: &[Dimension], key: &GroupKey) -> Vec<GroupValue> {
+        let part = |(dimension, number): (&Dimension, &i64)| match dimension {
+            _ if *number == UNKNOWN => GroupValue::Unknown,
+            Dimension::Upstream | Dimension::Model | Dimension::User => {
+                GroupValue::Name(self.named(*number).to_owned())
+            }
+            Dimension::Hour => GroupValue::Hour(*number),
+            Dimension::Weekday => GroupValue::Weekday(*number),
+            Dimension::Input => GroupValue::Input(Input::at(*number as u8)),
+            Dimension::Concurrency => GroupValue::Concurrency(Concurrency::at(*number as u8)),
+        };
+        by.iter().zip(key).map(part).collect()
+    }
+}

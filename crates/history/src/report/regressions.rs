@@ -1,0 +1,248 @@
+//! Finds what is worse now than in the same hours of the days before, upstream by upstream.
+//!
+//! Chooses the attempts to compare and words a finding. Not for the tests: those are in `history::regression`.
+
+mod sides;
+#[cfg(test)]
+mod tests;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::fields::REGRESSION;
+use super::question::{RaceWindow, time};
+use crate::history::regression::{Finding, TestedFigure, Thresholds, compare};
+use crate::store::{Gather as _, ReadError, Selection, StoreReader};
+use photofinish_base::clock::{DAY_US, HOUR_US};
+use sides::UpstreamSides;
+
+/// Length of *now* by default.
+const NOW_US: i64 = HOUR_US;
+/// Longest *now*: it has every hour of the day.
+const NOW_US_MAX: i64 = DAY_US;
+/// Days before now that are compared.
+const DAYS_BEFORE: i64 = 7;
+
+/// Races in `window` are *now*. Without `since` it is the last hour.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RegressionsQuestion {
+    #[command(flatten)]
+    pub window: RaceWindow,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub struct Regressions {
+    /// Start and end of *now*; microseconds since 1970, UTC.
+    pub now: (i64, i64),
+    /// Findings, by upstream.
+    pub findings: Vec<Regression>,
+    /// Upstreams that were compared.
+    pub upstreams: usize,
+    /// Their attempts before, in hours and input classes with attempts on both sides.
+    pub attempts_before: u64,
+    /// The same for now.
+    pub attempts_now: u64,
+    /// Upstreams with too few attempts now or before.
+    pub too_few: Vec<TooFew>,
+}
+
+/// One figure of one upstream that is worse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regression {
+    /// `PROVIDER/MODEL`.
+    pub upstream: String,
+    pub finding: Finding,
+    /// Compared attempts of the upstream.
+    pub attempts_before: u64,
+    pub attempts_now: u64,
+}
+
+/// An upstream with too few attempts on a side, in hours and input classes with attempts on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooFew {
+    pub upstream: String,
+    /// All its attempts.
+    pub attempts_before: u64,
+    /// All its attempts.
+    pub attempts_now: u64,
+}
+
+impl RegressionsQuestion {
+    /// An error in the combination of valid parts.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        let (from, until) = self.now(now_us);
+        let too_long = || {
+            (until - from > NOW_US_MAX).then(|| {
+                format!(
+                    "--since {} is more than 24h before {}; what is compared with the same hours of the days before may be 24h \
+                     long, such as --since 1h",
+                    time(from),
+                    time(until)
+                )
+            })
+        };
+        self.window.problem(now_us).or_else(too_long)
+    }
+
+    /// Start and end of *now*; microseconds since 1970, UTC.
+    fn now(&self, now_us: i64) -> (i64, i64) {
+        let until = self.window.until.map_or(now_us, |until| until.micros(now_us).min(now_us));
+        (self.window.since.map_or(until - NOW_US, |since| since.micros(now_us)), until)
+    }
+}
+
+/// Compares. Reads one stretch after another; once the reader is stopped, the next one ends at once.
+///
+/// # Errors
+/// For an operator.
+pub fn ask(reader: &StoreReader, question: &RegressionsQuestion, now_us: i64) -> Result<Regressions, ReadError> {
+    let read = |(from, until): (i64, i64)| {
+        let mut filter = question.window.filter(now_us);
+        (filter.since, filter.until) = (Some(from), Some(until));
+        let selection = Selection { filter, now_us, classes: true, hourly: true, exact: false };
+        Ok(reader.gather(&selection, UpstreamSides::default)?.0)
+    };
+    let now = question.now(now_us);
+    let of_now = read(now)?;
+    let mut of_before = UpstreamSides::default();
+    for stretch in same_hours(now) {
+        of_before.merge(read(stretch)?);
+    }
+    Ok(compared(now, &of_before, &of_now))
+}
+
+impl Regressions {
+    /// For programs.
+    pub fn objects(&self) -> Vec<Map<String, Value>> {
+        self.findings.iter().map(Regression::object).collect()
+    }
+}
+
+impl Regression {
+    /// In words, without the upstream's name.
+    pub fn words(&self) -> String {
+        let times = |name: &str, before_us: f64, now_us: f64| {
+            format!("{name} {} → {} (×{:.2})", millis(before_us), millis(now_us), now_us / before_us.max(1.0))
+        };
+        match self.finding {
+            Finding::Ttft { shift: Some(shift), .. } => {
+                let name = format!("TTFT p{:.0}", shift.share * 100.0);
+                times(&name, shift.before_us as f64, shift.now_us as f64)
+            }
+            Finding::Ttft { shift: None, hazard_ratio, .. } => {
+                let less = 100.0 * (1.0 - hazard_ratio);
+                format!(
+                    "TTFT: at equal waiting times first tokens come {less:.0} % less often (hazard ratio {hazard_ratio:.2}; \
+                     the median is not reached)"
+                )
+            }
+            Finding::Tpot { before_us, now_us, .. } => times("TPOT p50", before_us, now_us),
+            Finding::Failures { before, now, .. } => {
+                let [before, now] = [before, now].map(|share| share * 100.0);
+                format!("failures {before:.1} % → {now:.1} % (+{:.1} points)", now - before)
+            }
+        }
+    }
+
+    /// The p-value, in words.
+    pub fn chance(&self) -> String {
+        match self.finding.p_value() {
+            tiny if tiny < 1e-9 => "p < 1e-9".to_owned(),
+            p_value => format!("p = {p_value:.1e}"),
+        }
+    }
+
+    /// For programs. Members of other figures are null.
+    pub fn object(&self) -> Map<String, Value> {
+        let ms = |us: f64| json!(us / 1e3);
+        let mut object: Map<String, Value> =
+            REGRESSION.map(|field| (field.name.to_owned(), Value::Null)).into_iter().collect();
+        let mut put = |name: &str, value: Value| {
+            object.insert(name.to_owned(), value);
+        };
+        put("upstream", json!(self.upstream));
+        put("figure", json!(self.finding.figure().as_str()));
+        put("p_value", json!(self.finding.p_value()));
+        put("attempts_before", json!(self.attempts_before));
+        put("attempts_now", json!(self.attempts_now));
+        let mut quantile = |share: f64, before_us: f64, now_us: f64| {
+            put("quantile", json!(share));
+            put("before_ms", ms(before_us));
+            put("now_ms", ms(now_us));
+            put("ratio", json!(now_us / before_us.max(1.0)));
+        };
+        match self.finding {
+            Finding::Ttft { shift, hazard_ratio, .. } => {
+                if let Some(shift) = shift {
+                    quantile(shift.share, shift.before_us as f64, shift.now_us as f64);
+                }
+                put("hazard_ratio", json!(hazard_ratio));
+            }
+            Finding::Tpot { before_us, now_us, .. } => quantile(0.5, before_us, now_us),
+            Finding::Failures { before, now, .. } => {
+                put("before_share", json!(before));
+                put("now_share", json!(now));
+                put("difference", json!(now - before));
+            }
+        }
+        object
+    }
+
+    pub fn figure(&self) -> TestedFigure {
+        self.finding.figure()
+    }
+}
+
+/// The same hours of the days before, as whole hours, because roll-ups have only those. Oldest first, without overlaps
+/// with each other or with now.
+fn same_hours((from, until): (i64, i64)) -> Vec<(i64, i64)> {
+    let first = from.div_euclid(HOUR_US) * HOUR_US;
+    let last = -(-until).div_euclid(HOUR_US) * HOUR_US;
+    let mut stretches: Vec<(i64, i64)> = Vec::new();
+    for day in (1..=DAYS_BEFORE).rev() {
+        let stretch = (first - day * DAY_US, (last - day * DAY_US).min(from));
+        match stretches.last_mut() {
+            Some(before) if stretch.0 <= before.1 => before.1 = stretch.1,
+            _ => stretches.push(stretch),
+        }
+    }
+    stretches
+}
+
+fn compared(now: (i64, i64), of_before: &UpstreamSides, of_now: &UpstreamSides) -> Regressions {
+    let thresholds = Thresholds::default();
+    let mut names: Vec<&str> = of_now.upstreams().collect();
+    names.sort_unstable();
+    let shared = names.iter().map(|upstream| ((*upstream).to_owned(), of_now.shared(of_before, upstream)));
+    let least = thresholds.events_min as u64;
+    let (enough, too_few): (Vec<_>, Vec<_>) =
+        shared.partition(|(_, shared)| shared.attempts_before.min(shared.attempts_now) >= least);
+    let findings = enough.iter().flat_map(|(upstream, shared)| {
+        let findings = compare(&shared.strata(), &thresholds, enough.len());
+        findings.into_iter().map(|finding| Regression {
+            upstream: upstream.clone(),
+            finding,
+            attempts_before: shared.attempts_before,
+            attempts_now: shared.attempts_now,
+        })
+    });
+    let too_few = too_few.into_iter().map(|(upstream, _)| TooFew {
+        attempts_before: of_before.attempts(&upstream),
+        attempts_now: of_now.attempts(&upstream),
+        upstream,
+    });
+    Regressions {
+        now,
+        findings: findings.collect(),
+        upstreams: enough.len(),
+        attempts_before: enough.iter().map(|(_, shared)| shared.attempts_before).sum(),
+        attempts_now: enough.iter().map(|(_, shared)| shared.attempts_now).sum(),
+        too_few: too_few.collect(),
+    }
+}
+
+fn millis(us: f64) -> String {
+    let ms = us / 1e3;
+    if ms < 100.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+}

@@ -1,0 +1,59 @@
+//! The migrations of the schema: their list, and how a file gets those that it lacks.
+//!
+//! `sqlx` applies them and keeps their checksums in the file. Not for deciding whether a file belongs to the gateway: see
+//! `open`.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _};
+
+/// Every migration, oldest first. A released file is never edited: its checksum is stored.
+pub(super) fn migrator() -> Migrator {
+    let migration = |version, description: &'static str, sql: &'static str| {
+        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(vec![
+        migration(1, "race and attempt", include_str!("../../../../migrations/0001_race_and_attempt.sql")),
+        migration(2, "rollup", include_str!("../../../../migrations/0002_rollup.sql")),
+        migration(3, "plan and why", include_str!("../../../../migrations/0003_plan_and_why.sql")),
+        migration(4, "cost bounds", include_str!("../../../../migrations/0004_cost_bounds.sql")),
+        migration(5, "rescued by", include_str!("../../../../migrations/0005_rescued_by.sql")),
+        migration(6, "left out", include_str!("../../../../migrations/0006_left_out.sql")),
+        migration(7, "price source", include_str!("../../../../migrations/0007_price_source.sql")),
+        migration(8, "cache write tokens", include_str!("../../../../migrations/0008_cache_write_tokens.sql")),
+        migration(9, "source and run", include_str!("../../../../migrations/0009_source_and_run.sql")),
+        migration(10, "service tier", include_str!("../../../../migrations/0010_service_tier.sql")),
+        migration(11, "plain", include_str!("../../../../migrations/0011_plain.sql")),
+    ])
+}
+
+/// Applies the migrations that are missing. Blocks: `sqlx` waits on a runtime, so it gets a thread with one.
+pub(super) fn migrate(path: &Path, busy_timeout: Duration) -> Result<(), MigrateError> {
+    let on_runtime = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(unavailable)?;
+        runtime.block_on(apply(path, busy_timeout))
+    };
+    std::thread::scope(|scope| {
+        let panicked = |_| Err(unavailable(io::Error::other("the migrations panicked")));
+        scope.spawn(on_runtime).join().unwrap_or_else(panicked)
+    })
+}
+
+/// One transaction: two processes that start on one new file wait for each other, and neither sees half a schema.
+async fn apply(path: &Path, busy_timeout: Duration) -> Result<(), MigrateError> {
+    let options = SqliteConnectOptions::new().filename(path).busy_timeout(busy_timeout).disable_statement_logging();
+    let mut connection = options.connect().await?;
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    migrator().run_direct(None, &mut *transaction, false).await?;
+    transaction.commit().await?;
+    connection.close().await?;
+    Ok(())
+}
+
+fn unavailable(error: io::Error) -> MigrateError {
+    MigrateError::Execute(sqlx::Error::Io(error))
+}

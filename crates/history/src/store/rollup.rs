@@ -1,0 +1,361 @@
+//! Rolls up finished hours and days, removes rows older than the retention, and gives their space back. Each step is a few small transactions,
+//! so the writer of the history waits for at most one of them.
+//!
+//! Every writer marks its hours in `rollup_span`, so an hour with late rows is rolled up again. No connection is open
+//! between two steps: the file may be moved or replaced. Failed work is postponed, so that one damaged page does not
+//! stop the rest. Not for the format of a cell (`bundle`) or for writing one (`publish`).
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+
+use super::FileId;
+use super::bundle::{Bundle, DayCells};
+use super::gather::AttemptFilter;
+use super::open::{self, OpenError};
+use super::publish::{self, PublishOutcome, RollupSpan};
+use super::rollup_error::{RollupError, RollupFailure};
+use super::scan;
+use super::space::give_back;
+use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
+use photofinish_base::clock::micros;
+
+/// How long races of an hour have to end before the hour is rolled up for the first time.
+const SETTLE_FOR: Duration = Duration::from_secs(300);
+
+/// Failed work is postponed for this long.
+const POSTPONED_FOR: Duration = Duration::from_secs(3_600);
+
+/// Maximum number of postponed hours and days. At this number no other is tried.
+const POSTPONED_MAX: usize = 1_000;
+
+/// Races whose rows are removed in one transaction.
+const REMOVED_MAX: i64 = 200;
+
+/// A month, in microseconds.
+const LATELY_US: i64 = 30 * DAY_US;
+
+/// Virtual machine steps of SQLite between two checks of `stop`; well under a millisecond.
+const STEPS_BETWEEN_LOOKS: i32 = 10_000;
+
+/// The work of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollupStep {
+    /// An hour with this many attempts was rolled up.
+    RolledUp { attempts: u64 },
+    /// A day was merged from its hours.
+    Day,
+    /// The rows of this many races were removed.
+    Removed { races: usize },
+    /// This many free pages were given back to the disk.
+    GivenBack { pages: u64 },
+    /// Nothing is due.
+    Nothing,
+}
+
+/// Rolls up one file. Several rollers on one file do no harm, but bring no benefit.
+pub struct Roller {
+    path: PathBuf,
+    stop: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// The file of the last step.
+    file: Option<FileId>,
+    /// All hours with rows before this time are in `rollup_span`; microseconds since 1970, UTC. The first version wrote
+    /// rows without marking hours.
+    known_until: i64,
+    /// Failed work and the time of the failure; microseconds since 1970, UTC.
+    postponed: BTreeMap<RollupWork, i64>,
+    /// Removal and roll-up alternate: a nearly full disk has no room for all roll-ups first.
+    removal_is_next: bool,
+}
+
+/// The work of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RollupWork {
+    /// Finds hours with rows missing from `rollup_span`.
+    Find,
+    RollUp(RollupSpan),
+    Remove,
+    GiveBack,
+}
+
+impl Roller {
+    /// `stop`: whether to abandon the running step; polled while it runs.
+    pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
+        let (postponed, stop) = (BTreeMap::new(), Arc::new(stop));
+        Roller { path: path.into(), stop, file: None, known_until: 0, postponed, removal_is_next: false }
+    }
+
+    /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; alternates if both
+    /// are due. Times are microseconds since 1970, UTC. Blocks.
+    ///
+    /// # Errors
+    /// The file cannot be read or written. No reader sees half a roll-up, and the step may be repeated. Unless the
+    /// whole file fails, the failed work is postponed.
+    pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
+        let connected = self.connect();
+        let mut connection = connected.map_err(|error| RollupError::unopened(&self.path, &error))?;
+        // The clock may have been set back.
+        self.postponed.retain(|_, at_us| (0..micros(POSTPONED_FOR)).contains(&(now_us - *at_us)));
+        if self.removal_is_next {
+            self.removal_is_next = false;
+            let step = self.remove(&mut connection, now_us, keep_from)?;
+            if step != RollupStep::Nothing {
+                return Ok(step);
+            }
+        }
+        if let Some(span) = self.due(&mut connection, now_us)? {
+            self.removal_is_next = true;
+            return self.tried(RollupWork::RollUp(span), now_us, || roll_up(&mut connection, span));
+        }
+        self.remove(&mut connection, now_us, keep_from)
+    }
+
+    /// Days with rows, present or removed, in the month before `now_us`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn days_with_rows(&mut self, now_us: i64) -> Result<usize, RollupError> {
+        let connection = open::roller(&self.path).map_err(|error| RollupError::unopened(&self.path, &error))?;
+        let days = connection.query_row(DAYS, [now_us - LATELY_US, now_us], |row| row.get(0));
+        days.map_err(|error| RollupError::of(&self.path, &error))
+    }
+
+    /// Whether there are rows of hours that ended before this time. False if the file cannot be read.
+    pub fn has_rows_before(&self, keep_from: i64) -> bool {
+        let oldest = open::roller(&self.path).ok().and_then(|connection| next_hour(&connection, 0).ok().flatten());
+        oldest.is_some_and(|hour| hour + HOUR_US <= keep_from)
+    }
+
+    fn connect(&mut self) -> Result<Connection, OpenError> {
+        let connection = open::roller(&self.path)?;
+        let unusable = |reason: String| OpenError::Unusable { path: self.path.clone(), reason };
+        let stop = Arc::clone(&self.stop);
+        let looked = connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop()));
+        looked.map_err(|error| unusable(error.to_string()))?;
+        let found = std::fs::metadata(&self.path).map_err(|error| unusable(error.to_string()))?;
+        let file = Some(FileId::of(&found));
+        if self.file != file {
+            (self.file, self.known_until) = (file, 0);
+            self.postponed.clear();
+        }
+        Ok(connection)
+    }
+
+    /// Postpones failing work.
+    fn tried<T>(
+        &mut self,
+        work: RollupWork,
+        now_us: i64,
+        run: impl FnOnce() -> Result<T, RollupFailure>,
+    ) -> Result<T, RollupError> {
+        // After a panic the connection is not used again: closing it rolls its transaction back.
+        let failure = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(failure)) => failure,
+            Err(_) => RollupFailure::Panic,
+        };
+        let is_postponed = !failure.is_of_the_file();
+        if is_postponed {
+            self.postponed.insert(work, now_us);
+        }
+        let (path, reason) = (self.path.clone(), format!("{work}: {failure}"));
+        Err(RollupError { path, reason, is_postponed, is_of_damage: failure.is_of_damage() })
+    }
+
+    /// The next hour to roll up, or else the next day.
+    fn due(&mut self, connection: &mut Connection, now_us: i64) -> Result<Option<RollupSpan>, RollupError> {
+        if self.postponed.len() >= POSTPONED_MAX {
+            return Ok(None);
+        }
+        let settled_us = now_us - micros(SETTLE_FOR);
+        let next = |roller: &Roller, hours| {
+            let due =
+                due(connection, hours, settled_us, |span| roller.postponed.contains_key(&RollupWork::RollUp(span)));
+            due.map_err(|error| RollupError::of(&roller.path, &error))
+        };
+        if let Some(hour) = next(self, 1)? {
+            return Ok(Some(hour));
+        }
+        if !self.postponed.contains_key(&RollupWork::Find) {
+            let known_until = self.known_until;
+            let (found, until) = self.tried(RollupWork::Find, now_us, || find(connection, known_until, settled_us))?;
+            self.known_until = until;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        next(self, 24)
+    }
+
+    fn remove(
+        &mut self,
+        connection: &mut Connection,
+        now_us: i64,
+        keep_from: Option<i64>,
+    ) -> Result<RollupStep, RollupError> {
+        if let Some(keep_from) = keep_from.filter(|_| !self.postponed.contains_key(&RollupWork::Remove)) {
+            let step = self.tried(RollupWork::Remove, now_us, || Ok(remove(connection, keep_from)?))?;
+            if step != RollupStep::Nothing {
+                return Ok(step);
+            }
+        }
+        if self.postponed.contains_key(&RollupWork::GiveBack) {
+            return Ok(RollupStep::Nothing);
+        }
+        match self.tried(RollupWork::GiveBack, now_us, || Ok(give_back(connection)?))? {
+            0 => Ok(RollupStep::Nothing),
+            pages => Ok(RollupStep::GivenBack { pages }),
+        }
+    }
+}
+
+impl std::fmt::Display for RollupWork {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RollupWork::Find => formatter.write_str("the hours that have rows"),
+            RollupWork::RollUp(span) => {
+                let what = if span.hours == 1 { "hour" } else { "day" };
+                write!(formatter, "the {what} that began {} s after 1970", span.start / 1_000_000)
+            }
+            RollupWork::Remove => formatter.write_str("old rows"),
+            RollupWork::GiveBack => formatter.write_str("free space"),
+        }
+    }
+}
+
+fn roll_up(connection: &mut Connection, span: RollupSpan) -> Result<RollupStep, RollupFailure> {
+    let snapshot = connection.transaction()?;
+    let hour = span.hours == 1;
+    let nothing = if hour { RollupStep::RolledUp { attempts: 0 } } else { RollupStep::Day };
+    // Another process may have rolled it up, and may be removing its rows.
+    let Some(batches) = span.batches(&snapshot)? else { return Ok(nothing) };
+    let (step, kept) = if hour {
+        let mut bundle = Bundle::default();
+        let range = (span.start, span.start + HOUR_US);
+        scan::scan(&snapshot, range, &AttemptFilter::default(), 0, &mut bundle)?;
+        drop(snapshot);
+        let step = RollupStep::RolledUp { attempts: bundle.attempts() };
+        (step, span.publish(connection, batches, |_| Ok(bundle.next_cell()))?)
+    } else {
+        let mut cells = DayCells::of_hours(&snapshot, span.start)?;
+        drop(snapshot);
+        (RollupStep::Day, span.publish(connection, batches, |connection| cells.next_cell(connection))?)
+    };
+    match kept {
+        PublishOutcome::Published | PublishOutcome::Outdated => Ok(step),
+        PublishOutcome::Shared => Err(RollupFailure::Shared),
+    }
+}
+
+/// Adds the first hour with rows that is missing from `rollup_span`; also returns the time before which none is
+/// missing.
+fn find(
+    connection: &Connection,
+    known_until: i64,
+    settled_us: i64,
+) -> Result<(Option<RollupSpan>, i64), RollupFailure> {
+    let mut until = known_until;
+    while let Some(start) = next_hour(connection, until)?.filter(|hour| hour + HOUR_US <= settled_us) {
+        let hour = RollupSpan { hours: 1, start };
+        until = start + HOUR_US;
+        if publish::state(connection, hour)?.is_none() {
+            connection.execute(FOUND, [start])?;
+            return Ok((Some(hour), until));
+        }
+    }
+    Ok((None, until))
+}
+
+/// Removes some of the oldest rows before `keep_from`, if they are rolled up; after the last of them the runs that began
+/// before.
+fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<RollupStep> {
+    let mut from = 0;
+    while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if publish::state(&transaction, RollupSpan { hours: 1, start: oldest })?.is_some_and(|(state, _)| state > 0) {
+            transaction.execute(REMOVING, [oldest])?;
+            let races = remove_some(&transaction, oldest)?;
+            transaction.commit()?;
+            return Ok(RollupStep::Removed { races });
+        }
+        from = oldest + HOUR_US;
+    }
+    if connection.query_row(OLD_RUN, [keep_from], |_| Ok(())).optional()?.is_some() {
+        connection.execute(REMOVE_RUNS, [keep_from])?;
+    }
+    Ok(RollupStep::Nothing)
+}
+
+/// Removes the first races of the hour, with their attempts. Attempts without a race count as one race.
+fn remove_some(transaction: &Transaction<'_>, hour: i64) -> rusqlite::Result<usize> {
+    let (from, mut until) = (first_race_id(hour), first_race_id(hour + HOUR_US));
+    for sql in [RACE_TO_STAY, ATTEMPT_TO_STAY] {
+        let first = transaction.query_row(sql, params![from, until, REMOVED_MAX], |row| row.get(0)).optional()?;
+        until = first.unwrap_or(until);
+    }
+    let attempts = transaction.execute(REMOVE_ATTEMPTS, [&from, &until])?;
+    let races = transaction.execute(REMOVE_RACES, [&from, &until])?;
+    Ok(races.max(usize::from(attempts > 0)))
+}
+
+/// The first finished hour or day that is not rolled up, can be rolled up, and is not postponed.
+fn due(
+    connection: &Connection,
+    hours: i64,
+    settled_us: i64,
+    postponed_span: impl Fn(RollupSpan) -> bool,
+) -> rusqlite::Result<Option<RollupSpan>> {
+    let mut statement = connection.prepare(DUE)?;
+    let mut rows = statement.query([hours, settled_us - hours * HOUR_US])?;
+    while let Some(row) = rows.next()? {
+        let span = RollupSpan { hours, start: row.get(0)? };
+        if !postponed_span(span) && span.batches(connection)?.is_some() {
+            return Ok(Some(span));
+        }
+    }
+    Ok(None)
+}
+
+/// The hour of the first row at or after `from_us`.
+fn next_hour(connection: &Connection, from_us: i64) -> rusqlite::Result<Option<i64>> {
+    let id: Option<String> = connection.query_row(FIRST, [first_race_id(from_us)], |row| row.get(0))?;
+    // An id of another form contains no time.
+    Ok(id.map(|id| began_at(&id)).filter(|began_at| *began_at >= from_us).map(|began_at| start_of(began_at, HOUR_US)))
+}
+
+/// The first row of either table.
+pub(super) const FIRST: &str = "\
+    SELECT min(id) FROM (SELECT min(race_id) AS id FROM race WHERE race_id >= ?1 \
+                         UNION ALL SELECT min(race_id) FROM attempt WHERE race_id >= ?1)";
+
+const DAYS: &str = "SELECT count(*) FROM rollup_span WHERE hours = 24 AND start > ?1 AND start <= ?2";
+
+/// Unfinished hours sort last.
+pub(super) const DUE: &str = "\
+    SELECT start FROM rollup_span INDEXED BY rollup_span_due \
+    WHERE hours = ?1 AND start <= ?2 AND state = 0 ORDER BY start";
+
+const FOUND: &str = "INSERT INTO rollup_span (hours, start) VALUES (1, ?1) ON CONFLICT DO NOTHING";
+
+pub(super) const REMOVING: &str = "UPDATE rollup_span SET state = 2 WHERE hours = 1 AND start = ?1";
+
+/// The first race to keep.
+pub(super) const RACE_TO_STAY: &str =
+    "SELECT race_id FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id LIMIT 1 OFFSET ?3";
+
+/// The first attempt to keep: some attempts have no race.
+pub(super) const ATTEMPT_TO_STAY: &str = "\
+    SELECT race_id FROM attempt WHERE race_id >= ?1 AND race_id < ?2 \
+    GROUP BY race_id ORDER BY race_id LIMIT 1 OFFSET ?3";
+
+pub(super) const REMOVE_ATTEMPTS: &str = "DELETE FROM attempt WHERE race_id >= ?1 AND race_id < ?2";
+
+pub(super) const REMOVE_RACES: &str = "DELETE FROM race WHERE race_id >= ?1 AND race_id < ?2";
+
+pub(super) const OLD_RUN: &str = "SELECT run_id FROM run WHERE started_at < ?1 LIMIT 1";
+
+const REMOVE_RUNS: &str = "DELETE FROM run WHERE started_at < ?1";

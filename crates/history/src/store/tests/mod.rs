@@ -1,0 +1,115 @@
+//! The store over real files: opening, writing, views, and the queries of the documentation.
+
+mod apart;
+mod damage;
+mod documentation;
+mod opening;
+mod races;
+mod recorded;
+mod removal;
+mod rollup;
+mod runs;
+mod space;
+mod spill;
+mod trouble;
+mod views;
+mod world;
+mod writing;
+
+use std::path::{Path, PathBuf};
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqliteConnection};
+use tempfile::TempDir;
+
+use super::*;
+use crate::history::facts::{AttemptFacts, RequestFacts};
+use crate::history::{AttemptRecord, RaceRecord, RunRecord, ShortBytes};
+use photofinish_base::clock::wall_micros;
+
+/// A database as created by a version with only the first `migrations`.
+async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let mut connection = plain(&path).await;
+    let first = Migrator::with_migrations(migrations::migrator().iter().take(migrations).cloned().collect());
+    first.run_direct(None, &mut connection, false).await.unwrap();
+    connection.close().await.unwrap();
+    (directory, path)
+}
+
+/// Copies the columns that both databases have, for all rows.
+async fn copy_rows(from: &Path, into: &Path) {
+    let mut connection = plain(into).await;
+    sqlx::query("ATTACH ? AS source").bind(from.to_str().unwrap()).execute(&mut connection).await.unwrap();
+    for table in ["race", "attempt"] {
+        let columns: String = sqlx::query_scalar("SELECT group_concat(name) FROM pragma_table_info(?)")
+            .bind(table)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        let sql = format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM source.{table}");
+        sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    }
+}
+
+/// A new database in a directory that is removed when the first value is dropped.
+async fn new_store() -> (TempDir, PathBuf, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let store = Store::open(&path).unwrap();
+    (directory, path, store)
+}
+
+/// Opens it as another program would.
+async fn plain(path: &Path) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+}
+
+/// Counts the attempts, and the requests without an attempt, that match the filter.
+#[derive(Default)]
+struct Counted {
+    attempts: u64,
+    without_attempts: u64,
+}
+
+impl Gather for Counted {
+    fn attempt(&mut self, _: &AttemptFacts<'_>) {
+        self.attempts += 1;
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {
+        self.without_attempts += 1;
+    }
+
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
+        match cell.upstream {
+            Some(_) => self.attempts += cell.count,
+            None => self.without_attempts += cell.count,
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Counted) {
+        self.attempts += other.attempts;
+        self.without_attempts += other.without_attempts;
+    }
+}
+
+fn counted(reader: &StoreReader, filter: &AttemptFilter) -> Result<u64, ReadError> {
+    let selection = Selection { filter: filter.clone(), now_us: wall_micros(), ..Selection::default() };
+    Ok(reader.gather(&selection, Counted::default)?.0.attempts)
+}
+
+fn race(record: RaceRecord) -> Record {
+    Record::Race(Box::new(record))
+}
+
+fn attempt(record: AttemptRecord) -> Record {
+    Record::Attempt(Box::new(record))
+}
+
+fn run(record: RunRecord) -> Record {
+    Record::Run(Box::new(record))
+}

@@ -1,0 +1,163 @@
+//! A block of a stage: what is sent to whom, and what came of it. Not for sending: see `generator`.
+
+use std::fmt;
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::arrivals::Arrivals;
+use super::measured::{MeasuredRequest, RequestEnd};
+use super::trust::ClientLoad;
+use photofinish_config::config::Price;
+
+/// Where the requests of a block go.
+#[derive(Clone, Debug)]
+pub struct LoadTarget {
+    /// `provider/model`, or `model NAME` with its policy.
+    pub name: String,
+    /// `model` of a request.
+    pub model: String,
+    /// The overrides of the gateway.
+    pub headers: HeaderMap,
+    /// The prices of the upstreams that one request may start. None of an entry: unknown.
+    pub prices: Vec<Option<Price>>,
+    /// Another salt for the same prompts.
+    pub lane: u64,
+}
+
+/// How a block is loaded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// So many users, each of whom asks again once answered.
+    Users(usize),
+    /// Arrivals per second, whatever came back.
+    Rate { per_second: f64, arrivals: Arrivals },
+}
+
+impl fmt::Display for Load {
+    /// Such as `10 users` or `0.5/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Load::Users(1) => f.write_str("1 user"),
+            Load::Users(users) => write!(f, "{users} users"),
+            Load::Rate { per_second, arrivals } => {
+                let rate = format!("{per_second:.3}");
+                let equal = if *arrivals == Arrivals::Constant { ", equal gaps" } else { "" };
+                write!(f, "{}/s{equal}", rate.trim_end_matches('0').trim_end_matches('.'))
+            }
+        }
+    }
+}
+
+/// One block of a stage.
+#[derive(Clone, Debug)]
+pub struct BlockPlan {
+    pub load: Load,
+    pub duration: Duration,
+    /// Requests at most.
+    pub requests: usize,
+    /// The number of its first prompt.
+    pub first: u64,
+    /// Arrivals that find so many in flight are dropped. Open loop only.
+    pub in_flight_max: usize,
+    /// The users begin within this time, one after the other. Closed loop only.
+    pub ramp: Duration,
+    pub seed: u64,
+}
+
+/// Why a block ended before its plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockStop {
+    /// The cap of spending.
+    Spent,
+    /// The cap does not cover so many requests at once: an open loop ended, a closed one went on with fewer.
+    Uncovered,
+    /// The first ones all failed, or those of the last second: with this.
+    Failing(&'static str),
+    RateLimited,
+    /// Whoever watched it has seen enough: no more was needed.
+    Decided,
+    /// A signal.
+    Interrupted,
+}
+
+impl BlockStop {
+    /// Whether it was for want of money.
+    pub fn is_of_money(&self) -> bool {
+        matches!(self, BlockStop::Spent | BlockStop::Uncovered)
+    }
+}
+
+/// What came of a block.
+#[derive(Clone, Debug)]
+pub struct BlockResult {
+    pub load: Load,
+    /// In the order in which they were sent.
+    pub requests: Vec<MeasuredRequest>,
+    /// Microseconds until no more were sent.
+    pub issued_us: i64,
+    pub stop: Option<BlockStop>,
+    pub client: ClientLoad,
+}
+
+/// A running block, for whoever watches it.
+pub struct Progress<'b> {
+    pub elapsed: Duration,
+    pub in_flight: usize,
+    /// How the client fares.
+    pub client: ClientLoad,
+    pub ended: MutexGuard<'b, Vec<MeasuredRequest>>,
+}
+
+/// A block ends when so many requests failed in a row, for so long. A server that restarts within that is measured on.
+const FAILED_IN_A_ROW: usize = 100;
+const FAILED_FOR_US: i64 = 1_000_000;
+
+/// The failure of a server that answers nothing any more: it would be asked as fast as it fails. So many in flight may fail
+/// at once that they alone do not count.
+pub fn failing_alone(progress: &Progress<'_>) -> Option<&'static str> {
+    let least = FAILED_IN_A_ROW.max(4 * progress.in_flight);
+    let ended = &progress.ended;
+    let row = ended.iter().rev().take_while(|request| matches!(request.end, RequestEnd::Failed | RequestEnd::TimedOut));
+    let now_us = photofinish_base::clock::micros(progress.elapsed);
+    // The oldest of those that are needed: what failed earlier does not matter.
+    let since = row.enumerate().find(|(at, request)| *at + 1 >= least && now_us - request.ended_us >= FAILED_FOR_US);
+    since.map(|_| ended.last().and_then(|last| last.failure).unwrap_or("failed"))
+}
+
+/// The time that users need to begin, so that they do not ask in step: the length of an answer, 5 s at most.
+pub fn ramp(answer: Duration) -> Duration {
+    answer.min(Duration::from_secs(5))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_answers_nothing_any_more_ends_a_block() {
+        let request = |end, ended_us| MeasuredRequest {
+            end,
+            ended_us,
+            failure: (end == RequestEnd::Failed).then_some("connect"),
+            ..MeasuredRequest::default()
+        };
+        let failing = |failed: i64, every_us: i64, in_flight: usize, last: RequestEnd| {
+            let mut ended = vec![request(RequestEnd::Answered, 0)];
+            ended.extend((1..=failed).map(|at| request(RequestEnd::Failed, at * every_us)));
+            ended.push(request(last, failed * every_us));
+            let ended = Mutex::new(ended);
+            let elapsed = Duration::from_micros(u64::try_from((failed + 1) * every_us).unwrap());
+            failing_alone(&Progress { elapsed, in_flight, client: ClientLoad::default(), ended: ended.lock().unwrap() })
+        };
+        assert_eq!(failing(7_000, 150, 4, RequestEnd::Failed), Some("connect"));
+        assert_eq!(failing(150, 10_000, 4, RequestEnd::Failed), Some("connect"));
+        assert_eq!(failing(6_000, 150, 4, RequestEnd::Failed), None, "for less than a second");
+        assert_eq!(failing(60, 100_000, 4, RequestEnd::Failed), None, "too few");
+        assert_eq!(failing(500, 10_000, 500, RequestEnd::Failed), None, "all that were in flight, once");
+        assert_eq!(failing(7_000, 150, 4, RequestEnd::Answered), None);
+    }
+}

@@ -1,0 +1,356 @@
+//! `--fail-if 'ttft_p95>800ms'`: a condition on every stage, or on what a search found, decided by intervals, for CI. Pure.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::figures::{Quantiles, StageFigures};
+use super::measured::RequestEnd;
+use super::result::RunResult;
+use super::search::FoundRate;
+use super::statistics::IntervalEstimate;
+
+/// A condition that fails a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailIf {
+    /// As it was typed.
+    pub text: String,
+    figure: ConditionFigure,
+    /// It fails if the figure is above the limit; else if it is below.
+    above: bool,
+    limit: f64,
+}
+
+/// A condition, decided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecidedCondition {
+    /// As it was typed.
+    pub condition: String,
+    pub outcome: ConditionOutcome,
+    /// Of what it is so; none where it is met.
+    pub why: Option<String>,
+}
+
+/// What the condition says of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConditionOutcome {
+    /// The figure stays within its limit, with its whole interval.
+    Met,
+    /// The sample is too small, or the stage is not trusted or was ended early.
+    Undecided,
+    Missed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ConditionFigure {
+    Time(TimedFigure, f64),
+    TokS(f64),
+    TokSAll,
+    Failures,
+    Attainment,
+    Goodput,
+    Cost,
+    /// The highest rate that a search found.
+    Rate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TimedFigure {
+    Ttft,
+    ClientTtft,
+    Tpot,
+    E2e,
+}
+
+const NAMES: &str = "ttft, client_ttft, tpot, e2e and tok_s with _p50, _p90, _p95 or _p99, tok_s_all, failures, attainment, goodput, \
+                     cost, rate";
+
+impl FailIf {
+    /// Reads a name, `<` or `>`, and a limit with its unit.
+    ///
+    /// # Errors
+    /// In words, for an option's message.
+    pub fn parse(text: &str, duration: impl Fn(&str) -> Result<Duration, String>) -> Result<FailIf, String> {
+        let at = text.find(['<', '>']).ok_or_else(|| "expected a figure, < or >, and a limit".to_owned())?;
+        let (name, limit) = (text[..at].trim(), text[at + 1..].trim().trim_start_matches('=').trim());
+        let figure = ConditionFigure::named(name).ok_or_else(|| format!("no figure {name:?}; there are {NAMES}"))?;
+        let number = |text: &str| {
+            let number: Option<f64> = text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0);
+            number.ok_or_else(|| format!("{text:?} is no number"))
+        };
+        let limit = match figure {
+            ConditionFigure::Time(..) => duration(limit)?.as_secs_f64() * 1e3,
+            ConditionFigure::Failures | ConditionFigure::Attainment => match limit.strip_suffix('%') {
+                Some(percent) => number(percent.trim())? / 100.0,
+                None => number(limit)?,
+            },
+            _ => number(limit)?,
+        };
+        Ok(FailIf { text: text.to_owned(), figure, above: text.as_bytes()[at] == b'>', limit })
+    }
+
+    /// Whether a run of this kind has the figure.
+    ///
+    /// # Errors
+    /// In words, for an option's message.
+    pub fn check(&self, is_search: bool, has_slo: bool) -> Result<(), String> {
+        let text = &self.text;
+        match self.figure {
+            ConditionFigure::Rate if !is_search => Err(format!("--fail-if {text}: rate is for --find rate")),
+            ConditionFigure::Goodput | ConditionFigure::Attainment if !has_slo => {
+                Err(format!("--fail-if {text}: it needs targets: give --slo"))
+            }
+            ConditionFigure::Goodput | ConditionFigure::Rate => Ok(()),
+            _ if is_search => Err(format!("--fail-if {text}: {}", Self::OF_TRIALS)),
+            _ => Ok(()),
+        }
+    }
+
+    const OF_TRIALS: &str = "the trials of a search are meant to fail: give a condition on rate or goodput";
+
+    /// Of all stages, or of all rates that a search found: the worst.
+    pub fn decide(&self, result: &RunResult) -> DecidedCondition {
+        let each: Vec<(ConditionOutcome, String)> = if result.is_search() {
+            result.found.iter().map(|found| self.of_found(found, &result.stages)).collect()
+        } else {
+            result.stages.iter().map(|stage| self.of_stage(stage)).collect()
+        };
+        let worst = each.into_iter().rev().max_by_key(|(outcome, _)| *outcome);
+        let (outcome, why) = worst.unwrap_or((ConditionOutcome::Undecided, "nothing was measured".to_owned()));
+        let why = (outcome != ConditionOutcome::Met).then_some(why);
+        DecidedCondition { condition: self.text.clone(), outcome, why }
+    }
+
+    fn of_found(&self, found: &FoundRate, stages: &[StageFigures]) -> (ConditionOutcome, String) {
+        let name = &found.target;
+        match self.figure {
+            ConditionFigure::Rate => match found.passes.or(found.fails) {
+                Some(value) => {
+                    self.within(name, Some(IntervalEstimate { value, low: found.passes, high: found.fails }))
+                }
+                None => (ConditionOutcome::Undecided, found.why_undecided().unwrap_or_default()),
+            },
+            // At the highest rate that passes.
+            ConditionFigure::Goodput => {
+                let is_it = |stage: &&StageFigures| {
+                    stage.target == *name && stage.request_rate.is_some() && stage.request_rate == found.passes
+                };
+                match stages.iter().rev().find(is_it) {
+                    Some(stage) => self.of_stage(stage),
+                    None => (ConditionOutcome::Undecided, format!("{name}: no rate passes")),
+                }
+            }
+            _ => (ConditionOutcome::Undecided, Self::OF_TRIALS.to_owned()),
+        }
+    }
+
+    fn of_stage(&self, stage: &StageFigures) -> (ConditionOutcome, String) {
+        let (name, undecided) = (stage.name(), ConditionOutcome::Undecided);
+        if !stage.is_trusted() {
+            return (undecided, format!("{name}: {}", stage.why_not().unwrap_or_default()));
+        }
+        match (self.within(&name, self.figure.of(stage)), &stage.ended) {
+            // What was left out may be worse.
+            ((ConditionOutcome::Met, _), Some(ended)) => (undecided, format!("{name}: {ended}")),
+            (decided, _) => decided,
+        }
+    }
+
+    fn within(&self, name: &str, estimate: Option<IntervalEstimate>) -> (ConditionOutcome, String) {
+        let Some(estimate) = estimate else {
+            return (ConditionOutcome::Undecided, format!("{name}: it has no such figure"));
+        };
+        let unit = match self.figure {
+            ConditionFigure::Time(..) => " ms",
+            _ => "",
+        };
+        let side = |side: Option<f64>| side.map_or("unknown".to_owned(), |value| format!("{value:.3}"));
+        let text = format!("{name}: {:.3}{unit} ({} to {})", estimate.value, side(estimate.low), side(estimate.high));
+        let (missed, met) = if self.above {
+            (estimate.low.is_some_and(|low| low > self.limit), estimate.high.is_some_and(|high| high <= self.limit))
+        } else {
+            (estimate.high.is_some_and(|high| high < self.limit), estimate.low.is_some_and(|low| low >= self.limit))
+        };
+        match (missed, met) {
+            (true, _) => (ConditionOutcome::Missed, text),
+            (_, true) => (ConditionOutcome::Met, text),
+            _ => (ConditionOutcome::Undecided, text),
+        }
+    }
+}
+
+impl ConditionFigure {
+    fn named(name: &str) -> Option<ConditionFigure> {
+        match name {
+            "tok_s_all" => return Some(ConditionFigure::TokSAll),
+            "failures" => return Some(ConditionFigure::Failures),
+            "attainment" => return Some(ConditionFigure::Attainment),
+            "goodput" => return Some(ConditionFigure::Goodput),
+            "cost" => return Some(ConditionFigure::Cost),
+            "rate" => return Some(ConditionFigure::Rate),
+            _ => {}
+        }
+        let (name, p) = name.rsplit_once("_p")?;
+        let p = match p {
+            "50" => 0.5,
+            "90" => 0.9,
+            "95" => 0.95,
+            "99" => 0.99,
+            _ => return None,
+        };
+        Some(match name {
+            "ttft" => ConditionFigure::Time(TimedFigure::Ttft, p),
+            "client_ttft" => ConditionFigure::Time(TimedFigure::ClientTtft, p),
+            "tpot" => ConditionFigure::Time(TimedFigure::Tpot, p),
+            "e2e" => ConditionFigure::Time(TimedFigure::E2e, p),
+            "tok_s" => ConditionFigure::TokS(p),
+            _ => return None,
+        })
+    }
+
+    fn of(self, stage: &StageFigures) -> Option<IntervalEstimate> {
+        let exact = |value: f64| IntervalEstimate { value, low: Some(value), high: Some(value) };
+        match self {
+            ConditionFigure::Time(figure, p) => {
+                let quantiles = match figure {
+                    TimedFigure::Ttft => stage.ttft_ms,
+                    TimedFigure::ClientTtft => stage.client_ttft_ms,
+                    TimedFigure::Tpot => stage.tpot_ms,
+                    TimedFigure::E2e => stage.e2e_ms,
+                };
+                Some(at(&quantiles?, p))
+            }
+            ConditionFigure::TokS(p) => Some(at(&stage.tok_s?, p)),
+            ConditionFigure::TokSAll => stage.tok_s_all.map(exact),
+            ConditionFigure::Failures => stage.failed_share,
+            ConditionFigure::Attainment => stage.attainment,
+            ConditionFigure::Goodput => {
+                let judged = stage.requests() - stage.count(RequestEnd::CutShort);
+                Some(stage.attainment?.times(judged as f64 / stage.seconds))
+            }
+            ConditionFigure::Cost => Some(exact(stage.cost_usd.1)),
+            ConditionFigure::Rate => None,
+        }
+    }
+}
+
+fn at(quantiles: &Quantiles, p: f64) -> IntervalEstimate {
+    match p {
+        p if p <= 0.5 => quantiles.p50,
+        p if p <= 0.9 => quantiles.p90,
+        p if p <= 0.95 => quantiles.p95,
+        _ => quantiles.p99,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::stage::quantiles;
+    use crate::bench::statistics::share_estimate;
+    use photofinish_config::config::units::parse_duration;
+
+    fn read(text: &str) -> Result<FailIf, String> {
+        FailIf::parse(text, |text| parse_duration(text).map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn a_condition_is_met_missed_or_undecided() {
+        let stage = |n: u32| StageFigures {
+            ttft_ms: quantiles((0..n).map(|at| 100.0 + f64::from(at % 10))),
+            ends: [(RequestEnd::Answered, n as usize)].into(),
+            failed_share: Some(share_estimate(0.0, f64::from(n))),
+            target: "a/m".to_owned(),
+            users: Some(2),
+            ..StageFigures::default()
+        };
+        let decide = |text: &str, stages: &[StageFigures]| {
+            read(text).unwrap().decide(&RunResult { stages: stages.to_vec(), ..RunResult::default() })
+        };
+        let outcome = |text: &str, stages: &[StageFigures]| decide(text, stages).outcome;
+        let many = stage(1_000);
+        assert_eq!(outcome("ttft_p95>120ms", std::slice::from_ref(&many)), ConditionOutcome::Met);
+        assert_eq!(outcome("ttft_p95 > 90ms", std::slice::from_ref(&many)), ConditionOutcome::Missed);
+        assert_eq!(outcome("ttft_p95>120ms", &[stage(20)]), ConditionOutcome::Undecided, "nothing bounds a p95 of 20");
+        assert_eq!(outcome("ttft_p50>104ms", std::slice::from_ref(&many)), ConditionOutcome::Undecided);
+        assert_eq!(outcome("failures>1%", std::slice::from_ref(&many)), ConditionOutcome::Met);
+        assert_eq!(
+            outcome("tok_s_p50<20", std::slice::from_ref(&many)),
+            ConditionOutcome::Undecided,
+            "there is no figure"
+        );
+        let doubtful = StageFigures { doubts: vec!["late".to_owned()], ..many.clone() };
+        let undecided = decide("ttft_p95>120ms", &[many.clone(), doubtful]);
+        assert_eq!(undecided.outcome, ConditionOutcome::Undecided);
+        assert_eq!(undecided.why.as_deref(), Some("a/m, 2 users: not trusted: late"));
+        assert_eq!(outcome("ttft_p95>120ms", &[]), ConditionOutcome::Undecided);
+        let ended = StageFigures { ended: Some("it answers no more: reset".to_owned()), ..many };
+        let undecided = decide("ttft_p95>120ms", std::slice::from_ref(&ended));
+        assert_eq!(
+            undecided.why.as_deref(),
+            Some("a/m, 2 users: it answers no more: reset"),
+            "what is left is unknown"
+        );
+        assert_eq!(outcome("ttft_p95>90ms", &[ended]), ConditionOutcome::Missed);
+    }
+
+    #[test]
+    fn a_search_is_judged_by_what_it_found() {
+        let trial = |rate: f64, good: f64| StageFigures {
+            target: "a/m".to_owned(),
+            request_rate: Some(rate),
+            seconds: 100.0,
+            ends: [(RequestEnd::Answered, (rate * 100.0) as usize)].into(),
+            attainment: Some(share_estimate(good, rate * 100.0)),
+            ..StageFigures::default()
+        };
+        let found = |passes, fails| FoundRate { target: "a/m".to_owned(), passes, fails, ..FoundRate::default() };
+        let run = |found| RunResult {
+            found: vec![found],
+            stages: vec![trial(8.0, 0.99), trial(16.0, 0.1)],
+            ..RunResult::default()
+        };
+        let outcome = |text: &str, found| read(text).unwrap().decide(&run(found)).outcome;
+        let (met, missed, undecided) = (ConditionOutcome::Met, ConditionOutcome::Missed, ConditionOutcome::Undecided);
+        let whole = || found(Some(8.0), Some(8.8));
+        assert_eq!(outcome("rate<8", whole()), met);
+        assert_eq!(outcome("rate<9", whole()), missed);
+        assert_eq!(outcome("rate<8.5", whole()), undecided, "the true rate may be on either side");
+        assert_eq!(outcome("rate<8", found(None, Some(7.0))), missed);
+        let why = read("rate<8").unwrap().decide(&run(found(None, None))).why;
+        assert_eq!(why.as_deref(), Some("a/m: no rate passes or fails for certain"));
+        assert_eq!(outcome("goodput<7", whole()), met, "of the trial that passes, not of the one that fails");
+        assert_eq!(outcome("goodput<9", whole()), missed);
+        assert_eq!(outcome("goodput<7", found(None, Some(7.0))), undecided);
+        assert_eq!(outcome("attainment<90%", whole()), undecided, "a trial is meant to fail");
+    }
+
+    #[test]
+    fn a_condition_that_the_run_cannot_have_is_wrong_use() {
+        let check =
+            |text: &str, is_search, has_slo| read(text).unwrap().check(is_search, has_slo).err().unwrap_or_default();
+        assert!(check("rate<8", false, true).contains("rate is for --find rate"));
+        assert!(check("goodput<8", false, false).contains("give --slo"));
+        assert!(check("ttft_p95>1s", true, true).contains("on rate or goodput"));
+        for (text, is_search, has_slo) in
+            [("rate<8", true, true), ("goodput<8", false, true), ("ttft_p95>1s", false, false)]
+        {
+            assert_eq!(check(text, is_search, has_slo), "");
+        }
+    }
+
+    #[test]
+    fn wrong_conditions_say_what_is_right() {
+        for (text, said) in [
+            ("ttft_p95", "expected a figure"),
+            ("itl_p95>5ms", "no figure \"itl_p95\""),
+            ("ttft_p42>5ms", "no figure"),
+            ("failures>x", "no number"),
+            ("failures>NaN", "no number"),
+            ("ttft_p95>5", ""),
+        ] {
+            assert!(read(text).unwrap_err().contains(said), "{text}: {:?}", read(text));
+        }
+    }
+}

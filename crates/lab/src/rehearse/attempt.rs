@@ -1,0 +1,280 @@
+//! A simulated attempt: it becomes ready, fails or hangs when its fate says so, and reports to the same observer as a real
+//! one. Dropping it cuts it.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::baseline::Shown;
+use super::simulated_race::{AttemptEnd, PlayedAttempt};
+use super::stage::SharedStage;
+use super::world::{Dispatch, SimulatedFate};
+use photofinish_base::clock::Instant;
+use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_gateway::race::{CutReason, HeldAttempt, RacingAttempt};
+use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
+
+/// Where the whole answer counts, a race compares the paces of its attempts after this many tokens.
+const PACE_TOKENS: u32 = 8;
+
+/// The records of one race's attempts.
+pub(super) struct Shared {
+    pub(super) attempts: Vec<PlayedAttempt>,
+    /// Failures that breakers count once it is clear that not all attempts of the race share them: upstream and start.
+    /// None: it is clear.
+    pub(super) pending: Option<Vec<(usize, Instant)>>,
+}
+
+impl Shared {
+    pub(super) fn new() -> Shared {
+        Shared { attempts: Vec::new(), pending: Some(Vec::new()) }
+    }
+}
+
+/// A running attempt; none once it is ready or has failed.
+pub(super) struct SimulatedAttempt<'w, W>(pub(super) Option<Answering<'w, W>>);
+
+/// An attempt and its answer.
+pub(super) struct Answering<'w, W> {
+    pub(super) stage: SharedStage<'w, W>,
+    pub(super) shared: Rc<RefCell<Shared>>,
+    /// Index into the race's attempts.
+    pub(super) ordinal: usize,
+    pub(super) dispatch: Dispatch,
+    pub(super) fate: SimulatedFate,
+    /// None for a baseline, which learns for itself.
+    pub(super) observer: Option<AttemptObserver>,
+    /// Attempts that run at the upstream, this one included.
+    pub(super) in_flight: Arc<AtomicI64>,
+    pub(super) first_token_us: Option<i64>,
+    pub(super) end: AttemptEnd,
+    /// Its end is recorded already.
+    pub(super) is_recorded: bool,
+}
+
+enum Look {
+    Nothing,
+    Ready,
+    Failed(Failure),
+}
+
+impl<W> Answering<'_, W> {
+    /// When something happens to it next, if it is not cut; microseconds. None: never.
+    pub(super) fn next_us(&self) -> Option<i64> {
+        let Dispatch { request, at_us, .. } = self.dispatch;
+        match (self.fate, self.first_token_us) {
+            (SimulatedFate::Hangs, _) => None,
+            (SimulatedFate::Fails { after_us } | SimulatedFate::Limited { after_us, .. }, _) => Some(at_us + after_us),
+            (SimulatedFate::Answers { ttft_us, .. }, None) => Some(at_us + ttft_us),
+            (SimulatedFate::Answers { .. }, Some(_)) => Some(self.token_us(request.output_tokens)),
+        }
+    }
+
+    /// When its pace is known.
+    pub(super) fn pace_us(&self) -> i64 {
+        self.token_us(PACE_TOKENS.min(self.dispatch.request.output_tokens))
+    }
+
+    /// When its answer is complete.
+    pub(super) fn done_us(&self) -> i64 {
+        self.token_us(self.dispatch.request.output_tokens)
+    }
+
+    /// Tokens written by `by_us`, if it is not cut.
+    pub(super) fn written(&self, by_us: i64) -> i64 {
+        let SimulatedFate::Answers { ttft_us, tpot_us } = self.fate else { return 0 };
+        let writing_us = by_us - self.dispatch.at_us - ttft_us;
+        let whole = i64::from(self.dispatch.request.output_tokens);
+        if writing_us < 0 { 0 } else { (1 + (writing_us as f64 / tpot_us.max(1.0)) as i64).min(whole) }
+    }
+
+    pub(super) fn tpot_us(&self) -> Option<f64> {
+        if let SimulatedFate::Answers { tpot_us, .. } = self.fate { Some(tpot_us) } else { None }
+    }
+
+    /// It wins or has won.
+    pub(super) fn serves(&mut self) {
+        self.end = AttemptEnd::Won;
+        self.stage.borrow_mut().health.ended_well(self.dispatch.upstream);
+    }
+
+    /// Records its end. Later calls change nothing.
+    pub(super) fn record(&mut self) {
+        if std::mem::replace(&mut self.is_recorded, true) {
+            return;
+        }
+        let stage = self.stage.borrow();
+        let now_us = stage.now_us();
+        let tariff = stage.upstreams[self.dispatch.upstream].tariff;
+        let whole = i64::from(self.dispatch.request.output_tokens);
+        let answers = self.tpot_us().is_some();
+        let written = self.written(now_us);
+        let (output, after_cut) = match self.end {
+            AttemptEnd::Won => (whole, 0),
+            AttemptEnd::Lost | AttemptEnd::TimedOut if answers && tariff.billed_on => (whole, 0),
+            AttemptEnd::Lost | AttemptEnd::TimedOut => {
+                let billed = self.written(now_us + stage.cut_lag_us);
+                (billed, billed - written)
+            }
+            AttemptEnd::Failed => (0, 0),
+        };
+        let failed = self.end == AttemptEnd::Failed;
+        let attempt = &mut self.shared.borrow_mut().attempts[self.ordinal];
+        attempt.ended_us = now_us - self.dispatch.request.at_us;
+        attempt.end = self.end;
+        attempt.cost = if failed { 0.0 } else { tariff.whole(self.dispatch.prompt, output as f64) };
+        attempt.after_cut = after_cut as f64 * tariff.output;
+    }
+
+    /// For a lost trial: notes its first token if that is there, or gives its failure.
+    pub(super) fn runs_out(&mut self) -> Option<Failure> {
+        let Look::Failed(failure) = self.look() else { return None };
+        self.end = AttemptEnd::Failed;
+        Some(failure)
+    }
+
+    fn look(&mut self) -> Look {
+        let now_us = self.stage.borrow().now_us();
+        if self.first_token_us.is_none() && self.next_us().is_none_or(|next_us| now_us < next_us) {
+            return Look::Nothing;
+        }
+        match self.fate {
+            SimulatedFate::Hangs => Look::Nothing,
+            SimulatedFate::Fails { .. } => {
+                Look::Failed(Failure::new(FailureKind::ServerError, Phase::Headers, "simulated"))
+            }
+            SimulatedFate::Limited { retry_after_us, .. } => {
+                let mut failure = Failure::new(FailureKind::RateLimited, Phase::Headers, "simulated");
+                failure.retry_after = retry_after_us.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros);
+                Look::Failed(failure)
+            }
+            SimulatedFate::Answers { .. } => {
+                if self.first_token_us.is_none() {
+                    self.begin(now_us);
+                }
+                let whole = self.dispatch.request.whole;
+                if !whole || self.next_us().is_some_and(|done_us| done_us <= now_us) {
+                    Look::Ready
+                } else {
+                    Look::Nothing
+                }
+            }
+        }
+    }
+
+    /// Its first token arrived.
+    fn begin(&mut self, now_us: i64) {
+        let ttft_us = now_us - self.dispatch.at_us;
+        self.first_token_us = Some(now_us);
+        self.shared.borrow_mut().attempts[self.ordinal].first_token_us = Some(ttft_us);
+        if let Some(observer) = &mut self.observer {
+            observer.first_token(ttft_us);
+        }
+        let pending = self.shared.borrow_mut().pending.take();
+        let mut stage = self.stage.borrow_mut();
+        let (now, sent) = (stage.now(), stage.instant(self.dispatch.at_us));
+        for (upstream, sent) in pending.into_iter().flatten() {
+            stage.health.failed(upstream, sent, now);
+        }
+        stage.health.first_token(self.dispatch.upstream, sent, now);
+        stage.shows(self.dispatch.upstream, Shown::FirstToken(ttft_us));
+    }
+
+    fn token_us(&self, token: u32) -> i64 {
+        let SimulatedFate::Answers { ttft_us, tpot_us } = self.fate else { return i64::MAX };
+        self.dispatch.at_us + ttft_us + (tpot_us * f64::from(token.saturating_sub(1))) as i64
+    }
+
+    fn ending(&self, now_us: i64, drains: bool) -> ObservedEnd {
+        let served = self.end == AttemptEnd::Won;
+        let waited_us = Some(now_us - self.dispatch.at_us);
+        let (whole, generated) = (i64::from(self.dispatch.request.output_tokens), self.written(now_us));
+        // A loser whose first token was held back may have written its whole answer by then.
+        let complete = served || generated == whole;
+        let counted = complete || drains && self.tpot_us().is_some();
+        ObservedEnd {
+            waited_us: waited_us.filter(|_| self.first_token_us.is_none() && self.end != AttemptEnd::Failed),
+            failed: match self.end {
+                AttemptEnd::Failed => true,
+                AttemptEnd::TimedOut => self.first_token_us.is_none(),
+                AttemptEnd::Won | AttemptEnd::Lost => false,
+            },
+            billed: self.end != AttemptEnd::Failed,
+            served,
+            tpot_us: self.tpot_us().filter(|_| complete && whole > 1),
+            output_tokens: counted.then_some(whole),
+            generated,
+            ..ObservedEnd::default()
+        }
+    }
+}
+
+impl<W> Drop for Answering<'_, W> {
+    fn drop(&mut self) {
+        self.record();
+        let mut stage = self.stage.borrow_mut();
+        let (now_us, upstream) = (stage.now_us(), self.dispatch.upstream);
+        // The gateway reads a loser to its end that is billed in full anyway, and so knows its tokens.
+        let drains = stage.upstreams[upstream].tariff.billed_on && stage.settings.drains.running > 0;
+        let ending = self.ending(now_us, drains);
+        if ending.failed {
+            stage.shows(upstream, Shown::Failed);
+        } else if let Some(waited_us) = ending.waited_us {
+            stage.shows(upstream, Shown::Cut(waited_us));
+        }
+        drop(stage);
+        if let Some(mut observer) = self.observer.take() {
+            observer.ended(&ending);
+        }
+        self.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+impl<W> Unpin for SimulatedAttempt<'_, W> {}
+
+impl<'w, W> Future for SimulatedAttempt<'w, W> {
+    type Output = Result<Answering<'w, W>, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(mut answering) = self.0.take() else { return Poll::Pending };
+        match answering.look() {
+            Look::Nothing => {
+                self.0 = Some(answering);
+                Poll::Pending
+            }
+            Look::Ready => Poll::Ready(Ok(answering)),
+            Look::Failed(failure) => {
+                answering.end = AttemptEnd::Failed;
+                Poll::Ready(Err(failure))
+            }
+        }
+    }
+}
+
+impl<'w, W> RacingAttempt for SimulatedAttempt<'w, W> {
+    type Ready = Answering<'w, W>;
+
+    fn cut(&mut self, cut: CutReason) {
+        if let Some(answering) = &mut self.0 {
+            answering.cut(cut);
+        }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.0.as_ref().is_some_and(|answering| answering.first_token_us.is_some())
+    }
+}
+
+impl<W> HeldAttempt for Answering<'_, W> {
+    fn poll_held(&mut self, _: &mut Context<'_>) -> Poll<Failure> {
+        Poll::Pending
+    }
+
+    fn cut(&mut self, cut: CutReason) {
+        self.end = if cut == CutReason::Lost { AttemptEnd::Lost } else { AttemptEnd::TimedOut };
+    }
+}

@@ -1,0 +1,347 @@
+//! The rehearsal: runs many races at once on simulated time. It decides nothing.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::attempt::{Answering, Shared};
+use super::baseline::Baseline;
+use super::health::LinedUp;
+use super::launcher::SimulatedLauncher;
+use super::simulated_race::PlayedRace;
+use super::stage::{EngineBuffers, SharedStage, Wake, Whom};
+use super::world::{SimulatedRequest, SimulatedWorld};
+use photofinish_base::clock::Instant;
+use photofinish_base::failure::FailureKind;
+use photofinish_config::config::{Policy, RaceSettings};
+use photofinish_gateway::race::retries::Retries;
+use photofinish_gateway::race::{Race, RaceFinish};
+use photofinish_routing::learning::{Learning, RaceBudget};
+use photofinish_routing::policy::{CandidateState, ContextFits, DecisionReasons, PolicyDriver, PolicyDriverParts};
+use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule, plan};
+use photofinish_routing::verdict::{BreakerEffect, is_shared_by_all, verdict};
+
+/// A model's traffic under one policy.
+pub struct Rehearsal<'w> {
+    pub settings: RaceSettings,
+    /// On a stopped clock ([`Learning::stopped`]); what it has learned already counts.
+    pub learning: Arc<Learning>,
+    /// Played instead of the policy of `settings`.
+    pub baseline: Option<Box<dyn Baseline + 'w>>,
+    /// Decides what is random: `weighted`, jitter.
+    pub seed: u64,
+    /// The tariffs are in US dollars, so that `second_worth` counts.
+    pub in_usd: bool,
+    /// A provider goes on writing, and billing, this long after a cut, microseconds.
+    pub cut_lag_us: i64,
+}
+
+impl<'w> Rehearsal<'w> {
+    /// The gateway's policy with these settings, with nothing learned.
+    pub fn new(settings: RaceSettings, seed: u64) -> Rehearsal<'w> {
+        let learning = Arc::new(Learning::stopped());
+        Rehearsal { settings, learning, baseline: None, seed, in_usd: false, cut_lag_us: 0 }
+    }
+
+    /// Runs all requests, which come in the order of their arrival. `heard` gets each race when it is over.
+    pub fn run<W: SimulatedWorld>(
+        self,
+        requests: impl IntoIterator<Item = SimulatedRequest>,
+        world: &'w mut W,
+        heard: &mut impl FnMut(&PlayedRace<'_>),
+    ) {
+        let upstreams = world.upstreams().to_vec();
+        let mut requests = requests.into_iter().peekable();
+        let begin_us = requests.peek().map_or(0, |first| first.at_us);
+        self.learning.set_now_us(begin_us);
+        let Rehearsal { settings, learning, baseline, seed, in_usd, cut_lag_us } = self;
+        let mut stage = EngineBuffers::new(world, upstreams, learning.clone(), settings, seed);
+        (stage.baseline, stage.cut_lag_us) = (baseline, cut_lag_us);
+        let stage = Rc::new(RefCell::new(stage));
+        let (flights, free, trials) = Default::default();
+        let mut engine = Engine { stage, learning, seed, in_usd, heard, flights, free, trials, trial: 0 };
+        loop {
+            let wake_us = engine.stage.borrow().wakes.next_us();
+            let is_next = |request: &SimulatedRequest| wake_us.is_none_or(|wake_us| request.at_us < wake_us);
+            if let Some(request) = requests.next_if(is_next) {
+                engine.arrive(request);
+                continue;
+            }
+            let wake = engine.stage.borrow_mut().wakes.pop();
+            match wake {
+                Some(wake) => engine.wake(wake),
+                None => return,
+            }
+        }
+    }
+}
+
+struct Engine<'w, 'h, W: SimulatedWorld, H> {
+    stage: SharedStage<'w, W>,
+    learning: Arc<Learning>,
+    seed: u64,
+    in_usd: bool,
+    heard: &'h mut H,
+    /// By slot; None where no race runs.
+    flights: Vec<Option<SimulatedRace<'w, W>>>,
+    free: Vec<usize>,
+    /// Trials that lost their race and run on to their first token.
+    trials: HashMap<u64, LostTrial<'w, W>>,
+    trial: u64,
+}
+
+struct LostTrial<'w, W> {
+    answering: Answering<'w, W>,
+    begun: Option<Instant>,
+    /// It is given up then.
+    until_us: i64,
+}
+
+/// A race under way.
+struct SimulatedRace<'w, W: SimulatedWorld> {
+    request: SimulatedRequest,
+    shared: Rc<RefCell<Shared>>,
+    race: Option<Box<Race<SimulatedLauncher<'w, W>>>>,
+    /// The winner, once the race is over, and when the client got it.
+    serving: Option<(Answering<'w, W>, i64)>,
+    reasons: DecisionReasons,
+    race_budget: Option<Arc<RaceBudget>>,
+    /// The next timer that is queued.
+    timer_us: i64,
+}
+
+impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
+    fn arrive(&mut self, request: SimulatedRequest) {
+        self.stage.borrow_mut().set_now_us(request.at_us);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() - 1
+        });
+        let shared = Rc::new(RefCell::new(Shared::new()));
+        let lineup = {
+            let mut stage = self.stage.borrow_mut();
+            let (beside, now) = (stage.settings.max_attempts > 1, stage.now());
+            stage.health.line_up(beside, now)
+        };
+        let (race, reasons, race_budget) = match lineup.is_empty() {
+            true => (None, DecisionReasons::default(), None),
+            false => {
+                let (plan, driver) = self.opening(&request, &lineup);
+                let reasons = driver.as_ref().map(PolicyDriver::reasons).unwrap_or_default();
+                let race_budget = driver.as_ref().map(|driver| driver.race_budget().clone());
+                let stage = self.stage.borrow();
+                let retries = Retries::new(stage.settings.retries, stage.settings.retry_wait, lineup.len());
+                let launcher = SimulatedLauncher {
+                    stage: self.stage.clone(),
+                    shared: shared.clone(),
+                    learning: self.learning.clone(),
+                    request,
+                    whom: Whom::Race { slot, request: request.id },
+                    lineup,
+                    driver,
+                    retries,
+                    lost_trials: Vec::new(),
+                };
+                (Some(Box::new(Race::new(plan, launcher, stage.now()))), reasons, race_budget)
+            }
+        };
+        self.flights[slot] =
+            Some(SimulatedRace { request, shared, race, serving: None, reasons, race_budget, timer_us: request.at_us });
+        self.advance(slot);
+    }
+
+    /// The plan, and the driver of the gateway's policies.
+    fn opening(&self, request: &SimulatedRequest, lineup: &[LinedUp]) -> (RacePlan, Option<PolicyDriver>) {
+        let mut stage = self.stage.borrow_mut();
+        let able: Vec<usize> = lineup.iter().filter(|place| !place.trial).map(|place| place.upstream).collect();
+        if let Some(starts) = stage.baseline_plan(request, &able) {
+            return (baseline_plan(&stage, lineup, &starts), None);
+        }
+        let now_us = stage.now_us();
+        let state = |place: &LinedUp| {
+            let upstream = &stage.upstreams[place.upstream];
+            CandidateState {
+                plain: false,
+                known: stage.known[place.upstream].clone(),
+                tariff: upstream.tariff,
+                prompt: stage.world.prompt(request, place.upstream, now_us),
+                known_tokens: 0.0,
+                domain: upstream.domain,
+                weight: upstream.weight,
+                first_token: upstream.first_token,
+                trial: place.trial,
+                started: None,
+                waits_us: None,
+            }
+        };
+        let settings = &stage.settings;
+        let cost_budget = self.learning.cost_budget("", settings.budget, true);
+        let mut draws = fastrand::Rng::with_seed(self.seed ^ (request.id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // Neighbouring seeds begin alike.
+        draws.u64(..);
+        let mut driver = PolicyDriver::new(PolicyDriverParts {
+            settings: settings.clone(),
+            candidates: lineup.iter().map(state).collect(),
+            race_budget: Arc::new(RaceBudget::new(cost_budget, settings.policy.spends_budget())),
+            fits: ContextFits::default(),
+            began_us: now_us,
+            draws: [draws.f64(), draws.f64()],
+            in_usd: self.in_usd,
+            crowded: false,
+        });
+        (driver.plan(now_us), Some(driver))
+    }
+
+    fn wake(&mut self, wake: Wake) {
+        let Wake { at_us, whom, .. } = wake;
+        let slot = match whom {
+            Whom::Trial(trial) => {
+                self.stage.borrow_mut().set_now_us(at_us);
+                return self.end_trial(trial, at_us);
+            }
+            Whom::Race { slot, request } => {
+                let flight = self.flights[slot].as_ref();
+                if flight.is_none_or(|flight| flight.request.id != request) {
+                    return;
+                }
+                slot
+            }
+        };
+        self.stage.borrow_mut().set_now_us(at_us);
+        self.advance(slot);
+    }
+
+    /// A lost trial has its first token, fails, or is given up.
+    fn end_trial(&mut self, trial: u64, now_us: i64) {
+        let Some(mut lost) = self.trials.remove(&trial) else { return };
+        let failure = if now_us < lost.until_us { lost.answering.runs_out() } else { None };
+        let (upstream, sent_us) = (lost.answering.dispatch.upstream, lost.answering.dispatch.at_us);
+        {
+            let mut stage = self.stage.borrow_mut();
+            let (now, sent) = (stage.now(), stage.instant(sent_us));
+            if let Some(failure) = failure {
+                if verdict(&failure).counts != BreakerEffect::Never {
+                    stage.health.failed(upstream, sent, now);
+                }
+                if failure.kind == FailureKind::RateLimited {
+                    let jitter = stage.draws.f64();
+                    stage.health.limited(upstream, failure.retry_after, now, jitter);
+                }
+            }
+            if let Some(begun) = lost.begun {
+                stage.health.end_trial(upstream, begun);
+            }
+        }
+        drop(lost);
+    }
+
+    fn advance(&mut self, slot: usize) {
+        let now_us = self.stage.borrow().now_us();
+        let Some(flight) = &mut self.flights[slot] else { return };
+        if let Some((answering, _)) = &flight.serving {
+            if answering.done_us() <= now_us {
+                self.conclude(slot);
+            }
+            return;
+        }
+        let Some(race) = &mut flight.race else { return self.conclude(slot) };
+        match race.advance(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => {
+                let mut stage = self.stage.borrow_mut();
+                let timer_us = stage.tick_us(race.next_wake()).max(now_us + 1);
+                if timer_us < flight.timer_us || flight.timer_us <= now_us {
+                    flight.timer_us = timer_us;
+                    stage.wakes.add(timer_us, Whom::Race { slot, request: flight.request.id });
+                }
+                return;
+            }
+            Poll::Ready(RaceFinish::Won { ready, ordinal, .. }) => {
+                if let Some(race_budget) = &flight.race_budget {
+                    race_budget.won(ordinal);
+                }
+                self.stage
+                    .borrow_mut()
+                    .wakes
+                    .add(ready.done_us().max(now_us), Whom::Race { slot, request: flight.request.id });
+                flight.serving = Some((ready, now_us));
+            }
+            Poll::Ready(RaceFinish::Failed | RaceFinish::Deadline) => {
+                let shared_by_all = is_shared_by_all(race.failures());
+                let pending = flight.shared.borrow_mut().pending.take().filter(|_| !shared_by_all);
+                let mut stage = self.stage.borrow_mut();
+                let now = stage.now();
+                for (upstream, sent) in pending.into_iter().flatten() {
+                    stage.health.failed(upstream, sent, now);
+                }
+            }
+        }
+        let serves = flight.serving.is_some();
+        self.keep_lost_trials(slot);
+        if !serves {
+            self.conclude(slot);
+        }
+    }
+
+    /// Takes the lost trials out of a race that is over, and ends it.
+    fn keep_lost_trials(&mut self, slot: usize) {
+        let Some(race) = self.flights[slot].as_mut().and_then(|flight| flight.race.take()) else { return };
+        let mut launcher = race.into_launch();
+        for (answering, begun) in std::mem::take(&mut launcher.lost_trials) {
+            let mut stage = self.stage.borrow_mut();
+            let limit_us = photofinish_base::clock::micros(stage.upstreams[answering.dispatch.upstream].first_token);
+            let until_us = stage.now_us() + limit_us;
+            self.trial += 1;
+            stage.wakes.add(answering.next_us().unwrap_or(i64::MAX).min(until_us), Whom::Trial(self.trial));
+            self.trials.insert(self.trial, LostTrial { answering, begun, until_us });
+        }
+    }
+
+    fn conclude(&mut self, slot: usize) {
+        let Some(flight) = self.flights[slot].take() else { return };
+        self.free.push(slot);
+        let SimulatedRace { request, shared, serving, reasons, race_budget, .. } = flight;
+        let now_us = self.stage.borrow().now_us();
+        let (mut ttft_us, mut token_us, mut winner, mut tpot_us) = (None, None, None, None);
+        if let Some((mut answering, won_us)) = serving {
+            answering.serves();
+            let client_us = if request.whole { now_us } else { won_us };
+            ttft_us = Some(client_us - request.at_us);
+            token_us = answering.first_token_us.map(|at_us| at_us - request.at_us);
+            (winner, tpot_us) = (Some(answering.ordinal), answering.tpot_us());
+        }
+        if let Some(race_budget) = race_budget {
+            race_budget.finished(if request.whole { token_us } else { ttft_us }, None);
+        }
+        let attempts = &shared.borrow().attempts;
+        (self.heard)(&PlayedRace {
+            request: &request,
+            ttft_us,
+            took_us: now_us - request.at_us,
+            winner,
+            tpot_us,
+            attempts,
+            reasons: &reasons,
+        });
+    }
+}
+
+/// A baseline's starts as a plan; candidates that it does not name follow after failures.
+fn baseline_plan<W>(stage: &EngineBuffers<'_, W>, lineup: &[LinedUp], starts: &[(usize, StartRule)]) -> RacePlan {
+    let entry = |candidate: usize| {
+        let LinedUp { upstream, trial, .. } = lineup[candidate];
+        PlannedStart::listed(candidate, stage.upstreams[upstream].first_token, trial)
+    };
+    let place = |candidate: usize| starts.iter().position(|(upstream, _)| *upstream == lineup[candidate].upstream);
+    let mut entries: Vec<PlannedStart> = (0..lineup.len()).map(entry).collect();
+    entries.sort_by_key(|entry| (entry.trial, place(entry.candidate).unwrap_or(usize::MAX)));
+    let settings = RaceSettings { policy: Policy::Fallback, ..stage.settings.clone() };
+    let mut plan = plan(&settings, entries, &vec![1.0; lineup.len()], std::time::Duration::ZERO, 0.0);
+    for entry in &mut plan.entries {
+        if let Some(place) = place(entry.candidate).filter(|_| !entry.trial) {
+            entry.start = starts[place].1;
+        }
+    }
+    plan
+}

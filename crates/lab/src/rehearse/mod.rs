@@ -1,0 +1,24 @@
+//! Simulated traffic: requests run against upstreams whose times are known beforehand, on a clock of its own, so that days
+//! of traffic take seconds.
+//!
+//! A [`Rehearsal`] runs the gateway's own race ([`Race`](photofinish_gateway::race::Race)), driver, breakers and statistics; only the
+//! attempts are simulated, by a [`SimulatedWorld`]. One policy is compared with another by playing both in the same world.
+//! No I/O and no real clock. Not simulated: audits, drained losers, whole answers that break off.
+
+mod attempt;
+mod baseline;
+mod engine;
+mod health;
+mod launcher;
+#[cfg(test)]
+mod parity;
+mod simulated_race;
+mod stage;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use baseline::{Baseline, OpeningView, Shown};
+pub use engine::Rehearsal;
+pub use simulated_race::{AttemptEnd, PlayedAttempt, PlayedRace};
+pub use world::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};

@@ -1,0 +1,115 @@
+//! Random histories for the comparison: requests, upstreams, and the result of every attempt. Not for running them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+use photofinish_base::clock::SECOND_US;
+use photofinish_config::config::{Config, parse};
+use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
+
+const REQUESTS: usize = 40;
+/// The rehearsal's first moment: any whole second.
+pub const BEGIN_US: i64 = 1_000 * SECOND_US;
+
+/// A made-up history of requests and upstreams; all times are whole milliseconds.
+#[derive(Clone)]
+pub struct Scenario {
+    pub seed: u64,
+    pub config: String,
+    pub upstreams: Vec<SimulatedUpstream>,
+    pub requests: Vec<SimulatedRequest>,
+    /// By request: bytes of its body, a multiple of four.
+    pub bytes: Vec<usize>,
+    /// By request, then upstream.
+    pub fates: Vec<Vec<SimulatedFate>>,
+}
+
+impl Scenario {
+    pub fn new(policy: &str, seed: u64) -> Scenario {
+        let mut draws = fastrand::Rng::with_seed(seed);
+        let count = draws.usize(2..5);
+        let domains: Vec<bool> = (0..count).map(|_| draws.u8(0..3) == 0).collect();
+        let failing = draws.usize(0..2 * count);
+        let weights: Vec<f64> = (0..count).map(|_| f64::from(draws.u32(1..5))).collect();
+        let config = config_text(policy, &domains, &weights, &mut draws);
+        let medians: Vec<f64> = (0..count).map(|_| 80.0 + 250.0 * draws.f64()).collect();
+        let mut at_us = BEGIN_US;
+        let (mut requests, mut bytes, mut fates) = (Vec::new(), Vec::new(), Vec::new());
+        for id in 0..REQUESTS {
+            at_us += draws.i64(150..2_500) * 1_000;
+            let output_tokens = draws.u32(2..6);
+            requests.push(SimulatedRequest { id, at_us, output_tokens, whole: false });
+            bytes.push(4 * draws.usize(100..4_000));
+            fates.push((0..count).map(|upstream| fate(&mut draws, medians[upstream], upstream == failing)).collect());
+        }
+        let upstream = |place: usize| SimulatedUpstream {
+            name: format!("p{place}/m"),
+            tariff: Tariff { input: 1.0, cached: 1.0, output: 1.0, billed_on: false },
+            domain: domains[place].then_some(7),
+            weight: weights[place],
+            first_token: Duration::from_secs(2),
+        };
+        Scenario { seed, config, upstreams: (0..count).map(upstream).collect(), requests, bytes, fates }
+    }
+
+    pub fn config(&self) -> Config {
+        parse(&self.config, Path::new("x"), &|_| None).unwrap()
+    }
+
+    /// The draws for the driver of a request: the next values of this generator.
+    pub fn draws(&self, request: usize) -> u64 {
+        self.seed ^ (request as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+fn config_text(policy: &str, domains: &[bool], weights: &[f64], draws: &mut fastrand::Rng) -> String {
+    let optimise = ["ttft", "completion"][draws.usize(0..2)];
+    let hedge_after = ["p80", "150ms"][draws.usize(0..2)];
+    let budget = [0.0, 0.1, 2.0][draws.usize(0..3)];
+    let max_attempts = draws.usize(1..5);
+    let mut text = format!(
+        "[race]\nretries = 0\npolicy = \"{policy}\"\noptimise = \"{optimise}\"\nhedge_after = \"{hedge_after}\"\nbudget = {budget:.1}\n\
+         max_attempts = {max_attempts}\naudit = 0.0\ndrains = {{ running = 0 }}\nbreaker = {{ failures = 2, open = \"5s\" }}\n\
+         timeouts = {{ first_token = \"2s\", total = \"9s\" }}\n"
+    );
+    for (place, domain) in domains.iter().enumerate() {
+        let domain = if *domain { "domain = \"east\"\n" } else { "" };
+        text += &format!("[providers.p{place}]\nbase_url = \"http://p{place}.test/v1\"\napi_key = \"k\"\n{domain}");
+    }
+    let upstreams: Vec<String> = weights
+        .iter()
+        .enumerate()
+        .map(|(place, weight)| format!("{{ upstream = \"p{place}/m\", weight = {weight:.1} }}"))
+        .collect();
+    text + &format!("[models.m]\nupstreams = [{}]\n", upstreams.join(", "))
+}
+
+fn fate(draws: &mut fastrand::Rng, median_ms: f64, failing: bool) -> SimulatedFate {
+    let (luck, scatter, tail) = (draws.f64(), draws.f64() + draws.f64() - 1.0, draws.f64());
+    let (after_us, retry_after_us) = (draws.i64(5..200) * 1_000, Some(draws.i64(1..4) * SECOND_US));
+    let stretch = if tail < 0.08 { 6.0 } else { 1.0 };
+    match luck {
+        luck if luck < if failing { 0.6 } else { 0.06 } => SimulatedFate::Fails { after_us },
+        luck if luck > 0.95 => SimulatedFate::Limited { after_us, retry_after_us },
+        luck if luck > 0.92 => SimulatedFate::Hangs,
+        _ => {
+            let ttft_ms = (median_ms * (0.7 * scatter).exp() * stretch).round() as i64;
+            SimulatedFate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: f64::from(draws.u32(5..40)) * 1e3 }
+        }
+    }
+}
+
+impl SimulatedWorld for Scenario {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        &self.upstreams
+    }
+
+    fn prompt(&self, request: &SimulatedRequest, _: usize, _: i64) -> PromptTokens {
+        PromptTokens { uncached: self.bytes[request.id] as f64 / 4.0, cached: 0.0 }
+    }
+
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        self.fates[dispatch.request.id][dispatch.upstream]
+    }
+}

@@ -1,0 +1,351 @@
+//! Replays every policy over every imputation and summarises: means over the draws, and intervals over draws and resampled
+//! stretches of time together. Not for the simulation, which is `rehearse`'s.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::figures::{FIGURES, Interval, PlayedRequest, PlayedRequests, ReplayFigure, ReplayFigures};
+use super::imputation::Imputation;
+use super::past_requests::{KnownOutcome, PastCounts, PastRequests};
+use super::upstream_model::UpstreamModel;
+use crate::rehearse::{PlayedRace, Rehearsal, SimulatedRequest};
+use photofinish_base::clock::{HOUR_US, SECOND_US};
+use photofinish_config::config::RaceSettings;
+
+/// Imputations: so many, but fewer of a long history, and at least so many.
+const DRAWS: usize = 20;
+const DRAWS_LEAST: usize = 5;
+/// Requests that are played for one plan, all imputations together, before these become fewer.
+const PLAYED: usize = 1_000_000;
+/// Resamples behind an interval.
+const RESAMPLES: usize = 200;
+/// The first tenth only teaches, up to so many requests.
+const WARM_UP: usize = 500;
+/// A window is resampled in about so many stretches, of an hour at most and a minute at least.
+const BLOCKS: i64 = 30;
+/// Threads that play.
+const THREADS_MAX: usize = 8;
+
+/// One policy to replay.
+#[derive(Clone, Debug)]
+pub struct ReplayedPlan {
+    /// Shown to users.
+    pub name: String,
+    pub settings: RaceSettings,
+}
+
+/// The result of one policy.
+#[derive(Clone, Debug)]
+pub struct ReplayRow {
+    pub name: String,
+    /// Means over the imputations.
+    pub figures: ReplayFigures,
+    pub intervals: [Interval; FIGURES.len()],
+    /// Against what was recorded; see [`ReplayFigure::change`].
+    pub changes: ReplayFigures,
+    pub change_intervals: [Interval; FIGURES.len()],
+    /// Share of its answers that were seen just so, and not drawn.
+    pub seen: f64,
+    /// Share of its answers whose time lies beyond what its upstream was ever watched for: a quantile further out than this
+    /// is a guess.
+    pub assumed: f64,
+}
+
+/// The whole report.
+#[derive(Clone, Debug)]
+pub struct ReplayReport {
+    /// Requests that were played, and of these those that only teach, at the beginning.
+    pub requests: usize,
+    pub warm_up: usize,
+    /// Requests behind the figures.
+    pub counted: usize,
+    /// From the first to the last; microseconds since 1970.
+    pub span_us: (i64, i64),
+    pub draws: usize,
+    /// Stretches of time that were resampled.
+    pub blocks: usize,
+    pub recorded: ReplayFigures,
+    pub recorded_intervals: [Interval; FIGURES.len()],
+    pub rows: Vec<ReplayRow>,
+    pub counts: Vec<PastCounts>,
+    pub expected: Vec<UpstreamModel>,
+}
+
+impl ReplayRow {
+    /// Whether so many answers lie where nobody watched that this figure is a guess.
+    pub fn is_guess(&self, figure: ReplayFigure) -> bool {
+        figure.beyond().is_some_and(|beyond| self.assumed > beyond)
+    }
+}
+
+/// Requests that are played before it is asked again whether to go on.
+const ASKED_EVERY: usize = 1_000;
+
+/// Told how many of all runs are over, also while one runs; says whether to go on.
+pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize) -> bool;
+
+/// Plays on at most `threads`. None where there is nothing to play: no request, or no upstream that was watched enough; and if
+/// `progress` ended it. `past` is settled.
+pub fn replay(
+    past: &PastRequests,
+    plans: &[ReplayedPlan],
+    seed: u64,
+    threads: usize,
+    progress: ProgressReport<'_>,
+) -> Option<ReplayReport> {
+    let draws = (PLAYED / past.requests().max(1)).clamp(DRAWS_LEAST, DRAWS);
+    drawn_so_often(past, plans, (seed, draws), threads, progress)
+}
+
+/// The same with a given number of imputations.
+pub(super) fn drawn_so_often(
+    past: &PastRequests,
+    plans: &[ReplayedPlan],
+    (seed, draws): (u64, usize),
+    threads: usize,
+    progress: ProgressReport<'_>,
+) -> Option<ReplayReport> {
+    let (first_us, last_us) = past.span_us()?;
+    let upstreams = past.upstreams().len();
+    if upstreams == 0 {
+        return None;
+    }
+    let stage = ReplaySetup::new(past, seed, draws);
+    let jobs: Vec<(usize, usize)> =
+        (0..stage.draws).flat_map(|draw| (0..plans.len()).map(move |plan| (plan, draw))).collect();
+    let results = played(&stage, plans, &jobs, threads, progress)?;
+    let recorded = PlayedRequests::new(stage.counted().map(|(request, block)| was(past, request, block)), stage.blocks);
+    let even = vec![1.0; stage.blocks];
+    let resampled: Vec<ReplayFigures> = stage.resamples.iter().map(|times| recorded.figures(times)).collect();
+    let was = recorded.figures(&even);
+    let rows = plans.iter().enumerate().map(|(number, plan)| {
+        let mut runs: Vec<&ReplayRun> = results.iter().filter(|run| run.plan == number).collect();
+        runs.sort_unstable_by_key(|run| run.draw);
+        row(plan, &runs, &was, &resampled)
+    });
+    Some(ReplayReport {
+        requests: past.requests(),
+        warm_up: stage.warm_up,
+        counted: stage.counted().count(),
+        span_us: (first_us, last_us),
+        draws: stage.draws,
+        blocks: stage.blocks,
+        recorded: was,
+        recorded_intervals: std::array::from_fn(|figure| Interval::of(resampled.iter().map(|all| all[figure]))),
+        rows: rows.collect(),
+        counts: past.counts(),
+        expected: stage.expected,
+    })
+}
+
+/// Shared by all runs.
+struct ReplaySetup<'a> {
+    past: &'a PastRequests,
+    expected: Vec<UpstreamModel>,
+    seed: u64,
+    draws: usize,
+    warm_up: usize,
+    block_us: i64,
+    blocks: usize,
+    /// Weight of each block, by resample.
+    resamples: Vec<Vec<f64>>,
+}
+
+/// One plan over one imputation.
+struct ReplayRun {
+    plan: usize,
+    draw: usize,
+    figures: ReplayFigures,
+    /// Number of the resample, and its figures.
+    resampled: Vec<(usize, ReplayFigures)>,
+    answers: f64,
+    seen: f64,
+    assumed: f64,
+}
+
+impl<'a> ReplaySetup<'a> {
+    fn new(past: &'a PastRequests, seed: u64, draws: usize) -> ReplaySetup<'a> {
+        let requests = past.requests();
+        let (first_us, last_us) = past.span_us().unwrap_or_default();
+        let warm_up = (requests / 10).min(WARM_UP);
+        let block_us = ((last_us - first_us) / BLOCKS).clamp(60 * SECOND_US, HOUR_US);
+        let blocks = ((last_us - first_us) / block_us + 1) as usize;
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let used = blocks_used(past, warm_up, block_us);
+        let resamples = (0..RESAMPLES).map(|_| {
+            let mut times = vec![0.0; blocks];
+            for _ in 0..used.len() {
+                times[used[dice.usize(..used.len())]] += 1.0;
+            }
+            times
+        });
+        ReplaySetup {
+            past,
+            expected: (0..past.upstreams().len()).map(|upstream| UpstreamModel::new(past, upstream)).collect(),
+            seed,
+            draws,
+            warm_up,
+            block_us,
+            blocks,
+            resamples: resamples.collect(),
+        }
+    }
+
+    /// The requests behind the figures, each with its block.
+    fn counted(&self) -> impl Iterator<Item = (usize, usize)> {
+        counted(self.past, self.warm_up).map(|request| (request, block(self.past, request, self.block_us)))
+    }
+
+    /// None: `goes_on` ended it.
+    fn run(
+        &self,
+        plans: &[ReplayedPlan],
+        (plan, draw): (usize, usize),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<ReplayRun> {
+        let settings = &plans[plan].settings;
+        let seed = self.seed.wrapping_add((draw as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
+        let mut world = Imputation::new(self.past, &self.expected, seed);
+        let rehearsal = Rehearsal { in_usd: self.past.priced, ..Rehearsal::new(settings.clone(), seed) };
+        let requests = self.past.requests.iter().enumerate().map(|(id, asked)| SimulatedRequest {
+            id,
+            at_us: asked.at_us,
+            output_tokens: asked.output_tokens.max(1),
+            whole: asked.whole,
+        });
+        let mut ended = false;
+        let requests = requests.take_while(|request| {
+            ended = ended || (request.id % ASKED_EVERY == ASKED_EVERY - 1 && !goes_on());
+            !ended
+        });
+        let (mut went, known) = (Vec::with_capacity(self.past.requests()), world.clone());
+        let (mut answers, mut seen, mut assumed) = (0.0, 0.0, 0.0);
+        rehearsal.run(requests, &mut world, &mut |outcome: &PlayedRace<'_>| {
+            let request = outcome.request.id;
+            if request < self.warm_up || !self.past.requests[request].was.counts {
+                return;
+            }
+            if let Some(winner) = outcome.winner {
+                let upstream = outcome.attempts[winner].upstream;
+                let was_seen = matches!(self.past.cell(request, upstream).known, KnownOutcome::Seen(_));
+                answers += 1.0;
+                seen += f64::from(u8::from(was_seen));
+                assumed += f64::from(u8::from(known.is_assumed(outcome.request, upstream)));
+            }
+            went.push(self.went(outcome));
+        });
+        if ended {
+            return None;
+        }
+        let played = PlayedRequests::new(went.into_iter(), self.blocks);
+        let own = self.resamples.iter().enumerate().filter(|(number, _)| number % self.draws == draw);
+        Some(ReplayRun {
+            plan,
+            draw,
+            figures: played.figures(&vec![1.0; self.blocks]),
+            resampled: own.map(|(number, times)| (number, played.figures(times))).collect(),
+            answers,
+            seen,
+            assumed,
+        })
+    }
+
+    /// The same requests as in what was recorded, as far as both have an answer.
+    fn went(&self, outcome: &PlayedRace<'_>) -> PlayedRequest {
+        let asked = &self.past.requests[outcome.request.id];
+        let answered = outcome.winner.is_some();
+        let ended = asked.was.took_us.is_some() || !asked.was.answered;
+        PlayedRequest {
+            block: block(self.past, outcome.request.id, self.block_us),
+            ttft_us: outcome.ttft_us.filter(|_| !asked.whole),
+            took_us: Some(outcome.took_us).filter(|_| answered && ended),
+            answered,
+            cost: outcome.attempts.iter().map(|attempt| attempt.cost).sum(),
+            attempts: outcome.attempts.len() as f64,
+        }
+    }
+}
+
+fn played(
+    stage: &ReplaySetup<'_>,
+    plans: &[ReplayedPlan],
+    jobs: &[(usize, usize)],
+    threads: usize,
+    progress: ProgressReport<'_>,
+) -> Option<Vec<ReplayRun>> {
+    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = |told: &mut dyn FnMut(usize) -> bool| {
+        let mut runs = Vec::new();
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let run = stage.run(plans, *job, &mut || told(over.load(Ordering::Relaxed)));
+            let ended = run.is_none() || !told(over.fetch_add(1, Ordering::Relaxed) + 1);
+            runs.extend(run);
+            if ended {
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
+        }
+        runs
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let others = cores.min(threads).clamp(1, THREADS_MAX) - 1;
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..others).map(|_| scope.spawn(|| work(&mut |_| true))).collect();
+        let mut runs = work(&mut |over| progress(over, jobs.len()));
+        for helper in helpers {
+            match helper.join() {
+                Ok(more) => runs.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        (runs.len() == jobs.len()).then_some(runs)
+    })
+}
+
+fn row(plan: &ReplayedPlan, runs: &[&ReplayRun], was: &ReplayFigures, recorded: &[ReplayFigures]) -> ReplayRow {
+    let figures: ReplayFigures =
+        std::array::from_fn(|figure| runs.iter().map(|run| run.figures[figure]).sum::<f64>() / runs.len() as f64);
+    let resampled = || runs.iter().flat_map(|run| &run.resampled);
+    let answers: f64 = runs.iter().map(|run| run.answers).sum();
+    let share = |of: fn(&ReplayRun) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / answers;
+    ReplayRow {
+        name: plan.name.clone(),
+        figures,
+        intervals: std::array::from_fn(|figure| Interval::of(resampled().map(|(_, all)| all[figure]))),
+        changes: std::array::from_fn(|figure| FIGURES[figure].change(was[figure], figures[figure])),
+        change_intervals: std::array::from_fn(|figure| {
+            let change =
+                |(number, all): &(usize, ReplayFigures)| FIGURES[figure].change(recorded[*number][figure], all[figure]);
+            Interval::of(resampled().map(change))
+        }),
+        seen: share(|run| run.seen),
+        assumed: share(|run| run.assumed),
+    }
+}
+
+fn counted(past: &PastRequests, warm_up: usize) -> impl Iterator<Item = usize> {
+    (warm_up..past.requests()).filter(|request| past.requests[*request].was.counts)
+}
+
+fn block(past: &PastRequests, request: usize, block_us: i64) -> usize {
+    let first_us = past.requests.first().map_or(0, |first| first.at_us);
+    ((past.requests[request].at_us - first_us) / block_us) as usize
+}
+
+/// Those that hold a request that counts.
+fn blocks_used(past: &PastRequests, warm_up: usize, block_us: i64) -> Vec<usize> {
+    let mut used: Vec<usize> = counted(past, warm_up).map(|request| block(past, request, block_us)).collect();
+    used.sort_unstable();
+    used.dedup();
+    used
+}
+
+fn was(past: &PastRequests, request: usize, block: usize) -> PlayedRequest {
+    let was = &past.requests[request].was;
+    PlayedRequest {
+        block,
+        ttft_us: was.ttft_us,
+        took_us: was.took_us,
+        answered: was.answered,
+        cost: was.cost,
+        attempts: f64::from(was.attempts),
+    }
+}

@@ -1,0 +1,155 @@
+//! What a replay is asked, and the policies that it names. Not for replaying them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::answer::ReplayedPlan;
+use super::past_requests::PastRequests;
+use photofinish_config::config::ranges::{bounded, duration_within, within};
+use photofinish_config::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
+use photofinish_history::history::goodput;
+use photofinish_history::report::question::{RaceWindow, TimePoint, moment, slo, sources, whole_number};
+use photofinish_history::store::SourceFilter;
+
+/// Policies of one run.
+const POLICIES_MAX: usize = 16;
+/// Least share of the requests that the model's present policy planned, for "the same, replayed" to be shown.
+const MOSTLY: f64 = 0.9;
+
+/// The requests and the policies.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ReplayQuestion {
+    /// The policy to play; up to 16 times.
+    #[arg(long, default_value = "adaptive")]
+    pub policy: Vec<Policy>,
+    /// For adaptive and rule: what extra attempts may cost, as a share of what single ones would, 0 to 10.
+    #[arg(long, value_parser = |text: &str| within(text, RaceSettings::BUDGET))]
+    pub budget: Option<f64>,
+    /// The objective: ttft, completion or goodput.
+    #[arg(long, value_name = "OBJECTIVE")]
+    pub optimise: Option<Objective>,
+    /// For hedge: a duration, or a quantile of the leader's time to first token, such as p95.
+    #[arg(long, value_name = "DELAY", value_parser = hedge_after)]
+    pub hedge_after: Option<HedgeAfter>,
+    /// The targets of goodput, such as ttft=1s,tpot=50ms.
+    #[arg(long, value_name = "TARGETS", value_parser = targets)]
+    pub slo: Option<goodput::SloTargets>,
+    /// For completion and goodput: how long a first token may be held back, 0s to 5s.
+    #[arg(long, value_name = "DURATION", value_parser = |text: &str| duration_within(text, RaceSettings::HOLD))]
+    pub hold_max: Option<Duration>,
+    /// Only requests for this model, under any of its names; by default the one with the most requests.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Only requests begun since: an age (7d), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    pub since: Option<TimePoint>,
+    /// Only requests begun before, in the same forms.
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    pub until: Option<TimePoint>,
+    /// Who asked: clients, probes, benchmarks, or all.
+    #[arg(long, default_value = "client", value_parser = sources())]
+    pub source: SourceFilter,
+    /// The seed of the draws: the same seed gives the same answer.
+    #[arg(long, default_value_t = 1, value_parser = whole_number)]
+    pub seed: u64,
+}
+
+impl ReplayQuestion {
+    /// An error in the combination of valid options.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        if self.policy.len() > POLICIES_MAX {
+            return Some(format!("--policy is given {} times; at most {POLICIES_MAX}", self.policy.len()));
+        }
+        RaceWindow { since: self.since, until: self.until, ..RaceWindow::default() }.problem(now_us)
+    }
+
+    /// The model that is asked for.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn wanted(&self, config: &Config) -> Result<Option<Arc<ModelConfig>>, String> {
+        let Some(model) = &self.model else { return Ok(None) };
+        config.model(model).cloned().map(Some).ok_or_else(|| {
+            let nearest = config.nearest_models(model);
+            let hint =
+                if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
+            format!("the model \"{model}\" is not configured.{hint} `photofinish check` lists what there is.")
+        })
+    }
+
+    /// The recorded policy, if the rows show it, and then the requested ones; and why the former is missing.
+    pub fn plans(&self, model: &ModelConfig, past: &PastRequests) -> (Vec<ReplayedPlan>, Result<(), String>) {
+        let as_it_was = was_so(model.race.policy, past);
+        let mut plans = Vec::new();
+        if as_it_was.is_ok() {
+            plans.push(ReplayedPlan { name: format!("{}, replayed", name(&model.race)), settings: model.race.clone() });
+        }
+        for policy in &self.policy {
+            let settings = self.settings(*policy, &model.race);
+            plans.push(ReplayedPlan { name: name(&settings), settings });
+        }
+        (plans, as_it_was)
+    }
+
+    fn settings(&self, policy: Policy, model: &RaceSettings) -> RaceSettings {
+        let slo = SloSettings {
+            ttft: self.slo.and_then(|slo| slo.ttft_us).map_or(model.slo.ttft, micros),
+            tpot: self.slo.and_then(|slo| slo.tpot_ms).map_or(model.slo.tpot, |ms| micros((ms * 1e3) as i64)),
+        };
+        RaceSettings {
+            policy,
+            budget: self.budget.unwrap_or(model.budget),
+            optimise: self.optimise.unwrap_or(model.optimise),
+            hedge_after: self.hedge_after.unwrap_or(model.hedge_after),
+            hold_max: self.hold_max.unwrap_or(model.hold_max),
+            slo,
+            ..model.clone()
+        }
+    }
+}
+
+/// Whether the model's present policy planned nearly all of the history.
+fn was_so(policy: Policy, past: &PastRequests) -> Result<(), String> {
+    let all: u64 = past.policies.values().sum();
+    let same = past.policies.get(policy.as_str()).copied().unwrap_or(0);
+    if all > 0 && same as f64 >= MOSTLY * all as f64 {
+        return Ok(());
+    }
+    let mut shares: Vec<(&String, &u64)> = past.policies.iter().collect();
+    shares.sort_unstable_by_key(|(_, requests)| std::cmp::Reverse(**requests));
+    let shares =
+        shares.iter().map(|(policy, requests)| format!("{policy} {:.0} %", 100.0 * **requests as f64 / all as f64));
+    let shares = shares.collect::<Vec<_>>().join(", ");
+    Err(if shares.is_empty() { "rows do not tell".to_owned() } else { shares })
+}
+
+/// With the settings that this policy goes by.
+fn name(settings: &RaceSettings) -> String {
+    let policy = settings.policy.as_str();
+    let optimise = match settings.optimise {
+        Objective::Ttft => String::new(),
+        objective => format!(" for {}", objective.as_str()),
+    };
+    match settings.policy {
+        Policy::Adaptive | Policy::Rule => format!("{policy}{optimise}, budget {}", settings.budget),
+        Policy::Fastest => format!("{policy}{optimise}"),
+        Policy::Hedge => format!("{policy}{optimise} after {}", settings.hedge_after.text()),
+        Policy::Race | Policy::Fallback | Policy::Weighted => policy.to_owned(),
+    }
+}
+
+fn micros(us: i64) -> Duration {
+    Duration::from_micros(us.unsigned_abs())
+}
+
+fn hedge_after(text: &str) -> Result<HedgeAfter, String> {
+    HedgeAfter::parse(text).ok_or_else(|| format!("expected {}", HedgeAfter::EXPECTED))
+}
+
+fn targets(text: &str) -> Result<goodput::SloTargets, String> {
+    let read = slo(text)?;
+    for target in [read.ttft_us.map(micros), read.tpot_ms.map(|ms| micros((ms * 1e3) as i64))].into_iter().flatten() {
+        bounded(target, SloSettings::TARGETS)?;
+    }
+    Ok(read)
+}

@@ -1,0 +1,327 @@
+//! Predicts what an upstream would have done with a request that it did not get or did not finish: its times by size and load, its
+//! level at that time, its scatter, its share of failures. Fitted to the whole window, before and after each request. Not for
+//! decisions: the routing code must not see the future and learns for itself.
+//!
+//! Times beyond the longest observation cannot be identified: [`UpstreamModel::unknown`] gives their share.
+
+use super::past_requests::{KnownOutcome, PastRequests};
+use super::scatter::ResidualScatter;
+use photofinish_base::clock::SECOND_US;
+
+/// Rounds of the fit, and of these the first, in which the level stands still so that it does not take the line's part.
+const ROUNDS: usize = 16;
+const STEADY_ROUNDS: usize = 4;
+/// The level of an upstream fades within such times, and has such a variance: as routing has it.
+const FADES_US: f64 = 120.0 * SECOND_US as f64;
+const STATIONARY: f64 = 0.07;
+/// Tokens that double the size's part.
+const TOKENS: f64 = 2_000.0;
+const SLOPE_MOST: f64 = 1.3;
+const LOAD_MOST: f64 = 1.5;
+/// Bounds of the scatter's variance, stragglers counted as this many deviations.
+const VARIANCE: (f64, f64) = (0.01, 0.36);
+const CLAMP: f64 = 2.5;
+/// Attempts that the overall share of failures counts for, beside those of the same minutes.
+const FAILURE_PRIOR: f64 = 10.0;
+
+/// One upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamModel {
+    intercept: f64,
+    slope: f64,
+    load: f64,
+    scatter: ResidualScatter,
+    /// By request: how much slower than usual, as a logarithm, by what others of the time showed.
+    levels: Vec<f32>,
+    /// By request: the share that failed around that time.
+    failing: Vec<f32>,
+    /// Share of a prompt that it has cached, by what it reported.
+    pub(super) caching: f64,
+    /// Known times between tokens, by request; microseconds.
+    pub(super) tpots: Vec<(usize, f32)>,
+    /// How it failed: after how many microseconds, and whether by a 429.
+    pub(super) failures: Vec<(i64, bool)>,
+}
+
+/// One attempt that was watched.
+#[derive(Clone, Copy)]
+struct WatchedAttempt {
+    request: usize,
+    at_us: i64,
+    size: f64,
+    load: f64,
+    ln_us: f64,
+    event: bool,
+}
+
+impl UpstreamModel {
+    /// Of one upstream of a settled history.
+    pub fn new(past: &PastRequests, upstream: usize) -> UpstreamModel {
+        let cells = || (0..past.requests.len()).map(|request| (request, past.cell(request, upstream)));
+        let (mut reported, mut of) = (0.0, 0.0);
+        let (mut tpots, mut failures) = (Vec::new(), Vec::new());
+        for (request, cell) in cells() {
+            if let Some(cached) = cell.cached {
+                (reported, of) = (reported + f64::from(cached), of + past.requests[request].input);
+            }
+            tpots.extend(cell.tpot_us.map(|tpot_us| (request, tpot_us)));
+            if let KnownOutcome::Failed { after_us, limited } = cell.known {
+                failures.push((after_us, limited));
+            }
+        }
+        let caching = if of > 0.0 { (reported / of).clamp(0.0, 1.0) } else { 0.0 };
+        let observed: Vec<WatchedAttempt> = cells()
+            .filter_map(|(request, cell)| {
+                let (us, event) = match cell.known {
+                    KnownOutcome::Seen(us) => (us, true),
+                    KnownOutcome::Cut(us) => (us, false),
+                    _ => return None,
+                };
+                let asked = &past.requests[request];
+                let uncached = asked.input - cell.cached.map_or(asked.input * caching, f64::from);
+                let (size, load) = (size(uncached), load(cell.in_flight));
+                Some(WatchedAttempt {
+                    request,
+                    at_us: asked.at_us + cell.after_us,
+                    size,
+                    load,
+                    ln_us: (us as f64).ln(),
+                    event,
+                })
+            })
+            .collect();
+        let mut expected = UpstreamModel {
+            intercept: (0.7 * SECOND_US as f64).ln(),
+            slope: 0.35,
+            load: 0.0,
+            scatter: ResidualScatter::new(std::iter::empty()),
+            levels: vec![0.0; past.requests.len()],
+            failing: failing(past, upstream),
+            caching,
+            tpots,
+            failures,
+        };
+        for round in 0..ROUNDS {
+            expected.improve(&observed, past, round >= STEADY_ROUNDS);
+        }
+        expected.scatter = expected.scatter_of(&observed);
+        expected
+    }
+
+    /// Share of its times that lies beyond what was watched often enough to be known.
+    pub fn unknown(&self) -> f64 {
+        self.scatter.unknown()
+    }
+
+    /// How ln TTFT grows with ln(1 + attempts in flight).
+    pub fn load_slope(&self) -> f64 {
+        self.load
+    }
+
+    /// Of an attempt that was never made; microseconds. `left`: a draw from 0 to 1.
+    pub(super) fn drawn_us(&self, request: usize, uncached: f64, in_flight: u32, left: f64) -> f64 {
+        (self.steady(size(uncached), load(in_flight)) + self.level(request) + self.scatter.at(left)).exp()
+    }
+
+    /// Of one that was cut after `waited_us`; never sooner than that.
+    pub(super) fn drawn_beyond_us(
+        &self,
+        request: usize,
+        uncached: f64,
+        in_flight: u32,
+        left: f64,
+        waited_us: i64,
+    ) -> f64 {
+        let waited = (waited_us as f64).ln();
+        let expected = self.steady(size(uncached), load(in_flight)) + self.level(request);
+        let beyond = self.scatter.at(left * self.scatter.survival(waited - expected));
+        (expected + beyond).max(waited).exp()
+    }
+
+    /// Whether such a draw lies beyond what was watched often enough to be known.
+    pub(super) fn is_assumed(
+        &self,
+        request: usize,
+        uncached: f64,
+        in_flight: u32,
+        left: f64,
+        waited_us: Option<i64>,
+    ) -> bool {
+        let expected = self.steady(size(uncached), load(in_flight)) + self.level(request);
+        let later = waited_us.map_or(1.0, |waited_us| self.scatter.survival((waited_us as f64).ln() - expected));
+        left * later < self.scatter.unknown()
+    }
+
+    /// What another load makes of a time that was seen under this one.
+    pub(super) fn under_load(&self, recorded: u32, now: u32) -> f64 {
+        (self.load * (load(now) - load(recorded))).exp()
+    }
+
+    /// The share that failed around that time.
+    pub(super) fn failing(&self, request: usize) -> f64 {
+        f64::from(self.failing[request])
+    }
+
+    fn level(&self, request: usize) -> f64 {
+        f64::from(self.levels[request])
+    }
+
+    fn steady(&self, size: f64, load: f64) -> f64 {
+        self.intercept + self.slope * size + self.load * load
+    }
+
+    fn residual(&self, seen: &WatchedAttempt) -> f64 {
+        seen.ln_us - self.steady(seen.size, seen.load) - self.level(seen.request)
+    }
+
+    fn scatter_of(&self, observed: &[WatchedAttempt]) -> ResidualScatter {
+        ResidualScatter::new(observed.iter().map(|seen| (self.residual(seen), seen.event)))
+    }
+
+    /// Fills in what the cut ones may have become (Buckley and James 1979), then fits levels and line to it.
+    fn improve(&mut self, observed: &[WatchedAttempt], past: &PastRequests, with_level: bool) {
+        self.scatter = self.scatter_of(observed);
+        let became: Vec<f64> = observed
+            .iter()
+            .map(|seen| {
+                let residual = self.residual(seen);
+                if seen.event { residual } else { self.scatter.expected_beyond(residual) }
+            })
+            .collect();
+        // An early cut says nearly nothing about the minute that it was in.
+        let telling: Vec<f64> = observed
+            .iter()
+            .map(|seen| if seen.event { 1.0 } else { 1.0 - self.scatter.survival(self.residual(seen)) })
+            .collect();
+        let weight: f64 = telling.iter().sum::<f64>().max(1.0);
+        let deviation = self.deviation(&became, &telling, weight);
+        let before: Vec<f64> = observed.iter().map(|seen| self.level(seen.request)).collect();
+        if with_level {
+            let usual = |became: f64| became.clamp(-CLAMP * deviation, CLAMP * deviation);
+            let shown =
+                observed.iter().zip(&became).zip(&before).zip(&telling).map(|(((seen, became), before), telling)| {
+                    (seen.request, seen.at_us, before + usual(*became), deviation * deviation / telling.max(1e-3))
+                });
+            self.levels = smoothed(past, &shown.collect::<Vec<_>>());
+            let mean =
+                observed.iter().zip(&telling).map(|(seen, telling)| self.level(seen.request) * telling).sum::<f64>();
+            self.levels.iter_mut().for_each(|level| *level -= (mean / weight) as f32);
+        }
+        let line = observed.iter().zip(&became).zip(&before).map(|((seen, became), before)| {
+            let whole = self.steady(seen.size, seen.load) + before + became - self.level(seen.request);
+            (seen.size, seen.load, whole)
+        });
+        (self.intercept, self.slope, self.load) =
+            plane(&line.collect::<Vec<_>>(), (self.intercept, self.slope, self.load));
+    }
+
+    fn deviation(&self, became: &[f64], telling: &[f64], weight: f64) -> f64 {
+        let mut variance = 0.09_f64;
+        for _ in 0..5 {
+            let most = CLAMP * variance.sqrt();
+            let squares =
+                became.iter().zip(telling).map(|(became, telling)| became.clamp(-most, most).powi(2) * telling);
+            variance = (squares.sum::<f64>() / weight).clamp(VARIANCE.0, VARIANCE.1);
+        }
+        variance.sqrt()
+    }
+}
+
+fn size(uncached: f64) -> f64 {
+    (uncached.max(0.0) / TOKENS).ln_1p()
+}
+
+fn load(in_flight: u32) -> f64 {
+    f64::from(in_flight).ln_1p()
+}
+
+/// Of (size, load, value): intercept, and the slopes by size and load, within bounds; `before` where nothing tells.
+fn plane(points: &[(f64, f64, f64)], before: (f64, f64, f64)) -> (f64, f64, f64) {
+    let count = points.len() as f64;
+    if points.is_empty() {
+        return before;
+    }
+    let mean = |of: fn(&(f64, f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x0, z0, y0) = (mean(|point| point.0), mean(|point| point.1), mean(|point| point.2));
+    let (mut xx, mut zz, mut xz, mut xy, mut zy) = (1e-3, 1.0, 0.0, 0.0, 0.0);
+    xy += before.1 * xx;
+    for (x, z, y) in points {
+        let (x, z, y) = (x - x0, z - z0, y - y0);
+        (xx, zz, xz, xy, zy) = (xx + x * x, zz + z * z, xz + x * z, xy + x * y, zy + z * y);
+    }
+    let both = xx * zz - xz * xz;
+    let load = if both > 1e-9 { ((xx * zy - xz * xy) / both).clamp(0.0, LOAD_MOST) } else { 0.0 };
+    let slope = ((xy - load * xz) / xx).clamp(0.0, SLOPE_MOST);
+    (y0 - slope * x0 - load * z0, slope, load)
+}
+
+/// The state of a filter: mean and variance of the level.
+type LevelState = (f64, f64);
+
+/// By request, the level as all observations but its own tell it, before and after: two Kalman filters of an
+/// Ornstein–Uhlenbeck process, one from each end. `shown`: request, time, level and variance, in the order of requests.
+fn smoothed(past: &PastRequests, shown: &[(usize, i64, f64, f64)]) -> Vec<f32> {
+    let requests = past.requests.len();
+    let mut forward = vec![(0.0, STATIONARY); requests];
+    let mut next = shown.iter().peekable();
+    pass(past, 0..requests, |request| next.next_if(|seen| seen.0 == request), &mut forward);
+    let mut backward = vec![(0.0, STATIONARY); requests];
+    let mut next = shown.iter().rev().peekable();
+    pass(past, (0..requests).rev(), |request| next.next_if(|seen| seen.0 == request), &mut backward);
+    let both = forward.iter().zip(&backward).map(|((ahead, ahead_var), (behind, behind_var))| {
+        let precision = 1.0 / ahead_var + 1.0 / behind_var - 1.0 / STATIONARY;
+        ((ahead / ahead_var + behind / behind_var) / precision) as f32
+    });
+    both.collect()
+}
+
+fn pass<'a>(
+    past: &PastRequests,
+    order: impl Iterator<Item = usize>,
+    mut shown: impl FnMut(usize) -> Option<&'a (usize, i64, f64, f64)>,
+    states: &mut [LevelState],
+) {
+    let (mut state, mut at_us): (LevelState, Option<i64>) = ((0.0, STATIONARY), None);
+    for request in order {
+        let now_us = past.requests[request].at_us;
+        let kept = kept(now_us - at_us.unwrap_or(now_us));
+        state = (state.0 * kept, state.1 * kept * kept + (1.0 - kept * kept) * STATIONARY);
+        at_us = Some(now_us);
+        states[request] = state;
+        if let Some((_, _, level, variance)) = shown(request) {
+            let gain = state.1 / (state.1 + variance);
+            state = (state.0 + gain * (level - state.0), state.1 * (1.0 - gain));
+        }
+    }
+}
+
+fn kept(passed_us: i64) -> f64 {
+    (-(passed_us.abs() as f64) / FADES_US).exp()
+}
+
+/// By request, the share of attempts that failed around it, its own left out.
+fn failing(past: &PastRequests, upstream: usize) -> Vec<f32> {
+    let requests = past.requests.len();
+    let failed = |request: usize| match past.cell(request, upstream).known {
+        KnownOutcome::Never => None,
+        known => Some(f64::from(u8::from(matches!(known, KnownOutcome::Failed { .. })))),
+    };
+    let (count, sum) = (0..requests).filter_map(failed).fold((0.0, 0.0), |(count, sum), one| (count + 1.0, sum + one));
+    let overall = if count > 0.0 { sum / count } else { 0.0 };
+    let mut around = vec![(FAILURE_PRIOR * overall, FAILURE_PRIOR); requests];
+    let mut pass = |order: &mut dyn Iterator<Item = usize>| {
+        let (mut sum, mut weight, mut at_us) = (0.0, 0.0, None);
+        for request in order {
+            let now_us = past.requests[request].at_us;
+            let kept = kept(now_us - at_us.unwrap_or(now_us));
+            (sum, weight, at_us) = (sum * kept, weight * kept, Some(now_us));
+            around[request] = (around[request].0 + sum, around[request].1 + weight);
+            if let Some(failed) = failed(request) {
+                (sum, weight) = (sum + failed, weight + 1.0);
+            }
+        }
+    };
+    pass(&mut (0..requests));
+    pass(&mut (0..requests).rev());
+    around.into_iter().map(|(sum, weight)| (sum / weight) as f32).collect()
+}

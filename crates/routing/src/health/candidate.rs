@@ -1,0 +1,77 @@
+//! An upstream that a request may use, and why it may not start now. Not for its statistics: see `policy::CandidateState`.
+
+use std::time::Duration;
+
+use crate::routing::breaker::BreakerScope;
+use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use photofinish_config::config::UpstreamConfig;
+use photofinish_config::keyring::HashedKey;
+use photofinish_history::history::LeftOutReason;
+use photofinish_transport::upstream::Endpoint;
+use photofinish_wire::protocol::Surface;
+
+/// An upstream, with everything that a request to it needs.
+#[derive(Clone)]
+pub struct Candidate {
+    pub upstream: UpstreamConfig,
+    /// `provider/model`
+    pub name: String,
+    pub endpoint: Endpoint,
+    /// In the order of use; empty if the provider needs none.
+    pub keys: Vec<HashedKey>,
+    /// The upstream's surface. It may differ from the caller's.
+    pub surface: Surface,
+    /// The caller named it; no configured model lists it.
+    pub named: bool,
+    /// A probe: it starts in addition to the others.
+    pub extra: bool,
+}
+
+impl Candidate {
+    /// What cools down if this upstream fails with this key.
+    pub fn target(&self, key: Option<&HashedKey>) -> CooldownTarget {
+        target(&self.upstream, self.surface, self.named, key)
+    }
+
+    /// The scope of its breaker.
+    pub fn breaker_scope(&self) -> BreakerScope<'_> {
+        BreakerScope { upstream: &self.name, surface: self.surface, named: self.named }
+    }
+}
+
+/// Why an upstream is not started, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct CooldownState {
+    pub wait: Duration,
+    /// None if its breaker is open.
+    pub why: Option<CooldownReason>,
+}
+
+impl CooldownState {
+    pub fn reason(self) -> LeftOutReason {
+        if self.why.is_some() { LeftOutReason::CoolingDown } else { LeftOutReason::Breaker }
+    }
+}
+
+/// The shortest wait if every key has one; for an upstream without keys, its own.
+pub fn wait_for_all(
+    keys: &[HashedKey],
+    wait: impl Fn(Option<&HashedKey>) -> Option<CooldownPeriod>,
+) -> Option<CooldownPeriod> {
+    if keys.is_empty() {
+        return wait(None);
+    }
+    let waits: Option<Vec<CooldownPeriod>> = keys.iter().map(|key| wait(Some(key))).collect();
+    waits.and_then(|waits| waits.into_iter().min_by_key(|held| held.wait))
+}
+
+pub fn target(upstream: &UpstreamConfig, surface: Surface, named: bool, key: Option<&HashedKey>) -> CooldownTarget {
+    CooldownTarget {
+        provider: upstream.provider.name.clone(),
+        model: upstream.model.clone(),
+        surface,
+        key_id: key.map(|key| key.id().to_owned()),
+        own_key: key.is_some_and(|key| key.own),
+        named,
+    }
+}

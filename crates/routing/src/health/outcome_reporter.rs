@@ -1,0 +1,370 @@
+//! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows; and decides whether the
+//! same upstream is tried again. Not for the race's next step: see `race::verdict`.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use http::StatusCode;
+use tracing::Span;
+
+use super::state::{StreamingHabit, lock};
+use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
+use crate::routing::cooldown::CooldownReason;
+use crate::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
+use photofinish_base::clock::Instant;
+use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_config::config::{BreakerSettings, UpstreamStream};
+use photofinish_config::keyring::HashedKey;
+use photofinish_wire::protocol::error::{
+    RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options, too_long,
+};
+use photofinish_wire::protocol::quirks::RefusalLesson;
+use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::protocol::{AnswerForm, Dialect};
+
+/// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the
+/// prompt's bytes divided by this.
+const ANSWER_SHARE: usize = 16;
+
+/// The reporter of one race. Losers that run on after the race report to it too.
+pub struct OutcomeReporter {
+    pub health: Arc<UpstreamHealth>,
+    /// The span of the request, also for events after its answer has begun.
+    pub span: Span,
+    pub candidates: Arc<Vec<Candidate>>,
+    breaker: BreakerSettings,
+    caller: CallerId,
+    /// Weak: the request is freed once an answer is streamed.
+    request: Weak<ApiRequest>,
+    /// The client itself sent `stream_options`.
+    own_stream_options: bool,
+    /// The latest start of each candidate.
+    sent: Mutex<Vec<SentRequest>>,
+    /// Failures of upstreams until it is known whether all attempts share them; none after that.
+    pending: Mutex<Option<Vec<BreakerCharge>>>,
+}
+
+/// A failure that a breaker counts.
+struct BreakerCharge {
+    candidate: usize,
+    /// After its first token.
+    broke: bool,
+    /// The caller whose request may have caused it.
+    caller: Option<u64>,
+    sent_at: Instant,
+}
+
+/// The request that was sent.
+#[derive(Clone)]
+pub struct SentRequest {
+    pub at: Instant,
+    /// The span of the attempt.
+    pub span: Span,
+    pub key: Option<HashedKey>,
+    /// How it is to be answered.
+    pub form: AnswerForm,
+    /// The features that the upstream rejected in this race; they are left out.
+    pub complained: RejectedFeature,
+    /// A pooled connection died in this race: further starts use a new one.
+    pub stale: bool,
+}
+
+/// Parts of a request that an upstream rejected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RejectedFeature {
+    /// A guess, until an answer without them confirms it.
+    pub stream_options: bool,
+    /// Streaming: it is asked for a plain answer. A guess like the first.
+    pub stream: bool,
+    /// Reasoning of earlier turns, from another vendor.
+    pub reasoning: bool,
+    /// Members that are left out, or sent under another name. A guess like the first.
+    pub members: Vec<RefusalLesson>,
+}
+
+/// Members that one race leaves out for an upstream: a vendor that refuses another one at each try is not followed for long.
+const MEMBERS_MAX: usize = 4;
+
+impl OutcomeReporter {
+    pub fn new(
+        health: &Arc<UpstreamHealth>,
+        candidates: &Arc<Vec<Candidate>>,
+        breaker: BreakerSettings,
+        caller: CallerId,
+        request: &Arc<ApiRequest>,
+        read_at: Instant,
+    ) -> OutcomeReporter {
+        let nothing = SentRequest {
+            at: read_at,
+            span: Span::none(),
+            key: None,
+            form: AnswerForm::Streamed,
+            complained: RejectedFeature::default(),
+            stale: false,
+        };
+        OutcomeReporter {
+            health: health.clone(),
+            span: Span::current(),
+            candidates: candidates.clone(),
+            breaker,
+            caller,
+            request: Arc::downgrade(request),
+            own_stream_options: request.has_stream_options(),
+            sent: Mutex::new(vec![nothing; candidates.len()]),
+            pending: Mutex::new(Some(Vec::new())),
+        }
+    }
+
+    /// The first token of this candidate's latest start arrived. `exhausted_for`: how long one of its rate limits is used up.
+    /// Returns what its request left out.
+    pub fn answered(&self, candidate: usize, exhausted_for: Option<Duration>) -> RejectedFeature {
+        let sent = self.sent(candidate);
+        self.first_token(candidate, &sent);
+        if let Some(wait) = exhausted_for {
+            self.health.exhausted(&self.candidates[candidate].target(sent.key.as_ref()), wait);
+        }
+        sent.complained
+    }
+
+    /// The answer of this candidate's latest start ended, well or by a failure.
+    pub fn ended(&self, candidate: usize, failure: Option<&Failure>) {
+        match failure {
+            Some(failure) => {
+                let sent = self.sent(candidate);
+                let _entered = sent.span.enter();
+                let (kind, phase) = (failure.kind.as_str(), failure.phase.as_str());
+                tracing::debug!(failure = kind, phase, "the answer broke off");
+                self.charge(candidate, &sent, failure);
+            }
+            None => self.health.ended_well(self.candidates[candidate].breaker_scope()),
+        }
+    }
+
+    /// The race is over, with these failures, or an attempt answered (no failures). Breakers do not count failures that all
+    /// attempts share.
+    pub fn settle(&self, failures: &[(usize, Failure)]) {
+        let pending = lock(&self.pending).take().unwrap_or_default();
+        if !is_shared_by_all(failures) {
+            pending.iter().for_each(|charge| self.apply(charge));
+        }
+    }
+
+    /// The request is sent now.
+    pub fn note(&self, candidate: usize, sent: SentRequest) {
+        lock(&self.sent)[candidate] = sent;
+    }
+
+    /// The request of this candidate's latest start.
+    pub fn sent(&self, candidate: usize) -> SentRequest {
+        lock(&self.sent)[candidate].clone()
+    }
+
+    /// The first token of this request arrived.
+    pub fn first_token(&self, candidate: usize, sent: &SentRequest) {
+        self.settle(&[]);
+        self.heard_well(candidate, sent);
+        self.health.close_breaker(self.candidates[candidate].breaker_scope(), sent.at);
+    }
+
+    fn charge(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {
+        let caller = match verdict(failure).counts {
+            BreakerEffect::Never => return,
+            BreakerEffect::Doubtful => self.caller.for_breaker(),
+            BreakerEffect::Certain => None,
+        };
+        let charge = BreakerCharge { candidate, broke: failure.phase == Phase::Stream, caller, sent_at: sent.at };
+        match &mut *lock(&self.pending) {
+            Some(pending) => pending.push(charge),
+            None => self.apply(&charge),
+        }
+    }
+
+    fn apply(&self, charge: &BreakerCharge) {
+        let _entered = self.span.enter();
+        let BreakerCharge { candidate, broke, caller, sent_at } = *charge;
+        self.health.charge(self.candidates[candidate].breaker_scope(), &self.breaker, broke, caller, sent_at);
+    }
+
+    /// The cool-down that starts now. `certain`: the request cannot be the cause.
+    fn cooldown(
+        &self,
+        candidate: usize,
+        sent: &SentRequest,
+        verdict: &Verdict,
+        certain: bool,
+    ) -> Option<CooldownReason> {
+        let target = || self.candidates[candidate].target(sent.key.as_ref());
+        let is_suspect = |request: &ApiRequest| self.health.suspect(&target(), self.caller, request.body());
+        let begins = || certain || self.request.upgrade().is_some_and(|request| is_suspect(&request));
+        verdict.cooldown.filter(|_| begins())
+    }
+
+    fn heard_well(&self, candidate: usize, sent: &SentRequest) {
+        self.forgive(candidate, sent);
+        let length = || self.request.upgrade().map(|request| prompt_length(&request));
+        let asked = &self.candidates[candidate];
+        self.health.took_length(&asked.name, length);
+        // If the client sent it, the refusal may be about the client's value.
+        if sent.complained.stream_options && sent.form != AnswerForm::WithUsage && !self.own_stream_options {
+            self.health.learn_habit(&asked.name, asked.surface, StreamingHabit::RefusesOptions);
+        }
+        let refused = self.request.upgrade().filter(|_| sent.complained.stream && sent.form == AnswerForm::Plain);
+        if let Some(request) = refused {
+            self.health.learn_habit(&asked.name, asked.surface, StreamingHabit::Refuses(request.member_set));
+        }
+        if !sent.complained.members.is_empty() {
+            self.health.learn_refusals(asked, &sent.complained.members);
+        }
+    }
+
+    /// Learns the context window from the message, or else from the length of the refused prompt.
+    fn learn_window(&self, candidate: usize, failure: &Failure) {
+        let Candidate { name, named, .. } = &self.candidates[candidate];
+        // Upstreams that callers name are not remembered.
+        let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
+        let length = prompt_length(&request);
+        // The requested answer may be the part that is too long.
+        let most_answer = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(0);
+        let by_length = !length.has_media && most_answer <= length.bytes / ANSWER_SHARE;
+        let window = too_long(&failure.message).window;
+        self.health.refused_length(name, window, by_length.then_some(length.bytes));
+    }
+
+    fn forgive(&self, candidate: usize, sent: &SentRequest) {
+        self.health.forgive(|| self.candidates[candidate].target(sent.key.as_ref()), sent.at);
+    }
+
+    /// True: ask the same candidate again, because its request changed or goes over a new connection.
+    pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
+        let _entered = sent.span.enter();
+        self.log(candidate, sent, failure);
+        // Only a new connection shows whether the upstream is at fault.
+        if failure.stale && !sent.stale {
+            lock(&self.sent)[candidate].stale = true;
+            return true;
+        }
+        let asked = &self.candidates[candidate];
+        // Nothing changes where the call has no streams, or where the operator wants no plain answer.
+        let may_be_plain = asked.surface.streams() && asked.upstream.upstream_stream != UpstreamStream::Always;
+        let is_first = sent.form != AnswerForm::Plain && !sent.complained.stream;
+        if may_be_plain && is_first && refuses_stream(failure) {
+            tracing::info!(upstream = asked.name, "refuses to stream: asked again for a plain answer");
+            lock(&self.sent)[candidate].complained.stream = true;
+            return true;
+        }
+        self.charge(candidate, sent, failure);
+        if failure.kind == FailureKind::ContextLength {
+            self.learn_window(candidate, failure);
+        }
+        let verdict = verdict(failure);
+        // Where the gateway sends no key, the refused one may be the caller's own, in a header that is forwarded.
+        let is_theirs = failure.kind == FailureKind::Unauthorized && sent.key.is_none();
+        let certain = verdict.certain && !is_theirs;
+        let cooldown = self.cooldown(candidate, sent, &verdict, certain);
+        if let Some(reason) = cooldown {
+            let wait = self.health.cool_down(reason, asked, sent.key.as_ref(), failure.retry_after);
+            if !certain {
+                let (upstream, failure) = (&asked.name, failure.kind.as_str());
+                tracing::warn!(upstream, failure, "an upstream refuses every request: look at its model");
+            }
+            tracing::info!(upstream = asked.name, ?reason, ?wait, "cools down");
+        }
+        if failure.kind == FailureKind::Empty {
+            self.heard_well(candidate, sent);
+        } else if is_the_requests_fault(failure.kind) {
+            // The key was accepted and the request read.
+            self.forgive(candidate, sent);
+        }
+        let complains = sent.form == AnswerForm::WithUsage && refuses(failure, rejects_stream_options);
+        if complains {
+            tracing::info!(upstream = asked.name, "rejects stream_options: asked again without");
+            lock(&self.sent)[candidate].complained.stream_options = true;
+        }
+        // With another key it is another request. A cool-down may have ended already, so compare the keys too.
+        let of_the_key = matches!(
+            cooldown,
+            Some(CooldownReason::RateLimited | CooldownReason::AccountRateLimited | CooldownReason::KeyRefused)
+        ) || cooldown.is_some() && failure.kind == FailureKind::Forbidden;
+        let other_key = of_the_key && self.health.has_rested_key_but(asked, sent.key.as_ref());
+        complains || other_key
+    }
+
+    /// True if it rejected reasoning of earlier turns for the first time in this race: ask again without.
+    pub fn refuses_reasoning(&self, sent: &SentRequest, failure: &Failure) -> bool {
+        !sent.complained.reasoning && refuses(failure, rejects_reasoning)
+    }
+
+    /// A client that does not stream got the answer of this candidate's latest start. `has_usage`: with usage in it.
+    pub fn gave_whole(&self, candidate: usize, has_usage: bool) {
+        // Only chat upstreams have to be asked for usage, and so may stream without.
+        let asked = &self.candidates[candidate];
+        let of_chat = asked.surface.dialect() == Dialect::OpenAi;
+        let habit = match self.sent(candidate).form {
+            _ if has_usage || !of_chat => return,
+            AnswerForm::Plain => StreamingHabit::HasNoUsage,
+            AnswerForm::Streamed | AnswerForm::WithUsage => StreamingHabit::OmitsUsage,
+        };
+        self.health.learn_habit(&asked.name, asked.surface, habit);
+    }
+
+    /// From now on leaves reasoning out of its requests.
+    pub fn leave_out_reasoning(&self, candidate: usize) {
+        let _entered = self.span.enter();
+        lock(&self.sent)[candidate].complained.reasoning = true;
+        tracing::info!(
+            upstream = self.candidates[candidate].name,
+            "rejects reasoning of earlier turns: asked again without"
+        );
+    }
+
+    /// The member that it refused, unless it refused too many already.
+    pub fn refused_member(&self, sent: &SentRequest, failure: &Failure) -> Option<RefusedMember> {
+        let answer = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest)?;
+        refused_member(&answer.body).filter(|_| sent.complained.members.len() < MEMBERS_MAX)
+    }
+
+    /// From now on this member is left out of its requests.
+    pub fn leave_out_member(&self, candidate: usize, lesson: RefusalLesson) {
+        let _entered = self.span.enter();
+        let (upstream, member) = (&self.candidates[candidate].name, &lesson.name);
+        tracing::info!(upstream, member, "rejects a member: asked again without");
+        lock(&self.sent)[candidate].complained.members.push(lesson);
+    }
+
+    fn log(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {
+        let upstream = &self.candidates[candidate].name;
+        // The message is not logged: vendors quote the prompt in it.
+        let (kind, phase, status) = (failure.kind.as_str(), failure.phase.as_str(), failure.status);
+        if verdict(failure).loud {
+            let key = sent.key.as_ref().map(HashedKey::id).unwrap_or("none");
+            tracing::warn!(
+                upstream,
+                failure = kind,
+                status,
+                key,
+                "an upstream refuses us: look at its key and its model"
+            );
+        } else {
+            tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
+        }
+    }
+}
+
+fn refuses_stream(failure: &Failure) -> bool {
+    let may_be = matches!(failure.kind, FailureKind::BadRequest | FailureKind::NotFound | FailureKind::Forbidden)
+        || failure.status == Some(StatusCode::NOT_IMPLEMENTED.as_u16());
+    may_be && failure.answer.as_ref().is_some_and(|answer| rejects_stream(answer.status, &answer.body))
+}
+
+fn refuses(failure: &Failure, complains: fn(&[u8]) -> bool) -> bool {
+    // For a stored item of another vendor it may answer "not found".
+    matches!(failure.kind, FailureKind::BadRequest | FailureKind::NotFound)
+        && failure.answer.as_ref().is_some_and(|answer| complains(&answer.body))
+}
+
+impl Drop for OutcomeReporter {
+    /// The client left before any attempt answered.
+    fn drop(&mut self) {
+        self.settle(&[]);
+    }
+}

@@ -1,0 +1,247 @@
+//! Races for clients that do not stream go by the time to the whole answer, whoever taught it: order, hedges, overdue attempts. On a
+//! stopped clock.
+
+use std::path::Path;
+
+use super::*;
+use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
+use crate::routing::adaptive::SendConditions;
+use crate::routing::plan::StartRule;
+use crate::routing::tariff::{PromptTokens, Tariff};
+use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::history::{AttemptOutcome, RaceOutcome, RaceSource};
+
+const SECOND: i64 = 1_000_000;
+const TARIFF: Tariff = Tariff { input: 1.0, cached: 1.0, output: 4.0, billed_on: false };
+/// The first tokens of the first one come sooner, the whole answers of the second one. In ms.
+const UPSTREAMS: [(&str, i64, i64); 2] = [("talks/m", 100, 6_000), ("answers/m", 900, 2_000)];
+const TAUGHT: i64 = 40;
+
+fn spread(ms: i64, n: i64) -> i64 {
+    ms * (900 + 50 * (n % 5))
+}
+
+fn race_budget(learning: &Learning) -> Arc<RaceBudget> {
+    let cost_budget = learning.cost_budget("m", 0.1, false);
+    Arc::new(RaceBudget::new(cost_budget, true))
+}
+
+/// An attempt that is waited for by `clock`.
+fn begun(learning: &Arc<Learning>, name: &str, clock: LatencyClock) -> AttemptObserver {
+    AttemptObserver::start(ObserverSpec {
+        ordinal: 0,
+        learning: learning.clone(),
+        known: learning.upstream(name),
+        clock,
+        race_budget: race_budget(learning),
+        tariff: TARIFF,
+        sent: SendConditions { uncached_tokens: 500.0, in_flight: 0 },
+        prompt: PromptTokens { uncached: 500.0, cached: 0.0 },
+        blocks: PrefixBlocks::default(),
+        known_tokens: 0.0,
+        bytes: 2_000,
+    })
+}
+
+/// One that took `us`; `end` adds what its end says.
+fn attempt(learning: &Arc<Learning>, name: &str, clock: LatencyClock, us: i64, end: ObservedEnd) {
+    let mut observer = begun(learning, name, clock);
+    observer.first_token(us);
+    let waited_us = end.whole_us.unwrap_or(us);
+    observer.ended(&ObservedEnd { served: true, billed: true, output_tokens: Some(100), ..end });
+    // As the client saw it.
+    match clock {
+        LatencyClock::FirstToken if end.whole_us.is_none() => race_budget(learning).finished(Some(us), None),
+        _ => race_budget(learning).took_whole(waited_us),
+    }
+}
+
+/// Streams for clients that stream, and plain answers.
+fn by_plain_attempts(learning: &Arc<Learning>, n: i64, (name, token_ms, whole_ms): (&str, i64, i64)) {
+    attempt(learning, name, LatencyClock::FirstToken, spread(token_ms, n), ObservedEnd::default());
+    attempt(learning, name, LatencyClock::WholeAnswer, spread(whole_ms, n), ObservedEnd::default());
+}
+
+/// Streams for clients that do not stream.
+fn by_streams(learning: &Arc<Learning>, n: i64, (name, token_ms, whole_ms): (&str, i64, i64)) {
+    let end = ObservedEnd { whole_us: Some(spread(whole_ms, n)), ..ObservedEnd::default() };
+    attempt(learning, name, LatencyClock::FirstToken, spread(token_ms, n), end);
+}
+
+/// What the history has of both, at a start.
+fn by_history(learning: &Arc<Learning>, n: i64, (name, token_ms, whole_ms): (&str, i64, i64)) {
+    let (provider, model_sent) = name.split_once('/').unwrap();
+    for plain in [false, true] {
+        let ended_us = spread(whole_ms, n);
+        let attempt = RecordedAttempt {
+            ordinal: 0,
+            provider: provider.to_owned(),
+            model_sent: model_sent.to_owned(),
+            dispatch_us: 0,
+            in_flight: 0,
+            ttft_obs_us: (!plain).then(|| spread(token_ms, n)),
+            seen: !plain,
+            plain,
+            outcome: AttemptOutcome::Won,
+            failure: None,
+            tpot_us: None,
+            input_tokens: None,
+            cached_input_tokens: None,
+            output_tokens: Some(100),
+            cost_usd: None,
+            ended_us,
+        };
+        let recorded = Recorded {
+            race_id: String::new(),
+            started_at: learning.now_us() - ended_us,
+            model: "m".to_owned(),
+            policy: None,
+            stream: !plain,
+            input_tokens_estimate: 500,
+            winner: Some(0),
+            client_ttft_us: Some(if plain { ended_us } else { spread(token_ms, n) }),
+            done_us: Some(ended_us),
+            outcome: RaceOutcome::Ok,
+            source: RaceSource::Client,
+            attempts: vec![attempt],
+        };
+        let cost_budget = Some(learning.cost_budget("m", 0.1, false));
+        learning.remember(&recorded, &RequestMemory { counts: &|_| true, cost_budget, cost: &|_| Some(900.0) });
+    }
+    learning.publish();
+}
+
+type Teach = fn(&Arc<Learning>, i64, (&str, i64, i64));
+
+const TEACHERS: [(&str, Teach); 3] =
+    [("plain attempts", by_plain_attempts), ("streams", by_streams), ("the history", by_history)];
+
+fn taught(teach: Teach) -> Arc<Learning> {
+    let learning = Arc::new(Learning::stopped());
+    for n in 0..TAUGHT {
+        learning.set_now_us((1_000 + 10 * n) * SECOND);
+        UPSTREAMS.into_iter().for_each(|upstream| teach(&learning, n, upstream));
+    }
+    learning.set_now_us((1_000 + 10 * TAUGHT) * SECOND);
+    learning
+}
+
+/// `others`: upstreams of which nothing is known. `plain`: whether they never stream.
+fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) -> PolicyDriver {
+    let settings =
+        photofinish_config::config::parse(&format!("[race]\n{race}\n"), Path::new("x"), &|_| None).unwrap().race;
+    let names = UPSTREAMS.map(|(name, ..)| name);
+    let state = |name: &&str| CandidateState {
+        known: learning.upstream(name),
+        plain,
+        tariff: TARIFF,
+        prompt: PromptTokens { uncached: 500.0, cached: 0.0 },
+        known_tokens: 0.0,
+        domain: None,
+        weight: 1.0,
+        first_token: Duration::from_secs(3),
+        trial: false,
+        started: None,
+        waits_us: None,
+    };
+    PolicyDriver::new(PolicyDriverParts {
+        settings,
+        candidates: names.iter().chain(others).map(state).collect(),
+        race_budget: race_budget(learning),
+        fits: ContextFits::default(),
+        began_us: learning.now_us(),
+        draws: [1.0, 0.5],
+        in_usd: false,
+        crowded: false,
+    })
+}
+
+fn order(plan: &RacePlan) -> Vec<&'static str> {
+    plan.entries.iter().map(|entry| UPSTREAMS[entry.candidate].0).collect()
+}
+
+#[test]
+fn the_order_is_that_of_what_the_client_waits_for() {
+    for (who, teach) in TEACHERS {
+        let learning = taught(teach);
+        for policy in ["fastest", "adaptive", "rule"] {
+            let race = format!("policy = \"{policy}\"\nbudget = 0.0");
+            let (mut streamed, mut whole) =
+                (driver(&learning, &race, &[], false), driver(&learning, &race, &[], false));
+            let (tokens, answers) = (streamed.plan(learning.now_us()), whole.plan_whole(learning.now_us()));
+            assert_eq!((order(&tokens), streamed.is_plain()), (vec!["talks/m", "answers/m"], false), "{who} {policy}");
+            assert_eq!((order(&answers), whole.is_plain()), (vec!["answers/m", "talks/m"], true), "{who} {policy}");
+            let mut never = driver(&learning, &race, &[], true);
+            assert_eq!(
+                order(&never.plan(learning.now_us())),
+                ["answers/m", "talks/m"],
+                "{who} {policy}: never streams"
+            );
+        }
+    }
+}
+
+#[test]
+fn hedges_and_overdue_attempts_go_by_it_too() {
+    for (who, teach) in TEACHERS {
+        let learning = taught(teach);
+        for policy in ["adaptive", "rule"] {
+            let race = format!("policy = \"{policy}\"\nbudget = 0.1");
+            // With a full bucket a second attempt would start at once.
+            learning.cost_budget("m", 0.1, false).lock().unwrap().charge(12.0 * 900.0);
+            let mut driver = driver(&learning, &race, &[], false);
+            let plan = driver.plan_whole(learning.now_us());
+            assert!(driver.is_plain(), "{who} {policy}");
+            // A usual answer takes two seconds.
+            let ask_after = plan.ask_after.unwrap();
+            assert!(ask_after >= Duration::from_millis(1_500), "{who} {policy}: {ask_after:?}");
+            let first = plan.entries[0].candidate;
+            assert!(plan.entries[0].first_token > Duration::from_secs(3), "{who} {policy}: a usual answer is not late");
+            let began_us = learning.now_us();
+            driver.started(first, (0, StartReason::First), &learning, PrefixBlocks::default(), 2_000);
+            let after = |driver: &mut PolicyDriver, waited_us: i64| {
+                driver.replan(&[AttemptView::waiting(first, waited_us)], &[1 - first], began_us + waited_us)
+            };
+            let early = after(&mut driver, SECOND);
+            assert!(!matches!(early, Replan::Start(_)), "{who} {policy}: {early:?}");
+            assert_eq!(after(&mut driver, 60 * SECOND), Replan::Start(1 - first), "{who} {policy}");
+        }
+    }
+}
+
+#[test]
+fn attempts_that_start_at_once_stream_and_are_late_by_their_first_tokens() {
+    let learning = taught(by_plain_attempts);
+    for (race, others, at_once) in [
+        ("policy = \"adaptive\"\nbudget = 0.1", &["new/m"][..], 2),
+        ("policy = \"race\"", &[], 2),
+        ("policy = \"fallback\"", &[], 1),
+        ("policy = \"weighted\"", &[], 1),
+    ] {
+        let mut driver = driver(&learning, race, others, false);
+        let plan = driver.plan_whole(learning.now_us());
+        let begin = plan.entries.iter().filter(|entry| entry.start == StartRule::At(Duration::ZERO)).count();
+        assert_eq!((begin, driver.is_plain()), (at_once, at_once == 1), "{race}");
+        let late = plan.entries.iter().map(|entry| entry.first_token).max().unwrap();
+        assert_eq!(late > Duration::from_secs(3), at_once == 1, "{race}: {late:?}");
+    }
+}
+
+#[test]
+fn an_upstream_that_fails_gets_no_plain_hedge_either() {
+    let learning = taught(by_plain_attempts);
+    let throttled = || learning.upstream("talks/m").throttled(learning.now_us());
+    let fails =
+        |clock| begun(&learning, "talks/m", clock).ended(&ObservedEnd { failed: true, ..ObservedEnd::default() });
+    [LatencyClock::FirstToken; 3].into_iter().for_each(fails);
+    assert!(!throttled());
+    [LatencyClock::WholeAnswer; 3].into_iter().for_each(fails);
+    assert!(throttled(), "by both together");
+    let mut driver = driver(&learning, "policy = \"adaptive\"\nbudget = 0.1", &[], false);
+    let plan = driver.plan_whole(learning.now_us());
+    assert_eq!((plan.entries[0].candidate, plan.expected), (1, None));
+    for _ in 0..5 {
+        attempt(&learning, "talks/m", LatencyClock::WholeAnswer, 6 * SECOND, ObservedEnd::default());
+    }
+    assert!(!throttled(), "plain answers make up for it");
+}

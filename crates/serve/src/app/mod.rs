@@ -1,0 +1,285 @@
+//! Builds the gateway and connects its parts: the order of start, reload and shutdown.
+
+mod catalogue_refresh;
+mod clock_check;
+mod config_losses;
+mod discovery;
+mod listening;
+mod local_gateway;
+mod memory_release;
+mod probe_task;
+mod regression_watch;
+mod reload;
+mod reload_watch;
+mod rollup_task;
+mod simulated;
+mod startup_log;
+mod tokens;
+mod warm_start;
+
+pub use listening::Listening;
+pub use local_gateway::LocalGateway;
+pub use reload_watch::ReloadWatch;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::server;
+use discovery::Discovery;
+use photofinish_base::clock::Instant;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::{Config, ConfigSource, Listen};
+use photofinish_gateway::proxy::Gateway;
+use photofinish_history::recorder::{Condition, Recorder, WriterTask};
+use photofinish_history::store::{OpenError, Store};
+use photofinish_lab::bench::{LoadClient, RowFeed};
+use photofinish_routing::health::LiveConfig;
+use photofinish_transport::upstream::{Resolver, UpstreamClient, system_resolver};
+use reload::{ReloadOrder, Reloading};
+use rollup_task::RollupTask;
+use simulated::Simulated;
+use tokens::Tokens;
+
+/// How long the start waits for the store. After that the store is opened in the background.
+const OPEN_FOR: Duration = Duration::from_secs(1);
+/// How long cancelled tasks may take to end.
+const CANCEL_FOR: Duration = Duration::from_secs(3);
+/// How long the recorder may take to write queued rows.
+const FLUSH_FOR: Duration = Duration::from_secs(30);
+
+/// After a second signal: how long cancelled tasks may take to end, and then how long the recorder may take to write.
+/// Longer than a client has to read its last event.
+const HURRY_FOR: Duration = Duration::from_millis(1_250);
+
+/// A running gateway.
+pub struct App {
+    /// The addresses it listens on.
+    listens: Vec<Listen>,
+    gateway: Arc<Gateway>,
+    writer: WriterTask,
+    /// Client connections and the tasks that serve them.
+    serving: Shutdown,
+    /// Connections to upstreams. They must outlive the requests served over them.
+    lines: Shutdown,
+    simulated: Simulated,
+    reloading: Reloading,
+}
+
+/// The parts that answer requests, with or without a listener.
+struct GatewayParts {
+    gateway: Arc<Gateway>,
+    /// The tasks that serve requests.
+    serving: Shutdown,
+    /// Connections to upstreams.
+    lines: Shutdown,
+    simulated: Simulated,
+    tokens: Tokens,
+}
+
+impl GatewayParts {
+    async fn join(config: Config, recorder: Recorder, resolver: Resolver) -> anyhow::Result<GatewayParts> {
+        let (serving, lines) = (Shutdown::new(), Shutdown::new());
+        let simulated = Simulated::default();
+        let next = simulated.next(&config).await?;
+        let client = UpstreamClient::with_resolver(lines.clone(), resolver).context("cannot set up TLS")?;
+        let live = LiveConfig::new(config, &next.addresses())?;
+        next.put_in_force();
+        let tokens = Tokens::new(serving.clone());
+        tokens.keep(&live.config);
+        let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
+        if gateway.recorder().condition() == Condition::Ok {
+            // Before the first request, so that its decisions are as good as those before the restart.
+            warm_start::learn(&gateway).await;
+        } else {
+            serving.spawn(warm_start::learn_later(gateway.clone()));
+        }
+        Ok(GatewayParts { gateway, serving, lines, simulated, tokens })
+    }
+}
+
+/// How a gateway ended.
+#[derive(Clone, Copy, Debug)]
+pub struct StopReason {
+    /// Records that could not be written.
+    pub lost: usize,
+    /// Whether a second signal cut the shutdown short.
+    pub hurried: bool,
+}
+
+impl App {
+    /// Starts everything that `config` asks for; returns once it listens. A locked store or a full disk does not stop
+    /// the start.
+    ///
+    /// # Errors
+    /// The store can never be opened as configured, or an address cannot be listened on. The text is for an operator.
+    pub async fn start(config: Config) -> anyhow::Result<App> {
+        App::start_with(config, Listening::Alone, system_resolver()).await
+    }
+
+    /// [`App::start`] with listeners from elsewhere, or with a different resolver for providers' names.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub async fn start_with(config: Config, listening: Listening, resolver: Resolver) -> anyhow::Result<App> {
+        let early = match listening {
+            // Clients come to it at once, and not to the older gateway: it listens when it can serve them.
+            Listening::TakeOver => None,
+            listening => Some(listening.open(&config).await?),
+        };
+        let tls = config.server.tls.is_some();
+        startup_log::configuration(&config);
+        let path = config.store.path.clone();
+        let store = open_store(&config).await?;
+        let (recorder, writer) = Recorder::start(store);
+        let probe_rows = RowFeed::new();
+        let recorder = recorder.watched(probe_rows.clone());
+        let GatewayParts { gateway, serving, lines, simulated, tokens } =
+            GatewayParts::join(config, recorder, resolver).await?;
+        serving.spawn(memory_release::tidy(serving.clone()));
+        serving.spawn(RollupTask::new(gateway.clone()).run());
+        serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
+        serving.spawn(regression_watch::watch(path, gateway.clone()));
+        serving.spawn(catalogue_refresh::run(gateway.clone()));
+        let discovery = Discovery::new(gateway.clone());
+        let listeners = match early {
+            Some(listeners) => listeners,
+            None => Listening::TakeOver.open(&gateway.live().config).await?,
+        };
+        let listens: Vec<Listen> = listeners.iter().map(|listener| listener.at().clone()).collect();
+        let reloading = Reloading {
+            gateway: gateway.clone(),
+            simulated: simulated.clone(),
+            tokens,
+            discovery: discovery.clone(),
+            bound: listens.clone(),
+            one_at_a_time: Arc::default(),
+        };
+        serving.spawn(server::serve(listeners, gateway.clone(), reloading.call()));
+        for listen in &listens {
+            tracing::info!("listening on {}", listen.url(tls));
+        }
+        gateway.client().keep_warm(gateway.live().warm());
+        serving.spawn(discovery.run());
+        Ok(App { listens, gateway, writer, serving, lines, simulated, reloading })
+    }
+
+    /// The addresses it listens on, in the order of the configuration.
+    pub fn listens(&self) -> &[Listen] {
+        &self.listens
+    }
+
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// Reloads the config on SIGHUP and whenever the file has changed.
+    pub fn watch(&self, watch: ReloadWatch) {
+        self.serving.spawn(watch.run(self.reloading.clone()));
+    }
+
+    /// Reads the config again, as SIGHUP does: whatever it drops. An invalid one is reported, and the old one stays in force.
+    pub async fn reload(&self) {
+        // The log has its error.
+        let _ = self.reloading.reload(ReloadOrder::Accepted).await;
+    }
+
+    /// Shuts down: answers what has come and lets streams finish, for at most `drain`, cancels the rest, and flushes the
+    /// rows. Returns the number of records that could not be written.
+    pub async fn stop(self) -> usize {
+        self.stop_unless(std::future::pending()).await.lost
+    }
+
+    /// [`App::stop`], but once `hurry` resolves, everything that still runs is cancelled, and the recorder has about a
+    /// second to write its rows.
+    pub async fn stop_unless(self, hurry: impl Future<Output = ()>) -> StopReason {
+        let began = Instant::now();
+        let mut hurry = std::pin::pin!(hurry);
+        let mut hurried = tokio::select! {
+            () = self.end_streams(began) => false,
+            () = &mut hurry => true,
+        };
+        if hurried {
+            tracing::warn!(races = self.gateway.races(), "a second signal: cancelling what still runs");
+            self.serving.cancel();
+            if !self.serving.finished(HURRY_FOR).await {
+                tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
+            }
+        }
+        self.lines.cancel();
+        self.simulated.stop();
+        let enough = async {
+            if !hurried {
+                hurry.await;
+                hurried = true;
+            }
+            tokio::time::sleep(HURRY_FOR).await;
+        };
+        let lost = self.writer.finish_unless(FLUSH_FOR, enough).await;
+        let waiting = self.gateway.recorder().spilled();
+        if lost == 0 && waiting > 0 {
+            tracing::warn!(waiting, after = ?began.elapsed(), "every row is kept, but some wait for the next start");
+        } else if lost == 0 {
+            tracing::info!(after = ?began.elapsed(), "every row is written, the store is closed");
+        } else {
+            tracing::error!(lost, after = ?began.elapsed(), "some rows could not be written");
+        }
+        StopReason { lost, hurried }
+    }
+
+    async fn end_streams(&self, began: Instant) {
+        let drain = self.gateway.live().config.server.drain;
+        let races = self.gateway.races();
+        tracing::info!(
+            races,
+            ?drain,
+            "stopping: running streams go on, each connection ends with its answer; a second signal ends them at once"
+        );
+        self.serving.drain();
+        if self.serving.finished(drain).await {
+            tracing::info!(after = ?began.elapsed(), "every stream has ended");
+            return;
+        }
+        let races = self.gateway.races();
+        tracing::warn!(races, after = ?began.elapsed(), "the drain ran out: cancelling what still runs");
+        self.serving.cancel();
+        if !self.serving.finished(CANCEL_FOR).await {
+            tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
+        }
+    }
+}
+
+/// Opens the store; that of the built-in configuration with its directory. It blocks.
+fn open(path: &Path, source: &ConfigSource) -> Result<Store, OpenError> {
+    match source {
+        ConfigSource::BuiltIn => Store::open_in_new_directory(path),
+        ConfigSource::File(_) => Store::open(path),
+    }
+}
+
+/// Waits a moment for the store to open. After an error that may be temporary, the recorder continues trying in the
+/// background.
+async fn open_store(config: &Config) -> anyhow::Result<Store> {
+    let path = &config.store.path;
+    let opening = Shutdown::new().run_blocking({
+        let (path, source) = (path.clone(), config.source.clone());
+        move || open(&path, &source)
+    });
+    match tokio::time::timeout(OPEN_FOR, opening).await.ok().transpose()? {
+        Some(Ok(store)) => {
+            tracing::info!(path = %path.display(), "store open");
+            return Ok(store);
+        }
+        Some(Err(error)) if error.may_pass() => {
+            tracing::warn!("the history cannot be written yet: {error}. The gateway starts without it and tries again");
+        }
+        Some(Err(error)) => return Err(error.into()),
+        None => {
+            let path = path.display();
+            tracing::warn!(%path, "the database takes long to open; the gateway starts without it and tries again");
+        }
+    }
+    Ok(Store::unopened(path))
+}

@@ -1,0 +1,197 @@
+//! Keeps the history small while the gateway runs. Every minute it rolls up completed hours and removes rows older than
+//! `retention`, if the clock can be trusted. `store` implements the steps.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Gateway;
+use super::clock_check::{ClockCheck, is_believed};
+use photofinish_base::clock::{Instant, micros, wall_micros};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::Retention;
+use photofinish_history::recorder::Condition;
+use photofinish_history::report::question::time;
+use photofinish_history::store::{Roller, RollupError, RollupStep};
+
+/// Pause between two rounds.
+const EVERY: Duration = Duration::from_secs(60);
+/// Pause after each step, so that the writer gets its turn.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Minimum time between two log lines about roll-ups. Removals are logged after each round: a shorter retention may
+/// remove many rows at once.
+const TOLD_EVERY: Duration = Duration::from_secs(86_400);
+/// Minimum time between two log lines about errors.
+const QUIET: Duration = Duration::from_secs(3_600);
+
+/// The task.
+pub(super) struct RollupTask {
+    gateway: Arc<Gateway>,
+    shutdown: Shutdown,
+    /// None after a step that panicked.
+    roller: Option<Roller>,
+    path: PathBuf,
+    attempts: u64,
+    /// Races whose rows were removed since the last log line.
+    races: u64,
+    /// Pages given back to the disk since the last log line.
+    pages: u64,
+    /// Whole hours of rows older than this are removed; microseconds since 1970, UTC.
+    older_than: i64,
+    told: Option<Instant>,
+    complained: Option<Instant>,
+    clocks: ClockCheck,
+    doubted: Option<Instant>,
+}
+
+/// The result of a step, and whether rows were kept because the clock is not trusted.
+type RollupResult = (Result<RollupStep, RollupError>, bool);
+
+impl RollupTask {
+    pub fn new(gateway: Arc<Gateway>) -> RollupTask {
+        let shutdown = gateway.shutdown().clone();
+        let path = gateway.live().config.store.path.clone();
+        RollupTask {
+            gateway,
+            shutdown,
+            roller: None,
+            path,
+            attempts: 0,
+            races: 0,
+            pages: 0,
+            older_than: 0,
+            told: None,
+            complained: None,
+            clocks: ClockCheck::default(),
+            doubted: None,
+        }
+    }
+
+    /// Runs until the gateway drains.
+    pub async fn run(mut self) {
+        let shutdown = self.shutdown.clone();
+        let mut draining = std::pin::pin!(shutdown.draining());
+        let mut wait = Duration::ZERO;
+        loop {
+            // The running step checks the shutdown itself: it stops and is rolled back before the store is closed.
+            tokio::select! {
+                () = &mut draining => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = match self.step().await {
+                Ok(RollupStep::Nothing) => {
+                    self.tell();
+                    EVERY
+                }
+                Ok(step) => {
+                    self.count(step);
+                    PAUSE
+                }
+                Err(_) if self.shutdown.is_draining() => return,
+                Err(error) => {
+                    if error.is_of_damage {
+                        self.gateway.recorder().doubt(error.to_string());
+                    }
+                    self.complain(&error);
+                    if error.is_postponed {
+                        PAUSE
+                    } else {
+                        self.tell();
+                        EVERY
+                    }
+                }
+            };
+        }
+    }
+
+    async fn step(&mut self) -> Result<RollupStep, RollupError> {
+        if self.gateway.recorder().condition() == Condition::Damaged {
+            return Ok(RollupStep::Nothing);
+        }
+        let now_us = wall_micros();
+        let keep_from = match self.gateway.live().config.store.retention {
+            Retention::Forever => None,
+            Retention::For(kept) => Some(now_us - micros(kept)),
+        };
+        self.older_than = keep_from.unwrap_or(self.older_than);
+        let steady_for = self.clocks.steady_for(now_us, Instant::now());
+        let stop = self.shutdown.clone();
+        let mut roller = self.roller.take().unwrap_or_else(|| Roller::new(&self.path, move || stop.is_draining()));
+        let stepping = self.shutdown.run_blocking(move || {
+            let stepped = step(&mut roller, now_us, keep_from, steady_for);
+            (roller, stepped)
+        });
+        match stepping.await {
+            Ok((roller, (stepped, doubted))) => {
+                self.roller = Some(roller);
+                self.doubt(doubted);
+                stepped
+            }
+            Err(error) => Err(RollupError::new(&self.path, error.to_string())),
+        }
+    }
+
+    fn count(&mut self, step: RollupStep) {
+        let metrics = self.gateway.recorder().metrics();
+        match step {
+            RollupStep::RolledUp { attempts } => {
+                self.attempts += attempts;
+                metrics.rolled_up(attempts);
+            }
+            RollupStep::Removed { races } => {
+                self.races += races as u64;
+                metrics.removed(races as u64);
+            }
+            RollupStep::GivenBack { pages } => self.pages += pages,
+            RollupStep::Day | RollupStep::Nothing => {}
+        }
+    }
+
+    fn tell(&mut self) {
+        if self.races > 0 {
+            let older_than = time(self.older_than);
+            tracing::info!(races = self.races, older_than, "removed old rows of the history; their figures stay");
+            self.races = 0;
+        }
+        if self.pages > 0 {
+            tracing::info!(pages = self.pages, "gave space of removed rows back to the disk");
+            self.pages = 0;
+        }
+        if self.attempts > 0 && self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+            tracing::info!(attempts = self.attempts, "rolled up the history");
+            (self.attempts, self.told) = (0, Some(Instant::now()));
+        }
+    }
+
+    fn doubt(&mut self, doubted: bool) {
+        if doubted && self.doubted.is_none_or(|told| told.elapsed() >= QUIET) {
+            let (now, older_than) = (time(wall_micros()), time(self.older_than));
+            tracing::warn!(
+                now,
+                older_than,
+                "old rows are not removed yet: the history has rows of few days of the last month, so the clock may be \
+                 wrong. Set it right if it is; else they are removed once the gateway has run for a day, or has rows \
+                 of three days"
+            );
+            self.doubted = Some(Instant::now());
+        }
+    }
+
+    fn complain(&mut self, error: &RollupError) {
+        // Postponed work is reported each time it fails, which is once an hour.
+        if error.is_postponed || self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
+            tracing::warn!(%error, "a part of the history is not rolled up now; it is tried again, within the hour at most");
+            self.complained = Some(Instant::now());
+        }
+    }
+}
+
+/// Blocks. Removes nothing while the clock is not trusted.
+fn step(roller: &mut Roller, now_us: i64, keep_from: Option<i64>, steady_for: Duration) -> RollupResult {
+    let Some(wanted) = keep_from else { return (roller.step(now_us, None), false) };
+    match roller.days_with_rows(now_us) {
+        Err(error) => (Err(error), false),
+        Ok(days) if is_believed(steady_for, days) => (roller.step(now_us, keep_from), false),
+        Ok(_) => (roller.step(now_us, None), roller.has_rows_before(wanted)),
+    }
+}

@@ -1,0 +1,85 @@
+//! Learns from the history before the first request is served, so that a restarted gateway decides as well as before.
+//! If the history cannot be read yet, it learns later.
+
+use std::sync::Arc;
+
+use std::collections::BTreeSet;
+
+use photofinish_base::clock::Instant;
+use photofinish_config::config::{Config, UpstreamConfig};
+use photofinish_gateway::proxy::Gateway;
+use photofinish_history::history::RaceSource;
+use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::store::OpenError;
+use photofinish_routing::learning::RequestMemory;
+use photofinish_routing::routing::tariff::{Basis, PromptTokens};
+use photofinish_routing::verdict::slows_hedging;
+
+/// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no
+/// weight.
+const REMEMBERED_MAX: usize = 4_000;
+
+/// Learns from the history. A history that cannot be read is logged and skipped.
+pub(super) async fn learn(gateway: &Arc<Gateway>) {
+    let taught = gateway.clone();
+    let learning = gateway.shutdown().run_blocking(move || remember(&taught));
+    if let Err(error) = learning.await {
+        tracing::error!(%error, "learning from the history broke off");
+    }
+}
+
+/// Learns once the store accepts rows, unless the gateway drains before.
+pub(super) async fn learn_later(gateway: Arc<Gateway>) {
+    tokio::select! {
+        () = gateway.recorder().until_stored() => learn(&gateway).await,
+        () = gateway.shutdown().draining() => {}
+    }
+}
+
+/// Blocks: do not call it from an async task. A history that cannot be read is logged and skipped.
+fn remember(gateway: &Gateway) {
+    let (live, learning) = (gateway.live(), gateway.learning());
+    let config = &live.config;
+    let began = Instant::now();
+    let opened = match gateway.recorder().read_history(&config.store.path) {
+        Err(OpenError::Absent { .. }) => return,
+        opened => opened,
+    };
+    let configured: BTreeSet<String> =
+        config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
+    let upstreams: Vec<String> = configured.into_iter().collect();
+    let mut requests = 0_u64;
+    let read = opened.map_err(anyhow::Error::from).and_then(|reader| {
+        let each = |recorded: Recorded| {
+            requests += 1;
+            // A probe costs no budget, and says nothing about what a client's request usually costs.
+            let model = config.model(&recorded.model).filter(|_| recorded.source == RaceSource::Client);
+            let cost_budget = model.map(|model| {
+                learning.cost_budget(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
+            });
+            let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
+            learning.remember(&recorded, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
+        };
+        Ok(reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?)
+    });
+    learning.publish();
+    match read {
+        Ok(()) => tracing::info!(requests, after = ?began.elapsed(), "learnt from the history"),
+        Err(error) => {
+            tracing::warn!(requests, %error, "the history could not be read to its end: plans begin with what is known")
+        }
+    }
+}
+
+/// Cost at the current prices. None if the model no longer lists the upstream.
+fn cost(attempt: &RecordedAttempt, recorded: &Recorded, config: &Config) -> Option<f64> {
+    let model = config.model(&recorded.model)?;
+    let is_it =
+        |upstream: &&UpstreamConfig| upstream.provider.name == attempt.provider && upstream.model == attempt.model_sent;
+    let upstream = model.upstreams.iter().find(is_it)?;
+    let tariff = Basis::of(model.upstreams.iter()).tariff(upstream.billing());
+    let input = attempt.input_tokens.unwrap_or(recorded.input_tokens_estimate);
+    let cached = attempt.cached_input_tokens.unwrap_or(0).min(input);
+    let prompt = PromptTokens { uncached: (input - cached) as f64, cached: cached as f64 };
+    Some(tariff.whole(prompt, attempt.output_tokens.unwrap_or(0) as f64))
+}

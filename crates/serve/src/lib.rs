@@ -1,0 +1,5 @@
+//! The running service: listeners, routes, `/api`, the dashboard, and the start, reload and end of it all. Not for commands.
+
+pub mod app;
+pub mod dashboard;
+pub mod server;

@@ -1,0 +1,57 @@
+//! `/healthz`: the process is alive. `/readyz`: an upstream is available, and no row of the history is lost; a store
+//! that only delays its rows does not make the gateway unready. Both need no token, so names and counts are only for
+//! admins.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use photofinish_config::config::{Keys, Provider};
+use photofinish_gateway::proxy::{self, Client, Gateway};
+use photofinish_history::recorder::Condition;
+
+pub async fn alive() -> Response<Body> {
+    answer(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+pub async fn ready(State(gateway): State<Arc<Gateway>>, client: Client) -> Response<Body> {
+    let live = gateway.live();
+    let config = &live.config;
+    let providers_on = config.providers.values().filter(|provider| config.provider_is_on(provider)).count();
+    let recorder = gateway.recorder();
+    let (store, draining) = (recorder.condition(), gateway.shutdown().is_draining());
+    let ready = store != Condition::Failing && providers_on > 0 && !draining;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut body = json!({ "ready": ready, "store": store.as_str(), "draining": draining });
+    if proxy::is_admin(&gateway, &client) {
+        let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
+        let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
+        let refused = gateway.refused_configuration();
+        body["configuration_refused"] = json!(refused.as_ref().map(ToString::to_string));
+        body["accept"] = json!(refused.and_then(|refused| refused.accepted_by()));
+        body["providers_on"] = json!(providers_on);
+        body["without_token"] = json!(without_token);
+        body["races_running"] = json!(gateway.races());
+        body["unauthorized"] = json!(gateway.totals().unauthorized_so_far());
+        body["records_queued"] = json!(recorder.depth());
+        body["records_spilled"] = json!(recorder.spilled());
+        body["records_dropped"] = json!(recorder.dropped());
+        let (problem, aside) = recorder.problem_and_aside();
+        body["store_problem"] = json!(problem);
+        body["set_aside"] = json!(aside);
+        body["records_set_aside"] = json!(recorder.set_aside());
+        body["records_refused"] = json!(recorder.refused());
+    }
+    answer(status, &body)
+}
+
+fn answer(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

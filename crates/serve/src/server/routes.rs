@@ -1,0 +1,240 @@
+//! The routes, and in [`edge`] the layers that a request passes before its handler.
+//!
+//! Not for connections (see `mod.rs`), nor for anything inside a race: attempts are no services.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::routing::{MethodRouter, any, get, post};
+use axum::{Router, middleware};
+use http::header::{ALLOW, UPGRADE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use tokio::sync::Semaphore;
+use tower::ServiceBuilder;
+use tracing::Instrument;
+
+use super::api::{self, DatabaseReads};
+use super::dashboard::RELOAD;
+use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near};
+use super::nearest_path::nearest_path;
+use super::served_paths::{ReloadCall, ServedPaths};
+use super::{dashboard, health, metrics};
+use photofinish_base::telemetry::request_span;
+use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
+use photofinish_wire::protocol::Surface;
+use photofinish_wire::protocol::path_call::PathCall;
+
+/// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
+pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {
+    // A reload does not move the database, even if the new file names another one.
+    let path = gateway.live().config.store.path.clone();
+    let reads = DatabaseReads::new(path, gateway.recorder().clone(), gateway.shutdown().clone());
+    let cross = Arc::new(CrossOrigin::new(gateway.clone()));
+    let site = ServedPaths { gateway, reads, reload, replays: Arc::new(Semaphore::new(api::REPLAYS_MAX)) };
+    let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
+    let mut paths = Vec::new();
+    for (path, served) in routes() {
+        // Some clients take a base URL without `/v1`, and append none.
+        if let Some(bare) = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')) {
+            router = router.route(bare, edge(served.clone(), path, &cross));
+        }
+        let mut served = edge(served, path, &cross);
+        if path == MODEL {
+            // Google's clients call `/v1/models/MODEL:VERB` unless they are given another API version.
+            served = served.merge(edge(post(gemini_call), GEMINI, &cross));
+        }
+        router = router.route(path, served);
+        paths.push(path);
+    }
+    paths.retain(|path| !path.contains('{'));
+    let nothing = any(move |uri: Uri| async move { nothing(uri.path(), &paths) });
+    router.fallback_service(edge(nothing, "unknown", &cross).with_state(site.clone())).with_state(site)
+}
+
+/// What every request to this path passes before its handler, outermost layer first.
+pub(super) fn edge(
+    served: MethodRouter<ServedPaths>,
+    path: &'static str,
+    cross: &Arc<CrossOrigin>,
+) -> MethodRouter<ServedPaths> {
+    let gateway = cross.gateway.clone();
+    let gemini = (path == GEMINI).then_some(Surface::Gemini);
+    let surface = Surface::ALL.into_iter().find(|surface| surface.path() == path).or(gemini);
+    let (name, shape) = (surface.map_or(path, Surface::as_str), surface.unwrap_or(Surface::Chat));
+    let limit = move |body| proxy::limited(body, gateway.live().config.server.body_max);
+    let layers = ServiceBuilder::new()
+        .map_future(move |handling| Instrument::instrument(handling, request_span(name)))
+        .layer(middleware::from_fn_with_state(cross.clone(), cross_origin))
+        .map_future(move |handling| catch_panics(handling, shape))
+        .map_request(move |request: Request<Body>| request.map(&limit));
+    served.layer(layers)
+}
+
+/// The routes that answer with data. Axum answers `HEAD` like `GET`, without the body.
+pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
+    let in_body = Surface::ALL.into_iter().filter(|surface| !surface.is_in_path());
+    let surfaces = in_body.map(|surface| (surface.path(), surface_route(surface)));
+    let others = [
+        ("/v1/models", only_get(get(models))),
+        (
+            MODEL,
+            get(model).fallback(|asked: Method| method(asked, Surface::Chat, "GET, POST", "GET, HEAD, POST, OPTIONS")),
+        ),
+        ("/api/stats", only_get(get(api::stats))),
+        ("/api/history", only_get(get(api::history))),
+        ("/api/races", only_get(get(api::races))),
+        ("/api/races/{race_id}", only_get(get(api::race))),
+        ("/api/runs", only_get(get(api::runs))),
+        ("/api/runs/{run}", only_get(get(api::run))),
+        ("/api/routing", only_get(get(api::routing))),
+        ("/api/distribution", only_get(get(api::distribution))),
+        ("/api/costs", only_get(get(api::costs))),
+        ("/api/config", only_get(get(api::config))),
+        ("/api/live", only_get(get(api::live))),
+        ("/api/replay", only_get(get(api::replay))),
+        (RELOAD, post(api::reload).fallback(|asked: Method| method(asked, Surface::Chat, "POST", "POST, OPTIONS"))),
+        ("/api/openapi.json", only_get(get(api::document))),
+        ("/api/tags", only_get(get(tags))),
+        ("/api/version", only_get(get(async || proxy::version()))),
+        ("/api/show", post(show).fallback(|asked: Method| method(asked, Surface::OllamaChat, "POST", "POST, OPTIONS"))),
+        ("/v1beta/models", only_get(get(gemini_models))),
+        (
+            GEMINI,
+            get(gemini_model)
+                .post(gemini_call)
+                .fallback(|asked: Method| method(asked, Surface::Gemini, "GET, POST", "GET, HEAD, POST, OPTIONS")),
+        ),
+        ("/healthz", only_get(get(health::alive))),
+        ("/health", only_get(get(health::alive))),
+        ("/readyz", only_get(get(health::ready))),
+        ("/metrics", only_get(get(metrics::metrics))),
+        ("/dashboard", only_get(get(dashboard::first_page))),
+        ("/dashboard/", only_get(get(dashboard::page))),
+        ("/dashboard/{*page}", only_get(get(dashboard::page))),
+        (
+            dashboard::SESSION,
+            get(dashboard::session).post(dashboard::log_in).delete(dashboard::log_out).fallback(|asked: Method| {
+                method(asked, Surface::Chat, "GET, POST, DELETE", "GET, HEAD, POST, DELETE, OPTIONS")
+            }),
+        ),
+    ];
+    surfaces.chain(others).collect()
+}
+
+/// A model of the OpenAI surfaces.
+const MODEL: &str = "/v1/models/{*id}";
+/// A model of Gemini's surface, and behind a colon what is asked of it.
+const GEMINI: &str = "/v1beta/models/{*call}";
+
+fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
+    let serve =
+        move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| proxy::serve(gateway, surface, request);
+    let others = move |asked: Method, headers: HeaderMap| async move {
+        if asked == Method::GET && asks_websocket(&headers) {
+            return Rejection::no_websocket().answer_to(surface);
+        }
+        method(asked, surface, "POST", "POST, OPTIONS").await
+    };
+    post(serve).fallback(others)
+}
+
+/// A handshake of RFC 6455. HTTP/2 has another one, which the gateway does not announce.
+fn asks_websocket(headers: &HeaderMap) -> bool {
+    let protocols = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    protocols.flat_map(|value| value.split(',')).any(|name| name.trim().eq_ignore_ascii_case("websocket"))
+}
+
+fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {
+    served.fallback(|asked: Method| method(asked, Surface::Chat, "GET", "GET, HEAD, OPTIONS"))
+}
+
+async fn models(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
+    if asks_google(&headers) {
+        return gemini_models(State(gateway), client, headers).await;
+    }
+    proxy::list(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.into_response())
+}
+
+async fn tags(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
+    proxy::tags(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
+}
+
+async fn show(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
+    proxy::show(&gateway, request).await.unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
+}
+
+async fn gemini_models(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
+    proxy::gemini_list(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
+}
+
+async fn gemini_model(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    client: Client,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let Ok(Path(id)) = id else { return unknown_call(&uri) };
+    proxy::gemini_one(&gateway, &client, &headers, &id).unwrap_or_else(|rejection| rejection.answer_to(Surface::Gemini))
+}
+
+async fn gemini_call(
+    State(gateway): State<Arc<Gateway>>,
+    path: Result<Path<String>, PathRejection>,
+    mut request: Request<Body>,
+) -> Response<Body> {
+    let uri = request.uri().clone();
+    let call = path.ok().and_then(|Path(path)| PathCall::of_gemini(&path, uri.query().unwrap_or_default()));
+    let Some(call) = call else { return unknown_call(&uri) };
+    let surface = call.surface;
+    request.extensions_mut().insert(call);
+    proxy::serve(gateway, surface, request).await
+}
+
+fn unknown_call(uri: &Uri) -> Response<Body> {
+    let calls = "POST /v1beta/models/MODEL:generateContent, :streamGenerateContent or :countTokens";
+    Rejection::not_found(uri.path(), Some(calls)).answer_to(Surface::Gemini)
+}
+
+/// Google's clients ask under `/v1` too, and only they send a key in this header or in the query: see `layers`.
+fn asks_google(headers: &HeaderMap) -> bool {
+    headers.contains_key(GOOGLE_KEY)
+}
+
+/// The id may be any bytes, so also invalid UTF-8.
+async fn model(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    client: Client,
+    headers: HeaderMap,
+) -> Response<Body> {
+    if asks_google(&headers) {
+        return gemini_model(State(gateway), id, uri, client, headers).await;
+    }
+    let Ok(Path(id)) = id else { return Rejection::not_found(uri.path(), Some("/v1/models")).into_response() };
+    proxy::one(&gateway, &client, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
+}
+
+/// Some clients request the base URL to see whether a server is there.
+async fn home() -> &'static str {
+    "Photofinish, a racing LLM gateway. OpenAI clients take this address with /v1 as their base URL; Anthropic, Gemini and \
+     Ollama clients take it without. GET /v1/models lists the models.\n"
+}
+
+/// Answers a method that the path does not serve. It serves `only`; `all` adds the methods that every path answers.
+async fn method(asked: Method, surface: Surface, only: &'static str, all: &'static str) -> Response<Body> {
+    if asked != Method::OPTIONS {
+        return Rejection::method(only).answer_to(surface);
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(all));
+    response
+}
+
+fn nothing(path: &str, served: &[&'static str]) -> Response<Body> {
+    Rejection::not_found(path, nearest_path(path, served)).answer_to(near(path))
+}
