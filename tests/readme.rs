@@ -17,9 +17,11 @@ const BOUNDS: &str = include_str!("../docs/bounds.md");
 const COMMANDS: &str = include_str!("../docs/cli.md");
 const CONFIGURATION: &str = include_str!("../docs/configuration.md");
 const HTTP: &str = include_str!("../docs/http.md");
-const PROVIDERS: &str = include_str!("../docs/providers.md");
 const README: &str = include_str!("../README.md");
 const ROUTING: &str = include_str!("../docs/routing.md");
+
+/// If set, the test of the catalogue writes its pages.
+const BLESS: &str = "PHOTOFINISH_BLESS";
 
 #[test]
 fn every_config_of_the_documents_is_valid() {
@@ -77,8 +79,27 @@ fn every_key_is_in_the_documented_config() {
 }
 
 #[test]
-fn the_catalogue_is_in_its_page() {
-    let entries: Vec<Vec<String>> = catalogue::entries()
+fn the_catalogue_is_in_its_pages() {
+    for (name, should) in
+        [("docs/providers.md", with_catalogue as fn(&str) -> String), ("docs/records/sources.md", with_sources)]
+    {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let page = std::fs::read_to_string(&path).unwrap();
+        let should = should(&page);
+        if std::env::var_os(BLESS).is_some() {
+            std::fs::write(&path, &should).unwrap();
+        } else {
+            let differs = page.lines().zip(should.lines()).find(|(is, should)| is != should);
+            assert!(page == should, "{name} differs from the catalogue; set {BLESS}=1 once: {differs:#?}");
+        }
+    }
+    let count = format!("the catalogue of {} providers", catalogue::entries().count());
+    assert!(README.contains(&count), "README.md must say \"{count}\"");
+}
+
+/// The page of providers with the table of the catalogue, which is the end of the page.
+fn with_catalogue(page: &str) -> String {
+    let rows: String = catalogue::entries()
         .map(|entry| {
             let speaks = entry.serves.iter().map(|served| {
                 let url =
@@ -86,34 +107,48 @@ fn the_catalogue_is_in_its_page() {
                 let unless = if served.only_if_named { " (if named)" } else { "" };
                 format!("`{}` {url}{unless}", served.dialect.as_str())
             });
-            vec![
+            let cells = [
                 format!("`{}`", entry.name),
                 speaks.collect::<Vec<_>>().join("; "),
                 entry.key_variable.as_ref().map_or("none".to_owned(), |name| format!("`{name}`")),
                 entry.cancel_billing.value.as_str().to_owned(),
                 catalogue::continues(entry),
                 entry.note.value.clone(),
-            ]
+            ];
+            format!("| {} |\n", cells.join(" | "))
         })
         .collect();
-    let documented = rows(PROVIDERS, "Catalogue");
-    for (place, entry) in entries.iter().enumerate() {
-        let row = format!("| {} |", entry.join(" | "));
-        assert!(
-            documented.get(place) == Some(entry),
-            "row {} of the catalogue in docs/providers.md must be\n{row}",
-            place + 1
-        );
-    }
-    assert_eq!(documented.len(), entries.len(), "docs/providers.md has rows of providers that the catalogue lacks");
-    let count = format!("the catalogue of {} providers", entries.len());
-    assert!(README.contains(&count), "README.md must say \"{count}\"");
+    let (before, catalogue) = page.split_once("\n## Catalogue\n").unwrap();
+    let rule = "| --- | --- | --- | --- | --- | --- |\n";
+    let (head, _) = catalogue.split_once(rule).unwrap();
+    format!("{before}\n## Catalogue\n{head}{rule}{rows}")
+}
+
+/// The page of sources: its introduction, and each source of an address, of a hang-up, of continuing and of a warm
+/// connection with the facts that it is for.
+fn with_sources(page: &str) -> String {
+    let (introduction, _) = page.split_once("\n\n- ").unwrap();
+    format!("{introduction}\n\n{}", sources())
+}
+
+fn sources() -> String {
+    let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
     for entry in catalogue::entries() {
-        let sources = entry.serves.iter().map(|served| &served.source);
-        for source in sources.chain([&entry.cancel_billing.source, &entry.continues.source, &entry.warming.source]) {
-            assert!(PROVIDERS.contains(source.as_str()), "{}: {source} is not in docs/providers.md", entry.name);
+        let served = entry.serves.iter().map(|served| (served.dialect.as_str(), &served.source));
+        let facts = [
+            ("hang-up", &entry.cancel_billing.source),
+            ("goes on", &entry.continues.source),
+            ("warm", &entry.warming.source),
+        ];
+        for (fact, source) in served.chain(facts) {
+            let fact = format!("`{}` {fact}", entry.name);
+            match sources.iter_mut().find(|(known, _)| known == source) {
+                Some((_, facts)) => facts.push(fact),
+                None => sources.push((source, vec![fact])),
+            }
         }
     }
+    sources.into_iter().map(|(source, facts)| format!("- {source}: {}\n", facts.join(", "))).collect()
 }
 
 #[test]
@@ -180,8 +215,8 @@ fn commands_options_and_variables_are_in_the_cli_page() {
 
 #[test]
 fn the_bounds_are_in_their_page() {
-    let cells = BOUNDS.lines().filter_map(|line| line.strip_prefix("| ")?.rsplit(" | ").next()?.strip_suffix(" |"));
-    let documented: BTreeSet<String> = cells.filter(|cell| cell.starts_with('`')).map(str::to_owned).collect();
+    let listed = BOUNDS.lines().filter_map(|line| line.strip_prefix("- ")?.strip_suffix(')')?.rsplit(" (").next());
+    let documented: BTreeSet<String> = listed.filter(|place| place.starts_with('`')).map(str::to_owned).collect();
     let mut in_source = BTreeSet::new();
     for (path, text) in source() {
         let path = path.to_str().unwrap().replace('\\', "/");
@@ -202,7 +237,8 @@ fn the_bounds_are_in_their_page() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_lead_somewhere_and_stay_in_the_book() {
+    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").canonicalize().unwrap();
     for page in pages() {
         for link in page.text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if link.starts_with("https://") {
@@ -211,6 +247,10 @@ fn links_lead_somewhere() {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = if file.is_empty() { page.path.clone() } else { page.path.parent().unwrap().join(file) };
             assert!(target.exists(), "{link} of {} leads nowhere", page.path.display());
+            if page.path.canonicalize().unwrap().starts_with(&book) {
+                let inside = target.canonicalize().unwrap().starts_with(&book);
+                assert!(inside, "{link} of {} leaves the book", page.path.display());
+            }
             if !anchor.is_empty() {
                 let text = std::fs::read_to_string(target).unwrap();
                 assert!(text.lines().any(|line| heading(line).as_deref() == Some(anchor)), "{link}");
@@ -229,7 +269,6 @@ fn the_readme_stays_short() {
 fn every_page_is_in_the_index_and_in_the_summary() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let index = std::fs::read_to_string(docs.join("README.md")).unwrap();
-    let records = std::fs::read_to_string(docs.join("decisions/README.md")).unwrap();
     let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
     for page in pages().iter().filter(|page| page.path.starts_with(&docs)) {
         let name = page.path.strip_prefix(&docs).unwrap().to_str().unwrap().replace('\\', "/");
@@ -237,13 +276,12 @@ fn every_page_is_in_the_index_and_in_the_summary() {
             continue;
         }
         assert!(summary.contains(&format!("]({name})")), "{name} is not in docs/SUMMARY.md");
-        match name.strip_prefix("decisions/") {
-            Some("README.md") | None => {
-                assert!(index.contains(&format!("]({name})")), "{name} is not in docs/README.md")
+        match name.split_once('/') {
+            Some((folder, file)) if file != "README.md" => {
+                let index = std::fs::read_to_string(docs.join(folder).join("README.md")).unwrap();
+                assert!(index.contains(&format!("]({file})")), "{file} is not in docs/{folder}/README.md");
             }
-            Some(record) => {
-                assert!(records.contains(&format!("]({record})")), "{record} is not in docs/decisions/README.md");
-            }
+            _ => assert!(index.contains(&format!("]({name})")), "{name} is not in docs/README.md"),
         }
     }
 }

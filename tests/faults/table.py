@@ -1,4 +1,4 @@
-"""The table of a run, as Markdown: `run --table` writes `docs/faults.md`."""
+"""The table of a run, as Markdown: `run --table` writes `docs/records/faults.md`."""
 
 import collections
 import datetime
@@ -11,7 +11,7 @@ from scenarios import OPENS, SCENARIOS, TIMES
 HEAD = """# Faults
 
 What happens when a provider fails: what the client sees, how often the provider is asked, and what the attempt's row says. `{command}` wrote this page on {day}, with scripted providers on raw
-sockets, this version of the gateway, and clients that check every byte. [`tests/faults`](../tests/faults/README.md) lists the faults with their expectations, and how to run them.
+sockets, this version of the gateway, and clients that check every byte. `tests/faults/README.md` lists the faults with their expectations, and how to run them.
 
 {counts}
 
@@ -19,7 +19,7 @@ sockets, this version of the gateway, and clients that check every byte. [`tests
 
 Each fault was played on every surface that it fits (chat, completions, responses, messages, embeddings; chat, responses and messages also translated from another dialect), for clients that stream and for clients that do not.
 
-- *Alone*: the model has only this upstream. *Beside a healthy one*: another upstream follows, under policies that ask one after the other (`fallback`, `fastest`, `weighted`). Under `race`, `hedge` and `adaptive` the client sees the same or better.
+- *Alone*: the model has only this upstream. *With a healthy one*: another upstream follows, under policies that ask one after the other (`fallback`, `fastest`, `weighted`). Under `race`, `hedge` and `adaptive` the client sees the same or better.
 - *Asked*: requests at the failing provider / at the healthy one. *Row*: outcome and failure of the failing attempt.
 - "whole": the complete answer. "broken": the stream ends in the error event of its surface, without its normal end. "empty": an answer without a token. A number: the HTTP status.
 - `first_token` was {first:g} s, `idle` {idle:g} s, `total` {total:g} s; `retries` and `rescue` were off.
@@ -63,7 +63,7 @@ def asked(found):
 def by_fault(found, column, last_cell):
     """One line for each fault: what clients saw, the number of requests, and a last cell with the cases next to a
     healthy upstream."""
-    lines = [f"| fault | what the provider does | alone: stream | whole | beside a healthy one: stream | whole | asked | {column} |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    lines = [f"| fault | what the provider does | alone: stream | whole | with a healthy one: stream | whole | asked | {column} |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name, fault in FAULTS.items():
         mine = [case for case in found if case.fault.name == name]
         if not mine:
@@ -82,7 +82,7 @@ def fault_lines(found):
 
 
 def policy_lines(found):
-    lines = ["| policy | requests beside a healthy upstream | whole | broken | other | median wait for the first token |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| policy | requests with a healthy upstream | whole | broken | other | median wait for the first token |", "| --- | --- | --- | --- | --- | --- |"]
     for policy in POLICIES:
         mine = [case for case in found if case.beside and case.policy == policy]
         kinds = collections.Counter(case.judged.kind for case in mine)
@@ -124,7 +124,7 @@ def write(path, command, profile, plain, onward, results, flaps, waits):
     outage = TIMES[profile]["outage"]
     whole = sum(case.judged.kind == "whole" for case in plain if case.beside)
     late = [case.after_ms for case in plain if case.after_ms is not None and case.fault.silent]
-    counts = (f"{len(plain) + len(onward)} cases: {len(FAULTS)} faults on {len(ALL)} surfaces under {len(POLICIES)} policies. Beside a healthy upstream {whole} of "
+    counts = (f"{len(plain) + len(onward)} cases: {len(FAULTS)} faults on {len(ALL)} surfaces under {len(POLICIES)} policies. With a healthy upstream {whole} of "
               f"{sum(case.beside for case in plain)} requests got the whole answer without `retries` and `rescue`; the others broke off after a part of it, or were refused by a content "
               f"policy.\n\n**First token after a failure**, with a healthy candidate that answers at once: median {statistics.median(every):.1f} ms, 95 % within "
               f"{sorted(every)[int(len(every) * 0.95)]:.1f} ms, of {len(every)} (target: a median of at most 10 ms). After silence it "
@@ -139,5 +139,5 @@ def write(path, command, profile, plain, onward, results, flaps, waits):
              *[f"| `{name}` | {statistics.median(found):.1f} ms | {max(found):.1f} ms | {len(found)} |" for name, found in waits.items() if found],
              "\n## Sixteen scenarios\n",
              "A public failover suite ([failoverbench](https://github.com/failoverbench/failoverbench)), with its model names, requirements and times (" + {"full": "the published", "quick": "the fast"}[profile] + " ones). One configuration,",
-             "[`failover.toml`](../tests/faults/failover.toml), serves all sixteen; nothing in it is for one of them.\n", *scenario_lines(results), ""]
+             "`tests/faults/failover.toml`, serves all sixteen; nothing in it is for one of them.\n", *scenario_lines(results), ""]
     path.write_text("\n".join(parts))

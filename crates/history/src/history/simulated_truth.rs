@@ -1,4 +1,4 @@
-//! Tests against a known truth: worlds with known times, observed only through races. `docs/measurement.md` has their
+//! Tests against a known truth: worlds with known times, observed only through races. `docs/records/accuracy.md` has their
 //! results as tables.
 //!
 //! Not for speed: `examples/history` measures that.
@@ -82,8 +82,8 @@ fn the_curve_finds_the_truth_where_first_tokens_alone_do_not() {
         ));
         assert!(estimated < 0.06 && winners > 0.3 && share > 0.75, "{}", table.join("\n"));
     }
-    let document = include_str!("../../../../docs/dashboard.md");
-    assert!(table.iter().all(|line| document.contains(line)), "docs/dashboard.md lacks\n{}", table.join("\n"));
+    let document = include_str!("../../../../docs/records/accuracy.md");
+    assert!(table.iter().all(|line| document.contains(line)), "docs/records/accuracy.md lacks\n{}", table.join("\n"));
 }
 
 /// The true share that still waits after so many milliseconds: log-normal.
@@ -109,9 +109,9 @@ fn hold(seen: &[UpstreamEstimate], table: &[String], other: fn(&ToldEstimate) ->
         }
     }
     assert!(misled >= least, "the world is too easy: only {misled} are far off\n{}", table.join("\n"));
-    let document = include_str!("../../../../docs/measurement.md");
+    let document = include_str!("../../../../docs/records/accuracy.md");
     for line in table {
-        assert!(document.contains(line), "docs/measurement.md lacks\n{}", table.join("\n"));
+        assert!(document.contains(line), "docs/records/accuracy.md lacks\n{}", table.join("\n"));
     }
 }
 

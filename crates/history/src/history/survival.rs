@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(mixed.quantile(1.0), Some(Estimate::NotReached { over_us: 2_000 }));
     }
 
-    /// The example of `docs/measurement.md`: with winners only, the ranking is reversed.
+    /// The example of `docs/records/accuracy.md`: with winners only, the ranking is reversed.
     #[test]
     fn races_do_not_hide_the_truth() {
         const TRUE_MEDIANS_MS: [f64; 3] = [300.0, 403.0, 552.0];
