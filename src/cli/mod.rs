@@ -124,10 +124,10 @@ enum Command {
     /// so one must run.
     #[command(after_help = routing::EXAMPLES)]
     Routing(routing::RoutingOptions),
-    /// Measure upstreams now with the workloads of [probes], or show what the gateway will send.
+    /// Measure upstreams now with the workloads of `[probes]`, or show what the gateway will send.
     ///
     /// Each probe is a ping and then one request, read to its end, whose prompt no cache knows. It costs money, at most the
-    /// day's cap of [probes] and --max-cost. The exit code is 1 if one was not answered.
+    /// day's cap of `[probes]` and --max-cost. The exit code is 1 if one was not answered.
     Probe(probe::ProbeOptions),
     Simulate(simulate::SimulateOptions),
     /// Measure upstreams, models or any server under load.

@@ -25,7 +25,7 @@ Examples:
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
 pub struct UpdateOptions {
-    /// A file, or an https address; `refresh` under [catalogue] unless given.
+    /// A file, or an https address; `refresh` under `[catalogue]` unless given.
     #[arg(long, value_name = "FILE|URL")]
     from: Option<String>,
     /// Take it even if more than a fifth of the rows vanish, a price in use moves more than threefold, it is older than the
