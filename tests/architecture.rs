@@ -19,13 +19,8 @@ use std::path::Path;
 
 use lexer::Token;
 
-/// Lines of a file.
-const FILE_MAX: usize = 400;
 /// Lines of a function, from `fn` to its closing brace.
 const FUNCTION_MAX: usize = 70;
-
-/// Files that may be longer: path, lines at most, and why.
-const LONGER: &[(&str, usize, &str)] = &[];
 
 /// Files and directories whose code may wait for a disk, and why no request waits for it there.
 const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
@@ -128,21 +123,11 @@ fn a_type_name_has_one_meaning() {
 }
 
 #[test]
-fn files_and_functions_are_short() {
+fn functions_are_short() {
     let mut problems = Vec::new();
     for source in sources(&["src", "crates", "tests", "benches"]) {
-        let lines = source.text.lines().count();
-        let exception = LONGER.iter().find(|(path, ..)| *path == source.path);
-        let limit = exception.map_or(FILE_MAX, |(_, limit, _)| *limit);
-        if lines > limit {
-            problems.push(format!("{}: {lines} lines; at most {limit}. Split it by idea", source.path));
-        } else if exception.is_some() && lines <= FILE_MAX {
-            problems.push(format!("{}: {lines} lines; strike it from the list of longer files", source.path));
-        }
         problems.extend(source.complaints(rules::long_functions(&source.tokens, FUNCTION_MAX)));
     }
-    let gone = LONGER.iter().filter(|(path, ..)| !root().join(path).exists());
-    problems.extend(gone.map(|(path, ..)| format!("{path}: is gone; strike it from the list of longer files")));
     none(&problems);
 }
 
