@@ -119,7 +119,7 @@ async fn a_replay_is_what_the_command_prints() {
         let events = answer.events();
         serde_json::from_str(events.last().unwrap_or_else(|| panic!("{}", answer.body))).unwrap()
     };
-    assert_eq!(last("").await, serde_json::json!({ "event": "nothing", "requests": 0 }));
+    assert_eq!(last("").await, serde_json::json!({ "event": "nothing", "requests": 0, "plain": 0 }));
     for _ in 0..40 {
         served.ask("m").await;
     }
