@@ -1,6 +1,7 @@
 //! What a usage chunk says beside the usage.
 
 use bytes::Bytes;
+use memchr::{memmem, memrchr, memrchr2};
 
 use crate::protocol::json::{InvalidJson, Json};
 
@@ -15,37 +16,39 @@ pub fn with_members_of(events: Bytes, usage_chunk: &[u8]) -> Bytes {
 
 /// None: it has them all.
 fn joined(events: &[u8], usage_chunk: &[u8]) -> Result<Option<String>, InvalidJson> {
-    let mut others = Vec::new();
-    Json::new(last_data(usage_chunk)?.1).object(|name, json| {
-        let value = json.skip()?;
-        // A line break would end the line of the event.
-        if value != "null" && MOVED.contains(&name) && !value.contains(['\n', '\r']) {
-            others.push((name, value));
-        }
-        Ok(())
-    })?;
-    if others.is_empty() {
+    // Most usage chunks have none, or the last event has the same: reading them whole would be dear for every stream.
+    let mut lacked: Vec<&str> =
+        MOVED.into_iter().filter(|name| memmem::find(usage_chunk, name.as_bytes()).is_some()).collect();
+    if lacked.is_empty() {
         return Ok(None);
     }
     let (end, data) = last_data(events)?;
     let mut is_empty = true;
     Json::new(data).object(|name, json| {
         is_empty = false;
-        others.retain(|(other, _)| *other != name);
-        json.skip().map(drop)
+        lacked.retain(|other| *other != name);
+        // Nothing is left to look for, so the rest need not be read.
+        if lacked.is_empty() { Err(InvalidJson) } else { json.skip().map(drop) }
+    })?;
+    let mut added = String::new();
+    Json::new(last_data(usage_chunk)?.1).object(|name, json| {
+        let value = json.skip()?;
+        // A line break would end the line of the event.
+        if value != "null" && lacked.contains(&name) && !value.contains(['\n', '\r']) {
+            added += &format!(",\"{name}\":{value}");
+        }
+        Ok(())
     })?;
     let text = std::str::from_utf8(events).map_err(|_| InvalidJson)?;
-    let added: String = others.iter().map(|(name, value)| format!(",\"{name}\":{value}")).collect();
     Ok((!added.is_empty() && !is_empty).then(|| [&text[..end], &added, &text[end..]].concat()))
 }
 
 /// The object in the last line of data, and where its closing brace stands.
 fn last_data(events: &[u8]) -> Result<(usize, &str), InvalidJson> {
-    let text = std::str::from_utf8(events).map_err(|_| InvalidJson)?;
-    let end = text.rfind('}').ok_or(InvalidJson)?;
-    let start = text[..end].rfind(['\n', '\r']).map_or(0, |at| at + 1);
-    let data = text[start..=end].strip_prefix("data:").ok_or(InvalidJson)?;
-    Ok((end, data))
+    let end = memrchr(b'}', events).ok_or(InvalidJson)?;
+    let start = memrchr2(b'\n', b'\r', &events[..end]).map_or(0, |at| at + 1);
+    let line = std::str::from_utf8(&events[start..=end]).map_err(|_| InvalidJson)?;
+    Ok((end, line.strip_prefix("data:").ok_or(InvalidJson)?))
 }
 
 #[cfg(test)]
