@@ -1,7 +1,7 @@
 //! An invented history: races of three among twelve upstreams, with times of known distribution, busy and quiet hours,
 //! audits and failures. Seeded.
 
-use photofinish_history::history::{
+use photofinish_history::record::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,
 };
 use photofinish_history::store::Record;

@@ -14,7 +14,7 @@ use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
 use super::text::write_paragraphs;
 use photofinish_base::clock::wall_micros;
-use photofinish_history::history::class::Concurrency;
+use photofinish_history::estimate::class::Concurrency;
 use photofinish_history::report::export as points;
 use photofinish_history::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
 use photofinish_history::store::StoreReader;

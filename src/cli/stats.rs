@@ -16,7 +16,7 @@ use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::fields::REGRESSION;
 use photofinish_history::report::figures::GroupFigures;
 use photofinish_history::report::regressions as of_regressions;
-use photofinish_history::report::report_question::ReportQuestion;
+use photofinish_history::report::stats::ReportQuestion;
 use photofinish_history::report::{export, stats};
 use photofinish_history::store::StoreReader;
 

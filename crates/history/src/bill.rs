@@ -2,9 +2,11 @@
 //!
 //! Pure. Not for plans, which use the estimate of `tariff`. The reasons for each bound: `docs/measurement.md`.
 
+#[cfg(test)]
+mod tests;
 mod tier;
 
-use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, TokenSource};
+use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, TokenSource};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{CancelBilling, Price};
 use photofinish_wire::protocol::{PayloadKind, Surface};
@@ -206,6 +208,3 @@ fn was_refused(row: &AttemptRecord) -> bool {
     let by_policy = row.outcome == AttemptOutcome::Refused || row.failure == Some(FailureKind::ContentPolicy.as_str());
     !by_policy && row.http_status.is_some_and(|status| status >= 400)
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,9 +2,10 @@
 //! history. Not for decisions.
 
 pub mod bill;
-pub mod history;
+pub mod estimate;
 pub mod metrics;
 pub mod reason;
+pub mod record;
 pub mod recorder;
 pub mod report;
 pub mod store;

@@ -6,18 +6,12 @@
 //! counts them. The recorder has its own tasks: it must outlive all code that records. Not for SQL: see `store`.
 
 mod live;
-mod log_throttle;
-mod race_observer;
 mod race_rows;
 mod state;
 mod suspicion;
-mod unproven;
-mod upkeep;
+#[cfg(test)]
+mod tests;
 mod writer;
-
-pub use live::{LiveWatcher, WATCHERS_MAX};
-pub use race_observer::{AttemptStep, RaceObserver};
-pub use state::Condition;
 
 use std::future::pending;
 use std::path::Path;
@@ -29,12 +23,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::bill::BillBounds;
-use crate::history::{AttemptRecord, RaceRecord, RaceSource, RunRecord};
 use crate::metrics::Metrics;
+use crate::record::{AttemptRecord, RaceRecord, RaceSource, RunRecord};
 use crate::store::{OpenError, Record, Store, StoreReader};
 use live::LiveFeed;
+pub use live::{LiveWatcher, WATCHERS_MAX};
 use photofinish_base::shutdown::Shutdown;
+pub use race_rows::{AttemptStep, RaceObserver};
 use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
+pub use state::Condition;
 use state::StoreState;
 use writer::WriterState;
 
@@ -329,6 +326,3 @@ impl WriterTask {
         usize::try_from(dropped - lost_before).unwrap_or(usize::MAX)
     }
 }
-
-#[cfg(test)]
-mod tests;

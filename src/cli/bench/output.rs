@@ -8,7 +8,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{GREY, clean, or_dash, write_paragraph};
 use photofinish_base::machine;
-use photofinish_history::history::survival::is_firm;
+use photofinish_history::estimate::survival::is_firm;
 use photofinish_lab::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
 use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition};
 use photofinish_lab::bench::figures::{Quantiles, StageFigures};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::plan::{BenchPlan, Levels};
 use super::target::BenchTargets;
 use photofinish_base::clock::wall_micros;
-use photofinish_history::history::{RunKind, RunRecord};
+use photofinish_history::record::{RunKind, RunRecord};
 use photofinish_lab::bench::result::{RESULT_VERSION, RunResult};
 
 /// Bytes of a fingerprint.

@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::cli::screen::PIPED;
-    use photofinish_history::history::sample;
+    use photofinish_history::record::sample;
     use photofinish_history::store::{Record, Store};
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {

@@ -24,7 +24,7 @@ use crate::cli::text::{GREEN, RED, counted, millis, write_shaded};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Provider, units};
 use photofinish_gateway::proxy::{self, Gateway};
-use photofinish_history::history::{AttemptOutcome, AttemptRecord};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
 use photofinish_serve::app::LocalGateway;

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
-use photofinish_history::history::table::Table;
-use photofinish_history::history::{AttemptRecord, RaceRecord};
+use photofinish_history::record::table::Table;
+use photofinish_history::record::{AttemptRecord, RaceRecord};
 use photofinish_history::report::export::{write_names, write_row};
 use photofinish_history::report::question::RaceWindow;
 use photofinish_history::store::StoreReader;

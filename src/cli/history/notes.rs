@@ -9,7 +9,7 @@ use crate::cli::screen::ScreenSettings;
 use crate::cli::stats::notes::{moved, only, running, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
 use photofinish_config::config::units::format_duration;
-use photofinish_history::history::CostBasis;
+use photofinish_history::record::CostBasis;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::question::time;
 use photofinish_history::report::series::{

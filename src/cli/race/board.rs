@@ -1,7 +1,7 @@
 //! What is known of a race under way: a line for each upstream, filled in by events. Pure; how it looks is `picture`'s.
 
 use super::feed::{AttemptStepped, FeedEvent};
-use photofinish_history::history::{AttemptOutcome, AttemptRecord, StartReason};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, StartReason};
 use photofinish_history::recorder::AttemptStep;
 use photofinish_history::store::Record;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use photofinish_history::history::{AttemptRecord, StartReason};
+use photofinish_history::record::{AttemptRecord, StartReason};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
 

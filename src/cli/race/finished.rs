@@ -39,7 +39,7 @@ impl FinishedRaces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_history::history::sample;
+    use photofinish_history::record::sample;
 
     #[test]
     fn a_race_is_done_with_its_attempts_in_order() {

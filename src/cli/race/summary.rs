@@ -13,14 +13,14 @@ use super::board::{DrawnState, how};
 use super::feed::upstream_of;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph, write_text};
-use photofinish_history::history::cost::{Cost, CostSum};
-use photofinish_history::history::facts::{self, MeasuredAttempt, RequestRow};
-use photofinish_history::history::speed::Decoding;
-use photofinish_history::history::summary::Summary;
-use photofinish_history::history::survival::{Estimate, Survival};
-use photofinish_history::history::table::Subset as _;
-use photofinish_history::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
-use photofinish_history::report::timeline::timeline;
+use photofinish_history::estimate::cost::{Cost, CostSum};
+use photofinish_history::estimate::facts::{self, MeasuredAttempt, RequestRow};
+use photofinish_history::estimate::speed::Decoding;
+use photofinish_history::estimate::summary::Summary;
+use photofinish_history::estimate::survival::{Estimate, Survival};
+use photofinish_history::record::table::Subset as _;
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
+use photofinish_history::report::races::timeline;
 use photofinish_history::store::Record;
 
 /// A race that is over, with all its attempts in the order of their starts.

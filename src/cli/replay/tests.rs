@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use photofinish_config::config;
-use photofinish_history::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, StartReason, sample};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, StartReason, sample};
 use photofinish_history::store::{Record, Store};
 use photofinish_lab::replay::PastRequests;
 

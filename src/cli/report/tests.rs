@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use photofinish_base::clock::{DAY_US, HOUR_US};
 use photofinish_config::config;
-use photofinish_history::history::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
+use photofinish_history::record::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
 use photofinish_history::report::probes::{
     HourMedian, LoadLevel, MeasuredLoad, PingedUpstream, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
 };

@@ -1,11 +1,11 @@
 //! `photofinish stats --regressions` in words: what is worse, and what was compared.
 //!
-//! Not for the tests: `history::regression`.
+//! Not for the tests: `estimate::regression`.
 
 use std::io;
 
 use crate::cli::text::write_paragraph as paragraph;
-use photofinish_history::history::regression::{Finding, Thresholds};
+use photofinish_history::estimate::regression::{Finding, Thresholds};
 use photofinish_history::report::question::time;
 use photofinish_history::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};
 

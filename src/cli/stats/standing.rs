@@ -3,7 +3,7 @@
 //! Not for groups with few samples: they are neither.
 
 use crate::cli::text::{GREEN, RED};
-use photofinish_history::history::survival::Estimate;
+use photofinish_history::estimate::survival::Estimate;
 use photofinish_history::report::figures::GroupFigures;
 
 /// A group with fewer samples is neither best nor worst.

@@ -5,7 +5,7 @@
 use super::standing::standings;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash};
-use photofinish_history::history::survival::Estimate;
+use photofinish_history::estimate::survival::Estimate;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{
     GAIN_SHARES, GroupFigures, RacingGain, TOK_S_SHARES, TTFT_SHARES, TimeFigures,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use photofinish_history::history::{AttemptOutcome, AttemptRecord, RaceOutcome, sample};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, sample};
 use photofinish_history::store::{Record, Roller, RollupStep, Store};
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {

@@ -15,7 +15,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config;
 use photofinish_gateway::attempt::{AttemptSpec, EventStream, ItemKind, ReadyAttempt, StreamItem, start};
 use photofinish_gateway::race::AttemptStart;
-use photofinish_history::history::StartReason;
+use photofinish_history::record::StartReason;
 use photofinish_history::recorder::{Recorder, WriterTask};
 use photofinish_history::store::Store;
 use photofinish_transport::upstream::{Endpoint, UpstreamClient};

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use photofinish_history::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason};
 use photofinish_history::store::Record;
 use photofinish_routing::routing::adaptive::SendConditions;
 use serde_json::json;

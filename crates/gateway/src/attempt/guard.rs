@@ -16,7 +16,7 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::FirstToken;
 use photofinish_history::bill::BillBounds;
-use photofinish_history::history::{AttemptOutcome, AttemptRecord, CensorCause};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause};
 use photofinish_history::recorder::{AttemptStep, Recorder};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
 use photofinish_transport::upstream::{ConnectionOrigin, Response};

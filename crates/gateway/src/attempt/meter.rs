@@ -7,7 +7,7 @@ use super::burst::BurstMeter;
 use super::gap_sketch::Gaps;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrubbed};
-use photofinish_history::history::{AttemptRecord, TokenSource};
+use photofinish_history::record::{AttemptRecord, TokenSource};
 use photofinish_wire::protocol::PayloadKind;
 use photofinish_wire::protocol::frame::{Chunk, Payload};
 use photofinish_wire::protocol::service_tier::ServiceTier;

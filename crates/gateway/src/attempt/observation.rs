@@ -1,9 +1,9 @@
 //! The observation for the statistics at the end of an attempt, taken from its row.
 
 use photofinish_base::failure::FailureKind;
-use photofinish_history::history::speed::Decoding;
-use photofinish_history::history::table::Subset as _;
-use photofinish_history::history::{AttemptOutcome, AttemptRecord};
+use photofinish_history::estimate::speed::Decoding;
+use photofinish_history::record::table::Subset as _;
+use photofinish_history::record::{AttemptOutcome, AttemptRecord};
 use photofinish_routing::learning::ObservedEnd;
 use photofinish_routing::verdict::slows_hedging;
 
@@ -34,7 +34,7 @@ pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> ObservedEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_history::history::sample;
+    use photofinish_history::record::sample;
 
     #[test]
     fn what_was_cut_is_a_wait_and_no_failure() {

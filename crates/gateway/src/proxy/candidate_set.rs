@@ -12,7 +12,7 @@ use super::request_needs::RequestNeeds;
 use photofinish_base::failure::Failure;
 use photofinish_config::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig, UpstreamOrder};
 use photofinish_config::keyring::HashedKey;
-use photofinish_history::history::{LeftOutReason, LeftOutUpstream, left_out};
+use photofinish_history::record::{LeftOutReason, LeftOutUpstream, left_out};
 pub use photofinish_routing::health::Candidate;
 use photofinish_routing::health::{
     self, BreakerAdmission, CallerId, CooldownState, LiveConfig, ProbePermit, named, why_off,

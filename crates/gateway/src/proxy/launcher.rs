@@ -26,7 +26,7 @@ use photofinish_base::telemetry::attempt_span;
 use photofinish_config::config::{
     BreakerSettings, CancelBilling, ContentPolicy, Drains, Objective, RaceSettings, RescuePolicy,
 };
-use photofinish_history::history::StartReason;
+use photofinish_history::record::StartReason;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::{OutcomeReporter, ProbePermit, SentRequest};
 use photofinish_routing::learning::{AttemptObserver, ConversationId};

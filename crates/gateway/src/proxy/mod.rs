@@ -65,7 +65,7 @@ use launcher::Launcher;
 use load::AdmissionRoom;
 use photofinish_base::telemetry::request_span;
 use photofinish_config::config::User;
-use photofinish_history::history::RequestOrigin;
+use photofinish_history::record::RequestOrigin;
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::protocol::Surface;
 use photofinish_wire::protocol::path_call::PathCall;

@@ -8,7 +8,7 @@ use super::rejection::Rejection;
 use photofinish_base::budget::{Budget, BudgetFull, Lease};
 use photofinish_base::pace::aside;
 use photofinish_config::config::{Lossy, Provider, UpstreamConfig};
-use photofinish_history::history::{LeftOutReason, LeftOutUpstream};
+use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 use photofinish_wire::protocol::client_error::Invalid;
 use photofinish_wire::protocol::dialect::TranslationOptions;
 use photofinish_wire::protocol::neutral::{Conversation, Losses};

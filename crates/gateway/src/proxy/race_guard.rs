@@ -20,7 +20,7 @@ use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wa
 use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{RaceSettings, User};
-use photofinish_history::history::{RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
+use photofinish_history::record::{RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
 use photofinish_routing::learning::RaceBudget;

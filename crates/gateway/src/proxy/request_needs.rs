@@ -9,7 +9,7 @@ use memchr::memmem;
 
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::offerings::{InputKind, Offering};
-use photofinish_history::history::LeftOutReason;
+use photofinish_history::record::LeftOutReason;
 use photofinish_routing::health::prompt_length;
 use photofinish_wire::protocol::request::ApiRequest;
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use super::{CutReason, HeldAttempt, Launch, Race, RaceFinish, RaceSide, RacingAttempt, RunningAttempt};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_history::history::StartReason;
+use photofinish_history::record::StartReason;
 use photofinish_routing::routing::plan::PlannedStart;
 
 impl<A: RacingAttempt> RunningAttempt<A> {

@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::Failure;
-use photofinish_history::history::StartReason;
+use photofinish_history::record::StartReason;
 use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule};
 use photofinish_routing::verdict::{NextStep, next};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{AttemptStart, Launch, Race, Replan, RetryDecision, RunningAttempt, WaitingCandidate};
 use photofinish_base::clock::Instant;
-use photofinish_history::history::StartReason;
+use photofinish_history::record::StartReason;
 use photofinish_routing::routing::plan::{PlannedStart, StartRule};
 
 /// The shortest pause between two questions to the policy, unless an attempt fails or starts.

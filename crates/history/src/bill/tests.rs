@@ -1,7 +1,9 @@
 //! Costs and bounds as tables: a row, how it is billed, and the result.
 
+use CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
+
 use super::*;
-use crate::history::sample;
+use crate::record::sample;
 use photofinish_config::config::LongPromptPrice;
 
 const PRICE: Price = Price { input: 1.0, cached: 0.25, written: 1.0, output: 10.0, long: None };
@@ -53,8 +55,6 @@ fn settled(race: &RaceRecord, rows: Vec<(AttemptRecord, BillBounds)>) -> Told {
     settle(race, &mut attempts);
     told(&rows.last().unwrap().0)
 }
-
-use CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
 
 #[test]
 fn a_cost_is_computed_only_from_what_was_counted() {

@@ -2,7 +2,7 @@
 //!
 //! The factors and their sources: `docs/records/tiers.md`.
 
-use crate::history::AttemptRecord;
+use crate::record::AttemptRecord;
 
 /// The least and the greatest factor of the price; the same where it is known. No greatest one: nobody knows the tier.
 pub(super) fn factors(row: &AttemptRecord) -> (f64, Option<f64>) {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::histogram::{self, MetricHistogram, micros};
 use super::series::NamedSeries;
 use super::text::MetricsText;
-use crate::history::{AttemptOutcome, AttemptRecord};
+use crate::record::{AttemptOutcome, AttemptRecord};
 use photofinish_base::failure::FailureKind;
 
 /// The figures of one upstream.

@@ -5,32 +5,29 @@
 
 mod gen_ai;
 mod histogram;
-mod probes;
-mod regressions;
 mod series;
-mod starts;
+#[cfg(test)]
+mod tests;
 mod text;
 
-pub use probes::ProbeOutcome;
-pub use regressions::CurrentRegressions;
-pub use text::CONTENT_TYPE;
-
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::history::regression::TestedFigure;
-use crate::history::speed::Decoding;
-use crate::history::table::Subset as _;
-use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use crate::estimate::regression::TestedFigure;
+use crate::estimate::speed::Decoding;
+use crate::reason::DecisionReason;
+use crate::record::table::Subset as _;
+use crate::record::{AttemptOutcome, AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, StartReason, left_out};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
-use probes::ProbeCounts;
 use series::NamedSeries;
-use starts::Starts;
+pub use text::CONTENT_TYPE;
 use text::MetricsText;
 
 /// Maximum models with a separate series, first by name; further ones share `other`.
@@ -219,7 +216,7 @@ impl Metrics {
         render_attempts(&named.upstreams, &mut text);
         render_tokens(&named.upstreams, &mut text);
         gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
-        regressions::render(&named.upstreams, |of| &of.regressions, &self.regressions.load(), &mut text);
+        render_regressions(&named.upstreams, |of| &of.regressions, &self.regressions.load(), &mut text);
         render_breakers(&named.upstreams, &elsewhere.open_breakers, &mut text);
         self.probes.render(&mut text);
         render_elsewhere(elsewhere, &mut text);
@@ -365,5 +362,178 @@ fn upstream_name(provider: &str, model: &str) -> String {
     [provider, "/", model].concat()
 }
 
+/// How a probe ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeOutcome {
+    Answered,
+    Failed,
+    /// Nothing was sent: no money is left, the upstream cools down, or clients used it until the slot was over.
+    Skipped,
+}
+
+impl ProbeOutcome {
+    pub const ALL: [ProbeOutcome; 3] = [ProbeOutcome::Answered, ProbeOutcome::Failed, ProbeOutcome::Skipped];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProbeOutcome::Answered => "answered",
+            ProbeOutcome::Failed => "failed",
+            ProbeOutcome::Skipped => "skipped",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct ProbeCounts {
+    runs: [AtomicU64; ProbeOutcome::ALL.len()],
+    cost_usd: Mutex<f64>,
+}
+
+impl ProbeCounts {
+    fn count(&self, outcome: ProbeOutcome, cost_usd: f64) {
+        self.runs[outcome as usize].fetch_add(1, Relaxed);
+        *self.cost_usd.lock().unwrap_or_else(PoisonError::into_inner) += cost_usd.max(0.0);
+    }
+
+    fn count_skipped(&self, probes: u64) {
+        self.runs[ProbeOutcome::Skipped as usize].fetch_add(probes, Relaxed);
+    }
+
+    fn render(&self, text: &mut MetricsText) {
+        text.family("probe_runs_total", "counter", "Probes that ended, by outcome; see the page on probes.");
+        for (outcome, count) in ProbeOutcome::ALL.iter().zip(&self.runs) {
+            text.sample(&[("outcome", outcome.as_str())], count.load(Relaxed));
+        }
+        let cost = *self.cost_usd.lock().unwrap_or_else(PoisonError::into_inner);
+        text.single("probe_cost_usd_total", "counter", "US dollars that probes cost, at most.", cost);
+    }
+}
+
+/// Upstreams and their figures.
+pub type CurrentRegressions = BTreeSet<(String, TestedFigure)>;
+
+/// A figure without any regression has no series.
+fn render_regressions<S>(
+    upstreams: &NamedSeries<S>,
+    began: fn(&S) -> &[AtomicU64; TestedFigure::ALL.len()],
+    standing: &CurrentRegressions,
+    text: &mut MetricsText,
+) {
+    let standing: BTreeSet<(&str, TestedFigure)> =
+        standing.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
+    let series = |upstream, of: &S| {
+        let counts = began(of).iter().map(|count| count.load(Relaxed));
+        let figures = TestedFigure::ALL.into_iter().zip(counts);
+        let figures = figures.map(|(figure, count)| (figure, count, standing.contains(&(upstream, figure))));
+        figures.filter(|(_, count, stands)| *count > 0 || *stands).collect::<Vec<_>>()
+    };
+    let help = "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions shows.";
+    text.family("regressions", "gauge", help);
+    for (upstream, of) in upstreams.iter() {
+        for (figure, _, stands) in series(upstream, of) {
+            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], u8::from(stands));
+        }
+    }
+    text.family("regressions_total", "counter", "Regressions that began, by upstream and figure.");
+    for (upstream, of) in upstreams.iter() {
+        for (figure, count, _) in series(upstream, of) {
+            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], count);
+        }
+    }
+}
+
+/// Each array is in the order of [`StartReason::ALL`].
+#[derive(Debug, Default)]
+struct Starts {
+    started: [AtomicU64; StartReason::ALL.len()],
+    won: [AtomicU64; StartReason::ALL.len()],
+    /// Races with a worthwhile hedge that the budget did not allow.
+    refused_hedges: AtomicU64,
+    /// In the order of [`LeftOutReason::ALL`].
+    left_out: [AtomicU64; LeftOutReason::ALL.len()],
+}
+
+impl Starts {
+    pub fn race(&self, race: &RaceRecord) {
+        let codes = race.why.as_deref().unwrap_or_default();
+        if codes.split(' ').any(|code| code == DecisionReason::Budget.as_str()) {
+            self.refused_hedges.fetch_add(1, Relaxed);
+        }
+        for reason in race.left_out.iter().flat_map(|text| left_out::reasons(text)) {
+            self.left_out[reason as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn attempt(&self, attempt: &AttemptRecord) {
+        let reason = attempt.start_reason as usize;
+        self.started[reason].fetch_add(1, Relaxed);
+        if attempt.outcome == AttemptOutcome::Won {
+            self.won[reason].fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn render(&self, text: &mut MetricsText) {
+        text.family("starts_total", "counter", "Attempts that ended, by the reason they were started for.");
+        render_counts(&self.started, text);
+        text.family("starts_won_total", "counter", "Attempts that won, by the reason they were started for.");
+        render_counts(&self.won, text);
+        let help = "Races with a hedge that would have paid but that the budget did not allow; one for each race.";
+        text.family("starts_refused_total", "counter", help);
+        text.sample(&[("reason", StartReason::Hedge.as_str())], self.refused_hedges.load(Relaxed));
+        let help = "Upstreams with a key that a race could not start, by reason; one for each race and upstream.";
+        text.family("left_out_total", "counter", help);
+        for (reason, count) in LeftOutReason::ALL.iter().zip(&self.left_out) {
+            text.sample(&[("reason", reason.as_str())], count.load(Relaxed));
+        }
+    }
+}
+
+fn render_counts(counts: &[AtomicU64], text: &mut MetricsText) {
+    for (reason, count) in StartReason::ALL.iter().zip(counts) {
+        text.sample(&[("reason", reason.as_str())], count.load(Relaxed));
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod regressions_tests {
+    use std::path::Path;
+
+    use super::*;
+    use ExternalCounts;
+    use Metrics;
+    use photofinish_config::config::parse;
+
+    fn page(metrics: &Metrics) -> Vec<String> {
+        let page = metrics.render(&ExternalCounts::default());
+        page.lines().filter(|line| line.contains("regressions") && !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_is_current_and_what_began() {
+        let models = "providers.groq.base_url = \"http://h/v1\"\nmodels.m.upstreams = [\"groq/a\"]";
+        let metrics = Metrics::new();
+        metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap());
+        assert_eq!(page(&metrics), [""; 0]);
+        let found = [("groq/a", TestedFigure::Tpot), ("x/1", TestedFigure::Ttft), ("x/2", TestedFigure::Ttft)];
+        found.iter().for_each(|(upstream, figure)| metrics.regression(upstream, *figure));
+        metrics.standing(found.iter().map(|(upstream, figure)| ((*upstream).to_owned(), *figure)).collect());
+        let groq = "{upstream=\"groq/a\",figure=\"tpot\"}";
+        let other = "{upstream=\"other\",figure=\"ttft\"}";
+        assert_eq!(
+            page(&metrics),
+            [
+                format!("photofinish_regressions{groq} 1"),
+                format!("photofinish_regressions{other} 1"),
+                format!("photofinish_regressions_total{groq} 1"),
+                format!("photofinish_regressions_total{other} 2"),
+            ]
+        );
+        metrics.standing([("x/2".to_owned(), TestedFigure::Ttft)].into());
+        assert_eq!(
+            page(&metrics)[..2],
+            [format!("photofinish_regressions{groq} 0"), format!("photofinish_regressions{other} 1"),]
+        );
+        metrics.standing(CurrentRegressions::new());
+        assert_eq!(page(&metrics)[1], format!("photofinish_regressions{other} 0"));
+    }
+}

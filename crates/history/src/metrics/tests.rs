@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::history::{StartReason, sample};
+use crate::record::{StartReason, sample};
 use photofinish_config::config::parse;
 
 fn config(models: &str) -> Config {

@@ -4,7 +4,8 @@
 //! event costs the request that it tells of. While nobody watches, a race costs one atomic load. A watcher who reads too slowly
 //! loses the oldest events and is told how many. Not for rows: `race_rows` keeps those.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use serde_json::json;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
-use super::race_observer::AttemptStep;
-use crate::history::{AttemptRecord, RaceRecord};
+use super::race_rows::AttemptStep;
+use crate::record::{AttemptRecord, RaceRecord};
 use photofinish_base::clock::Instant;
 
 /// Watchers at the same time; a further one is refused.
@@ -267,7 +268,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::history::sample;
+    use crate::record::sample;
 
     fn told(batch: &Bytes) -> Vec<Value> {
         let text = std::str::from_utf8(batch).unwrap();

@@ -1,15 +1,18 @@
-//! The counters that recorders and the writer share, and the condition of the store.
+//! The counters that recorders and the writer share, the condition of the store, and a limit on repeated log lines.
 //!
 //! Not for metrics: `metrics` reads them.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
-use super::log_throttle::LogThrottle;
 use crate::store::Taken;
+use photofinish_base::clock::micros_between;
 
 /// The condition of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,5 +227,31 @@ impl StoreState {
 
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Shortest time between two lines of one log message.
+pub(super) const QUIET: Duration = Duration::from_secs(5);
+
+/// Lets one log line through, then none for a while. Atomic, because requests run in parallel.
+pub(super) struct LogThrottle {
+    start: Instant,
+    /// Microseconds after `start` before which no line is logged.
+    quiet_until: AtomicI64,
+}
+
+impl LogThrottle {
+    pub(super) fn new() -> LogThrottle {
+        LogThrottle { start: Instant::now(), quiet_until: AtomicI64::new(0) }
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let (quiet_until, now_us) = (self.quiet_until.load(Relaxed), micros_between(self.start, now));
+        now_us >= quiet_until
+            && self
+                .quiet_until
+                .compare_exchange(quiet_until, micros_between(self.start, now + QUIET), Relaxed, Relaxed)
+                .is_ok()
     }
 }

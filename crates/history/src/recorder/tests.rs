@@ -8,9 +8,9 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
-use super::log_throttle::{LogThrottle, QUIET};
+use super::state::{LogThrottle, QUIET};
 use super::*;
-use crate::history::sample;
+use crate::record::sample;
 
 const LONG: Duration = Duration::from_secs(60);
 

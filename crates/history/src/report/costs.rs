@@ -10,10 +10,11 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::question::RaceWindow;
-use crate::history::cost::CostSum;
-use crate::history::facts::{AttemptFacts, RequestFacts};
-use crate::history::summary::Summary;
-use crate::history::{AttemptOutcome, ShortBytes};
+use crate::estimate::ShortBytes;
+use crate::estimate::cost::CostSum;
+use crate::estimate::facts::{AttemptFacts, RequestFacts};
+use crate::estimate::summary::Summary;
+use crate::record::AttemptOutcome;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::DAY_US;
 

@@ -1,10 +1,12 @@
-//! The dimensions of groups, and the value of an attempt in each.
+//! The dimensions of groups, the value of an attempt in each, and the index of names that gatherers use.
 //!
 //! Not for grouping: that is `groups`.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
-use crate::history::class::{Concurrency, Input};
+use crate::estimate::class::{Concurrency, Input};
 
 /// A name that `by` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -116,5 +118,47 @@ impl GroupValue {
             GroupValue::Hour(hour) => json!(hour),
             part => json!(part.plain()),
         }
+    }
+}
+
+/// Each name once.
+#[derive(Debug, Default)]
+pub(super) struct NameIndex {
+    places: HashMap<String, usize>,
+    names: Vec<String>,
+    /// The upstream that was looked up last; it keeps its memory.
+    upstream: String,
+}
+
+impl NameIndex {
+    pub fn place(&mut self, name: &str) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.places.insert(name.to_owned(), self.names.len());
+        self.names.push(name.to_owned());
+        self.names.len() - 1
+    }
+
+    /// The place of `PROVIDER/MODEL`.
+    pub fn upstream(&mut self, (provider, model_sent): (&str, &str)) -> usize {
+        let mut name = std::mem::take(&mut self.upstream);
+        name.clear();
+        [provider, "/", model_sent].iter().for_each(|part| name.push_str(part));
+        let place = self.place(&name);
+        self.upstream = name;
+        place
+    }
+
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    pub fn name(&self, place: usize) -> &str {
+        self.names.get(place).map_or("", String::as_str)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
     }
 }

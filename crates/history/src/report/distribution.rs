@@ -1,17 +1,17 @@
 //! The whole distribution of TTFT of each upstream, for a drawing: the curve that the quantiles of `stats` are read from.
 //!
-//! Not for the estimate: see `history::curve`.
+//! Not for the estimate: see `estimate::curve`.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::names::NameIndex;
+use super::dimension::NameIndex;
 use super::question::RaceWindow;
-use crate::history::ShortBytes;
-use crate::history::curve::{CurvePoint, curve, of_events_alone};
-use crate::history::facts::{AttemptFacts, RequestFacts};
-use crate::history::spread::Times;
-use crate::history::summary::absorb_ttft;
+use crate::estimate::ShortBytes;
+use crate::estimate::curve::{CurvePoint, curve, of_events_alone};
+use crate::estimate::facts::{AttemptFacts, RequestFacts};
+use crate::estimate::spread::Times;
+use crate::estimate::summary::absorb_ttft;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
 
 /// Points of one curve.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::dimension::Dimension;
 use super::fields::FIGURES;
 use super::figures::{GAIN_SHARES, GroupFigures, RacingGain};
-use crate::history::survival::Estimate;
+use crate::estimate::survival::Estimate;
 use photofinish_base::failure::FailureKind;
 
 /// One object for each group.

@@ -1,8 +1,8 @@
 //! Names and meanings of the members of JSON answers, for the OpenAPI document. Definitions: `docs/measurement.md`.
 //!
-//! Not for the columns of the two tables: `history::record` declares those.
+//! Not for the columns of the two tables: `record::tables` declares those.
 
-use crate::history::table::{Column, SqlType};
+use crate::record::table::{Column, SqlType};
 
 /// One member of an object.
 #[derive(Clone, Copy, Debug)]

@@ -3,12 +3,12 @@
 //! Not for printing or export: `cli::stats::table` and `export` do that.
 
 use super::dimension::GroupValue;
-use crate::history::AttemptOutcome;
-use crate::history::cost::CostSum;
-use crate::history::goodput::SloTargets;
-use crate::history::spread::Times;
-use crate::history::summary::Summary;
-use crate::history::survival::{Estimate, Survival, is_firm};
+use crate::estimate::cost::CostSum;
+use crate::estimate::goodput::SloTargets;
+use crate::estimate::spread::Times;
+use crate::estimate::summary::Summary;
+use crate::estimate::survival::{Estimate, Survival, is_firm};
+use crate::record::AttemptOutcome;
 use photofinish_base::failure::FailureKind;
 
 /// The quantiles of TTFT, and of the time to the whole plain answer.

@@ -5,15 +5,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use super::dimension::{Dimension, GroupValue, StrataDimension};
+use super::dimension::{Dimension, GroupValue, NameIndex, StrataDimension};
 use super::figures::{GatheredGroup, GroupFigures};
-use super::names::NameIndex;
-use crate::history::ShortBytes;
-use crate::history::class::{Concurrency, Input};
-use crate::history::facts::{AttemptFacts, RequestFacts};
-use crate::history::goodput::{self, HoursWindow, SloTargets};
-use crate::history::spread::Times;
-use crate::history::summary::{Summary, absorb_ttft};
+use crate::estimate::ShortBytes;
+use crate::estimate::class::{Concurrency, Input};
+use crate::estimate::facts::{AttemptFacts, RequestFacts};
+use crate::estimate::goodput::{self, HoursWindow, SloTargets};
+use crate::estimate::spread::Times;
+use crate::estimate::summary::{Summary, absorb_ttft};
 use crate::store::{Gather, RollupCell};
 use photofinish_base::clock::micros;
 

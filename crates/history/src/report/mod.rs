@@ -10,16 +10,12 @@ pub mod export;
 pub mod fields;
 pub mod figures;
 pub mod groups;
-mod names;
 pub mod probes;
 pub mod question;
 pub mod races;
 pub mod regressions;
-pub mod report_question;
 pub mod runs;
 pub mod series;
 pub mod stats;
-pub mod timeline;
-
 #[cfg(test)]
 mod tests;

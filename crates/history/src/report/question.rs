@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::history::goodput::SloTargets;
+use crate::estimate::goodput::SloTargets;
 use crate::store::{AttemptFilter, SourceFilter};
 use photofinish_base::clock::micros;
 use photofinish_config::config::units::parse_duration;

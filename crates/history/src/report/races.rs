@@ -1,4 +1,4 @@
-//! Single races: pages of them, newest first, and one with its attempts and a timeline.
+//! Single races: pages of them, newest first, and one with its attempts and a timeline of their events on one clock.
 //!
 //! Rows as stored, by column name, with the figures of the views. Not for SQL.
 
@@ -8,8 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::question::RaceWindow;
-use super::timeline::timeline;
-use crate::history::{RaceOutcome, left_out};
+use crate::record::{RaceOutcome, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 
 /// Most races on a page.
@@ -144,4 +143,49 @@ fn readable(mut race: ExportRow) -> Map<String, Value> {
     let started = started.and_then(|started| Timestamp::from_microsecond(started).ok());
     race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));
     race
+}
+
+/// The events of an attempt, in their usual order. Each is a column's name without `_us`; all but the first are stored
+/// as times since the first.
+pub const OF_ATTEMPT: [&str; 12] = [
+    "dispatch",
+    "connect",
+    "headers",
+    "first_byte",
+    "first_event",
+    "first_token",
+    "first_answer",
+    "second_token",
+    "last_token",
+    "finish",
+    "eof",
+    "cancel",
+];
+
+/// The request was read: time 0.
+pub const BEGIN: &str = "request_read";
+
+/// The events of a race that its client saw.
+pub const OF_RACE: [&str; 2] = ["first_token_sent", "done"];
+
+/// Sorted by time; simultaneous events in the order of the attempts.
+pub fn timeline(race: Option<&ExportRow>, attempts: &[ExportRow]) -> Vec<Value> {
+    let mut events: Vec<(i64, Option<&Value>, &str)> = vec![(0, None, BEGIN)];
+    for attempt in attempts {
+        let dispatched = micros(attempt, OF_ATTEMPT[0]).unwrap_or(0);
+        for event in OF_ATTEMPT {
+            let since = if event == OF_ATTEMPT[0] { 0 } else { dispatched };
+            events.extend(micros(attempt, event).map(|at| (since + at, attempt.get("ordinal"), event)));
+        }
+    }
+    for event in OF_RACE {
+        events.extend(race.and_then(|race| micros(race, event)).map(|at| (at, None, event)));
+    }
+    events.sort_by_key(|(at, ..)| *at);
+    let object = |(at, attempt, event)| json!({ "at_ms": at as f64 / 1e3, "attempt": attempt, "event": event });
+    events.into_iter().map(object).collect()
+}
+
+fn micros(row: &ExportRow, event: &str) -> Option<i64> {
+    row.get(&format!("{event}_us"))?.as_i64()
 }

@@ -113,7 +113,7 @@ pub(super) fn readable(mut run: ExportRow) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{RunRecord, sample};
+    use crate::record::{RunRecord, sample};
     use crate::report::question::from_pairs;
     use crate::store::{Record, Store};
 

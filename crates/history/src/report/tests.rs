@@ -7,9 +7,9 @@ use tempfile::TempDir;
 use super::question::from_pairs;
 use super::stats::{Stats, ask};
 use super::{costs, distribution};
-use crate::history::sample::{self, STARTED_AT};
-use crate::history::survival::Estimate;
-use crate::history::{AttemptOutcome, AttemptRecord};
+use crate::estimate::survival::Estimate;
+use crate::record::sample::{self, STARTED_AT};
+use crate::record::{AttemptOutcome, AttemptRecord};
 use crate::store::{Record, Roller, RollupStep, Store, StoreReader};
 
 const HOUR_US: i64 = 3_600_000_000;

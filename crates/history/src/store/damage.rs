@@ -1,7 +1,10 @@
-//! The check of a whole file, which confirms that it is damaged.
+//! Finds damage to a file: a quick look, over a connection of its own, whether its newest part can be read and has the rows that
+//! were written, and the check of the whole file that confirms it. A writer has the pages that it uses in memory, so it may
+//! write for hours into a file that nobody can read.
 //!
-//! Not for a quick look at what was just written (`look`), nor for moving a damaged file away (`set_aside`).
+//! Not for moving a damaged file away: see `set_aside`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,4 +60,42 @@ fn first_problem(path: &Path, stop: impl Fn() -> bool + Send + 'static) -> rusql
         }),
     )?;
     connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
+}
+
+/// Time limit of one look.
+const LOOK_FOR: Duration = Duration::from_secs(10);
+
+/// Virtual machine steps of SQLite between two checks of the clock.
+const STEPS_BETWEEN_LOOKS: i32 = 10_000;
+
+/// Both ends of each table and the newest end of each index.
+pub(super) const EDGES: [&str; 9] = [
+    "SELECT (SELECT min(race_id) FROM race), (SELECT max(race_id) FROM race)",
+    "SELECT (SELECT min(race_id) FROM attempt), (SELECT max(race_id) FROM attempt)",
+    "SELECT max(started_at) FROM race INDEXED BY race_started_at",
+    "SELECT max(race_id) FROM race INDEXED BY race_apart WHERE source <> 'client' AND source = 'bench'",
+    "SELECT (SELECT min(rowid) FROM rollup), (SELECT max(rowid) FROM rollup)",
+    "SELECT max(start) FROM rollup INDEXED BY rollup_start WHERE hours = 1",
+    "SELECT max(start) FROM rollup_span WHERE hours = 1",
+    "SELECT max(start) FROM rollup_span INDEXED BY rollup_span_due WHERE hours = 1 AND state = 0",
+    "SELECT (SELECT max(run_id) FROM run), (SELECT max(started_at) FROM run INDEXED BY run_started_at)",
+];
+
+/// The rows of a race in both tables.
+pub(super) const ROWS_OF_RACE: &str = "\
+    SELECT (SELECT count(*) FROM race WHERE race_id = ?1) + (SELECT count(*) FROM attempt WHERE race_id = ?1)";
+
+/// How many of these rows are missing. `written`: the number of rows of each race.
+pub(super) fn look(path: &Path, written: &BTreeMap<&str, u64>) -> rusqlite::Result<u64> {
+    let connection = open::connect(path)?;
+    let until = Instant::now() + LOOK_FOR;
+    connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() >= until))?;
+    for sql in EDGES {
+        connection.query_row(sql, [], |_| Ok(()))?;
+    }
+    let mut statement = connection.prepare(ROWS_OF_RACE)?;
+    written.iter().try_fold(0, |missing, (race_id, rows)| {
+        let found: u64 = statement.query_row([race_id], |row| row.get(0))?;
+        Ok(missing + rows.saturating_sub(found))
+    })
 }

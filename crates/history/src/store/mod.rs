@@ -3,38 +3,28 @@
 //! Everything here blocks. Not on a request's path: [`Store::write`] is for the recorder's writer task, [`StoreReader`] for questions to the
 //! history, [`Roller`] for the task that limits its size.
 
-mod bundle;
 mod cells;
 mod columns;
 mod damage;
-mod extent;
-mod gather;
 mod header;
-mod look;
 mod migrations;
 mod open;
 mod plan;
 mod probes;
-mod publish;
 mod races;
 mod reader;
 mod recorded;
-mod refused;
 mod rollup;
-mod rollup_error;
 mod runs;
 mod scan;
+mod selection;
 mod set_aside;
-mod source_filter;
 mod space;
 mod spill;
 mod symptom;
-mod times;
-mod waiting;
-mod write;
-
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,23 +34,19 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 pub use damage::FileFinding;
-pub use extent::Extent;
-pub use gather::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selection};
+use header::{FileId, Header};
 pub use open::OpenError;
 pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};
-pub use reader::{EXACT_MAX, ReadError, StoreReader};
+pub use reader::{EXACT_MAX, Extent, ReadError, StoreReader};
 pub use recorded::RecordedFilter;
-pub use rollup::{Roller, RollupStep};
-pub use rollup_error::RollupError;
+pub use rollup::{Roller, RollupError, RollupStep};
 pub use runs::{RunFilter, RunSearch};
+pub use selection::{AttemptFilter, Class, Coverage, Gather, RollupCell, Selection, SourceFilter};
 pub use set_aside::{SetAside, set_aside_files};
-pub use source_filter::SourceFilter;
 pub use spill::{MoveError, Spill, SpillProgress};
 pub use symptom::Symptom;
 pub use write::{Record, WriteError};
-
-use header::{FileId, Header};
 use write::{RefusedRow, TableRow};
 
 /// Races whose rows one look reads back.
@@ -143,7 +129,7 @@ impl Store {
 
     /// A store that opens its file at the first write.
     pub fn unopened(path: &Path) -> Store {
-        Store { path: path.into(), bytes_max: None, refused: refused::file_of(path), slot: Mutex::default() }
+        Store { path: path.into(), bytes_max: None, refused: write::file_of(path), slot: Mutex::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -183,7 +169,7 @@ impl Store {
     fn put_apart<R: TableRow>(&self, batch: &[R], refused: &[RefusedRow]) -> Taken {
         let Some(first) = refused.first() else { return Taken::default() };
         let rows = refused.iter().filter_map(|refusal| Some((batch.get(refusal.at)?, refusal.reason.as_str())));
-        let lost = refused::append(&self.refused, rows).unwrap_or(refused.len());
+        let lost = write::append(&self.refused, rows).unwrap_or(refused.len());
         Taken { refused: refused.len(), lost, reason: first.reason.clone() }
     }
 
@@ -218,7 +204,7 @@ impl Store {
             let step = written.len().div_ceil(LOOKED_UP_MAX).max(1);
             written = written.into_iter().step_by(step).collect();
         }
-        match look::look(&self.path, &written).map_err(WriteError::unsound)? {
+        match damage::look(&self.path, &written).map_err(WriteError::unsound)? {
             0 => Ok(ReadBack::Proven),
             missing => Ok(ReadBack::Missing(missing)),
         }
@@ -299,7 +285,7 @@ impl Store {
             (slot.file, slot.files) = (Some(opened.file), slot.files + 1);
         }
         // A file that opens may be damaged all the same.
-        if let Err(error) = look::look(&self.path, &BTreeMap::new())
+        if let Err(error) = damage::look(&self.path, &BTreeMap::new())
             && symptom::symptom(&error).is_some()
         {
             opened.abandon();

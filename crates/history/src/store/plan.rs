@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::gather::Selection;
-use super::source_filter::SourceFilter;
-use super::times::{DAY_US, HOUR_US, start_of};
+use super::columns::{DAY_US, HOUR_US, start_of};
+use super::selection::{Selection, SourceFilter};
 
 /// The newest part of the history that is always read as rows, and so is exact; microseconds.
 const NEWEST_US: i64 = HOUR_US;
@@ -166,7 +165,7 @@ fn rolled(
 /// When the first race with a row began; microseconds since 1970, UTC.
 fn oldest_began(connection: &Connection, source: SourceFilter) -> rusqlite::Result<Option<i64>> {
     let id = connection.query_row(&oldest_row(source), [], |row| row.get::<_, String>(0)).optional()?;
-    Ok(id.map(|id| super::times::began_at(&id)))
+    Ok(id.map(|id| super::columns::began_at(&id)))
 }
 
 pub(super) fn removed(connection: &Connection) -> rusqlite::Result<i64> {

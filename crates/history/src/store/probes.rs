@@ -2,17 +2,16 @@
 //!
 //! Not for the figures of clients: see `scan`.
 
-use super::columns::{RowReader, select};
+use super::columns::{RowReader, first_race_id, select};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
-use super::source_filter::SourceFilter;
-use super::times::first_race_id;
-use crate::history::cost::Cost;
-use crate::history::facts::{AttemptRow, MeasuredAttempt};
-use crate::history::speed::Decoding;
-use crate::history::table::subset;
-use crate::history::{AttemptRecord, RaceRecord};
+use super::selection::SourceFilter;
+use crate::estimate::cost::Cost;
+use crate::estimate::facts::{AttemptRow, MeasuredAttempt};
+use crate::estimate::speed::Decoding;
+use crate::record::table::subset;
+use crate::record::{AttemptRecord, RaceRecord};
 
 subset! {
     /// Columns of a probe's race.

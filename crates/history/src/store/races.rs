@@ -8,13 +8,11 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, Params};
 use serde_json::{Map, Value};
 
-use super::columns::{cell, json};
-use super::gather::AttemptFilter;
+use super::columns::{cell, first_race_id, json};
 use super::reader::{ReadError, StoreReader};
-use super::source_filter::SourceFilter;
-use super::times::first_race_id;
-use crate::history::table::Table;
-use crate::history::{LeftOutReason, RaceOutcome, RaceRecord, left_out};
+use super::selection::{AttemptFilter, SourceFilter};
+use crate::record::table::Table;
+use crate::record::{LeftOutReason, RaceOutcome, RaceRecord, left_out};
 
 /// A row by column name, in the order of the columns. Values as they are stored.
 pub type ExportRow = Map<String, Value>;

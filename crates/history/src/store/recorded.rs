@@ -6,18 +6,17 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension as _, Rows};
 
-use super::columns::{RowReader, select};
+use super::columns::{RowReader, began_at, first_race_id, select};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
-use super::source_filter::SourceFilter;
-use super::times::{began_at, first_race_id};
-use crate::history::cost::Cost;
-use crate::history::facts::{AttemptRow, MeasuredAttempt};
-use crate::history::recorded::{Recorded, RecordedAttempt};
-use crate::history::speed::Decoding;
-use crate::history::table::subset;
-use crate::history::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
+use super::selection::SourceFilter;
+use crate::estimate::cost::Cost;
+use crate::estimate::facts::{AttemptRow, MeasuredAttempt};
+use crate::estimate::speed::Decoding;
+use crate::record::recorded::{Recorded, RecordedAttempt};
+use crate::record::table::subset;
+use crate::record::{AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 
 subset! {
     /// The columns of a race that a recorded request needs.

@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::FileId;
-use super::bundle::{Bundle, DayCells};
-use super::gather::AttemptFilter;
+use super::cells::{self, Bundle, DayCells, PublishOutcome, RollupSpan};
+use super::columns::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use super::open::{self, OpenError};
-use super::publish::{self, PublishOutcome, RollupSpan};
-use super::rollup_error::{RollupError, RollupFailure};
 use super::scan;
+use super::selection::AttemptFilter;
 use super::space::give_back;
-use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
+use super::symptom::symptom;
 use photofinish_base::clock::micros;
 
 /// How long races of an hour have to end before the hour is rolled up for the first time.
@@ -262,7 +262,7 @@ fn find(
     while let Some(start) = next_hour(connection, until)?.filter(|hour| hour + HOUR_US <= settled_us) {
         let hour = RollupSpan { hours: 1, start };
         until = start + HOUR_US;
-        if publish::state(connection, hour)?.is_none() {
+        if cells::state(connection, hour)?.is_none() {
             connection.execute(FOUND, [start])?;
             return Ok((Some(hour), until));
         }
@@ -276,7 +276,7 @@ fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<Rollu
     let mut from = 0;
     while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if publish::state(&transaction, RollupSpan { hours: 1, start: oldest })?.is_some_and(|(state, _)| state > 0) {
+        if cells::state(&transaction, RollupSpan { hours: 1, start: oldest })?.is_some_and(|(state, _)| state > 0) {
             transaction.execute(REMOVING, [oldest])?;
             let races = remove_some(&transaction, oldest)?;
             transaction.commit()?;
@@ -359,3 +359,52 @@ pub(super) const REMOVE_RACES: &str = "DELETE FROM race WHERE race_id >= ?1 AND 
 pub(super) const OLD_RUN: &str = "SELECT run_id FROM run WHERE started_at < ?1 LIMIT 1";
 
 const REMOVE_RUNS: &str = "DELETE FROM run WHERE started_at < ?1";
+
+/// A roll-up or a removal that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot roll up {path}: {reason}")]
+pub struct RollupError {
+    pub(super) path: PathBuf,
+    pub(super) reason: String,
+    /// The failed work is postponed: the next step does other work.
+    pub is_postponed: bool,
+    /// It says that the file may be damaged.
+    pub is_of_damage: bool,
+}
+
+impl RollupError {
+    pub fn new(path: &Path, reason: String) -> RollupError {
+        RollupError { path: path.into(), reason, is_postponed: false, is_of_damage: false }
+    }
+
+    pub(super) fn unopened(path: &Path, error: &OpenError) -> RollupError {
+        RollupError { is_of_damage: error.is_of_damage(), ..RollupError::new(path, error.to_string()) }
+    }
+
+    pub(super) fn of(path: &Path, error: &rusqlite::Error) -> RollupError {
+        RollupError { is_of_damage: symptom(error).is_some(), ..RollupError::new(path, error.to_string()) }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RollupFailure {
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    #[error("another process rolls it up too")]
+    Shared,
+    #[error("it panicked")]
+    Panic,
+}
+
+impl RollupFailure {
+    /// Whether the work concerns the whole file, or ends by itself soon.
+    pub fn is_of_the_file(&self) -> bool {
+        let RollupFailure::Database(error) = self else { return false };
+        let code = error.sqlite_error_code();
+        matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
+    }
+
+    pub fn is_of_damage(&self) -> bool {
+        matches!(self, RollupFailure::Database(error) if symptom(error).is_some())
+    }
+}

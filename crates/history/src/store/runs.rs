@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 
+use super::columns::first_race_id;
 use super::races::{BEHIND_ALL, ExportRow, each_row, rows};
 use super::reader::{ReadError, StoreReader};
-use super::source_filter::SourceFilter;
-use super::times::first_race_id;
+use super::selection::SourceFilter;
 
 /// The selected runs: all conditions that are set must hold.
 #[derive(Clone, Debug, Default)]

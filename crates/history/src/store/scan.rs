@@ -8,14 +8,12 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Rows};
 
-use super::columns::{RowReader, select};
-use super::gather::{AttemptFilter, Gather};
-use super::source_filter::SourceFilter;
-use super::times::{began_at, first_race_id};
-use crate::history::AttemptOutcome;
-use crate::history::cost::Cost;
-use crate::history::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
-use crate::history::speed::Decoding;
+use super::columns::{RowReader, began_at, first_race_id, select};
+use super::selection::{AttemptFilter, Gather, SourceFilter};
+use crate::estimate::cost::Cost;
+use crate::estimate::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
+use crate::estimate::speed::Decoding;
+use crate::record::AttemptOutcome;
 
 /// By `race_id`: searches the primary key, so it reads nothing before or after the period. Of every source: a join would
 /// look up the race for each attempt.

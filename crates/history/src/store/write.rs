@@ -1,22 +1,23 @@
 //! Writes a batch of records as one transaction, with one prepared statement for each table; or race by race, if the
-//! database refuses one of them.
+//! database refuses one of them. Rows that it will never take go into a file beside it, one line of JSON for each.
 //!
 //! An existing race or attempt stays unchanged, so a batch can be sent again when it is unclear whether its commit
-//! succeeded. A run is written when it begins and again when it ends.
-//! Not for reading.
+//! succeeded. A run is written when it begins and again when it ends. Not for reading, nor for rows that wait: see `spill`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use rusqlite::{Connection, Statement, TransactionBehavior};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::OpenError;
-use super::columns;
+use super::columns::{self, DAY_US, HOUR_US, began_at, start_of};
 use super::symptom::{Symptom, symptom};
-use super::times::{DAY_US, HOUR_US, began_at, start_of};
-use crate::history::table::{CellValue, Table};
-use crate::history::{AttemptRecord, RaceRecord, RunRecord};
+use crate::record::table::{CellValue, Table};
+use crate::record::{AttemptRecord, RaceRecord, RunRecord};
 
 /// A row of one of the tables.
 pub(super) trait TableRow {
@@ -279,3 +280,38 @@ fn may_pass(error: &rusqlite::Error) -> bool {
 pub(super) const CAME: &str = "\
     INSERT INTO rollup_span (hours, start, batches) VALUES (?1, ?2, 1) \
     ON CONFLICT (hours, start) DO UPDATE SET batches = batches + 1, state = CASE state WHEN 2 THEN 2 ELSE 0 END";
+
+/// Largest size of the file in bytes: about ten thousand rows. Further rows are lost.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// The file of the database at this path.
+pub(super) fn file_of(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".refused");
+    path.into()
+}
+
+/// Appends the rows. Returns the number of those that there was no room for.
+pub(super) fn append<'r, R: TableRow + 'r>(
+    path: &Path,
+    rows: impl Iterator<Item = (&'r R, &'r str)>,
+) -> io::Result<usize> {
+    let mut open = OpenOptions::new();
+    open.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+    let mut file = open.open(path)?;
+    let (mut room, mut lines, mut lost) = (BYTES_MAX.saturating_sub(file.metadata()?.len()), Vec::new(), 0);
+    for (row, reason) in rows {
+        let line = format!("{}\n", json!({ "table": row.table().name(), "reason": reason, "row": row.shown() }));
+        match room.checked_sub(line.len() as u64) {
+            Some(left) => {
+                room = left;
+                lines.extend_from_slice(line.as_bytes());
+            }
+            None => lost += 1,
+        }
+    }
+    file.write_all(&lines)?;
+    Ok(lost)
+}

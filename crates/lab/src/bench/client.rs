@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::feed::RowFeed;
 use super::measured::MeasuredRequest;
 use photofinish_gateway::proxy::{self, EndsWithin, Gateway};
-use photofinish_history::history::RequestOrigin;
+use photofinish_history::record::RequestOrigin;
 use photofinish_wire::protocol::Surface;
 
 /// Sends measured requests through one gateway.

@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 
 use super::measured::{MeasuredRequest, RequestEnd};
 use photofinish_base::failure::FailureKind;
-use photofinish_history::history::speed::{Decoding, came_at_once};
-use photofinish_history::history::table::Subset as _;
-use photofinish_history::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
+use photofinish_history::estimate::speed::{Decoding, came_at_once};
+use photofinish_history::record::table::Subset as _;
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
 
@@ -152,7 +152,7 @@ fn end(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_history::history::sample;
+    use photofinish_history::record::sample;
 
     fn settled(race: RaceRecord, attempts: Vec<AttemptRecord>) -> MeasuredRequest {
         let race = RaceRecord { source: RaceSource::Bench, ..race };

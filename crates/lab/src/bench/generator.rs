@@ -18,7 +18,7 @@ use super::sending::Sending;
 use super::spend::{Reservation, Spend};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_history::history::{RaceSource, RequestOrigin};
+use photofinish_history::record::{RaceSource, RequestOrigin};
 
 /// A thread sleeps to this long before an arrival and then watches the clock: a sleep ends late by about that.
 const SPIN: Duration = Duration::from_micros(80);

@@ -4,7 +4,7 @@
 use super::figures::{StageFigures, StageQuestion};
 use super::measured::MeasuredRequest;
 use super::workload::TOKENS_MAX;
-use photofinish_history::history::speed::SHORT_ANSWER;
+use photofinish_history::estimate::speed::SHORT_ANSWER;
 
 /// Share of short answers, and of cached input, above which a note is made.
 const SHORT_NOTE: f64 = 0.05;

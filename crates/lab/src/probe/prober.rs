@@ -19,9 +19,9 @@ use crate::bench::{LoadClient, patience};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{PING, ProbeWorkload, UpstreamConfig};
-use photofinish_history::history::interval::quantile;
-use photofinish_history::history::{RaceSource, RequestOrigin};
+use photofinish_history::estimate::interval::quantile;
 use photofinish_history::metrics::ProbeOutcome;
+use photofinish_history::record::{RaceSource, RequestOrigin};
 
 /// Time for the whole answer to a ping: a server of one's own may have to load the model first.
 const PING_FOR: Duration = Duration::from_secs(60);

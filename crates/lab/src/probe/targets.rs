@@ -9,7 +9,7 @@ use super::caps::tokens_used;
 use super::schedule::ProbeJob;
 use photofinish_base::clock::{DAY_US, micros};
 use photofinish_config::config::{Config, ProbeSettings, ProbeWorkload, UpstreamConfig};
-use photofinish_history::history::AttemptOutcome;
+use photofinish_history::record::AttemptOutcome;
 use photofinish_history::store::StoreReader;
 
 /// The last moment of each job that is over, by the rows. It blocks.

@@ -17,7 +17,7 @@ use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Policy;
 use photofinish_gateway::proxy::{Gateway, serve};
-use photofinish_history::history::{AttemptOutcome, StartReason};
+use photofinish_history::record::{AttemptOutcome, StartReason};
 use photofinish_history::recorder::{AttemptStep, RaceObserver, Recorder};
 use photofinish_history::store::Record;
 use photofinish_routing::health::LiveConfig;
@@ -99,7 +99,7 @@ fn rehearsed(scenario: &Scenario) -> Option<(Vec<Decided>, Arc<Learning>)> {
 struct Rows(Mutex<HashMap<String, Vec<Record>>>);
 
 impl RaceObserver for Rows {
-    fn step(&self, _: &photofinish_history::history::AttemptRecord, _: AttemptStep, _: i64) {}
+    fn step(&self, _: &photofinish_history::record::AttemptRecord, _: AttemptStep, _: i64) {}
 
     fn committed(&self, _: &str, _: i64) {}
 

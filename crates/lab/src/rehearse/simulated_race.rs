@@ -1,7 +1,7 @@
 //! One simulated race: its attempts, what each costs, and the result. Not for running it.
 
-use photofinish_history::history::StartReason;
 use photofinish_history::reason::DecisionReason;
+use photofinish_history::record::StartReason;
 use photofinish_routing::policy::DecisionReasons;
 use photofinish_routing::routing::adaptive::SendConditions;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::rehearse::SimulatedUpstream;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{ModelConfig, UpstreamConfig};
-use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::history::{AttemptOutcome, RaceOutcome};
+use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::record::{AttemptOutcome, RaceOutcome};
 use photofinish_routing::routing::tariff::{PromptTokens, Tariff, tariffs};
 
 /// Requests that are played again: the newest.

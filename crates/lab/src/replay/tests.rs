@@ -12,8 +12,8 @@ use crate::rehearse::{
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{self, HedgeAfter, ModelConfig, Policy, RaceSettings};
-use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::history::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
 
 const START_US: i64 = 1_767_323_045_000_000;

@@ -6,7 +6,7 @@ use crate::routing::breaker::BreakerScope;
 use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
-use photofinish_history::history::LeftOutReason;
+use photofinish_history::record::LeftOutReason;
 use photofinish_transport::upstream::Endpoint;
 use photofinish_wire::protocol::Surface;
 

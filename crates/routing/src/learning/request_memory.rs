@@ -3,8 +3,8 @@
 use super::{LatencyClock, Learning, SharedCostBudget};
 use crate::routing::adaptive::SendConditions;
 use photofinish_base::failure::FailureKind;
-use photofinish_history::history::AttemptOutcome;
-use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::record::AttemptOutcome;
+use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 
 /// How a recorded request is read back.
 pub struct RequestMemory<'a> {

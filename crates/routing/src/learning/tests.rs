@@ -5,8 +5,8 @@ use crate::routing::adaptive::SendConditions;
 use crate::routing::tariff::{PromptTokens, Tariff};
 use photofinish_base::failure::FailureKind;
 use photofinish_history::bill::PerByte;
-use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::history::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.5, output: 4.0, billed_on: false };
 

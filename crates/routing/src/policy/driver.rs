@@ -21,8 +21,8 @@ use crate::routing::adaptive::{
 use crate::routing::plan::{PlannedStart, RacePlan, Replan, StartRule, plan};
 use photofinish_base::clock::micros;
 use photofinish_config::config::{HedgeAfter, Objective, Policy, RaceSettings, UpstreamOrder};
-use photofinish_history::history::StartReason;
 use photofinish_history::reason::DecisionReason;
+use photofinish_history::record::StartReason;
 use photofinish_wire::protocol::error::ContextOverflow;
 
 /// Attempts that may wait for a first token at once under `adaptive` and `rule`.

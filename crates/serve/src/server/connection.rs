@@ -1,6 +1,9 @@
 //! One client's connection: its version, its requests, and its end. The server watches it while its request is served. Not
 //! for accepting: see `accept`.
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -24,17 +27,13 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::client_bytes::{Begun, CheckedStream, CountedReads, StreamHeads};
 use super::connection_place::ConnectionLook;
-use super::connection_slots::{ConnectionSlot, Places};
-use super::head_check::CheckedStream;
-use super::quiet::quiet;
-use super::read_buffer::CountedReads;
-use super::socket::{ClientPresence, Socket};
+use super::connection_slots::{self, ConnectionSlot, Places};
+use super::socket::{self, ClientPresence, HttpVersion, Socket, quiet};
 use super::stream::{STREAM_BUFFER_MAX, Streams, WatchedBody};
-use super::stream_heads::{Begun, StreamHeads};
-use super::tls::Handshake;
-use super::version::HttpVersion;
-use super::{connection_slots, forwarded, layers, socket, tls};
+use super::tls::{self, Handshake};
+use super::{forwarded, layers};
 use photofinish_base::clock::Instant;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::{self, Client, Rejection};
@@ -311,6 +310,3 @@ async fn until_over(
         }
     }
 }
-
-#[cfg(test)]
-pub(super) mod tests;

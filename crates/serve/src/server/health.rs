@@ -1,6 +1,6 @@
 //! `/healthz`: the process is alive. `/readyz`: an upstream is available, and no row of the history is lost; a store
 //! that only delays its rows does not make the gateway unready. Both need no token, so names and counts are only for
-//! admins.
+//! admins. `/metrics`: the text format of Prometheus, for admins.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use serde_json::json;
 
 use photofinish_config::config::{Keys, Provider};
 use photofinish_gateway::proxy::{self, Client, Gateway};
+use photofinish_history::metrics::{self, ExternalCounts, MemoryUse};
 use photofinish_history::recorder::Condition;
 
 pub async fn alive() -> Response<Body> {
@@ -53,5 +54,33 @@ fn answer(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Response<Body> {
+    if let Err(rejection) = proxy::admin(&gateway, &client) {
+        return rejection.into_response();
+    }
+    let (recorder, budget) = (gateway.recorder(), gateway.budget());
+    let elsewhere = ExternalCounts {
+        in_flight: gateway.races(),
+        arriving: gateway.arriving(),
+        tasks: gateway.shutdown().running(),
+        record_queue: recorder.depth(),
+        records_spilled: recorder.spilled(),
+        records_written: recorder.written(),
+        records_dropped: recorder.dropped(),
+        records_set_aside: recorder.set_aside(),
+        records_refused: recorder.refused(),
+        invariant_violations: recorder.violations(),
+        unauthorized: gateway.totals().unauthorized_so_far(),
+        wrong_tokens: gateway.totals().wrong_tokens_so_far(),
+        shed: gateway.totals().shed.so_far(),
+        memory: MemoryUse { used: budget.used(), clients: budget.clients(), max: budget.max() },
+        open_breakers: gateway.open_breakers(),
+        is_config_refused: gateway.refused_configuration().is_some(),
+    };
+    let mut response = Response::new(Body::from(recorder.metrics().render(&elsewhere)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
     response
 }

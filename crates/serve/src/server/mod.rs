@@ -6,31 +6,21 @@
 
 mod accept;
 mod api;
+mod client_bytes;
 mod connection;
 mod connection_place;
 mod connection_slots;
 mod dashboard;
 mod forwarded;
-mod head_check;
 mod health;
 mod host_check;
 mod layers;
 mod listener;
-mod metrics;
-mod nearest_path;
-mod quiet;
-mod read_buffer;
 mod routes;
 mod served_paths;
 mod socket;
 mod stream;
-mod stream_heads;
 mod tls;
-mod version;
-mod write_through;
-
-pub use listener::Listener;
-pub use served_paths::ReloadCall;
 
 use std::sync::Arc;
 
@@ -38,8 +28,10 @@ use futures_util::future::join_all;
 
 use connection::ServerState;
 use connection_slots::Places;
+pub use listener::Listener;
 use photofinish_base::machine;
 use photofinish_gateway::proxy::Gateway;
+pub use served_paths::ReloadCall;
 
 /// Maximum client connections. When they run short, idle ones are closed.
 pub const CONNECTIONS_MAX: usize = 16_384;

@@ -16,11 +16,10 @@ use tower::ServiceBuilder;
 use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
-use super::dashboard::RELOAD;
-use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near};
-use super::nearest_path::nearest_path;
+use super::dashboard::{self, RELOAD};
+use super::health;
+use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near, nearest_path};
 use super::served_paths::{ReloadCall, ServedPaths};
-use super::{dashboard, health, metrics};
 use photofinish_base::telemetry::request_span;
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
 use photofinish_wire::protocol::Surface;
@@ -109,7 +108,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/healthz", only_get(get(health::alive))),
         ("/health", only_get(get(health::alive))),
         ("/readyz", only_get(get(health::ready))),
-        ("/metrics", only_get(get(metrics::metrics))),
+        ("/metrics", only_get(get(health::metrics))),
         ("/dashboard", only_get(get(dashboard::first_page))),
         ("/dashboard/", only_get(get(dashboard::page))),
         ("/dashboard/{*page}", only_get(get(dashboard::page))),

@@ -20,6 +20,7 @@ use tokio::time::Sleep;
 
 use super::connection_place::{ConnectionPlace, TAKE_FOR};
 use photofinish_base::clock::Instant;
+use photofinish_base::shutdown::Shutdown;
 
 /// The same while only a whole answer waits. With [`UNSENT_MAX`] it demands what a request's body is held to: 2 KiB/s.
 pub(super) const TAKE_WHOLE_FOR: Duration = Duration::from_secs(30);
@@ -221,5 +222,176 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(SockRef::from(&self.shared.stream).shutdown(std::net::Shutdown::Write))
+    }
+}
+
+/// How long a client is quiet before its connection is closed while the gateway drains. Longer than a request is under way,
+/// and than most clients pause between two requests; short, because a stop without work waits for it.
+const QUIET_FOR: Duration = Duration::from_millis(500);
+
+/// Resolves when the gateway drains, no request of this connection has run for [`QUIET_FOR`], and nothing has come from its client
+/// for as long; or when the gateway cancels what still runs.
+pub(super) async fn quiet(shutdown: &Shutdown, connection: &ConnectionPlace, client: &ClientPresence) {
+    shutdown.draining().await;
+    let (mut since, mut before) = (Instant::now(), client.heard());
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(since + QUIET_FOR) => {}
+            () = shutdown.cancelled() => return,
+        }
+        let (now, heard) = (Instant::now(), client.heard());
+        let idle_since = connection.idle_since().filter(|_| heard == before).unwrap_or(now);
+        if now >= idle_since + QUIET_FOR {
+            return;
+        }
+        (since, before) = (idle_since, heard);
+    }
+}
+
+/// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Pause after the first part of a preface, until the rest is looked for. It doubles each time.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HttpVersion {
+    Http1,
+    Http2,
+}
+
+impl HttpVersion {
+    /// By the first bytes of a connection without TLS, which are not consumed. None: the client left.
+    pub(super) async fn of_plain(client: &ClientPresence) -> Option<HttpVersion> {
+        let mut first = [0; PREFACE.len()];
+        let mut pause = LOOK_AGAIN;
+        loop {
+            match client.first_bytes(&mut first).await {
+                [] => return None,
+                PREFACE => return Some(HttpVersion::Http2),
+                part if PREFACE.starts_with(part) => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                _ => return Some(HttpVersion::Http1),
+            }
+        }
+    }
+
+    /// By what the client and the server agreed on during the TLS handshake.
+    pub(super) fn agreed(alpn: Option<&[u8]>) -> HttpVersion {
+        if alpn == Some(b"h2") { HttpVersion::Http2 } else { HttpVersion::Http1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::server::connection_slots::{ConnectionSlot, Places};
+    use photofinish_base::budget::Budget;
+    use share;
+
+    /// A client, and what the server knows of it.
+    async fn connected() -> (TcpStream, ClientPresence, ConnectionSlot) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let slot = Places::new(1, 0, Budget::new(1 << 20)).enter(peer.ip()).await.unwrap();
+        (client, share(stream, slot.connection.clone()).1, slot)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_client_is_given_a_while_from_the_drain_on() {
+        let (_client, presence, slot) = connected().await;
+        let (shutdown, began) = (Shutdown::new(), Instant::now());
+        // It was idle before, too; but who knows what is under way.
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        tokio::join!(quiet(&shutdown, &slot.connection, &presence), async { shutdown.drain() });
+        assert_eq!(began.elapsed(), Duration::from_secs(20) + QUIET_FOR);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_and_what_comes_from_the_client_make_it_wait() {
+        let (mut client, presence, slot) = connected().await;
+        let (shutdown, began) = (Shutdown::new(), Instant::now());
+        shutdown.drain();
+        let activity = async {
+            let running = slot.connection.begin(false);
+            tokio::time::sleep(Duration::from_millis(1_300)).await;
+            drop(running);
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            client.write_all(b"G").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            client.write_all(b"ET").await.unwrap();
+        };
+        tokio::join!(quiet(&shutdown, &slot.connection, &presence), activity);
+        // Looked at after 500, 1,000, 1,500, 1,800 (one byte) and 2,300 ms (three bytes).
+        assert_eq!(began.elapsed(), Duration::from_millis(2_800));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_waited_for_once_all_is_cancelled() {
+        let (_client, presence, slot) = connected().await;
+        let _running = slot.connection.begin(false);
+        let (shutdown, began) = (Shutdown::new(), Instant::now());
+        shutdown.drain();
+        tokio::join!(quiet(&shutdown, &slot.connection, &presence), async { shutdown.cancel() });
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod version_tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::server::connection_place::ConnectionPlace;
+    use photofinish_base::budget::Budget;
+    use share;
+
+    /// The version of a client that sends these parts, each after the one before was seen.
+    async fn version(parts: &[&[u8]]) -> Option<HttpVersion> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (_socket, presence) =
+            share(listener.accept().await.unwrap().0, ConnectionPlace::new(&Budget::new(0), false));
+        let send = async {
+            for part in parts {
+                client.write_all(part).await.unwrap();
+                presence.first_bytes(&mut [0]).await;
+                tokio::task::yield_now().await;
+            }
+            client
+        };
+        tokio::join!(HttpVersion::of_plain(&presence), send).0
+    }
+
+    #[tokio::test]
+    async fn the_first_bytes_show_the_version() {
+        let table: [(&[&[u8]], HttpVersion); 6] = [
+            (&[PREFACE], HttpVersion::Http2),
+            (&[b"P", &PREFACE[1..20], &PREFACE[20..]], HttpVersion::Http2),
+            (&[b"P", b"OST /v1/chat/completions HTTP/1.1"], HttpVersion::Http1),
+            (&[b"GET / HTTP/1.1"], HttpVersion::Http1),
+            (&[b"PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n"], HttpVersion::Http1),
+            (&[b"\r\n"], HttpVersion::Http1),
+        ];
+        for (parts, expected) in table {
+            assert_eq!(version(parts).await, Some(expected), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn with_tls_the_handshake_says_it() {
+        for (alpn, expected) in [
+            (Some(&b"h2"[..]), HttpVersion::Http2),
+            (Some(b"http/1.1"), HttpVersion::Http1),
+            (None, HttpVersion::Http1),
+        ] {
+            assert_eq!(HttpVersion::agreed(alpn), expected, "{alpn:?}");
+        }
     }
 }

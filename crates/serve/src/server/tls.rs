@@ -16,8 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::connection_slots::ConnectionSlot;
 use super::layers::near;
-use super::quiet::quiet;
-use super::socket::{ClientPresence, Socket};
+use super::socket::{ClientPresence, Socket, quiet};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Rejection;
 

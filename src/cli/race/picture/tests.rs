@@ -3,7 +3,7 @@
 use super::*;
 use crate::cli::race::board::tests::{ended, failed, run_to_token, step, won};
 use crate::cli::race::feed::FeedEvent;
-use photofinish_history::history::AttemptOutcome;
+use photofinish_history::record::AttemptOutcome;
 use photofinish_history::recorder::AttemptStep;
 
 const SCREEN: ScreenSettings = ScreenSettings { width: 90, height: 24, colour: false, piped: false };

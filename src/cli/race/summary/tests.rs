@@ -1,7 +1,7 @@
 //! Summaries of made-up rows.
 
 use super::*;
-use photofinish_history::history::{CostBasis, sample};
+use photofinish_history::record::{CostBasis, sample};
 
 fn race(number: i64) -> FinishedRace {
     let lost = AttemptRecord { cost_usd: Some(0.001), cost_basis: CostBasis::AtLeast, ..sample::lost(number, 99_000) };

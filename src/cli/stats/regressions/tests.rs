@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use photofinish_base::clock::wall_micros;
-use photofinish_history::history::regression::{Finding, Shift};
-use photofinish_history::history::{AttemptRecord, sample};
+use photofinish_history::estimate::regression::{Finding, Shift};
+use photofinish_history::record::{AttemptRecord, sample};
 use photofinish_history::store::{Record, Store};
 
 #[derive(clap::Parser)]

@@ -1,7 +1,7 @@
 //! What racing cost, in the table and in its legend.
 
 use super::*;
-use photofinish_history::history::CostBasis;
+use photofinish_history::record::CostBasis;
 
 #[tokio::test]
 async fn what_losers_cost_is_a_bound() {

@@ -13,7 +13,7 @@ use crate::race::{Race, RaceFinish, Replan};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::ContentPolicy;
-use photofinish_history::history::StartReason;
+use photofinish_history::record::StartReason;
 use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule};
 
 const NOW: StartRule = StartRule::At(Duration::ZERO);

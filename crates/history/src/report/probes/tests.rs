@@ -5,8 +5,8 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
-use crate::history::sample::{self, STARTED_AT};
-use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, RaceSource, RunKind, RunRecord};
+use crate::record::sample::{self, STARTED_AT};
+use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, RaceSource, RunKind, RunRecord};
 use crate::store::{Record, Store};
 use photofinish_base::clock::SECOND_US;
 use photofinish_config::config;

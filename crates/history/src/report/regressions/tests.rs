@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::*;
-use crate::history::class::{Concurrency, Input};
-use crate::history::sample;
-use crate::history::summary::Summary;
-use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
+use crate::estimate::class::{Concurrency, Input};
+use crate::estimate::summary::Summary;
+use crate::record::{AttemptOutcome, AttemptRecord, CensorCause, sample};
 use crate::report::question::moment;
 use crate::store::{Class, Record, Roller, RollupCell, RollupStep, Store};
 

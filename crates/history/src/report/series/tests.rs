@@ -6,11 +6,10 @@ use clap::{Args, Parser as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::question::CHOSEN_STEPS;
-use super::*;
-use crate::history::sample::{self, STARTED_AT};
-use crate::history::survival::Estimate;
-use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome};
+use super::{CHOSEN_STEPS, *};
+use crate::estimate::survival::Estimate;
+use crate::record::sample::{self, STARTED_AT};
+use crate::record::{AttemptOutcome, AttemptRecord, RaceOutcome};
 use crate::report::dimension::GroupValue;
 use crate::report::figures::GroupFigures;
 use crate::report::question::time;

@@ -1,8 +1,8 @@
 //! `docs/measurement.md` lists every column as it is declared, and the queries of `docs/sql.md` run.
 
 use super::*;
-use crate::history::sample;
-use crate::history::table::{Column, Table as _};
+use crate::record::sample;
+use crate::record::table::{Column, Table as _};
 use photofinish_base::clock::wall_micros;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurement.md");

@@ -24,8 +24,9 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqliteConnection
 use tempfile::TempDir;
 
 use super::*;
-use crate::history::facts::{AttemptFacts, RequestFacts};
-use crate::history::{AttemptRecord, RaceRecord, RunRecord, ShortBytes};
+use crate::estimate::ShortBytes;
+use crate::estimate::facts::{AttemptFacts, RequestFacts};
+use crate::record::{AttemptRecord, RaceRecord, RunRecord};
 use photofinish_base::clock::wall_micros;
 
 /// A database as created by a version with only the first `migrations`.

@@ -1,9 +1,9 @@
 //! Pages of races and single races: filters, order, and query plans.
 
 use super::*;
-use crate::history::facts::{self, MeasuredAttempt, RequestRow};
-use crate::history::table::Subset as _;
-use crate::history::{AttemptOutcome, RaceOutcome, sample};
+use crate::estimate::facts::{self, MeasuredAttempt, RequestRow};
+use crate::record::table::Subset as _;
+use crate::record::{AttemptOutcome, RaceOutcome, sample};
 
 /// Races 0 to 9: all have an attempt at `groq`, and the even ones also at `cerebras`; 3 was rejected, and 5 is bob's.
 async fn ten_races() -> (TempDir, StoreReader) {

@@ -1,8 +1,8 @@
 //! Reads whole requests back.
 
 use super::*;
-use crate::history::recorded::Recorded;
-use crate::history::{AttemptOutcome, RaceSource, sample};
+use crate::record::recorded::Recorded;
+use crate::record::{AttemptOutcome, RaceSource, sample};
 use crate::store::RecordedFilter;
 use photofinish_base::failure::FailureKind;
 

@@ -1,12 +1,13 @@
 //! Removal of old rows, and what may interrupt it: a kill, a writer, another file, the first version of the schema.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use super::rollup::{GROUPS, RACES, ask, counts, of_cells, roll, windows, write_now, written};
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::history::{RaceSource, sample};
-use crate::store::times::{DAY_US, HOUR_US};
+use crate::record::{RaceSource, sample};
+use crate::store::columns::{DAY_US, HOUR_US};
 
 #[tokio::test]
 async fn a_step_that_is_given_up_leaves_everything_as_it_was() {
@@ -29,7 +30,7 @@ async fn a_step_that_is_given_up_leaves_everything_as_it_was() {
 async fn rows_before(path: &Path, at_us: i64) -> (i64, i64) {
     let sql =
         "SELECT (SELECT count(*) FROM race WHERE race_id < ?1), (SELECT count(*) FROM attempt WHERE race_id < ?1)";
-    sqlx::query_as(sql).bind(times::first_race_id(at_us)).fetch_one(&mut plain(path).await).await.unwrap()
+    sqlx::query_as(sql).bind(columns::first_race_id(at_us)).fetch_one(&mut plain(path).await).await.unwrap()
 }
 
 #[tokio::test]

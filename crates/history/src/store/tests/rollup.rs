@@ -1,17 +1,18 @@
 //! Compares roll-ups with the rows they are made of: the figures are equal, whenever the rows arrived.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::history::sample;
-use crate::history::summary::Summary;
+use crate::estimate::summary::Summary;
+use crate::record::sample;
 use crate::report::figures::GroupFigures;
 use crate::report::question::{from_pairs, time};
 use crate::report::stats::{self, Stats, StatsQuestion};
+use crate::store::columns::{DAY_US, HOUR_US};
 use crate::store::rollup as made;
-use crate::store::times::{DAY_US, HOUR_US};
 
 pub const RACES: usize = 1_500;
 
@@ -269,12 +270,12 @@ async fn every_statement_searches() {
     let statements = [
         made::FIRST,
         made::DUE,
-        publish::STATE,
-        publish::WAITING,
-        publish::FORGET,
-        publish::COUNT,
-        bundle::OF_DAY,
-        bundle::OF_HOUR,
+        cells::STATE,
+        cells::WAITING,
+        cells::FORGET,
+        cells::COUNT,
+        cells::OF_DAY,
+        cells::OF_HOUR,
         made::REMOVING,
         made::RACE_TO_STAY,
         made::ATTEMPT_TO_STAY,
@@ -290,13 +291,13 @@ async fn every_statement_searches() {
         plan::REMOVED,
         cells::TOTALS,
         cells::PARTS,
-        extent::LAST,
-        extent::ROLLED,
-        extent::NEW_ROWS,
-        look::ROWS_OF_RACE,
+        reader::LAST,
+        reader::ROLLED,
+        reader::NEW_ROWS,
+        crate::store::damage::ROWS_OF_RACE,
     ];
     let connection = open::connect(&path).unwrap();
-    for sql in statements.into_iter().chain(look::EDGES) {
+    for sql in statements.into_iter().chain(crate::store::damage::EDGES) {
         let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = vec![0; explained.parameter_count()];
         let steps: Vec<String> = explained

@@ -1,9 +1,10 @@
 //! The spill file: rows come back once, in the order of the races, and then the file is removed.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::history::sample;
+use crate::record::sample;
 
 /// Races with three rows each.
 fn races(of: std::ops::Range<i64>) -> Vec<Record> {

@@ -2,13 +2,14 @@
 //! up, and another process with the same work.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::rollup::{RACES, ask, counts, of_cells, roll, write_now, written};
 use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
-use crate::history::sample;
-use crate::store::times::{DAY_US, HOUR_US};
+use crate::record::sample;
+use crate::store::columns::{DAY_US, HOUR_US};
 
 /// Runs steps until no work is left. Returns the steps and the errors.
 fn until_done(roller: &mut Roller, now_us: i64, keep_from: Option<i64>) -> (Vec<RollupStep>, Vec<String>) {
@@ -54,7 +55,7 @@ async fn an_hour_that_cannot_be_read_stops_nothing_else() {
     assert_eq!(number(&path, ROLLED_DAYS).await, DAYS - 1, "a day is made of all its hours");
     assert!(steps.iter().any(|step| matches!(step, RollupStep::Removed { .. })));
     let left = "SELECT sum(race_id < ?1), sum(race_id >= ?1) FROM attempt WHERE race_id < ?2";
-    let ends = [START_US + HOUR_US, START_US + 2 * DAY_US].map(times::first_race_id);
+    let ends = [START_US + HOUR_US, START_US + 2 * DAY_US].map(columns::first_race_id);
     let left: (i64, i64) =
         sqlx::query_as(left).bind(&ends[0]).bind(&ends[1]).fetch_one(&mut plain(&path).await).await.unwrap();
     assert!(left.0 > 0 && left.1 == 0, "the rows of the other hours are gone: {left:?}");

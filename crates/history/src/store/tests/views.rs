@@ -1,9 +1,9 @@
 //! The views against figures computed by hand, and the plans of the queries over them.
 
 use super::*;
-use crate::history::speed::Decoding;
-use crate::history::table::Subset as _;
-use crate::history::{AttemptOutcome, TokenSource, sample};
+use crate::estimate::speed::Decoding;
+use crate::record::table::Subset as _;
+use crate::record::{AttemptOutcome, TokenSource, sample};
 
 /// tpot_ms, tok_s and e2e_tok_s of one attempt of a race.
 async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&mut AttemptRecord)) -> [Option<f64>; 3] {
@@ -174,8 +174,8 @@ async fn since_reads_only_its_time() {
         for (table, sql) in [("attempt", scan::ATTEMPTS.as_str()), ("race", scan::RACES.as_str())] {
             let steps: Vec<(i64, i64, i64, String)> =
                 sqlx::query_as(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
-                    .bind(times::first_race_id(sample::STARTED_AT))
-                    .bind(times::first_race_id(sample::STARTED_AT + 1_000))
+                    .bind(columns::first_race_id(sample::STARTED_AT))
+                    .bind(columns::first_race_id(sample::STARTED_AT + 1_000))
                     .fetch_all(&mut other)
                     .await
                     .unwrap();
@@ -218,8 +218,8 @@ async fn a_query_that_takes_too_long_is_stopped() {
 
 #[tokio::test]
 async fn costs_lie_between_bounds_in_rows_of_every_edition() {
-    use crate::history::CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
-    use crate::history::cost::{Cost, CostSum};
+    use crate::estimate::cost::{Cost, CostSum};
+    use crate::record::CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
     let of =
         |cost_basis, cost_usd, cost_usd_min, cost_usd_max| Cost { cost_usd, cost_basis, cost_usd_min, cost_usd_max };
     let costs = [

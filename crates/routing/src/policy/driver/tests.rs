@@ -8,8 +8,8 @@ use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
 use crate::routing::adaptive::SendConditions;
 use crate::routing::plan::StartRule;
 use crate::routing::tariff::{PromptTokens, Tariff};
-use photofinish_history::history::recorded::{Recorded, RecordedAttempt};
-use photofinish_history::history::{AttemptOutcome, RaceOutcome, RaceSource};
+use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
+use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 
 const SECOND: i64 = 1_000_000;
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 1.0, output: 4.0, billed_on: false };

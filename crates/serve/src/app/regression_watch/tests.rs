@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use super::*;
 use photofinish_base::clock::Instant;
-use photofinish_history::history::regression::Finding;
-use photofinish_history::history::{AttemptRecord, sample};
+use photofinish_history::estimate::regression::Finding;
 use photofinish_history::metrics::ExternalCounts;
+use photofinish_history::record::{AttemptRecord, sample};
 use photofinish_history::store::{Record, Store};
 
 /// 2026-01-09T04:00:00Z

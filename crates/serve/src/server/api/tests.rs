@@ -10,12 +10,16 @@ use tempfile::TempDir;
 use serde_json::Value;
 
 use super::super::routes::routes;
+use super::ask::unread;
+use super::openapi::openapi;
 use super::*;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_history::history::{AttemptRecord, RaceRecord, sample};
+use photofinish_gateway::proxy::Rejection;
+use photofinish_history::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::question::from_pairs;
-use photofinish_history::store::{Record, Store};
+use photofinish_history::report::{costs, distribution, export, races, regressions, series, stats};
+use photofinish_history::store::{Record, Store, StoreReader};
 
 /// One race with every column filled in, and one with every optional column empty. Both have such attempts.
 async fn stored() -> (TempDir, PathBuf) {
@@ -211,7 +215,7 @@ async fn answers_are_as_the_document_says() {
 
 #[test]
 fn a_regression_is_as_the_document_says() {
-    use photofinish_history::history::regression::{Finding, Shift};
+    use photofinish_history::estimate::regression::{Finding, Shift};
     let document = openapi();
     let answers = &document["paths"]["/api/stats"]["get"]["responses"]["200"];
     let schema = &answers["content"]["application/json"]["schema"]["anyOf"][1]["items"];

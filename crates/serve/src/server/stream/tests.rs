@@ -14,11 +14,11 @@ use http::{Method, Request, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
-use super::super::connection::ServerState;
-use super::super::connection::tests::{configured, places, served_to, shared};
-use super::super::connection_place::{IDLE_FOR, TAKE_WHOLE_FOR, UNKNOWN_STREAMS_MAX};
-use super::super::connection_slots::Places;
-use super::super::version::HttpVersion;
+use crate::server::connection::ServerState;
+use crate::server::connection::tests::{configured, places, served_to, shared};
+use crate::server::connection_place::{IDLE_FOR, TAKE_WHOLE_FOR, UNKNOWN_STREAMS_MAX};
+use crate::server::connection_slots::Places;
+use crate::server::socket::HttpVersion;
 use photofinish_base::budget::Budget;
 use photofinish_base::clock::Instant;
 
@@ -236,7 +236,7 @@ async fn streams_of_one_address_do_not_shut_out_another() {
 async fn who_resets_requests_as_fast_as_it_asks_loses_the_connection() {
     let (shared, _) = server();
     let (mut client, serving) = served_to(HERE, HttpVersion::Http2, &shared).await;
-    let mut sent = [super::super::version::PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+    let mut sent = [crate::server::socket::PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
     for stream in (1..2_000_u32).step_by(2).map(u32::to_be_bytes) {
         // GET / of `a`, and its reset.
         sent.extend([&[0, 0, 6, 1, 5], &stream[..], b"\x82\x84\x86\x01\x01a"].concat());

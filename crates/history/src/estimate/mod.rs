@@ -1,0 +1,20 @@
+//! Figures computed from records: costs, distributions of censored times, summaries that add up, and tests for regressions.
+//!
+//! Pure. Not for grouping (`report`) or for SQL (`store`).
+
+pub mod class;
+pub mod cost;
+pub mod curve;
+pub mod facts;
+pub mod goodput;
+pub mod grid;
+pub mod interval;
+pub mod regression;
+#[cfg(test)]
+mod simulated_truth;
+pub mod speed;
+pub mod spread;
+pub mod summary;
+pub mod survival;
+
+pub use grid::ShortBytes;

@@ -1,0 +1,173 @@
+//! Values that a column stores by name, such as how an attempt ended, and the origin of a request.
+//!
+//! Not for failures: `failure` names them.
+
+use super::table::{CellValue, FromCell, SqlType, ToCell, cell};
+use photofinish_base::clock::Instant;
+
+macro_rules! stored_names {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vmeta])* $variant),+ }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The stored name.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+
+            /// The value with this stored name. None: the name is unknown.
+            pub fn from_name(name: &str) -> Option<$name> {
+                match name { $($text => Some($name::$variant),)+ _ => None }
+            }
+        }
+
+        cell! { $name: Text, |value| value.as_str(); }
+    };
+    // When read back, an unknown name (for example from a newer version) becomes this variant.
+    ($name:ident or $unknown:ident) => {
+        impl Default for $name {
+            fn default() -> $name {
+                $name::$unknown
+            }
+        }
+
+        impl FromCell for $name {
+            fn fill(&mut self, cell: CellValue<'_>) {
+                let name = if let CellValue::Text(name) = cell { name } else { "" };
+                *self = $name::from_name(name).unwrap_or_default();
+            }
+        }
+    };
+}
+
+stored_names! {
+    /// Why an upstream of the model was not raced.
+    LeftOutReason {
+        /// None of its dialects has the surface.
+        Dialect = "dialect",
+        /// Its dialect cannot express all of the request.
+        Capability = "capability",
+        /// Prompt and answer surely do not fit into its context, or the answer is longer than it writes.
+        TooLong = "too_long",
+        /// Its provider no longer lists it.
+        Unlisted = "unlisted",
+        /// Its key or the upstream itself cools down.
+        CoolingDown = "cooling_down",
+        /// Its circuit breaker is open.
+        Breaker = "breaker",
+        /// The plan was full.
+        MaxAttempts = "max_attempts",
+    }
+}
+
+stored_names! {
+    /// How a race ended.
+    RaceOutcome {
+        Ok = "ok",
+        Error = "error",
+        ClientGone = "client_gone",
+        /// The gateway itself refused the request, after authentication.
+        Rejected = "rejected",
+        Shutdown = "shutdown",
+    }
+}
+stored_names! { RaceOutcome or Error }
+
+stored_names! {
+    /// Who asked for a race.
+    RaceSource {
+        Client = "client",
+        /// A probe: a standard request at a planned time.
+        Probe = "probe",
+        /// A benchmark.
+        Bench = "bench",
+    }
+}
+stored_names! { RaceSource or Client }
+
+stored_names! {
+    /// What a run did.
+    RunKind { Bench = "bench" }
+}
+stored_names! { RunKind or Bench }
+
+stored_names! {
+    /// How an attempt ended.
+    AttemptOutcome {
+        /// It served the client to its end.
+        Won = "won",
+        /// Cancelled because another attempt won.
+        Lost = "lost",
+        /// A loser that was read to its end.
+        Drained = "drained",
+        /// Failed before its first token.
+        Failed = "failed",
+        /// Failed after its first token.
+        FailedMid = "failed_mid",
+        /// Finished without error and without payload.
+        Empty = "empty",
+        /// A content policy refused the request.
+        Refused = "refused",
+        /// Connect or first-token timeout, or the total deadline.
+        Timeout = "timeout",
+        ClientGone = "client_gone",
+        Shutdown = "shutdown",
+        /// Ended by the gateway because descriptors or memory ran out. It says nothing about its upstream.
+        Shed = "shed",
+    }
+}
+stored_names! { AttemptOutcome or Failed }
+
+stored_names! {
+    /// Why an attempt was started.
+    StartReason { First = "first", Hedge = "hedge", Fallback = "fallback", Retry = "retry", Rescue = "rescue" }
+}
+
+stored_names! {
+    /// Why the observation of an attempt's TTFT ended before its first token.
+    CensorCause { Lost = "lost", ClientGone = "client_gone", Timeout = "timeout", Shutdown = "shutdown" }
+}
+
+stored_names! {
+    /// The source of the token count.
+    TokenSource { Usage = "usage", Partial = "partial", Tokenizer = "tokenizer", Chars = "chars", Events = "events", None = "none" }
+}
+stored_names! { TokenSource or None }
+
+stored_names! {
+    /// How exact `cost_usd` is.
+    CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
+}
+stored_names! { CostBasis or Unknown }
+
+impl AttemptOutcome {
+    /// It was cut before its end, and not by its upstream.
+    pub fn is_cut(self) -> bool {
+        matches!(
+            self,
+            AttemptOutcome::Lost | AttemptOutcome::Timeout | AttemptOutcome::ClientGone | AttemptOutcome::Shutdown
+        )
+    }
+
+    /// Another attempt won before this one.
+    pub fn is_loss(self) -> bool {
+        matches!(self, AttemptOutcome::Lost | AttemptOutcome::Drained)
+    }
+}
+
+/// Who asked for a race, and for which run. An extension of a request of this process; a client has no way to send one.
+#[derive(Clone, Debug, Default)]
+pub struct RequestOrigin {
+    pub source: RaceSource,
+    /// The run that the request belongs to.
+    pub run_id: Option<String>,
+    /// The kind of prompt and answer, such as `1k`.
+    pub workload: Option<String>,
+    /// When the request was to leave, for requests of a schedule.
+    pub scheduled: Option<Instant>,
+}

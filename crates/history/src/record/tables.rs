@@ -1,0 +1,284 @@
+//! The tables, column by column: one [`RaceRecord`] for each request, one [`AttemptRecord`] for each started attempt, one
+//! [`RunRecord`] for each run of a benchmark or of probes. Each column is declared only here; `table` derives everything else from the declaration.
+//!
+//! Raw facts only: TTFT, TPOT and tok/s are views over them. A new column goes to the end of its table, with a
+//! migration. The comments are the text of `docs/measurement.md`; `PHOTOFINISH_BLESS=1 cargo test -p photofinish-history
+//! every_column_is_explained` writes them there.
+
+use super::names::{
+    AttemptOutcome, CensorCause, CostBasis, RaceOutcome, RaceSource, RunKind, StartReason, TokenSource,
+};
+use super::table::table;
+
+/// The edition of the definitions that the numbers of a row follow. Stored with each attempt.
+pub const DEFINITION_VERSION: i64 = 1;
+
+table! {
+    /// One client request. A new one ends as `client_gone` until another outcome is known.
+    RaceRecord is "race" {
+        /// UUID v7, as in the header `x-photofinish-race`; its text sorts by time
+        race_id: String,
+        /// when the request was read; microseconds since 1970, UTC (indexed)
+        started_at: i64,
+        /// the caller's name under `[users]`; null without users
+        user: Option<String>,
+        /// the surface, such as `chat`, `responses` or `messages`
+        api: &'static str,
+        /// the model that the client asked for
+        model: String,
+        /// 1 when the client asked to stream
+        stream: bool,
+        /// `race`, `hedge`, `adaptive`, `rule`, `fastest`, `fallback`, `weighted`; null when the request was rejected
+        /// before it had a plan
+        policy: Option<&'static str>,
+        /// what "fastest" meant: `ttft`, `completion`, `goodput`; null when the request was rejected before it had a plan
+        optimise: Option<&'static str>,
+        /// `n` of the request; null where the request had none, which means 1
+        n_choices: Option<i64>,
+        /// `max_tokens` of the request
+        max_tokens: Option<i64>,
+        /// 1 when the request offered tools
+        has_tools: bool,
+        /// size of the request's body
+        input_bytes: i64,
+        /// `input_bytes` / 4: an estimate, never used as a count
+        input_tokens_estimate: i64,
+        /// how many attempts were started
+        attempts: i64,
+        /// `ordinal` of the attempt that the client's answer came from; null when none won
+        winner: Option<i64>,
+        /// first payload byte handed to the client; µs since the request was read
+        first_token_sent_us: Option<i64>,
+        /// end of the answer; µs since the request was read
+        done_us: Option<i64>,
+        /// `ok`, `error`, `client_gone`, `rejected` (by the gateway), `shutdown`
+        outcome: RaceOutcome = RaceOutcome::ClientGone,
+        /// status that the client received: always 200 if the head of the answer was sent early (`keepalive`); null if
+        /// the client left before the race had an answer
+        http_status: Option<i64>,
+        /// other races that ran when this one began, those of probes too: they are load
+        in_flight: i64,
+        /// version of photofinish
+        gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
+        /// the plan at the start: the upstreams in order, each with when it may start, such as
+        /// `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`; at most 512 characters, `…` marks a cut; null when
+        /// the request was rejected before it had a plan, and in rows of older versions
+        plan: Option<String>,
+        /// short codes for the reasons of the plan, separated by spaces; `listed`: the configured order, nothing learned;
+        /// null as `plan` is
+        why: Option<String>,
+        /// `ordinal` of the attempt that continued a streamed answer which broke off (`rescue`), the last if there were
+        /// several; null when there was no rescue
+        rescued_by: Option<i64>,
+        /// the upstreams of the model that this race could not start, each with why: `dialect` (it does not serve the
+        /// surface), `capability` (its dialect cannot express all of the request, or the model lacks tools, a kind of input
+        /// or JSON schemas by the catalogue), `too_long` (prompt and answer surely exceed its context, or the answer its
+        /// longest one), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `max_attempts` (the plan
+        /// was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a list in `/api/races`. It is also set when the request was rejected because no
+        /// upstream was left; null when none was left out, when the request was rejected for another reason, and in rows of
+        /// older versions. Upstreams without a key are not listed. The budget is no reason: it limits the number of extra
+        /// attempts and excludes no upstream; `why` has `budget` where an extra did not fit
+        left_out: Option<String>,
+        /// who asked: `client`, `probe` or `bench`. Figures mean clients unless a question says otherwise
+        source: RaceSource,
+        /// the run that asked, as in the table `run`; null for clients and probes
+        run_id: Option<String>,
+        /// the kind of prompt and answer, such as `1k`; null for clients
+        workload: Option<String>,
+        /// when it was to leave; µs relative to `started_at`, so 0 or less where it left late. Null for clients, and where
+        /// no time was planned
+        scheduled_us: Option<i64>,
+    }
+}
+
+table! {
+    /// One started attempt.
+    AttemptRecord is "attempt" {
+        /// its race
+        race_id: String,
+        /// from 0, in the order of starting
+        ordinal: i64,
+        /// name of the provider in the config
+        provider: String,
+        /// the `model` that was sent; the upstream is `provider` / `model_sent`
+        model_sent: String,
+        /// the `model` field of the answer
+        model_reported: Option<String>,
+        /// wire format: `openai`, `responses`, `anthropic`, `gemini`, `bedrock`, `ollama`
+        dialect: &'static str = "openai",
+        /// a short hash of the key, never the key; null where no key was sent
+        key_id: Option<String>,
+        /// `first`, `hedge` (the others were late), `fallback` (another failed), `retry` (the same upstream again: with
+        /// another key, with a changed request, over a new connection after a pooled one died, after a wait (`retries`),
+        /// or in a race that lost its winner), `rescue` (to continue a streamed answer that broke off; nothing is
+        /// learned about TTFT from it, and its cost counts as extra)
+        start_reason: StartReason = StartReason::First,
+        /// when it was started; µs since the client's request was read
+        dispatch_us: i64,
+        /// probability that the plan put this upstream at this position: 1 except for `weighted`
+        p_include: Option<f64>,
+        /// probability of an audit, should it lose: 1 for a probe of a broken upstream; a drained loser is not audited
+        p_audit: Option<f64>,
+        /// 1: it lost, and ran on to its own first token so that the history stays unbiased
+        audited: bool,
+        /// 1: its connection came from the pool
+        conn_reused: Option<bool>,
+        /// `1.1` or `2`
+        http_version: Option<&'static str>,
+        /// a connection was ready (name look-up, TCP, a proxy's tunnel and TLS, or the pool)
+        connect_us: Option<i64>,
+        /// status and headers read
+        headers_us: Option<i64>,
+        /// first byte of the body
+        first_byte_us: Option<i64>,
+        /// first event that is not a comment or ping
+        first_event_us: Option<i64>,
+        /// first token
+        first_token_us: Option<i64>,
+        /// `text`, `reasoning`, `tool`, `refusal`, `audio`, `image`, `whole` (an embedding)
+        first_kind: Option<&'static str>,
+        /// first token that is not reasoning
+        first_answer_us: Option<i64>,
+        /// second event with payload
+        second_token_us: Option<i64>,
+        /// last event with payload
+        last_token_us: Option<i64>,
+        /// the finish reason
+        finish_us: Option<i64>,
+        /// the body ended
+        eof_us: Option<i64>,
+        /// the gateway dropped it
+        cancel_us: Option<i64>,
+        /// the TTFT, or how long no token had come when observation ended; null where it failed
+        ttft_obs_us: Option<i64>,
+        /// 1: `ttft_obs_us` is the TTFT; 0: it is censored
+        ttft_event: Option<i64>,
+        /// why it is censored: `lost`, `client_gone`, `timeout`, `shutdown`
+        censor_cause: Option<CensorCause>,
+        /// `won` (served the client to its end), `lost` (cancelled for another), `drained` (a loser read to its end,
+        /// because its provider bills it in full anyway), `failed` (before its first token), `failed_mid` (after it),
+        /// `empty` (finished without a token or, for a client that does not stream, with only white space or reasoning),
+        /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (given up by the gateway because
+        /// descriptors or memory ran out: not a failure of its upstream)
+        outcome: AttemptOutcome = AttemptOutcome::ClientGone,
+        /// the provider's
+        http_status: Option<i64>,
+        /// `dns`, `connect`, `tls`, `reset`, `closed`, `timeout`, `idle_timeout`, `rate_limited`, `overloaded`,
+        /// `server_error`, `unauthorized`, `forbidden`, `not_found`, `bad_request`, `context_length`, `content_policy`,
+        /// `too_large`, `in_stream_error`, `malformed`, `endless`, `protocol`
+        failure: Option<&'static str>,
+        /// `connect`, `headers`, `first_token`, `stream`
+        failure_phase: Option<&'static str>,
+        /// how long the provider asked to wait
+        retry_after_ms: Option<i64>,
+        /// events with payload
+        payload_events: i64,
+        /// events with reasoning, counted in `payload_events` too
+        reasoning_events: i64,
+        /// Unicode characters of payload
+        chars_total: i64,
+        /// Unicode characters in the first event with payload
+        chars_first: i64,
+        /// comments and pings
+        keepalives: i64,
+        /// between events with payload: median
+        gap_p50_us: Option<i64>,
+        /// between events with payload: 99th percentile
+        gap_p99_us: Option<i64>,
+        /// between events with payload: the longest
+        gap_max_us: Option<i64>,
+        /// 1: buffered by the provider, so tok/s means nothing; null where this cannot be decided
+        burst: Option<bool>,
+        /// 1: reading stopped because the client was slower than the provider
+        client_stalled: bool,
+        /// tokens of the request, as the provider counts
+        input_tokens: Option<i64>,
+        /// part of `input_tokens` that the provider read from its cache
+        cached_input_tokens: Option<i64>,
+        /// generated tokens, as the provider counts; reasoning included, also where the provider counts it apart
+        output_tokens: Option<i64>,
+        /// part of `output_tokens` that was reasoning, as the provider counts
+        reasoning_tokens: Option<i64>,
+        /// where the counts come from: `usage`, `partial` (usage of a stream that was cut), `none`; `tokenizer`, `chars`
+        /// and `events` are not used yet
+        tok_src: TokenSource,
+        /// as the provider reports it
+        finish_reason: Option<String>,
+        /// as the provider reports about itself: waiting
+        server_queue_us: Option<i64>,
+        /// as the provider reports about itself: reading the prompt
+        server_prefill_us: Option<i64>,
+        /// as the provider reports about itself: generating
+        server_decode_us: Option<i64>,
+        /// as the provider reports about itself: in total; if only a header reports it (`openai-processing-ms`,
+        /// `x-envoy-upstream-service-time`), up to the head of the answer
+        server_total_us: Option<i64>,
+        /// requests left, by the provider's headers; the tightest of several limits
+        ratelimit_remaining_requests: Option<i64>,
+        /// tokens left, by the provider's headers; the tightest of several limits
+        ratelimit_remaining_tokens: Option<i64>,
+        /// cost of this attempt; `cost_basis` states how exact it is
+        cost_usd: Option<f64>,
+        /// `reported` (by the provider, if from 0 to 1,000,000 USD), `computed` (tokens × price, cached input tokens ×
+        /// `cached_price`, those written into the cache × `cache_write_price`; or it is certain that nothing is billed),
+        /// `at_least` (the lower bound), `at_most` (the upper bound, where the lower is 0), `unknown`
+        cost_basis: CostBasis,
+        /// other attempts that ran at this upstream at dispatch, those of probes too: they are load
+        in_flight_upstream: i64,
+        /// edition of these definitions: 1
+        definition_version: i64 = DEFINITION_VERSION,
+        /// lower bound of its cost; null where its upstream has no price and reported no cost, and in rows of older
+        /// versions
+        cost_usd_min: Option<f64>,
+        /// upper bound of its cost; null where nothing bounds it
+        cost_usd_max: Option<f64>,
+        /// where the price comes from: `config`, `catalogue 2026-11-22` (the day of its facts), `reported` (the provider told
+        /// the cost itself); null where its upstream has no price
+        price_source: Option<String>,
+        /// part of `input_tokens` that the provider wrote into its cache
+        cache_write_tokens: Option<i64>,
+        /// the tier that served it, as its answer says: `flex`, `priority`, `ultrafast`, `fast` (Anthropic's mode), `us`
+        /// (Anthropic: in the United States alone), `reserved` (capacity that is paid for beforehand), `other`; null for the
+        /// usual tier, and where the answer does not say
+        service_tier: Option<&'static str>,
+        /// 1: it was asked for its answer in one piece, and no stream came. Such an answer has no times of tokens and no TTFT;
+        /// `eof_us` is the time to all of it
+        plain: bool,
+    }
+}
+
+table! {
+    /// One call of a benchmark. Written when it begins, and again when it ends.
+    RunRecord is "run" {
+        /// UUID v7; its text sorts by time
+        run_id: String,
+        /// `bench`
+        kind: RunKind,
+        /// the name that the operator gave it
+        label: Option<String>,
+        /// when it began; microseconds since 1970, UTC (indexed)
+        started_at: i64,
+        /// when it ended; null while it runs, and where it was killed; microseconds since 1970, UTC
+        ended_at: Option<i64>,
+        /// what was measured, such as `groq/llama-3.3-70b-versatile`; several are separated by spaces
+        target: String,
+        /// what was asked for: a JSON object without keys and prompts
+        spec: String = "{}".to_owned(),
+        /// what it ran on: processor and system
+        machine: Option<String>,
+        /// `trusted`, or why the client may have spoiled the figures; null where this was not checked
+        trust: Option<String>,
+        /// what its requests cost; null where that is unknown
+        cost_usd: Option<f64>,
+        /// the figures: a JSON object; null while it runs
+        result: Option<String>,
+    }
+}
+
+impl AttemptRecord {
+    /// An attempt that has just been started. `upstream`: its provider, and the name of the model there.
+    pub fn new(race_id: String, ordinal: i64, upstream: (String, String), start_reason: StartReason) -> AttemptRecord {
+        let (provider, model_sent) = upstream;
+        AttemptRecord { race_id, ordinal, provider, model_sent, start_reason, ..AttemptRecord::default() }
+    }
+}
