@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use photofinish_base::clock::wall_micros;
-use photofinish_lab::bench::arrivals::Arrivals;
-use photofinish_lab::bench::prompt::PromptMaker;
-use photofinish_lab::bench::{BlockPlan, Load};
 use serde_json::{Map, Value, json};
 
 use crate::generator::{LocalGenerator, plan, target, workload};
 use crate::ledger::Span;
+use photofinish_base::clock::wall_micros;
+use photofinish_lab::bench::block::Arrivals;
+use photofinish_lab::bench::prompt::PromptMaker;
+use photofinish_lab::bench::{BlockPlan, Load};
 
 /// Median prompt in tokens; `PROMPT_SPREAD` is the standard deviation of its logarithm.
 const PROMPT: f64 = 250.0;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
+
 use photofinish_config::config;
-use photofinish_lab::bench::prompt::PromptMaker;
+use photofinish_lab::bench::prompt::{PromptMaker, Workload};
 use photofinish_lab::bench::spend::Spend;
-use photofinish_lab::bench::workload::Workload;
 use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
 use photofinish_serve::app::LocalGateway;
 

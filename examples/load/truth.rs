@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use photofinish_lab::bench::arrivals::Arrivals;
-use photofinish_lab::bench::measured::MeasuredRequest;
-use photofinish_lab::bench::prompt::marker;
-use photofinish_lab::bench::{BlockPlan, Load};
 use serde_json::Value;
 
 use crate::figures::{Sample, Table};
 use crate::gateway::{own_cpu, rss_kib_of};
 use crate::generator::{LocalGenerator, SERVER, plan, target};
 use crate::simulator::Simulator;
+use photofinish_lab::bench::block::Arrivals;
+use photofinish_lab::bench::measured::MeasuredRequest;
+use photofinish_lab::bench::prompt::marker;
+use photofinish_lab::bench::{BlockPlan, Load};
 
 #[derive(Args, Clone, Debug)]
 pub struct Options {

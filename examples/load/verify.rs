@@ -11,19 +11,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use fastrand::Rng;
-use photofinish_lab::bench::compare::{self, ComparedFigure, LoadVerdict};
-use photofinish_lab::bench::figures::StageQuestion;
-use photofinish_lab::bench::measured::MeasuredRequest;
-use photofinish_lab::bench::result::RunResult;
-use photofinish_lab::bench::search::FoundRate;
-use photofinish_lab::bench::stage;
-use photofinish_lab::bench::statistics;
-use photofinish_lab::bench::{BlockPlan, BlockResult, Load};
 
 use crate::figures::Table;
 use crate::gateway::program;
 use crate::generator::{LocalGenerator, SERVER, plan, target, workload};
 use crate::simulator::Simulator;
+use photofinish_lab::bench::compare::{self, ComparedFigure, LoadVerdict};
+use photofinish_lab::bench::measured::MeasuredRequest;
+use photofinish_lab::bench::result::RunResult;
+use photofinish_lab::bench::search::FoundRate;
+use photofinish_lab::bench::stage::{self, StageQuestion};
+use photofinish_lab::bench::{BlockPlan, BlockResult, Load, statistics};
 
 /// The median TTFT of the server, ms, and the spread of its logarithm.
 const TTFT_MS: f64 = 100.0;

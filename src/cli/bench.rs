@@ -4,35 +4,31 @@
 //! The requests go through a gateway of this process, so they are measured and recorded by the definitions of production. Not
 //! for the load itself: see `photofinish_lab::bench`.
 
-mod calibration;
-mod cost;
-mod find;
-mod first;
 mod live;
 mod options;
 mod output;
 mod plan;
 mod record;
 mod session;
-mod stored;
 mod target;
 mod verdict;
 
 use std::io;
 
-use super::outcome::CommandOutcome;
-use super::screen::ScreenSettings;
-use super::signals;
 use live::LiveView;
-pub use options::BenchOptions;
-use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::Config;
-use photofinish_lab::bench::against;
-use photofinish_lab::bench::result::RunResult;
 use plan::BenchPlan;
 use session::{BenchSession, FinishedRun, wrong};
 use target::BenchTargets;
 use verdict::RunVerdict;
+
+use super::outcome::CommandOutcome;
+use super::screen::ScreenSettings;
+use super::signals;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::Config;
+use photofinish_lab::bench::result::{self, RunResult};
+
+pub use options::BenchOptions;
 
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = include_str!("help/bench.txt").trim_ascii_end();
@@ -51,12 +47,12 @@ pub async fn run(
 ) -> anyhow::Result<CommandOutcome> {
     let store = config.store.path.clone();
     if options.list {
-        stored::list(&store, options.json, ScreenSettings::of_stdout(), out)?;
+        verdict::list(&store, options.json, ScreenSettings::of_stdout(), out)?;
         return Ok(CommandOutcome::Done);
     }
-    let base = options.against.as_ref().map(|name| stored::find(&store, name)).transpose()?;
+    let base = options.against.as_ref().map(|name| verdict::find(&store, name)).transpose()?;
     if let Some(name) = &options.show {
-        let result = stored::find(&store, name)?;
+        let result = verdict::find(&store, name)?;
         let verdict = RunVerdict::new(&result, base.as_ref(), options);
         show(&result, &verdict, options, out)?;
         return Ok(verdict.outcome());
@@ -66,7 +62,7 @@ pub async fn run(
     options.check_verdicts(targets.targets.len()).map_err(wrong)?;
     let asked = record::asked(&plan, &targets, options.label.clone());
     // Before a request is sent.
-    if let Some(problem) = base.as_ref().and_then(|base| against::problem(base, &asked, &plan.loads())) {
+    if let Some(problem) = base.as_ref().and_then(|base| result::against_problem(base, &asked, &plan.loads())) {
         return Err(wrong(problem));
     }
     let mut live = LiveView::new(err, screen);

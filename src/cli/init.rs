@@ -2,7 +2,6 @@
 //!
 //! Not for what the file says: see `proposal`. It never replaces a file, and no key goes into it.
 
-mod local_servers;
 mod proposal;
 
 use std::fs::OpenOptions;
@@ -10,12 +9,11 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use proposal::{FirstConfig, LocalServer, Surroundings};
 
 use super::text::write_columns;
-use local_servers::LocalServer;
 use photofinish_config::config::catalogue::{self, CatalogueEntry};
 use photofinish_config::config::{self, Config};
-use proposal::{FirstConfig, Surroundings};
 
 /// Usage examples, after the help.
 pub const EXAMPLES: &str = include_str!("help/init.txt").trim_ascii_end();
@@ -55,7 +53,7 @@ pub async fn run(
     }
     let keys = catalogue::entries().filter(|entry| has_key(entry, env)).collect();
     let servers = match may_look(input, err)? {
-        true => local_servers::look(local_servers::usual()).await?,
+        true => proposal::look(proposal::usual()).await?,
         false => Vec::new(),
     };
     let found = Surroundings { keys, servers, env };

@@ -11,7 +11,7 @@ use super::outcome::{CommandOutcome, WrongUse};
 use super::sheet::{Sheet, SheetCell};
 use super::text::counted;
 use photofinish_base::clock::wall_micros;
-use photofinish_config::config::ranges::within;
+use photofinish_config::config::units::within;
 use photofinish_config::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
 use photofinish_history::metrics::ProbeOutcome;
 use photofinish_lab::bench::{LoadClient, RowFeed};

@@ -4,10 +4,6 @@
 
 pub(super) mod answer;
 mod board;
-mod events;
-mod feed;
-mod finished;
-mod options;
 mod output;
 mod picture;
 mod request_template;
@@ -16,14 +12,15 @@ mod summary;
 
 use std::io;
 
-use super::outcome::{CommandOutcome, WrongUse};
-use super::screen::ScreenSettings;
-
-pub use options::RaceOptions;
 use output::RaceOutput;
-use photofinish_config::config::Config;
 use request_template::RequestTemplate;
 use session::RaceSession;
+
+use super::outcome::{CommandOutcome, WrongUse};
+use super::screen::ScreenSettings;
+use photofinish_config::config::Config;
+
+pub use request_template::RaceOptions;
 
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = include_str!("help/race.txt").trim_ascii_end();

@@ -8,7 +8,7 @@ use clap::Args;
 
 use photofinish_base::machine;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::ranges::{duration_within, within};
+use photofinish_config::config::units::{duration_within, within};
 use photofinish_config::config::{ServerStall, SimulatedFailure, Simulation};
 use photofinish_lab::simulate::{Simulator, TruthFile};
 

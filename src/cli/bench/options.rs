@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::{ArgGroup, ValueEnum};
 
-use photofinish_config::config::ranges::{duration_within, within};
-use photofinish_lab::bench::arrivals::Arrivals;
+use photofinish_config::config::units::{duration_within, within};
+use photofinish_lab::bench::block::Arrivals;
 use photofinish_lab::bench::condition::FailIf;
-use photofinish_lab::bench::slo::LoadSlo;
-use photofinish_lab::bench::workload::TOKENS_MAX;
+use photofinish_lab::bench::measured::LoadSlo;
+use photofinish_lab::bench::prompt::TOKENS_MAX;
 
 /// Users of a closed loop, or requests in flight, at most.
 pub const USERS_MAX: usize = 100_000;

@@ -11,10 +11,10 @@ use photofinish_base::machine;
 use photofinish_history::estimate::survival::is_firm;
 use photofinish_lab::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
 use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition};
-use photofinish_lab::bench::figures::{Quantiles, StageFigures};
 use photofinish_lab::bench::measured::RequestEnd;
 use photofinish_lab::bench::result::{Curve, RunResult};
 use photofinish_lab::bench::search::{FoundRate, RateTrial, TrialVerdict};
+use photofinish_lab::bench::stage::{Quantiles, StageFigures};
 use photofinish_lab::bench::statistics::IntervalEstimate;
 
 /// One stage in a line, when it has ended.

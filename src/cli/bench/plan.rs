@@ -11,10 +11,10 @@ use super::options::BenchOptions;
 use super::target::BenchTargets;
 use photofinish_base::machine;
 use photofinish_config::config::Config;
-use photofinish_lab::bench::arrivals::{ARRIVALS_MAX, Arrivals};
-use photofinish_lab::bench::estimate::{ANSWER_BOUNDS, CHOICES};
-use photofinish_lab::bench::slo::LoadSlo;
-use photofinish_lab::bench::workload::Workload;
+use photofinish_lab::bench::block::{ARRIVALS_MAX, Arrivals};
+use photofinish_lab::bench::client::{ANSWER_BOUNDS, CHOICES};
+use photofinish_lab::bench::measured::LoadSlo;
+use photofinish_lab::bench::prompt::Workload;
 use photofinish_lab::bench::{Load, LoadTarget};
 
 /// Levels of a closed loop if none are given.

@@ -1,13 +1,23 @@
-//! What CI asked of a run, decided: its conditions, its comparison with an earlier run, and whether a search found something.
+//! Runs in the store, and what CI asked of one, decided: its conditions, its comparison with an earlier run, and whether a search
+//! found something.
+
+use std::io;
+use std::path::Path;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::options::BenchOptions;
-use crate::cli::outcome::CommandOutcome;
-use photofinish_lab::bench::against;
+use crate::cli::outcome::{CommandOutcome, WrongUse};
+use crate::cli::screen::ScreenSettings;
+use crate::cli::sheet::{Sheet, SheetCell};
+use crate::cli::text::{clean, or_dash};
+use photofinish_history::report::question::time;
+use photofinish_history::report::runs::{self, RunError, RunsQuestion};
+use photofinish_history::store::StoreReader;
 use photofinish_lab::bench::compare::{Compared, LoadComparison, LoadVerdict};
 use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition, FailIf};
-use photofinish_lab::bench::result::RunResult;
+use photofinish_lab::bench::result::{self, RunResult};
 
 /// The verdict on a run. What nobody asked for is empty, and is not in the JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -24,7 +34,7 @@ pub struct RunVerdict {
 impl RunVerdict {
     pub fn new(result: &RunResult, base: Option<&RunResult>, options: &BenchOptions) -> RunVerdict {
         let Compared { comparisons, reasons } =
-            base.map_or_else(Compared::default, |base| against::runs(base, result, options.margin()));
+            base.map_or_else(Compared::default, |base| result::compare_runs(base, result, options.margin()));
         let searched = result.found.iter().filter(|_| options.find.is_some());
         RunVerdict {
             conditions: options.fail_if.iter().map(|condition: &FailIf| condition.decide(result)).collect(),
@@ -50,13 +60,65 @@ impl RunVerdict {
     }
 }
 
+/// Runs that are listed: the newest.
+const LISTED: u16 = 100;
+
+/// # Errors
+/// `WrongUse` if there is no such run, or several; or when the database cannot be read.
+pub fn find(store: &Path, name: &str) -> anyhow::Result<RunResult> {
+    let mut run = match runs::one(&StoreReader::open(store)?, name) {
+        Ok(run) => run,
+        Err(RunError::Read(error)) => return Err(error.into()),
+        Err(unknown) => return Err(WrongUse(format!("{unknown} (photofinish bench --list)")).into()),
+    };
+    match run.remove("result") {
+        Some(result @ Value::Object(_)) => serde_json::from_value(result)
+            .map_err(|error| anyhow::anyhow!("the result of the run {name:?} cannot be read: {error}")),
+        _ => Err(WrongUse(format!("the run {name:?} has not ended, so it has no result")).into()),
+    }
+}
+
+/// The newest runs, as a table or as `GET /api/runs` has them.
+pub fn list(store: &Path, json: bool, screen: ScreenSettings, out: &mut impl io::Write) -> anyhow::Result<()> {
+    let question = RunsQuestion { limit: LISTED, before: None };
+    let page = runs::page(&StoreReader::open(store)?, &question)?;
+    if json {
+        return Ok(writeln!(out, "{}", page.json())?);
+    }
+    let runs = page.runs;
+    if runs.is_empty() {
+        return Ok(writeln!(out, "No runs in {}. `photofinish bench --help` has examples.", store.display())?);
+    }
+    let row = |run: &serde_json::Map<String, Value>| -> Vec<SheetCell> {
+        let text = |name: &str| run.get(name).and_then(Value::as_str).map(|text| clean(text).to_string());
+        let began = run.get("started_at").and_then(Value::as_i64);
+        let ended = run.get("ended_at").is_some_and(Value::is_i64);
+        let cost = run.get("cost_usd").and_then(Value::as_f64);
+        let cells = [
+            text("run_id").unwrap_or_default(),
+            or_dash(text("label"), |label| label),
+            or_dash(began, time),
+            text("target").unwrap_or_default(),
+            or_dash(cost, |usd| format!("{usd:.4} USD")),
+            if ended { text("trust").unwrap_or_default() } else { "has not ended".to_owned() },
+        ];
+        cells.into_iter().map(SheetCell::from).collect()
+    };
+    let sheet = Sheet {
+        heads: ["run", "label", "began", "target", "cost", "trust"].map(str::to_owned).to_vec(),
+        names: 6,
+        rows: runs.iter().map(row).collect(),
+    };
+    Ok(sheet.write(screen.terminal(), out)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::bench::options::typed;
     use photofinish_lab::bench::compare::ComparedFigure;
-    use photofinish_lab::bench::figures::StageFigures;
     use photofinish_lab::bench::search::FoundRate;
+    use photofinish_lab::bench::stage::StageFigures;
     use photofinish_lab::bench::stage::quantiles;
     use photofinish_lab::bench::statistics::IntervalEstimate;
 

@@ -4,8 +4,8 @@ use std::io;
 
 use super::answer::PrintedPiece;
 use super::board::{BoardMessage, RaceBoard};
-use super::options::RaceOptions;
 use super::picture;
+use super::request_template::RaceOptions;
 use super::summary::{FinishedRace, object, write_many, write_one};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::text::{clean, columns, millis, padded, write_text};

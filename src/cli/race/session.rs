@@ -8,11 +8,10 @@ use http::Response;
 use tokio::sync::mpsc::Receiver;
 
 use super::answer::{AnswerReader, Refusal};
-use super::board::RaceBoard;
-use super::feed::{FeedEvent, feed};
-use super::finished::FinishedRaces;
+use super::board::{FeedEvent, RaceBoard, feed};
 use super::output::RaceOutput;
 use super::request_template::RequestTemplate;
+use super::summary::FinishedRaces;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::signals::Signals;
 use crate::cli::text::millis;

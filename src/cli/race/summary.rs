@@ -1,4 +1,4 @@
-//! Reports on races that are over: one with its attempts, many by upstream, or one for programs.
+//! The races of the command that are over, and reports on them: one with its attempts, many by upstream, or one for programs.
 //!
 //! The definitions are those of `stats`; the figures are made of the rows as they were recorded.
 
@@ -9,8 +9,7 @@ use std::io;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::board::{DrawnState, how};
-use super::feed::upstream_of;
+use super::board::{DrawnState, how, upstream_of};
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph, write_text};
 use photofinish_history::estimate::cost::{Cost, CostSum};
@@ -209,5 +208,53 @@ fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
     format!("cost: {} in all; beyond a single attempt: {beyond}", cost(all))
 }
 
+/// Races that are over, and the answers of races that still run.
+#[derive(Default)]
+pub struct FinishedRaces {
+    answers: BTreeMap<String, String>,
+    pub done: Vec<FinishedRace>,
+}
+
+impl FinishedRaces {
+    /// All rows of one race. None where the race's own is not among them.
+    pub fn take(&mut self, rows: &[Record]) -> Option<&FinishedRace> {
+        let (mut of_race, mut attempts) = (None, Vec::new());
+        for row in rows {
+            match row {
+                Record::Race(race) => of_race = Some((**race).clone()),
+                Record::Attempt(attempt) => attempts.push((**attempt).clone()),
+                Record::Run(_) => {}
+            }
+        }
+        let race = of_race?;
+        attempts.sort_by_key(|attempt| attempt.ordinal);
+        let answer = self.answers.remove(&race.race_id).unwrap_or_default();
+        self.done.push(FinishedRace { race, attempts, answer });
+        self.done.last()
+    }
+
+    /// What that race was answered; it is not over yet.
+    pub fn answered(&mut self, race_id: &str, answer: String) {
+        self.answers.insert(race_id.to_owned(), answer);
+    }
+}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod finished_tests {
+    use super::*;
+    use photofinish_history::record::sample;
+
+    #[test]
+    fn a_race_is_done_with_its_attempts_in_order() {
+        let mut rows = FinishedRaces::default();
+        let (won, lost) = (Record::Attempt(Box::new(sample::won(1))), Record::Attempt(Box::new(sample::lost(1, 5))));
+        rows.answered(&sample::race_id(1), "hello".to_owned());
+        let done = rows.take(&[lost, won.clone(), Record::Race(Box::new(sample::race(1)))]).unwrap();
+        assert_eq!(done.attempts.iter().map(|row| row.ordinal).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(done.answer, "hello");
+        assert!(rows.take(&[won]).is_none() && rows.done.len() == 1);
+    }
+}

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use photofinish_config::config::{self, Config};
-use photofinish_history::metrics::ProbeOutcome;
-use photofinish_lab::bench::measured::RequestEnd;
-use photofinish_lab::bench::prompt::PromptMaker;
-use photofinish_lab::bench::spend::Spend;
-use photofinish_lab::bench::workload::Workload;
-use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
-use photofinish_lab::probe::{ProbeCaps, Prober};
-use photofinish_serve::app::LocalGateway;
 
 use crate::harness::answer::advance_clock_until;
 use crate::support::{FakeProvider, Script};
+use photofinish_config::config::{self, Config};
+use photofinish_history::metrics::ProbeOutcome;
+use photofinish_lab::bench::measured::RequestEnd;
+use photofinish_lab::bench::prompt::{PromptMaker, Workload};
+use photofinish_lab::bench::spend::Spend;
+use photofinish_lab::bench::{BlockPlan, Generator, Load, LoadClient, LoadTarget, RowFeed};
+use photofinish_lab::probe::{ProbeCaps, Prober};
+use photofinish_serve::app::LocalGateway;
 
 /// Nothing of the configuration ends an answer sooner.
 const PATIENT: &str = "timeouts = { connect = \"1s\", first_token = \"10h\", idle = \"10h\", total = \"10h\" }";

@@ -6,12 +6,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::catalogue;
-use super::host_limits::{HostLimits, Precisions};
 use super::problem::{LocatedProblem, shown};
 use super::provider::ResolvedNames;
 use super::reader::{Located, ReaderScope};
-use super::{Keys, ModelConfig, Provider, RaceSettings, Timeouts, UpstreamConfig, User};
+use super::settings::{HostLimits, Precisions};
+use super::{Keys, ModelConfig, Provider, RaceSettings, Timeouts, UpstreamConfig, User, catalogue};
 use crate::offerings::{CataloguedModel, ModelCatalogue, Offering, OfferingStatus};
 use photofinish_base::clock::wall_micros;
 

@@ -6,9 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::catalogue;
-use super::host_limits::HostLimits;
-use super::{Config, ModelConfig, Provider, UpstreamConfig};
+use super::settings::HostLimits;
+use super::{Config, ModelConfig, Provider, UpstreamConfig, catalogue};
 use crate::offerings::{ModelCatalogue, Offering};
 
 /// Models of one server that are served by name. Others are usable as `provider/id`.

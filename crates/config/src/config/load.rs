@@ -1,20 +1,16 @@
 //! Reads a [`Config`] from a file or a text. Not for the keys: see `raw` and `resolve`.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use toml::de::DeTable;
 
-use super::catalogue_choice::ChosenCatalogue;
-use super::file_modes;
-use super::hints;
-use super::problem::{LocatedProblem, Problems};
+use super::catalogue_file::ChosenCatalogue;
+use super::problem::{self, LocatedProblem, Problems};
 use super::raw::RawConfig;
 use super::reader::ReaderScope;
-use super::resolve;
-use super::source::usual_store;
-use super::{Config, ConfigSource, Fingerprint, Listen};
+use super::settings::usual_store;
+use super::{Config, ConfigSource, Fingerprint, Listen, resolve};
 use photofinish_base::files::{self, FileFacts, FileLimits, FileStamp};
 
 /// Bytes of the largest config file.
@@ -72,15 +68,15 @@ pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits)
         ConfigText::File { path, text, facts } => {
             let given = GivenSettings { listen, store: None, reads_catalogue: true, limits };
             let (mut config, holds_secrets) = read(text, path, &given, &env).map_err(LoadError::Problems)?;
-            config.warnings.extend(file_modes::config(path, facts).filter(|_| holds_secrets));
+            config.warnings.extend(open_config(path, facts).filter(|_| holds_secrets));
             config.text = config.text.filter(|_| facts.is_regular);
             config
         }
         ConfigText::BuiltIn => built_in(usual_store(), listen, &env).map_err(LoadError::Problems)?,
     };
     config.given_listen = listen.cloned();
-    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| file_modes::key(&tls.key, limits)));
-    config.warnings.extend(file_modes::database(&config.store.path, limits));
+    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| open_key(&tls.key, limits)));
+    config.warnings.extend(open_database(&config.store.path, limits));
     Ok(config)
 }
 
@@ -194,7 +190,7 @@ fn read_once(
         Err(error) => {
             // The message names TOML tokens, never the text. Display would quote the line, which may contain a key.
             let offset = error.span().map_or(0, |span| span.start);
-            let why = line_at(text, offset).and_then(hints::syntax).unwrap_or_else(|| error.message().to_owned());
+            let why = line_at(text, offset).and_then(problem::syntax).unwrap_or_else(|| error.message().to_owned());
             return Err(Problems::new(file, text, vec![LocatedProblem::at(offset, format!("not TOML: {why}"))]));
         }
     };
@@ -224,4 +220,87 @@ fn line_at(text: &str, offset: usize) -> Option<&str> {
     let (before, after) = text.split_at_checked(offset)?;
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     text[start..].lines().next().filter(|_| !after.is_empty())
+}
+
+/// A warning if others can read a config with keys in it.
+fn open_config(path: &Path, facts: &FileFacts) -> Option<String> {
+    let mode = mode_for_others(facts)?;
+    Some(format!(
+        "{path} has keys or tokens in it, and its mode {mode:o} lets other users of this machine at it: chmod 600 {path}, \
+         or name variables or files instead of the keys",
+        path = path.display()
+    ))
+}
+
+/// A warning if others can read the private key of the listeners.
+fn open_key(path: &Path, limits: FileLimits) -> Option<String> {
+    let mode = mode_for_others(&files::facts(path, limits).ok()?)?;
+    Some(format!(
+        "the private key {path} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}",
+        path = path.display()
+    ))
+}
+
+/// A warning if others can read the database or its spill file.
+fn open_database(path: &Path, limits: FileLimits) -> Option<String> {
+    let mut spill = path.as_os_str().to_owned();
+    spill.push(".spill");
+    [path, Path::new(&spill)].into_iter().find_map(|file| {
+        let mode = mode_for_others(&files::facts(file, limits).ok()?)?;
+        Some(format!(
+            "the history {file} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}*",
+            file = file.display(),
+            path = path.display()
+        ))
+    })
+}
+
+/// The mode, if the group or others have any permission.
+fn mode_for_others(facts: &FileFacts) -> Option<u32> {
+    (facts.is_regular && facts.mode & 0o077 != 0).then_some(facts.mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn files_that_others_may_read_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("key"), "planted").unwrap();
+        let by_file = format!("file:{}", path("key").display());
+        for (key, mode, database, expected) in [
+            ("planted", 0o600, Some(0o600), vec![]),
+            ("planted", 0o644, None, vec!["mode 644"]),
+            ("planted", 0o640, Some(0o600), vec!["mode 640"]),
+            ("${PHOTOFINISH_TEST_UNSET}", 0o644, None, vec![]),
+            (by_file.as_str(), 0o644, None, vec![]),
+            ("planted", 0o644, Some(0o644), vec!["config.toml has keys", "history.db has the mode 644"]),
+            ("planted", 0o600, Some(0o620), vec!["the mode 620"]),
+        ] {
+            let set = |name: &str, mode| {
+                std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+            };
+            let url = path("history.db");
+            let url = url.display();
+            let text = format!("store.url = \"sqlite:{url}\"\n[providers.openai]\napi_key = \"{key}\"");
+            std::fs::write(path("config.toml"), text).unwrap();
+            set("config.toml", mode);
+            let _ = std::fs::remove_file(path("history.db"));
+            if let Some(mode) = database {
+                std::fs::write(path("history.db"), "").unwrap();
+                set("history.db", mode);
+            }
+            let mut warnings = load(&ConfigSource::File(path("config.toml"))).unwrap().warnings;
+            warnings.retain(|warning| warning.contains("chmod"));
+            assert_eq!(warnings.len(), expected.len(), "{key} {mode:o} {database:?}: {warnings:?}");
+            for (warning, words) in warnings.iter().zip(expected) {
+                assert!(warning.contains(words), "{words}: {warning}");
+                assert!(!warning.contains("planted"), "{warning}");
+            }
+        }
+    }
 }

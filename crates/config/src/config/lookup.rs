@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::Span;
 use jiff::civil::Date;
 
-use super::catalogue::CatalogueEntry;
-use super::catalogue_choice::catalogue_file;
+use super::catalogue::{self, CatalogueEntry};
+use super::catalogue_file::catalogue_file;
 use super::problem::nearest;
-use super::{Config, ConfigSource, Keys, ModelConfig, Provider, catalogue, hosts};
+use super::{Config, ConfigSource, Keys, ModelConfig, Provider, hosts};
 use crate::offerings::Offering;
 use photofinish_base::printable::quoted;
 

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::keys::{self, TableKeys as _, keys, own};
-use super::kinds::{PlainText, RealNumber, TimeSpan, WholeNumber};
+use super::keys::{self, PlainText, RealNumber, TableKeys as _, TimeSpan, WholeNumber, keys, own};
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::text::ExpandedText;

@@ -10,20 +10,18 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
-use super::catalogue_url::CatalogueKeys;
-use super::host_limits::{HostLimits, Precisions};
-use super::keys::{self, TableKeys, keys, nested, own};
-use super::kinds::{ParsedText, PlainText, RealNumber, WholeNumber, choice};
+use super::catalogue_file::CatalogueKeys;
+use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, WholeNumber, choice, keys, nested, own};
 use super::probes::RawProbes;
 use super::problem::LocatedProblem;
-use super::raw_provider::RawProvider;
-use super::raw_server::ServerKeys;
-use super::raw_user::RawUser;
+use super::provider_table::RawProvider;
+use super::race::UpstreamTimeouts;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
+use super::server::ServerKeys;
+use super::settings::{HostLimits, Precisions};
 use super::text::{self, ExpandedText};
-use super::timeouts::UpstreamTimeouts;
-use super::units;
-use super::{Policy, Price, RaceSettings, Retention, UpstreamStream};
+use super::user::RawUser;
+use super::{Policy, Price, RaceSettings, Retention, UpstreamStream, units};
 
 /// The file.
 pub(super) struct RawConfig {

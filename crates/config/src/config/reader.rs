@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::hints;
-use super::problem::{LocatedProblem, shown};
+use super::problem::{self, LocatedProblem, shown};
 use photofinish_base::files::{FileLimits, FileStamp};
 
 /// A value, and the byte offset at which it begins in the file.
@@ -244,7 +243,7 @@ impl<'s, 'i> TomlTable<'s, 'i> {
             let message = format!("unknown key \"{}\" in {}", shown(key.get_ref()), self.name);
             let problem = LocatedProblem::at(key.span().start, message);
             let expected = one_of(&self.known);
-            self.scope.report(match (hints::usual_name(key.get_ref(), &self.known), hints::home(key.get_ref())) {
+            self.scope.report(match (problem::usual_name(key.get_ref(), &self.known), problem::home(key.get_ref())) {
                 (Some(usual), _) => problem.meant(usual),
                 (None, Some(home)) => problem.expected(format!("it under {home}")),
                 (None, None) => problem.expected(expected).nearest(key.get_ref(), self.known.iter().copied()),

@@ -1,28 +1,26 @@
 //! Makes a [`Config`] from the tables: the catalogue, and checks that need two tables. Not for single keys: see `raw`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use http::Uri;
 use secrecy::SecretString;
 
-use super::catalogue;
-use super::catalogue_choice::ChosenCatalogue;
+use super::catalogue_file::ChosenCatalogue;
 use super::hosts::{self, Hosting};
-use super::listen::LISTEN_VARIABLE;
-use super::own_address;
 use super::problem::{LocatedProblem, shown};
 use super::provider::ResolvedNames;
+use super::provider_table::{self, RawProvider};
 use super::raw::{RawConfig, RawModel, RawUpstream};
-use super::raw_provider::RawProvider;
-use super::raw_user::RawUser;
 use super::reader::{Located, ReaderScope};
-use super::resolve_provider;
+use super::server::LISTEN_VARIABLE;
 use super::transport::EnvProxies;
+use super::user::RawUser;
 use super::{
-    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, RaceSettings, Server, StoreConfig, Timeouts,
-    UpstreamConfig, User, dearest,
+    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, RaceSettings, Server, StoreConfig,
+    Timeouts, UpstreamConfig, User, catalogue, dearest,
 };
 use photofinish_base::machine;
 
@@ -52,7 +50,7 @@ pub(super) fn resolve(
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
     add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
     add_providers_with_a_key(scope, &mut providers, &env_proxies);
-    own_address::check(scope, &listen, &providers, &raw.models);
+    check_own_addresses(scope, &listen, &providers, &raw.models);
     let catalogue = &*chosen.catalogue;
     let serves_catalogue = raw.models.is_empty();
     let users = resolve_users(scope, raw.users, &providers);
@@ -163,7 +161,7 @@ fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
 }
 
 fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
-    let listed = |raw| resolve_provider::listed(scope, raw, env_proxies).map(Arc::new);
+    let listed = |raw| provider_table::listed(scope, raw, env_proxies).map(Arc::new);
     raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
@@ -184,7 +182,7 @@ fn add_used_providers(
             continue;
         }
         let Some(entry) = catalogue::find(name) else { continue };
-        let provider = resolve_provider::known(scope, entry, offset, env_proxies).map(Arc::new);
+        let provider = provider_table::known(scope, entry, offset, env_proxies).map(Arc::new);
         providers.insert(name.clone(), provider);
     }
 }
@@ -193,7 +191,7 @@ fn add_used_providers(
 fn add_providers_with_a_key(scope: &ReaderScope<'_>, providers: &mut ResolvedNames, env_proxies: &EnvProxies) {
     for entry in catalogue::entries() {
         if !providers.contains_key(&entry.name)
-            && let Some(provider) = resolve_provider::unmentioned(scope, entry, env_proxies)
+            && let Some(provider) = provider_table::unmentioned(scope, entry, env_proxies)
         {
             providers.insert(entry.name.clone(), Some(Arc::new(provider)));
         }
@@ -377,4 +375,110 @@ fn resolve_user_keys(
 /// Relative to the working directory, if there is one.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Provider {
+    /// One of its addresses is an address that the gateway listens on.
+    pub fn is_at(&self, listen: &[Listen]) -> bool {
+        let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
+        self.own_address(&addresses).is_some()
+    }
+
+    /// The first of these addresses that leads to the provider.
+    fn own_address(&self, listen: &[SocketAddr]) -> Option<SocketAddr> {
+        let leads_to = |listen: SocketAddr| self.dialects.iter().any(|spoken| leads_to(&spoken.base_url, listen));
+        listen.iter().copied().find(|listen| leads_to(*listen))
+    }
+}
+
+/// A provider that a model uses is one problem; an unused one is a warning.
+fn check_own_addresses(
+    scope: &ReaderScope<'_>,
+    listen: &[Listen],
+    providers: &BTreeMap<String, Option<Arc<Provider>>>,
+    models: &[RawModel],
+) {
+    let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
+    let mut own: BTreeMap<&str, SocketAddr> = BTreeMap::new();
+    for provider in providers.values().flatten() {
+        own.extend(provider.own_address(&addresses).map(|address| (provider.name.as_str(), address)));
+    }
+    for upstream in models.iter().flat_map(|model| &model.upstreams) {
+        if let Some((name, address)) = own.remove_entry(upstream.provider.as_str()) {
+            let message = format!("provider {name} is at {address}, where the gateway itself listens");
+            let expected = format!("another port in base_url of [providers.{name}], or in \"listen\" in [server]");
+            scope.report(LocatedProblem::at(upstream.offset, message).expected(expected));
+        }
+    }
+    for (name, address) in own {
+        scope.warn(format!(
+            "provider {name} is at {address}, where the gateway itself listens: give one of them another port"
+        ));
+    }
+}
+
+/// The base URL is an address that the gateway listens on, judged by the URL alone.
+fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
+    let Ok(uri) = base_url.parse::<Uri>() else { return false };
+    let Some(host) = uri.host() else { return false };
+    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    if uri.port_u16().unwrap_or(default) != listen.port() {
+        return false;
+    }
+    let listens = listen.ip().to_canonical();
+    if host.eq_ignore_ascii_case("localhost") {
+        return listens.is_loopback() || listens.is_unspecified();
+    }
+    let Ok(host) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return false };
+    let host = host.to_canonical();
+    // A connection to the unspecified address reaches this machine.
+    let here = host.is_loopback() || host.is_unspecified();
+    host == listens || (here && listens.is_unspecified()) || (host.is_unspecified() && listens.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Config, Problems, parse};
+
+    fn read(listen: &str, base_url: &str, rest: &str) -> Result<Config, Problems> {
+        let text = format!("server.listen = \"{listen}\"\nproviders.p.base_url = \"{base_url}\"\n{rest}");
+        parse(&format!("{text}\n[users.a]\ntoken = \"t\""), Path::new("x"), &|_| None)
+    }
+
+    #[test]
+    fn an_upstream_at_the_own_address_is_a_problem() {
+        for (listen, base_url, own) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/v1", true),
+            ("127.0.0.1:8080", "http://LocalHost:8080/v1", true),
+            ("127.0.0.1:80", "http://127.0.0.1/v1", true),
+            ("127.0.0.1:8080", "http://0.0.0.0:8080/v1", true),
+            ("[::1]:8080", "http://[::1]:8080/v1", true),
+            ("0.0.0.0:8080", "http://127.0.0.1:8080/v1", true),
+            ("[::]:8080", "http://localhost:8080/v1", true),
+            ("10.0.0.7:8080", "http://10.0.0.7:8080/v1", true),
+            ("127.0.0.1:8080", "http://127.0.0.1:8081/v1", false),
+            ("127.0.0.1:8080", "http://127.0.0.2:8080/v1", false),
+            ("127.0.0.1:8080", "http://10.0.0.7:8080/v1", false),
+            ("127.0.0.1:8080", "http://my-vllm:8080/v1", false),
+            ("127.0.0.1:0", "http://127.0.0.1:8080/v1", false),
+        ] {
+            let problems = read(listen, base_url, "models.m.upstreams = [\"p/x\", \"p/y\"]").err();
+            assert_eq!(problems.is_some(), own, "{listen} {base_url}");
+            let Some(problems) = problems.map(|problems| problems.to_string()) else { continue };
+            let start =
+                format!("x:3:23: provider p is at {listen}, where the gateway itself listens; expected another");
+            assert!(problems.starts_with(&start) && problems.ends_with("\n1 problem"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn one_that_no_model_uses_is_a_warning() {
+        let config = read("127.0.0.1:8080", "http://127.0.0.1:8080/v1", "[providers.llamacpp]").unwrap();
+        let own = |name| config.warnings.iter().any(|warning| warning.starts_with(&format!("provider {name} is at")));
+        assert!(own("p") && own("llamacpp"), "{:?}", config.warnings);
+        let problems = parse("models.m.upstreams = [\"llamacpp/x\"]", Path::new("x"), &|_| None).unwrap_err();
+        assert!(problems.to_string().contains("provider llamacpp is at 127.0.0.1:8080"), "{problems}");
+    }
 }

@@ -9,13 +9,13 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::RaceSettings;
-use super::catalogue_url::CatalogueKeys;
+use super::catalogue_file::CatalogueKeys;
 use super::keys::{self, TableKeys as _};
 use super::probes::{ProbeKeys, WorkloadKeys};
+use super::provider_table::ProviderKeys;
 use super::raw::{ModelKeys, StoreKeys};
-use super::raw_provider::ProviderKeys;
-use super::raw_server::ServerKeys;
-use super::raw_user::UserKeys;
+use super::server::ServerKeys;
+use super::user::UserKeys;
 
 /// The schema as JSON text, in draft 7: what taplo and Even Better TOML read.
 pub fn schema() -> String {

@@ -1,24 +1,26 @@
-//! The configuration as the rest of the program sees it.
+//! The configuration as the rest of the program sees it, and where it was read from.
 //!
 //! Not for what the file says: see `raw`.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use etcetera::BaseStrategy as _;
 use ipnet::IpNet;
 use secrecy::SecretString;
 use subtle::ConstantTimeEq as _;
 
-use super::host_limits::HostLimits;
 use super::reader::WatchedFiles;
 use super::{
-    CancelBilling, CataloguePlace, CatalogueUrl, ConfigSource, Fingerprint, Listen, ListenerCertificate, Permit, Price,
-    PriceSource, ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts, UpstreamStream,
+    CancelBilling, CataloguePlace, CatalogueUrl, Cors, Listen, ListenerCertificate, Permit, Price, PriceSource,
+    ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts, UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
+use photofinish_base::files;
 use photofinish_base::telemetry::LogFormat;
 use photofinish_wire::protocol::Surface;
 use photofinish_wire::protocol::quirks::{Quirks, RequestChanges};
@@ -88,18 +90,6 @@ pub struct Server {
     pub cors: Cors,
     /// How a line of the log is written.
     pub log: LogFormat,
-}
-
-/// `cors = [ … ]`: the origins of web pages whose scripts may call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Cors {
-    /// No web page may call: the default.
-    #[default]
-    None,
-    /// Every web page may call: `["*"]`.
-    Any,
-    /// These origins, as browsers write them: lower case, without a slash at the end.
-    Only(Vec<String>),
 }
 
 /// `[store]`
@@ -244,5 +234,129 @@ impl fmt::Debug for User {
             .field("overrides", &self.overrides)
             .field("keys", &self.keys.keys())
             .finish_non_exhaustive()
+    }
+}
+
+/// The file that is read if none is named.
+pub const USUAL_FILE: &str = "config.toml";
+const STORE_FILE: &str = "photofinish.db";
+
+/// Where a configuration comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigSource {
+    File(PathBuf),
+    /// The built-in configuration: every default, and the keys in the environment.
+    BuiltIn,
+}
+
+impl ConfigSource {
+    /// The file that the user names, else `config.toml` in the working directory, else the built-in configuration.
+    pub fn find(named: Option<&Path>) -> ConfigSource {
+        match named {
+            Some(named) => ConfigSource::File(named.to_owned()),
+            None if files::is_there(Path::new(USUAL_FILE)) => ConfigSource::File(PathBuf::from(USUAL_FILE)),
+            None => ConfigSource::BuiltIn,
+        }
+    }
+
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            ConfigSource::File(path) => Some(path),
+            ConfigSource::BuiltIn => None,
+        }
+    }
+}
+
+impl fmt::Display for ConfigSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigSource::File(path) => path.display().fmt(f),
+            ConfigSource::BuiltIn => f.write_str("built in (there is no config.toml here)"),
+        }
+    }
+}
+
+/// Where the built-in configuration keeps the history: the user's state directory, or the working directory of a user without
+/// a home.
+pub(super) fn usual_store() -> PathBuf {
+    let native = etcetera::base_strategy::choose_native_strategy();
+    let directory = native.map(|native| native.state_dir().unwrap_or_else(|| native.data_dir()));
+    match directory {
+        Ok(directory) => directory.join("photofinish").join(STORE_FILE),
+        Err(_) => PathBuf::from(STORE_FILE),
+    }
+}
+
+/// Identifies a text within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    hash: u64,
+    /// The text says nothing: it has no line but comments.
+    pub is_blank: bool,
+}
+
+/// Drawn at the start: otherwise a reader of the log could try out which token makes it.
+static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl Fingerprint {
+    pub(super) fn of(text: &str) -> Fingerprint {
+        let says_nothing = |line: &str| line.is_empty() || line.starts_with('#');
+        Fingerprint { hash: KEY.hash_one(text), is_blank: text.lines().map(str::trim).all(says_nothing) }
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    /// Twelve hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}", self.hash >> 16)
+    }
+}
+
+/// What a model's table says about its hosts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct HostLimits {
+    /// Providers that do not race it.
+    pub exclude: Vec<String>,
+    /// Times the price of the cheapest host.
+    pub price_within: Option<f64>,
+    pub precision: Precisions,
+}
+
+/// The precision of the weights that a host may serve a model with. The first token favours hosts that quantise most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Precisions {
+    /// Not known to be below the precision in which the weights were released.
+    #[default]
+    Native,
+    Any,
+    /// Known to be one of these, such as `fp8`.
+    Listed(Vec<String>),
+}
+
+impl Precisions {
+    pub fn take(&self, offering: &Offering, released_bits: Option<u8>) -> bool {
+        match self {
+            Precisions::Any => true,
+            Precisions::Native => offering.bits().zip(released_bits).is_none_or(|(bits, released)| bits >= released),
+            Precisions::Listed(listed) => {
+                offering.precision.as_ref().is_some_and(|precision| listed.contains(precision))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_one_and_a_text_without_content_is_blank() {
+        let (one, other) = (Fingerprint::of("[users.ann]\n"), Fingerprint::of("[users.bob]\n"));
+        assert!(one == Fingerprint::of("[users.ann]\n") && one != other);
+        assert!(one.to_string() != other.to_string() && one.to_string().len() == 12);
+        for (text, is_blank) in [("", true), ("\n \t\n# a comment\n  # another", true), ("a = 1 # one", false)] {
+            assert_eq!(Fingerprint::of(text).is_blank, is_blank, "{text:?}");
+        }
     }
 }

@@ -4,8 +4,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::keys::keys;
-use super::kinds::{Flag, ParsedText, RealNumber, TimeSpan, WholeNumber, choice};
+use super::keys::{Flag, ParsedText, RealNumber, TimeSpan, WholeNumber, choice, keys};
 use super::names::names;
 use super::units::{format_duration, parse_duration};
 

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use secrecy::SecretString;
 
-use super::hints;
-use super::problem::{LocatedProblem, shown};
+use super::problem::{self, LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 use photofinish_base::files;
 
@@ -138,7 +137,7 @@ fn is_quoted(value: &str) -> bool {
 
 /// Reports a variable in another notation than `${NAME}`.
 fn report_variable(scope: &ReaderScope<'_>, what: &str, typed: &Located<String>) -> bool {
-    let Some(name) = hints::variable(&typed.value) else { return false };
+    let Some(name) = problem::variable(&typed.value) else { return false };
     let problem = LocatedProblem::at(typed.offset, format!("{what} looks like a variable"));
     scope.report(problem.expected(format!("\"${{{name}}}\"")));
     true

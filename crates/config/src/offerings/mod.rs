@@ -6,8 +6,6 @@
 mod catalogue;
 mod change;
 mod offering;
-mod row;
-mod snapshot;
 
 pub use catalogue::{CatalogueError, CataloguedModel, ModelCatalogue};
 pub use change::{CatalogueChange, PriceMove};

@@ -1,5 +1,9 @@
 //! One row of the catalogue: one provider's offer of one model. Not for finding it: see `catalogue`.
 
+use serde_json::Value;
+
+use photofinish_base::printable::printable;
+
 /// What one provider says of one of its models.
 #[derive(Clone, Debug, Default)]
 pub struct Offering {
@@ -139,4 +143,154 @@ pub(super) fn bits(precision: &str) -> Option<u8> {
         "fp4" | "mxfp4" | "nvfp4" | "int4" | "awq" => 4,
         _ => return None,
     })
+}
+
+/// A row of one provider, with the names of its places.
+pub(super) struct Row<'r> {
+    pub columns: &'r [String],
+    pub values: &'r [Value],
+}
+
+impl Row<'_> {
+    /// Why it is wrong, in words; it has to be right as a whole.
+    pub fn offering(&self, provider: &str) -> Result<Offering, String> {
+        let id = self.text("id")?.ok_or("a row has no id")?;
+        let [tools, reasoning, schema] = self.abilities()?;
+        let offering = Offering {
+            provider: provider.to_owned(),
+            id,
+            model: self.text("model")?,
+            input: self.price("input")?,
+            cached: self.price("cached")?,
+            written: self.price("written")?,
+            output: self.price("output")?,
+            tiers: self.tiers()?,
+            context: self.tokens("context")?,
+            max_output: self.tokens("max_output")?,
+            kinds: self.kinds()?,
+            tools,
+            reasoning,
+            schema,
+            embedding: self.flag("embedding")?,
+            precision: self.text("precision")?,
+            dialect: self.text("dialect")?,
+            region: self.text("region")?,
+            status: self.status()?,
+            retires: self.text("retires")?,
+            disputed: self.flag("disputed")?,
+            date: self.text("date")?,
+            source: self.text("source")?.unwrap_or_default(),
+        };
+        Ok(offering)
+    }
+
+    /// None: unknown.
+    fn value(&self, column: &str) -> Option<&Value> {
+        let place = self.columns.iter().position(|name| name == column)?;
+        self.values.get(place).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&self, column: &str) -> String {
+        let id = self.values.first().and_then(Value::as_str).unwrap_or_default();
+        format!("{column} of {id:?} is not right")
+    }
+
+    fn text(&self, column: &str) -> Result<Option<String>, String> {
+        match self.value(column) {
+            None => Ok(None),
+            Some(Value::String(text)) if is_plain(text) => Ok(Some(text.clone())),
+            Some(_) => Err(self.wrong(column)),
+        }
+    }
+
+    fn flag(&self, column: &str) -> Result<bool, String> {
+        match self.value(column) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::Number(number)) => Ok(number.as_u64() == Some(1)),
+            Some(_) => Err(self.wrong(column)),
+        }
+    }
+
+    fn price(&self, column: &str) -> Result<Option<f64>, String> {
+        price(self.value(column)).ok_or_else(|| self.wrong(column))
+    }
+
+    fn tokens(&self, column: &str) -> Result<Option<u64>, String> {
+        match self.value(column) {
+            None => Ok(None),
+            Some(value) => value.as_u64().map(Some).ok_or_else(|| self.wrong(column)),
+        }
+    }
+
+    /// Every prompt may contain text; a row lists the rest, with spaces between.
+    fn kinds(&self) -> Result<Option<Vec<InputKind>>, String> {
+        let Some(text) = self.text("kinds")? else { return Ok(None) };
+        let mut kinds = vec![InputKind::Text];
+        for name in text.split_whitespace() {
+            let kind = InputKind::ALL.into_iter().find(|kind| kind.as_str() == name);
+            kinds.push(kind.ok_or_else(|| self.wrong("kinds"))?);
+        }
+        Ok(Some(kinds))
+    }
+
+    /// Tools, reasoning and JSON schemas, a letter each: `+-?`.
+    fn abilities(&self) -> Result<[Option<bool>; 3], String> {
+        let Some(text) = self.text("abilities")? else { return Ok([None; 3]) };
+        let mut abilities = [None; 3];
+        for (ability, letter) in abilities.iter_mut().zip(text.chars()) {
+            *ability = match letter {
+                '+' => Some(true),
+                '-' => Some(false),
+                '?' => None,
+                _ => return Err(self.wrong("abilities")),
+            };
+        }
+        Ok(abilities)
+    }
+
+    fn status(&self) -> Result<OfferingStatus, String> {
+        let Some(name) = self.text("status")? else { return Ok(OfferingStatus::Active) };
+        let found = OfferingStatus::ALL.into_iter().find(|status| status.as_str() == name);
+        found.ok_or_else(|| self.wrong("status"))
+    }
+
+    /// `[[above, input, cached, written, output], …]`
+    fn tiers(&self) -> Result<Vec<PriceTier>, String> {
+        let Some(value) = self.value("tiers") else { return Ok(Vec::new()) };
+        let read = |tier: &Value| {
+            let tier = tier.as_array()?;
+            let at = |place: usize| tier.get(place).filter(|value| !value.is_null());
+            let above = at(0)?.as_u64()?;
+            Some(PriceTier {
+                above,
+                input: price(at(1))?,
+                cached: price(at(2))?,
+                written: price(at(3))?,
+                output: price(at(4))?,
+            })
+        };
+        let tiers: Option<Vec<PriceTier>> = value.as_array().and_then(|tiers| tiers.iter().map(read).collect());
+        let mut tiers = tiers.ok_or_else(|| self.wrong("tiers"))?;
+        tiers.sort_by_key(|tier| tier.above);
+        Ok(tiers)
+    }
+}
+
+/// Bytes of the longest text in a row.
+const TEXT_MAX: usize = 512;
+/// USD per million tokens; no model costs more.
+const PRICE_MAX: f64 = 100_000.0;
+
+/// Safe to print, and not too long.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.len() <= TEXT_MAX && printable(text) == text
+}
+
+/// None: it is no price. `Some(None)`: unknown.
+fn price(value: Option<&Value>) -> Option<Option<f64>> {
+    match value {
+        None => Some(None),
+        Some(value) => value.as_f64().filter(|usd| (0.0..=PRICE_MAX).contains(usd)).map(Some),
+    }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Quantiles, StageFigures};
 use super::measured::MeasuredRequest;
 use super::search::FoundRate;
+use super::stage::{Quantiles, StageFigures};
 use super::statistics::{IntervalEstimate, Z, effective_samples, quantile_estimate};
 
 /// Of a one-sided test at 5 %: two of them make "the same".

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::figures::{Quantiles, StageFigures};
 use super::measured::RequestEnd;
 use super::result::RunResult;
 use super::search::FoundRate;
+use super::stage::{Quantiles, StageFigures};
 use super::statistics::IntervalEstimate;
 
 /// A condition that fails a run.

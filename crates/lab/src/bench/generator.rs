@@ -10,12 +10,11 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
-use super::client::LoadClient;
-use super::heartbeat::Heartbeat;
+use super::client::{LoadClient, Sending};
 use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{Prompt, PromptMaker};
-use super::sending::Sending;
 use super::spend::{Reservation, Spend};
+use super::trust::Heartbeat;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_history::record::{RaceSource, RequestOrigin};

@@ -6,39 +6,26 @@
 //!
 //! Not for the options and the output of the command: see `cli::bench`.
 
-pub mod against;
-pub mod arrivals;
-mod block;
-mod client;
+pub mod block;
+pub mod client;
 pub mod compare;
 pub mod condition;
-pub mod estimate;
-mod feed;
-pub mod figures;
 mod generator;
-mod heartbeat;
 pub mod measured;
-mod notes;
-mod patience;
 pub mod prompt;
 pub mod result;
 pub mod search;
-mod sending;
-pub mod slo;
 pub mod spend;
 pub mod stage;
 pub mod statistics;
 pub mod trust;
-pub mod workload;
 
 #[cfg(test)]
 mod stall;
 
 pub use block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress, failing_alone, ramp};
-pub use client::LoadClient;
-pub use feed::RowFeed;
+pub use client::{LoadClient, RowFeed, patience};
 pub use generator::Generator;
-pub use patience::patience;
 
 /// The runtime in which a benchmark measures best.
 ///

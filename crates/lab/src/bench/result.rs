@@ -1,12 +1,14 @@
-//! The result of a run: what is stored in the table `run`, printed by `bench --json` and read by `--against` and the report.
+//! The result of a run: what is stored in the table `run`, printed by `bench --json`, read by the report, and compared by
+//! `--against`. Only the same work is compared, and what cannot be compared has a reason.
 
 use serde::{Deserialize, Serialize};
 
-use super::compare::{self, ComparedFigure, LoadComparison};
-use super::figures::StageFigures;
+use super::block::Load;
+use super::compare::{self, Compared, ComparedFigure, LoadComparison};
+use super::measured::{LoadSlo, MeasuredRequest};
+use super::prompt::Workload;
 use super::search::FoundRate;
-use super::slo::LoadSlo;
-use super::workload::Workload;
+use super::stage::{StageEnd, StageFigures};
 
 /// The edition of this shape, and of what its figures mean.
 pub const RESULT_VERSION: u32 = 2;
@@ -137,6 +139,196 @@ fn drift(own: &[&StageFigures]) -> Option<String> {
     })
 }
 
+/// How the requests of two runs differ, apart from whom they ask; none if they do not.
+pub fn different_work(base: &RunResult, other: &RunResult) -> Option<String> {
+    let lengths =
+        |run: &RunResult| format!("{} tokens in, {} out", run.workload.input_tokens, run.workload.output_tokens);
+    for (what, base, other) in
+        [("lengths", lengths(base), lengths(other)), ("--prefix", base.prefix.to_string(), other.prefix.to_string())]
+    {
+        if base != other {
+            return Some(format!("{what}: {base} there, {other} here"));
+        }
+    }
+    let given = [("--prompts", &base.prompts, &other.prompts), ("--body", &base.body, &other.body)];
+    given.into_iter().find(|(_, base, other)| base != other).map(|(what, base, other)| match (base, other) {
+        (Some(_), None) => format!("{what}: given there, not here"),
+        (None, _) => format!("{what}: given here, not there"),
+        _ => format!("{what}: others there than here"),
+    })
+}
+
+/// Why a run that asks for these loads cannot be compared with an earlier one, known before a request is sent. `loads`: none for
+/// a search. A result of another version is no wrong use: the run may be the base of the next.
+pub fn against_problem(base: &RunResult, asked: &RunResult, loads: &[Load]) -> Option<String> {
+    if base.version != asked.version {
+        return None;
+    }
+    let wanted = asked.targets.iter().flat_map(|target| loads.iter().map(move |load| (target, *load)));
+    let lacks = |(target, load): &(&String, Load)| {
+        let same =
+            |stage: &StageFigures| stage.load() == Some(*load) && is_same_target(base, asked, &stage.target, target);
+        !base.stages.iter().any(same)
+    };
+    let why = different_work(base, asked).or_else(|| match (base.is_search(), loads.is_empty()) {
+        (true, true) => (base.slo != asked.slo).then(|| "another --slo".to_owned()),
+        (true, false) => Some("it searched a rate, and has no levels".to_owned()),
+        (false, true) => Some("it searched no rate".to_owned()),
+        (false, false) => {
+            wanted.into_iter().find(lacks).map(|(target, load)| format!("it did not measure {target} at {load}"))
+        }
+    })?;
+    Some(format!("--against {}: {why}", base.name()))
+}
+
+/// The stages or the found rates of the same targets, the later run against the earlier one. A run of one target is compared
+/// with any other run of one target.
+pub fn compare_runs(base: &RunResult, other: &RunResult, margin: f64) -> Compared {
+    let mut found = Compared::default();
+    let versions = (base.version != other.version).then(|| {
+        format!(
+            "its result is of version {}, this one of version {}: their figures may mean different things",
+            base.version, other.version
+        )
+    });
+    let kinds = || (base.is_search() != other.is_search()).then(|| "only one of the runs searched a rate".to_owned());
+    if let Some(reason) = versions.or_else(|| different_work(base, other)).or_else(kinds) {
+        found.reasons.push(format!("{}: {reason}", base.name()));
+    } else if other.is_search() {
+        found_rates(base, other, margin, &mut found);
+    } else {
+        compare_levels(base, other, margin, &mut found);
+    }
+    found
+}
+
+/// Whether two targets of the runs are the same, or the only ones.
+fn is_same_target(base: &RunResult, other: &RunResult, earlier: &str, later: &str) -> bool {
+    earlier == later || (base.targets.len() == 1 && other.targets.len() == 1)
+}
+
+fn found_rates(base: &RunResult, other: &RunResult, margin: f64, into: &mut Compared) {
+    for found in &other.found {
+        let same = |earlier: &&FoundRate| is_same_target(base, other, &earlier.target, &found.target);
+        let earlier = base.found.iter().find(same).ok_or("it was not searched there");
+        let earlier = earlier.and_then(|earlier| match (base.slo == other.slo, earlier.attain == found.attain) {
+            (false, _) => Err("another --slo"),
+            (_, false) => Err("another --attain"),
+            _ => Ok(earlier),
+        });
+        let compared = earlier.and_then(|earlier| {
+            compare::of_found(earlier, found, margin).ok_or("the searches found no rates that can be compared")
+        });
+        match compared {
+            Ok((ratio, margin, verdict)) => into.comparisons.push(LoadComparison {
+                figure: ComparedFigure::Rate,
+                base: base.name().to_owned(),
+                other: found.target.clone(),
+                load: "search".to_owned(),
+                pairs: None,
+                ratio,
+                margin,
+                verdict,
+            }),
+            Err(why) => into.reasons.push(format!("{} against {}: {why}", found.target, base.name())),
+        }
+    }
+}
+
+fn compare_levels(base: &RunResult, other: &RunResult, margin: f64, into: &mut Compared) {
+    let mut seen: Vec<(&str, Option<Load>)> = Vec::new();
+    for stage in &other.stages {
+        // The first level runs twice; it is compared once.
+        let level = (stage.target.as_str(), stage.load());
+        if seen.contains(&level) {
+            continue;
+        }
+        seen.push(level);
+        let same = |earlier: &StageFigures| {
+            earlier.load() == stage.load() && is_same_target(base, other, &earlier.target, &stage.target)
+        };
+        let again = |own: &StageFigures| (own.target.as_str(), own.load()) == level;
+        match counting(&base.stages, same).zip(counting(&other.stages, again)) {
+            Some((earlier, own)) => compare_stages(base.name(), earlier, own, margin, into),
+            None => into.reasons.push(format!("{}: {} did not measure it", stage.name(), base.name())),
+        }
+    }
+    if other.stages.is_empty() {
+        into.reasons.push("nothing was measured".to_owned());
+    }
+}
+
+/// Of these stages the first that counts, else the first.
+fn counting(stages: &[StageFigures], of: impl Fn(&StageFigures) -> bool) -> Option<&StageFigures> {
+    let mut those = stages.iter().filter(|stage| of(stage));
+    let first = those.next()?;
+    Some(if first.counts() { first } else { those.find(|stage| stage.counts()).unwrap_or(first) })
+}
+
+/// Two stages under the same load, measured independently.
+fn compare_stages(name: &str, base: &StageFigures, other: &StageFigures, margin: f64, into: &mut Compared) {
+    let why = why_not(name, base, other);
+    // A server that broke off is worse, and its latencies are not.
+    if why.is_none() || (is_of_server(base) && is_of_server(other)) {
+        let ratio = compare::answered(base, other);
+        into.comparisons
+            .extend(ratio.map(|ratio| LoadComparison::new(ComparedFigure::Answered, name, other, ratio, margin)));
+    }
+    if let Some(why) = why {
+        into.reasons.push(why);
+        return;
+    }
+    for figure in ComparedFigure::OF_ANSWERS {
+        match compare::of_stages(figure, base, other) {
+            Some(ratio) => into.comparisons.push(LoadComparison::new(figure, name, other, ratio, margin)),
+            None if figure.of_stage(base).or(figure.of_stage(other)).is_none() => {}
+            None => into.reasons.push(too_few(name, other, figure)),
+        }
+    }
+}
+
+fn too_few(name: &str, other: &StageFigures, figure: ComparedFigure) -> String {
+    format!("{} against {name}: too few answers to compare {}", other.name(), figure.label())
+}
+
+/// Whether its failures are the server's, even where it was ended early.
+fn is_of_server(stage: &StageFigures) -> bool {
+    stage.is_trusted() && stage.ended_by != Some(StageEnd::Interrupted)
+}
+
+/// Why the latencies of two stages are not compared.
+fn why_not(name: &str, base: &StageFigures, other: &StageFigures) -> Option<String> {
+    let why = base.why_not().map(|why| format!("{name}: {why}")).or_else(|| other.why_not())?;
+    Some(format!("{} against {name}: not compared: {why}", other.name()))
+}
+
+/// The targets of one level against the first of them: in pairs of requests with the same prompt. `requests`: of each target,
+/// without warm-up.
+pub fn compare_targets(stages: &[StageFigures], requests: &[Vec<MeasuredRequest>], margin: f64) -> Compared {
+    let mut found = Compared::default();
+    let (Some((base, others)), Some((base_requests, requests))) = (stages.split_first(), requests.split_first()) else {
+        return found;
+    };
+    for (other, own) in others.iter().zip(requests) {
+        if let Some(why) = why_not(&base.target, base, other) {
+            found.reasons.push(why);
+            continue;
+        }
+        let new = |figure, ratio| LoadComparison::new(figure, &base.target, other, ratio, margin);
+        found.comparisons.extend(compare::answered(base, other).map(|ratio| new(ComparedFigure::Answered, ratio)));
+        for figure in ComparedFigure::OF_ANSWERS {
+            match compare::paired(figure, base_requests, own) {
+                Some(ratio) => {
+                    found.comparisons.push(LoadComparison { pairs: Some(ratio.1), ..new(figure, ratio) });
+                }
+                None if figure.of_stage(base).or(figure.of_stage(other)).is_none() => {}
+                None => found.reasons.push(too_few(&base.target, other, figure)),
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +409,191 @@ mod tests {
     fn a_server_that_drifted_is_told() {
         let stages = [level(1, 100.0, 100.0), level(10, 900.0, 90.0), level(1, 60.0, 60.0)];
         assert!(curve("a/m", &stages).drift.unwrap().contains("tok/s is -40 %"));
+    }
+}
+
+#[cfg(test)]
+mod against_tests {
+    use super::super::compare::LoadVerdict;
+    use super::super::measured::LoadSlo;
+    use super::super::measured::RequestEnd;
+    use super::super::prompt::Workload;
+    use super::super::stage::quantiles;
+    use super::super::statistics::share_estimate;
+    use super::RESULT_VERSION;
+    use super::*;
+
+    fn stage(target: &str, users: usize, ms: f64, failed: usize) -> StageFigures {
+        let near = quantiles((0..200).map(|n| ms * (1.0 + f64::from(n % 7) / 1e3)));
+        StageFigures {
+            target: target.to_owned(),
+            users: Some(users),
+            ends: [(RequestEnd::Answered, 200), (RequestEnd::Failed, failed)].into(),
+            failed_share: Some(share_estimate(failed as f64 / (200 + failed) as f64, (200 + failed) as f64)),
+            ttft_ms: near,
+            e2e_ms: near,
+            ..StageFigures::default()
+        }
+    }
+
+    fn run(stages: Vec<StageFigures>) -> RunResult {
+        let mut targets: Vec<String> = stages.iter().map(|stage| stage.target.clone()).collect();
+        targets.dedup();
+        RunResult {
+            version: RESULT_VERSION,
+            label: Some("main".to_owned()),
+            targets,
+            workload: Workload::new("1k", 1_000, 1_000),
+            stages,
+            ..RunResult::default()
+        }
+    }
+
+    fn verdicts(compared: &Compared) -> Vec<(ComparedFigure, LoadVerdict)> {
+        compared.comparisons.iter().map(|one| (one.figure, one.verdict)).collect()
+    }
+
+    #[test]
+    fn only_the_same_work_is_compared() {
+        let base = run(vec![stage("a/m", 10, 100.0, 0)]);
+        assert_eq!(compare_runs(&base, &base, 0.05).reasons, Vec::<String>::new());
+        let some = |text: &str| Some(text.to_owned());
+        for (other, said) in [
+            (
+                RunResult { workload: Workload::new("10k", 10_000, 1_500), ..base.clone() },
+                "main: lengths: 1000 tokens in",
+            ),
+            (RunResult { prefix: 0.5, ..base.clone() }, "main: --prefix: 0 there, 0.5 here"),
+            (RunResult { prompts: some("f00"), ..base.clone() }, "main: --prompts: given here, not there"),
+            (RunResult { body: some("f00"), ..base.clone() }, "main: --body: given here, not there"),
+            (RunResult { version: RESULT_VERSION + 1, ..base.clone() }, "main: its result is of version"),
+            (RunResult { found: vec![FoundRate::default()], ..base.clone() }, "main: only one of the runs searched"),
+            (run(vec![stage("a/m", 20, 100.0, 0)]), "a/m, 20 users: main did not measure it"),
+            (run(Vec::new()), "nothing was measured"),
+        ] {
+            let compared = compare_runs(&base, &other, 0.05);
+            assert!(compared.comparisons.is_empty(), "{said}: {compared:?}");
+            assert!(compared.reasons.len() == 1 && compared.reasons[0].starts_with(said), "{:?}", compared.reasons);
+        }
+        let others = RunResult { prompts: some("f00"), ..base.clone() };
+        let why = different_work(&others, &RunResult { prompts: some("ba2"), ..base.clone() });
+        assert_eq!(why.as_deref(), Some("--prompts: others there than here"));
+        assert_eq!(different_work(&others, &base).as_deref(), Some("--prompts: given there, not here"));
+        // A name of its own for the same lengths is the same work.
+        let own = RunResult { workload: Workload::new("agent", 1_000, 1_000), ..base.clone() };
+        assert_eq!(different_work(&base, &own), None);
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_known_before() {
+        let base = run(vec![stage("a/m", 1, 100.0, 0), stage("a/m", 10, 100.0, 0)]);
+        let asked = |target: &str| RunResult { targets: vec![target.to_owned()], stages: Vec::new(), ..base.clone() };
+        let why = |asked: &RunResult, loads: &[Load]| against_problem(&base, asked, loads).unwrap_or_default();
+        assert_eq!(why(&asked("a/m"), &[Load::Users(10)]), "");
+        assert_eq!(why(&asked("b/m"), &[Load::Users(10)]), "", "the only target of both");
+        assert_eq!(
+            why(&asked("a/m"), &[Load::Users(10), Load::Users(25)]),
+            "--against main: it did not measure a/m at 25 users"
+        );
+        let two = RunResult { targets: vec!["a/m".to_owned(), "b/m".to_owned()], ..asked("a/m") };
+        assert_eq!(why(&two, &[Load::Users(1)]), "--against main: it did not measure b/m at 1 user");
+        assert_eq!(why(&asked("a/m"), &[]), "--against main: it searched no rate");
+        assert_eq!(why(&RunResult { prefix: 0.5, ..asked("a/m") }, &[]), "--against main: --prefix: 0 there, 0.5 here");
+        let newer = RunResult { version: RESULT_VERSION + 1, prefix: 0.5, ..asked("a/m") };
+        assert_eq!(why(&newer, &[]), "", "it is undecided, and the run may be the next base");
+    }
+
+    #[test]
+    fn other_arrivals_are_another_level() {
+        let of = |arrivals| {
+            let open = StageFigures {
+                users: None,
+                request_rate: Some(2.0),
+                arrivals: Some(arrivals),
+                ..stage("a/m", 1, 100.0, 0)
+            };
+            run(vec![open])
+        };
+        let (poisson, constant) =
+            (of(super::super::block::Arrivals::Poisson), of(super::super::block::Arrivals::Constant));
+        assert!(compare_runs(&poisson, &poisson, 0.05).reasons.is_empty());
+        assert_eq!(compare_runs(&poisson, &constant, 0.05).reasons, ["a/m, 2/s, equal gaps: main did not measure it"]);
+    }
+
+    #[test]
+    fn a_run_that_answers_half_of_its_requests_is_worse() {
+        let (base, half) = (run(vec![stage("a/m", 10, 100.0, 0)]), run(vec![stage("a/m", 10, 100.0, 200)]));
+        let compared = compare_runs(&base, &half, 0.05);
+        assert_eq!(verdicts(&compared)[0], (ComparedFigure::Answered, LoadVerdict::Worse));
+        let died = StageFigures {
+            ended: Some("it answers no more: reset".to_owned()),
+            ended_by: Some(StageEnd::Failing),
+            ..stage("a/m", 10, 100.0, 200)
+        };
+        let compared = compare_runs(&base, &run(vec![died]), 0.05);
+        assert_eq!(verdicts(&compared), [(ComparedFigure::Answered, LoadVerdict::Worse)], "its latencies are left out");
+        assert_eq!(compared.reasons, ["a/m, 10 users against main: not compared: it answers no more: reset"]);
+    }
+
+    #[test]
+    fn what_is_not_trusted_is_not_compared_and_said() {
+        let base = run(vec![stage("a/m", 1, 100.0, 0), stage("a/m", 10, 100.0, 0)]);
+        let mut late = stage("a/m", 10, 200.0, 50);
+        late.doubts.push("it woke late".to_owned());
+        let compared = compare_runs(&base, &run(vec![stage("b/m", 1, 100.0, 0), late.clone()]), 0.05);
+        assert_eq!(compared.reasons.len(), 2, "b/m and a/m are two targets, and main has one: {:?}", compared.reasons);
+        let compared =
+            compare_runs(&base, &run(vec![stage("a/m", 1, 100.0, 0), late.clone(), stage("a/m", 1, 300.0, 0)]), 0.05);
+        let same = LoadVerdict::Same;
+        assert_eq!(verdicts(&compared), [(ComparedFigure::Ttft, same), (ComparedFigure::E2e, same)]);
+        assert_eq!(compared.reasons, ["a/m, 10 users against main: not compared: not trusted: it woke late"]);
+        let few = StageFigures { ttft_ms: quantiles([1.0, 2.0].into_iter()), ..stage("a/m", 1, 100.0, 0) };
+        let compared = compare_runs(&base, &run(vec![few]), 0.05);
+        assert_eq!(compared.reasons, ["a/m, 1 user against main: too few answers to compare TTFT"]);
+    }
+
+    #[test]
+    fn searches_are_compared_by_the_rates_that_they_found() {
+        let found = |target: &str, passes| FoundRate {
+            target: target.to_owned(),
+            attain: 0.9,
+            passes: Some(passes),
+            fails: Some(passes * 1.1),
+            ..FoundRate::default()
+        };
+        let search = |passes| RunResult { found: vec![found("a/m", passes)], ..run(vec![stage("a/m", 1, 100.0, 0)]) };
+        let rate = |one: &RunResult, two: &RunResult| verdicts(&compare_runs(one, two, 0.05));
+        assert_eq!(rate(&search(10.0), &search(10.3)), [(ComparedFigure::Rate, LoadVerdict::Same)]);
+        assert_eq!(rate(&search(10.0), &search(7.0)), [(ComparedFigure::Rate, LoadVerdict::Worse)]);
+        let other = RunResult { slo: Some(LoadSlo { ttft_us: Some(1), ..LoadSlo::default() }), ..search(7.0) };
+        assert_eq!(compare_runs(&search(10.0), &other, 0.05).reasons, ["a/m against main: another --slo"]);
+    }
+
+    #[test]
+    fn a_doubtful_target_is_left_out_alone() {
+        let requests = |us: i64| -> Vec<MeasuredRequest> {
+            let one = |number| MeasuredRequest {
+                number,
+                end: RequestEnd::Answered,
+                ttft_us: Some(us),
+                e2e_us: Some(us),
+                ..MeasuredRequest::default()
+            };
+            (0..50).map(one).collect()
+        };
+        let late = StageFigures { doubts: vec!["it woke late".to_owned()], ..stage("b/m", 10, 100.0, 0) };
+        let stages = [stage("a/m", 10, 100.0, 0), late, stage("c/m", 10, 200.0, 0)];
+        let all = [requests(100), requests(100), requests(200)];
+        let compared = compare_targets(&stages, &all, 0.05);
+        assert_eq!(compared.reasons, ["b/m, 10 users against a/m: not compared: not trusted: it woke late"]);
+        let worse = LoadVerdict::Worse;
+        assert_eq!(verdicts(&compared), [(ComparedFigure::Ttft, worse), (ComparedFigure::E2e, worse)]);
+        assert_eq!((compared.comparisons[0].other.as_str(), compared.comparisons[0].pairs), ("c/m", Some(50)));
+        let failing = [stage("a/m", 10, 100.0, 0), stage("b/m", 10, 100.0, 200)];
+        let compared = compare_targets(&failing, &[requests(100), requests(100)], 0.05);
+        assert_eq!(verdicts(&compared)[0], (ComparedFigure::Answered, LoadVerdict::Worse));
+        let alone = compare_targets(&failing, &[requests(100), Vec::new()], 0.05);
+        assert_eq!(verdicts(&alone), [(ComparedFigure::Answered, LoadVerdict::Worse)], "it needs no pairs");
+        assert_eq!(alone.reasons.len(), 2, "{:?}", alone.reasons);
     }
 }

@@ -7,8 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::measured::{MeasuredRequest, RequestEnd};
-use super::slo::{LoadSlo, SloTarget};
+use super::measured::{LoadSlo, MeasuredRequest, RequestEnd, SloTarget};
 use super::statistics::{Z, effective_samples, slope, wilson};
 
 /// Requests of a trial at most; then it is undecided.

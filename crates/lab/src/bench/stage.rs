@@ -1,18 +1,19 @@
-//! The figures of one stage: one target under one load. Definitions: `docs/measurement.md`.
+//! The figures of one stage: one target under one load, and what to know when reading them. Definitions: `docs/measurement.md`.
 //!
 //! The window is on issue time: requests sent from the end of the warm-up to the last arrival. Those in flight then are
 //! awaited and count for latency, so slow ones are not cut off.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::block::{BlockResult, BlockStop, Load};
-use super::figures::{Quantiles, StageEnd, StageFigures, StageQuestion};
-use super::measured::{MeasuredRequest, RequestEnd};
-use super::notes;
-use super::slo::SloTarget;
+use serde::{Deserialize, Serialize};
+
+use super::block::{Arrivals, BlockResult, BlockStop, Load};
+use super::measured::{LoadSlo, MeasuredRequest, RequestEnd, SloTarget};
+use super::prompt::{TOKENS_MAX, Workload};
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
-use super::workload::TOKENS_MAX;
+use photofinish_history::estimate::speed::SHORT_ANSWER;
 
 /// Points of the backlog.
 const BACKLOG_POINTS: usize = 60;
@@ -73,7 +74,7 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
     let usage = usage(&all);
     stage.input_tokens = usage.map(|usage| usage.input_mean);
     stage.cached_share = usage.map(|usage| usage.cached_share);
-    stage.notes = notes::notes(&stage, &all, question);
+    stage.notes = notes(&stage, &all, question);
     stage.doubts = trust::doubts(&Evidence {
         client: stage.client,
         lag_us: stage.lag_p99_ms.map(|ms| ms * 1e3),
@@ -257,5 +258,350 @@ fn cost(stage: &mut StageFigures, blocks: &[BlockResult]) {
     stage.usd_per_million = (tokens > 0.0 && stage.cost_usd.1 > 0.0).then(|| stage.cost_usd.1 / tokens * 1e6);
 }
 
+/// How a stage is judged.
+#[derive(Clone, Debug)]
+pub struct StageQuestion<'q> {
+    pub workload: &'q Workload,
+    /// Prompts are made and differ from their first token on.
+    pub unique: bool,
+    /// Prompts are made, so their lengths are the workload's.
+    pub made: bool,
+    /// None: it is found.
+    pub warm_up: Option<Duration>,
+    pub slo: Option<LoadSlo>,
+    /// The client's own error, µs.
+    pub calibration_us: Option<f64>,
+}
+
+/// What ended a stage before its plan. A trial of a search that was decided is not ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StageEnd {
+    /// The cap of spending.
+    Spent,
+    /// The cap of spending did not cover so many requests at once.
+    Uncovered,
+    /// The server answers nothing, or nothing any more.
+    Failing,
+    RateLimited,
+    /// A signal.
+    Interrupted,
+}
+
+/// Quantiles with 95 % intervals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    pub n: usize,
+    /// Independent values with the same information.
+    pub effective: f64,
+    pub mean: f64,
+    pub p5: f64,
+    pub p25: f64,
+    pub p50: IntervalEstimate,
+    pub p75: f64,
+    pub p90: IntervalEstimate,
+    pub p95: IntervalEstimate,
+    pub p99: IntervalEstimate,
+}
+
+/// The figures of a stage, as they are stored and printed. Times in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageFigures {
+    pub target: String,
+    /// Closed loop.
+    pub users: Option<usize>,
+    /// Open loop: arrivals per second that were asked for.
+    pub request_rate: Option<f64>,
+    pub arrivals: Option<Arrivals>,
+    /// Seconds of the window.
+    pub seconds: f64,
+    /// Requests that were left out as warm-up.
+    pub warm_up: usize,
+    /// Requests in the window, by how they ended.
+    pub ends: BTreeMap<RequestEnd, usize>,
+    pub failures: BTreeMap<String, usize>,
+    /// Share of the requests that got no whole answer, without those that the end of the run cut short.
+    pub failed_share: Option<IntervalEstimate>,
+    /// From dispatch to the first token, as the rows have it.
+    pub ttft_ms: Option<Quantiles>,
+    /// From the scheduled time to the first token; open loop only.
+    pub client_ttft_ms: Option<Quantiles>,
+    pub tpot_ms: Option<Quantiles>,
+    /// Of one user.
+    pub tok_s: Option<Quantiles>,
+    pub e2e_ms: Option<Quantiles>,
+    /// Of all: tokens that came within the window, per second.
+    pub tok_s_all: Option<f64>,
+    /// Answers per second.
+    pub answers_per_second: f64,
+    /// Share of requests that met every target at once.
+    pub attainment: Option<IntervalEstimate>,
+    /// The same per second.
+    pub goodput: Option<f64>,
+    /// The target that was missed most.
+    pub first_missed: Option<SloTarget>,
+    /// Least and most.
+    pub cost_usd: (f64, f64),
+    pub usd_per_million: Option<f64>,
+    pub in_flight: f64,
+    /// Requests in flight per second, over the last half: above 0, the backlog grows.
+    pub backlog_slope: Option<IntervalEstimate>,
+    /// How late requests left; open loop only.
+    pub lag_p50_ms: Option<f64>,
+    pub lag_p99_ms: Option<f64>,
+    pub input_tokens: Option<f64>,
+    pub cached_share: Option<f64>,
+    pub client: ClientLoad,
+    /// What to know when reading the figures.
+    pub notes: Vec<String>,
+    /// Why they are not trusted.
+    pub doubts: Vec<String>,
+    /// Why it ended early, in words.
+    pub ended: Option<String>,
+    pub ended_by: Option<StageEnd>,
+}
+
+impl StageFigures {
+    pub fn is_trusted(&self) -> bool {
+        self.doubts.is_empty()
+    }
+
+    /// Whether it may stand in a curve: trusted, and not ended by the server's limits.
+    pub fn counts(&self) -> bool {
+        self.why_not().is_none()
+    }
+
+    pub fn count(&self, end: RequestEnd) -> usize {
+        self.ends.get(&end).copied().unwrap_or(0)
+    }
+
+    pub fn requests(&self) -> usize {
+        self.ends.values().sum()
+    }
+
+    /// Requests of the window that got no whole answer.
+    pub fn failed(&self) -> usize {
+        self.requests() - self.count(RequestEnd::Answered) - self.count(RequestEnd::CutShort)
+    }
+
+    pub fn is_open_loop(&self) -> bool {
+        self.request_rate.is_some()
+    }
+
+    /// None: it had no block.
+    pub fn load(&self) -> Option<Load> {
+        let rate =
+            self.request_rate.map(|per_second| Load::Rate { per_second, arrivals: self.arrivals.unwrap_or_default() });
+        self.users.map(Load::Users).or(rate)
+    }
+
+    /// Such as `a/m, 10 users`.
+    pub fn name(&self) -> String {
+        self.load().map_or_else(|| self.target.clone(), |load| format!("{}, {load}", self.target))
+    }
+
+    /// Why its figures count for nothing; none if they count.
+    pub fn why_not(&self) -> Option<String> {
+        let doubts = (!self.is_trusted()).then(|| format!("not trusted: {}", self.doubts.join("; ")));
+        let unanswered = || self.ttft_ms.is_none().then(|| "nothing was answered".to_owned());
+        doubts.or_else(|| self.ended.clone()).or_else(unanswered)
+    }
+}
+
+/// Share of short answers, and of cached input, above which a note is made.
+const SHORT_NOTE: f64 = 0.05;
+const CACHED_NOTE: f64 = 0.01;
+/// Share of answers that came whole, or on a connection of their own, above which a note is made.
+const MOST: f64 = 0.5;
+/// How far the mean input may be off.
+const INPUT_OFF: f64 = 0.02;
+/// Little's law holds within this.
+const LITTLE: f64 = 0.02;
+
+/// One sentence each.
+pub fn notes(stage: &StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) -> Vec<String> {
+    let answered: Vec<&MeasuredRequest> = all.iter().copied().filter(|request| request.is_answered()).collect();
+    let mut notes: Vec<String> = failures(stage).into_iter().collect();
+    if answered.is_empty() {
+        return notes;
+    }
+    notes.extend(of_answers(stage, &answered, question));
+    notes.extend(of_usage(stage, question));
+    notes.extend(little(stage, all));
+    notes
+}
+
+/// The most frequent first.
+fn failures(stage: &StageFigures) -> Option<String> {
+    let mut failures: Vec<(&String, &usize)> = stage.failures.iter().collect();
+    failures.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
+    let each: Vec<String> = failures.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    (!each.is_empty()).then(|| format!("failed: {}", each.join(", ")))
+}
+
+fn of_answers(stage: &StageFigures, answered: &[&MeasuredRequest], question: &StageQuestion<'_>) -> Vec<String> {
+    let n = answered.len();
+    let count = |of: &dyn Fn(&MeasuredRequest) -> bool| answered.iter().filter(|request| of(request)).count();
+    let wanted = question.workload.output_tokens;
+    let mut notes = Vec::new();
+    let short = count(&|request| {
+        request.output_tokens.is_some_and(|tokens| (tokens as f64) < SHORT_ANSWER * f64::from(wanted))
+    });
+    if question.made && short as f64 > SHORT_NOTE * n as f64 {
+        notes.push(format!("{short} of {n} answers are shorter than 80 % of {wanted}"));
+    }
+    let absurd = count(&|request| request.output_tokens.is_some_and(|tokens| tokens > i64::from(TOKENS_MAX)));
+    if absurd > 0 {
+        notes.push(format!(
+            "the server counts more than {TOKENS_MAX} tokens in {absurd} of {n} answers: they are in no rate"
+        ));
+    }
+    let whole = count(&|request| {
+        request.output_tokens.is_some_and(|tokens| tokens > 1)
+            && request.ttft_us.is_some()
+            && request.ttft_us == request.e2e_us
+    });
+    if whole as f64 > MOST * n as f64 {
+        notes.push(format!(
+            "{whole} of {n} answers came at once, not as a stream: their TTFT is that of the whole answer"
+        ));
+    }
+    // Each user opens one connection; an open loop as many as are in flight.
+    let opened = stage.users.unwrap_or(stage.in_flight.ceil() as usize);
+    let fresh = count(&|request| request.conn_reused == Some(false));
+    if fresh > opened && fresh as f64 > MOST * n as f64 {
+        notes.push(format!("{fresh} of {n} answers needed a new connection, whose handshake is in their TTFT"));
+    }
+    notes
+}
+
+fn of_usage(stage: &StageFigures, question: &StageQuestion<'_>) -> Vec<String> {
+    let Some((mean, share)) = stage.input_tokens.zip(stage.cached_share) else {
+        return vec!["the server reports no usage that can be read: TPOT, tok/s and cost are unknown".to_owned()];
+    };
+    let mut notes = Vec::new();
+    let wanted = f64::from(question.workload.input_tokens);
+    if question.made && (mean / wanted - 1.0).abs() > INPUT_OFF {
+        notes.push(format!("prompts have {mean:.0} tokens in the mean, not {wanted:.0}"));
+    }
+    if question.unique && share > CACHED_NOTE {
+        notes.push(format!("{:.0} % of the input was cached though no two prompts begin alike", share * 100.0));
+    }
+    if !question.unique && share > CACHED_NOTE {
+        notes.push(format!("{:.0} % of the input came from the server's prefix cache", share * 100.0));
+    }
+    notes
+}
+
+fn little(stage: &StageFigures, all: &[&MeasuredRequest]) -> Option<String> {
+    let took =
+        all.iter().map(|request| (request.ended_us - request.sent_us) as f64).sum::<f64>() / all.len() as f64 / 1e6;
+    let little = all.len() as f64 / stage.seconds * took;
+    // The two ends of a window count requests in part.
+    let allowed = LITTLE + 2.0 * took / stage.seconds;
+    (stage.seconds > 20.0 * took && (little / stage.in_flight - 1.0).abs() > allowed)
+        .then(|| format!("Little's law does not hold: {:.2} in flight, {little:.2} by rate and time", stage.in_flight))
+}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod notes_tests {
+    use super::super::measured::RequestEnd;
+    use super::super::prompt::Workload;
+    use super::super::trust::ClientLoad;
+    use super::super::{BlockResult, Load};
+    use super::*;
+
+    fn answer(at: i64) -> MeasuredRequest {
+        MeasuredRequest {
+            scheduled_us: at * 100_000,
+            sent_us: at * 100_000,
+            ended_us: at * 100_000 + 90_000,
+            end: RequestEnd::Answered,
+            ttft_us: Some(20_000),
+            e2e_us: Some(90_000),
+            tpot_us: Some(10_000.0),
+            input_tokens: Some(40),
+            output_tokens: Some(8),
+            conn_reused: Some(true),
+            ..MeasuredRequest::default()
+        }
+    }
+
+    fn figures(requests: Vec<MeasuredRequest>) -> StageFigures {
+        let workload = Workload::new("w", 40, 8);
+        let question = StageQuestion {
+            workload: &workload,
+            unique: true,
+            made: true,
+            warm_up: None,
+            slo: None,
+            calibration_us: None,
+        };
+        let issued_us = requests.last().unwrap().sent_us;
+        let load = Load::Users(1);
+        let block = BlockResult { load, requests, issued_us, stop: None, client: ClientLoad::default() };
+        super::figures("a/m", &[block], &question)
+    }
+
+    fn with(n: i64, change: impl Fn(MeasuredRequest) -> MeasuredRequest) -> StageFigures {
+        figures((0..n).map(|at| change(answer(at))).collect())
+    }
+
+    #[test]
+    fn a_plain_server_needs_no_note() {
+        assert_eq!(with(40, |request| request).notes, Vec::<String>::new());
+    }
+
+    #[test]
+    fn odd_servers_are_told() {
+        let (twice, huge) = (i64::MAX / 3, 1_000_000_000_000);
+        for (stage, said) in [
+            (
+                with(40, |of| MeasuredRequest { e2e_us: of.ttft_us, ..of }),
+                "40 of 40 answers came at once, not as a stream",
+            ),
+            (
+                with(40, |of| MeasuredRequest { conn_reused: Some(false), ..of }),
+                "40 of 40 answers needed a new connection",
+            ),
+            (
+                with(40, |of| MeasuredRequest { output_tokens: Some(2), ..of }),
+                "40 of 40 answers are shorter than 80 % of 8",
+            ),
+            (
+                with(40, |of| MeasuredRequest { output_tokens: Some(huge), ..of }),
+                "the server counts more than 2000000 tokens in 40 of 40",
+            ),
+            (
+                with(40, |of| MeasuredRequest { input_tokens: Some(0), ..of }),
+                "prompts have 0 tokens in the mean, not 40",
+            ),
+            (with(40, |of| MeasuredRequest { input_tokens: Some(twice), ..of }), "tokens in the mean, not 40"),
+            (with(40, |of| MeasuredRequest { input_tokens: None, ..of }), "the server reports no usage"),
+            (
+                with(40, |of| MeasuredRequest { cached_input_tokens: Some(20), ..of }),
+                "50 % of the input was cached though no two prompts begin alike",
+            ),
+        ] {
+            assert!(stage.notes.iter().any(|note| note.contains(said)), "{said}: {:?}", stage.notes);
+        }
+        let absurd = with(40, |of| MeasuredRequest { output_tokens: Some(huge), ..of });
+        assert_eq!(absurd.tok_s_all, None, "{absurd:?}");
+    }
+
+    #[test]
+    fn a_server_that_dies_leaves_its_answers_and_the_names_of_its_failures() {
+        let died = |at: i64| {
+            let failure = Some(if at % 10 == 0 { "reset" } else { "connect" });
+            let (ttft_us, output_tokens, input_tokens) = (None, None, None);
+            MeasuredRequest { end: RequestEnd::Failed, failure, ttft_us, output_tokens, input_tokens, ..answer(at) }
+        };
+        let stage = figures((0..20).map(answer).chain((20..60).map(died)).collect());
+        assert_eq!((stage.count(RequestEnd::Answered), stage.failed()), (20, 40), "failures are no warm-up");
+        assert!(stage.ttft_ms.is_some_and(|ttft| ttft.n == 20));
+        assert_eq!(stage.notes[0], "failed: 36 connect, 4 reset");
+    }
+}

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use super::arrivals::Arrivals;
-use super::block::{BlockResult, Load};
-use super::figures::{StageFigures, StageQuestion};
-use super::measured::{MeasuredRequest, RequestEnd};
-use super::slo::LoadSlo;
-use super::stage;
+use super::block::{Arrivals, BlockResult, Load};
+use super::measured::{LoadSlo, MeasuredRequest, RequestEnd};
+use super::prompt::Workload;
+use super::stage::{self, StageFigures, StageQuestion};
 use super::trust::ClientLoad;
-use super::workload::Workload;
 
 const MS: i64 = 1_000;
 const LENGTH: Duration = Duration::from_secs(400);

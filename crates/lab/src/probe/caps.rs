@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bench::measured::MeasuredRequest;
+use crate::bench::prompt::INPUT_MARGIN;
 use crate::bench::spend::{Reservation, Spend};
-use crate::bench::workload::INPUT_MARGIN;
 use photofinish_base::clock::DAY_US;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{PING, ProbeSettings, ProbeWorkload, UpstreamConfig};

@@ -5,11 +5,8 @@
 
 mod caps;
 mod prober;
-mod prompts;
 mod schedule;
-mod targets;
 
 pub use caps::{DayCaps, ProbeCaps, ProbeEstimate};
-pub use prober::{ProbeResult, Prober};
+pub use prober::{ProbeResult, Prober, jobs, last_moments, probed, seed};
 pub use schedule::{DueProbe, ProbeJob, ProbeSchedule};
-pub use targets::{jobs, last_moments, probed, seed};

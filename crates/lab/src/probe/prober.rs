@@ -1,8 +1,10 @@
-//! Sends one probe: a `ping` that opens the connection, and then the measured request. Not for when: see `schedule`.
+//! Which upstreams are probed, with which prompts, and what the history knows of earlier probes. A probe is a `ping` that opens
+//! the connection, and then the measured request. Not for when: see `schedule`.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,18 +12,18 @@ use http::HeaderMap;
 use http::header::HeaderValue;
 use serde::Serialize;
 
-use super::caps::{DayCaps, ProbeCaps, ProbeEstimate};
-use super::prompts::{self, ProbePrompts};
-use super::targets::{seed, spent_today};
+use super::caps::{DayCaps, ProbeCaps, ProbeEstimate, tokens_used};
+use super::schedule::ProbeJob;
 use crate::bench::measured::MeasuredRequest;
-use crate::bench::prompt::PromptMaker;
+use crate::bench::prompt::{Prompt, PromptMaker, Workload};
 use crate::bench::{LoadClient, patience};
-use photofinish_base::clock::{Instant, wall_micros};
+use photofinish_base::clock::{DAY_US, Instant, micros, wall_micros};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{PING, ProbeWorkload, UpstreamConfig};
+use photofinish_config::config::{Config, PING, ProbeSettings, ProbeWorkload, UpstreamConfig};
 use photofinish_history::estimate::interval::quantile;
 use photofinish_history::metrics::ProbeOutcome;
-use photofinish_history::record::{RaceSource, RequestOrigin};
+use photofinish_history::record::{AttemptOutcome, RaceSource, RequestOrigin};
+use photofinish_history::store::StoreReader;
 
 /// Time for the whole answer to a ping: a server of one's own may have to load the model first.
 const PING_FOR: Duration = Duration::from_secs(60);
@@ -230,7 +232,7 @@ impl Prober {
         scheduled: Option<Instant>,
         within: Duration,
     ) -> (MeasuredRequest, usize) {
-        let prompt = prompts::make(prompts, number, upstream);
+        let prompt = make(prompts, number, upstream);
         let bytes = prompt.bytes;
         let lost = |why, attempts| {
             let measured =
@@ -261,4 +263,135 @@ impl Prober {
 
 fn named<S: serde::Serializer>(outcome: &ProbeOutcome, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(outcome.as_str())
+}
+
+/// One maker for each workload; they learn how long a token is at each upstream.
+pub(super) struct ProbePrompts {
+    seed: u64,
+    makers: Mutex<BTreeMap<(String, u32, u32), Arc<PromptMaker>>>,
+}
+
+impl ProbePrompts {
+    /// `seed`: that of the schedule.
+    pub fn new(seed: u64) -> ProbePrompts {
+        ProbePrompts { seed, makers: Mutex::default() }
+    }
+
+    /// Of a workload.
+    pub fn maker(&self, name: &str, input_tokens: u32, output_tokens: u32) -> Arc<PromptMaker> {
+        let mut makers = self.makers.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), input_tokens, output_tokens);
+        let make = || Arc::new(PromptMaker::new(Workload::new(name, input_tokens, output_tokens), 0.0, self.seed));
+        Arc::clone(makers.entry(key).or_insert_with(make))
+    }
+}
+
+/// The prompt of this number for this upstream, behind a new salt.
+pub(super) fn make(maker: &PromptMaker, number: u64, upstream: &str) -> Prompt {
+    maker.make(number, u64::from(fastrand::u32(..)), upstream)
+}
+
+/// The last moment of each job that is over, by the rows. It blocks.
+///
+/// # Errors
+/// The database file cannot be read. The text is for an operator.
+pub fn last_moments(
+    history: &StoreReader,
+    settings: &ProbeSettings,
+    now_us: i64,
+) -> anyhow::Result<BTreeMap<ProbeJob, i64>> {
+    let longest = settings.workloads.iter().map(|workload| workload.every).max().unwrap_or_default();
+    let mut moments = BTreeMap::new();
+    history.each_probe((now_us - 3 * micros(longest), None), |probe| {
+        let (model, workload) = (probe.race.model.clone(), probe.race.workload.clone().unwrap_or_default());
+        let every = settings.workloads.iter().find(|known| known.name == workload).map(|known| known.every);
+        let (Some(attempt), Some(scheduled_us), Some(every)) = (probe.attempt(), probe.race.scheduled_us, every) else {
+            return;
+        };
+        let again_us = if was_cut_off(attempt.row.outcome) { micros(every) } else { 0 };
+        let moment_us = probe.race.started_at + scheduled_us - again_us;
+        let last = moments.entry(ProbeJob { model, workload, upstream: probe.upstream() }).or_insert(moment_us);
+        *last = moment_us.max(*last);
+    })?;
+    Ok(moments)
+}
+
+/// USD and tokens of the present day (UTC), by the rows: at most, and where a server reports no usage by what was asked for.
+/// It blocks.
+///
+/// # Errors
+/// The database file cannot be read. The text is for an operator.
+pub(super) fn spent_today(history: &StoreReader, config: &Config, now_us: i64) -> anyhow::Result<(f64, f64)> {
+    let (mut usd, mut tokens) = (0.0, 0.0);
+    history.each_probe((now_us - now_us.rem_euclid(DAY_US), None), |probe| {
+        let Some(attempt) = probe.attempt() else { return };
+        let asked = (probe.race.input_tokens_estimate as f64, probe.race.max_tokens.unwrap_or(0) as f64);
+        let at_most = || {
+            let upstream = probed(config, &probe.race.model).find(|upstream| upstream.name() == probe.upstream())?;
+            Some(upstream.price?.most_usd(asked.0, asked.1))
+        };
+        usd += attempt.cost.cost_usd_max.or_else(at_most).unwrap_or(0.0);
+        tokens += tokens_used(probe.counted(), asked, attempt.row.failure);
+    })?;
+    Ok((usd, tokens))
+}
+
+/// By the end of its gateway. It measured nothing, so that only the slot before is over.
+fn was_cut_off(outcome: AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::ClientGone | AttemptOutcome::Shutdown | AttemptOutcome::Shed)
+}
+
+/// What is measured: each workload at each upstream that is on.
+pub fn jobs(config: &Config, settings: &ProbeSettings) -> Vec<(ProbeJob, Duration)> {
+    let of_model = |model: &String, workload: &ProbeWorkload| {
+        let job = |upstream: &UpstreamConfig| {
+            let (model, workload) = (model.clone(), workload.name.clone());
+            ProbeJob { model, workload, upstream: upstream.name() }
+        };
+        probed(config, model).map(|upstream| (job(upstream), workload.every)).collect::<Vec<_>>()
+    };
+    let pairs =
+        settings.models.iter().flat_map(|model| settings.workloads.iter().map(move |workload| (model, workload)));
+    pairs.flat_map(|(model, workload)| of_model(model, workload)).collect()
+}
+
+/// The upstreams of a model that are on.
+pub fn probed<'c>(config: &'c Config, model: &str) -> impl Iterator<Item = &'c UpstreamConfig> {
+    let upstreams = config.model(model).map(|model| model.upstreams.as_slice()).unwrap_or_default();
+    upstreams.iter().filter(|upstream| upstream.unlisted.is_none() && config.provider_is_on(&upstream.provider))
+}
+
+/// Of this history: gateways with different ones probe at different moments.
+pub fn seed(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn text(prompts: &ProbePrompts, workload: &str, number: u64, upstream: &str) -> String {
+        let prompt = make(&prompts.maker(workload, 100, 10), number, upstream);
+        prompt.members["messages"][0]["content"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn upstreams_get_the_same_words_behind_other_salts_also_after_a_restart() {
+        let (before, after) = (ProbePrompts::new(7), ProbePrompts::new(7));
+        let texts = [
+            text(&before, "1k", 3, "a/m"),
+            text(&before, "1k", 3, "b/m"),
+            text(&after, "1k", 3, "b/m"),
+            text(&after, "ping", 3, "b/m"),
+        ];
+        let words: BTreeSet<&str> = texts.iter().map(|text| &text[18..300]).collect();
+        assert_eq!(words.len(), 1, "{words:?}");
+        let salts: BTreeSet<&str> = texts.iter().map(|text| &text[..18]).collect();
+        assert_eq!(salts.len(), 4, "not even a probe that is sent again finds its prompt in a cache: {salts:?}");
+        assert_ne!(text(&before, "1k", 4, "a/m")[18..300], texts[0][18..300], "each slot has its own words");
+    }
 }

@@ -6,13 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::attempt::{Answering, Shared};
-use super::baseline::Baseline;
-use super::health::LinedUp;
-use super::launcher::SimulatedLauncher;
-use super::simulated_race::PlayedRace;
-use super::stage::{EngineBuffers, SharedStage, Wake, Whom};
-use super::world::{SimulatedRequest, SimulatedWorld};
+use super::attempt::{Answering, Shared, SimulatedLauncher};
+use super::stage::{EngineBuffers, LinedUp, SharedStage, Wake, Whom};
+use super::world::{Baseline, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Policy, RaceSettings};

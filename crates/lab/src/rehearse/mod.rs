@@ -6,19 +6,16 @@
 //! No I/O and no real clock. Not simulated: audits, drained losers, whole answers that break off.
 
 mod attempt;
-mod baseline;
 mod engine;
-mod health;
-mod launcher;
 #[cfg(test)]
 mod parity;
-mod simulated_race;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod world;
 
-pub use baseline::{Baseline, OpeningView, Shown};
 pub use engine::Rehearsal;
-pub use simulated_race::{AttemptEnd, PlayedAttempt, PlayedRace};
-pub use world::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+pub use world::{
+    AttemptEnd, Baseline, Dispatch, OpeningView, PlayedAttempt, PlayedRace, Shown, SimulatedFate, SimulatedRequest,
+    SimulatedUpstream, SimulatedWorld,
+};

@@ -6,21 +6,17 @@
 //! rows come in from the store, figures go out.
 
 mod answer;
-mod figures;
 mod history;
-mod imputation;
-mod objects;
 mod past_requests;
 mod question;
-mod scatter;
 #[cfg(test)]
 mod tests;
 mod upstream_model;
 
-pub use answer::{ProgressReport, ReplayReport, ReplayRow, ReplayedPlan, replay};
-pub use figures::{FIGURES, Interval, ReplayFigure, ReplayFigures};
-pub use history::{PlayedHistory, ReplayedHistory, ask};
-pub use objects::object;
+pub use answer::{
+    FIGURES, Interval, ProgressReport, ReplayFigure, ReplayFigures, ReplayReport, ReplayRow, ReplayedPlan, replay,
+};
+pub use history::{PlayedHistory, ReplayedHistory, ask, object};
 pub use past_requests::{ENOUGH, PastCounts, PastRequests, REQUESTS_MAX};
 pub use question::ReplayQuestion;
 pub use upstream_model::UpstreamModel;

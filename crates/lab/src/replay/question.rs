@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::answer::ReplayedPlan;
 use super::past_requests::PastRequests;
-use photofinish_config::config::ranges::{bounded, duration_within, within};
+use photofinish_config::config::units::{bounded, duration_within, within};
 use photofinish_config::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use photofinish_history::estimate::goodput;
 use photofinish_history::report::question::{RaceWindow, TimePoint, moment, slo, sources, whole_number};

@@ -2,11 +2,15 @@
 //! level at that time, its scatter, its share of failures. Fitted to the whole window, before and after each request. Not for
 //! decisions: the routing code must not see the future and learns for itself.
 //!
-//! Times beyond the longest observation cannot be identified: [`UpstreamModel::unknown`] gives their share.
+//! Times beyond the longest observation cannot be identified: [`UpstreamModel::unknown`] gives their share. An [`Imputation`] draws
+//! what no row knows, once for each request and upstream.
+
+use std::sync::LazyLock;
 
 use super::past_requests::{KnownOutcome, PastRequests};
-use super::scatter::ResidualScatter;
+use crate::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
+use photofinish_routing::routing::tariff::PromptTokens;
 
 /// Rounds of the fit, and of these the first, in which the level stands still so that it does not take the line's part.
 const ROUNDS: usize = 16;
@@ -324,4 +328,261 @@ fn failing(past: &PastRequests, upstream: usize) -> Vec<f32> {
     pass(&mut (0..requests));
     pass(&mut (0..requests).rev());
     around.into_iter().map(|(sum, weight)| (sum / weight) as f32).collect()
+}
+
+/// Bins of residuals, as logarithms, from −2.5 to 5.5.
+const BINS: usize = 160;
+const LOWEST: f64 = -2.5;
+const BIN: f64 = 0.05;
+/// At risk in each bin by the prior.
+const PRIOR: f64 = 3.0;
+/// The prior: about normal with this deviation, and a Pareto tail of this share and exponent.
+const PRIOR_SD: f64 = 0.35;
+const TAIL_SHARE: f64 = 0.025;
+const TAIL_EXPONENT: f64 = 1.2;
+/// At risk for an estimate to rest on what was seen.
+const ENOUGH: f64 = 10.0;
+
+/// The distribution of residuals.
+#[derive(Clone, Debug)]
+pub(super) struct ResidualScatter {
+    /// Share that is later, at the lower edge of each bin and at the upper one of the last.
+    edges: Vec<f64>,
+    /// Of each bin: what a residual is on average that is beyond its lower edge.
+    beyond: Vec<f64>,
+    /// The share that is later than what so few were watched for that it is unknown.
+    unknown: f64,
+}
+
+impl ResidualScatter {
+    /// Of residuals that were seen, or that were cut there.
+    pub(super) fn new(residuals: impl Iterator<Item = (f64, bool)>) -> ResidualScatter {
+        let (mut events, mut cut, mut at_risk) = ([0.0; BINS], [0.0; BINS], 0.0_f64);
+        for (residual, event) in residuals {
+            let bin = (((residual - LOWEST) / BIN).max(0.0) as usize).min(BINS - 1);
+            if event {
+                events[bin] += 1.0
+            } else {
+                cut[bin] += 1.0
+            }
+            at_risk += 1.0;
+        }
+        let (mut edges, mut unknown) = (vec![1.0], 1.0);
+        let mut left = 1.0;
+        for ((events, cut), prior) in events.iter().zip(&cut).zip(prior()) {
+            let exposed = (at_risk - cut / 2.0).max(0.0) + PRIOR;
+            left *= 1.0 - ((events + PRIOR * prior) / exposed).clamp(0.0, 1.0);
+            edges.push(left);
+            if at_risk >= ENOUGH {
+                unknown = left;
+            }
+            at_risk = (at_risk - events - cut).max(0.0);
+        }
+        let beyond = beyond(&edges);
+        ResidualScatter { edges, beyond, unknown }
+    }
+
+    /// The share that is later.
+    pub(super) fn survival(&self, residual: f64) -> f64 {
+        let place = (residual - LOWEST) / BIN;
+        if place >= BINS as f64 {
+            return self.edges[BINS] * (-TAIL_EXPONENT * BIN * (place - BINS as f64)).exp();
+        }
+        let place = place.max(0.0);
+        let bin = place as usize;
+        self.edges[bin] + (place - bin as f64) * (self.edges[bin + 1] - self.edges[bin])
+    }
+
+    /// What a residual is on average that is later than this one.
+    pub(super) fn expected_beyond(&self, residual: f64) -> f64 {
+        let bin = (((residual - LOWEST) / BIN).max(0.0) as usize).min(BINS - 1);
+        self.beyond[bin].max(residual)
+    }
+
+    /// The residual that a share of `left` is later than.
+    pub(super) fn at(&self, left: f64) -> f64 {
+        let after = self.edges.partition_point(|edge| *edge > left);
+        match (after.checked_sub(1), self.edges.get(after)) {
+            (None, _) => LOWEST,
+            (Some(bin), Some(edge)) => {
+                let share = (self.edges[bin] - left) / (self.edges[bin] - edge).max(f64::MIN_POSITIVE);
+                LOWEST + BIN * (bin as f64 + share)
+            }
+            (Some(_), None) => {
+                let further = (self.edges[BINS] / left.max(1e-9)).ln() / TAIL_EXPONENT;
+                LOWEST + BIN * BINS as f64 + further.max(0.0)
+            }
+        }
+    }
+
+    /// The share of times that lies beyond what was watched often enough to be known.
+    pub(super) fn unknown(&self) -> f64 {
+        self.unknown
+    }
+}
+
+fn beyond(edges: &[f64]) -> Vec<f64> {
+    let last = LOWEST + BIN * BINS as f64 + 1.0 / TAIL_EXPONENT;
+    let mut sum = edges[BINS] * last;
+    let mut beyond = vec![last; BINS];
+    for bin in (0..BINS).rev() {
+        sum += (edges[bin] - edges[bin + 1]) * (LOWEST + BIN * (bin as f64 + 0.5));
+        if edges[bin] > 1e-9 {
+            beyond[bin] = sum / edges[bin];
+        }
+    }
+    beyond
+}
+
+/// The prior's hazard in each bin.
+fn prior() -> &'static [f64; BINS] {
+    static TABLE: LazyLock<[f64; BINS]> = LazyLock::new(|| {
+        let survival = |residual: f64| {
+            let normal = 1.0 / (1.0 + (1.702 * residual / PRIOR_SD).exp());
+            let tail = (-TAIL_EXPONENT * (residual - PRIOR_SD).max(0.0)).exp();
+            (1.0 - TAIL_SHARE) * normal + TAIL_SHARE * tail
+        };
+        std::array::from_fn(|bin| {
+            let from = LOWEST + BIN * bin as f64;
+            1.0 - survival(from + BIN) / survival(from)
+        })
+    });
+    &TABLE
+}
+
+/// Retry-After of a drawn or recorded 429: the recorded rows that are read do not hold the provider's own.
+const RETRY_AFTER_US: i64 = 5 * SECOND_US;
+/// Times between tokens are drawn from this many recorded ones next in time.
+const NEIGHBOURS: usize = 40;
+/// Time between two tokens if no recorded answer shows one, microseconds.
+const TPOT_US: f64 = 20_000.0;
+
+/// One imputation.
+#[derive(Clone, Debug)]
+pub(super) struct Imputation<'a> {
+    past: &'a PastRequests,
+    expected: &'a [UpstreamModel],
+    seed: u64,
+}
+
+impl<'a> Imputation<'a> {
+    pub(super) fn new(past: &'a PastRequests, expected: &'a [UpstreamModel], seed: u64) -> Imputation<'a> {
+        Imputation { past, expected, seed }
+    }
+
+    /// Whether its time lies beyond what was watched, so that it is a guess.
+    pub(super) fn is_assumed(&self, request: &SimulatedRequest, upstream: usize) -> bool {
+        let cell = self.past.cell(request.id, upstream);
+        let waited_us = match cell.known {
+            KnownOutcome::Never => None,
+            KnownOutcome::Cut(waited_us) => Some(waited_us),
+            KnownOutcome::Seen(_) | KnownOutcome::Failed { .. } => return false,
+        };
+        let uncached = self.prompt(request, upstream, request.at_us).uncached;
+        let [_, left, ..] = self.draws(request.id, upstream, 0);
+        self.expected[upstream].is_assumed(request.id, uncached, cell.in_flight, left, waited_us)
+    }
+
+    /// Whether it fails, how late it is, how fast it writes, how it fails; each from 0 to 1.
+    fn draws(&self, request: usize, upstream: usize, retry: u32) -> [f64; 4] {
+        let mut draws = fastrand::Rng::with_seed(
+            self.seed ^ ((request as u64) << 8 | upstream as u64).wrapping_mul(MIX) ^ u64::from(retry),
+        );
+        // Neighbouring seeds begin alike.
+        draws.u64(..);
+        std::array::from_fn(|_| draws.f64())
+    }
+
+    fn tpot_us(&self, request: usize, upstream: usize, draw: f64) -> f64 {
+        let own = &self.expected[upstream].tpots;
+        let known = if own.is_empty() {
+            let longest = self.expected.iter().max_by_key(|expected| expected.tpots.len());
+            longest.map_or(&[][..], |longest| &longest.tpots)
+        } else {
+            own
+        };
+        let place = known.partition_point(|(at, _)| *at < request);
+        let first = place.saturating_sub(NEIGHBOURS / 2).min(known.len().saturating_sub(NEIGHBOURS));
+        let near = &known[first..known.len().min(first + NEIGHBOURS)];
+        near.get((draw * near.len() as f64) as usize).map_or(TPOT_US, |(_, tpot_us)| f64::from(*tpot_us))
+    }
+
+    fn failure(&self, upstream: usize, draw: f64) -> SimulatedFate {
+        let known = &self.expected[upstream].failures;
+        known
+            .get((draw * known.len() as f64) as usize)
+            .map_or(SimulatedFate::Hangs, |(after_us, limited)| failed(*after_us, *limited))
+    }
+}
+
+/// Spreads the numbers of requests over all seeds.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl SimulatedWorld for Imputation<'_> {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        self.past.upstreams()
+    }
+
+    fn prompt(&self, request: &SimulatedRequest, upstream: usize, _at_us: i64) -> PromptTokens {
+        let input = self.past.requests[request.id].input;
+        let said = self.past.cell(request.id, upstream).cached;
+        let cached = said.map_or(input * self.expected[upstream].caching, f64::from).clamp(0.0, input);
+        PromptTokens { uncached: input - cached, cached }
+    }
+
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        let (request, upstream) = (dispatch.request.id, dispatch.upstream);
+        let (cell, expected) = (self.past.cell(request, upstream), &self.expected[upstream]);
+        let [fails, left, tpot, how] = self.draws(request, upstream, dispatch.retry);
+        let (uncached, in_flight) = (dispatch.prompt.uncached, dispatch.in_flight);
+        // The recorded attempt was the first; a retry is drawn.
+        let known = if dispatch.retry == 0 { cell.known } else { KnownOutcome::Never };
+        let ttft_us = match known {
+            KnownOutcome::Failed { after_us, limited } => return failed(after_us, limited),
+            KnownOutcome::Never if fails < expected.failing(request) => return self.failure(upstream, how),
+            KnownOutcome::Never => expected.drawn_us(request, uncached, in_flight, left),
+            KnownOutcome::Seen(ttft_us) => ttft_us as f64 * expected.under_load(cell.in_flight, in_flight),
+            KnownOutcome::Cut(waited_us) => {
+                let beyond_us = expected.drawn_beyond_us(request, uncached, cell.in_flight, left, waited_us);
+                beyond_us * expected.under_load(cell.in_flight, in_flight)
+            }
+        };
+        let tpot_us = cell.tpot_us.map_or_else(|| self.tpot_us(request, upstream, tpot), f64::from);
+        SimulatedFate::Answers { ttft_us: (ttft_us as i64).max(1), tpot_us }
+    }
+}
+
+fn failed(after_us: i64, limited: bool) -> SimulatedFate {
+    match limited {
+        true => SimulatedFate::Limited { after_us, retry_after_us: Some(RETRY_AFTER_US) },
+        false => SimulatedFate::Fails { after_us },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_them_cut_by_rivals_change_little() {
+        let mut seeded = fastrand::Rng::with_seed(5);
+        let mut normal = || 0.3 * ((0..12).map(|_| seeded.f64()).sum::<f64>() - 6.0);
+        let pairs: Vec<(f64, f64)> = (0..4_000).map(|_| (normal(), normal())).collect();
+        let all = ResidualScatter::new(pairs.iter().map(|(own, _)| (*own, true)));
+        let cut = ResidualScatter::new(pairs.iter().map(|(own, rival)| (own.min(*rival), own < rival)));
+        for left in [0.75, 0.5, 0.25, 0.1] {
+            assert!((all.at(left) - cut.at(left)).abs() < 0.06, "{left}: {} {}", all.at(left), cut.at(left));
+            assert!((all.survival(all.at(left)) - left).abs() < 1e-6);
+        }
+        assert!(all.unknown() < 0.01 && cut.unknown() < 0.05, "{} {}", all.unknown(), cut.unknown());
+    }
+
+    #[test]
+    fn a_habitual_loser_is_mostly_unknown_and_nothing_seen_is_the_prior() {
+        let loser = ResidualScatter::new((0..1_000).map(|n| (if n < 20 { -0.5 } else { -0.4 }, n < 20)));
+        assert!(loser.unknown() > 0.9, "{}", loser.unknown());
+        let none = ResidualScatter::new(std::iter::empty());
+        assert!(none.at(0.5).abs() < 0.06 && none.unknown() == 1.0);
+        assert!(none.at(1e-9) > 5.5 && none.at(1.0) <= LOWEST && none.expected_beyond(2.0) > 2.5);
+    }
 }

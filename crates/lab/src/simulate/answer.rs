@@ -1,30 +1,28 @@
-//! From a request to its answer: routes, checks, and the choice of a failure. Not for the pace of a stream: see
-//! `stream`.
+//! From a request to its answer: routes, checks, the choice of a failure, and the smallest valid answers of calls that no model
+//! generates token by token. Not for the pace of a stream: see `stream`.
 
 use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{BufMut, Bytes, BytesMut};
+use fastrand::Rng;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
+use super::request::{RequestKind, ValidRequest};
+use super::service::{RandomDraws, Service, SharedServer};
+use super::stream::{AnswerWire, AnswerWords, BodyScript, TokenStream, error_json};
+use super::tally::{RequestOutcome, Tally, Ticket, request_id};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{SimulatedFailure, Simulation};
-
-use super::embeddings::embeddings;
-use super::finished_request::{RequestOutcome, request_id};
-use super::pace::RandomDraws;
-use super::passed;
-use super::request::{RequestKind, ValidRequest};
-use super::service::{Service, SharedServer};
-use super::stream::{BodyScript, TokenStream};
-use super::tally::{Tally, Ticket};
-use super::wire::{AnswerWire, AnswerWords, error_json};
+use photofinish_wire::protocol::passed_call::PassedCall;
 
 /// Bytes of a request's body.
 const BODY_MAX: usize = 32 * 1024 * 1024;
@@ -270,7 +268,7 @@ impl Answers {
             RequestKind::Passed(call) => {
                 let (content_type, body) = match failure {
                     Some(_) => ("text/plain", Bytes::new()),
-                    None => passed::answer(call, request, &self.words.text(0, TRANSCRIPT)),
+                    None => passed_answer(call, request, &self.words.text(0, TRANSCRIPT)),
                 };
                 let mut response = Response::new(Either::Left(Full::new(body)));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -310,4 +308,115 @@ fn unknown_failure() -> Response<AnswerBody> {
     let names = SimulatedFailure::ALL.map(SimulatedFailure::as_str).join(", ");
     let message = format!("No such simulated failure: a model `{FAIL_PREFIX}NAME` has one of the names {names}.");
     whole(StatusCode::NOT_FOUND, &error_json(&message, "invalid_request_error", Some("model_not_found")))
+}
+
+/// Numbers of a vector, unless the request sets them.
+const DIMENSIONS: u32 = 8;
+
+/// The whole answer; without vectors if `empty`, with its usage if `usage`.
+pub(super) fn embeddings(wanted: &ValidRequest, empty: bool, usage: bool) -> Value {
+    let dimensions = wanted.dimensions.unwrap_or(DIMENSIONS);
+    let inputs = wanted.inputs.iter().filter(|_| !empty).enumerate();
+    let data: Vec<Value> = inputs
+        .map(|(index, input)| {
+            let vector = vector(input, dimensions);
+            let embedding = if wanted.base64 { Value::from(base64(&vector)) } else { Value::from(vector) };
+            json!({ "object": "embedding", "index": index, "embedding": embedding })
+        })
+        .collect();
+    let mut answer = json!({ "object": "list", "data": data, "model": wanted.model });
+    if usage {
+        answer["usage"] = json!({ "prompt_tokens": wanted.prompt_tokens, "total_tokens": wanted.prompt_tokens });
+    }
+    answer
+}
+
+/// A vector of length 1.
+fn vector(input: &str, dimensions: u32) -> Vec<f32> {
+    let mut rng = Rng::with_seed(seed(input));
+    let numbers: Vec<f64> = (0..dimensions).map(|_| rng.f64() - 0.5).collect();
+    let length = numbers.iter().map(|number| number * number).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+    numbers.into_iter().map(|number| (number / length) as f32).collect()
+}
+
+/// FNV-1a: the same on every machine and in every version.
+fn seed(input: &str) -> u64 {
+    input.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Floats as little-endian bytes, in base64.
+fn base64(vector: &[f32]) -> String {
+    let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+    STANDARD.encode(bytes)
+}
+
+/// A transparent PNG of one pixel, in base64.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR4nGNgAAIAAAUAAXpeqz8AAAAASUVORK5CYII=";
+/// Samples per second of simulated speech: one byte each, mono.
+const SAMPLES: u32 = 8_000;
+/// Simulated speech: a tenth of a second of silence.
+const SPOKEN: u32 = SAMPLES / 10;
+
+/// The body of an answer and its content type. `text` is the transcript.
+fn passed_answer(call: PassedCall, request: &ValidRequest, text: &str) -> (&'static str, Bytes) {
+    let json = |value: Value| ("application/json", Bytes::from(value.to_string()));
+    match call {
+        PassedCall::Transcription => json(json!({ "text": text })),
+        PassedCall::Speech => ("audio/wav", wav()),
+        PassedCall::Image => json(json!({ "created": 0, "data": [{ "b64_json": PIXEL }] })),
+        // A simulated provider does not speak the Responses API.
+        PassedCall::Compaction => json(json!({ "object": "response.compaction", "output": [] })),
+        PassedCall::Moderation => {
+            let result = json!({ "flagged": false, "categories": {}, "category_scores": {} });
+            let results = vec![result; request.inputs.len().max(1)];
+            json(json!({ "id": "modr-simulated", "model": request.model, "results": results }))
+        }
+    }
+}
+
+/// Silence as a WAV file.
+fn wav() -> Bytes {
+    let mut wav = BytesMut::new();
+    wav.put_slice(b"RIFF");
+    wav.put_u32_le(36 + SPOKEN);
+    wav.put_slice(b"WAVEfmt ");
+    wav.put_u32_le(16);
+    // Uncompressed, one channel.
+    wav.put_u16_le(1);
+    wav.put_u16_le(1);
+    wav.put_u32_le(SAMPLES);
+    // Bytes per second, bytes per sample, bits per sample.
+    wav.put_u32_le(SAMPLES);
+    wav.put_u16_le(1);
+    wav.put_u16_le(8);
+    wav.put_slice(b"data");
+    wav.put_u32_le(SPOKEN);
+    wav.put_bytes(0x80, SPOKEN as usize);
+    wav.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_packed_as_the_official_clients_unpack_them() {
+        assert_eq!(base64(&[]), "");
+        assert_eq!(base64(&[1.0]), "AACAPw==");
+        assert_eq!(base64(&[1.0, -2.0]), "AACAPwAAAMA=");
+        assert_eq!(base64(&[1.0, -2.0, 0.5]), "AACAPwAAAMAAAAA/");
+    }
+}
+
+#[cfg(test)]
+mod passed_tests {
+    use super::*;
+
+    #[test]
+    fn silence_has_the_lengths_that_it_names() {
+        let wav = wav();
+        let number = |at: usize| u32::from_le_bytes(wav[at..at + 4].try_into().unwrap()) as usize;
+        assert_eq!((&wav[..4], &wav[8..16], &wav[36..40]), (&b"RIFF"[..], &b"WAVEfmt "[..], &b"data"[..]));
+        assert_eq!((number(4) + 8, number(40) + 44), (wav.len(), wav.len()));
+    }
 }

@@ -4,18 +4,10 @@
 //! Not for imitating one vendor: it accepts every model name and all credentials.
 
 mod answer;
-mod embeddings;
-mod finished_request;
-mod pace;
-mod passed;
-mod prefix_cache;
 mod request;
-mod server_clock;
 mod service;
 mod stream;
 mod tally;
-mod truth;
-mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,23 +15,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use answer::Answers;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use service::SharedServer;
+use tally::Tally;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{SimulatedFailure, Simulation};
 
-pub use finished_request::{FinishedRequest, RequestOutcome};
-pub use tally::TallyCounts;
-pub use truth::TruthFile;
-
-use answer::Answers;
-use service::SharedServer;
-use tally::Tally;
+pub use tally::{FinishedRequest, RequestOutcome, TallyCounts, TruthFile};
 
 /// Connections open at once; more wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 16_384;

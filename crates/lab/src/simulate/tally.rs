@@ -1,17 +1,22 @@
-//! Counts of requests, and the times of the latest ones. A guard keeps them, so dropped requests count too.
+//! Counts of requests, the times of the latest ones, and the truth file: what the simulator did for each request, as JSON Lines,
+//! to compare a client's figures with. A guard keeps them, so dropped requests count too.
 //!
-//! Not for the metrics of the gateway: see `metrics`. Not for writing the times to a file: see `truth`.
+//! Not for the metrics of the gateway: see `metrics`.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use serde::Serialize;
+use serde_json::json;
 use tokio::sync::watch;
 
-use photofinish_base::clock::{Instant, micros_between};
-
-use super::finished_request::{FinishedRequest, RequestOutcome};
 use super::request::ValidRequest;
-use super::truth::TruthFile;
+use photofinish_base::clock::{self, Instant, micros_between};
+use photofinish_base::shutdown::Shutdown;
 
 /// Ended requests that are kept.
 const ENDED_MAX: usize = 4096;
@@ -163,5 +168,149 @@ impl Drop for Ticket {
         let request =
             FinishedRequest { events_us: std::mem::take(&mut self.request.events_us), ..self.request.clone() };
         self.tally.end(request);
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestOutcome {
+    Completed,
+    Cancelled,
+    Failed,
+}
+
+/// A request that has ended.
+#[derive(Clone, Debug)]
+pub struct FinishedRequest {
+    /// Requests are counted from 1.
+    pub number: u64,
+    /// The request's `user` member, at most 64 characters: tests find their requests by it.
+    pub user: Option<String>,
+    /// The last `bench-…` in the prompt; only for a truth file.
+    pub marker: Option<String>,
+    pub end: RequestOutcome,
+    /// When the request had been read.
+    pub started: Instant,
+    /// When a slot was free for it. None: it failed at once, or the client hung up before.
+    pub began: Option<Instant>,
+    /// When the connection got the first token. None: no token, or an answer without streaming.
+    pub first_token: Option<Instant>,
+    /// When the connection got the last token so far.
+    pub last_token: Option<Instant>,
+    /// When the connection got the last part, or the client hung up.
+    pub ended: Instant,
+    /// When its slot was free again: the last part was due, even if a timer told so late. None: it had no slot.
+    pub freed: Option<Instant>,
+    /// Tokens of each choice that the connection got.
+    pub tokens: u32,
+    /// Tokens of the prompt; 0 for a request that was refused as invalid.
+    pub input_tokens: u64,
+    /// Those of them that were in the prefix cache.
+    pub cached_tokens: u64,
+    /// When the connection got each event with tokens, in microseconds since the simulator's start; only for a truth file.
+    pub(super) events_us: Vec<i64>,
+}
+
+impl FinishedRequest {
+    /// The `x-request-id` of the answer.
+    pub fn id(&self) -> String {
+        request_id(self.number)
+    }
+}
+
+pub(super) fn request_id(number: u64) -> String {
+    format!("req-simulated-{number}")
+}
+
+/// How long lines wait in memory.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Bytes of lines in memory.
+const LINES_MAX: usize = 64 * 1024 * 1024;
+
+/// A file with one line per ended request. A write that fails ends it with a warning; the simulator goes on.
+pub struct TruthFile {
+    path: PathBuf,
+    /// None: a write failed.
+    file: Mutex<Option<File>>,
+    lines: Mutex<Vec<u8>>,
+}
+
+/// The times are microseconds since the simulator's start, on its monotonic clock.
+#[derive(Serialize)]
+struct TruthLine<'a> {
+    id: String,
+    marker: Option<&'a str>,
+    arrived_us: i64,
+    began_us: Option<i64>,
+    events_us: &'a [i64],
+    ended_us: i64,
+    freed_us: Option<i64>,
+    end: &'static str,
+    tokens: u32,
+    input_tokens: u64,
+    cached_tokens: u64,
+}
+
+impl TruthFile {
+    /// Replaces an older file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(path: &Path) -> io::Result<Arc<TruthFile>> {
+        let file = Mutex::new(Some(File::create(path)?));
+        Ok(Arc::new(TruthFile { path: path.to_owned(), file, lines: Mutex::default() }))
+    }
+
+    /// Writes what there is, every second until the shutdown cancels.
+    pub(super) fn begin(self: &Arc<TruthFile>, name: &str, started: Instant, shutdown: &Shutdown) {
+        let started_at_us = clock::wall_micros() - micros_between(started, Instant::now());
+        self.push(&json!({ "simulator": name, "started_at_us": started_at_us }));
+        let (truth, tasks) = (Arc::clone(self), shutdown.clone());
+        shutdown.spawn(async move {
+            while tokio::time::timeout(FLUSH_EVERY, tasks.cancelled()).await.is_err() {
+                let truth = Arc::clone(&truth);
+                let _ = tasks.run_blocking(move || truth.flush()).await;
+            }
+        });
+    }
+
+    pub(super) fn record(&self, request: &FinishedRequest, started: Instant) {
+        let since = |at: Instant| micros_between(started, at);
+        self.push(&TruthLine {
+            id: request.id(),
+            marker: request.marker.as_deref(),
+            arrived_us: since(request.started),
+            began_us: request.began.map(since),
+            events_us: &request.events_us,
+            ended_us: since(request.ended),
+            freed_us: request.freed.map(since),
+            end: match request.end {
+                RequestOutcome::Completed => "completed",
+                RequestOutcome::Cancelled => "cancelled",
+                RequestOutcome::Failed => "failed",
+            },
+            tokens: request.tokens,
+            input_tokens: request.input_tokens,
+            cached_tokens: request.cached_tokens,
+        });
+    }
+
+    /// Writes all lines that wait. It blocks.
+    pub fn flush(&self) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
+        let Some(open) = file.as_mut() else { return };
+        if let Err(error) = open.write_all(&lines) {
+            tracing::warn!(path = %self.path.display(), %error, "the truth file ends here: it cannot be written");
+            *file = None;
+        }
+    }
+
+    /// Lines beyond the bound are lost: the disk is slower than the requests.
+    fn push(&self, line: &impl Serialize) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() < LINES_MAX && serde_json::to_writer(&mut *lines, line).is_ok() {
+            lines.push(b'\n');
+        }
     }
 }

@@ -4,10 +4,9 @@ use std::io::Write as _;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use photofinish_lab::bench::arrivals::Arrivals;
-use photofinish_lab::bench::figures::StageEnd;
-use photofinish_lab::bench::slo::{LoadSlo, SloTarget};
-use photofinish_lab::bench::stage::quantiles;
+use photofinish_lab::bench::block::Arrivals;
+use photofinish_lab::bench::measured::{LoadSlo, SloTarget};
+use photofinish_lab::bench::stage::{StageEnd, quantiles};
 use photofinish_lab::bench::statistics::share_estimate;
 
 fn stage(target: &str, answered: u16, ms: f64) -> StageFigures {

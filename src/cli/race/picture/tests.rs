@@ -1,8 +1,8 @@
 //! Pictures as somebody at a terminal sees them, and what holds for every picture.
 
 use super::*;
+use crate::cli::race::board::FeedEvent;
 use crate::cli::race::board::tests::{ended, failed, run_to_token, step, won};
-use crate::cli::race::feed::FeedEvent;
 use photofinish_history::record::AttemptOutcome;
 use photofinish_history::recorder::AttemptStep;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::raw_provider::base_url_problem;
 use super::*;
+use crate::config::provider_table::base_url_problem;
 
 /// What the config would fill in.
 fn filled(url: &str) -> String {

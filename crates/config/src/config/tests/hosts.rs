@@ -1,10 +1,10 @@
 //! Models without upstreams of their own: which hosts of the catalogue race them, and at what price.
 
 use super::*;
-use crate::config::host_limits::{HostLimits, Precisions};
 use crate::config::hosts::Hosting;
 use crate::config::load::built_in;
 use crate::config::provider::ResolvedNames;
+use crate::config::settings::{HostLimits, Precisions};
 use crate::offerings::ModelCatalogue;
 
 const CATALOGUE: &str = r#"{

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::*;
-use crate::bench::arrivals::Arrivals;
+use crate::bench::block::Arrivals;
 
 fn trial(rate: f64, verdict: TrialVerdict) -> RateTrial {
     RateTrial { rate, verdict, requests: 0, attainment: 0.0, missed: None, doubts: Vec::new() }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::bench::workload::Workload;
+use crate::bench::prompt::Workload;
 
 /// Sent at `at_ms`; the first of its ten tokens comes after 100 ms, the last after a second.
 fn answer(at_ms: i64) -> MeasuredRequest {
@@ -29,13 +29,13 @@ fn measured(load: Load, requests: Vec<MeasuredRequest>, issued_ms: i64, slo: Opt
         unique: true,
         made: true,
         warm_up: Some(Duration::from_secs(1)),
-        slo: slo.map(|slo| super::super::slo::LoadSlo::parse(slo, parse).unwrap()),
+        slo: slo.map(|slo| super::super::measured::LoadSlo::parse(slo, parse).unwrap()),
         calibration_us: None,
     };
     figures("a/m", &[block], &question)
 }
 
-const OPEN: Load = Load::Rate { per_second: 2.0, arrivals: crate::bench::arrivals::Arrivals::Constant };
+const OPEN: Load = Load::Rate { per_second: 2.0, arrivals: crate::bench::block::Arrivals::Constant };
 
 #[test]
 fn tokens_of_the_warm_up_count_when_they_come_within_the_window() {

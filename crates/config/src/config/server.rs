@@ -1,21 +1,22 @@
-//! The keys of `[server]`.
+//! `[server]`: its keys, and the addresses and socket files on which the gateway listens.
 //!
 //! Not for the check whether others may reach the listeners: see `resolve`.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::os::unix::net::SocketAddr as SocketFile;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
-use super::keys::{self, keys, own};
-use super::kinds::{ByteSize, TimeSpan, WholeNumber, choice};
+use super::keys::{self, ByteSize, TimeSpan, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
 use super::units::DURATION_MAX;
-use super::{Cors, Listen};
 use photofinish_base::telemetry::LogFormat;
 
 keys! {
@@ -143,6 +144,18 @@ fn is_host(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
+/// `cors = [ … ]`: the origins of web pages whose scripts may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// No web page may call: the default.
+    #[default]
+    None,
+    /// Every web page may call: `["*"]`.
+    Any,
+    /// These origins, as browsers write them: lower case, without a slash at the end.
+    Only(Vec<String>),
+}
+
 /// An origin has no path, and a port only if it is not the usual one.
 fn read_cors(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Cors> {
     const EXPECTED: &str = "\"*\" alone, or origins such as \"https://app.example.com\"";
@@ -172,4 +185,75 @@ fn is_origin(text: &str) -> bool {
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     let is_authority = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     is_scheme && !authority.is_empty() && authority.len() <= 255 && authority.chars().all(is_authority)
+}
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Tcp(SocketAddr),
+    /// The absolute path of a socket file. Its owner and group may connect.
+    Unix(PathBuf),
+}
+
+/// The variable with an address to listen on instead of `listen` in the file.
+pub(super) const LISTEN_VARIABLE: &str = "PHOTOFINISH_LISTEN";
+
+impl Listen {
+    /// What [`Listen::parse`] takes.
+    pub const EXPECTED: &str =
+        "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:/path/of/a/socket\"";
+
+    /// Parses `127.0.0.1:8080` or `unix:/run/photofinish.sock`. None: it is neither, or the path is too long for a socket.
+    pub fn parse(text: &str) -> Option<Listen> {
+        let Some(path) = text.strip_prefix("unix:") else { return text.parse().ok().map(Listen::Tcp) };
+        let absolute = std::path::absolute(path).ok()?;
+        let is_file = !path.ends_with('/') && SocketFile::from_pathname(&absolute).is_ok();
+        is_file.then_some(Listen::Unix(absolute))
+    }
+
+    /// Only this machine can reach it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Listen::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Listen::Unix(_) => true,
+        }
+    }
+
+    /// Its address and port.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listen::Tcp(address) => Some(*address),
+            Listen::Unix(_) => None,
+        }
+    }
+
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Listen::Tcp(_) => None,
+            Listen::Unix(path) => Some(path),
+        }
+    }
+
+    /// The name in the log: `https://127.0.0.1:8443`. A socket file never speaks TLS.
+    pub fn url(&self, tls: bool) -> String {
+        match self {
+            Listen::Tcp(address) => format!("http{}://{address}", if tls { "s" } else { "" }),
+            Listen::Unix(_) => self.to_string(),
+        }
+    }
+
+    /// Both name the same listener. Two ports 0 are different.
+    pub(super) fn is_same(&self, other: &Listen) -> bool {
+        self == other && self.address().is_none_or(|address| address.port() != 0)
+    }
+}
+
+impl fmt::Display for Listen {
+    /// The form in the config.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Tcp(address) => address.fmt(f),
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }

@@ -1,14 +1,11 @@
-//! The keys of `[users.NAME]`. Only the hash of a token is kept.
-//!
-//! Not for what a user may do: see `permit`.
+//! `[users.NAME]`: its keys, and the `x-photofinish-*` headers that a user may send. Only the hash of a token is kept.
 
 use ring::digest::{SHA256, digest};
 use schemars::json_schema;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::keys::{self, TableKeys as _, keys, own};
-use super::kinds::{Flag, TypedText};
-use super::override_permits::{Override, Permit};
+use super::keys::{self, Flag, TableKeys as _, TypedText, keys, own};
+use super::names::names;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable, as_string, one_of};
 use super::text::{self, Secret};
@@ -183,4 +180,65 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
         *byte = u8::try_from(high * 16 + low).ok()?;
     }
     Some(bytes)
+}
+
+names! {
+    /// A header that overrides the plan for one request. Its name has no `x-photofinish-` in front.
+    pub enum Override {
+        Policy = "policy",
+        Upstreams = "upstreams",
+        HedgeAfter = "hedge-after",
+        MaxAttempts = "max-attempts",
+        Optimise = "optimise",
+        Budget = "budget",
+        Slo = "slo",
+        HoldMax = "hold-max",
+        Lossy = "lossy",
+    }
+}
+
+/// The headers one user may send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// The default: every header, as far as the request then costs no more than the model's settings allow; with shared keys only
+    /// upstreams that a model lists.
+    Usual,
+    /// `true`, or a gateway without users.
+    All,
+    /// A list; empty for `false`. If it has `upstreams`, the user may name any upstream.
+    Listed(Vec<Override>),
+}
+
+impl Permit {
+    pub fn allows(&self, header: Override) -> bool {
+        match self {
+            Permit::Usual | Permit::All => true,
+            Permit::Listed(listed) => listed.contains(&header),
+        }
+    }
+
+    /// The user may name upstreams that no model lists, with shared keys.
+    pub fn any_upstream(&self) -> bool {
+        *self != Permit::Usual && self.allows(Override::Upstreams)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allowed() {
+        let listed = Permit::Listed(vec![Override::Policy, Override::Upstreams]);
+        let none = Permit::Listed(Vec::new());
+        for (permit, policy, budget, upstreams, any) in [
+            (Permit::Usual, true, true, true, false),
+            (Permit::All, true, true, true, true),
+            (listed, true, false, true, true),
+            (none, false, false, false, false),
+        ] {
+            let allows = [Override::Policy, Override::Budget, Override::Upstreams].map(|header| permit.allows(header));
+            assert_eq!((allows, permit.any_upstream()), ([policy, budget, upstreams], any), "{permit:?}");
+        }
+    }
 }

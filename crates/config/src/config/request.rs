@@ -1,18 +1,16 @@
-//! The keys of `[providers.NAME.request]` and `[providers.NAME.request_for."MODEL"]`: what a provider demands of each request
-//! beyond its dialect, and what the operator changes in it.
+//! `[providers.NAME.request]` and `[providers.NAME.request_for."MODEL"]`: what a provider demands of each request beyond its
+//! dialect, what the operator changes in it, and which headers may be sent.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use toml::de::DeValue;
 
-use super::forwarded::may_be_forwarded;
-use super::keys::{self, TableKeys as _, keys, own};
-use super::kinds::{Flag, WholeNumber, choice};
+use super::keys::{self, Flag, TableKeys as _, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
-use super::reader::{Located, TomlTable};
-use super::text;
+use super::reader::{Located, ReaderScope, TomlTable};
+use super::{Auth, ProviderDialect, text};
 use photofinish_wire::protocol::quirks::{
     CallIdForm, ModelRequests, PastReasoning, QuirkSet, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
 };
@@ -266,4 +264,50 @@ fn json_of(value: DeValue<'_>, depth: usize) -> Option<Value> {
             Value::Object(members.into_iter().map(member).collect::<Option<_>>()?)
         }
     })
+}
+
+/// Reports a forwarded header that carries the provider's own key.
+pub(super) fn report_keys(
+    scope: &ReaderScope<'_>,
+    provider: &str,
+    headers: &[Located<String>],
+    dialects: &[ProviderDialect],
+) {
+    for header in headers {
+        let carries_key = |spoken: &ProviderDialect| matches!(&spoken.auth, Auth::Header(own) if *own == header.value);
+        if dialects.iter().any(carries_key) {
+            let message =
+                format!("\"{}\" in forward_headers of {provider} carries the provider's own key", header.value);
+            scope.report(LocatedProblem::at(header.offset, message));
+        }
+    }
+}
+
+/// Hop-by-hop headers, credentials, and headers that the gateway sets itself are never forwarded.
+pub(super) fn may_be_forwarded(header: &str) -> bool {
+    let is_kept = matches!(
+        header,
+        "accept"
+            | "accept-encoding"
+            | "authorization"
+            | "connection"
+            | "content-encoding"
+            | "content-length"
+            | "content-type"
+            | "cookie"
+            | "expect"
+            | "host"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "x-api-key"
+            | "x-goog-api-key"
+    );
+    !is_kept && !header.starts_with("x-photofinish-")
 }
