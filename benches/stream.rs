@@ -13,10 +13,9 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use photofinish_config::config::{Policy, RaceSettings, parse};
 use photofinish_routing::routing::plan::{PlannedStart, plan};
-use photofinish_wire::protocol::openai;
-use photofinish_wire::protocol::request::ApiRequest;
-use photofinish_wire::protocol::sse::{SseEvent, SseScanner};
-use photofinish_wire::protocol::{AnswerForm, Surface};
+use photofinish_wire::dialects::openai;
+use photofinish_wire::stream::sse::SseScanner;
+use photofinish_wire::{AnswerForm, ApiRequest, SseEvent, Surface};
 
 /// Text events of one stream.
 const TOKENS: usize = 400;

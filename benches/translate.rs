@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish_wire::protocol::dialect::TranslationOptions;
-use photofinish_wire::protocol::neutral::Losses;
-use photofinish_wire::protocol::sse::{SseEvent, SseScanner};
-use photofinish_wire::protocol::{Dialect, Surface};
+use photofinish_wire::stream::sse::SseScanner;
+use photofinish_wire::{Dialect, Losses, SseEvent, Surface, TranslationOptions};
 
 /// Text events of one stream.
 const TOKENS: usize = 400;

@@ -15,10 +15,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use photofinish_wire::protocol::frame::Frame;
-use photofinish_wire::protocol::sse::SseScanner;
-use photofinish_wire::protocol::template::Template;
-use photofinish_wire::protocol::{Dialect, Surface, openai};
+use photofinish_wire::dialects::openai;
+use photofinish_wire::stream::frame::Frame;
+use photofinish_wire::stream::sse::SseScanner;
+use photofinish_wire::stream::template::Template;
+use photofinish_wire::{Dialect, Surface};
 
 /// Text events of one stream: a usual answer.
 const TOKENS: usize = 400;

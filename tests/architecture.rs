@@ -33,7 +33,7 @@ const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
     ("crates/lab/src/simulate/tally.rs", "a file of the command `simulate`, written on a thread for blocking work"),
     ("crates/serve/src/server/listener.rs", "socket files: before the first connection and after the last"),
     ("crates/base/src/telemetry/limit.rs", "the metadata of a line of the log"),
-    ("crates/wire/src/protocol/bedrock/request.rs", "the metadata of a request"),
+    ("crates/wire/src/dialects/bedrock/request.rs", "the metadata of a request"),
 ];
 
 struct Source {
@@ -44,7 +44,7 @@ struct Source {
 }
 
 impl Source {
-    /// The directory of the crate's root file, and the path below it: `crates/wire/src` and `protocol/sse.rs`.
+    /// The directory of the crate's root file, and the path below it: `crates/wire/src` and `stream/sse.rs`.
     fn place(&self) -> (&str, &str) {
         match self.path.split_once("/src/") {
             Some((before, inner)) => (&self.path[..before.len() + "/src".len()], inner),
@@ -52,8 +52,11 @@ impl Source {
         }
     }
 
-    /// For a file of a crate the module at the top of the crate, under `tests` the directory below it.
+    /// For a file of a crate the module at the top of the crate, under `tests` the directory below it. `wire` is one room.
     fn room(&self) -> &str {
+        if self.place().0 == "crates/wire/src" {
+            return "wire";
+        }
         self.place().1.split(['/', '.']).next().unwrap_or("")
     }
 

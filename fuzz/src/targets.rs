@@ -11,20 +11,18 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use photofinish_config::config;
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue};
-use photofinish_wire::protocol::assemble::Assemble;
-use photofinish_wire::protocol::dialect::TranslationOptions;
-use photofinish_wire::protocol::frame::Frame;
-use photofinish_wire::protocol::framing::Framing;
-use photofinish_wire::protocol::neutral::signature::RemovedReasoning;
-use photofinish_wire::protocol::neutral::{AnswerPiece, WritePieces};
-use photofinish_wire::protocol::passed_call::PassedCall;
-use photofinish_wire::protocol::path_call::{PathCall, key_in};
-use photofinish_wire::protocol::quirks::{self, CallIdForm, PastReasoning, Quirks, RequestChanges};
-use photofinish_wire::protocol::request::ApiRequest;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
-use photofinish_wire::protocol::sse::SseEvent;
-use photofinish_wire::protocol::template::Template;
-use photofinish_wire::protocol::{AnswerForm, Dialect, Surface, error};
+use photofinish_wire::answer::assemble::Assemble;
+use photofinish_wire::answer::error;
+use photofinish_wire::quirks::{self, CallIdForm, PastReasoning, Quirks, RequestChanges};
+use photofinish_wire::request::path_call::key_in;
+use photofinish_wire::stream::frame::Frame;
+use photofinish_wire::stream::framing::Framing;
+use photofinish_wire::stream::template::Template;
+use photofinish_wire::translate::signature::RemovedReasoning;
+use photofinish_wire::translate::{AnswerPiece, WritePieces};
+use photofinish_wire::{
+    AnswerForm, ApiRequest, Dialect, PassedCall, PathCall, RequestTranslation, SseEvent, Surface, TranslationOptions,
+};
 
 /// Bytes of an event, at most.
 const EVENT_MAX: usize = 8 << 20;

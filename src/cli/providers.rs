@@ -13,7 +13,7 @@ use super::provider_state::ProviderState;
 use super::text::{aligned, clean, columns, fitted, too_wide, write_columns, write_lines, write_paragraphs};
 use photofinish_config::config::catalogue::{self, CatalogueEntry, ServedDialect};
 use photofinish_config::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
-use photofinish_wire::protocol::{Dialect, Surface};
+use photofinish_wire::{Dialect, Surface};
 
 pub const EXAMPLES: &str = include_str!("help/providers.txt").trim_ascii_end();
 

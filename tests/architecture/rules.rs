@@ -29,8 +29,8 @@ pub const ONE_ROOM: &[Rule] = &[
         found: |at| at[0].is("TcpSocket"),
     },
     Rule {
-        message: "only protocol knows a provider's JSON (simulate speaks it, cli reads it)",
-        rooms: &["protocol", "simulate", "cli"],
+        message: "only wire knows a provider's JSON (simulate speaks it, cli reads it)",
+        rooms: &["wire", "simulate", "cli"],
         found: is_provider_json,
     },
 ];
@@ -232,8 +232,8 @@ mod tests {
             ("std::thread::spawn(x)", "shutdown"),
             ("JoinSet::new()", "shutdown"),
             ("TcpStream::connect(x)", "upstream"),
-            ("value[\"choices\"]", "protocol"),
-            ("r#\"{\"delta\":{}}\"#", "protocol"),
+            ("value[\"choices\"]", "wire"),
+            ("r#\"{\"delta\":{}}\"#", "wire"),
         ] {
             assert_eq!(count(ONE_ROOM, "relay", source), 1, "{source}");
             assert_eq!(count(ONE_ROOM, room, source), 0, "{source} in {room}");

@@ -1,7 +1,7 @@
 //! Structures that can be repeated in answers, and the code that reads them.
 
-use photofinish_wire::protocol::framing::Framing;
-use photofinish_wire::protocol::{Dialect, Surface};
+use photofinish_wire::stream::framing::Framing;
+use photofinish_wire::{Dialect, Surface};
 
 use crate::targets::{binary, errors, events, stream};
 use crate::{Case, case, probe};

@@ -9,7 +9,7 @@ mod tier;
 use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, TokenSource};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{CancelBilling, Price};
-use photofinish_wire::protocol::{PayloadKind, Surface};
+use photofinish_wire::{PayloadKind, Surface};
 
 /// Assumed maximum decode speed. No model is faster: a faster stream was buffered by its provider.
 const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;

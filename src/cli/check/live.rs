@@ -28,7 +28,7 @@ use photofinish_history::record::{AttemptOutcome, AttemptRecord};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
 use photofinish_serve::app::LocalGateway;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// Upstreams that get a request at the same time.
 const ASKED_MAX: usize = 16;

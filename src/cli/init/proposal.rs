@@ -15,7 +15,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::catalogue::{self, CatalogueEntry};
 use photofinish_config::config::{ModelConfig, UpstreamConfig, parse};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
-use photofinish_wire::protocol::Dialect;
+use photofinish_wire::Dialect;
 
 /// Upstreams of one race at most: more cost more and are rarely faster.
 const RACING_MAX: usize = 4;

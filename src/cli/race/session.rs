@@ -20,7 +20,7 @@ use photofinish_config::config::Config;
 use photofinish_config::config::units::format_duration;
 use photofinish_gateway::proxy;
 use photofinish_serve::app::LocalGateway;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// From one picture to the next.
 const FRAME: Duration = Duration::from_millis(50);

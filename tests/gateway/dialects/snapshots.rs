@@ -3,7 +3,7 @@
 //! text.
 //!
 //! After a change: `INSTA_UPDATE=always cargo test --test gateway snapshots`, and review the difference before you
-//! commit it. Not for single rules, such as refusals by name: those tests are in this folder and in `crates/wire/src/protocol`.
+//! commit it. Not for single rules, such as refusals by name: those tests are in this folder and in `crates/wire`.
 
 use std::fmt::Write as _;
 

@@ -3,7 +3,7 @@
 use crate::harness::answer::{Response, read_response};
 use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 const MODEL: &str = "\n[models.llama-fast]\nupstreams = [\"one/m\"]\naliases = [\"swift\"]\n";
 

@@ -19,9 +19,7 @@ use photofinish_history::record::StartReason;
 use photofinish_history::recorder::{Recorder, WriterTask};
 use photofinish_history::store::Store;
 use photofinish_transport::upstream::{Endpoint, UpstreamClient};
-use photofinish_wire::protocol::request::ApiRequest;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
-use photofinish_wire::protocol::{AnswerForm, Surface};
+use photofinish_wire::{AnswerForm, ApiRequest, RequestTranslation, Surface};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use photofinish_gateway::proxy::serve_as;
 use photofinish_history::metrics::ExternalCounts;
 use photofinish_history::record::{RaceSource, RequestOrigin, RunKind, RunRecord};
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -11,9 +11,8 @@ use toml::{Table, Value};
 
 use super::names::NamedChoice;
 use super::{Auth, CancelBilling};
-use photofinish_wire::protocol::Dialect;
-use photofinish_wire::protocol::prefix::Prefix;
-use photofinish_wire::protocol::quirks::{CallIdForm, PastReasoning, ProviderRequests, QuirkSet};
+use photofinish_wire::quirks::{CallIdForm, PastReasoning, ProviderRequests, QuirkSet};
+use photofinish_wire::{Dialect, Prefix};
 
 /// The facts about one provider.
 #[derive(Debug, serde::Deserialize)]

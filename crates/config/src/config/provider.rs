@@ -18,9 +18,8 @@ use tokio::sync::Notify;
 
 use super::names::names;
 use super::{Simulation, Transport};
-use photofinish_wire::protocol::prefix::Prefix;
-use photofinish_wire::protocol::quirks::ProviderRequests;
-use photofinish_wire::protocol::{AnswerForm, Dialect, Surface};
+use photofinish_wire::quirks::ProviderRequests;
+use photofinish_wire::{AnswerForm, Dialect, Prefix, Surface};
 
 /// One provider: a vendor or a server with an address, dialects and keys.
 #[derive(Debug)]

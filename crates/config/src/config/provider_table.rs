@@ -23,9 +23,8 @@ use super::{
     Auth, CancelBilling, CredentialSource, Keys, Provider, ProviderDialect, Simulation, Token, Transport,
     UpstreamStream,
 };
-use photofinish_wire::protocol::Dialect;
-use photofinish_wire::protocol::prefix::Prefix;
-use photofinish_wire::protocol::quirks::{ModelRequests, ProviderRequests};
+use photofinish_wire::quirks::{ModelRequests, ProviderRequests};
+use photofinish_wire::{Dialect, Prefix};
 
 keys! {
     /// `[providers.NAME]`

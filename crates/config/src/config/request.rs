@@ -11,7 +11,7 @@ use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::{Auth, ProviderDialect, text};
-use photofinish_wire::protocol::quirks::{
+use photofinish_wire::quirks::{
     CallIdForm, ModelRequests, PastReasoning, QuirkSet, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
 };
 

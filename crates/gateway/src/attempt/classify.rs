@@ -11,10 +11,10 @@ use super::stream::EventStream;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::pace::aside;
 use photofinish_config::keyring::scrub;
-use photofinish_wire::protocol::error::{self, ErrorFacts};
-use photofinish_wire::protocol::frame::{Chunk, Frame};
-use photofinish_wire::protocol::sse::SseEvent;
-use photofinish_wire::protocol::template::{MoreText, Template};
+use photofinish_wire::SseEvent;
+use photofinish_wire::answer::error::{self, ErrorFacts};
+use photofinish_wire::stream::frame::{Chunk, Frame};
+use photofinish_wire::stream::template::{MoreText, Template};
 
 impl EventStream {
     pub(super) fn item(&mut self, event: SseEvent) -> StreamItem {

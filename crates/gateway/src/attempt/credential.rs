@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use photofinish_config::config::Transport;
     use photofinish_transport::upstream::Endpoint;
-    use photofinish_wire::protocol::Dialect;
+    use photofinish_wire::Dialect;
 
     fn outgoing() -> Outgoing {
         Outgoing {

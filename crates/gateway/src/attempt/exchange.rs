@@ -23,11 +23,9 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::pace::{YieldPace, aside};
 use photofinish_config::keyring::{self, HashedKey, scrub};
 use photofinish_transport::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
-use photofinish_wire::protocol::AnswerForm;
-use photofinish_wire::protocol::error;
-use photofinish_wire::protocol::framing::Framing;
-use photofinish_wire::protocol::limits;
-use photofinish_wire::protocol::response_translation::ResponseTranslation;
+use photofinish_wire::answer::{error, limits};
+use photofinish_wire::stream::framing::Framing;
+use photofinish_wire::{AnswerForm, ResponseTranslation};
 
 /// Bytes held back before the first payload.
 const PRELUDE_MAX: usize = 1 << 20;

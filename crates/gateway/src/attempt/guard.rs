@@ -20,7 +20,8 @@ use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause};
 use photofinish_history::recorder::{AttemptStep, Recorder};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
 use photofinish_transport::upstream::{ConnectionOrigin, Response};
-use photofinish_wire::protocol::{AnswerForm, headers};
+use photofinish_wire::AnswerForm;
+use photofinish_wire::answer::headers;
 
 /// A decision about an attempt from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

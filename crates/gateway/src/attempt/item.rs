@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use photofinish_base::failure::Failure;
-use photofinish_wire::protocol::error::ErrorFacts;
+use photofinish_wire::answer::error::ErrorFacts;
 
 /// One event: the bytes that are passed on, and its kind.
 #[derive(Debug)]

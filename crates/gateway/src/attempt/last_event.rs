@@ -9,8 +9,8 @@ use bytes::Bytes;
 use super::item::{ItemKind, LastEvent, StreamItem};
 use super::stream::EventStream;
 use photofinish_base::failure::Failure;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::openai::with_members_of;
+use photofinish_wire::Surface;
+use photofinish_wire::dialects::openai::with_members_of;
 
 impl EventStream {
     /// The client did not ask for the usage chunk, so what else it says is joined to the event before it. Returns the bytes up to

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::stream::EventStream;
 use photofinish_base::failure::{Failure, FailureKind};
-use photofinish_wire::protocol::sse::SseEvent;
+use photofinish_wire::SseEvent;
 
 /// Bytes that a stream may buffer without accounting for them: normal traffic needs no more.
 const UNACCOUNTED: usize = 64 << 10;

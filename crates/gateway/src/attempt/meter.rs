@@ -8,10 +8,9 @@ use super::gap_sketch::Gaps;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrubbed};
 use photofinish_history::record::{AttemptRecord, TokenSource};
-use photofinish_wire::protocol::PayloadKind;
-use photofinish_wire::protocol::frame::{Chunk, Payload};
-use photofinish_wire::protocol::service_tier::ServiceTier;
-use photofinish_wire::protocol::usage::Usage;
+use photofinish_wire::answer::service_tier::ServiceTier;
+use photofinish_wire::stream::frame::{Chunk, Payload};
+use photofinish_wire::{PayloadKind, Usage};
 
 /// All times are microseconds since the dispatch.
 #[derive(Debug)]

@@ -48,7 +48,7 @@ use crate::race::CutReason;
 use bounds::Bounds;
 use guard::{AttemptGuard, CancelReason};
 use photofinish_base::failure::Failure;
-use photofinish_wire::protocol::response_translation::ResponseTranslation;
+use photofinish_wire::ResponseTranslation;
 
 /// A started attempt: the race polls it.
 pub struct Attempt {

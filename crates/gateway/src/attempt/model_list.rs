@@ -13,7 +13,7 @@ use photofinish_base::pace::aside;
 use photofinish_config::config::ProviderDialect;
 use photofinish_config::keyring::HashedKey;
 use photofinish_transport::upstream::{Endpoint, GetError, GetLimits, Outgoing, UpstreamClient};
-use photofinish_wire::protocol::model_list::NoModelList;
+use photofinish_wire::dialects::model_list::NoModelList;
 
 /// Bytes of all pages of a list.
 const LIST_MAX: usize = 8 << 20;

@@ -10,8 +10,8 @@ use super::ready::ReadyAttempt;
 use super::stream::EventStream;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::keyring;
-use photofinish_wire::protocol::ends::End;
-use photofinish_wire::protocol::error::{self, ErrorFacts};
+use photofinish_wire::answer::ends::End;
+use photofinish_wire::answer::error::{self, ErrorFacts};
 
 const WEB_PAGE: &str = "it answered with a web page: is base_url right?";
 

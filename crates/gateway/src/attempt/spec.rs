@@ -15,8 +15,7 @@ use photofinish_config::keyring::HashedKey;
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::learning::AttemptObserver;
 use photofinish_transport::upstream::{Endpoint, UpstreamClient};
-use photofinish_wire::protocol::AnswerForm;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::{AnswerForm, RequestTranslation};
 
 /// Everything that an attempt needs. Owned: an audited attempt outlives its race.
 pub struct AttemptSpec {

@@ -19,13 +19,11 @@ use photofinish_base::pace::YieldPace;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::keyring::HashedKey;
 use photofinish_transport::upstream::ResponseBody;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::client_error::ErrorShape;
-use photofinish_wire::protocol::error::ErrorFacts;
-use photofinish_wire::protocol::framing::FrameDecoder;
-use photofinish_wire::protocol::response_translation::ResponseTranslation;
-use photofinish_wire::protocol::sse::SseEvent;
-use photofinish_wire::protocol::template::Template;
+use photofinish_wire::answer::error::ErrorFacts;
+use photofinish_wire::client_error::ErrorShape;
+use photofinish_wire::stream::framing::FrameDecoder;
+use photofinish_wire::stream::template::Template;
+use photofinish_wire::{ResponseTranslation, SseEvent, Surface};
 
 /// How long to wait for the end of a body after a finish reason or `[DONE]`: usage may follow, and the connection can be
 /// reused after it.

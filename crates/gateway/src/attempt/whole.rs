@@ -10,12 +10,11 @@ use super::ready::ReadyAttempt;
 use photofinish_base::budget::Lease;
 use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::pace::aside;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::assemble::{Assemble, Whole};
-use photofinish_wire::protocol::frame::Frame;
-use photofinish_wire::protocol::json::unescape;
-use photofinish_wire::protocol::sse::SseEvent;
-use photofinish_wire::protocol::template::Template;
+use photofinish_wire::answer::assemble::{Assemble, Whole};
+use photofinish_wire::json::unescape;
+use photofinish_wire::stream::frame::Frame;
+use photofinish_wire::stream::template::Template;
+use photofinish_wire::{SseEvent, Surface};
 
 /// Bytes of a stream that is assembled.
 const ANSWER_MAX: usize = 64 << 20;

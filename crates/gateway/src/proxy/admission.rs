@@ -13,7 +13,7 @@ use super::places::RequestPlace;
 use super::rejection::Rejection;
 use photofinish_config::config::User;
 use photofinish_routing::health::LiveConfig;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// The user of a request, and its place in the race.
 pub type Admitted = (Option<Arc<User>>, RequestPlace);

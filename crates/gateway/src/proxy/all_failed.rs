@@ -15,10 +15,9 @@ use crate::relay::without_usage;
 use photofinish_base::failure::{Failure, FailureKind, RawAnswer};
 use photofinish_config::config::ContentPolicy;
 use photofinish_routing::verdict::{NextStep, is_the_requests_fault, next};
-use photofinish_wire::protocol::Dialect;
-use photofinish_wire::protocol::client_error::ErrorShape;
-use photofinish_wire::protocol::error::rejects_stream_options;
-use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::answer::error::rejects_stream_options;
+use photofinish_wire::client_error::ErrorShape;
+use photofinish_wire::{ApiRequest, Dialect};
 
 /// The answer if no attempt won: an upstream's own, if the client should see it.
 ///
@@ -188,7 +187,7 @@ fn in_the_callers_words(
 mod tests {
     use super::*;
     use photofinish_base::failure::Phase;
-    use photofinish_wire::protocol::Surface;
+    use photofinish_wire::Surface;
 
     const COMPLAINT: &str = r#"{"detail":[{"loc":["body","stream_options"],"msg":"extra"}]}"#;
 

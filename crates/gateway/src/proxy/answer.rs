@@ -10,8 +10,8 @@ use super::race_guard::RaceGuard;
 use crate::attempt::ReadyAttempt;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrub_headers};
-use photofinish_wire::protocol::headers::is_about_rate_limits;
-use photofinish_wire::protocol::{Dialect, Surface};
+use photofinish_wire::answer::headers::is_about_rate_limits;
+use photofinish_wire::{Dialect, Surface};
 
 /// The winner's headers about the race.
 pub fn about_race(

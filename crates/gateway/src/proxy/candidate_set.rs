@@ -21,10 +21,8 @@ use photofinish_routing::learning::ConversationId;
 use photofinish_routing::routing::plan::RacePlan;
 use photofinish_routing::routing::tariff::Basis;
 use photofinish_routing::routing::windows::ContextWindow;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::opening::opening;
-use photofinish_wire::protocol::request::ApiRequest;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::request::opening::opening;
+use photofinish_wire::{ApiRequest, RequestTranslation, Surface};
 
 /// The candidates of one race, and its settings.
 pub struct CandidateSet {

@@ -5,8 +5,7 @@ use http::HeaderMap;
 use super::candidate_set::CandidateSet;
 use photofinish_config::keyring::HashedKey;
 use photofinish_routing::health::Candidate;
-use photofinish_wire::protocol::Dialect;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::{Dialect, RequestTranslation};
 
 /// Forwarded to every provider whose dialect the client uses.
 const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];

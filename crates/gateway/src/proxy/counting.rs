@@ -6,8 +6,7 @@ use http::{HeaderValue, Response};
 use serde_json::json;
 
 use photofinish_base::failure::{Failure, FailureKind};
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::{ApiRequest, Surface};
 
 /// Bytes per token of the estimate.
 const BYTES_PER_TOKEN: usize = 4;

@@ -20,7 +20,7 @@ use super::rejection::Rejection;
 use super::running::{Racing, ServedAnswer};
 use crate::relay::RESCUED;
 use photofinish_base::clock::Instant;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// Headers that need a winner. An early answer sends them as a comment before the first event, if its format has
 /// comments, and again as trailers if the client accepts trailers.

@@ -31,10 +31,8 @@ use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::{OutcomeReporter, ProbePermit, SentRequest};
 use photofinish_routing::learning::{AttemptObserver, ConversationId};
 use photofinish_routing::routing::adaptive::AttemptView;
-use photofinish_wire::protocol::AnswerForm;
-use photofinish_wire::protocol::error::too_long;
-use photofinish_wire::protocol::request::ApiRequest;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::answer::error::too_long;
+use photofinish_wire::{AnswerForm, ApiRequest, RequestTranslation};
 
 pub struct Launcher {
     gateway: Arc<Gateway>,

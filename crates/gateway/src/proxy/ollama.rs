@@ -13,9 +13,9 @@ use super::encoded;
 use super::gateway::Gateway;
 use super::models::{context_window, json_response, usable_model, usable_models};
 use super::rejection::Rejection;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::parameter::is_empty_list;
-use photofinish_wire::protocol::request::{ApiRequest, InvalidRequest};
+use photofinish_wire::request::InvalidRequest;
+use photofinish_wire::translate::parameter::is_empty_list;
+use photofinish_wire::{ApiRequest, Surface};
 
 /// The version of Ollama whose API is served. Editors ask for a minimum.
 const VERSION: &str = "0.12.11";

@@ -9,13 +9,10 @@ use photofinish_base::budget::{Budget, BudgetFull, Lease};
 use photofinish_base::pace::aside;
 use photofinish_config::config::{Lossy, Provider, UpstreamConfig};
 use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
-use photofinish_wire::protocol::client_error::Invalid;
-use photofinish_wire::protocol::dialect::TranslationOptions;
-use photofinish_wire::protocol::neutral::{Conversation, Losses};
-use photofinish_wire::protocol::quirks::{self, RefusalLesson, RequestChanges};
-use photofinish_wire::protocol::request::ApiRequest;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
-use photofinish_wire::protocol::{Dialect, Surface};
+use photofinish_wire::client_error::Invalid;
+use photofinish_wire::quirks::{self, RefusalLesson, RequestChanges};
+use photofinish_wire::translate::Conversation;
+use photofinish_wire::{ApiRequest, Dialect, Losses, RequestTranslation, Surface, TranslationOptions};
 
 /// The translations of one request.
 pub struct Outbound<'a> {

@@ -11,7 +11,7 @@ use photofinish_routing::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBu
 use photofinish_routing::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
 use photofinish_routing::routing::plan::RacePlan;
 use photofinish_routing::routing::tariff::PromptTokens;
-use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::ApiRequest;
 
 /// One race's driver, and the targets of its attempts' reports.
 pub struct RacePolicy {

@@ -25,8 +25,7 @@ use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
 use photofinish_routing::learning::RaceBudget;
 use photofinish_routing::policy::DecisionReasons;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::{ApiRequest, Surface};
 
 /// Not `Clone`: two guards would report one race twice.
 pub struct RaceGuard {

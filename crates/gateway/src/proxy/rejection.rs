@@ -25,10 +25,9 @@ use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::printable::quoted;
 use photofinish_config::config::Config;
 use photofinish_config::config::units::format_bytes;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::client_error::{ErrorShape, Invalid};
-use photofinish_wire::protocol::neutral::Losses;
-use photofinish_wire::protocol::request::InvalidRequest;
+use photofinish_wire::client_error::{ErrorShape, Invalid};
+use photofinish_wire::request::InvalidRequest;
+use photofinish_wire::{Losses, Surface};
 
 /// One upstream that did not serve the request.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use photofinish_config::config::UpstreamConfig;
 use photofinish_config::offerings::{InputKind, Offering};
 use photofinish_history::record::LeftOutReason;
 use photofinish_routing::health::prompt_length;
-use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::ApiRequest;
 
 /// The needs of one request, found out when the first upstream is compared with them.
 pub struct RequestNeeds<'r> {
@@ -97,7 +97,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use photofinish_wire::protocol::Surface;
+    use photofinish_wire::Surface;
 
     /// An upstream that the catalogue knows this of.
     fn upstream(offering: Offering) -> UpstreamConfig {

@@ -24,7 +24,7 @@ use crate::relay::{RESCUED, RelayBody, RescuedBody};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::RescuePolicy;
 use photofinish_routing::health::OutcomeReporter;
-use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::ApiRequest;
 
 /// A race that can begin.
 pub struct PreparedRace {

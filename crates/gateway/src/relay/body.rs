@@ -14,7 +14,7 @@ use crate::attempt::{EventStream, ItemKind, StreamItem};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
-use photofinish_wire::protocol::sse::SseEvent;
+use photofinish_wire::SseEvent;
 
 /// A pause between two polls that counts as a slow client.
 const STALL: Duration = Duration::from_millis(100);

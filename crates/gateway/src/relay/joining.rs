@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use super::body::{BrokenOff, LastHandover, ShutdownWatch};
 use crate::attempt::{EventStream, ItemKind};
 use photofinish_base::failure::Failure;
-use photofinish_wire::protocol::rescue::JoinedAnswer;
+use photofinish_wire::answer::rescue::JoinedAnswer;
 
 /// The remaining state of the winner. Its owners declare it after their streams: rows of attempts are written before
 /// the race's.

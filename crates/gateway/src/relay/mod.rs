@@ -15,10 +15,10 @@ use bytes::{Bytes, BytesMut};
 use crate::attempt::EventStream;
 use photofinish_base::failure::Failure;
 use photofinish_base::pace::aside;
-use photofinish_wire::protocol::client_error::ErrorShape;
-use photofinish_wire::protocol::frame::Frame;
-use photofinish_wire::protocol::openai;
-use photofinish_wire::protocol::sse::SseScanner;
+use photofinish_wire::client_error::ErrorShape;
+use photofinish_wire::dialects::openai;
+use photofinish_wire::stream::frame::Frame;
+use photofinish_wire::stream::sse::SseScanner;
 
 /// Complete events, without the usage chunks that `include_usage` adds. What else these say is joined to the event before.
 pub fn without_usage(events: Bytes) -> Bytes {

@@ -21,7 +21,7 @@ use crate::race::CutReason;
 use photofinish_base::budget::Lease;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_routing::verdict::may_be_rescued;
-use photofinish_wire::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
+use photofinish_wire::answer::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
 
 /// The trailer that names the upstream that continued the answer.
 pub const RESCUED: &str = "x-photofinish-rescued";

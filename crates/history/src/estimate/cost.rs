@@ -6,7 +6,7 @@ use super::grid::{ByteReader, ShortBytes, put};
 use crate::record::names::CostBasis;
 use crate::record::table::subset;
 use crate::record::tables::AttemptRecord;
-use photofinish_wire::protocol::usage::COST_MAX;
+use photofinish_wire::answer::usage::COST_MAX;
 
 const PICO: f64 = 1e12;
 

@@ -24,7 +24,7 @@ use photofinish_history::record::table::Subset as _;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// Sends measured requests through one gateway.
 #[derive(Clone)]

@@ -23,7 +23,7 @@ use photofinish_history::store::Record;
 use photofinish_routing::health::LiveConfig;
 use photofinish_routing::learning::Learning;
 use photofinish_transport::upstream::UpstreamClient;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 use scenario::{BEGIN_US, Scenario};
 
 /// Compared seeds per policy.

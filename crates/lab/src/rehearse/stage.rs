@@ -16,7 +16,7 @@ use photofinish_routing::routing::breaker::{BreakerScope, BreakerStatus, Breaker
 use photofinish_routing::routing::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
 use photofinish_routing::routing::plan::StartRule;
 use photofinish_routing::routing::tariff::PromptTokens;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// Timers fire on whole milliseconds, as tokio's do.
 const TICK_US: i64 = 1_000;

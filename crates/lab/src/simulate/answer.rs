@@ -22,7 +22,7 @@ use super::stream::{AnswerWire, AnswerWords, BodyScript, TokenStream, error_json
 use super::tally::{RequestOutcome, Tally, Ticket, request_id};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{SimulatedFailure, Simulation};
-use photofinish_wire::protocol::passed_call::PassedCall;
+use photofinish_wire::PassedCall;
 
 /// Bytes of a request's body.
 const BODY_MAX: usize = 32 * 1024 * 1024;

@@ -6,9 +6,7 @@ use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::passed_call::PassedCall;
-use photofinish_wire::protocol::request::ApiRequest;
+use photofinish_wire::{ApiRequest, PassedCall, Surface};
 
 /// Maximum choices of one answer.
 const CHOICES_MAX: u32 = 8;

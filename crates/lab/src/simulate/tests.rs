@@ -6,8 +6,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use photofinish_wire::protocol::Dialect;
-use photofinish_wire::protocol::model_list::NoModelList;
+use photofinish_wire::Dialect;
+use photofinish_wire::dialects::model_list::NoModelList;
 
 /// Fast: 1 ms to the first token, 0.1 ms from one to the next.
 fn fast() -> Simulation {

@@ -10,7 +10,7 @@ use crate::routing::breaker::{BreakerScope, BreakerStatus, ProbeScope};
 use crate::routing::cooldown::CooldownReason;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{BreakerSettings, RaceSettings};
-use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::RequestTranslation;
 
 /// Permission to probe an upstream whose breaker is open; returned on drop. Not `Clone`: one probe at a time.
 pub struct ProbePermit {

@@ -8,7 +8,7 @@ use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::LeftOutReason;
 use photofinish_transport::upstream::Endpoint;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// An upstream, with everything that a request to it needs.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{BreakerAdmission, Candidate, CooldownState, UpstreamHealth};
 use crate::routing::cooldown::{CooldownPeriod, CooldownReason};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
-use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::RequestTranslation;
 
 /// A candidate whose keys all cool down.
 struct CooledDown {

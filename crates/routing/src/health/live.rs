@@ -13,7 +13,7 @@ use photofinish_config::config::{
 };
 use photofinish_config::keyring::{HashedKey, KeyOrder, SharedKeys};
 use photofinish_transport::upstream::{Endpoint, InvalidUrl, WarmEndpoint};
-use photofinish_wire::protocol::Dialect;
+use photofinish_wire::Dialect;
 
 /// Upstreams that one request may name.
 const NAMED_MAX: usize = 64;

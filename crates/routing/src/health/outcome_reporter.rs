@@ -15,12 +15,11 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_config::config::{BreakerSettings, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
-use photofinish_wire::protocol::error::{
+use photofinish_wire::answer::error::{
     RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options, too_long,
 };
-use photofinish_wire::protocol::quirks::RefusalLesson;
-use photofinish_wire::protocol::request::ApiRequest;
-use photofinish_wire::protocol::{AnswerForm, Dialect};
+use photofinish_wire::quirks::RefusalLesson;
+use photofinish_wire::{AnswerForm, ApiRequest, Dialect};
 
 /// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the
 /// prompt's bytes divided by this.

@@ -15,9 +15,9 @@ use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{Config, Keys, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::quirks::RefusalLesson;
-use photofinish_wire::protocol::request::{ApiRequest, MemberSet};
+use photofinish_wire::quirks::RefusalLesson;
+use photofinish_wire::request::MemberSet;
+use photofinish_wire::{ApiRequest, Surface};
 
 /// Ways in which upstreams stream, and upstreams with what their refusals taught; both by surface.
 const REMEMBERED_MAX: usize = 10_000;
@@ -306,7 +306,7 @@ mod tests {
     use secrecy::SecretString;
 
     use super::*;
-    use photofinish_wire::protocol::{Dialect, Surface};
+    use photofinish_wire::{Dialect, Surface};
 
     #[tokio::test]
     async fn a_token_is_read_again_when_it_is_refused_and_not_a_caller_s_own_key() {

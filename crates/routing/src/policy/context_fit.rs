@@ -3,7 +3,7 @@
 
 use crate::routing::plan::{PlannedStart, StartRule};
 use crate::routing::windows::{ContextWindow, PromptLength};
-use photofinish_wire::protocol::error::ContextOverflow;
+use photofinish_wire::answer::error::ContextOverflow;
 
 /// How well a window suits the prompt, best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -23,7 +23,7 @@ use photofinish_base::clock::micros;
 use photofinish_config::config::{HedgeAfter, Objective, Policy, RaceSettings, UpstreamOrder};
 use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::StartReason;
-use photofinish_wire::protocol::error::ContextOverflow;
+use photofinish_wire::answer::error::ContextOverflow;
 
 /// Attempts that may wait for a first token at once under `adaptive` and `rule`.
 const RUNNING_MAX: usize = 4;

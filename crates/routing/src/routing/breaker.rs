@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use photofinish_base::clock::Instant;
 use photofinish_config::config::BreakerSettings as Settings;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// Maximum breakers per surface for upstreams that callers named. Beyond it, closed breakers are forgotten first.
 const NAMED_MAX: usize = 1_000;

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use photofinish_base::clock::Instant;
-use photofinish_wire::protocol::Surface;
+use photofinish_wire::Surface;
 
 /// The longest wait that a provider's Retry-After can cause.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);

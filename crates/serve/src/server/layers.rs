@@ -21,8 +21,8 @@ use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 use super::host_check::{self, RequestSender};
 use photofinish_config::config::Cors;
 use photofinish_gateway::proxy::{self, Gateway, Rejection};
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::path_call::key_in;
+use photofinish_wire::Surface;
+use photofinish_wire::request::path_call::key_in;
 
 /// The header with the key of Google's clients.
 pub(super) const GOOGLE_KEY: &str = "x-goog-api-key";
@@ -294,7 +294,7 @@ mod tests {
 #[cfg(test)]
 mod nearest_path_tests {
     use super::*;
-    use photofinish_wire::protocol::Surface;
+    use photofinish_wire::Surface;
 
     #[test]
     fn the_path_that_was_meant() {

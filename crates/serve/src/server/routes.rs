@@ -22,8 +22,7 @@ use super::layers::{CrossOrigin, GOOGLE_KEY, catch_panics, cross_origin, near, n
 use super::served_paths::{ReloadCall, ServedPaths};
 use photofinish_base::telemetry::request_span;
 use photofinish_gateway::proxy::{self, Client, Gateway, Rejection};
-use photofinish_wire::protocol::Surface;
-use photofinish_wire::protocol::path_call::PathCall;
+use photofinish_wire::{PathCall, Surface};
 
 /// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
 pub(super) fn router(gateway: Arc<Gateway>, reload: ReloadCall) -> Router {

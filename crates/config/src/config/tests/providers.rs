@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{CredentialSource, ProviderDialect};
-use photofinish_wire::protocol::{Dialect, Surface};
+use photofinish_wire::{Dialect, Surface};
 
 /// The dialects of a provider with their addresses.
 fn spoken(text: &str, provider: &str) -> Vec<(Dialect, String)> {
@@ -155,7 +155,7 @@ fn a_dated_azure_names_the_deployment_in_the_path() {
     let path = |config: &Config, dialect: Dialect, surface: Surface| {
         let provider = &config.providers["azure"];
         let spoken = provider.dialects.iter().find(|spoken| spoken.dialect == dialect).unwrap();
-        provider.path(spoken, surface, "gpt 4o/mini", photofinish_wire::protocol::AnswerForm::Streamed).into_owned()
+        provider.path(spoken, surface, "gpt 4o/mini", photofinish_wire::AnswerForm::Streamed).into_owned()
     };
     let (dated, plain) = (azure("api_version = \"2024-10-21\""), azure(""));
     for (surface, expected) in [

@@ -3,8 +3,7 @@
 use super::Launcher;
 use photofinish_config::config::UpstreamStream;
 use photofinish_routing::health::{Candidate, RejectedFeature, StreamingHabit};
-use photofinish_wire::protocol::request_translation::RequestTranslation;
-use photofinish_wire::protocol::{AnswerForm, Dialect};
+use photofinish_wire::{AnswerForm, Dialect, RequestTranslation};
 
 impl Launcher {
     /// How an upstream is asked to answer this request.

@@ -1,5 +1,5 @@
 //! The next request to an upstream that refused a part of the first one: without that part. What may be left out: see
-//! `protocol::quirks`.
+//! `photofinish_wire::quirks`.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::proxy::outbound;
 use photofinish_base::failure::Failure;
 use photofinish_config::config::Lossy;
 use photofinish_routing::health::{Candidate, SentRequest};
-use photofinish_wire::protocol::error::RefusedMember;
-use photofinish_wire::protocol::quirks::RefusalLesson;
-use photofinish_wire::protocol::request_translation::RequestTranslation;
+use photofinish_wire::RequestTranslation;
+use photofinish_wire::answer::error::RefusedMember;
+use photofinish_wire::quirks::RefusalLesson;
 
 impl Launcher {
     /// True if reasoning of earlier turns was rejected, and there is now a request without it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{FailedUpstream, Rejection, code, cut};
 use photofinish_base::printable::quoted;
 use photofinish_routing::routing::cooldown::ASK_AGAIN_FOR;
-use photofinish_wire::protocol::request::AmbiguousMember;
+use photofinish_wire::request::AmbiguousMember;
 
 /// Maximum upstreams in a message; `error.attempts` has all.
 const TOLD_MAX: usize = 4;

@@ -1,0 +1,232 @@
+//! Reads a provider's response headers: remaining rate limits, usage, and the provider's own timings.
+//!
+//! Only names that a vendor documents or that a recording shows. The body takes precedence: see [`Usage::or`].
+
+use http::HeaderMap;
+
+use super::service_tier::ServiceTier;
+use super::usage::Usage;
+
+/// The facts of the response headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HeadFacts {
+    /// The smallest value, if there are several limits (per minute, per day). Likewise the next one.
+    pub remaining_requests: Option<i64>,
+    pub remaining_tokens: Option<i64>,
+    pub usage: Usage,
+}
+
+/// The unit of a rate-limit header.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LimitKind {
+    Requests,
+    Tokens,
+}
+
+/// Reads the response headers.
+pub fn read(headers: &HeaderMap) -> HeadFacts {
+    let mut facts = HeadFacts { usage: usage(headers), ..HeadFacts::default() };
+    for (name, value) in headers {
+        let Some(counted) = remaining(name.as_str()) else { continue };
+        let Some(left) = value.to_str().ok().and_then(number) else { continue };
+        let tightest = match counted {
+            LimitKind::Requests => &mut facts.remaining_requests,
+            LimitKind::Tokens => &mut facts.remaining_tokens,
+        };
+        // A fraction of a request is no request.
+        *tightest = Some(tightest.map_or(left as i64, |before| before.min(left as i64)));
+    }
+    facts
+}
+
+/// Whether a header of this name gives the remainder of a rate limit.
+pub(crate) fn is_remaining(name: &str) -> bool {
+    remaining(name).is_some()
+}
+
+/// Whether a header of this name is only about rate limits. Uses the words of vendors.
+pub fn is_about_rate_limits(name: &str) -> bool {
+    let is_limit = |word: &str| matches!(word, "ratelimit" | "ratelimitbysize" | "tokenlimit");
+    let is_known = |word: &str| {
+        let counted = ["requests", "req", "tokens", "input", "output", "prompt", "generated", "query", "cost"];
+        let told = ["limit", "remaining", "reset", "policy", "status", "unified", "fallback", "overage", "in", "use"];
+        let span = ["per", "second", "minute", "hour", "day", "month", "5h", "7d"];
+        is_limit(word)
+            || matches!(word, "x" | "anthropic")
+            || counted.contains(&word)
+            || told.contains(&word)
+            || span.contains(&word)
+    };
+    name.split('-').any(is_limit) && name.split('-').all(is_known)
+}
+
+/// `x-ratelimit-remaining-tokens-minute`, `anthropic-ratelimit-requests-remaining`, `ratelimit-remaining`: vendors use
+/// the same words in any order. A name with an unknown word counts something else.
+fn remaining(name: &str) -> Option<LimitKind> {
+    let (mut is_limit, mut is_remaining, mut counted) = (false, false, LimitKind::Requests);
+    for word in name.split('-') {
+        match word {
+            "ratelimit" => is_limit = true,
+            "tokenlimit" => (is_limit, counted) = (true, LimitKind::Tokens),
+            "remaining" => is_remaining = true,
+            "tokens" => counted = LimitKind::Tokens,
+            "x" | "anthropic" | "requests" | "req" | "input" | "output" | "prompt" | "generated" => {}
+            "per" | "second" | "minute" | "hour" | "day" | "month" => {}
+            _ => return None,
+        }
+    }
+    (is_limit && is_remaining).then_some(counted)
+}
+
+/// Headers contain only what was known when they were sent. For a stream, OpenAI and Envoy send the time up to the
+/// headers, TGI and Fireworks send none.
+fn usage(headers: &HeaderMap) -> Usage {
+    // Few headers: comparing them costs less than hashing a dozen names.
+    let found = |name: &str| headers.iter().find(|(found, _)| *found == name).map(|(_, value)| value);
+    let value = |name: &str| found(name)?.to_str().ok().and_then(number);
+    let count = |name: &str| value(name).map(|count| count as i64);
+    let micros = |name: &str, unit: f64| value(name).map(|time| (time * unit).round() as i64);
+    // TGI's other headers have common names, so this one must be present too.
+    let is_tgi = found("x-compute-type").is_some();
+    let of_tgi = |value: Option<i64>| value.filter(|_| is_tgi);
+    Usage {
+        input_tokens: count("fireworks-prompt-tokens")
+            .or(of_tgi(count("x-prompt-tokens")))
+            .or(count("x-amzn-bedrock-input-token-count")),
+        cached_input_tokens: count("fireworks-cached-prompt-tokens"),
+        output_tokens: of_tgi(count("x-generated-tokens")),
+        queue_us: of_tgi(micros("x-queue-time", 1e3)),
+        total_us: micros("openai-processing-ms", 1e3)
+            .or(micros("fireworks-server-processing-time", 1e6))
+            .or(of_tgi(micros("x-total-time", 1e3)))
+            .or(micros("x-envoy-upstream-service-time", 1e3)),
+        tier: found("x-gemini-service-tier").and_then(|tier| tier.to_str().ok()).map(ServiceTier::of_name),
+        ..Usage::default()
+    }
+}
+
+fn number(text: &str) -> Option<f64> {
+    // Beyond 2^53 it is not a count. Some vendors send -1 for "no limit".
+    text.trim().parse().ok().filter(|value| (0.0..9e15).contains(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn facts(pairs: &[(&'static str, &'static str)]) -> HeadFacts {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        read(&pairs.iter().map(pair).collect())
+    }
+
+    #[test]
+    fn what_is_left_is_read_under_every_vendor_s_names() {
+        for (vendor, headers, requests, tokens) in [
+            (
+                "OpenAI",
+                &[("x-ratelimit-remaining-requests", "9999"), ("x-ratelimit-remaining-tokens", "49999989")][..],
+                Some(9_999),
+                Some(49_999_989),
+            ),
+            (
+                "Cerebras",
+                &[("x-ratelimit-remaining-requests-day", "14399"), ("x-ratelimit-remaining-tokens-minute", "59000")],
+                Some(14_399),
+                Some(59_000),
+            ),
+            (
+                "Mistral",
+                &[("x-ratelimit-remaining-req-minute", "4"), ("x-ratelimit-remaining-tokens-minute", "9000")],
+                Some(4),
+                Some(9_000),
+            ),
+            (
+                "Together",
+                &[("x-ratelimit", "false"), ("x-ratelimit-remaining", "59"), ("x-tokenlimit-remaining", "3000")],
+                Some(59),
+                Some(3_000),
+            ),
+            (
+                "Anthropic",
+                &[
+                    ("anthropic-ratelimit-requests-remaining", "50"),
+                    ("anthropic-ratelimit-tokens-remaining", "80000"),
+                    ("anthropic-ratelimit-input-tokens-remaining", "60000"),
+                    ("anthropic-ratelimit-output-tokens-remaining", "20000"),
+                ],
+                Some(50),
+                Some(20_000),
+            ),
+            (
+                "DigitalOcean",
+                &[
+                    ("x-ratelimit-remaining-tokens-per-day", "900000"),
+                    ("x-ratelimit-remaining-tokens-per-minute", "1500"),
+                ],
+                None,
+                Some(1_500),
+            ),
+            ("the standard", &[("ratelimit-remaining", "7.0"), ("ratelimit-limit", "10")], Some(7), None),
+            (
+                "no rate limit",
+                &[
+                    ("x-ratelimit-limit-requests", "1"),
+                    ("x-ratelimit-reset-tokens", "2"),
+                    ("x-ratelimit-remaining-images", "3"),
+                    ("x-ratelimit-remaining-tokens", "-1"),
+                    ("x-ratelimit-remaining-requests", "many"),
+                    ("x-remaining", "4"),
+                ],
+                None,
+                None,
+            ),
+        ] {
+            let facts = facts(headers);
+            assert_eq!((facts.remaining_requests, facts.remaining_tokens), (requests, tokens), "{vendor}");
+        }
+    }
+
+    #[test]
+    fn times_and_counts_are_read_in_each_vendor_s_unit() {
+        let none = Usage::default();
+        for (headers, usage) in [
+            (
+                &[("openai-processing-ms", "517"), ("x-envoy-upstream-service-time", "600")][..],
+                Usage { total_us: Some(517_000), ..none },
+            ),
+            (&[("x-envoy-upstream-service-time", "173")], Usage { total_us: Some(173_000), ..none }),
+            (&[("x-gemini-service-tier", "priority")], Usage { tier: Some(ServiceTier::Priority), ..none }),
+            (
+                &[
+                    ("fireworks-prompt-tokens", "20"),
+                    ("fireworks-cached-prompt-tokens", "8"),
+                    ("fireworks-server-processing-time", "0.125"),
+                ],
+                Usage { input_tokens: Some(20), cached_input_tokens: Some(8), total_us: Some(125_000), ..none },
+            ),
+            (
+                &[
+                    ("x-compute-type", "gpu+optimized"),
+                    ("x-prompt-tokens", "14"),
+                    ("x-generated-tokens", "100"),
+                    ("x-queue-time", "3"),
+                    ("x-total-time", "900"),
+                ],
+                Usage {
+                    input_tokens: Some(14),
+                    output_tokens: Some(100),
+                    queue_us: Some(3_000),
+                    total_us: Some(900_000),
+                    ..none
+                },
+            ),
+            (&[("x-total-time", "900"), ("x-queue-time", "3"), ("x-generated-tokens", "100")], none),
+            (&[("openai-processing-ms", "soon"), ("fireworks-prompt-tokens", "NaN")], none),
+        ] {
+            assert_eq!(facts(headers).usage, usage, "{headers:?}");
+        }
+    }
+}

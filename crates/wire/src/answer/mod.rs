@@ -1,0 +1,12 @@
+//! Answers, whatever their dialect: whole answers, usage, ends, errors, limits, and continuing a broken answer ([`rescue`]).
+
+pub mod assemble;
+pub mod ends;
+pub mod error;
+pub mod headers;
+pub mod limits;
+pub mod rescue;
+pub mod reset;
+pub mod service_tier;
+pub mod usage;
+pub(crate) mod whole;

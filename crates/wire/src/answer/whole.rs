@@ -1,0 +1,191 @@
+//! Answers that arrive all at once: embeddings, token counts, and the calls that are passed through. Each is one event,
+//! and its bytes are those of the body.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::assemble::{Assemble, Whole};
+use super::service_tier::ServiceTier;
+use super::usage::Usage;
+use crate::PayloadKind;
+use crate::json::{InvalidJson, Json, unescape};
+use crate::stream::event_reader::says_error;
+use crate::stream::frame::{Chunk, Frame, Payload};
+use crate::stream::sse::SseEvent;
+
+/// The event of an answer in JSON. None if the body is an error or not an object.
+pub fn event(body: &[u8]) -> Option<Bytes> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut good = text.trim_start().starts_with('{');
+    let mut json = Json::new(text);
+    let walked = json.object(|name, json| {
+        good &= !(name == "error" && json.skip()? != "null");
+        if name != "error" {
+            json.skip()?;
+        }
+        Ok(())
+    });
+    (good && walked.is_ok()).then(|| Bytes::copy_from_slice(body))
+}
+
+/// Whether a body of any format can be an answer: not a web page, and JSON only if it says so.
+pub fn is_passable(body: &[u8], content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match media_type.as_str() {
+        "text/html" => false,
+        "application/json" => serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok(),
+        _ => true,
+    }
+}
+
+/// The content of the event: the whole answer.
+pub fn read(event: &SseEvent) -> Frame<'_> {
+    let mut chunk = chunk_of(event.raw.len());
+    match std::str::from_utf8(&event.raw).map_err(|_| InvalidJson).and_then(|text| facts(text, &mut chunk)) {
+        Ok(_) => {
+            // Every input has tokens, so a count of zero stands for an unknown one.
+            chunk.usage = chunk.usage.filter(|usage| Usage::of(usage).input_tokens != Some(0));
+            Frame::Chunk(chunk)
+        }
+        Err(InvalidJson) => Frame::Malformed,
+    }
+}
+
+/// The same for an answer of any format. Facts are read from a JSON object, and from the events of a stream, which is
+/// passed on as a whole. An empty body has no payload.
+pub fn read_passed(event: &SseEvent) -> Frame<'_> {
+    let mut chunk = chunk_of(event.raw.len());
+    chunk.payload = chunk.payload.filter(|_| !event.raw.trim_ascii().is_empty());
+    let Ok(text) = std::str::from_utf8(&event.raw) else { return Frame::Chunk(chunk) };
+    let is_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
+    let texts = text.lines().filter_map(|line| line.strip_prefix("data:")).filter(|_| is_stream);
+    for text in texts.chain((!is_stream).then_some(text)).map(str::trim).filter(|text| text.starts_with('{')) {
+        // Other texts have no facts.
+        if facts(text, &mut chunk) == Ok(true) {
+            return Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage };
+        }
+    }
+    Frame::Chunk(chunk)
+}
+
+fn chunk_of(length: usize) -> Chunk<'static> {
+    Chunk {
+        payload: Some(Payload { kind: PayloadKind::Whole, chars: u32::try_from(length).unwrap_or(u32::MAX) }),
+        finish_reason: Some(Cow::Borrowed("stop")),
+        choices: 1,
+        finished: 1,
+        ..Chunk::default()
+    }
+}
+
+/// Adds the facts of a JSON object to the chunk. True: it is an error.
+fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> {
+    let mut is_error = false;
+    Json::new(text).object(|name, json| {
+        match name {
+            "usage" => chunk.usage = json.some()?.map(Cow::Borrowed).or(chunk.usage.take()),
+            // Ollama's count.
+            "prompt_eval_count" => {
+                chunk.usage = json.some()?.map(|count| Cow::Owned(format!("{{\"prompt_eval_count\":{count}}}")));
+            }
+            "service_tier" => chunk.tier = json.string_or_skip()?.map(ServiceTier::of_name),
+            "cost" => chunk.cost = json.some()?.map(Cow::Borrowed),
+            "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
+            "error" => is_error |= says_error(json.skip()?),
+            // A token count is the answer, not the usage of the attempt.
+            _ => drop(json.skip()?),
+        }
+        Ok(())
+    })?;
+    Ok(is_error)
+}
+
+/// Returns the original answer.
+#[derive(Default)]
+pub struct WholeAssembly {
+    body: Bytes,
+}
+
+impl Assemble for WholeAssembly {
+    fn add(&mut self, event: &SseEvent) -> bool {
+        // The end of such an answer is an event without bytes.
+        if !event.raw.is_empty() {
+            self.body = event.raw.clone();
+        }
+        true
+    }
+
+    fn finish(&mut self) -> Option<Whole> {
+        Some(Whole { body: std::mem::take(&mut self.body), says_nothing: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_one_event_and_comes_back_as_it_was() {
+        let body =
+            "{\n \"data\": [{\"embedding\": [0.1, 2]}],\n \"model\": \"e\", \"usage\": {\"prompt_tokens\": 3}}\n";
+        let event = SseEvent { raw: event(body.as_bytes()).unwrap() };
+        let Frame::Chunk(chunk) = read(&event) else { panic!("no chunk") };
+        assert_eq!((chunk.model.as_deref(), chunk.usage.as_deref()), (Some("e"), Some("{\"prompt_tokens\": 3}")));
+        assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
+        let mut assembly = WholeAssembly::default();
+        assert!(assembly.add(&event));
+        assert_eq!(assembly.finish().unwrap().body, body, "byte for byte");
+    }
+
+    #[test]
+    fn an_answer_of_any_format_is_passed_on_unless_it_is_an_error() {
+        let read = |body: &[u8]| {
+            let event = SseEvent { raw: Bytes::copy_from_slice(body) };
+            match read_passed(&event) {
+                Frame::Chunk(chunk) => (
+                    if chunk.payload.is_some() { "answer" } else { "empty" },
+                    chunk.usage.unwrap_or_default().into_owned(),
+                ),
+                Frame::Error { data, .. } => ("error", String::from_utf8(data.into_owned()).unwrap()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (usage, error) = ("{\"input_tokens\":3}", "{\"type\":\"error\",\"error\":{\"message\":\"no\"}}");
+        let stream = format!(
+            "event: a\ndata: {{\"delta\":\"aa\"}}\n\ndata:{{\"text\":\"b\",\"usage\":{usage}}}\n\ndata: [DONE]\n\n"
+        );
+        for (body, expected) in [
+            (&b"\xff\xfb\x90ID3"[..], ("answer", "")),
+            (b"{laughs} hello", ("answer", "")),
+            (b"data", ("answer", "")),
+            (b"", ("empty", "")),
+            (b" \n", ("empty", "")),
+            (format!(" {{\"text\":\"\",\"usage\":{usage}}}").as_bytes(), ("answer", usage)),
+            (stream.as_bytes(), ("answer", usage)),
+            (error.as_bytes(), ("error", error)),
+            (format!(": hm\n\ndata: {error}\n\n").as_bytes(), ("error", error)),
+        ] {
+            let (kind, text) = read(body);
+            assert_eq!((kind, text.as_str()), expected, "{}", String::from_utf8_lossy(body));
+        }
+        for (body, content_type, passable) in [
+            ("<html>", "text/html; charset=utf-8", false),
+            ("{\"a\":", "Application/JSON; charset=utf-8", false),
+            ("", "application/json", false),
+            ("{}", "application/json", true),
+            ("{\"a\":", "text/plain", true),
+            ("", "", true),
+        ] {
+            assert_eq!(is_passable(body.as_bytes(), content_type), passable, "{content_type} {body}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_no_answer() {
+        for body in ["{\"error\":{\"message\":\"no\"}}", "[]", "", "{", "no", "{\"error\":\"no\",\"data\":[]}"] {
+            assert_eq!(event(body.as_bytes()), None, "{body}");
+        }
+        assert!(event(b"{\"error\":null,\"data\":[]}").is_some());
+    }
+}

@@ -1,0 +1,297 @@
+//! The APIs that an app calls ([`Surface`]) and that a provider speaks ([`Dialect`]), and their constant properties.
+//! Vocabulary: imports no dialect. Their functions are in `dispatch`.
+
+use super::passed_call::PassedCall;
+use super::quirks::Quirks;
+use crate::stream::framing::Framing;
+
+/// An API that an app calls: one path of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Surface {
+    Chat,
+    Completions,
+    Embeddings,
+    Responses,
+    Messages,
+    CountTokens,
+    /// Ollama's `/api/chat`.
+    OllamaChat,
+    /// Ollama's `/api/generate`.
+    OllamaGenerate,
+    /// Ollama's `/api/embed`.
+    OllamaEmbed,
+    /// Gemini's `generateContent` and `streamGenerateContent`.
+    Gemini,
+    /// Gemini's `countTokens`.
+    GeminiCount,
+    /// OpenAI's calls that are not read.
+    Passed(PassedCall),
+}
+
+/// How an upstream is asked to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerForm {
+    /// In one piece.
+    Plain,
+    /// As a stream of events.
+    Streamed,
+    /// The same, and with its usage, which chat upstreams send only if asked.
+    WithUsage,
+}
+
+/// An API that a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dialect {
+    /// OpenAI's chat completions, completions and embeddings.
+    OpenAi,
+    Responses,
+    Anthropic,
+    Gemini,
+    /// Bedrock's ConverseStream.
+    Bedrock,
+    /// Ollama's own API.
+    Ollama,
+}
+
+/// The properties of an upstream, apart from the conversation, that its request depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TranslationOptions {
+    /// The upstream's name for the model.
+    pub model: String,
+    pub quirks: Quirks,
+}
+
+impl TranslationOptions {
+    /// For a model of which nothing else is known.
+    pub fn of_model(model: impl Into<String>) -> TranslationOptions {
+        let model = model.into();
+        TranslationOptions { quirks: Quirks::of_model(&model), model }
+    }
+}
+
+impl Surface {
+    /// Conversations, which upstreams of every dialect can serve.
+    pub const TRANSLATED: [Surface; 6] = [
+        Surface::Chat,
+        Surface::Responses,
+        Surface::Messages,
+        Surface::Gemini,
+        Surface::OllamaChat,
+        Surface::OllamaGenerate,
+    ];
+
+    pub const ALL: [Surface; 16] = [
+        Surface::Chat,
+        Surface::Completions,
+        Surface::Embeddings,
+        Surface::Responses,
+        Surface::Messages,
+        Surface::CountTokens,
+        Surface::OllamaChat,
+        Surface::OllamaGenerate,
+        Surface::OllamaEmbed,
+        Surface::Gemini,
+        Surface::GeminiCount,
+        Surface::Passed(PassedCall::Transcription),
+        Surface::Passed(PassedCall::Speech),
+        Surface::Passed(PassedCall::Image),
+        Surface::Passed(PassedCall::Moderation),
+        Surface::Passed(PassedCall::Compaction),
+    ];
+
+    /// The stored name, in `race.api`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Surface::Chat => "chat",
+            Surface::Completions => "completions",
+            Surface::Embeddings => "embeddings",
+            Surface::Responses => "responses",
+            Surface::Messages => "messages",
+            Surface::CountTokens => "count_tokens",
+            Surface::OllamaChat => "ollama_chat",
+            Surface::OllamaGenerate => "ollama_generate",
+            Surface::OllamaEmbed => "ollama_embed",
+            Surface::Gemini => "gemini",
+            Surface::GeminiCount => "gemini_count_tokens",
+            Surface::Passed(call) => call.as_str(),
+        }
+    }
+
+    /// The path at which the gateway serves it.
+    pub fn path(self) -> &'static str {
+        match self {
+            Surface::Chat => "/v1/chat/completions",
+            Surface::Completions => "/v1/completions",
+            Surface::Embeddings => "/v1/embeddings",
+            Surface::Responses => "/v1/responses",
+            Surface::Messages => "/v1/messages",
+            Surface::CountTokens => "/v1/messages/count_tokens",
+            Surface::OllamaChat => "/api/chat",
+            Surface::OllamaGenerate => "/api/generate",
+            Surface::OllamaEmbed => "/api/embed",
+            Surface::Gemini => "/v1beta/models/{model}:generateContent",
+            Surface::GeminiCount => "/v1beta/models/{model}:countTokens",
+            Surface::Passed(call) => call.path(),
+        }
+    }
+
+    /// The dialect whose upstreams get requests of this surface unchanged.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Surface::Responses | Surface::Passed(PassedCall::Compaction) => Dialect::Responses,
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => Dialect::OpenAi,
+            Surface::Messages | Surface::CountTokens => Dialect::Anthropic,
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => Dialect::Ollama,
+            Surface::Gemini | Surface::GeminiCount => Dialect::Gemini,
+        }
+    }
+
+    /// Whether the path names the model, and whether the answer is streamed.
+    pub fn is_in_path(self) -> bool {
+        matches!(self, Surface::Gemini | Surface::GeminiCount)
+    }
+
+    /// Whether the limits of the answer are members of an object in the request.
+    pub fn has_nested_limits(self) -> bool {
+        matches!(self.dialect(), Dialect::Ollama | Dialect::Gemini)
+    }
+
+    /// Whether it is translated for upstreams of another dialect.
+    pub fn translates_to(self, dialect: Dialect) -> bool {
+        let has_embeddings = matches!(dialect, Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama);
+        self.is_translated() || (self.embeds() && has_embeddings)
+    }
+
+    /// Whether it is one of [`Surface::TRANSLATED`].
+    pub fn is_translated(self) -> bool {
+        Surface::TRANSLATED.contains(&self)
+    }
+
+    /// Whether the answer is a number of tokens.
+    pub fn counts(self) -> bool {
+        matches!(self, Surface::CountTokens | Surface::GeminiCount)
+    }
+
+    /// Whether comments may be put between the events of its streams. Google's clients read a comment as an event, and
+    /// lines of JSON have none.
+    pub fn has_comments(self) -> bool {
+        !matches!(self.dialect(), Dialect::Gemini | Dialect::Ollama)
+    }
+
+    /// Whether a request without `stream` is streamed.
+    pub fn streams_by_default(self) -> bool {
+        matches!(self, Surface::OllamaChat | Surface::OllamaGenerate)
+    }
+
+    /// Whether the answer is vectors.
+    pub fn embeds(self) -> bool {
+        matches!(self, Surface::Embeddings | Surface::OllamaEmbed)
+    }
+
+    /// How its own answers are cut into events.
+    pub fn framing(self) -> Framing {
+        if self.streams() { self.dialect().framing() } else { Framing::Whole }
+    }
+
+    /// Whether its answers may be streamed.
+    pub fn streams(self) -> bool {
+        !self.embeds() && !self.counts() && !self.is_passed()
+    }
+
+    /// Whether its requests and answers are passed through unread.
+    pub fn is_passed(self) -> bool {
+        matches!(self, Surface::Passed(_))
+    }
+
+    /// The surface's name for reasoning of earlier turns.
+    pub fn reasoning(self) -> &'static str {
+        match self {
+            Surface::Messages | Surface::CountTokens => "thinking",
+            Surface::Responses => "reasoning",
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => "reasoning_details",
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => "messages.thinking",
+            Surface::Gemini | Surface::GeminiCount => "thoughts",
+        }
+    }
+
+    /// Keeps a stream alive for the client and proxies before it. Clients ignore it.
+    pub fn heartbeat(self) -> &'static [u8] {
+        match self {
+            // The vendor's own event.
+            Surface::Messages | Surface::CountTokens => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            Surface::Chat
+            | Surface::Completions
+            | Surface::Responses
+            | Surface::Embeddings
+            | Surface::Passed(_) => b": keep-alive\n\n",
+            // Lines of JSON have no comments, so it is an answer without text.
+            Surface::OllamaChat | Surface::OllamaEmbed => {
+                b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n"
+            }
+            Surface::Gemini | Surface::GeminiCount => {
+                b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"index\":0}]}\n\n"
+            }
+            Surface::OllamaGenerate => {
+                b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"response\":\"\",\"done\":false}\n"
+            }
+        }
+    }
+
+    /// Ends a complete stream whose upstream sent no end.
+    pub fn ending(self) -> &'static [u8] {
+        match self {
+            Surface::Chat | Surface::Completions => b"data: [DONE]\n\n",
+            Surface::Responses | Surface::Embeddings | Surface::CountTokens | Surface::Passed(_) => b"",
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => b"",
+            Surface::Gemini | Surface::GeminiCount => b"",
+            Surface::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+        }
+    }
+}
+
+impl Dialect {
+    /// The surface of conversations with a server of this dialect. Dialects without a surface here count as chat.
+    pub fn conversing(self) -> Surface {
+        match self {
+            Dialect::Responses => Surface::Responses,
+            Dialect::Anthropic => Surface::Messages,
+            Dialect::Ollama => Surface::OllamaChat,
+            Dialect::Gemini => Surface::Gemini,
+            Dialect::OpenAi | Dialect::Bedrock => Surface::Chat,
+        }
+    }
+
+    pub const ALL: [Dialect; 6] =
+        [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama];
+
+    /// The name in the config and in `attempt.dialect`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Dialect::OpenAi => "openai",
+            Dialect::Responses => "responses",
+            Dialect::Anthropic => "anthropic",
+            Dialect::Gemini => "gemini",
+            Dialect::Bedrock => "bedrock",
+            Dialect::Ollama => "ollama",
+        }
+    }
+
+    /// How its streams are cut into events.
+    pub fn framing(self) -> Framing {
+        match self {
+            Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic | Dialect::Gemini => Framing::Sse,
+            Dialect::Bedrock => Framing::Binary,
+            Dialect::Ollama => Framing::Lines,
+        }
+    }
+
+    /// Whether its tools may take free text instead of JSON.
+    pub fn has_custom_tools(self, options: &TranslationOptions) -> bool {
+        match self {
+            Dialect::Responses => true,
+            // Only OpenAI itself. Other servers of this dialect know only functions.
+            Dialect::OpenAi => options.quirks.max_completion_tokens,
+            Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => false,
+        }
+    }
+}

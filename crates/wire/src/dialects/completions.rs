@@ -1,0 +1,300 @@
+//! OpenAI's other APIs in the chat dialect: legacy completions and embeddings. Their events are read like chat's.
+
+use bytes::{BufMut, BytesMut};
+use serde_json::{Map, Value};
+
+use super::openai::{ChunkNames, usage_json};
+use crate::answer::assemble::{AssembledChoice, ByChoice, grow_member, read, says};
+use crate::answer::usage::Usage;
+use crate::client_error::Invalid;
+use crate::json::surrogates::words;
+use crate::json::values::{PutMember, json};
+use crate::translate::parameter::{
+    BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, required,
+};
+use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+
+const TYPES: [TypeRule; 5] = [
+    (&["prompt"], "one of a string or array", &["a string", "an array"]),
+    (&["temperature", "top_p", "presence_penalty", "frequency_penalty"], "a decimal number", NUMBER),
+    (&["max_tokens", "n", "best_of", "seed", "logprobs"], "an integer", INTEGER),
+    (&["echo"], "a boolean", BOOLEAN),
+    (&["suffix", "user"], "a string", STRING),
+];
+const EMBEDDINGS: [TypeRule; 3] = [
+    (&["input"], "one of a string or array", &["a string", "an array"]),
+    (&["dimensions"], "an integer", INTEGER),
+    (&["encoding_format", "user"], "a string", STRING),
+];
+
+/// Checks the top level of a completion request.
+///
+/// # Errors
+/// The problem, in the vendor's words.
+pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    required("prompt", member)?;
+    check_types(&TYPES, &|name| member(name).map(kind_of_text))
+}
+
+/// Checks the top level of an embeddings request.
+///
+/// # Errors
+/// The problem, in the vendor's words.
+pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    if is_empty_list(required("input", member)?) {
+        return Err(empty_list("input"));
+    }
+    check_types(&EMBEDDINGS, &|name| member(name).map(kind_of_text))
+}
+
+/// Continues a completion that another upstream began. Nothing else writes completions, because they are never
+/// translated.
+pub struct CompletionContinuation {
+    names: ChunkNames,
+    include_usage: bool,
+    usage: Option<Usage>,
+    finished: bool,
+}
+
+impl CompletionContinuation {
+    pub fn behind(names: &ChunkNames, include_usage: bool) -> CompletionContinuation {
+        CompletionContinuation { names: names.clone(), include_usage, usage: None, finished: false }
+    }
+
+    fn chunk(&self, choices: &Value, usage: Option<Value>, out: &mut BytesMut) {
+        let ChunkNames { id, model, created } = &self.names;
+        let mut chunk = json!({
+            "id": id, "object": "text_completion", "created": created, "model": model, "choices": choices,
+        });
+        chunk.put("usage", usage);
+        out.put_slice(format!("data: {chunk}\n\n").as_bytes());
+    }
+
+    fn choice(&self, text: &str, finish: Option<&str>, out: &mut BytesMut) {
+        let choice = json!({ "text": text, "index": 0, "logprobs": null, "finish_reason": finish });
+        self.chunk(&Value::Array(vec![choice]), None, out);
+    }
+
+    fn finish(&mut self, reason: &str, out: &mut BytesMut) {
+        if !std::mem::replace(&mut self.finished, true) {
+            self.choice("", Some(reason), out);
+        }
+    }
+}
+
+impl WritePieces for CompletionContinuation {
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
+        match piece {
+            AnswerPiece::Text { index: 0, text } => self.choice(&text, None, out),
+            AnswerPiece::Finish { index: 0, finish } => {
+                let reason = match &finish {
+                    FinishReason::Length | FinishReason::Other(_) => "length",
+                    FinishReason::Filtered | FinishReason::Refusal => "content_filter",
+                    FinishReason::Stop
+                    | FinishReason::StopSequence(_)
+                    | FinishReason::ToolCalls
+                    | FinishReason::Pause => "stop",
+                };
+                self.finish(reason, out);
+            }
+            AnswerPiece::Usage(usage) => self.usage = Some(usage.or(self.usage.unwrap_or_default())),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        self.finish("stop", out);
+        if let Some(usage) = self.usage.filter(|_| self.include_usage) {
+            self.chunk(&json!([]), Some(usage_json(&usage)), out);
+        }
+        out.put_slice(b"data: [DONE]\n\n");
+    }
+}
+
+/// Assembles a whole text completion.
+pub type CompletionAssembly = ByChoice<Completion>;
+
+/// One choice: a text.
+#[derive(Debug, Default)]
+pub struct Completion {
+    text: String,
+    logprobs: Value,
+    finish_reason: Value,
+    /// All other members of the choice.
+    rest: Map<String, Value>,
+}
+
+impl AssembledChoice for Completion {
+    const OBJECT: &str = "text_completion";
+
+    fn add(&mut self, members: &[(&str, &str)]) -> bool {
+        for (name, value) in members {
+            let Some(value) = read(value) else { return false };
+            match (*name, value) {
+                ("text", Value::String(text)) => self.text.push_str(&text),
+                ("text", _) => {}
+                ("logprobs", value) => grow(&mut self.logprobs, value),
+                ("finish_reason", reason) => self.finish_reason = reason,
+                (name, value) => grow_member(&mut self.rest, words(name), value),
+            }
+        }
+        true
+    }
+
+    fn finish(self, index: u64) -> Value {
+        // Some providers send no finish reason. The stream was accepted as complete.
+        let reason = if self.finish_reason.is_null() { Value::from("stop") } else { self.finish_reason };
+        let mut choice = Map::new();
+        choice.put("text", Some(self.text));
+        choice.put("index", Some(index));
+        choice.put("logprobs", Some(self.logprobs));
+        choice.put("finish_reason", Some(reason));
+        choice.extend(self.rest);
+        Value::Object(choice)
+    }
+
+    fn says(choice: &Value) -> bool {
+        says(&choice["text"])
+    }
+}
+
+/// Appends to the lists of log probabilities, by name.
+fn grow(before: &mut Value, value: Value) {
+    match (before, value) {
+        (Value::Array(before), Value::Array(more)) => before.extend(more),
+        (Value::Object(before), Value::Object(members)) => {
+            for (name, value) in members {
+                grow(before.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => {}
+        (before, value) => *before = value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::openai;
+    use crate::Surface;
+    use crate::stream::frame::{Chunk, Frame};
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::answer::assemble::Assemble as _;
+    use crate::stream::sse::SseEvent;
+
+    fn event(data: &str) -> SseEvent {
+        SseEvent { raw: Bytes::from(format!("data: {data}\n\n")) }
+    }
+
+    fn assemble(chunks: &[Value]) -> Value {
+        let mut assembly = Surface::Completions.assembly();
+        assert!(chunks.iter().all(|chunk| assembly.add(&event(&chunk.to_string()))));
+        assert!(assembly.add(&event("[DONE]")) && assembly.add(&SseEvent { raw: Bytes::from(": wait\n\n") }));
+        serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
+    }
+
+    #[test]
+    fn texts_and_probabilities_grow() {
+        let answer = assemble(&[
+            json!({"id":"cmpl-1","object":"text_completion","created":5,"model":"m","system_fingerprint":"f","choices":[
+                {"text":"He","index":0,"logprobs":{"tokens":["He"],"text_offset":[0]},"finish_reason":null,"token_ids":[3]},
+                {"text":"x","index":1,"logprobs":null,"finish_reason":null}]}),
+            json!({"id":"cmpl-2","choices":[{"text":"y","index":1,"finish_reason":"stop","stop_reason":7}],"usage":null}),
+            json!({"choices":[{"text":"y","index":0,"logprobs":{"tokens":["y"],"text_offset":[2]},"finish_reason":"length","token_ids":[4]}]}),
+            json!({"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3}}),
+        ]);
+        assert_eq!(
+            answer,
+            json!({"id":"cmpl-1","object":"text_completion","created":5,"model":"m","choices":[
+                {"text":"Hey","index":0,"logprobs":{"tokens":["He","y"],"text_offset":[0,2]},"finish_reason":"length","token_ids":[3,4]},
+                {"text":"xy","index":1,"logprobs":null,"finish_reason":"stop","stop_reason":7}],
+                "usage":{"prompt_tokens":2,"completion_tokens":3},"system_fingerprint":"f"})
+        );
+        assert!(!CompletionAssembly::default().add(&event("{")));
+    }
+
+    #[test]
+    fn text_is_payload_unless_it_repeats_a_delta() {
+        let chunk = |json: &str| match openai::read(&event(json)) {
+            Frame::Chunk(Chunk { payload, finish_reason, finished, .. }) => {
+                (payload.map_or(0, |payload| payload.chars), finish_reason.is_some(), finished)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            chunk(r#"{"choices":[{"text":"hey","index":0,"logprobs":null,"finish_reason":null}]}"#),
+            (3, false, 0)
+        );
+        assert_eq!(chunk(r#"{"choices":[{"text":"","index":1,"finish_reason":"stop"}]}"#), (0, true, 2));
+        assert_eq!(chunk(r#"{"choices":[{"text":"hey","index":0,"delta":{"content":"hey"}}]}"#), (3, false, 0));
+        assert_eq!(chunk(r#"{"choices":[{"text":"hey","index":0,"delta":{}}]}"#), (0, false, 0));
+    }
+
+    #[test]
+    fn a_whole_completion_is_one_event_and_comes_back() {
+        let whole = json!({"id":"c","object":"text_completion","created":1,"model":"m",
+            "choices":[{"text":"hi","index":0,"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":1}});
+        let events = openai::events_of_whole(whole.to_string().as_bytes()).unwrap();
+        let text = std::str::from_utf8(&events).unwrap();
+        let data = text.strip_prefix("data: ").unwrap().strip_suffix("\n\ndata: [DONE]\n\n").unwrap();
+        assert_eq!(assemble(&[serde_json::from_str(data).unwrap()]), whole);
+        assert_eq!(openai::events_of_whole(br#"{"choices":[{"index":0}]}"#), None);
+    }
+
+    #[test]
+    fn what_is_required_is_asked_for_in_the_vendor_s_words() {
+        type Check = fn(&dyn Fn(&str) -> Option<&'static str>) -> Result<(), Invalid>;
+        let completions: Check = check;
+        let embeddings: Check = check_embeddings;
+        type Members = &'static [(&'static str, &'static str)];
+        let cases: [(Check, Members, Option<&str>); 9] = [
+            (completions, &[], Some("Missing required parameter: 'prompt'.")),
+            (completions, &[("prompt", "null")], Some("Missing required parameter: 'prompt'.")),
+            (
+                completions,
+                &[("prompt", "7")],
+                Some("Invalid type for 'prompt': expected one of a string or array, but got an integer instead."),
+            ),
+            (
+                completions,
+                &[("prompt", "\"x\""), ("max_tokens", "\"7\"")],
+                Some("Invalid type for 'max_tokens': expected an integer, but got a string instead."),
+            ),
+            (completions, &[("prompt", "[1, 2]"), ("temperature", "1"), ("echo", "true")], None),
+            (embeddings, &[], Some("Missing required parameter: 'input'.")),
+            (
+                embeddings,
+                &[("input", "[ ]")],
+                Some(
+                    "Invalid 'input': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+                ),
+            ),
+            (
+                embeddings,
+                &[("input", "{}")],
+                Some("Invalid type for 'input': expected one of a string or array, but got an object instead."),
+            ),
+            (embeddings, &[("input", "\"x\""), ("dimensions", "null")], None),
+        ];
+        for (check, members, expected) in cases {
+            let members: std::collections::HashMap<&str, &'static str> = members.iter().copied().collect();
+            let result = check(&|name| members.get(name).copied());
+            assert_eq!(result.err().map(|invalid| invalid.message).as_deref(), expected, "{members:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(bytes in "[\\[\\]{}\":,a-z0-9]{0,60}") {
+            let mut assembly = CompletionAssembly::default();
+            assembly.add(&event(&bytes));
+            assembly.add(&event(&format!(r#"{{"choices":[{{"index":0,"text":{bytes},"logprobs":{bytes}}}]}}"#)));
+            assembly.finish();
+            check(&|_| Some(Box::leak(bytes.clone().into_boxed_str()))).ok();
+            check_embeddings(&|_| Some(Box::leak(bytes.clone().into_boxed_str()))).ok();
+        }
+    }
+}

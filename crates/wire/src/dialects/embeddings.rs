@@ -1,0 +1,398 @@
+//! Embeddings over a dialect other than the caller's: one form between the requests of OpenAI and Ollama and those of
+//! every dialect that has embeddings, and the answer back. Not for embeddings in the caller's own dialect, which are not
+//! read.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::{bedrock, gemini};
+use crate::client_error::Invalid;
+use crate::dialect::{Dialect, Surface};
+use crate::json::values::{PutMember, json};
+use crate::translate::Losses;
+
+/// Maximum inputs of a translated request; the same as OpenAI's.
+const INPUTS_MAX: usize = 2_048;
+
+/// A request for embeddings in no dialect.
+#[derive(Debug, Default)]
+pub struct EmbeddingRequest {
+    inputs: Vec<String>,
+    dimensions: Option<u64>,
+    /// A text that is too long is cut instead of refused.
+    truncate: bool,
+    base64: bool,
+    losses: Losses,
+}
+
+/// How the answer to one translated request is written for the caller.
+#[derive(Clone, Debug)]
+pub struct EmbeddingForm {
+    surface: Surface,
+    dialect: Dialect,
+    base64: bool,
+    /// The number of vectors that the answer must have.
+    inputs: usize,
+}
+
+impl EmbeddingRequest {
+    /// # Errors
+    /// Its input is no text, or too many texts.
+    pub fn read(body: &[u8]) -> Result<EmbeddingRequest, Invalid> {
+        let members: Map<String, Value> = serde_json::from_slice(body)
+            .map_err(|_| invalid("We could not parse the JSON body of your request.", None))?;
+        let mut request = EmbeddingRequest::default();
+        for (name, value) in members.into_iter().filter(|(_, value)| !value.is_null()) {
+            match (name.as_str(), &value) {
+                ("model", _) => {}
+                ("input", Value::String(text)) => request.inputs.push(text.clone()),
+                ("input", Value::Array(items)) => request.inputs = texts(items)?,
+                ("dimensions", Value::Number(number)) if number.is_u64() => request.dimensions = number.as_u64(),
+                ("truncate", Value::Bool(truncate)) => request.truncate = *truncate,
+                ("encoding_format", Value::String(format)) if format == "float" => {}
+                ("encoding_format", Value::String(format)) if format == "base64" => request.base64 = true,
+                _ => request.losses.lose(&name),
+            }
+        }
+        Ok(request)
+    }
+
+    /// The request in a dialect; `model` is set later where the body has it at its top level. Adds what cannot be
+    /// written to the losses.
+    ///
+    /// # Errors
+    /// The model does not take these inputs.
+    pub fn write(&self, dialect: Dialect, model: &str, losses: &mut Losses) -> Result<Value, Invalid> {
+        losses.extend(&self.losses);
+        let lose_truncate = |losses: &mut Losses| losses.lose_if(self.truncate, "truncate");
+        match dialect {
+            Dialect::Ollama => {
+                let mut body = json!({ "input": self.inputs, "truncate": self.truncate });
+                body.put("dimensions", self.dimensions);
+                Ok(body)
+            }
+            Dialect::Gemini => {
+                lose_truncate(losses);
+                let name = gemini::model_name(model);
+                let request = |text: &String| {
+                    let mut request = json!({ "model": name, "content": { "parts": [{ "text": text }] } });
+                    request.put("outputDimensionality", self.dimensions);
+                    request
+                };
+                Ok(json!({ "requests": self.inputs.iter().map(request).collect::<Vec<_>>() }))
+            }
+            Dialect::Bedrock => self.write_bedrock(model, losses),
+            Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => {
+                lose_truncate(losses);
+                let mut body = json!({ "input": self.inputs });
+                body.put("dimensions", self.dimensions);
+                Ok(body)
+            }
+        }
+    }
+
+    /// Each family of models on Bedrock has a format of its own.
+    fn write_bedrock(&self, model: &str, losses: &mut Losses) -> Result<Value, Invalid> {
+        if model.contains("cohere.embed") {
+            let truncate = if self.truncate { "END" } else { "NONE" };
+            // The format demands a purpose, which no other dialect names.
+            let mut body = json!({ "texts": self.inputs, "input_type": "search_document", "truncate": truncate });
+            let has_dimensions = model.contains("embed-v4");
+            body.put("output_dimension", self.dimensions.filter(|_| has_dimensions));
+            losses.lose_if(self.dimensions.is_some() && !has_dimensions, "dimensions");
+            return Ok(body);
+        }
+        if !model.contains("titan-embed") {
+            let message = "On Bedrock only the models titan-embed and cohere.embed are asked for embeddings.";
+            return Err(invalid(message, Some("model")));
+        }
+        let [text] = self.inputs.as_slice() else {
+            return Err(invalid("Titan on Bedrock embeds one text per request.", Some("input")));
+        };
+        losses.lose_if(self.truncate, "truncate");
+        let mut body = json!({ "inputText": text });
+        let has_dimensions = model.contains("text-v2");
+        body.put("dimensions", self.dimensions.filter(|_| has_dimensions));
+        losses.lose_if(self.dimensions.is_some() && !has_dimensions, "dimensions");
+        Ok(body)
+    }
+
+    /// How its answer is written for a caller of `surface`.
+    pub fn form(&self, surface: Surface, dialect: Dialect) -> EmbeddingForm {
+        EmbeddingForm { surface, dialect, base64: self.base64, inputs: self.inputs.len() }
+    }
+}
+
+/// The path of a request in this dialect.
+pub fn path(dialect: Dialect, model: &str) -> String {
+    match dialect {
+        Dialect::Ollama => "/api/embed".to_owned(),
+        Dialect::Gemini => gemini::embedding_path(model),
+        Dialect::Bedrock => bedrock::invoke_path(model),
+        Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => "/embeddings".to_owned(),
+    }
+}
+
+fn invalid(message: &str, param: Option<&str>) -> Invalid {
+    Invalid { message: message.to_owned(), param: param.map(str::to_owned) }
+}
+
+fn texts(items: &[Value]) -> Result<Vec<String>, Invalid> {
+    if items.len() > INPUTS_MAX {
+        return Err(invalid(&format!("'input' has more than {INPUTS_MAX} items."), Some("input")));
+    }
+    let text = |item: &Value| item.as_str().map(str::to_owned);
+    let texts: Option<Vec<String>> = items.iter().map(text).collect();
+    let message = "'input' has tokens, which only upstreams of the dialect openai take: send text instead.";
+    texts.ok_or_else(|| invalid(message, Some("input")))
+}
+
+/// An answer in no dialect.
+#[derive(Debug, Default)]
+struct EmbeddingAnswer {
+    vectors: Vec<Vec<f32>>,
+    model: Option<String>,
+    /// Tokens of the input, if counted.
+    tokens: Option<u64>,
+}
+
+impl EmbeddingForm {
+    /// The upstream's answer in the caller's form. `model` is used unless the upstream names its own. None: the body
+    /// is not the answer to this request.
+    pub fn answer(&self, body: &[u8], model: &str) -> Option<Bytes> {
+        let answer = read_answer(self.dialect, body)?;
+        if answer.vectors.len() != self.inputs {
+            return None;
+        }
+        let model = answer.model.as_deref().unwrap_or(model);
+        let written = if self.surface == Surface::OllamaEmbed {
+            let (embeddings, prompt_eval_count) = (&answer.vectors, answer.tokens);
+            serde_json::to_vec(&OllamaEmbeddings { model, embeddings, prompt_eval_count })
+        } else {
+            let data = answer.vectors.iter().enumerate().map(|(index, vector)| {
+                let embedding =
+                    if self.base64 { WrittenVector::base64(vector) } else { WrittenVector::Numbers(vector) };
+                OpenAiVector { object: "embedding", index, embedding }
+            });
+            // Clients require the member. The gateway does not record a count of zero.
+            let tokens = answer.tokens.unwrap_or(0);
+            let usage = OpenAiTokens { prompt_tokens: tokens, total_tokens: tokens };
+            serde_json::to_vec(&OpenAiEmbeddings { object: "list", data: data.collect(), model, usage })
+        };
+        written.ok().map(Bytes::from)
+    }
+}
+
+fn read_answer(dialect: Dialect, body: &[u8]) -> Option<EmbeddingAnswer> {
+    match dialect {
+        Dialect::Ollama => {
+            let wire: OllamaVectors = serde_json::from_slice(body).ok()?;
+            Some(EmbeddingAnswer { vectors: wire.embeddings, model: wire.model, tokens: wire.prompt_eval_count })
+        }
+        Dialect::Gemini => {
+            let wire: GeminiVectors = serde_json::from_slice(body).ok()?;
+            let vectors = wire.embeddings.into_iter().map(|embedding| embedding.values).collect();
+            let tokens = wire.usage_metadata.and_then(|usage| usage.prompt_token_count);
+            Some(EmbeddingAnswer { vectors, model: None, tokens })
+        }
+        Dialect::Bedrock => {
+            let wire: BedrockVectors<'_> = serde_json::from_slice(body).ok()?;
+            let vectors = match (wire.embedding, wire.embeddings.map(RawValue::get)) {
+                (Some(vector), _) => vec![vector],
+                (None, Some(list)) if list.starts_with('[') => serde_json::from_str(list).ok()?,
+                (None, Some(by_type)) => serde_json::from_str::<CohereVectors>(by_type).ok()?.float,
+                (None, None) => return None,
+            };
+            Some(EmbeddingAnswer { vectors, model: None, tokens: wire.input_text_token_count })
+        }
+        Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => {
+            let mut wire: OpenAiWireEmbeddings = serde_json::from_slice(body).ok()?;
+            wire.data.sort_by_key(|vector| vector.index);
+            let vectors = wire.data.into_iter().map(|vector| vector.embedding).collect();
+            let tokens = wire.usage.and_then(|usage| usage.prompt_tokens);
+            Some(EmbeddingAnswer { vectors, model: wire.model, tokens })
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct OllamaVectors {
+    embeddings: Vec<Vec<f32>>,
+    model: Option<String>,
+    prompt_eval_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GeminiVectors {
+    embeddings: Vec<GeminiVector>,
+    usage_metadata: Option<GeminiTokens>,
+}
+
+#[derive(Deserialize)]
+struct GeminiVector {
+    values: Vec<f32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GeminiTokens {
+    prompt_token_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct BedrockVectors<'a> {
+    embedding: Option<Vec<f32>>,
+    #[serde(borrow)]
+    embeddings: Option<&'a RawValue>,
+    #[serde(rename = "inputTextTokenCount")]
+    input_text_token_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct CohereVectors {
+    float: Vec<Vec<f32>>,
+}
+
+#[derive(Deserialize)]
+struct OpenAiWireEmbeddings {
+    data: Vec<OpenAiWireVector>,
+    model: Option<String>,
+    usage: Option<OpenAiWireTokens>,
+}
+
+#[derive(Deserialize)]
+struct OpenAiWireVector {
+    #[serde(default)]
+    index: u64,
+    embedding: Vec<f32>,
+}
+
+#[derive(Deserialize)]
+struct OpenAiWireTokens {
+    prompt_tokens: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct OllamaEmbeddings<'a> {
+    model: &'a str,
+    embeddings: &'a [Vec<f32>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_eval_count: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct OpenAiEmbeddings<'a> {
+    object: &'static str,
+    data: Vec<OpenAiVector<'a>>,
+    model: &'a str,
+    usage: OpenAiTokens,
+}
+
+#[derive(Serialize)]
+struct OpenAiVector<'a> {
+    object: &'static str,
+    index: usize,
+    embedding: WrittenVector<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WrittenVector<'a> {
+    Numbers(&'a [f32]),
+    /// Little-endian floats.
+    Base64(String),
+}
+
+impl WrittenVector<'_> {
+    fn base64(vector: &[f32]) -> Self {
+        let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+        WrittenVector::Base64(STANDARD.encode(bytes))
+    }
+}
+
+#[derive(Serialize)]
+struct OpenAiTokens {
+    prompt_tokens: u64,
+    total_tokens: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn written(body: &str, dialect: Dialect, model: &str) -> Result<(Value, Vec<String>), String> {
+        let request = EmbeddingRequest::read(body.as_bytes()).map_err(|invalid| invalid.message)?;
+        let mut losses = Losses::default();
+        let written = request.write(dialect, model, &mut losses).map_err(|invalid| invalid.message)?;
+        Ok((written, losses.deciding().map(str::to_owned).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn a_request_in_every_dialect() {
+        let body =
+            r#"{"model":"m","input":["a","b"],"dimensions":8,"user":"u","encoding_format":"base64","options":{}}"#;
+        let two = json!(["a", "b"]);
+        let gemini = |text: &str| json!({ "model": "models/g", "content": { "parts": [{ "text": text }] }, "outputDimensionality": 8 });
+        let cohere = json!({ "texts": two, "input_type": "search_document", "truncate": "NONE" });
+        let mut cohere4 = cohere.clone();
+        cohere4["output_dimension"] = json!(8);
+        for (dialect, model, expected, lost) in [
+            (Dialect::OpenAi, "m", json!({ "input": two, "dimensions": 8 }), vec![]),
+            (Dialect::Ollama, "m", json!({ "input": two, "truncate": false, "dimensions": 8 }), vec![]),
+            (Dialect::Gemini, "g", json!({ "requests": [gemini("a"), gemini("b")] }), vec![]),
+            (Dialect::Bedrock, "cohere.embed-v4:0", cohere4, vec![]),
+            (Dialect::Bedrock, "eu.cohere.embed-english-v3", cohere, vec!["dimensions".to_owned()]),
+        ] {
+            assert_eq!(written(body, dialect, model), Ok((expected, lost)), "{model}");
+        }
+        let one = r#"{"input":"a","dimensions":8,"x_odd":1}"#;
+        let odd = vec!["x_odd".to_owned()];
+        let titan = |model| written(one, Dialect::Bedrock, model);
+        assert_eq!(
+            titan("amazon.titan-embed-text-v2:0"),
+            Ok((json!({ "inputText": "a", "dimensions": 8 }), odd.clone()))
+        );
+        let lost = vec!["dimensions".to_owned(), "x_odd".to_owned()];
+        assert_eq!(titan("amazon.titan-embed-text-v1"), Ok((json!({ "inputText": "a" }), lost)));
+        assert!(titan("anthropic.claude").unwrap_err().contains("titan-embed and cohere.embed"));
+        assert!(written(body, Dialect::Bedrock, "amazon.titan-embed-text-v2:0").unwrap_err().contains("one text"));
+        assert!(written(r#"{"input":[1,2]}"#, Dialect::Gemini, "g").unwrap_err().contains("tokens"));
+        assert_eq!(written(r#"{"input":"a","dimensions":-1}"#, Dialect::Gemini, "g").unwrap().1, ["dimensions"]);
+        let many = json!({ "input": vec!["a"; INPUTS_MAX + 1] }).to_string();
+        assert!(written(&many, Dialect::Gemini, "g").unwrap_err().contains("more than 2048"));
+    }
+
+    #[test]
+    fn an_answer_of_every_dialect() {
+        let answer = |dialect, surface, base64, inputs, body: &str| {
+            let form = EmbeddingForm { surface, dialect, base64, inputs };
+            form.answer(body.as_bytes(), "m").map(|body| serde_json::from_slice::<Value>(&body).unwrap())
+        };
+        let openai = r#"{"data":[{"index":1,"embedding":[2]},{"index":0,"embedding":[1.5]}],"model":"e","usage":{"prompt_tokens":3}}"#;
+        assert_eq!(
+            answer(Dialect::OpenAi, Surface::OllamaEmbed, false, 2, openai),
+            Some(json!({ "model": "e", "embeddings": [[1.5], [2.0]], "prompt_eval_count": 3 }))
+        );
+        for (dialect, body, tokens) in [
+            (Dialect::Ollama, r#"{"embeddings":[[1.0,-2]],"prompt_eval_count":4}"#, 4),
+            (Dialect::Gemini, r#"{"embeddings":[{"values":[1,-2]}]}"#, 0),
+            (Dialect::Bedrock, r#"{"embedding":[1,-2],"inputTextTokenCount":5}"#, 5),
+            (Dialect::Bedrock, r#"{"embeddings":[[1,-2]]}"#, 0),
+            (Dialect::Bedrock, r#"{"embeddings":{"float":[[1,-2]]}}"#, 0),
+        ] {
+            for (base64, vector) in [(false, json!([1.0, -2.0])), (true, json!("AACAPwAAAMA="))] {
+                let expected = json!({ "object": "list", "data": [{ "object": "embedding", "index": 0, "embedding": vector }],
+                    "model": "m", "usage": { "prompt_tokens": tokens, "total_tokens": tokens } });
+                assert_eq!(answer(dialect, Surface::Embeddings, base64, 1, body), Some(expected), "{body}");
+            }
+            assert_eq!(answer(dialect, Surface::Embeddings, false, 2, body), None, "a vector is missing");
+        }
+        assert_eq!(answer(Dialect::Ollama, Surface::Embeddings, false, 1, r#"{"error":"no"}"#), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! Writes pieces as events of `streamGenerateContent`. Each is a complete response object; the last has the finish reasons and
+//! the usage.
+
+use bytes::{BufMut, BytesMut};
+use serde_json::{Map, Value};
+
+use super::signed::write_signature;
+use crate::answer::usage::Usage;
+use crate::json::numbers::parse;
+use crate::json::values::{PutMember, json};
+use crate::translate::signature::of_redacted;
+use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+
+/// Writes one stream.
+pub struct GeminiWriter {
+    id: Option<String>,
+    model: String,
+    /// Calls whose arguments may not be complete, by candidate and number.
+    calls: Vec<(u32, u32, HeldGeminiCall)>,
+    finished: Vec<(u32, FinishReason)>,
+    usage: Usage,
+}
+
+struct HeldGeminiCall {
+    id: String,
+    name: String,
+    arguments: String,
+    signature: Option<String>,
+}
+
+impl GeminiWriter {
+    /// `model` is used until the upstream names its own.
+    pub fn new(model: &str) -> GeminiWriter {
+        GeminiWriter::behind(None, model)
+    }
+
+    /// Continues an answer that was begun under these names.
+    pub fn behind(id: Option<String>, model: &str) -> GeminiWriter {
+        GeminiWriter { id, model: model.to_owned(), calls: Vec::new(), finished: Vec::new(), usage: Usage::default() }
+    }
+
+    fn event(&mut self, candidates: Vec<Value>, usage: Option<Value>, out: &mut BytesMut) {
+        let id = self.id.get_or_insert_with(|| uuid::Uuid::now_v7().simple().to_string()).clone();
+        let mut event = Map::new();
+        event.put("candidates", Some(candidates));
+        event.put("usageMetadata", usage);
+        event.put("modelVersion", Some(self.model.as_str()));
+        event.put("responseId", Some(id));
+        out.put_slice(b"data: ");
+        out.put_slice(Value::Object(event).to_string().as_bytes());
+        out.put_slice(b"\n\n");
+    }
+
+    fn parts(&mut self, index: u32, parts: Vec<Value>, out: &mut BytesMut) {
+        let candidate = json!({ "content": { "parts": parts, "role": "model" }, "index": index });
+        self.event(vec![candidate], None, out);
+    }
+
+    fn text(&mut self, index: u32, text: &str, out: &mut BytesMut) {
+        self.give_calls(index, out);
+        if !text.is_empty() {
+            self.parts(index, vec![json!({ "text": text })], out);
+        }
+    }
+
+    fn signature(&mut self, index: u32, signature: &str, out: &mut BytesMut) {
+        let part = json!({ "text": "", "thought": true, "thoughtSignature": write_signature(signature) });
+        self.parts(index, vec![part], out);
+    }
+
+    /// Writes the held calls of a candidate, in one event.
+    fn give_calls(&mut self, index: u32, out: &mut BytesMut) {
+        let calls: Vec<Value> =
+            self.calls.extract_if(.., |(of, ..)| *of == index).map(|(_, _, call)| call.write()).collect();
+        if !calls.is_empty() {
+            self.parts(index, calls, out);
+        }
+    }
+}
+
+impl HeldGeminiCall {
+    /// Arguments that are no object end a stream with an error before they are written.
+    fn write(self) -> Value {
+        let mut call = Map::new();
+        call.put("id", Some(self.id).filter(|id| !id.is_empty()));
+        call.put("name", Some(self.name));
+        call.put("args", Some(parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}))));
+        let mut part = json!({ "functionCall": call });
+        part.put("thoughtSignature", self.signature.as_deref().map(write_signature));
+        part
+    }
+}
+
+impl WritePieces for GeminiWriter {
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
+        match piece {
+            AnswerPiece::Start { id, model } => {
+                self.id = self.id.take().or(id);
+                self.model = model.unwrap_or(std::mem::take(&mut self.model));
+            }
+            AnswerPiece::Text { index, text } | AnswerPiece::Refusal { index, text } => self.text(index, &text, out),
+            AnswerPiece::Audio { index, transcript, .. } => self.text(index, &transcript, out),
+            AnswerPiece::Image { index, media_type, data } => {
+                self.give_calls(index, out);
+                self.parts(index, vec![json!({ "inlineData": { "mimeType": media_type, "data": data } })], out);
+            }
+            AnswerPiece::Thinking { index, text, .. } if !text.is_empty() => {
+                self.give_calls(index, out);
+                self.parts(index, vec![json!({ "text": text, "thought": true })], out);
+            }
+            AnswerPiece::Signature { index, signature, .. } => self.signature(index, &signature, out),
+            AnswerPiece::Redacted { index, data, .. } => self.signature(index, &of_redacted(&data), out),
+            AnswerPiece::Call { index, call, id, name, signature, .. } => {
+                self.calls.push((index, call, HeldGeminiCall { id, name, arguments: String::new(), signature }));
+            }
+            AnswerPiece::Arguments { index, call, text } => {
+                let held = self.calls.iter_mut().rev().find(|(of, number, _)| (*of, *number) == (index, call));
+                held.into_iter().for_each(|(.., held)| held.arguments.push_str(&text));
+            }
+            AnswerPiece::Finish { index, finish } => {
+                self.give_calls(index, out);
+                self.finished.push((index, finish));
+            }
+            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
+            AnswerPiece::Thinking { .. } | AnswerPiece::Other(_) => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        self.give_calls(0, out);
+        if self.finished.is_empty() {
+            self.finished.push((0, FinishReason::Stop));
+        }
+        let candidate = |(index, finish): (u32, FinishReason)| {
+            let content = json!({ "parts": [{ "text": "" }], "role": "model" });
+            json!({ "content": content, "finishReason": reason(&finish), "index": index })
+        };
+        let candidates = std::mem::take(&mut self.finished).into_iter().map(candidate).collect();
+        let usage = (self.usage != Usage::default()).then(|| metadata(&self.usage));
+        self.event(candidates, usage, out);
+    }
+}
+
+fn reason(finish: &FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Length => "MAX_TOKENS",
+        FinishReason::Filtered | FinishReason::Refusal => "SAFETY",
+        FinishReason::Other(_) => "OTHER",
+        FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::ToolCalls | FinishReason::Pause => "STOP",
+    }
+}
+
+/// Thoughts are counted apart from the answer.
+fn metadata(usage: &Usage) -> Value {
+    let mut metadata = Map::new();
+    metadata.put("promptTokenCount", usage.input_tokens);
+    metadata.put("cachedContentTokenCount", usage.cached_input_tokens);
+    let thoughts = usage.reasoning_tokens.unwrap_or(0);
+    metadata.put("candidatesTokenCount", usage.output_tokens.map(|tokens| (tokens - thoughts).max(0)));
+    metadata.put("thoughtsTokenCount", usage.reasoning_tokens.filter(|tokens| *tokens > 0));
+    let total = usage.input_tokens.unwrap_or(0) + usage.output_tokens.unwrap_or(0);
+    metadata.put("totalTokenCount", Some(total));
+    Value::Object(metadata)
+}

@@ -1,0 +1,282 @@
+//! The only file that knows every dialect: the functions of a [`Surface`] and a [`Dialect`], each a call of the
+//! dialect's module. No dialect calls these. To add a dialect, write its module and its lines here.
+
+pub mod anthropic;
+pub mod bedrock;
+pub(crate) mod claude;
+pub mod completions;
+pub mod embeddings;
+pub mod gemini;
+pub mod model_list;
+pub mod ollama;
+pub mod openai;
+pub mod responses;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::client_error::{ErrorShape, Invalid};
+use super::dialect::{AnswerForm, Dialect, Surface, TranslationOptions};
+use crate::answer::assemble::Assemble;
+use crate::answer::whole;
+use crate::stream::frame::Frame;
+use crate::stream::sse::SseEvent;
+use crate::stream::{mended, other_dialect};
+use crate::translate::parameter::required;
+use crate::translate::signature::RemovedReasoning;
+use crate::translate::{Conversation, Losses, ReadPieces, WritePieces, bounds};
+use ollama::{OllamaForm, OllamaWriter};
+
+impl Surface {
+    /// Reads a request for translation.
+    ///
+    /// # Errors
+    /// The problem, in the words of the surface's vendor.
+    pub fn conversation(self, body: &[u8]) -> Result<Conversation, Invalid> {
+        bounds::check(self, body)?;
+        let read = match self {
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
+                openai::conversation(body)
+            }
+            Surface::Responses => responses::conversation(body),
+            Surface::Messages | Surface::CountTokens => anthropic::conversation(body),
+            Surface::OllamaChat | Surface::OllamaEmbed => ollama::chat(body),
+            Surface::OllamaGenerate => ollama::generate(body),
+            Surface::Gemini | Surface::GeminiCount => gemini::conversation(body),
+        };
+        read.map_err(|invalid| bounds::unreadable(self, body).unwrap_or(invalid))
+    }
+
+    /// A passed-through request without reasoning of earlier turns: without that of other vendors, which would be
+    /// refused, or without any. None: it contained none.
+    pub fn without_reasoning(self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
+        match self {
+            Surface::Chat => openai::without_reasoning(body, taken),
+            Surface::Responses => responses::without_reasoning(body, taken),
+            Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
+            Surface::Completions | Surface::Embeddings | Surface::Passed(_) => None,
+            Surface::Gemini => gemini::without_reasoning(body, taken),
+            Surface::GeminiCount => None,
+            // Its reasoning has no signatures.
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => None,
+        }
+    }
+
+    /// Checks the top-level members of a passed-through request as its vendor would: required members exist and have
+    /// the right type. `member` returns the JSON text of a member.
+    ///
+    /// # Errors
+    /// The problem, in the words of the surface's vendor.
+    pub fn check<'a>(self, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+        match self {
+            Surface::Chat => openai::check(member),
+            Surface::Completions => completions::check(member),
+            Surface::Embeddings => completions::check_embeddings(member),
+            Surface::Responses => responses::check(member),
+            Surface::Messages => anthropic::check(member, true),
+            Surface::CountTokens => anthropic::check(member, false),
+            Surface::OllamaChat => ollama::check_chat(member),
+            Surface::OllamaGenerate => ollama::check_generate(member),
+            Surface::OllamaEmbed => completions::check_embeddings(member),
+            Surface::Gemini => gemini::check(member, false),
+            Surface::GeminiCount => gemini::check(member, true),
+            Surface::Passed(call) => call.prompt().map_or(Ok(()), |prompt| required(prompt, member).map(drop)),
+        }
+    }
+
+    /// Writes a translated answer. `model` is used until the upstream names its own; `legacy_functions`: a chat client
+    /// lists `functions`; `echo` are members of the request that the answer repeats.
+    pub fn writer(
+        self,
+        model: &str,
+        include_usage: bool,
+        legacy_functions: bool,
+        echo: &Arc<Map<String, Value>>,
+    ) -> Box<dyn WritePieces> {
+        match self {
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
+                Box::new(openai::OpenAiWriter::new(model, include_usage, legacy_functions))
+            }
+            Surface::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
+            Surface::Messages | Surface::CountTokens => Box::new(anthropic::AnthropicWriter::new(model)),
+            Surface::OllamaChat | Surface::OllamaEmbed => Box::new(OllamaWriter::new(OllamaForm::Chat, model)),
+            Surface::OllamaGenerate => Box::new(OllamaWriter::new(OllamaForm::Generate, model)),
+            Surface::Gemini | Surface::GeminiCount => Box::new(gemini::GeminiWriter::new(model)),
+        }
+    }
+
+    /// Assembles a whole answer, for a client that did not ask to stream.
+    pub fn assembly(self) -> Box<dyn Assemble> {
+        match self {
+            Surface::Chat => Box::new(openai::ChatAssembly::default()),
+            Surface::Completions => Box::new(completions::CompletionAssembly::default()),
+            Surface::Responses => Box::new(responses::ResponseAssembly::default()),
+            Surface::Messages => Box::new(anthropic::MessageAssembly::default()),
+            Surface::OllamaChat | Surface::OllamaGenerate => Box::new(ollama::OllamaAssembly::default()),
+            Surface::Gemini => Box::new(gemini::GeminiAssembly::default()),
+            Surface::Embeddings
+            | Surface::CountTokens
+            | Surface::OllamaEmbed
+            | Surface::GeminiCount
+            | Surface::Passed(_) => Box::new(whole::WholeAssembly::default()),
+        }
+    }
+
+    /// An event of this surface that cannot be read, as valid JSON, if only its encoding or its numbers are wrong.
+    pub fn mended(self, event: &SseEvent) -> Option<SseEvent> {
+        mended::mended(self.framing(), event)
+    }
+
+    /// An error in this surface's shape.
+    pub fn error(self, error: &ErrorShape<'_>) -> Value {
+        match self.dialect() {
+            Dialect::Anthropic => anthropic::error(error),
+            Dialect::Ollama => ollama::error(error),
+            Dialect::Gemini => gemini::error(error),
+            _ => openai::error(error),
+        }
+    }
+
+    /// The event that ends a broken stream.
+    pub fn error_event(self, error: &ErrorShape<'_>) -> Bytes {
+        match self {
+            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
+                Bytes::from(format!("data: {}\n\n", openai::error(error)))
+            }
+            Surface::Gemini | Surface::GeminiCount => Bytes::from(format!("data: {}\n\n", gemini::error(error))),
+            Surface::Responses => responses::error_event(error),
+            Surface::Messages | Surface::CountTokens => {
+                Bytes::from(format!("event: error\ndata: {}\n\n", anthropic::error(error)))
+            }
+            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => {
+                Bytes::from(format!("{}\n", ollama::error(error)))
+            }
+        }
+    }
+
+    /// The event that ends a stream with an upstream's own error, from its status and its body in the surface's shape.
+    pub fn error_event_of(self, status: u16, body: &[u8]) -> Bytes {
+        let said: Value = serde_json::from_slice(body).unwrap_or_default();
+        let error = &said["error"];
+        match self.dialect() {
+            Dialect::OpenAi | Dialect::Gemini if error.is_object() => return Bytes::from(format!("data: {said}\n\n")),
+            Dialect::Anthropic if error.is_object() => return Bytes::from(format!("event: error\ndata: {said}\n\n")),
+            Dialect::Ollama if error.is_string() => return Bytes::from(format!("{said}\n")),
+            _ => {}
+        }
+        let member = |name: &str| error[name].as_str();
+        let unread = format!("the upstream answered {status}");
+        self.error_event(&ErrorShape {
+            status,
+            kind: member("type").unwrap_or("invalid_request_error"),
+            code: member("code").or(member("type")).unwrap_or("bad_request"),
+            message: member("message").unwrap_or(&unread),
+            param: member("param"),
+            attempts: None,
+        })
+    }
+
+    /// Whether the surface's official client treats this event as an error.
+    pub fn is_error_event(self, event: &SseEvent) -> bool {
+        match self.dialect() {
+            Dialect::Anthropic => anthropic::is_error_event(event),
+            Dialect::Responses => responses::is_error_event(event),
+            Dialect::Ollama => ollama::is_error_line(event),
+            _ => openai::is_error_event(event),
+        }
+    }
+}
+
+impl Dialect {
+    /// The content of one event. This decides what counts as payload (the rules: `docs/measurement.md`).
+    pub fn read(self, surface: Surface, event: &SseEvent) -> Frame<'_> {
+        match self {
+            _ if surface.is_passed() => whole::read_passed(event),
+            _ if !surface.streams() => whole::read(event),
+            Dialect::OpenAi => openai::read(event),
+            Dialect::Responses => responses::read(event),
+            Dialect::Anthropic => anthropic::read(event),
+            Dialect::Gemini => gemini::read(event),
+            Dialect::Bedrock => bedrock::read(event),
+            Dialect::Ollama => ollama::read(event),
+        }
+    }
+
+    /// Turns a whole answer into the bytes of a stream. None if the body is not an answer.
+    pub fn events_of_whole(self, surface: Surface, body: &[u8]) -> Option<Bytes> {
+        match self {
+            _ if !surface.streams() => whole::event(body),
+            Dialect::OpenAi => openai::events_of_whole(body),
+            Dialect::Responses => responses::events_of_whole(body),
+            Dialect::Anthropic => anthropic::events_of_whole(body),
+            Dialect::Gemini => gemini::events_of_whole(body),
+            Dialect::Bedrock => bedrock::events_of_whole(body),
+            Dialect::Ollama => ollama::events_of_whole(body),
+        }
+    }
+
+    /// The name of another dialect that this body is written in, if it is not of this one.
+    pub fn of_another(self, body: &[u8]) -> Option<&'static str> {
+        let body = std::str::from_utf8(body).ok()?;
+        other_dialect::name(self, body.trim_start_matches('\u{feff}'))
+    }
+
+    /// Reads a stream for translation.
+    pub fn reader(self) -> Box<dyn ReadPieces> {
+        match self {
+            Dialect::OpenAi => Box::new(openai::OpenAiReader::default()),
+            Dialect::Responses => Box::new(responses::ResponsesReader::default()),
+            Dialect::Anthropic => Box::new(anthropic::AnthropicReader::default()),
+            Dialect::Gemini => Box::new(gemini::GeminiReader::default()),
+            Dialect::Bedrock => Box::new(bedrock::BedrockReader::default()),
+            Dialect::Ollama => Box::new(ollama::OllamaReader::default()),
+        }
+    }
+
+    /// Writes a conversation as a request. `model`, `stream` and `stream_options` are set later where the body has
+    /// them. Reports to `losses` what cannot be written, except what was already lost in reading the conversation.
+    pub fn request(self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
+        match self {
+            Dialect::OpenAi => openai::request(conversation, options, losses),
+            Dialect::Responses => responses::request(conversation, options, losses),
+            Dialect::Anthropic => anthropic::request(conversation, options, losses),
+            Dialect::Gemini => gemini::request(conversation, options, losses),
+            Dialect::Bedrock => bedrock::request(conversation, options, losses),
+            Dialect::Ollama => ollama::request(conversation, options, losses),
+        }
+    }
+
+    /// Whether requests for two models have the same form, so that one translation serves both. The model's name does
+    /// not count.
+    pub fn writes_alike(self, one: &str, other: &str) -> bool {
+        match self {
+            _ if one == other => true,
+            Dialect::Anthropic => true,
+            Dialect::Gemini => gemini::writes_alike(one, other),
+            Dialect::Bedrock => bedrock::writes_alike(one, other),
+            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => false,
+        }
+    }
+
+    /// The path of a request for a model, appended to the base URL. May have a query.
+    pub fn path(self, surface: Surface, model: &str, form: AnswerForm) -> Cow<'static, str> {
+        let streams = form != AnswerForm::Plain;
+        match (self, surface) {
+            _ if surface.embeds() => embeddings::path(self, model).into(),
+            (Dialect::OpenAi, Surface::Completions) => "/completions".into(),
+            (Dialect::OpenAi | Dialect::Responses, Surface::Passed(call)) => call.upstream_path().into(),
+            (Dialect::OpenAi, _) => "/chat/completions".into(),
+            (Dialect::Responses, _) => "/responses".into(),
+            (Dialect::Anthropic, Surface::CountTokens) => "/messages/count_tokens".into(),
+            (Dialect::Anthropic, _) => "/messages".into(),
+            (Dialect::Gemini, Surface::GeminiCount) => gemini::counting_path(model).into(),
+            (Dialect::Gemini, _) => gemini::path(model, streams).into(),
+            (Dialect::Bedrock, _) => bedrock::path(model, streams).into(),
+            (Dialect::Ollama, Surface::OllamaGenerate) => "/api/generate".into(),
+            (Dialect::Ollama, _) => "/api/chat".into(),
+        }
+    }
+}

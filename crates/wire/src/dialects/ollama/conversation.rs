@@ -1,0 +1,203 @@
+//! Reads a request to `/api/chat` or `/api/generate` as a conversation: its options. `turns` reads the messages. Not for
+//! requests that are passed through: see [`check_chat`] and [`check_generate`].
+
+use serde_json::Value;
+
+use super::turns;
+use crate::client_error::Invalid;
+use crate::json::numbers::parse;
+use crate::translate::members::ObjectMembers;
+use crate::translate::parameter::{
+    ARRAY, BOOLEAN, OBJECT, STRING, TypeRule, check_types, kind_of, kind_of_text, wrong_type, wrong_value,
+};
+use crate::translate::{Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool};
+
+/// Options with the value that changes nothing.
+const NEUTRAL: [(&str, f64); 6] = [
+    ("repeat_penalty", 1.0),
+    ("min_p", 0.0),
+    ("typical_p", 1.0),
+    ("tfs_z", 1.0),
+    ("mirostat", 0.0),
+    ("repeat_last_n", 0.0),
+];
+const CHAT_TYPES: [TypeRule; 4] = [
+    (&["messages", "tools"], "an array of objects", ARRAY),
+    (&["options"], "an object", OBJECT),
+    (&["format"], "one of a string or object", &["a string", "an object"]),
+    (&["logprobs"], "a boolean", BOOLEAN),
+];
+const GENERATE_TYPES: [TypeRule; 5] = [
+    (&["prompt", "suffix", "system", "template"], "a string", STRING),
+    (&["images", "context"], "an array", ARRAY),
+    (&["options"], "an object", OBJECT),
+    (&["format"], "one of a string or object", &["a string", "an object"]),
+    (&["raw", "logprobs"], "a boolean", BOOLEAN),
+];
+
+/// Checks the top level of a request to `/api/chat`.
+///
+/// # Errors
+/// The first member with a wrong type.
+pub fn check_chat<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    check_types(&CHAT_TYPES, &|name| member(name).map(kind_of_text))
+}
+
+/// Checks the top level of a request to `/api/generate`.
+///
+/// # Errors
+/// The first member with a wrong type.
+pub fn check_generate<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    check_types(&GENERATE_TYPES, &|name| member(name).map(kind_of_text))
+}
+
+/// Reads a request to `/api/chat` for translation.
+///
+/// # Errors
+/// What is wrong, with its place.
+pub fn chat(body: &[u8]) -> Result<Conversation, Invalid> {
+    let mut request = members(body)?;
+    let mut conversation = Conversation::default();
+    turns::read(request.objects("messages")?, &mut conversation)?;
+    for mut tool in request.objects("tools")? {
+        conversation.tools.extend(read_tool(&mut tool, &mut conversation.losses)?);
+        tool.tell_rest(&mut conversation.losses);
+    }
+    settings(request, &mut conversation)?;
+    Ok(conversation)
+}
+
+/// Reads a request to `/api/generate` for translation: one question of the user. A request with `raw`, `template`,
+/// `suffix` or `context` is about the model's own prompt format, which no other dialect has.
+///
+/// # Errors
+/// What is wrong, with its place.
+pub fn generate(body: &[u8]) -> Result<Conversation, Invalid> {
+    let mut request = members(body)?;
+    let mut conversation = Conversation::default();
+    if let Some(system) = request.string("system")?.filter(|text| !text.is_empty()) {
+        conversation.add_system(vec![turns::text(system)]);
+    }
+    let mut parts = Vec::new();
+    parts.extend(request.string("prompt")?.filter(|text| !text.is_empty()).map(turns::text));
+    parts.extend(turns::images(&mut request)?);
+    conversation.turns.push(ConversationTurn { role: Role::User, parts });
+    for name in ["suffix", "template"] {
+        let given = request.string(name)?.is_some_and(|text| !text.is_empty());
+        conversation.losses.lose_if(given, name);
+    }
+    let raw = request.boolean("raw")? == Some(true);
+    conversation.losses.lose_if(raw, "raw");
+    settings(request, &mut conversation)?;
+    Ok(conversation)
+}
+
+/// The request without the members that are set for each upstream.
+fn members(body: &[u8]) -> Result<ObjectMembers, Invalid> {
+    let unreadable = |_| Invalid { message: "the body is not valid JSON".to_owned(), param: None };
+    let mut request = ObjectMembers::new(parse(body).map_err(unreadable)?, String::new())?;
+    for name in ["model", "stream"] {
+        request.take(name);
+    }
+    Ok(request)
+}
+
+/// What both requests have. Reports the rest as lost.
+fn settings(mut request: ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
+    conversation.format = format(&mut request)?;
+    conversation.reasoning = reasoning(&mut request)?;
+    if let Some(options) = request.object("options")? {
+        conversation.sampling = sampling(options, &mut conversation.losses)?;
+    }
+    conversation.sampling.logprobs = request.boolean("logprobs")?.filter(|wanted| *wanted);
+    conversation.sampling.top_logprobs = request.count("top_logprobs", 0)?.filter(|count| *count > 0);
+    request.tell_rest(&mut conversation.losses);
+    Ok(())
+}
+
+/// None for a tool that is no function.
+fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
+    let kind = tool.string("type")?.unwrap_or_else(|| "function".to_owned());
+    if kind != "function" {
+        losses.content(kind);
+        return Ok(None);
+    }
+    let mut function = tool.required_object("function")?;
+    let parameters = function.schema("parameters")?;
+    let (name, description) = (function.required_string("name")?, function.string("description")?);
+    let strict = function.boolean("strict")?;
+    function.tell_rest(losses);
+    Ok(Some(Tool { name, description, parameters, strict, ..Tool::default() }))
+}
+
+/// An empty string means no format.
+fn format(request: &mut ObjectMembers) -> Result<Option<Format>, Invalid> {
+    match request.take("format") {
+        None => Ok(None),
+        Some(Value::String(word)) => match word.as_str() {
+            "" => Ok(None),
+            "json" => Ok(Some(Format::Json)),
+            other => Err(wrong_value("format", other, &["json", "a JSON schema"])),
+        },
+        Some(schema @ Value::Object(_)) => {
+            Ok(Some(Format::Schema { name: None, description: None, schema, strict: None }))
+        }
+        Some(other) => Err(wrong_type("format", "one of a string or object", kind_of(&other))),
+    }
+}
+
+/// `think` is a switch, or a level for models that have levels.
+fn reasoning(request: &mut ObjectMembers) -> Result<Option<Reasoning>, Invalid> {
+    let read = match request.take("think") {
+        None => return Ok(None),
+        Some(Value::Bool(on)) => Reasoning { enabled: Some(on), show: on.then_some(true), ..Reasoning::default() },
+        Some(Value::String(word)) => match Effort::from_name(&word) {
+            Some(effort) => Reasoning { effort: Some(effort), show: Some(true), ..Reasoning::default() },
+            None => return Err(wrong_value("think", &word, &["low", "medium", "high"])),
+        },
+        Some(other) => return Err(wrong_type("think", "one of a boolean or string", kind_of(&other))),
+    };
+    Ok(Some(read))
+}
+
+fn sampling(mut options: ObjectMembers, losses: &mut Losses) -> Result<Sampling, Invalid> {
+    let sampling = Sampling {
+        // A negative number means no limit.
+        max_tokens: options
+            .integer("num_predict")?
+            .and_then(|tokens| u64::try_from(tokens).ok())
+            .filter(|tokens| *tokens > 0),
+        temperature: options.number("temperature", 0.0, f64::MAX)?,
+        top_p: options.number("top_p", 0.0, 1.0)?,
+        top_k: options.integer("top_k")?.filter(|top_k| *top_k > 0),
+        presence_penalty: options.number("presence_penalty", f64::MIN, f64::MAX)?.filter(|penalty| *penalty != 0.0),
+        frequency_penalty: options.number("frequency_penalty", f64::MIN, f64::MAX)?.filter(|penalty| *penalty != 0.0),
+        seed: options.integer("seed")?,
+        stop: stop(&mut options)?,
+        ..Sampling::default()
+    };
+    for (name, neutral) in NEUTRAL {
+        let Some(value) = options.take(name) else { continue };
+        if value.as_f64() != Some(neutral) {
+            options.put(name, value);
+        }
+    }
+    options.tell_rest(losses);
+    Ok(sampling)
+}
+
+fn stop(options: &mut ObjectMembers) -> Result<Vec<String>, Invalid> {
+    let wrong = |got| wrong_type("options.stop", "an array of strings", got);
+    match options.take("stop") {
+        None => Ok(Vec::new()),
+        Some(Value::String(text)) => Ok(vec![text]),
+        Some(Value::Array(items)) => {
+            let texts = items.into_iter().map(|item| match item {
+                Value::String(text) => Ok(text),
+                other => Err(wrong(kind_of(&other))),
+            });
+            texts.collect()
+        }
+        Some(other) => Err(wrong(kind_of(&other))),
+    }
+}

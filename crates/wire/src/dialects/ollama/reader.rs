@@ -1,0 +1,98 @@
+//! Reads Ollama's lines into pieces.
+
+use serde_json::Value;
+
+use super::data;
+use crate::answer::usage::Usage;
+use crate::json::numbers::parse;
+use crate::json::surrogates::HalfCharacters;
+use crate::json::values::{list, text};
+use crate::stream::sse::SseEvent;
+use crate::translate::outgoing::new_call_id;
+use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+
+/// Reads one stream.
+#[derive(Debug, Default)]
+pub struct OllamaReader {
+    started: bool,
+    /// The open block of reasoning, or the next one.
+    block: u32,
+    /// The last text was reasoning.
+    thinking: bool,
+    calls: u32,
+    halves: HalfCharacters,
+}
+
+impl ReadPieces for OllamaReader {
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
+        let data = data(event);
+        let Ok(line) = parse(&self.halves.joined(data)) else { return };
+        if !line.is_object() || line.get("error").is_some_and(|error| !error.is_null() && error != "") {
+            return;
+        }
+        if let Some(model) = text(&line, "model").filter(|_| !self.started) {
+            self.started = true;
+            pieces.push(AnswerPiece::Start { id: None, model: Some(model.to_owned()) });
+        }
+        // `/api/generate` has these members at the top level.
+        let message = line.get("message").unwrap_or(&line);
+        self.thinking(message, pieces);
+        self.text(text(message, "content").or(text(message, "response")), pieces);
+        for call in list(message, "tool_calls") {
+            self.call(call, pieces);
+        }
+        if line.get("done") == Some(&Value::Bool(true)) {
+            self.done(&line, data, pieces);
+        }
+    }
+}
+
+impl OllamaReader {
+    fn thinking(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
+        if let Some(thinking) = text(message, "thinking") {
+            self.thinking = true;
+            pieces.push(AnswerPiece::Thinking { index: 0, block: self.block, text: thinking.to_owned() });
+        }
+    }
+
+    fn text(&mut self, text: Option<&str>, pieces: &mut Vec<AnswerPiece>) {
+        if let Some(text) = text {
+            self.end_block();
+            pieces.push(AnswerPiece::Text { index: 0, text: text.to_owned() });
+        }
+    }
+
+    /// Calls come whole. Older versions send no id.
+    fn call(&mut self, call: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let Some(function) = call.get("function") else { return };
+        let Some(name) = text(function, "name") else { return };
+        self.end_block();
+        let id = text(call, "id").map_or_else(new_call_id, str::to_owned);
+        let arguments = match function.get("arguments") {
+            None | Some(Value::Null) => "{}".to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(arguments) => arguments.to_string(),
+        };
+        let number = self.calls;
+        self.calls += 1;
+        let name = name.to_owned();
+        pieces.push(AnswerPiece::Call { index: 0, call: number, id, name, custom: false, signature: None });
+        pieces.push(AnswerPiece::Arguments { index: 0, call: number, text: arguments });
+    }
+
+    fn done(&self, line: &Value, data: &[u8], pieces: &mut Vec<AnswerPiece>) {
+        let finish = match FinishReason::of(text(line, "done_reason").unwrap_or("stop")) {
+            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            finish => finish,
+        };
+        let usage = Usage::of(std::str::from_utf8(data).unwrap_or_default());
+        if usage != Usage::default() {
+            pieces.push(AnswerPiece::Usage(usage));
+        }
+        pieces.push(AnswerPiece::Finish { index: 0, finish });
+    }
+
+    fn end_block(&mut self) {
+        self.block += u32::from(std::mem::take(&mut self.thinking));
+    }
+}

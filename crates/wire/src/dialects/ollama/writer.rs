@@ -1,0 +1,177 @@
+//! Writes pieces as lines of `/api/chat` or `/api/generate`.
+//!
+//! A call is one object in a line, so its arguments are held back until the next piece that is none of them. The last
+//! line has counts and times. Times are the gateway's: the upstream may be another vendor's.
+
+use bytes::{BufMut, BytesMut};
+use serde_json::{Map, Value};
+
+use crate::answer::usage::Usage;
+use crate::json::numbers::parse;
+use crate::json::values::{PutMember, json};
+use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+use photofinish_base::clock::Instant;
+
+/// Which of the two requests is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OllamaForm {
+    Chat,
+    Generate,
+}
+
+/// Writes one stream.
+pub struct OllamaWriter {
+    form: OllamaForm,
+    model: String,
+    began: Instant,
+    /// When the first piece of output came.
+    first: Option<Instant>,
+    /// Calls whose arguments may not be complete, by number.
+    calls: Vec<(u32, HeldCall)>,
+    finish: Option<FinishReason>,
+    usage: Usage,
+}
+
+struct HeldCall {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl OllamaWriter {
+    /// `model` is used until the upstream names its own.
+    pub fn new(form: OllamaForm, model: &str) -> OllamaWriter {
+        OllamaWriter {
+            form,
+            model: model.to_owned(),
+            began: Instant::now(),
+            first: None,
+            calls: Vec::new(),
+            finish: None,
+            usage: Usage::default(),
+        }
+    }
+
+    /// A line with this output, and these other members.
+    fn line(&self, output: Map<String, Value>, rest: Map<String, Value>, out: &mut BytesMut) {
+        let mut line = Map::new();
+        line.put("model", Some(self.model.as_str()));
+        line.put("created_at", Some(now()));
+        match self.form {
+            OllamaForm::Chat => {
+                let mut message = Map::new();
+                message.put("role", Some("assistant"));
+                message.put("content", Some(""));
+                message.extend(output);
+                line.put("message", Some(message));
+            }
+            OllamaForm::Generate => {
+                line.put("response", Some(""));
+                line.extend(output.into_iter().map(|(name, value)| match name.as_str() {
+                    "content" => ("response".to_owned(), value),
+                    _ => (name, value),
+                }));
+            }
+        }
+        line.put("done", Some(false));
+        line.extend(rest);
+        out.put_slice(Value::Object(line).to_string().as_bytes());
+        out.put_u8(b'\n');
+    }
+
+    /// A line with one member of the message.
+    fn output(&mut self, name: &str, value: impl Into<Value>, out: &mut BytesMut) {
+        self.first.get_or_insert_with(Instant::now);
+        self.line(Map::from_iter([(name.to_owned(), value.into())]), Map::new(), out);
+    }
+
+    fn text(&mut self, text: &str, out: &mut BytesMut) {
+        self.give_calls(out);
+        if !text.is_empty() {
+            self.output("content", text, out);
+        }
+    }
+
+    /// Writes the held calls, in one line.
+    fn give_calls(&mut self, out: &mut BytesMut) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let calls: Vec<Value> = std::mem::take(&mut self.calls).into_iter().map(|(_, call)| call.write()).collect();
+        self.output("tool_calls", calls, out);
+    }
+}
+
+impl HeldCall {
+    /// Arguments that are no object end a stream with an error before they are written.
+    fn write(self) -> Value {
+        let arguments = parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}));
+        let mut call = Map::new();
+        call.put("id", Some(self.id).filter(|id| !id.is_empty()));
+        call.put("function", Some(json!({ "name": self.name, "arguments": arguments })));
+        Value::Object(call)
+    }
+}
+
+impl WritePieces for OllamaWriter {
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
+        match piece {
+            AnswerPiece::Start { model, .. } => self.model = model.unwrap_or(std::mem::take(&mut self.model)),
+            AnswerPiece::Text { index: 0, text } | AnswerPiece::Refusal { index: 0, text } => self.text(&text, out),
+            AnswerPiece::Audio { index: 0, transcript, .. } => self.text(&transcript, out),
+            AnswerPiece::Image { index: 0, media_type, data } => {
+                self.text(&format!("![image](data:{media_type};base64,{data})"), out);
+            }
+            AnswerPiece::Thinking { index: 0, text, .. } if !text.is_empty() => {
+                self.give_calls(out);
+                self.output("thinking", text, out);
+            }
+            AnswerPiece::Call { index: 0, call, id, name, .. } => {
+                self.calls.push((call, HeldCall { id, name, arguments: String::new() }));
+            }
+            AnswerPiece::Arguments { index: 0, call, text } => {
+                let held = self.calls.iter_mut().rev().find(|(number, _)| *number == call);
+                held.into_iter().for_each(|(_, held)| held.arguments.push_str(&text));
+            }
+            AnswerPiece::Finish { index: 0, finish } => {
+                self.give_calls(out);
+                self.finish = Some(finish);
+            }
+            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        self.give_calls(out);
+        let reason = match &self.finish {
+            Some(FinishReason::Length) => "length",
+            Some(FinishReason::Filtered | FinishReason::Refusal) => "content_filter",
+            Some(FinishReason::Other(other)) => other,
+            Some(
+                FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::ToolCalls | FinishReason::Pause,
+            )
+            | None => "stop",
+        };
+        let (end, first) = (Instant::now(), self.first.unwrap_or(self.began));
+        // Clients divide by the times.
+        let nanos = |from: Instant, to: Instant| {
+            u64::try_from(to.saturating_duration_since(from).as_nanos().max(1)).unwrap_or(u64::MAX)
+        };
+        let mut last = Map::new();
+        last.put("done", Some(true));
+        last.put("done_reason", Some(reason));
+        last.put("total_duration", Some(nanos(self.began, end)));
+        last.put("load_duration", Some(0));
+        last.put("prompt_eval_count", self.usage.input_tokens);
+        last.put("prompt_eval_duration", Some(nanos(self.began, first)));
+        last.put("eval_count", self.usage.output_tokens);
+        last.put("eval_duration", Some(nanos(first, end)));
+        self.line(Map::new(), last, out);
+    }
+}
+
+/// The time of a line: RFC 3339 with microseconds.
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}

@@ -1,0 +1,210 @@
+//! Reads a chat request as a conversation: its options. `messages` and `tools` read the rest.
+
+use serde_json::Value;
+
+use super::{messages, tools};
+use crate::client_error::Invalid;
+use crate::json::numbers::parse;
+use crate::translate::members::ObjectMembers;
+use crate::translate::parameter::{
+    ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of,
+    kind_of_text, missing, required, wrong_type, wrong_value,
+};
+use crate::translate::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
+
+/// Values that mean the same as an absent member.
+const DEFAULTS: [(&str, &str); 7] = [
+    ("store", "false"),
+    ("modalities", r#"["text"]"#),
+    ("min_p", "0"),
+    ("min_p", "0.0"),
+    ("repetition_penalty", "1"),
+    ("repetition_penalty", "1.0"),
+    ("logit_bias", "{}"),
+];
+
+/// Reads a request for translation.
+///
+/// # Errors
+/// The problem, in the vendor's words.
+pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
+    let unreadable =
+        || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
+    let value = parse(body).map_err(|_| unreadable())?;
+    let mut request = ObjectMembers::new(value, String::new()).map_err(|_| unreadable())?;
+    let mut conversation = Conversation::default();
+    for name in ["model", "stream"] {
+        request.take(name);
+    }
+    if let Some(mut options) = request.object("stream_options")? {
+        // The gateway does both itself.
+        for name in ["include_usage", "include_obfuscation"] {
+            options.take(name);
+        }
+        options.tell_rest(&mut conversation.losses);
+    }
+    if !request.has("messages") {
+        return Err(missing("messages"));
+    }
+    let list = request.objects("messages")?;
+    if list.is_empty() {
+        return Err(empty_list("messages"));
+    }
+    messages::read(list, &mut conversation)?;
+    tools::read(&mut request, &mut conversation)?;
+    leave_out_defaults(&mut request);
+    conversation.sampling = sampling(&mut request)?;
+    conversation.format = format(&mut request, &mut conversation.losses)?;
+    conversation.reasoning = reasoning(&mut request, &mut conversation.losses)?;
+    conversation.verbosity = request.one_of("verbosity", &["low", "medium", "high"])?;
+    about_the_caller(&mut request, &mut conversation)?;
+    request.tell_rest(&mut conversation.losses);
+    Ok(conversation)
+}
+
+const TYPES: [TypeRule; 9] = [
+    (&["messages"], "an array of objects", ARRAY),
+    (&["temperature", "top_p", "presence_penalty", "frequency_penalty"], "a decimal number", NUMBER),
+    (&["max_tokens", "max_completion_tokens", "n", "seed", "top_logprobs"], "an integer", INTEGER),
+    (&["tools", "functions"], "an array of objects", ARRAY),
+    (&["logprobs", "parallel_tool_calls", "store"], "a boolean", BOOLEAN),
+    (&["logit_bias", "metadata", "response_format"], "an object", OBJECT),
+    (&["user", "reasoning_effort"], "a string", STRING),
+    (&["stop"], "one of a string or array of strings", &["a string", "an array"]),
+    (&["tool_choice"], "one of a string or object", &["a string", "an object"]),
+];
+
+/// Checks the top level of a request.
+///
+/// # Errors
+/// The problem, in the vendor's words.
+pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    if is_empty_list(required("messages", member)?) {
+        return Err(empty_list("messages"));
+    }
+    check_types(&TYPES, &|name| member(name).map(kind_of_text))
+}
+
+fn leave_out_defaults(request: &mut ObjectMembers) {
+    for (name, default) in DEFAULTS {
+        let Some(value) = request.take(name) else { continue };
+        let text = value.to_string();
+        if text != default {
+            request.put(name, value);
+        }
+    }
+}
+
+fn sampling(request: &mut ObjectMembers) -> Result<Sampling, Invalid> {
+    let limits = [request.count("max_completion_tokens", 1)?, request.count("max_tokens", 1)?];
+    Ok(Sampling {
+        max_tokens: limits.into_iter().flatten().min(),
+        temperature: request.number("temperature", 0.0, 2.0)?,
+        top_p: request.number("top_p", 0.0, 1.0)?,
+        // Local servers, where less than 1 means all.
+        top_k: request.integer("top_k")?.filter(|top_k| *top_k > 0),
+        presence_penalty: request.number("presence_penalty", -2.0, 2.0)?.filter(|penalty| *penalty != 0.0),
+        frequency_penalty: request.number("frequency_penalty", -2.0, 2.0)?.filter(|penalty| *penalty != 0.0),
+        seed: request.integer("seed")?,
+        n: request.count("n", 1)?.filter(|n| *n > 1),
+        stop: stop(request)?,
+        logprobs: request.boolean("logprobs")?.filter(|wanted| *wanted),
+        top_logprobs: request.count("top_logprobs", 0)?.filter(|count| *count > 0),
+        logit_bias: request.object("logit_bias")?.map(|bias| Value::Object(bias.into_rest())),
+    })
+}
+
+fn stop(request: &mut ObjectMembers) -> Result<Vec<String>, Invalid> {
+    let wrong = |got| wrong_type("stop", "one of a string or array of strings", got);
+    match request.take("stop") {
+        None => Ok(Vec::new()),
+        Some(Value::String(text)) => Ok(vec![text]),
+        Some(Value::Array(items)) => {
+            let texts = items.into_iter().map(|item| match item {
+                Value::String(text) => Ok(text),
+                _ => Err(wrong("an array")),
+            });
+            texts.collect()
+        }
+        Some(other) => Err(wrong(kind_of(&other))),
+    }
+}
+
+fn format(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
+    let Some(mut format) = request.object("response_format")? else { return Ok(None) };
+    let kind = format.required_string("type")?;
+    let read = match kind.as_str() {
+        "text" => None,
+        // Some servers accept a schema here too.
+        "json_object" => match format.take("schema") {
+            None => Some(Format::Json),
+            Some(schema) => Some(Format::Schema { name: None, description: None, schema, strict: None }),
+        },
+        "json_schema" => {
+            let mut wrapper = format.required_object("json_schema")?;
+            let name = Some(wrapper.required_string("name")?);
+            let description = wrapper.string("description")?;
+            let strict = wrapper.boolean("strict")?;
+            let schema = wrapper.take("schema").ok_or_else(|| missing(&wrapper.path_of("schema")))?;
+            wrapper.tell_rest(losses);
+            Some(Format::Schema { name, description, schema, strict })
+        }
+        other => return Err(wrong_value("response_format.type", other, &["json_object", "json_schema", "text"])),
+    };
+    format.tell_rest(losses);
+    Ok(read)
+}
+
+/// Clients request reasoning in three ways: OpenAI's `reasoning_effort`, OpenRouter's `reasoning` and Anthropic's
+/// `thinking`.
+fn reasoning(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Reasoning>, Invalid> {
+    let mut read = Reasoning { effort: effort(request, "reasoning_effort")?, ..Reasoning::default() };
+    if let Some(mut wanted) = request.object("reasoning")? {
+        read.effort = effort(&mut wanted, "effort")?.or(read.effort);
+        read.budget = wanted.count("max_tokens", 0)?;
+        read.enabled = wanted.boolean("enabled")?;
+        read.show = wanted.boolean("exclude")?.map(|exclude| !exclude);
+        if let Some(summary) = wanted.string("summary")? {
+            read.show = Some(summary != "none");
+        }
+        wanted.tell_rest(losses);
+    }
+    if let Some(show) = request.boolean("include_reasoning")? {
+        read.show = Some(show);
+    }
+    if let Some(mut thinking) = request.object("thinking")? {
+        let kinds = ["enabled", "disabled", "adaptive"];
+        let kind = thinking.one_of("type", &kinds)?.ok_or_else(|| missing("thinking.type"))?;
+        read.enabled = Some(kind != "disabled");
+        read.budget = thinking.count("budget_tokens", 0)?.or(read.budget);
+        if let Some(display) = thinking.string("display")? {
+            read.show = Some(display != "omitted");
+        }
+        thinking.tell_rest(losses);
+    }
+    Ok((read != Reasoning::default()).then_some(read))
+}
+
+fn effort(members: &mut ObjectMembers, name: &str) -> Result<Option<Effort>, Invalid> {
+    let Some(word) = members.string(name)? else { return Ok(None) };
+    let supported = ["none", "minimal", "low", "medium", "high", "xhigh"];
+    match Effort::from_name(&word) {
+        Some(effort) => Ok(Some(effort)),
+        None => Err(wrong_value(&members.path_of(name), &word, &supported)),
+    }
+}
+
+fn about_the_caller(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
+    conversation.user = request.string("user")?;
+    let identifier = request.string("safety_identifier")?;
+    if conversation.user.is_none() {
+        conversation.user_is_identifier = identifier.is_some();
+        conversation.user = identifier;
+    } else if identifier.is_some() && identifier != conversation.user {
+        conversation.losses.lose("safety_identifier");
+    }
+    let metadata = request.object("metadata")?.map(ObjectMembers::into_rest);
+    conversation.metadata = metadata.filter(|metadata| !metadata.is_empty());
+    conversation.service_tier = request.string("service_tier")?.filter(|tier| tier != "auto");
+    Ok(())
+}

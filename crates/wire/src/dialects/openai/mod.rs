@@ -1,0 +1,272 @@
+//! The `openai` dialect: chat completions, and reading of legacy completions and embeddings.
+//!
+//! [`read`] classifies an event for the race without building anything: it only checks the emptiness and length of
+//! strings (rules of what counts as payload: `docs/measurement.md`).
+
+mod assemble;
+mod calls;
+mod conversation;
+mod foreign;
+mod grown;
+mod messages;
+mod names;
+mod parts;
+mod payload;
+mod reader;
+mod request;
+mod tools;
+mod turns;
+mod usage_chunk;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use memchr::{memchr2, memmem};
+use serde_json::Value;
+
+pub use crate::stream::frame::{Chunk, Frame, Payload};
+pub use assemble::ChatAssembly;
+pub use conversation::{check, conversation};
+pub use foreign::without_reasoning;
+pub use names::ChunkNames;
+pub use reader::OpenAiReader;
+pub use request::request;
+pub use usage_chunk::with_members_of;
+pub use writer::OpenAiWriter;
+pub(crate) use writer::usage_json;
+
+use crate::answer::service_tier::ServiceTier;
+use crate::client_error::ErrorShape;
+use crate::dialect::Dialect;
+use crate::json::values::{PutMember, answer};
+use crate::json::{InvalidJson, Json};
+use crate::stream::event_reader::{read_sse, says_error};
+use crate::stream::other_dialect::or_foreign;
+use crate::stream::sse::SseEvent;
+
+/// Reads one event.
+pub fn read(event: &SseEvent) -> Frame<'_> {
+    read_sse(event, |text, _| {
+        let wire = OpenAiWire::read(text)?;
+        let has_own = wire.choices > 0 || wire.chunk.usage.is_some() || wire.chunk.cost.is_some();
+        Ok(match wire {
+            OpenAiWire { is_error: true, chunk, .. } => {
+                Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage }
+            }
+            OpenAiWire { chunk, .. } if has_own => Frame::Chunk(chunk),
+            OpenAiWire { chunk, .. } => or_foreign(Dialect::OpenAi, text, chunk),
+        })
+    })
+}
+
+/// Turns a whole chat answer or legacy completion into stream events: one chunk with everything, and `[DONE]`. None if
+/// the body is not a completion.
+pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
+    if let Some(chunk) = as_chunk(body) {
+        return Some(Bytes::from(format!("data: {chunk}\n\ndata: [DONE]\n\n")));
+    }
+    let mut answer = answer(body)?;
+    let mut is_legacy = false;
+    for choice in answer.get_mut("choices")?.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
+        let Some(mut message) = choice.shift_remove("message") else {
+            is_legacy = true;
+            choice.get("text")?;
+            continue;
+        };
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for (index, call) in calls.into_iter().flatten().filter_map(Value::as_object_mut).enumerate() {
+            call.entry("index").or_insert(Value::from(index));
+        }
+        choice.insert("delta".to_owned(), message);
+    }
+    if !is_legacy {
+        answer.insert("object".to_owned(), Value::from("chat.completion.chunk"));
+    }
+    Some(Bytes::from(format!("data: {}\n\ndata: [DONE]\n\n", Value::Object(answer))))
+}
+
+/// A whole chat answer as a chunk, member by member as they are written: a tree costs five times as much. None for legacy
+/// completions, for calls, whose deltas need numbers, for halves of characters, and for what is not plainly an answer.
+fn as_chunk(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    if memmem::find_iter(body, b"\\u").any(|at| matches!(body.get(at + 2), Some(b'd' | b'D'))) {
+        return None;
+    }
+    let (mut chunk, mut has_object, mut choices) = (String::with_capacity(text.len() + 32), false, 0);
+    let member = |chunk: &mut String, name: &str, value: &str| {
+        let comma = if chunk.ends_with('{') { "" } else { "," };
+        [comma, "\"", name, "\":", value].into_iter().for_each(|part| chunk.push_str(part));
+    };
+    chunk.push('{');
+    let walked = Json::whole(text, |name, json| {
+        match name {
+            "object" => {
+                has_object = true;
+                json.skip()?;
+                member(&mut chunk, name, "\"chat.completion.chunk\"");
+            }
+            "error" if json.some()?.is_some() => return Err(InvalidJson),
+            "error" => member(&mut chunk, name, "null"),
+            "choices" if choices == 0 && json.peek() == Some(b'[') => {
+                member(&mut chunk, name, "[");
+                json.list(|json| {
+                    chunk.push_str(if choices == 0 { "{" } else { ",{" });
+                    choices += 1;
+                    let mut has_message = false;
+                    json.object(|name, json| {
+                        let value = json.skip()?;
+                        let is_message = name == "message";
+                        if is_message && (has_message || !value.starts_with('{') || has_calls(value)?)
+                            || name == "delta"
+                        {
+                            return Err(InvalidJson);
+                        }
+                        has_message |= is_message;
+                        member(&mut chunk, if is_message { "delta" } else { name }, value);
+                        Ok(())
+                    })?;
+                    chunk.push('}');
+                    if has_message { Ok(()) } else { Err(InvalidJson) }
+                })?;
+                chunk.push(']');
+            }
+            "choices" => return Err(InvalidJson),
+            _ => member(&mut chunk, name, json.skip()?),
+        }
+        Ok(())
+    });
+    chunk.push('}');
+    // A string has no line break of its own, so the others are between members.
+    let is_one_line = memchr2(b'\n', b'\r', chunk.as_bytes()).is_none();
+    let one_line = |chunk: String| if is_one_line { chunk } else { chunk.replace(['\n', '\r'], " ") };
+    walked.ok().filter(|()| has_object && choices > 0).map(|()| one_line(chunk))
+}
+
+/// Whether a message has tool calls.
+fn has_calls(message: &str) -> Result<bool, InvalidJson> {
+    let calls = Json::new(message).member("tool_calls", Json::some)?;
+    Ok(calls.is_some_and(|calls| calls != "[]"))
+}
+
+/// Whether an OpenAI SDK treats this event as an error: its data has an `error` that is not empty.
+pub fn is_error_event(event: &SseEvent) -> bool {
+    let fields = event.fields();
+    let text = fields.data.as_deref().and_then(|data| std::str::from_utf8(data).ok()).unwrap_or_default();
+    matches!(Json::new(text).member("error", Json::some), Ok(Some(error)) if says_error(error))
+}
+
+/// The members of a chunk that matter.
+#[derive(Default)]
+struct OpenAiWire<'a> {
+    chunk: Chunk<'a>,
+    is_error: bool,
+    choices: usize,
+    /// Usage from other places, used if there is no `usage` member.
+    other_usage: Option<&'a str>,
+}
+
+impl<'a> OpenAiWire<'a> {
+    fn read(text: &'a str) -> Result<OpenAiWire<'a>, InvalidJson> {
+        let mut wire = OpenAiWire::default();
+        let mut usage = None;
+        Json::whole(text, |name, json| {
+            match name {
+                "choices" => json.list(|json| wire.choice(json))?,
+                "model" => wire.chunk.model = json.text()?,
+                "usage" => usage = json.some()?,
+                "timings" => wire.chunk.timings = json.some()?.map(Cow::Borrowed),
+                "time_info" | "perf_metrics" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),
+                "service_tier" => wire.chunk.tier = json.string_or_skip()?.map(ServiceTier::of_name),
+                "cost" => wire.chunk.cost = json.some()?.map(Cow::Borrowed),
+                "error" => wire.is_error |= says_error(json.skip()?),
+                "object" => wire.is_error |= json.string_or_skip()? == Some("error"),
+                "x_groq" => wire.groq(json)?,
+                "base_resp" => wire.base_resp(json)?,
+                "obfuscation" => wire.chunk.padding = json.string_or_skip()?,
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        wire.chunk.usage_only = wire.choices == 0 && usage.is_some();
+        wire.chunk.usage = usage.or(wire.other_usage).map(Cow::Borrowed);
+        Ok(wire)
+    }
+
+    fn choice(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
+        self.choices += 1;
+        let (mut index, mut finished, mut open, mut ended_badly) = (0_u32, false, false, false);
+        let (mut has_delta, mut has_message, mut has_error, mut legacy) = (false, false, false, None);
+        json.object(|name, json| {
+            match name {
+                "index" => index = json.skip()?.parse().unwrap_or(0),
+                "delta" => {
+                    has_delta = json.peek() == Some(b'{');
+                    self.payload(payload::of_delta(json)?);
+                }
+                "message" => has_message = json.skip()?.starts_with('{'),
+                // A legacy completion. Some vendors repeat the delta's text here.
+                "text" => legacy = Some(payload::of_text(json)?),
+                "finish_reason" => {
+                    let reason = json.text()?;
+                    finished |= reason.is_some();
+                    open = reason.is_none();
+                    ended_badly = reason.as_deref() == Some("error");
+                    self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
+                }
+                "error" => has_error = says_error(json.skip()?),
+                // Some vendors send usage in the choice.
+                "usage" => self.other_usage = json.some()?.or(self.other_usage),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        if let Some(legacy) = legacy.filter(|_| !has_delta) {
+            self.payload(legacy);
+        }
+        self.chunk.whole |= has_message && !has_delta;
+        // OpenRouter tells here how its vendor failed during the answer.
+        self.is_error |= has_error && ended_badly;
+        let bit = 1 << u32::min(index, 63);
+        self.chunk.choices |= bit;
+        self.chunk.finished |= if finished { bit } else { 0 };
+        self.chunk.open |= if open { bit } else { 0 };
+        Ok(())
+    }
+
+    fn payload(&mut self, delta: payload::DeltaPayload<'a>) {
+        self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
+        self.chunk.payload = Payload::merge(self.chunk.payload, delta.payload);
+        self.chunk.calls |= delta.calls;
+    }
+
+    /// Groq's own object.
+    fn groq(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
+        json.object(|name, json| {
+            match name {
+                "usage" => self.other_usage = json.some()?.or(self.other_usage),
+                "error" => self.is_error |= says_error(json.skip()?),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    }
+
+    /// MiniMax's own object: any status but 0 is an error.
+    fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
+        self.is_error |= json.member("status_code", Json::some)?.is_some_and(|code| code != "0");
+        Ok(())
+    }
+}
+
+/// An error in the vendor's shape.
+pub fn error(error: &ErrorShape<'_>) -> Value {
+    let mut shape = serde_json::json!({
+        "message": error.message, "type": error.kind, "param": error.param, "code": error.code,
+    });
+    shape.put("attempts", error.attempts.cloned());
+    serde_json::json!({ "error": shape })
+}

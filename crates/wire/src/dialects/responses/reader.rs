@@ -1,0 +1,262 @@
+//! Reads a Responses stream into pieces, for translation. Not on the hot path: items are parsed, deltas are not.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::SseEvent;
+use super::read::end_word;
+use super::wire::ResponsesWire;
+use crate::answer::usage::Usage;
+use crate::json::numbers::parse;
+use crate::json::surrogates::{HalfCharacters, words};
+use crate::json::values::{list, text};
+use crate::stream::event_reader::{EventData, data_of};
+use crate::translate::signature::{SignatureOwner, SignatureUse, held, own};
+use crate::translate::{AnswerPiece, FinishReason, ReadPieces};
+
+/// Reads one stream.
+#[derive(Debug, Default)]
+pub struct ResponsesReader {
+    /// With their `output_index`, in order of arrival.
+    items: Vec<(u64, OutputItem)>,
+    /// Positions of items by index: the last one, because some servers give all items the same index.
+    places: HashMap<u64, usize>,
+    calls: u32,
+    blocks: u32,
+    started: bool,
+    /// The signature of the next call.
+    signature: Option<String>,
+    halves: HalfCharacters,
+}
+
+/// The known part of an output item, and the part passed on.
+#[derive(Debug, Default)]
+struct OutputItem {
+    /// The call's number, once it began.
+    call: Option<u32>,
+    /// The number of the block of reasoning.
+    block: Option<u32>,
+    /// The part of the last text: whether it is of a summary, and its index.
+    part: Option<(bool, u64)>,
+    /// Text or arguments were passed on.
+    said: bool,
+    /// The item was reported as [`AnswerPiece::Other`].
+    named: bool,
+    done: bool,
+}
+
+impl ReadPieces for ResponsesReader {
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
+        let EventData::Json { data, name } = data_of(event) else { return };
+        let data = self.halves.joined(&data);
+        if let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) {
+            self.read_wire(&wire, pieces);
+        }
+    }
+}
+
+impl ResponsesReader {
+    fn read_wire(&mut self, wire: &ResponsesWire<'_>, pieces: &mut Vec<AnswerPiece>) {
+        match wire.kind {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                if let Some(response) = value(wire.response) {
+                    self.start(&response, pieces);
+                }
+            }
+            kind @ ("response.output_item.added" | "response.output_item.done") => {
+                let Some(item) = value(wire.item) else { return };
+                let index = self.position(wire.output_index);
+                match kind {
+                    "response.output_item.added" => drop(self.begin(index, &item, pieces)),
+                    _ => self.close(index, &item, pieces),
+                }
+            }
+            "response.output_text.annotation.added" => {
+                let kind = value(wire.annotation).and_then(|note| note["type"].as_str().map(str::to_owned));
+                pieces.push(AnswerPiece::Other(kind.unwrap_or_else(|| "annotation".to_owned())));
+            }
+            "response.completed" | "response.incomplete" | "response.done" => {
+                if let Some(response) = value(wire.response) {
+                    self.end(wire.kind, &response, pieces);
+                }
+            }
+            _ => self.delta(wire, pieces),
+        }
+    }
+
+    fn start(&mut self, response: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let text = |name: &str| text(response, name).map(str::to_owned);
+        let (id, model) = (text("id"), text("model"));
+        if !self.started && (id.is_some() || model.is_some()) {
+            self.started = true;
+            pieces.push(AnswerPiece::Start { id, model });
+        }
+    }
+
+    /// The position of the item with this index. Without an index, the last item.
+    fn position(&mut self, index: Option<u64>) -> usize {
+        let index = index.or(self.items.last().map(|(index, _)| *index)).unwrap_or(0);
+        match self.places.get(&index) {
+            Some(at) => *at,
+            None => self.push(index),
+        }
+    }
+
+    fn push(&mut self, index: u64) -> usize {
+        self.items.push((index, OutputItem::default()));
+        self.places.insert(index, self.items.len() - 1);
+        self.items.len() - 1
+    }
+
+    /// Adds an item and returns its position.
+    fn begin(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) -> usize {
+        // An index that is used again means another item.
+        let at = match self.items.get(at) {
+            Some((index, known)) if known.done => self.push(*index),
+            _ => at,
+        };
+        let (calls, blocks) = (&mut self.calls, &mut self.blocks);
+        let Some((_, known)) = self.items.get_mut(at) else { return at };
+        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+        match item["type"].as_str().unwrap_or_default() {
+            kind @ ("function_call" | "custom_tool_call") if known.call.is_none() => {
+                let id = if item["call_id"].is_string() { text("call_id") } else { text("id") };
+                let (call, custom) = (next(calls), kind == "custom_tool_call");
+                known.call = Some(call);
+                let signature = self.signature.take();
+                pieces.push(AnswerPiece::Call { index: 0, call, id, name: text("name"), custom, signature });
+            }
+            "reasoning" if known.block.is_none() => known.block = Some(next(blocks)),
+            "message" | "function_call" | "custom_tool_call" | "reasoning" | "image_generation_call" | "" => {}
+            other if !known.named => {
+                known.named = true;
+                pieces.push(AnswerPiece::Other(other.to_owned()));
+            }
+            _ => {}
+        }
+        at
+    }
+
+    /// An item is finished: passes on everything that was not passed on yet.
+    fn close(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) {
+        let at = self.begin(at, item, pieces);
+        let Some((_, known)) = self.items.get_mut(at) else { return };
+        known.done = true;
+        match item["type"].as_str().unwrap_or_default() {
+            "function_call" | "custom_tool_call" if !known.said => {
+                let text = item["arguments"].as_str().or(item["input"].as_str()).unwrap_or_default().to_owned();
+                if let Some(call) = known.call.filter(|_| !text.is_empty()) {
+                    pieces.push(AnswerPiece::Arguments { index: 0, call, text });
+                }
+            }
+            "message" if !known.said => {
+                for part in list(item, "content") {
+                    let text = |name: &str| text(part, name).map(str::to_owned);
+                    pieces.extend(text("text").map(|text| AnswerPiece::Text { index: 0, text }));
+                    pieces.extend(text("refusal").map(|text| AnswerPiece::Refusal { index: 0, text }));
+                }
+            }
+            "reasoning" => {
+                let block = known.block.unwrap_or(0);
+                if !known.said {
+                    let text = super::content::thoughts(item);
+                    known.said = !text.is_empty();
+                    pieces.extend(known.said.then_some(AnswerPiece::Thinking { index: 0, block, text }));
+                }
+                match held(SignatureOwner::Responses, text(item, "encrypted_content").unwrap_or_default()) {
+                    SignatureUse::Thought(data) if !known.said && own(SignatureOwner::Responses, &data).is_some() => {
+                        pieces.push(AnswerPiece::Redacted { index: 0, block, data });
+                    }
+                    SignatureUse::Thought(signature) => {
+                        pieces.push(AnswerPiece::Signature { index: 0, block, signature })
+                    }
+                    SignatureUse::Redacted(data) => pieces.push(AnswerPiece::Redacted { index: 0, block, data }),
+                    SignatureUse::Call(signature) => self.signature = Some(signature),
+                    SignatureUse::Unsigned => {}
+                }
+            }
+            "image_generation_call" => {
+                let format = item["output_format"].as_str().unwrap_or("png");
+                if let Some(data) = text(item, "result") {
+                    let (media_type, data) = (format!("image/{format}"), data.to_owned());
+                    pieces.push(AnswerPiece::Image { index: 0, media_type, data });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn delta(&mut self, wire: &ResponsesWire<'_>, pieces: &mut Vec<AnswerPiece>) {
+        let Some(text) = wire.delta.map(words) else { return };
+        let summary = matches!(wire.kind, "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta");
+        match wire.kind {
+            "response.audio.delta" | "response.output_audio.delta" => {
+                return pieces.push(AnswerPiece::Audio { index: 0, id: None, data: text, transcript: String::new() });
+            }
+            "response.audio.transcript.delta" | "response.output_audio_transcript.delta" => {
+                return pieces.push(AnswerPiece::Audio { index: 0, id: None, data: String::new(), transcript: text });
+            }
+            "response.output_text.delta"
+            | "response.refusal.delta"
+            | "response.function_call_arguments.delta"
+            | "response.custom_tool_call_input.delta"
+            | "response.reasoning_text.delta"
+            | "response.reasoning.delta" => {}
+            _ if summary => {}
+            // Arguments of a tool that the vendor runs, which was already reported.
+            _ => return,
+        }
+        let at = self.position(wire.output_index);
+        let blocks = &mut self.blocks;
+        let Some((_, known)) = self.items.get_mut(at) else { return };
+        match wire.kind {
+            "response.output_text.delta" => pieces.push(AnswerPiece::Text { index: 0, text }),
+            "response.refusal.delta" => pieces.push(AnswerPiece::Refusal { index: 0, text }),
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                // Arguments without a call are dropped. The finished item repeats them.
+                let Some(call) = known.call else { return };
+                pieces.push(AnswerPiece::Arguments { index: 0, call, text });
+            }
+            _ => {
+                let block = *known.block.get_or_insert_with(|| next(blocks));
+                let part = (summary, wire.part_index.unwrap_or(0));
+                // Parts are paragraphs.
+                let apart = known.part.replace(part).is_some_and(|before| before != part);
+                let text = if apart { format!("\n\n{text}") } else { text };
+                pieces.push(AnswerPiece::Thinking { index: 0, block, text });
+            }
+        }
+        known.said = true;
+    }
+
+    fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<AnswerPiece>) {
+        self.start(response, pieces);
+        // Some servers send everything at the end.
+        if self.items.is_empty() {
+            for (index, item) in list(response, "output").enumerate() {
+                let at = self.position(u64::try_from(index).ok());
+                self.close(at, item, pieces);
+            }
+        }
+        let reason = response["incomplete_details"]["reason"].as_str();
+        let finish = match FinishReason::of(reason.unwrap_or_else(|| end_word(kind, response["status"].as_str()))) {
+            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
+            finish => finish,
+        };
+        pieces.push(AnswerPiece::Finish { index: 0, finish });
+        if response["usage"].is_object() {
+            pieces.push(AnswerPiece::Usage(Usage::of(&response["usage"].to_string())));
+        }
+    }
+}
+
+fn next(counter: &mut u32) -> u32 {
+    let now = *counter;
+    *counter = counter.saturating_add(1);
+    now
+}
+
+fn value(text: Option<&str>) -> Option<Value> {
+    parse(text?.as_bytes()).ok()
+}

@@ -1,0 +1,100 @@
+//! Tools of a namespace over other dialects.
+
+use super::*;
+use crate::dialect::{Dialect, Surface};
+use crate::translate::MessagePart;
+use crate::translate::request::RequestTranslation;
+use crate::translate::response::ResponseTranslation;
+
+fn with_tools(namespaces: &Value) -> Value {
+    json!({ "model": "m", "input": "hi", "tools": namespaces })
+}
+
+fn namespace(name: &str, tools: &[&str]) -> Value {
+    let tools: Vec<Value> =
+        tools.iter().map(|name| json!({ "type": "function", "name": name, "parameters": {} })).collect();
+    json!({ "type": "namespace", "name": name, "description": "all of it", "tools": tools })
+}
+
+/// The items of an answer in which an upstream of the chat dialect calls this tool.
+fn items_of_a_call(body: &Value, name: &str) -> Vec<Value> {
+    let conversation = conversation_of(body);
+    let options = TranslationOptions::default();
+    let request = RequestTranslation::translated(Surface::Responses, &conversation, Dialect::OpenAi, &options).unwrap();
+    let mut translation = ResponseTranslation::new(&request, "asked", false);
+    let call = json!({ "index": 0, "id": "c1", "type": "function", "function": { "name": name, "arguments": "{}" } });
+    let chunk = json!({ "id": "a", "model": "m", "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] });
+    let mut out = translation.pass(event(&chunk.to_string())).to_vec();
+    out.extend(translation.ending());
+    let datas = datas(&out);
+    let mut items: Vec<Value> =
+        datas.iter().filter(|data| data["item"].is_object()).map(|data| data["item"].clone()).collect();
+    items.extend(datas.last().unwrap()["response"]["output"].as_array().unwrap().clone());
+    items
+}
+
+#[test]
+fn a_tool_of_a_namespace_has_both_names() {
+    let mcp = json!({ "type": "mcp", "server_url": "https://a" });
+    let mut sky = namespace("mcp__sky", &["weather"]);
+    sky["tools"].as_array_mut().unwrap().extend([json!({ "type": "custom", "name": "note" }), mcp]);
+    let read = conversation_of(&with_tools(&json!([{ "type": "function", "name": "f" }, sky])));
+    let tools: Vec<(&str, bool)> = read.tools.iter().map(|tool| (tool.name.as_str(), tool.custom)).collect();
+    assert_eq!(tools, [("f", false), ("mcp__sky__weather", false), ("mcp__sky__note", true)]);
+    assert_eq!(read.losses.names().collect::<Vec<_>>(), ["mcp", "tools[1].description"]);
+}
+
+#[test]
+fn an_earlier_call_has_the_name_of_its_tool() {
+    let mut body = with_tools(&json!([namespace("mcp__sky", &["weather"])]));
+    body["input"] = json!([
+        { "type": "function_call", "call_id": "c", "name": "weather", "namespace": "mcp__sky", "arguments": "{}" },
+        { "type": "function_call_output", "call_id": "c", "output": "sunny" },
+    ]);
+    let read = conversation_of(&body);
+    let parts = read.turns.iter().flat_map(|turn| &turn.parts);
+    let names = parts.map(|part| match part {
+        MessagePart::Call(call) => Some(call.name.as_str()),
+        MessagePart::Result(result) => result.name.as_deref(),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), [Some("mcp__sky__weather"); 2]);
+}
+
+#[test]
+fn a_call_gets_the_tool_s_own_names_back() {
+    let body = with_tools(&json!([{ "type": "function", "name": "f" }, namespace("mcp__sky", &["weather"])]));
+    let items = items_of_a_call(&body, "mcp__sky__weather");
+    assert_eq!(items.len(), 3, "{items:?}");
+    for item in items {
+        assert_eq!((&item["namespace"], &item["name"]), (&json!("mcp__sky"), &json!("weather")), "{item}");
+    }
+    for name in ["f", "mcp__sky__unknown"] {
+        for item in items_of_a_call(&body, name) {
+            assert_eq!((item.get("namespace"), &item["name"]), (None, &json!(name)), "{item}");
+        }
+    }
+}
+
+#[test]
+fn a_long_name_is_shortened_and_found_again() {
+    let long = ["w".repeat(60), format!("{}x", "w".repeat(60)), "é".repeat(40)];
+    let body = with_tools(&json!([namespace("mcp__sky", &long.each_ref().map(String::as_str))]));
+    let read = conversation_of(&body);
+    let names: std::collections::BTreeSet<&str> = read.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert!(names.len() == 3 && names.iter().all(|name| name.len() <= 64), "{names:?}");
+    for (tool, own) in read.tools.iter().zip(long) {
+        assert_eq!(items_of_a_call(&body, &tool.name)[0]["name"], json!(own));
+    }
+}
+
+#[test]
+fn names_are_known_where_the_tools_are_too_long_to_repeat() {
+    let mut sky = namespace("mcp__sky", &["weather"]);
+    sky["tools"][0]["description"] = "x".repeat(300 << 10).into();
+    let body = with_tools(&json!([sky]));
+    let names =
+        json!([{ "type": "namespace", "name": "mcp__sky", "tools": [{ "type": "function", "name": "weather" }] }]);
+    assert_eq!(conversation_of(&body).echo.get("tools"), Some(&names));
+    assert_eq!(items_of_a_call(&body, "mcp__sky__weather")[0]["namespace"], "mcp__sky");
+}

@@ -1,0 +1,138 @@
+//! Turns a whole Responses answer into stream events, for servers that ignore `stream`.
+
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+
+use super::numbered::Numbered;
+use crate::json::values::{answer, json};
+
+/// Creation, each item with its text in one delta, and the end with the original response. None if the body is not a
+/// response.
+pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
+    let response = answer(body)?;
+    let output = response.get("output")?.as_array()?.clone();
+    let mut events = Events::default();
+    let mut created = response.clone();
+    for (name, value) in [("status", json!("in_progress")), ("output", json!([])), ("usage", Value::Null)] {
+        created.insert(name.to_owned(), value);
+    }
+    events.emit("response.created", json!({ "response": created }));
+    for (index, item) in output.iter().enumerate() {
+        events.item(index, item);
+    }
+    let ended = match response.get("status").and_then(Value::as_str) {
+        Some("incomplete") => "response.incomplete",
+        Some("failed" | "cancelled") => return None,
+        _ => "response.completed",
+    };
+    events.emit(ended, json!({ "response": response }));
+    Some(events.out.freeze())
+}
+
+#[derive(Default)]
+struct Events {
+    out: BytesMut,
+    numbered: Numbered,
+}
+
+impl Events {
+    fn emit(&mut self, kind: &str, members: Value) {
+        self.numbered.emit(kind, members, &mut self.out);
+    }
+
+    fn item(&mut self, index: usize, item: &Value) {
+        let kind = item["type"].as_str().unwrap_or_default();
+        // The item begins without the content of its deltas.
+        let mut begun = item.clone();
+        for (name, empty) in [
+            ("content", json!([])),
+            ("summary", json!([])),
+            ("arguments", json!("")),
+            ("input", json!("")),
+            ("result", Value::Null),
+        ] {
+            if let Some(value) = begun.get_mut(name).filter(|value| !value.is_object()) {
+                *value = empty;
+            }
+        }
+        if begun.get("status").is_some() {
+            begun["status"] = Value::from("in_progress");
+        }
+        self.emit("response.output_item.added", json!({ "output_index": index, "item": begun }));
+        let id = item["id"].clone();
+        match kind {
+            "function_call" => self.text(
+                "response.function_call_arguments",
+                "arguments",
+                &item["arguments"],
+                json!({ "item_id": id, "output_index": index, "name": item["name"] }),
+            ),
+            "custom_tool_call" => self.text(
+                "response.custom_tool_call_input",
+                "input",
+                &item["input"],
+                json!({ "item_id": id, "output_index": index }),
+            ),
+            _ => {
+                self.parts(index, &id, &item["summary"], "summary_index");
+                self.parts(index, &id, &item["content"], "content_index");
+            }
+        }
+        self.emit("response.output_item.done", json!({ "output_index": index, "item": item }));
+    }
+
+    fn parts(&mut self, index: usize, id: &Value, parts: &Value, counter: &str) {
+        for (at, part) in parts.as_array().into_iter().flatten().enumerate() {
+            let (kind, member) = match part["type"].as_str() {
+                Some("output_audio") => {
+                    self.sound(part);
+                    continue;
+                }
+                Some("output_text") => ("response.output_text", "text"),
+                Some("refusal") => ("response.refusal", "refusal"),
+                Some("summary_text") => ("response.reasoning_summary_text", "text"),
+                Some("reasoning_text") => ("response.reasoning_text", "text"),
+                _ => continue,
+            };
+            let around = if counter == "summary_index" { "reasoning_summary_part" } else { "content_part" };
+            let mut place = json!({ "item_id": id, "output_index": index, counter: at });
+            let mut begun = part.clone();
+            begun[member] = Value::from("");
+            let with = |part: Value| {
+                let mut members = place.clone();
+                members["part"] = part;
+                members
+            };
+            let (begun, whole) = (with(begun), with(part.clone()));
+            self.emit(&format!("response.{around}.added"), begun);
+            if kind == "response.output_text" {
+                place["logprobs"] = json!([]);
+            }
+            self.text(kind, member, &part[member], place);
+            self.emit(&format!("response.{around}.done"), whole);
+        }
+    }
+
+    /// The vendor's events for audio name no item.
+    fn sound(&mut self, part: &Value) {
+        for (member, kind) in [("data", "response.audio"), ("transcript", "response.audio.transcript")] {
+            if part[member].as_str().is_some_and(|text| !text.is_empty()) {
+                self.emit(&format!("{kind}.delta"), json!({ "delta": part[member] }));
+                self.emit(&format!("{kind}.done"), json!({}));
+            }
+        }
+    }
+
+    /// A text in one delta, and its end.
+    fn text(&mut self, kind: &str, member: &str, text: &Value, place: Value) {
+        let with = |name: &str| {
+            let mut members = place.clone();
+            members[name] = text.clone();
+            members
+        };
+        if text.as_str().is_some_and(|text| !text.is_empty()) {
+            self.emit(&format!("{kind}.delta"), with("delta"));
+        }
+        self.emit(&format!("{kind}.done"), with(member));
+    }
+}

@@ -1,0 +1,172 @@
+//! Reads and writes members of JSON values, for code off the hot path.
+
+use serde_json::{Map, Value};
+
+use super::surrogates::lenient;
+
+/// Writes optional members.
+pub(crate) trait PutMember {
+    /// Sets a member if there is a value for it.
+    fn put(&mut self, name: &str, value: Option<impl Into<Value>>);
+}
+
+impl PutMember for Map<String, Value> {
+    fn put(&mut self, name: &str, value: Option<impl Into<Value>>) {
+        self.extend(value.map(|value| (name.to_owned(), value.into())));
+    }
+}
+
+impl PutMember for Value {
+    fn put(&mut self, name: &str, value: Option<impl Into<Value>>) {
+        if let Some(members) = self.as_object_mut() {
+            members.put(name, value);
+        }
+    }
+}
+
+/// A string member that is not empty.
+pub(crate) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// The items of a list member. No items if it is not a list.
+pub(crate) fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A whole answer. None if it is not an object, or has an error.
+pub(crate) fn answer(body: &[u8]) -> Option<Map<String, Value>> {
+    let Value::Object(answer) = lenient(body)? else { return None };
+    answer.get("error").is_none_or(Value::is_null).then_some(answer)
+}
+
+/// A value of `json!`.
+pub(crate) trait ToJson {
+    fn to_json(&self) -> Value;
+}
+
+impl ToJson for Value {
+    fn to_json(&self) -> Value {
+        self.clone()
+    }
+}
+
+impl ToJson for Map<String, Value> {
+    fn to_json(&self) -> Value {
+        Value::Object(self.clone())
+    }
+}
+
+impl ToJson for str {
+    fn to_json(&self) -> Value {
+        Value::from(self)
+    }
+}
+
+impl ToJson for String {
+    fn to_json(&self) -> Value {
+        Value::from(self.as_str())
+    }
+}
+
+impl<T: ToJson + ?Sized> ToJson for &T {
+    fn to_json(&self) -> Value {
+        (**self).to_json()
+    }
+}
+
+impl<T: ToJson + ?Sized> ToJson for &mut T {
+    fn to_json(&self) -> Value {
+        (**self).to_json()
+    }
+}
+
+impl<T: ToJson> ToJson for Option<T> {
+    fn to_json(&self) -> Value {
+        self.as_ref().map_or(Value::Null, T::to_json)
+    }
+}
+
+impl<T: ToJson> ToJson for [T] {
+    fn to_json(&self) -> Value {
+        self.iter().map(T::to_json).collect()
+    }
+}
+
+impl<T: ToJson, const LENGTH: usize> ToJson for [T; LENGTH] {
+    fn to_json(&self) -> Value {
+        self.as_slice().to_json()
+    }
+}
+
+impl<T: ToJson> ToJson for Vec<T> {
+    fn to_json(&self) -> Value {
+        self.as_slice().to_json()
+    }
+}
+
+macro_rules! scalars {
+    ($($scalar:ty),*) => {
+        $(impl ToJson for $scalar {
+            fn to_json(&self) -> Value {
+                Value::from(*self)
+            }
+        })*
+    };
+}
+scalars!(bool, f64, i32, i64, u16, u32, u64, usize);
+
+/// As serde_json's macro of this name, which serializes each value and so rewrites its numbers: this copies values. A name
+/// that is more than one token stands in parentheses.
+macro_rules! json {
+    (@members $members:ident) => {};
+    (@members $members:ident $name:tt : null $(, $($rest:tt)*)?) => {
+        $members.insert($name.to_owned(), serde_json::Value::Null);
+        $crate::json::values::json!(@members $members $($($rest)*)?);
+    };
+    (@members $members:ident $name:tt : { $($inner:tt)* } $(, $($rest:tt)*)?) => {
+        $members.insert($name.to_owned(), $crate::json::values::json!({ $($inner)* }));
+        $crate::json::values::json!(@members $members $($($rest)*)?);
+    };
+    (@members $members:ident $name:tt : [ $($inner:tt)* ] $(, $($rest:tt)*)?) => {
+        $members.insert($name.to_owned(), $crate::json::values::json!([ $($inner)* ]));
+        $crate::json::values::json!(@members $members $($($rest)*)?);
+    };
+    (@members $members:ident $name:tt : $value:expr $(, $($rest:tt)*)?) => {
+        $members.insert($name.to_owned(), $crate::json::values::ToJson::to_json(&$value));
+        $crate::json::values::json!(@members $members $($($rest)*)?);
+    };
+    (@items $items:ident) => {};
+    (@items $items:ident { $($inner:tt)* } $(, $($rest:tt)*)?) => {
+        $items.extend([$crate::json::values::json!({ $($inner)* })]);
+        $crate::json::values::json!(@items $items $($($rest)*)?);
+    };
+    (@items $items:ident [ $($inner:tt)* ] $(, $($rest:tt)*)?) => {
+        $items.extend([$crate::json::values::json!([ $($inner)* ])]);
+        $crate::json::values::json!(@items $items $($($rest)*)?);
+    };
+    (@items $items:ident $value:expr $(, $($rest:tt)*)?) => {
+        $items.extend([$crate::json::values::ToJson::to_json(&$value)]);
+        $crate::json::values::json!(@items $items $($($rest)*)?);
+    };
+    ({}) => {
+        serde_json::Value::Object(serde_json::Map::new())
+    };
+    ({ $($members:tt)* }) => {{
+        let mut members = serde_json::Map::<String, serde_json::Value>::new();
+        $crate::json::values::json!(@members members $($members)*);
+        serde_json::Value::Object(members)
+    }};
+    ([]) => {
+        serde_json::Value::Array(Vec::new())
+    };
+    ([ $($items:tt)* ]) => {{
+        let mut items = Vec::new();
+        $crate::json::values::json!(@items items $($items)*);
+        serde_json::Value::Array(items)
+    }};
+    ($value:expr) => {
+        $crate::json::values::ToJson::to_json(&$value)
+    };
+}
+pub(crate) use json;

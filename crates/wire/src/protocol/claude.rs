@@ -1,4 +1,0 @@
-//! What requests to Claude have in common at Anthropic and at Bedrock: schemas and thinking. What a model takes: see `quirks`.
-
-pub(super) mod schema;
-pub(super) mod thinking;

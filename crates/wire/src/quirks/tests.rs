@@ -1,0 +1,219 @@
+//! Rows, patterns, and requests as upstreams demand them.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::dialect::Surface;
+
+#[test]
+fn every_row_has_a_source_and_a_name_that_reaches_it() {
+    let rows = read(include_str!("models.toml")).unwrap();
+    for (at, row) in rows.iter().enumerate() {
+        assert!(row.source.contains("20") && row.source.contains("https://"), "{:?}", row.names);
+        for pattern in &row.names {
+            let name = pattern.replace('*', "");
+            let first = rows.iter().position(|row| row.names.iter().any(|pattern| matches(pattern, &name)));
+            assert_eq!(first, Some(at), "{pattern} is hidden by an earlier row");
+            assert_eq!(normal(pattern).replace('*', ""), name, "{pattern} can never fit");
+        }
+    }
+}
+
+#[test]
+fn patterns_stand_for_any_text() {
+    for (pattern, name, fits) in [
+        ("a", "a", true),
+        ("a", "ab", false),
+        ("*", "", true),
+        ("a*", "ab", true),
+        ("*b", "ab", true),
+        ("*b", "ba", false),
+        ("a*c", "ac", true),
+        ("a*c", "a", false),
+        ("*a*b*", "xaxbx", true),
+        ("*a*b*", "xbxax", false),
+        ("aa*a", "aa", false),
+    ] {
+        assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn names_tell_what_a_model_takes() {
+    use ThinkingForm::{Budget, Effort, Either, Off};
+    // Thinking, whether it can be off, forced tools, schemas, the longest answer, prefill.
+    for (name, thinking, may_not, forced, schemas, most, prefill) in [
+        ("claude-3-haiku", Off, true, true, false, Some(4_096), true),
+        ("claude-instant-1.2", Off, true, true, false, Some(4_096), true),
+        ("anthropic.claude-v2:1", Off, true, true, false, Some(4_096), true),
+        ("claude-3-5-sonnet-latest", Off, true, true, false, Some(8_192), true),
+        ("claude-3-7-sonnet-20250219", Budget, true, true, false, Some(64_000), true),
+        ("claude-opus-4-20250514", Budget, true, true, false, Some(32_000), true),
+        ("claude-sonnet-4", Budget, true, true, false, Some(64_000), true),
+        ("claude-opus-4-1@20250805", Budget, true, true, true, Some(32_000), true),
+        ("us.anthropic.claude-opus-4-1-20250805-v1:0", Budget, true, true, false, Some(32_000), true),
+        ("us.anthropic.Claude-sonnet-4-5-20250929-v1:0", Budget, true, true, true, Some(64_000), true),
+        ("anthropic/claude-opus-4.6", Either, true, true, true, Some(128_000), false),
+        ("claude-opus-4-7", Effort, true, true, true, Some(128_000), false),
+        ("claude-sonnet-5", Effort, true, true, true, Some(128_000), false),
+        ("claude-haiku-5-5", Effort, true, true, true, Some(128_000), false),
+        ("claude-sonnet-5-5", Effort, true, false, true, Some(128_000), false),
+        ("claude-fable-5", Effort, false, true, true, Some(128_000), false),
+        ("claude-fable-5-1", Effort, false, false, true, Some(128_000), false),
+        ("anthropic/claude-opus-5.5", Effort, false, false, true, Some(128_000), false),
+        ("claude-opus-9", Effort, false, true, true, Some(128_000), false),
+        ("anthropic/claude-4.5-sonnet", Budget, true, true, true, Some(64_000), true),
+        ("anthropic/claude-sonnet-4:nitro", Budget, true, true, false, Some(64_000), true),
+        ("anthropic/claude-opus-4:beta", Budget, true, true, false, Some(32_000), true),
+        ("Qwen3-14B-Claude-4.5-Opus-High-Reasoning-Distill", Budget, true, true, true, None, false),
+        ("glm-5.1", Budget, true, true, true, None, false),
+        ("gpt-5", Budget, true, true, true, None, false),
+    ] {
+        let its = Quirks::of_model(name);
+        let may_not_think = its.thinking_off != ThinkingOff::Never;
+        assert_eq!(
+            (its.thinking, may_not_think, its.forced_tools, its.schemas, its.max_output, its.prefill),
+            (thinking, may_not, forced, schemas, most, prefill),
+            "{name}"
+        );
+    }
+}
+
+/// The members after the change, and the names of what is lost.
+fn changed(surface: Surface, body: &Value, quirks: Quirks, changes: &RequestChanges) -> (Value, Vec<String>) {
+    match rewritten(surface, body.to_string().as_bytes(), &quirks, changes) {
+        None => (body.clone(), Vec::new()),
+        Some((text, losses)) => (serde_json::from_str(&text).unwrap(), losses.names().map(str::to_owned).collect()),
+    }
+}
+
+#[test]
+fn a_request_in_the_own_dialect_gets_what_its_upstream_demands() {
+    let openai = Quirks { max_completion_tokens: true, ..Quirks::default() };
+    let newest = Quirks::of_model("claude-opus-5-5");
+    let nine = Quirks { call_ids: CallIdForm::Nine, ..Quirks::default() };
+    let deepseek = Quirks { past_reasoning: PastReasoning::Wanted, ..Quirks::default() };
+    let call = |id: &str, more: Value| {
+        let mut message = json!({ "role": "assistant", "tool_calls": [{ "id": id, "type": "function",
+            "function": { "name": "f", "arguments": "{}" } }] });
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "model": "m", "messages": [message, { "role": "tool", "tool_call_id": id, "content": "1" }] })
+    };
+    let made = crate::translate::call_ids::nine("call_0");
+    for (surface, quirks, body, expected, lost) in [
+        (Surface::Chat, openai, json!({ "max_tokens": 5, "n": 1 }), json!({ "max_completion_tokens": 5, "n": 1 }), ""),
+        (
+            Surface::Chat,
+            openai,
+            json!({ "max_tokens": 5, "max_completion_tokens": 6 }),
+            json!({ "max_completion_tokens": 6 }),
+            "",
+        ),
+        (Surface::Chat, openai, json!({ "max_tokens": null }), json!({ "max_tokens": null }), ""),
+        (Surface::Completions, openai, json!({ "max_tokens": 5 }), json!({ "max_tokens": 5 }), ""),
+        (Surface::Chat, newest, json!({ "tool_choice": "required" }), json!({ "tool_choice": "auto" }), "tool_choice"),
+        (Surface::Chat, newest, json!({ "tool_choice": "none" }), json!({ "tool_choice": "none" }), ""),
+        (
+            Surface::Responses,
+            newest,
+            json!({ "tool_choice": { "type": "function", "name": "f" } }),
+            json!({ "tool_choice": "auto" }),
+            "tool_choice",
+        ),
+        (Surface::Chat, nine, call("call_0", json!({})), call(&made, json!({})), ""),
+        (Surface::Chat, nine, call("aB3dE6gH9", json!({})), call("aB3dE6gH9", json!({})), ""),
+        (
+            Surface::Chat,
+            deepseek,
+            call("c", json!({})),
+            call("c", json!({ "reasoning_content": UNKNOWN_REASONING })),
+            "",
+        ),
+        (
+            Surface::Chat,
+            deepseek,
+            call("c", json!({ "reasoning_content": "so" })),
+            call("c", json!({ "reasoning_content": "so" })),
+            "",
+        ),
+        (
+            Surface::Chat,
+            Quirks { system_turns: Some(false), ..Quirks::default() },
+            json!({ "messages": [
+                { "role": "system", "content": "a" }, { "role": "developer", "content": "b" }, { "role": "user", "content": "c" },
+                { "role": "system", "content": "d" }, { "role": "developer", "content": [{ "type": "text", "text": "e" }] } ] }),
+            json!({ "messages": [
+                { "role": "system", "content": "a" }, { "role": "developer", "content": "b" }, { "role": "user", "content": "c" },
+                { "role": "user", "content": "<system-reminder>\nd\n</system-reminder>" },
+                { "role": "user", "content": [{ "type": "text", "text": "<system-reminder>\ne\n</system-reminder>" }] } ] }),
+            "messages[3].role messages[4].role",
+        ),
+    ] {
+        let (its, names) = changed(surface, &body, quirks, &RequestChanges::default());
+        assert_eq!((&its, names.join(" ")), (&expected, lost.to_owned()), "{body}");
+    }
+}
+
+#[test]
+fn a_message_gets_what_its_claude_demands() {
+    let newest = Quirks::of_model("claude-opus-5-5");
+    for (surface, quirks, body, expected, lost) in [
+        (
+            Surface::Messages,
+            newest,
+            json!({ "thinking": { "type": "disabled" }, "max_tokens": 200_000, "temperature": 0.2, "top_p": 1,
+                "tool_choice": { "type": "any", "disable_parallel_tool_use": true } }),
+            json!({ "max_tokens": 128_000, "tool_choice": { "type": "auto", "disable_parallel_tool_use": true } }),
+            "tool_choice temperature thinking max_tokens",
+        ),
+        (
+            Surface::Messages,
+            newest,
+            json!({ "thinking": { "type": "enabled", "budget_tokens": 2_000, "display": "omitted" } }),
+            json!({ "thinking": { "type": "adaptive", "display": "omitted" } }),
+            "thinking.budget_tokens",
+        ),
+        (
+            Surface::Messages,
+            Quirks::of_model("claude-sonnet-5-5"),
+            json!({ "thinking": { "type": "disabled" } }),
+            json!({ "thinking": { "type": "between_tools" } }),
+            "",
+        ),
+        (
+            Surface::Messages,
+            Quirks::of_model("claude-sonnet-4-5"),
+            json!({ "thinking": { "type": "disabled" }, "temperature": 0.2, "max_tokens": 9 }),
+            json!({ "thinking": { "type": "disabled" }, "temperature": 0.2, "max_tokens": 9 }),
+            "",
+        ),
+    ] {
+        let (its, names) = changed(surface, &body, quirks, &RequestChanges::default());
+        assert_eq!((&its, names.join(" ")), (&expected, lost.to_owned()), "{body}");
+    }
+}
+
+#[test]
+fn members_that_nobody_touches_keep_their_bytes() {
+    let body = r#"{ "seed": 1e3, "max_tokens":5, "messages": [ {"role":"user","content":"\ud83d"} ] }"#;
+    let openai = Quirks { max_completion_tokens: true, ..Quirks::default() };
+    let (text, _) = rewritten(Surface::Chat, body.as_bytes(), &openai, &RequestChanges::default()).unwrap();
+    let expected = r#"{"seed":1e3,"max_completion_tokens":5,"messages":[ {"role":"user","content":"\ud83d"} ]}"#;
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn the_operator_sets_defaults_and_drops_members() {
+    let changes = RequestChanges {
+        set: vec![("provider".to_owned(), json!({ "order": ["a"] }))],
+        default: vec![("temperature".to_owned(), json!(0.5)), ("top_p".to_owned(), json!(0.9))],
+        drop: vec!["seed".to_owned(), "user".to_owned()],
+        ..RequestChanges::default()
+    };
+    let body = json!({ "model": "m", "temperature": 0, "top_p": null, "seed": 1, "provider": 2 });
+    let (its, lost) = changed(Surface::Completions, &body, Quirks::default(), &changes);
+    let expected = json!({ "model": "m", "temperature": 0, "provider": { "order": ["a"] }, "top_p": 0.9 });
+    assert_eq!((its, lost), (expected, vec!["seed".to_owned()]));
+    let (same, _) = changed(Surface::Chat, &body, Quirks::default(), &RequestChanges::default());
+    assert_eq!(same, body);
+}

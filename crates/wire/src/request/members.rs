@@ -1,0 +1,134 @@
+//! Reads the members of a request's body, each as its JSON text, and the few values that the gateway needs.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::client_error::Invalid;
+use crate::dialect::{Dialect, Surface};
+use crate::json::raw_members::{raw_members, written};
+
+/// The problem in a request's body, for the caller. Contains names of members, never values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequest {
+    #[error("the body is not valid JSON: {0}")]
+    Json(String),
+    #[error("the body must be a JSON object")]
+    NotAnObject,
+    #[error("the multipart form {0}")]
+    Form(&'static str),
+    #[error("`model` is missing: name one of GET /v1/models, or an upstream as provider/model")]
+    NoModel,
+    #[error("`{0}` occurs twice in the body")]
+    Twice(&'static str),
+    #[error("`{member}` must be {expected}")]
+    Member { member: &'static str, expected: &'static str },
+    #[error("{}", .0.message)]
+    Surface(Invalid),
+}
+
+/// Positions in the body.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// From the opening quote of the name to the end of the value.
+    pub(super) whole: Range<usize>,
+    pub(super) value: Range<usize>,
+}
+
+/// The names of a request's members, whatever their order, without those that say whether it streams. Two sets are equal by chance
+/// once in 2⁶⁴.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MemberSet(u64);
+
+impl MemberSet {
+    pub(super) fn add(&mut self, name: &str) {
+        if !matches!(name, "stream" | "stream_options") {
+            // FNV-1a.
+            self.0 ^= name
+                .bytes()
+                .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        }
+    }
+}
+
+/// Position of a member in `text`, which its value was borrowed from.
+pub(super) fn span(text: &str, name: &str, value: &RawValue) -> Member {
+    let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    let value = start..start + value.get().len();
+    // A name written with escapes is not found. Then the range is only the value, which becomes null.
+    let whole = name_before(&text[..start], name).unwrap_or(start)..value.end;
+    Member { whole, value }
+}
+
+/// Where the opening quote of this name is, if `before` ends with it and its colon.
+fn name_before(before: &str, name: &str) -> Option<usize> {
+    let quoted = before.trim_ascii_end().strip_suffix(':')?.trim_ascii_end();
+    let content = quoted.strip_suffix('"')?.strip_suffix(name)?;
+    content.ends_with('"').then(|| content.len() - 1)
+}
+
+pub(super) fn string(value: &RawValue) -> Result<String, InvalidRequest> {
+    serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
+}
+
+/// Whether a list has items, or an object members.
+pub(super) fn lists_some(value: &RawValue) -> bool {
+    value.get().len() > 2 && value.get() != "null"
+}
+
+/// None for null.
+pub(super) fn boolean(value: &RawValue) -> Result<Option<bool>, InvalidRequest> {
+    serde_json::from_str(value.get())
+        .map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+pub(super) fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
+    let options: Option<StreamOptions> = serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member {
+        member: "stream_options",
+        expected: "an object like {\"include_usage\": true}",
+    })?;
+    Ok(options.and_then(|options| options.include_usage).unwrap_or(false))
+}
+
+/// `stream_options` with `include_usage: true` and its other members.
+pub(super) fn with_usage(options: &[u8]) -> String {
+    let mut members = raw_members(options).unwrap_or_default();
+    members.retain(|(name, _)| name != "include_usage");
+    members.insert(0, (Cow::Borrowed("include_usage"), Cow::Borrowed("true")));
+    written(&members)
+}
+
+/// Where parsing failed, without quoting the text.
+pub(super) fn position(error: &serde_json::Error) -> String {
+    let what = if error.is_eof() { "it ends too early" } else { "syntax error" };
+    format!("{what} at line {} column {}", error.line(), error.column())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NestedLimits {
+    #[serde(rename = "num_predict")]
+    num_predict: Option<i64>,
+    max_output_tokens: Option<i64>,
+    candidate_count: Option<i64>,
+}
+
+/// The largest number of tokens and the number of answers that Ollama's `options` or Gemini's `generationConfig` ask
+/// for.
+pub(super) fn limits(surface: Surface, value: &RawValue) -> (Option<i64>, Option<i64>) {
+    let limits: NestedLimits = serde_json::from_str(value.get()).unwrap_or_default();
+    match surface.dialect() {
+        // Negative numbers stand for no limit.
+        Dialect::Ollama => (limits.num_predict.filter(|tokens| *tokens > 0), None),
+        Dialect::Gemini => (limits.max_output_tokens, limits.candidate_count),
+        _ => (None, None),
+    }
+}

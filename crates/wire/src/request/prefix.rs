@@ -1,0 +1,83 @@
+//! How to request the continuation of an answer: the text so far becomes the last assistant message. Servers differ in
+//! how such a message is marked as incomplete.
+
+use crate::dialect::Dialect;
+use crate::quirks::Quirks;
+
+/// The forms that a provider accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefix {
+    /// Decided by what is known of the model: Claude up to 4.5 accepts a prefix, and other models get no such request.
+    #[default]
+    Auto,
+    Off,
+    /// The message, without a mark.
+    Plain,
+    /// With `prefix: true` in the message (Mistral, DeepSeek's beta).
+    Prefix,
+    /// With `partial: true` in the message (Moonshot).
+    Partial,
+    /// With `continue_final_message: true` in the request (vLLM, SGLang).
+    ContinueFinalMessage,
+}
+
+impl Prefix {
+    pub const ALL: [Prefix; 6] =
+        [Prefix::Auto, Prefix::Off, Prefix::Plain, Prefix::Prefix, Prefix::Partial, Prefix::ContinueFinalMessage];
+
+    /// The name in the config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Prefix::Auto => "auto",
+            Prefix::Off => "off",
+            Prefix::Plain => "plain",
+            Prefix::Prefix => "prefix",
+            Prefix::Partial => "partial",
+            Prefix::ContinueFinalMessage => "continue_final_message",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Prefix> {
+        Prefix::ALL.into_iter().find(|prefix| prefix.as_str() == name)
+    }
+
+    /// The form for this model in this dialect: never `Auto`.
+    pub fn of(self, dialect: Dialect, quirks: &Quirks) -> Prefix {
+        match self {
+            Prefix::Auto if dialect == Dialect::Anthropic && quirks.prefill => Prefix::Plain,
+            Prefix::Auto => Prefix::Off,
+            given => given,
+        }
+    }
+
+    /// Additional members of the message and of the request, each after a comma.
+    pub(crate) fn members(self) -> (&'static str, &'static str) {
+        match self {
+            Prefix::Auto | Prefix::Off | Prefix::Plain => ("", ""),
+            Prefix::Prefix => (r#","prefix":true"#, ""),
+            Prefix::Partial => (r#","partial":true"#, ""),
+            Prefix::ContinueFinalMessage => ("", r#","add_generation_prompt":false,"continue_final_message":true"#),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_which_models_take_one() {
+        for (prefix, dialect, model, taken) in [
+            (Prefix::Auto, Dialect::Anthropic, "claude-sonnet-4-5-20250929", Prefix::Plain),
+            (Prefix::Auto, Dialect::Anthropic, "claude-3-haiku", Prefix::Plain),
+            (Prefix::Auto, Dialect::Anthropic, "claude-opus-4-6", Prefix::Off),
+            (Prefix::Auto, Dialect::Anthropic, "claude-sonnet-5", Prefix::Off),
+            (Prefix::Auto, Dialect::Anthropic, "glm-5.1", Prefix::Off),
+            (Prefix::Auto, Dialect::OpenAi, "gpt-5", Prefix::Off),
+            (Prefix::Plain, Dialect::Anthropic, "claude-opus-4-6", Prefix::Plain),
+            (Prefix::Off, Dialect::Anthropic, "claude-3-haiku", Prefix::Off),
+        ] {
+            assert_eq!(prefix.of(dialect, &Quirks::of_model(model)), taken, "{model}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Bounds on a request that is translated, and so is built in memory: how many tools, messages and parts it may have,
+//! and why valid JSON may still be unreadable. Not for requests that are passed through: nothing is built of them.
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::client_error::Invalid;
+use crate::dialect::{Dialect, Surface};
+use crate::json::Json;
+
+/// Maximum tools of a request.
+pub const TOOLS_MAX: usize = 20_000;
+/// Maximum messages, or input items, of a request.
+pub const MESSAGES_MAX: usize = 20_000;
+/// Maximum parts of all messages and the system prompt: texts, images, calls and so on.
+pub const PARTS_MAX: usize = 20_000;
+/// Maximum nesting of `serde_json`.
+pub(crate) const DEPTH_MAX: u32 = 128;
+
+/// Counts the elements of a body without building them. Accepts a body that is not JSON; reading it reports the error.
+///
+/// # Errors
+/// The exceeded bound, in the vendor's words.
+pub(crate) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
+    let Ok(text) = std::str::from_utf8(body) else { return Ok(()) };
+    let (mut tools, mut messages, mut parts) = (0_usize, 0_usize, 0_usize);
+    let counted = Json::nested(text, DEPTH_MAX).object(|name, json| match name {
+        "tools" | "functions" => json.list(|json| {
+            tools += 1;
+            json.object(|name, json| match name {
+                // Tools of a namespace, and Gemini's.
+                "tools" | "functionDeclarations" | "function_declarations" => json.list(|json| {
+                    tools += 1;
+                    json.skip().map(drop)
+                }),
+                _ => json.skip().map(drop),
+            })
+        }),
+        "systemInstruction" | "system_instruction" => json.object(|_, json| {
+            json.list(|json| {
+                parts += 1;
+                json.skip().map(drop)
+            })
+        }),
+        "messages" | "input" | "contents" => json.list(|json| {
+            messages += 1;
+            json.object(|_, json| {
+                json.list(|json| {
+                    parts += 1;
+                    json.skip().map(drop)
+                })
+            })
+        }),
+        "system" => json.list(|json| {
+            parts += 1;
+            json.skip().map(drop)
+        }),
+        _ => json.skip().map(drop),
+    });
+    if counted.is_err() {
+        return Ok(());
+    }
+    let turns = match surface.dialect() {
+        Dialect::Responses => "input",
+        Dialect::Gemini => "contents",
+        _ => "messages",
+    };
+    for (name, what, count, most) in [
+        ("tools", "tools", tools, TOOLS_MAX),
+        (turns, turns, messages, MESSAGES_MAX),
+        (turns, "content parts", parts, PARTS_MAX),
+    ] {
+        if count > most {
+            return Err(too_many(surface, name, what, count, most));
+        }
+    }
+    Ok(())
+}
+
+fn too_many(surface: Surface, name: &str, what: &str, count: usize, most: usize) -> Invalid {
+    let message = match surface.dialect() {
+        Dialect::Anthropic if name == what => {
+            format!("{name}: List should have at most {most} items after validation, not {count}")
+        }
+        Dialect::Anthropic => format!("{name}: too many {what}: {count} > {most} maximum"),
+        _ if name == what => format!(
+            "Invalid '{name}': array too long. Expected an array with maximum length {most}, but got an array with length {count} instead."
+        ),
+        _ => format!("Invalid '{name}': too many {what}. Expected at most {most}, but got {count} instead."),
+    };
+    Invalid { message, param: Some(name.to_owned()) }
+}
+
+/// Why a body that is syntactically JSON cannot be read. None if it can, or is not JSON at all.
+pub(crate) fn unreadable(surface: Surface, body: &[u8]) -> Option<Invalid> {
+    serde_json::from_slice::<IgnoredAny>(body).ok()?;
+    let said = serde_json::from_slice::<Value>(body).err()?.to_string();
+    let why = match () {
+        () if said.contains("recursion limit") => "it is nested too deeply",
+        () if said.contains("hex escape") => "a string in it has a lone surrogate, which stands for no character",
+        () => return None,
+    };
+    let message = match surface.dialect() {
+        Dialect::Anthropic => format!("The request body could not be read: {why}."),
+        _ => format!("We could not parse the JSON body of your request: {why}."),
+    };
+    Some(Invalid { message, param: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SURFACES: [Surface; 3] = [Surface::Chat, Surface::Messages, Surface::Responses];
+
+    fn refused(surface: Surface, body: &str) -> String {
+        surface.conversation(body.as_bytes()).unwrap_err().message
+    }
+
+    fn list(item: &str, count: usize) -> String {
+        format!("[{}]", vec![item; count].join(","))
+    }
+
+    #[test]
+    fn a_request_has_so_many_things_at_most() {
+        for surface in SURFACES {
+            let turns = if surface == Surface::Responses { "input" } else { "messages" };
+            let body = |turns_of: &str, tools: &str| {
+                format!(r#"{{"model":"m","max_tokens":9,"{turns}":{turns_of},"tools":{tools}}}"#)
+            };
+            let message = |parts: usize| {
+                let kind = if surface == Surface::Responses { "input_text" } else { "text" };
+                format!(r#"{{"role":"user","content":{}}}"#, list(&format!(r#"{{"type":"{kind}","text":"a"}}"#), parts))
+            };
+            assert_eq!(check(surface, body(&list(&message(1), 20_000), &list("{}", 20_000)).as_bytes()), Ok(()));
+            for (body, words, count) in [
+                (body("[]", &list("{}", 20_001)), "tools", "20001"),
+                (body(&list("{}", 20_001), "[]"), turns, "20001"),
+                (body(&list(&message(201), 100), "[]"), "too many content parts", "20100"),
+            ] {
+                let said = refused(surface, &body);
+                assert!(said.contains(words) && said.contains("20000") && said.contains(count), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn tools_and_parts_inside_of_others_count() {
+        let (empty, many) = (list("{}", 101), list("{}", 20_000));
+        let namespaces = list(&format!(r#"{{"type":"namespace","name":"n","tools":{empty}}}"#), 200);
+        for (surface, body, words) in [
+            (Surface::Responses, format!(r#"{{"model":"m","input":"a","tools":{namespaces}}}"#), "'tools'"),
+            (Surface::Gemini, format!(r#"{{"contents":[],"tools":[{{"functionDeclarations":{many}}}]}}"#), "'tools'"),
+            (Surface::Gemini, format!(r#"{{"contents":{}}}"#, list("{}", 20_001)), "'contents'"),
+            (
+                Surface::Gemini,
+                format!(r#"{{"contents":[{{"parts":{many}}},{{"parts":[{{}}]}}]}}"#),
+                "too many content parts",
+            ),
+            (
+                Surface::Gemini,
+                format!(r#"{{"systemInstruction":{{"parts":{many}}},"contents":[{{"parts":[{{}}]}}]}}"#),
+                "parts",
+            ),
+        ] {
+            let said = refused(surface, &body);
+            assert!(said.contains(words) && said.contains("20000"), "{said}");
+        }
+    }
+
+    #[test]
+    fn json_that_cannot_be_read_says_why() {
+        let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        for surface in SURFACES {
+            for (value, why) in [
+                (deep(200), "nested too deeply"),
+                (deep(100_000), "nested too deeply"),
+                (r#""\ud800""#.to_owned(), "lone surrogate"),
+                (r#""\udc00 x""#.to_owned(), "lone surrogate"),
+            ] {
+                let said = refused(surface, &format!(r#"{{"model":"m","x":{value}}}"#));
+                assert!(said.contains(why), "{said}");
+            }
+            let said = refused(surface, "{\"model\":");
+            assert!(!said.contains("nested") && !said.contains("surrogate"), "{said}");
+        }
+    }
+}

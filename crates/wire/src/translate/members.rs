@@ -1,0 +1,191 @@
+//! Takes the members of a request's objects one by one, with the vendor's error for missing members and wrong types.
+//! The rest can be reported as lost. Not for streams: see `reader`.
+
+use serde_json::{Map, Value};
+
+use crate::client_error::Invalid;
+use crate::translate::Losses;
+use crate::translate::parameter::{kind_of, missing, wrong_type, wrong_value};
+
+/// An object of a request.
+pub(crate) struct ObjectMembers {
+    /// `messages[0].content[1]`; empty for the request itself.
+    path: String,
+    map: Map<String, Value>,
+}
+
+impl ObjectMembers {
+    /// # Errors
+    /// If it is not an object.
+    pub(crate) fn new(value: Value, path: String) -> Result<ObjectMembers, Invalid> {
+        match value {
+            Value::Object(map) => Ok(ObjectMembers { path, map }),
+            other => Err(wrong_type(&path, "an object", kind_of(&other))),
+        }
+    }
+
+    /// The path of a member.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Whether the member exists and is not null.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// Takes a member out. Null counts as absent.
+    pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
+        self.map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
+    }
+
+    /// Puts a member back.
+    pub(crate) fn put(&mut self, name: &str, value: Value) {
+        self.map.insert(name.to_owned(), value);
+    }
+
+    /// # Errors
+    /// If it is neither a string nor null.
+    pub(crate) fn string(&mut self, name: &str) -> Result<Option<String>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong_type(&self.path_of(name), "a string", kind_of(&other))),
+        }
+    }
+
+    /// A JSON Schema. An empty one counts as absent.
+    ///
+    /// # Errors
+    /// If it is neither an object nor null.
+    pub(crate) fn schema(&mut self, name: &str) -> Result<Option<Value>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Object(schema)) => Ok((!schema.is_empty()).then_some(Value::Object(schema))),
+            Some(other) => Err(wrong_type(&self.path_of(name), "an object", kind_of(&other))),
+        }
+    }
+
+    /// # Errors
+    /// If it is absent, or not a string.
+    pub(crate) fn required_string(&mut self, name: &str) -> Result<String, Invalid> {
+        self.string(name)?.ok_or_else(|| missing(&self.path_of(name)))
+    }
+
+    /// # Errors
+    /// If it is not one of `supported`.
+    pub(crate) fn one_of(&mut self, name: &str, supported: &[&str]) -> Result<Option<String>, Invalid> {
+        match self.string(name)? {
+            Some(value) if !supported.contains(&value.as_str()) => {
+                Err(wrong_value(&self.path_of(name), &value, supported))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// # Errors
+    /// If it is neither a boolean nor null.
+    pub(crate) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(other) => Err(wrong_type(&self.path_of(name), "a boolean", kind_of(&other))),
+        }
+    }
+
+    /// # Errors
+    /// If it is neither a whole number nor null.
+    pub(crate) fn integer(&mut self, name: &str) -> Result<Option<i64>, Invalid> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let whole = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
+        match value.as_i64().or(whole.map(|number| number as i64)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(wrong_type(&self.path_of(name), "an integer", kind_of(&value))),
+        }
+    }
+
+    /// A count.
+    ///
+    /// # Errors
+    /// If it is not a whole number, or below `min`.
+    pub(crate) fn count(&mut self, name: &str, min: u64) -> Result<Option<u64>, Invalid> {
+        let Some(number) = self.integer(name)? else { return Ok(None) };
+        match u64::try_from(number).ok().filter(|number| *number >= min) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let path = self.path_of(name);
+                let message = format!(
+                    "Invalid '{path}': integer below minimum value. Expected a value >= {min}, but got {number} instead."
+                );
+                Err(Invalid { message, param: Some(path) })
+            }
+        }
+    }
+
+    /// # Errors
+    /// If it is not a number, or outside `min` and `max`.
+    pub(crate) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Invalid> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let path = self.path_of(name);
+        let Some(number) = value.as_f64() else { return Err(wrong_type(&path, "a decimal number", kind_of(&value))) };
+        let (side, sign, limit) = match number {
+            _ if number < min => ("below minimum", ">=", min),
+            _ if number > max => ("above maximum", "<=", max),
+            _ => return Ok(Some(number)),
+        };
+        let message = format!(
+            "Invalid '{path}': decimal {side} value. Expected a value {sign} {limit}, but got {number} instead."
+        );
+        Err(Invalid { message, param: Some(path) })
+    }
+
+    /// # Errors
+    /// If it is neither an object nor null.
+    pub(crate) fn object(&mut self, name: &str) -> Result<Option<ObjectMembers>, Invalid> {
+        self.take(name).map(|value| ObjectMembers::new(value, self.path_of(name))).transpose()
+    }
+
+    /// # Errors
+    /// If it is absent, or not an object.
+    pub(crate) fn required_object(&mut self, name: &str) -> Result<ObjectMembers, Invalid> {
+        self.object(name)?.ok_or_else(|| missing(&self.path_of(name)))
+    }
+
+    /// A list of objects.
+    ///
+    /// # Errors
+    /// If it is neither a list nor null, or an item is not an object.
+    pub(crate) fn objects(&mut self, name: &str) -> Result<Vec<ObjectMembers>, Invalid> {
+        let path = self.path_of(name);
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(value) => objects(value, &path),
+        }
+    }
+
+    /// Reports the rest as lost. Nulls do not count.
+    pub(crate) fn tell_rest(self, losses: &mut Losses) {
+        for (name, value) in &self.map {
+            losses.lose_value(&self.path_of(name), value);
+        }
+    }
+
+    /// The rest, as an object.
+    pub(crate) fn into_rest(self) -> Map<String, Value> {
+        self.map.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    }
+}
+
+/// The items of a list of objects.
+///
+/// # Errors
+/// If it is not a list, or an item is not an object.
+pub(crate) fn objects(value: Value, path: &str) -> Result<Vec<ObjectMembers>, Invalid> {
+    match value {
+        Value::Array(items) => {
+            let numbered = items.into_iter().enumerate();
+            numbered.map(|(at, item)| ObjectMembers::new(item, format!("{path}[{at}]"))).collect()
+        }
+        other => Err(wrong_type(path, "an array of objects", kind_of(&other))),
+    }
+}

@@ -1,0 +1,34 @@
+//! The neutral form of all dialects: a [`Conversation`] for requests, [`AnswerPiece`]s for answers.
+//!
+//! A surface reads its requests into a conversation and writes its answers from pieces. A dialect writes its requests
+//! from a conversation and reads its answers into pieces. So one reader and one writer translate a dialect to every
+//! surface. Content that a dialect cannot express goes to [`Losses`].
+
+pub(crate) mod arguments;
+pub mod bounds;
+pub(crate) mod call_ids;
+pub(crate) mod lost_names;
+pub(crate) mod members;
+pub(crate) mod open_calls;
+pub(crate) mod outgoing;
+pub mod parameter;
+pub mod request;
+pub mod response;
+
+mod conversation;
+mod custom;
+mod loss_class;
+mod losses;
+mod piece;
+pub mod signature;
+
+#[cfg(test)]
+mod tests;
+
+pub use conversation::{
+    Audio, CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, MessagePart, Reasoning,
+    ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
+};
+pub use custom::{Customs, as_functions};
+pub use losses::Losses;
+pub use piece::{AnswerPiece, FinishReason, ReadPieces, WritePieces};

@@ -1,0 +1,364 @@
+//! A request for one kind of upstream: passed through, with model and options set, if the upstream speaks the caller's
+//! dialect; else translated.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use serde_json::{Map, Value};
+
+use super::lost_names::name_of;
+use crate::client_error::Invalid;
+use crate::dialect::{AnswerForm, Dialect, Surface, TranslationOptions};
+use crate::dialects::embeddings::{EmbeddingForm, EmbeddingRequest};
+use crate::quirks::Quirks;
+use crate::request::ApiRequest;
+use crate::request::prefix::Prefix;
+use crate::stream::framing::Framing;
+use crate::translate::signature::RemovedReasoning;
+use crate::translate::{Conversation, Losses, as_functions};
+use photofinish_base::budget::Lease;
+
+/// The request for all upstreams of one dialect with equal [`TranslationOptions`].
+pub struct RequestTranslation {
+    /// The surface that the caller called.
+    surface: Surface,
+    dialect: Dialect,
+    body: UpstreamBody,
+    losses: Losses,
+    /// Free-form tools that were translated to functions.
+    customs: HashSet<String>,
+    /// The caller lists `functions` instead of tools.
+    legacy_functions: bool,
+    /// Members of the request that a translated answer repeats.
+    echo: Arc<Map<String, Value>>,
+    /// How an answer with embeddings is translated back.
+    embedding: Option<EmbeddingForm>,
+    /// Accounts for the memory of a translation.
+    _lease: Option<Lease>,
+}
+
+enum UpstreamBody {
+    /// Members are set for each upstream.
+    Spliced(Arc<ApiRequest>),
+    /// The model is in the path. With its `max_tokens`.
+    Fixed(Bytes, Option<i64>),
+}
+
+impl fmt::Debug for RequestTranslation {
+    /// Without the body: it is the prompt.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestTranslation")
+            .field("dialect", &self.dialect)
+            .field("losses", &self.losses)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RequestTranslation {
+    /// For upstreams of the caller's dialect: passed through, without reasoning that another vendor made.
+    pub fn untouched(request: Arc<ApiRequest>) -> RequestTranslation {
+        RequestTranslation::cleaned(&request, RemovedReasoning::Foreign)
+            .unwrap_or_else(|| RequestTranslation::spliced(request, Losses::default()))
+    }
+
+    /// For an upstream that refused the reasoning: without any. None: it contained none.
+    pub fn without_reasoning(
+        request: &ApiRequest,
+        dialect: Dialect,
+        options: &TranslationOptions,
+    ) -> Option<RequestTranslation> {
+        let surface = request.surface;
+        if dialect == surface.dialect() {
+            return RequestTranslation::cleaned(request, RemovedReasoning::All);
+        }
+        let mut conversation = surface.conversation(request.body()).ok()?;
+        if !conversation.forget_reasoning() {
+            return None;
+        }
+        let mut request_translation = RequestTranslation::translated(surface, &conversation, dialect, options).ok()?;
+        request_translation.losses.lose(surface.reasoning());
+        Some(request_translation)
+    }
+
+    fn cleaned(request: &ApiRequest, taken: RemovedReasoning) -> Option<RequestTranslation> {
+        let surface = request.surface;
+        let body = surface.without_reasoning(request.body(), taken)?;
+        let request = ApiRequest::written(surface, Bytes::from(body)).ok()?;
+        let mut losses = Losses::default();
+        losses.lose(surface.reasoning());
+        Some(RequestTranslation::spliced(Arc::new(request), losses))
+    }
+
+    fn spliced(request: Arc<ApiRequest>, losses: Losses) -> RequestTranslation {
+        RequestTranslation {
+            surface: request.surface,
+            dialect: request.surface.dialect(),
+            legacy_functions: request.legacy_functions,
+            body: UpstreamBody::Spliced(request),
+            losses,
+            customs: HashSet::new(),
+            echo: Arc::default(),
+            embedding: None,
+            _lease: None,
+        }
+    }
+
+    /// For upstreams of another dialect.
+    ///
+    /// # Errors
+    /// If the translation is not an object, which no dialect writes.
+    pub fn translated(
+        surface: Surface,
+        conversation: &Conversation,
+        dialect: Dialect,
+        options: &TranslationOptions,
+    ) -> Result<RequestTranslation, Invalid> {
+        let mut lost = Losses::default();
+        let plain = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
+        let (mut losses, echo) = (conversation.losses.clone(), conversation.echo.clone());
+        let legacy_functions = conversation.legacy_functions;
+        let (conversation, customs) = match &plain {
+            Some((plain, customs)) => (plain, customs.clone()),
+            None => (conversation, HashSet::new()),
+        };
+        let max_tokens = conversation.sampling.max_tokens.and_then(|tokens| i64::try_from(tokens).ok());
+        let body = Bytes::from(dialect.request(conversation, options, &mut lost).to_string());
+        let body = match dialect {
+            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body, max_tokens),
+            Dialect::OpenAi => spliced(Surface::Chat, body)?,
+            Dialect::Responses => spliced(Surface::Responses, body)?,
+            Dialect::Ollama => spliced(Surface::OllamaChat, body)?,
+            Dialect::Anthropic => spliced(Surface::Messages, body)?,
+        };
+        losses.extend(&lost.renamed(|name| name_of(surface, name)));
+        let (embedding, _lease) = (None, None);
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
+    }
+
+    /// A request for embeddings, for upstreams of another dialect.
+    ///
+    /// # Errors
+    /// The request is invalid, or the model does not take its input.
+    pub fn embedding(
+        surface: Surface,
+        body: &[u8],
+        dialect: Dialect,
+        options: &TranslationOptions,
+    ) -> Result<RequestTranslation, Invalid> {
+        let request = EmbeddingRequest::read(body)?;
+        let mut losses = Losses::default();
+        let body = Bytes::from(request.write(dialect, &options.model, &mut losses)?.to_string());
+        let body = match dialect {
+            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body, None),
+            Dialect::Ollama => spliced(Surface::OllamaEmbed, body)?,
+            Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => spliced(Surface::Embeddings, body)?,
+        };
+        let embedding = Some(request.form(surface, dialect));
+        let (customs, legacy_functions, echo, _lease) = (HashSet::new(), false, Arc::default(), None);
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
+    }
+
+    /// The request to continue the text `said` of its answer, on which so many tokens were `spent`, and how many bytes of it
+    /// are included. None if the dialect or the model does not support that.
+    pub fn continued(
+        &self,
+        said: &str,
+        spent: i64,
+        prefix: Prefix,
+        quirks: &Quirks,
+    ) -> Option<(RequestTranslation, usize)> {
+        let UpstreamBody::Spliced(request) = &self.body else { return None };
+        let prefix = match (request.surface, prefix) {
+            // A completion can always be continued with a longer prompt.
+            (Surface::Completions, Prefix::Auto) => Prefix::Plain,
+            _ => prefix.of(self.dialect, quirks),
+        };
+        let said = match self.dialect {
+            _ if prefix == Prefix::Off => return None,
+            Dialect::OpenAi => said,
+            // Anthropic refuses a prefix that ends in white space.
+            Dialect::Anthropic => said.trim_end(),
+            _ => return None,
+        };
+        if said.is_empty() {
+            return None;
+        }
+        let request = Arc::new(request.continued(said, spent, prefix)?);
+        let request_translation = RequestTranslation {
+            body: UpstreamBody::Spliced(request),
+            losses: self.losses.clone(),
+            customs: self.customs.clone(),
+            echo: self.echo.clone(),
+            embedding: None,
+            _lease: None,
+            ..*self
+        };
+        Some((request_translation, said.len()))
+    }
+
+    /// Bytes of the body, without members that are set for each upstream.
+    pub fn len(&self) -> usize {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.len(),
+            UpstreamBody::Fixed(body, _) => body.len(),
+        }
+    }
+
+    /// Never true: it is an object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The longest answer that it asks for.
+    pub fn max_tokens(&self) -> Option<i64> {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.max_tokens,
+            UpstreamBody::Fixed(_, max_tokens) => *max_tokens,
+        }
+    }
+
+    /// Bytes of a prompt that its answer repeats.
+    pub fn echoed(&self) -> usize {
+        match &self.body {
+            UpstreamBody::Spliced(request) if request.echoes => request.len(),
+            UpstreamBody::Spliced(_) | UpstreamBody::Fixed(..) => 0,
+        }
+    }
+
+    /// Holds `lease` for the memory of its body until it is dropped.
+    pub fn leased(self, lease: Lease) -> RequestTranslation {
+        RequestTranslation { _lease: Some(lease), ..self }
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    /// The surface of the upstream, whatever the caller's is.
+    pub fn asked(&self) -> Surface {
+        if self.is_translated() && self.surface.is_translated() { self.dialect.conversing() } else { self.surface }
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Whether answers must be translated back.
+    pub fn is_translated(&self) -> bool {
+        self.dialect != self.surface.dialect()
+    }
+
+    /// Free-form tools that were translated to functions, and whose calls must be translated back.
+    pub fn customs(&self) -> &HashSet<String> {
+        &self.customs
+    }
+
+    /// The caller lists `functions`, so that an answer has a `function_call`.
+    pub fn legacy_functions(&self) -> bool {
+        self.legacy_functions
+    }
+
+    /// Members of the request that a translated answer repeats.
+    pub fn echo(&self) -> &Arc<Map<String, Value>> {
+        &self.echo
+    }
+
+    /// How an answer with embeddings is translated back.
+    pub fn embedding_form(&self) -> Option<&EmbeddingForm> {
+        self.embedding.as_ref()
+    }
+
+    /// The losses of the translation.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// How the upstream's answer is cut into events.
+    pub fn framing(&self) -> Framing {
+        if self.surface.streams() { self.dialect.framing() } else { Framing::Whole }
+    }
+
+    /// The content type of the body.
+    pub fn content_type(&self) -> HeaderValue {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.content_type(),
+            UpstreamBody::Fixed(..) => HeaderValue::from_static("application/json"),
+        }
+    }
+
+    /// The body for an upstream's model.
+    pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.body_for(model, form),
+            UpstreamBody::Fixed(body, _) => body.clone(),
+        }
+    }
+}
+
+/// The surface decides which members are set.
+fn spliced(surface: Surface, body: Bytes) -> Result<UpstreamBody, Invalid> {
+    match ApiRequest::written(surface, body) {
+        Ok(request) => Ok(UpstreamBody::Spliced(Arc::new(request))),
+        Err(invalid) => Err(Invalid { message: invalid.to_string(), param: None }),
+    }
+}
+
+mod demands;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lost(surface: Surface, body: &Value, dialect: Dialect, own: bool) -> Vec<String> {
+        let conversation = surface.conversation(body.to_string().as_bytes()).unwrap();
+        let options = TranslationOptions {
+            model: "m".to_owned(),
+            quirks: Quirks { max_completion_tokens: own, ..Quirks::default() },
+        };
+        let request_translation = RequestTranslation::translated(surface, &conversation, dialect, &options).unwrap();
+        request_translation.losses().names().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn losses_have_the_caller_s_names() {
+        let messages = json!({
+            "model": "m", "max_tokens": 9, "stop_sequences": ["a", "b", "c", "d", "e"], "metadata": { "user_id": "u" },
+            "messages": [{ "role": "user", "content": "x" }], "tools": [{ "name": "f", "input_schema": { "type": "object" } }],
+            "tool_choice": { "type": "auto", "disable_parallel_tool_use": true },
+        });
+        assert_eq!(lost(Surface::Messages, &messages, Dialect::OpenAi, true), ["stop_sequences"]);
+        let of_ollama = lost(Surface::Messages, &messages, Dialect::Ollama, false);
+        assert_eq!(of_ollama, ["tool_choice.disable_parallel_tool_use"]);
+        let responses = |who: &str| {
+            json!({ "model": "m", "input": "x", who: "u", "größe": 1, "text": { "verbosity": "low" },
+                "tools": [{ "type": "function", "name": "f" }, { "type": "custom", "name": "g",
+                    "format": { "type": "grammar", "syntax": "lark", "definition": "x" } }] })
+        };
+        let of_responses = |who: &str| lost(Surface::Responses, &responses(who), Dialect::Ollama, false);
+        assert_eq!(of_responses("user"), ["gr??e", "tools[1].format", "text.verbosity"]);
+        assert_eq!(
+            of_responses("safety_identifier"),
+            ["gr??e", "tools[1].format", "safety_identifier", "text.verbosity"]
+        );
+        let chat = json!({ "messages": [{ "role": "user", "content": "x" }], "stop": ["1", "2", "3", "4", "5", "6"] });
+        assert_eq!(lost(Surface::Chat, &chat, Dialect::Gemini, false), ["stop"]);
+    }
+
+    #[test]
+    fn what_a_dialect_cannot_say_has_the_callers_name() {
+        let lost = |surface, dialect, body: &str| lost(surface, &serde_json::from_str(body).unwrap(), dialect, false);
+        let messages =
+            r#"{"model":"m","max_tokens":99,"messages":[{"role":"user","content":"x"}],"stop_sequences":["y"]}"#;
+        assert_eq!(lost(Surface::Messages, Dialect::Responses, messages), ["stop_sequences"]);
+        let chat = r#"{"model":"m","messages":[{"role":"user","content":"x"}],"stop":["y"]}"#;
+        assert_eq!(lost(Surface::Chat, Dialect::Responses, chat), ["stop"]);
+        let forced = r#"{"model":"m","max_tokens":99,"messages":[{"role":"user","content":"x"}],
+            "tools":[{"name":"t","input_schema":{"type":"object"}}],"tool_choice":{"type":"any","disable_parallel_tool_use":true}}"#;
+        assert_eq!(lost(Surface::Messages, Dialect::Gemini, forced), ["tool_choice.disable_parallel_tool_use"]);
+    }
+}

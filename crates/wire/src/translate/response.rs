@@ -1,0 +1,326 @@
+//! Translates an upstream's answer for the caller, event by event. Passes it through if the caller uses the same
+//! dialect.
+
+use bytes::{Bytes, BytesMut};
+
+use super::arguments::CallArguments;
+use crate::PayloadKind;
+use crate::answer::assemble::ITEMS_MAX;
+use crate::answer::ends::End;
+use crate::answer::error::{self, ErrorFacts};
+use crate::answer::whole;
+use crate::client_error::ErrorShape;
+use crate::dialect::{Dialect, Surface};
+use crate::dialects::embeddings::EmbeddingForm;
+use crate::dialects::responses;
+use crate::stream::frame::{Chunk, Frame};
+use crate::stream::framing::{FrameDecoder, Framing};
+use crate::stream::mended;
+use crate::stream::sse::SseEvent;
+use crate::translate::request::RequestTranslation;
+use crate::translate::{AnswerPiece, Customs, ReadPieces, WritePieces};
+
+/// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
+pub struct ResponseTranslation {
+    surface: Surface,
+    dialect: Dialect,
+    legacy_functions: bool,
+    /// None if the upstream speaks the caller's dialect, and for embeddings.
+    translation: Option<AnswerTranslation>,
+    /// How the answer of another dialect becomes the caller's, and the upstream's model.
+    embedding: Option<(EmbeddingForm, String)>,
+    /// The calls of an untranslated answer, from the first one on.
+    calls: Option<Box<CallReader>>,
+    /// The first and the last event of an untranslated stream, which its error event needs (Responses). Shared, not
+    /// copied.
+    seen: Option<(SseEvent, SseEvent)>,
+}
+
+/// Reads the calls of an untranslated answer.
+struct CallReader {
+    reader: Box<dyn ReadPieces>,
+    arguments: CallArguments,
+    /// Reused for each event.
+    pieces: Vec<AnswerPiece>,
+}
+
+struct AnswerTranslation {
+    reader: Box<dyn ReadPieces>,
+    writer: Box<dyn WritePieces>,
+    customs: Customs,
+    arguments: CallArguments,
+    /// Reused for each event.
+    pieces: Vec<AnswerPiece>,
+    /// Calls and encrypted blocks of reasoning so far.
+    items: usize,
+    /// Bytes of events so far. Some writers hold text or arguments until the end.
+    bytes: usize,
+    ended: bool,
+}
+
+/// Maximum bytes of the events of a translated answer.
+const TRANSLATED_MAX: usize = 64 << 20;
+
+impl ResponseTranslation {
+    /// `model` is used in a translated answer until the upstream names its own. `include_usage`: a chat client
+    /// requested usage.
+    pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
+        let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
+        let legacy_functions = request_translation.legacy_functions();
+        let is_conversation = request_translation.is_translated() && surface.is_translated();
+        let translation = is_conversation.then(|| AnswerTranslation {
+            customs: match surface {
+                Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate | Surface::Gemini => {
+                    Customs::for_functions()
+                }
+                _ => Customs::new(request_translation.customs().clone()),
+            },
+            reader: dialect.reader(),
+            writer: surface.writer(model, include_usage, legacy_functions, request_translation.echo()),
+            arguments: CallArguments::default(),
+            pieces: Vec::new(),
+            items: 0,
+            bytes: 0,
+            ended: false,
+        });
+        let embedding = request_translation.embedding_form().map(|form| (form.clone(), model.to_owned()));
+        ResponseTranslation { surface, dialect, legacy_functions, translation, embedding, calls: None, seen: None }
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    pub fn is_translated(&self) -> bool {
+        self.translation.is_some()
+    }
+
+    /// The caller lists `functions`, so that its answer has a `function_call`.
+    pub fn legacy_functions(&self) -> bool {
+        self.legacy_functions
+    }
+
+    pub fn framing(&self) -> Framing {
+        if self.surface.streams() { self.dialect.framing() } else { Framing::Whole }
+    }
+
+    /// Holds at most `max` bytes.
+    pub fn decoder(&self, max: usize) -> FrameDecoder {
+        self.framing().decoder(max)
+    }
+
+    /// Classifies one event of the upstream.
+    pub fn read<'a>(&self, event: &'a SseEvent) -> Frame<'a> {
+        self.dialect.read(self.surface, event)
+    }
+
+    /// Turns a whole answer of the upstream into the bytes of a stream. None if the body is not an answer.
+    pub fn events_of_whole(&self, body: &Bytes, content_type: &str) -> Option<Bytes> {
+        if self.surface.is_passed() {
+            return whole::is_passable(body, content_type).then(|| body.clone());
+        }
+        let events = |body: &[u8]| self.dialect.events_of_whole(self.surface, body);
+        match &self.embedding {
+            Some((form, model)) => form.answer(body, model),
+            None => events(body).or_else(|| events(mended::mended_json(body)?.as_bytes())),
+        }
+    }
+
+    /// The events of a whole answer that came as one event, without the mark that ends a stream: more may follow.
+    pub fn events_in(&self, event: &SseEvent) -> Vec<SseEvent> {
+        let data = mended::data(self.framing(), event).unwrap_or_default();
+        let events = self.dialect.events_of_whole(self.surface, &data).unwrap_or_default();
+        let mut decoder = self.decoder(usize::MAX);
+        decoder.push(events);
+        let events = std::iter::from_fn(|| decoder.next_event().ok().flatten());
+        events.filter(|event| event.fields().data.as_deref() != Some(b"[DONE]")).collect()
+    }
+
+    /// An event that cannot be read, as valid JSON: see `mended`.
+    pub fn mended(&self, event: &SseEvent) -> Option<SseEvent> {
+        mended::mended(self.framing(), event)
+    }
+
+    /// A server-sent event that lacks its `data:` line, with one.
+    pub fn framed(&self, event: &SseEvent) -> Option<SseEvent> {
+        mended::framed(self.framing(), event)
+    }
+
+    /// Whether an event that cannot be read cannot have carried a part of the answer.
+    pub fn is_noise(&self, event: &SseEvent) -> bool {
+        mended::is_noise(self.framing(), event)
+    }
+
+    /// The failure of an answer that this event ends with a word for a broken one.
+    pub fn broken_off(&self, event: &SseEvent, chunk: &Chunk<'_>) -> Option<ErrorFacts> {
+        let reason = chunk.finish_reason.as_deref().filter(|reason| End::of(reason) == End::BrokenOff)?;
+        Some(error::of_end(reason, &mended::data(self.framing(), event).unwrap_or_default()))
+    }
+
+    /// The name of another dialect that this body is written in, if it is not of the upstream's.
+    pub fn of_another(&self, body: &[u8]) -> Option<&'static str> {
+        self.dialect.of_another(body)
+    }
+
+    /// The bytes for the caller. May be empty.
+    pub fn pass(&mut self, event: SseEvent) -> Bytes {
+        let Some(translation) = &mut self.translation else {
+            self.remember(&event);
+            return event.raw;
+        };
+        let mut out = BytesMut::new();
+        translation.event(&event, &mut out);
+        out.freeze()
+    }
+
+    /// The bytes for the caller of an event after the end: only usage for a translated answer, everything for others.
+    pub fn pass_behind(&mut self, event: SseEvent) -> Bytes {
+        let Some(translation) = &mut self.translation else { return event.raw };
+        let mut out = BytesMut::new();
+        translation.usage(&event, &mut out);
+        out.freeze()
+    }
+
+    /// Checks the calls in an event of an untranslated answer. `chunk` is the result of reading the event. Events that
+    /// cannot concern a call are not parsed again.
+    pub fn check(&mut self, event: &SseEvent, chunk: &Chunk<'_>) {
+        let may_concern_call = chunk.payload.is_none_or(|payload| payload.kind == PayloadKind::Tool);
+        let concerns_call = chunk.calls || (self.calls.is_some() && (chunk.finished != 0 || may_concern_call));
+        if self.translation.is_some() || !concerns_call {
+            return;
+        }
+        let calls = self.calls.get_or_insert_with(|| {
+            let arguments = match self.dialect {
+                Dialect::OpenAi | Dialect::Responses => CallArguments::of_texts(),
+                // The client gets an object.
+                Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => CallArguments::default(),
+            };
+            Box::new(CallReader { reader: self.dialect.reader(), arguments, pieces: Vec::new() })
+        });
+        if chunk.calls {
+            calls.arguments.turn();
+        }
+        calls.reader.read(event, &mut calls.pieces);
+        for piece in calls.pieces.drain(..) {
+            // A second start means that the server started again. The vendor's own clients discard the earlier content.
+            if self.dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
+                calls.arguments = CallArguments::default();
+            }
+            calls.arguments.add(&piece, |_| false);
+        }
+    }
+
+    /// An untranslated event has only more arguments of the call that came last.
+    pub fn check_more(&mut self, quoted: &str) {
+        if let Some(calls) = &mut self.calls {
+            calls.arguments.add_quoted(quoted);
+        }
+    }
+
+    /// The stream has ended, with or without a finish reason. Calls that are incomplete now stay so.
+    pub fn end_calls(&mut self) {
+        if let Some(arguments) = self.arguments() {
+            arguments.end();
+        }
+    }
+
+    /// Whether the answer has calls that could be incomplete.
+    pub fn has_calls(&self) -> bool {
+        let of_translation = |translation: &AnswerTranslation| translation.items > 0 || translation.arguments.len() > 0;
+        self.calls.is_some() || self.translation.as_ref().is_some_and(of_translation)
+    }
+
+    /// A call has arguments that are not a JSON object, and no token limit explains it.
+    pub fn is_broken(&self) -> bool {
+        let of_translation = self.translation.as_ref().map(|translation| &translation.arguments);
+        of_translation.or(self.calls.as_ref().map(|calls| &calls.arguments)).is_some_and(CallArguments::is_broken)
+    }
+
+    /// Whether the answer exceeds the bound on items, or the bound on bytes of a translated answer. A translated answer
+    /// omits everything beyond them.
+    pub fn is_overfull(&self) -> bool {
+        self.translation.as_ref().is_some_and(AnswerTranslation::is_overfull)
+            || self.calls.as_ref().is_some_and(|calls| calls.arguments.len() > ITEMS_MAX)
+    }
+
+    fn arguments(&mut self) -> Option<&mut CallArguments> {
+        let of_translation = self.translation.as_mut().map(|translation| &mut translation.arguments);
+        of_translation.or(self.calls.as_mut().map(|calls| &mut calls.arguments))
+    }
+
+    /// The event that ends a broken stream, continuing from the events that were passed.
+    pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
+        let written = self.translation.as_mut().and_then(|translation| translation.writer.error_event(error));
+        match (written, &self.seen) {
+            (Some(written), _) => written,
+            (None, Some((first, last))) => responses::error_event_behind(first, last, error),
+            (None, None) => self.surface.error_event(error),
+        }
+    }
+
+    fn remember(&mut self, event: &SseEvent) {
+        // Comments have no sequence number.
+        if self.surface != Surface::Responses || event.raw.starts_with(b":") {
+            return;
+        }
+        let event = SseEvent { raw: event.raw.clone() };
+        match &mut self.seen {
+            Some((_, last)) => *last = event,
+            None => self.seen = Some((SseEvent { raw: event.raw.clone() }, event)),
+        }
+    }
+
+    /// Ends a complete answer whose own end is missing. Empty if the end was already written.
+    pub fn ending(&mut self) -> Bytes {
+        let Some(translation) = &mut self.translation else { return Bytes::from_static(self.surface.ending()) };
+        let mut out = BytesMut::new();
+        translation.end(&mut out);
+        out.freeze()
+    }
+}
+
+impl AnswerTranslation {
+    fn is_overfull(&self) -> bool {
+        self.items > ITEMS_MAX || self.bytes > TRANSLATED_MAX
+    }
+
+    fn event(&mut self, event: &SseEvent, out: &mut BytesMut) {
+        self.bytes += event.raw.len();
+        self.reader.read(event, &mut self.pieces);
+        for piece in &self.pieces {
+            self.arguments.add(piece, |name| self.customs.is_custom(name));
+        }
+        if self.arguments.is_broken() || self.is_overfull() {
+            // No part of it may look like an end.
+            self.pieces.clear();
+        }
+        for piece in self.pieces.drain(..) {
+            self.items += usize::from(matches!(
+                piece,
+                AnswerPiece::Call { .. } | AnswerPiece::Redacted { .. } | AnswerPiece::Signature { .. }
+            ));
+            if self.items > ITEMS_MAX {
+                continue;
+            }
+            self.customs.pass(piece, |piece| self.writer.write(piece, out));
+        }
+    }
+
+    /// Writes only the usage of an event.
+    fn usage(&mut self, event: &SseEvent, out: &mut BytesMut) {
+        self.reader.read(event, &mut self.pieces);
+        for piece in self.pieces.drain(..).filter(|piece| matches!(piece, AnswerPiece::Usage(_))) {
+            self.writer.write(piece, out);
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.customs.close(|piece| self.writer.write(piece, out));
+            self.writer.end(out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
