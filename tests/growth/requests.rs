@@ -1,7 +1,7 @@
 //! Structures that can be repeated in requests and in the config, and the code that reads and writes them.
 
 use photofinish_wire::Surface;
-use photofinish_wire::answer::limits;
+use photofinish_wire::answer::headers;
 
 use crate::targets::{configuration, request};
 use crate::{Case, case, probe};
@@ -209,7 +209,7 @@ pub fn slow() -> Vec<String> {
             let headers: http::HeaderMap = pairs
                 .map(|(name, value)| (name.parse::<http::HeaderName>().unwrap(), value.parse().unwrap()))
                 .collect();
-            limits::exhausted_for(&headers, 0);
+            headers::exhausted_for(&headers, 0);
             photofinish_wire::answer::headers::read(&headers);
         }));
     }

@@ -1,8 +1,8 @@
 //! The APIs that an app calls ([`Surface`]) and that a provider speaks ([`Dialect`]), and their constant properties.
 //! Vocabulary: imports no dialect. Their functions are in `dispatch`.
 
-use super::passed_call::PassedCall;
-use super::quirks::Quirks;
+use percent_encoding::percent_decode_str;
+
 use crate::stream::framing::Framing;
 
 /// An API that an app calls: one path of the gateway.
@@ -51,22 +51,6 @@ pub enum Dialect {
     Bedrock,
     /// Ollama's own API.
     Ollama,
-}
-
-/// The properties of an upstream, apart from the conversation, that its request depends on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TranslationOptions {
-    /// The upstream's name for the model.
-    pub model: String,
-    pub quirks: Quirks,
-}
-
-impl TranslationOptions {
-    /// For a model of which nothing else is known.
-    pub fn of_model(model: impl Into<String>) -> TranslationOptions {
-        let model = model.into();
-        TranslationOptions { quirks: Quirks::of_model(&model), model }
-    }
 }
 
 impl Surface {
@@ -284,14 +268,124 @@ impl Dialect {
             Dialect::Ollama => Framing::Lines,
         }
     }
+}
 
-    /// Whether its tools may take free text instead of JSON.
-    pub fn has_custom_tools(self, options: &TranslationOptions) -> bool {
+// OpenAI's calls that the gateway does not read: audio, images, moderations and compactions. Requests and answers are passed
+// through byte for byte, except for `model`. Vocabulary: imports no dialect. Not for their bodies: see
+// `request::form` and `whole`.
+
+/// A call whose answer is raced as a whole, whatever its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PassedCall {
+    /// Audio to text. Its request is a multipart form.
+    Transcription,
+    /// Text to audio.
+    Speech,
+    /// Text to images.
+    Image,
+    Moderation,
+    /// A conversation of the Responses API to a short form of it.
+    Compaction,
+}
+
+impl PassedCall {
+    pub const ALL: [PassedCall; 5] = [
+        PassedCall::Transcription,
+        PassedCall::Speech,
+        PassedCall::Image,
+        PassedCall::Moderation,
+        PassedCall::Compaction,
+    ];
+
+    /// The stored name, in `race.api`.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Dialect::Responses => true,
-            // Only OpenAI itself. Other servers of this dialect know only functions.
-            Dialect::OpenAi => options.quirks.max_completion_tokens,
-            Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => false,
+            PassedCall::Transcription => "transcriptions",
+            PassedCall::Speech => "speech",
+            PassedCall::Image => "images",
+            PassedCall::Moderation => "moderations",
+            PassedCall::Compaction => "compactions",
         }
+    }
+
+    /// The path at which the gateway serves it.
+    pub fn path(self) -> &'static str {
+        match self {
+            PassedCall::Transcription => "/v1/audio/transcriptions",
+            PassedCall::Speech => "/v1/audio/speech",
+            PassedCall::Image => "/v1/images/generations",
+            PassedCall::Moderation => "/v1/moderations",
+            PassedCall::Compaction => "/v1/responses/compact",
+        }
+    }
+
+    /// The path behind the base URL of an upstream.
+    pub fn upstream_path(self) -> &'static str {
+        self.path().trim_start_matches("/v1")
+    }
+
+    /// The member with the prompt of a JSON request.
+    pub fn prompt(self) -> Option<&'static str> {
+        match self {
+            PassedCall::Transcription => None,
+            PassedCall::Speech | PassedCall::Moderation | PassedCall::Compaction => Some("input"),
+            PassedCall::Image => Some("prompt"),
+        }
+    }
+}
+
+// What a request says in its URL instead of its body: Gemini's model, its call, the form of the answer and the key.
+
+/// A call that the path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathCall {
+    pub surface: Surface,
+    pub model: String,
+    pub stream: bool,
+    /// The answer is a list of events. The gateway gives it one event, the whole answer.
+    pub listed: bool,
+}
+
+impl PathCall {
+    /// Reads `MODEL:CALL`, the path behind `/v1beta/models/`. None for an unknown call.
+    pub fn of_gemini(path: &str, query: &str) -> Option<PathCall> {
+        let (model, call) = path.rsplit_once(':')?;
+        let events = query.split('&').any(|pair| pair == "alt=sse");
+        let (surface, stream, listed) = match call {
+            "generateContent" => (Surface::Gemini, false, false),
+            "streamGenerateContent" => (Surface::Gemini, events, !events),
+            "countTokens" => (Surface::GeminiCount, false, false),
+            _ => return None,
+        };
+        Some(PathCall { surface, model: model.to_owned(), stream, listed })
+    }
+}
+
+/// The key in a query (`?key=…`).
+pub fn key_in(query: &str) -> Option<String> {
+    let key = query.split('&').find_map(|pair| pair.strip_prefix("key="))?;
+    let key = percent_decode_str(key).decode_utf8().ok()?;
+    (!key.is_empty()).then(|| key.into_owned())
+}
+
+#[cfg(test)]
+mod path_call_tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_model_and_call() {
+        let of = |path: &str, query: &str| {
+            PathCall::of_gemini(path, query).map(|call| (call.surface, call.model, call.stream, call.listed))
+        };
+        let call = |surface, model: &str, stream, listed| Some((surface, model.to_owned(), stream, listed));
+        assert_eq!(of("m:generateContent", "alt=sse"), call(Surface::Gemini, "m", false, false));
+        assert_eq!(of("a/m:x:streamGenerateContent", "key=k&alt=sse"), call(Surface::Gemini, "a/m:x", true, false));
+        assert_eq!(of("m:streamGenerateContent", ""), call(Surface::Gemini, "m", false, true));
+        assert_eq!(of("m:countTokens", ""), call(Surface::GeminiCount, "m", false, false));
+        for unknown in ["m", "m:", "m:embedContent", "m:GenerateContent", ":", ""] {
+            assert_eq!(of(unknown, ""), None, "{unknown}");
+        }
+        assert_eq!(key_in("alt=sse&key=a%2Fb").as_deref(), Some("a/b"));
+        assert_eq!((key_in("key="), key_in("keys=x"), key_in("")), (None, None, None));
     }
 }

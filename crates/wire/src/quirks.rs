@@ -4,7 +4,7 @@
 //! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by `own_dialect`.
 
 mod changes;
-mod lesson;
+
 mod own_dialect;
 
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::translate::{Losses, ToolChoice};
 
 pub use changes::RequestChanges;
-pub use lesson::{RefusalLesson, without};
+pub use changes::{RefusalLesson, without};
 pub use own_dialect::{concerns, parses, rewritten};
 
 /// Stands for reasoning that a vendor wants back and that nobody has.
@@ -84,6 +84,22 @@ quirks! {
     long_cache: bool = false;
     /// The longest answer in tokens. None: unknown.
     max_output: Option<u64> = None;
+}
+
+/// The properties of an upstream, apart from the conversation, that its request depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TranslationOptions {
+    /// The upstream's name for the model.
+    pub model: String,
+    pub quirks: Quirks,
+}
+
+impl TranslationOptions {
+    /// For a model of which nothing else is known.
+    pub fn of_model(model: impl Into<String>) -> TranslationOptions {
+        let model = model.into();
+        TranslationOptions { quirks: Quirks::of_model(&model), model }
+    }
 }
 
 /// Makes an enum with the names of its values in files.

@@ -23,7 +23,7 @@ use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::pace::{YieldPace, aside};
 use photofinish_config::keyring::{self, HashedKey, scrub};
 use photofinish_transport::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
-use photofinish_wire::answer::{error, limits};
+use photofinish_wire::answer::{error, headers};
 use photofinish_wire::stream::framing::Framing;
 use photofinish_wire::{AnswerForm, ResponseTranslation};
 
@@ -227,7 +227,7 @@ fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
     failure.status = Some(status);
     failure.certain = facts.certain;
     failure.whole_account =
-        facts.kind == FailureKind::RateLimited && limits::names_account(headers).unwrap_or(facts.whole_account);
+        facts.kind == FailureKind::RateLimited && headers::names_account(headers).unwrap_or(facts.whole_account);
     let in_body = || facts.reset.and_then(|reset| reset.wait(wall_micros() / 1_000));
     failure.retry_after = retry_after(headers).or_else(in_body).or_else(|| exhausted_for(headers));
     failure.answer = Some(answer(status, headers, body));
@@ -291,7 +291,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
-    limits::exhausted_for(headers, wall_micros() / 1_000)
+    headers::exhausted_for(headers, wall_micros() / 1_000)
 }
 
 /// The complete request to this upstream.

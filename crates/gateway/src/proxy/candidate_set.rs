@@ -21,7 +21,7 @@ use photofinish_routing::learning::ConversationId;
 use photofinish_routing::routing::plan::RacePlan;
 use photofinish_routing::routing::tariff::Basis;
 use photofinish_routing::routing::windows::ContextWindow;
-use photofinish_wire::request::opening::opening;
+use photofinish_wire::request::opening;
 use photofinish_wire::{ApiRequest, RequestTranslation, Surface};
 
 /// The candidates of one race, and its settings.

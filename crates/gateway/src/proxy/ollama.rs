@@ -14,7 +14,7 @@ use super::gateway::Gateway;
 use super::models::{context_window, json_response, usable_model, usable_models};
 use super::rejection::Rejection;
 use photofinish_wire::request::InvalidRequest;
-use photofinish_wire::translate::parameter::is_empty_list;
+use photofinish_wire::translate::members::is_empty_list;
 use photofinish_wire::{ApiRequest, Surface};
 
 /// The version of Ollama whose API is served. Editors ask for a minimum.

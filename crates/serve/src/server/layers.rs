@@ -22,7 +22,7 @@ use super::host_check::{self, RequestSender};
 use photofinish_config::config::Cors;
 use photofinish_gateway::proxy::{self, Gateway, Rejection};
 use photofinish_wire::Surface;
-use photofinish_wire::request::path_call::key_in;
+use photofinish_wire::dialect::key_in;
 
 /// The header with the key of Google's clients.
 pub(super) const GOOGLE_KEY: &str = "x-goog-api-key";

@@ -4,27 +4,18 @@
 //! Vendors share no error format, only habits: an `error` object or text, FastAPI's `detail`, a bare `message`. Not for
 //! the effect of a failure on the race: see `race::verdict`.
 
-mod blame;
 mod complaint;
-mod limited;
-mod page;
-mod refused_member;
-mod window;
-mod words;
 
+use http::header::SERVER;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use blame::{RefusalSubject, blame, lacks_rights, refuses_account};
-pub use complaint::{rejects_reasoning, rejects_stream, rejects_stream_options};
-use limited::limits_account;
-pub use refused_member::{RefusedMember, refused_member};
-pub use window::{ContextOverflow, too_long};
-use words::has_word;
+pub use complaint::{RefusedMember, refused_member, rejects_reasoning, rejects_stream, rejects_stream_options};
 
-use super::reset::{self, DETAILS_MAX, Reset};
+use crate::answer::reset::{self, DETAILS_MAX, Reset};
 use crate::dialects::bedrock::kind_of_exception;
 use photofinish_base::failure::FailureKind;
+use photofinish_base::printable::printable;
 
 /// Maximum bytes of a kept message.
 const MESSAGE_MAX: usize = 2_000;
@@ -81,7 +72,7 @@ pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
         });
     let (kind, certain) = blamed(kind, &words, &message);
     let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
-    let message = page::page(&message, Some(status), headers).unwrap_or_else(|| or_status(message, status));
+    let message = page(&message, Some(status), headers).unwrap_or_else(|| or_status(message, status));
     ErrorFacts { kind, certain, whole_account, status: Some(status), message, reset: reset_for(kind, reset) }
 }
 
@@ -117,7 +108,7 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
     };
     let (kind, certain) = blamed(kind, &words, &message);
     let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
-    let message = page::page(&message, status, &HeaderMap::new()).unwrap_or(message);
+    let message = page(&message, status, &HeaderMap::new()).unwrap_or(message);
     ErrorFacts { kind, certain, whole_account, status, message, reset: reset_for(kind, reset) }
 }
 
@@ -353,6 +344,367 @@ fn shorten(text: &str) -> String {
     text[..end].trim().to_owned()
 }
 
+// The words of an error that classify it: type, code and status, in lower case.
+
+/// Whether one of `needles` occurs in one of the words. Vendors write `rate_limit`, `rate-limit` and `RateLimit`.
+pub fn has_word(words: &[String], needles: &[&str]) -> bool {
+    words.iter().any(|word| {
+        let letters = letters_of(word);
+        // `image_` is not the same as `image`.
+        let alike = |needle: &str| needle.trim_matches('_') == needle && letters.contains(&letters_of(needle));
+        needles.iter().any(|needle| word.contains(needle) || alike(needle))
+    })
+}
+
+fn letters_of(word: &str) -> String {
+    word.chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+// Decides the cause of a refusal: the model, key or account (for every request), or this one request. Uses known words
+// of vendors; with other words the cause is unknown.
+//
+// Not for the consequences: see `race::verdict`.
+
+/// The subject of a refusal (402, 403, 404).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalSubject {
+    /// The upstream or its key: every request would be refused.
+    Upstream,
+    /// Something that this request asks for.
+    Request,
+    /// The words do not show it.
+    Unknown,
+}
+
+/// Codes that no request can cause.
+const UPSTREAM_WORDS: [&str; 10] = [
+    "model_not_found",
+    "model_not_available",
+    "model_deprecated",
+    "model_decommissioned",
+    "insufficient_quota",
+    "insufficient_balance",
+    "billing",
+    "account_deactivated",
+    "organization_restricted",
+    "unsupported_country",
+];
+
+/// Things that a request may name apart from its model.
+const REQUEST_WORDS: [&str; 7] =
+    ["previous_response", "container", "vector_store", "conversation", "file_", "image_", "_image"];
+const REQUEST_PHRASES: [&str; 26] = [
+    "can only afford",
+    "fewer max_tokens",
+    "previous response",
+    "response with id",
+    "item with id",
+    "prompt with id",
+    "conversation",
+    "container",
+    "vector store",
+    "file with id",
+    "file not found",
+    "no such file",
+    "files/",
+    "file ",
+    "cachedcontent",
+    "cached content",
+    "endpoints found that",
+    "endpoints found matching",
+    "data policy",
+    "allowed providers",
+    "requested parameters",
+    "support tool",
+    "support image",
+    "support audio",
+    "image",
+    "url",
+];
+
+/// Phrases that count together with the word "model".
+const MODEL_PHRASES: [&str; 13] = [
+    "not found",
+    "not exist",
+    "no such model",
+    "unknown model",
+    "access to",
+    "decommissioned",
+    "deprecated",
+    "no longer",
+    "not available",
+    "unavailable",
+    "not supported",
+    "end of its life",
+    "could not resolve",
+];
+const ACCOUNT_PHRASES: [&str; 13] = [
+    "no endpoints found for",
+    "credit balance",
+    "insufficient credits",
+    "insufficient balance",
+    "out of credits",
+    "exceeded your current quota",
+    "quota exceeded",
+    "billing",
+    "location is not supported",
+    "country, region",
+    "key has expired",
+    "key expired",
+    "reported as leaked",
+];
+const ACCOUNT_STATES: [&str; 6] = ["suspended", "deactivated", "disabled", "flagged", "not active", "closed"];
+
+/// `words`: type, code and status, in lower case.
+pub fn blame(words: &[String], message: &str) -> RefusalSubject {
+    // Quoted text may come from the caller.
+    let message = without_quotes(&message.to_lowercase());
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    if message.starts_with('<') {
+        // An HTML page of a proxy before the provider.
+        RefusalSubject::Unknown
+    } else if has_word(words, &UPSTREAM_WORDS) {
+        RefusalSubject::Upstream
+    } else if has_word(words, &REQUEST_WORDS) || says(&REQUEST_PHRASES) {
+        RefusalSubject::Request
+    } else if message.contains("model") && says(&MODEL_PHRASES)
+        || message.starts_with("model:") && has_word(words, &["not_found"])
+        || concerns_account(&message)
+    {
+        RefusalSubject::Upstream
+    } else {
+        RefusalSubject::Unknown
+    }
+}
+
+/// A 400 that every request would get: the account has no money left, or its country is not served.
+pub fn refuses_account(words: &[String], message: &str) -> bool {
+    let message = without_quotes(&message.to_lowercase());
+    has_word(words, &["billing_hard_limit"])
+        || message.starts_with("your credit balance")
+        || has_word(words, &["failed_precondition"]) && concerns_account(&message)
+}
+
+/// A 401 about the rights of a key. The key may be valid for other calls.
+pub fn lacks_rights(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("missing scopes") || message.contains("insufficient permissions")
+}
+
+fn concerns_account(message: &str) -> bool {
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    says(&ACCOUNT_PHRASES) || message.contains("account") && says(&ACCOUNT_STATES)
+}
+
+/// Removes quoted text. An apostrophe within a word is not a quote.
+fn without_quotes(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut until = None;
+    let mut characters = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(character) = characters.next() {
+        let inside_word = before.is_alphanumeric() && characters.peek().is_some_and(|next| next.is_alphanumeric());
+        let is_quote = matches!(character, '"' | '`') || character == '\'' && !inside_word;
+        match until {
+            Some(end) if end == character && is_quote => until = None,
+            Some(_) => {}
+            None if is_quote => until = Some(character),
+            None => kept.push(character),
+        }
+        before = character;
+    }
+    kept
+}
+
+// Decides whether a 429 limits one model, which most providers count separately, or the whole account. Uses known
+// words of vendors. Other words count as a limit of one model: a second 429 costs less than avoiding a model without
+// need.
+
+/// The account has no money left or reached a spending limit. No model is served then.
+const MONEY_WORDS: [&str; 7] = [
+    "credit_balance",
+    "insufficient_balance",
+    "insufficient_credits",
+    "exceeded_current_quota",
+    "billing_hard_limit",
+    "spend_limit",
+    "organization_usage_limit",
+];
+const MONEY_PHRASES: [&str; 10] = [
+    "credit balance",
+    "insufficient balance",
+    "insufficient credits",
+    "available credits",
+    "credits are depleted",
+    "out of credits",
+    "spending limit",
+    "spending cap",
+    "spend limit",
+    "usage limit",
+];
+
+/// A limit of one model, whatever else the message contains: "Rate limit reached for gpt-4o in organization …", "…
+/// (org: …, model: …)", "… per_base_model …". Alibaba's allocated quota is per model too.
+const MODEL_LIMITS: [&str; 3] = ["model", "rate limit reached for", "allocated quota"];
+/// Google counts all quotas per model.
+const MODEL_WORDS: [&str; 1] = ["resource_exhausted"];
+
+/// Limits that all models of an account share.
+const ACCOUNT_WORDS: [&str; 2] = ["insufficient_quota", "account_rate_limit"];
+const ACCOUNT_LIMITS: [&str; 7] = [
+    "exceeded your current quota",
+    "your account's rate limit",
+    "account rate limit",
+    "organization rate limit exceeded",
+    // "Your account … request reached organization max RPM"
+    "request reached",
+    "api calls / minute",
+    "api calls / month",
+];
+
+/// True for a rate limit of the whole account. `words`: type, code and status, in lower case.
+pub fn limits_account(words: &[String], message: &str) -> bool {
+    let message = message.to_lowercase();
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    if has_word(words, &MONEY_WORDS) || says(&MONEY_PHRASES) {
+        true
+    } else if has_word(words, &MODEL_WORDS) || says(&MODEL_LIMITS) {
+        false
+    } else {
+        has_word(words, &ACCOUNT_WORDS) || says(&ACCOUNT_LIMITS)
+    }
+}
+
+// Web pages in the place of an error: a proxy or CDN before the provider answered, not the provider. Their text is
+// markup that tells a client nothing, so a few words stand for it.
+
+/// Longer titles, and names of servers, are left out.
+const TITLE_MAX: usize = 80;
+const SERVER_MAX: usize = 32;
+
+/// The words for a page: `an HTML page (502, cloudflare): "Bad gateway"`. None: the message is no page.
+fn page(message: &str, status: Option<u16>, headers: &HeaderMap) -> Option<String> {
+    let message = message.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    if !message.starts_with('<') {
+        return None;
+    }
+    // The same positions, whatever the case of its tags.
+    let lower = message.to_ascii_lowercase();
+    let is_page = ["<!doctype html", "<html", "<head", "<title", "<body", "<center"].iter().any(|tag| lower.starts_with(tag))
+        // Comments of a page come before or behind its declaration.
+        || lower.starts_with("<!--") && lower.contains("<html");
+    if !is_page {
+        return None;
+    }
+    let facts: Vec<String> = status.map(|status| status.to_string()).into_iter().chain(server(headers)).collect();
+    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+    let title = title(message, &lower).map(|title| format!(": \"{title}\"")).unwrap_or_default();
+    Some(format!("an HTML page{facts}{title}"))
+}
+
+/// The name of the server, without its version.
+fn server(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(SERVER)?.to_str().ok()?;
+    let name = value.split(['/', ' ', '(']).next()?.to_ascii_lowercase();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    (!name.is_empty() && name.len() <= SERVER_MAX && name.chars().all(is_name)).then_some(name)
+}
+
+/// The title, if it is short and plain.
+fn title(text: &str, lower: &str) -> Option<String> {
+    let tag = lower.find("<title")?;
+    let start = tag + lower[tag..].find('>')? + 1;
+    let end = start + lower[start..].find("</title")?;
+    let title = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_plain = title.len() <= TITLE_MAX && !title.contains(['<', '>', '&', '"']) && printable(&title) == title;
+    (is_plain && !title.is_empty()).then_some(title)
+}
+
+// Reads the numbers in the refusal of a prompt that is too long. A number counts only if the message explains it.
+
+/// Token counts that the message names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextOverflow {
+    /// The model's context window.
+    pub window: Option<u64>,
+    /// The prompt, or prompt and requested answer together.
+    pub asked: Option<u64>,
+}
+
+/// The window follows these phrases; lower case.
+const WINDOW_BEHIND: [&str; 13] = [
+    // OpenAI, DeepSeek, vLLM, Fireworks.
+    "maximum context length is ",
+    "maximum context length: ",
+    // xAI.
+    "maximum prompt length is ",
+    // Gemini.
+    "maximum number of tokens allowed (",
+    "maximum number of tokens allowed is ",
+    // llama.cpp.
+    "available context size (",
+    "context size of ",
+    "context window of ",
+    "context length of ",
+    "context limit of ",
+    // Cohere, TGI.
+    "cannot exceed ",
+    "must be <= ",
+    // Anthropic: `210000 tokens > 200000 maximum`, `190000 + 20000 > 200000`.
+    " > ",
+];
+/// The window precedes these. Mistral.
+const WINDOW_BEFORE: [&str; 2] = [" maximum context length", " token context"];
+/// The requested tokens follow these phrases.
+const ASKED_BEHIND: [&str; 9] = [
+    "resulted in ",
+    "you requested ",
+    "you requested about ",
+    "request contains ",
+    "prompt contains ",
+    "prompt is too long: ",
+    "input token count (",
+    "input token count of ",
+    "request (",
+];
+/// Plausible windows. Other numbers are ignored.
+const WINDOWS: std::ops::RangeInclusive<u64> = 512..=100_000_000;
+
+/// Reads a message of kind `ContextLength`.
+pub fn too_long(message: &str) -> ContextOverflow {
+    let text = message.to_lowercase();
+    let behind = |words: &[&str]| {
+        words.iter().find_map(|words| {
+            let at = text.find(words)? + words.len();
+            number_at_start(&text[at..])
+        })
+    };
+    let before = || WINDOW_BEFORE.iter().find_map(|words| number_at_end(&text[..text.find(words)?]));
+    let window = behind(&WINDOW_BEHIND).or_else(before).filter(|window| WINDOWS.contains(window));
+    let asked = behind(&ASKED_BEHIND).filter(|asked| window.is_none_or(|window| *asked > window));
+    ContextOverflow { window, asked }
+}
+
+/// Digits, with or without commas.
+fn is_of_number(c: char) -> bool {
+    c.is_ascii_digit() || c == ','
+}
+
+fn number_at_start(text: &str) -> Option<u64> {
+    let end = text.find(|c| !is_of_number(c)).unwrap_or(text.len());
+    number(&text[..end])
+}
+
+fn number_at_end(text: &str) -> Option<u64> {
+    let start =
+        text.rfind(|c| !is_of_number(c)).map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));
+    number(&text[start..])
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.replace(',', "").parse().ok()
+}
+
 #[cfg(test)]
 mod resets;
 
@@ -361,3 +713,240 @@ mod shapes;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod blame_tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_blamed_by_its_words() {
+        let table: &[(&[&str], &str, RefusalSubject)] = &[
+            (&["invalid_request_error", "model_not_found"], "The model `x` does not exist", RefusalSubject::Upstream),
+            (&[], "The model `x` does not exist or you do not have access to it.", RefusalSubject::Upstream),
+            (&["not_found_error"], "model: claude-9", RefusalSubject::Upstream),
+            (&[], "models/gemini-9 is not found for API version v1beta", RefusalSubject::Upstream),
+            (&[], "The model `llama-1` has been decommissioned and is no longer supported.", RefusalSubject::Upstream),
+            (&[], "Project `p` does not have access to model `m`", RefusalSubject::Upstream),
+            (&[], "You don't have access to the model with the specified model ID.", RefusalSubject::Upstream),
+            (&[], "no such model", RefusalSubject::Upstream),
+            (&[], "No endpoints found for a/b.", RefusalSubject::Upstream),
+            (&["insufficient_quota"], "no", RefusalSubject::Upstream),
+            (&[], "Insufficient Balance", RefusalSubject::Upstream),
+            (&[], "Your account was flagged", RefusalSubject::Upstream),
+            (&[], "User location is not supported for the API use.", RefusalSubject::Upstream),
+            (
+                &[],
+                "This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only \
+                 afford 9000.",
+                RefusalSubject::Request,
+            ),
+            (
+                &["previous_response_not_found"],
+                "Previous response with id 'resp_1' not found.",
+                RefusalSubject::Request,
+            ),
+            (&[], "Container with id 'model does not exist' not found.", RefusalSubject::Request),
+            (&[], "No such File object: file-1", RefusalSubject::Request),
+            (&["permission_denied"], "CachedContent not found (or permission denied)", RefusalSubject::Request),
+            (&[], "Error 403 while downloading the image", RefusalSubject::Request),
+            (&[], "No endpoints found matching your data policy", RefusalSubject::Request),
+            (&[], "No endpoints found that support tool use.", RefusalSubject::Request),
+            (&[], "'the model does not exist' was refused", RefusalSubject::Unknown),
+            (
+                &["permission_error"],
+                "Your API key does not have permission to use the specified resource",
+                RefusalSubject::Unknown,
+            ),
+            (&[], "<html><title>Attention Required! | Cloudflare</title><img url=x>", RefusalSubject::Unknown),
+            (&[], "Not Found", RefusalSubject::Unknown),
+            (&[], "", RefusalSubject::Unknown),
+        ];
+        for (words, message, expected) in table {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(blame(&words, message), *expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_left_out() {
+        assert_eq!(without_quotes("a 'b c' d's \"e\" `f` 'g"), "a  d's   ");
+    }
+}
+
+#[cfg(test)]
+mod limited_tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_limit_is_one_model_s_unless_its_words_name_the_account() {
+        let (model, account) = (false, true);
+        let table: &[(&[&str], &str, bool)] = &[
+            (
+                &["requests", "rate_limit_exceeded"],
+                "Rate limit reached for gpt-4o in organization org-1 on requests per min (RPM): Limit 3, Used 3. You can \
+                 increase your rate limit by adding a payment method to your account at https://x/account/billing.",
+                model,
+            ),
+            (
+                &["insufficient_quota"],
+                "You exceeded your current quota, please check your plan and billing details.",
+                account,
+            ),
+            (&["insufficient_quota", "credit_balance_exhausted"], "no", account),
+            (&["organization_spend_limit_exceeded"], "no", account),
+            (&["organization_usage_limit_exceeded"], "no", account),
+            (&["project_spend_limit_exceeded"], "no", account),
+            (
+                &["rate_limit_error"],
+                "This request would exceed your organization's rate limit of 30,000 input tokens per minute (org: 1, \
+                 model: claude-sonnet-4-6).",
+                model,
+            ),
+            (
+                &["rate_limit_error"],
+                "This request would exceed the rate limit for your organization (1) of 30,000 input tokens per minute.",
+                model,
+            ),
+            (&["rate_limit_error"], "This request would exceed your account's rate limit. Please try again.", account),
+            (
+                &["tokens", "rate_limit_exceeded"],
+                "Rate limit reached for model `llama` in organization `org_1` service tier `on_demand` on tokens per day \
+                 (TPD). Need more tokens? Upgrade at https://x/settings/billing",
+                model,
+            ),
+            (
+                &["429", "resource_exhausted"],
+                "You exceeded your current quota, please check your plan and billing details. * Quota exceeded for metric: \
+                 generate_content_free_tier_requests, limit: 20",
+                model,
+            ),
+            (
+                &["429", "resource_exhausted"],
+                "Your prepayment credits are depleted. Please go to AI Studio to manage your project and billing.",
+                account,
+            ),
+            (&[], "Quota exceeded for online_prediction_requests_per_base_model with base model: x", model),
+            (
+                &["rate_limit_reached_error"],
+                "Your account org-1<ak-1> request reached organization max RPM: 3, please try again after 1 seconds",
+                account,
+            ),
+            (&["rate_limit_reached_error"], "Organization Rate limit exceeded, please try again", account),
+            (&["exceeded_current_quota_error"], "Your account is suspended", account),
+            (&["token_quota_exceeded"], "Tokens per minute limit exceeded - too many tokens processed.", model),
+            (&["insufficient_quota"], "Allocated quota exceeded, please increase your quota limit.", model),
+            (&[], "Your team has either used all available credits or reached its monthly spending limit.", account),
+            (&[], "You are using a Trial key, which is limited to 40 API calls / minute.", account),
+            (&["1300"], "Requests rate limit exceeded", model),
+            (&["throttlingexception"], "Too many tokens, please wait before trying again.", model),
+            (&[], "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 requests per day", model),
+            (&[], "slow down", model),
+            (&[], "", model),
+        ];
+        for (words, message, expected) in table {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            assert_eq!(limits_account(&words, message), *expected, "{words:?} {message}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod page_tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn words(server: &'static str, body: &str) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        if !server.is_empty() {
+            headers.insert(SERVER, HeaderValue::from_bytes(server.as_bytes()).unwrap());
+        }
+        page(body, Some(502), &headers)
+    }
+
+    #[test]
+    fn a_page_is_told_in_a_few_words() {
+        let nginx = "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>…</body></html>";
+        for (server, body, expected) in [
+            ("nginx/1.27.1", nginx, "an HTML page (502, nginx): \"502 Bad Gateway\""),
+            ("", nginx, "an HTML page (502): \"502 Bad Gateway\""),
+            (
+                "cloudflare",
+                "\n<!DOCTYPE html>\n<!--[if lt IE 7]> <html class=\"ie6\"> <![endif]-->\n<title>api.test |\n 502: Bad gateway</title>",
+                "an HTML page (502, cloudflare): \"api.test | 502: Bad gateway\"",
+            ),
+            ("awselb/2.0", "<HTML><HEAD><TITLE lang=en>no</TITLE>", "an HTML page (502, awselb): \"no\""),
+            ("a b<script>", "<center>busy", "an HTML page (502, a)"),
+            ("<script>", "<!-- x --><html>", "an HTML page (502)"),
+            ("x", "\u{feff}<html><title></title>", "an HTML page (502, x)"),
+            ("x", "<html><title>a &amp; b</title>", "an HTML page (502, x)"),
+            ("x", "<html><title>a <b>b</b></title>", "an HTML page (502, x)"),
+            ("x", "<html><title>a\u{202e}b</title>", "an HTML page (502, x)"),
+            ("x", "<html><title>never ends", "an HTML page (502, x)"),
+        ] {
+            assert_eq!(words(server, body).as_deref(), Some(expected), "{body}");
+        }
+        assert_eq!(words("x", &format!("<html><title>{}</title>", "a".repeat(81))).unwrap(), "an HTML page (502, x)");
+        assert_eq!(page("<html>", None, &HeaderMap::new()).unwrap(), "an HTML page");
+        for body in
+            ["", "Bad gateway", "{}", "<?xml version=\"1.0\"?><Error/>", "the <html> page", "<b>no</b>", "<!-- x -->"]
+        {
+            assert_eq!(words("x", body), None, "{body}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod window_tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_many_vendors() {
+        let table = [
+            (
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens. Please reduce the length of the messages.",
+                Some(8_192),
+                Some(9_001),
+            ),
+            (
+                "This model's maximum context length is 131072 tokens. However, you requested 150000 tokens (140000 in the messages, 10000 in the completion).",
+                Some(131_072),
+                Some(150_000),
+            ),
+            ("prompt is too long: 210000 tokens > 200000 maximum", Some(200_000), Some(210_000)),
+            (
+                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length or `max_tokens` and try again",
+                Some(200_000),
+                None,
+            ),
+            (
+                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                Some(1_048_576),
+                Some(1_200_000),
+            ),
+            (
+                "This model's maximum prompt length is 131,072 but the request contains 250,000 tokens.",
+                Some(131_072),
+                Some(250_000),
+            ),
+            (
+                "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+                Some(32_768),
+                Some(40_000),
+            ),
+            ("The prompt is too long: 140000, model maximum context length: 131071", Some(131_071), Some(140_000)),
+            (
+                "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+                Some(4_096),
+                Some(5_000),
+            ),
+            ("Input is too long for requested model.", None, None),
+            ("too many tokens", None, None),
+            ("the prompt > 3 pages exceeds the context window", None, None),
+            ("größer: 9 maximum context length", None, None),
+        ];
+        for (message, window, asked) in table {
+            assert_eq!(too_long(message), ContextOverflow { window, asked }, "{message}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ pub mod assemble;
 pub mod ends;
 pub mod error;
 pub mod headers;
-pub mod limits;
+
 pub mod rescue;
 pub mod reset;
 pub mod service_tier;

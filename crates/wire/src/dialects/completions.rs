@@ -9,7 +9,7 @@ use crate::answer::usage::Usage;
 use crate::client_error::Invalid;
 use crate::json::surrogates::words;
 use crate::json::values::{PutMember, json};
-use crate::translate::parameter::{
+use crate::translate::members::{
     BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, required,
 };
 use crate::translate::{AnswerPiece, FinishReason, WritePieces};

@@ -19,13 +19,14 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::client_error::{ErrorShape, Invalid};
-use super::dialect::{AnswerForm, Dialect, Surface, TranslationOptions};
+use super::dialect::{AnswerForm, Dialect, Surface};
 use crate::answer::assemble::Assemble;
 use crate::answer::whole;
+use crate::quirks::TranslationOptions;
 use crate::stream::frame::Frame;
 use crate::stream::sse::SseEvent;
-use crate::stream::{mended, other_dialect};
-use crate::translate::parameter::required;
+use crate::stream::{event_reader, mended};
+use crate::translate::members::required;
 use crate::translate::signature::RemovedReasoning;
 use crate::translate::{Conversation, Losses, ReadPieces, WritePieces, bounds};
 use ollama::{OllamaForm, OllamaWriter};
@@ -221,7 +222,7 @@ impl Dialect {
     /// The name of another dialect that this body is written in, if it is not of this one.
     pub fn of_another(self, body: &[u8]) -> Option<&'static str> {
         let body = std::str::from_utf8(body).ok()?;
-        other_dialect::name(self, body.trim_start_matches('\u{feff}'))
+        event_reader::name(self, body.trim_start_matches('\u{feff}'))
     }
 
     /// Reads a stream for translation.
@@ -246,6 +247,16 @@ impl Dialect {
             Dialect::Gemini => gemini::request(conversation, options, losses),
             Dialect::Bedrock => bedrock::request(conversation, options, losses),
             Dialect::Ollama => ollama::request(conversation, options, losses),
+        }
+    }
+
+    /// Whether its tools may take free text instead of JSON.
+    pub fn has_custom_tools(self, options: &TranslationOptions) -> bool {
+        match self {
+            Dialect::Responses => true,
+            // Only OpenAI itself. Other servers of this dialect know only functions.
+            Dialect::OpenAi => options.quirks.max_completion_tokens,
+            Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => false,
         }
     }
 

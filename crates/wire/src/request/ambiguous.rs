@@ -278,7 +278,7 @@ mod tests {
     fn found(surface: Surface, members: &str) -> Option<(String, OtherReading)> {
         let model = if surface.is_in_path() { "" } else { "\"model\": \"m\", " };
         let body = format!("{{{model}{members}}}");
-        let call = crate::request::path_call::PathCall { surface, model: "m".to_owned(), stream: true, listed: false };
+        let call = crate::dialect::PathCall { surface, model: "m".to_owned(), stream: true, listed: false };
         let call = surface.is_in_path().then_some(&call);
         let request = ApiRequest::parse_call(surface, Bytes::from(body), call, true).unwrap();
         request.ambiguous.map(|member| (member.name, member.reading))

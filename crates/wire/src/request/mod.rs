@@ -4,8 +4,9 @@
 //! `model`, `stream` and `stream_options` are set if the surface has them. All other members are copied byte for byte
 //! and in order, so a megabyte of base64 is not parsed and unknown members are kept.
 
-pub mod opening;
-pub mod path_call;
+mod ambiguous;
+mod form;
+mod members;
 pub mod prefix;
 
 use std::borrow::Cow;
@@ -14,16 +15,20 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub use ambiguous::{AmbiguousMember, OtherReading};
 pub use members::{InvalidRequest, MemberSet};
-use members::{Member, boolean, include_usage, limits, lists_some, position, span, string};
 
-use super::dialect::{Dialect, Surface};
+use crate::dialect::{AnswerForm, Dialect, PathCall, Surface};
 use crate::json::raw_members::RequestMembers;
-use crate::request::path_call::PathCall;
+use crate::json::{InvalidJson, Json};
+use crate::translate::bounds::DEPTH_MAX;
 use form::FormModel;
+use members::{Member, boolean, include_usage, limits, lists_some, position, span, string, with_usage};
+use prefix::Prefix;
 
 /// A request, and the few facts that the gateway needs.
 #[derive(Clone)]
@@ -330,11 +335,265 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
     names.iter().position(|part| *part == name && !name.is_empty())
 }
 
-mod ambiguous;
-mod continued;
-mod form;
-mod members;
-mod upload;
+// The body for one upstream of the request's own dialect: with its model, and as it is asked to answer.
+
+impl ApiRequest {
+    /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
+    /// usage as `form` says. All other members keep their bytes.
+    pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
+        let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);
+        let mut position = 0;
+        let mut seen = [false; 3];
+        for (set, member) in &self.edits {
+            let value = self.value_of(*set, member, model, form);
+            // Vendors refuse `stream_options` in a request that does not stream.
+            let cut = if value.is_none() { self.with_comma(&member.whole) } else { member.value.clone() };
+            body.extend_from_slice(&self.body[position..cut.start.max(position)]);
+            body.extend_from_slice(value.unwrap_or_default().as_bytes());
+            position = cut.end;
+            seen[*set as usize] = true;
+        }
+        body.extend_from_slice(&self.body[position..self.end]);
+        let mut separator = if self.has_members { "," } else { "" };
+        let missing = |set: SetMembers| !seen[set as usize] && set.is_of(self.surface);
+        let mut add = |member: &str| {
+            body.extend_from_slice(separator.as_bytes());
+            body.extend_from_slice(member.as_bytes());
+            separator = ",";
+        };
+        // Only a translated request may lack it.
+        if missing(SetMembers::Model) {
+            add(&format!("\"model\":{}", serde_json::Value::from(model)));
+        }
+        if missing(SetMembers::Stream) && (form != AnswerForm::Plain || self.stream) {
+            add(&format!("\"stream\":{}", form != AnswerForm::Plain));
+        }
+        if form == AnswerForm::WithUsage && missing(SetMembers::StreamOptions) {
+            add("\"stream_options\":{\"include_usage\":true}");
+        }
+        body.extend_from_slice(&self.body[self.end..]);
+        Bytes::from(body)
+    }
+
+    /// The JSON text of a member that is set. None: it is left out.
+    fn value_of(&self, set: SetMembers, member: &Member, model: &str, form: AnswerForm) -> Option<Cow<'_, str>> {
+        let own = || std::str::from_utf8(&self.body[member.value.clone()]).ok().map(Cow::Borrowed);
+        match (set, form) {
+            (SetMembers::Model, _) if self.form.is_some() => Some(Cow::Owned(model.to_owned())),
+            (SetMembers::Model, _) => Some(Cow::Owned(serde_json::Value::from(model).to_string())),
+            (SetMembers::Stream, AnswerForm::Plain) if self.stream => Some(Cow::Borrowed("false")),
+            (SetMembers::Stream, AnswerForm::Plain) => own(),
+            (SetMembers::Stream, _) => Some(Cow::Borrowed("true")),
+            (SetMembers::StreamOptions, AnswerForm::WithUsage) => {
+                Some(Cow::Owned(with_usage(&self.body[member.value.clone()])))
+            }
+            (SetMembers::StreamOptions, _) => None,
+        }
+    }
+
+    /// The range of a member and one adjacent comma, so that the rest is valid JSON.
+    fn with_comma(&self, whole: &Range<usize>) -> Range<usize> {
+        let blank = |byte: &u8| byte.is_ascii_whitespace();
+        let after = whole.end + self.body[whole.end..].iter().take_while(|byte| blank(byte)).count();
+        if self.body.get(after) == Some(&b',') {
+            return whole.start..after + 1;
+        }
+        let before = whole.start - self.body[..whole.start].iter().rev().take_while(|byte| blank(byte)).count();
+        if before > 0 && self.body[before - 1] == b',' { before - 1..whole.end } else { whole.clone() }
+    }
+}
+
+// Writes a request that continues its answer: with one more message, or a longer prompt. All other bytes are kept.
+
+#[derive(Deserialize)]
+struct ContinuedTurn {
+    #[serde(default)]
+    role: String,
+}
+
+impl ApiRequest {
+    /// With `said` as the last assistant message, or appended to the prompt of a completion, and with as many tokens less
+    /// as were `spent` on it. None if the last message is already the assistant's: then the answer has more than `said`.
+    pub fn continued(&self, said: &str, spent: i64, prefix: Prefix) -> Option<ApiRequest> {
+        let range = self.prompt[PROMPT_PARTS - 1].clone();
+        let (list, end) = (self.body.get(range.clone())?, range.end.checked_sub(1)?);
+        let (inner, members) = match self.surface {
+            Surface::Chat | Surface::Messages => {
+                let turns: Vec<ContinuedTurn> = serde_json::from_slice(list).ok()?;
+                if turns.last()?.role == "assistant" {
+                    return None;
+                }
+                let (of_message, of_request) = prefix.members();
+                (format!(r#",{{"role":"assistant","content":{}{of_message}}}"#, Value::from(said)), of_request)
+            }
+            Surface::Completions if list.first() == Some(&b'"') && !self.echoes => {
+                let text = Value::from(said).to_string();
+                (text.strip_prefix('"')?.strip_suffix('"')?.to_owned(), "")
+            }
+            _ => return None,
+        };
+        let mut body = Vec::with_capacity(self.body.len() + inner.len() + members.len());
+        body.extend_from_slice(self.body.get(..end)?);
+        body.extend_from_slice(inner.as_bytes());
+        body.extend_from_slice(self.body.get(end..self.end)?);
+        body.extend_from_slice(members.as_bytes());
+        body.extend_from_slice(self.body.get(self.end..)?);
+        ApiRequest::written(self.surface, with_fewer_tokens(body, spent).into()).ok()
+    }
+}
+
+/// Members that bound the tokens of the answer.
+const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// The request with a smaller bound, but at least one token.
+fn with_fewer_tokens(mut body: Vec<u8>, spent: i64) -> Vec<u8> {
+    let mut limits = Vec::new();
+    let text = std::str::from_utf8(&body).unwrap_or_default();
+    // Only what was read is changed.
+    let _ = Json::nested(text, DEPTH_MAX).object(|name, json| {
+        let value = json.skip()?;
+        if let Some(tokens) = value.parse::<i64>().ok().filter(|_| LIMITS.contains(&name)) {
+            let start = value.as_ptr() as usize - text.as_ptr() as usize;
+            limits.push((start..start + value.len(), tokens.saturating_sub(spent).max(1)));
+        }
+        Ok(())
+    });
+    for (at, tokens) in limits.into_iter().rev() {
+        body.splice(at, tokens.to_string().into_bytes());
+    }
+    body
+}
+
+// Finds the opening of a conversation: everything up to the first question. Later requests of a conversation begin
+// with the same bytes. Other conversations hardly do, even with the same system prompt.
+
+/// Maximum messages that are searched for the first question. Examples may precede it.
+const MESSAGES_MAX: usize = 16;
+
+/// The parts of the prompt up to the end of the first user message. None if there is no such message.
+pub fn opening(request: &ApiRequest) -> Option<[&[u8]; 3]> {
+    let [tools, system, messages] = request.prompt();
+    let end = first_question(messages)?;
+    Some([tools, system, &messages[..end]])
+}
+
+/// The end of the first user message. Reading stops there.
+fn first_question(messages: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(messages).ok()?;
+    let (mut found, mut left) = (None, MESSAGES_MAX);
+    let walked = Json::nested(text, DEPTH_MAX).list(|json| {
+        let message = json.skip()?;
+        let role = Json::nested(message, DEPTH_MAX).member("role", Json::text)?;
+        left -= 1;
+        if role.is_some_and(|role| role == "user") {
+            found = (message.as_ptr() as usize).checked_sub(text.as_ptr() as usize).map(|at| at + message.len());
+        }
+        // An error stops the walk.
+        if found.is_some() || left == 0 { Err(InvalidJson) } else { Ok(()) }
+    });
+    walked.err().and(found)
+}
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod continued_tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn continued(surface: Surface, body: &'static str, prefix: Prefix) -> Option<String> {
+        let request = ApiRequest::parse(surface, Bytes::from_static(body.as_bytes())).unwrap();
+        let continued = request.continued("a \"b\"", 4, prefix)?;
+        Some(String::from_utf8(continued.body_for("up", crate::AnswerForm::Streamed).to_vec()).unwrap())
+    }
+
+    #[test]
+    fn what_was_said_is_the_last_message() {
+        let chat = r#"{"model":"m","messages":[{"role":"user","content":"x"} ],"seed":1}"#;
+        let with = |message: &str, members: &str| {
+            Some(format!(
+                r#"{{"model":"up","messages":[{{"role":"user","content":"x"}} ,{{"role":"assistant","content":"a \"b\""{message}}}],"seed":1{members},"stream":true}}"#
+            ))
+        };
+        assert_eq!(continued(Surface::Chat, chat, Prefix::Plain), with("", ""));
+        assert_eq!(continued(Surface::Chat, chat, Prefix::Prefix), with(r#","prefix":true"#, ""));
+        assert_eq!(continued(Surface::Chat, chat, Prefix::Partial), with(r#","partial":true"#, ""));
+        let members = r#","add_generation_prompt":false,"continue_final_message":true"#;
+        assert_eq!(continued(Surface::Chat, chat, Prefix::ContinueFinalMessage), with("", members));
+        let messages = r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}"#;
+        let expected = r#"{"model":"up","max_tokens":5,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a \"b\""}],"stream":true}"#;
+        assert_eq!(continued(Surface::Messages, messages, Prefix::Plain).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_completion_goes_on_from_a_longer_prompt() {
+        let body = r#"{"model":"m","prompt":"say:","max_tokens":4}"#;
+        let expected = r#"{"model":"up","prompt":"say:a \"b\"","max_tokens":1,"stream":true}"#;
+        assert_eq!(continued(Surface::Completions, body, Prefix::Plain).as_deref(), Some(expected));
+        assert_eq!(continued(Surface::Completions, r#"{"model":"m","prompt":["a","b"]}"#, Prefix::Plain), None);
+        let less = |body: &str| String::from_utf8(with_fewer_tokens(body.into(), 7)).unwrap();
+        assert_eq!(
+            less(r#"{"max_tokens": 40, "x": {"max_tokens": 9}, "max_completion_tokens":null,"max_output_tokens":9.5}"#),
+            r#"{"max_tokens": 33, "x": {"max_tokens": 9}, "max_completion_tokens":null,"max_output_tokens":9.5}"#
+        );
+        assert_eq!(
+            less(r#"{"max_completion_tokens":10,"max_tokens":100}"#),
+            r#"{"max_completion_tokens":3,"max_tokens":93}"#
+        );
+    }
+
+    #[test]
+    fn what_the_client_itself_began_is_not_gone_on_with() {
+        let body = r#"{"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"{"}]}"#;
+        assert_eq!(continued(Surface::Chat, body, Prefix::Plain), None);
+    }
+}
+
+#[cfg(test)]
+mod opening_tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::Surface;
+
+    fn of(surface: Surface, body: &str) -> Option<String> {
+        let request = ApiRequest::parse(surface, Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        let parts = opening(&request)?.map(|part| String::from_utf8(part.to_vec()).unwrap());
+        Some(parts.join("|"))
+    }
+
+    #[test]
+    fn a_conversation_opens_with_its_first_question() {
+        let chat = r#"[{"role":"system","content":"s"}, {"role":"user","content":"q"}"#;
+        for (surface, body, expected) in [
+            (Surface::Chat, format!(r#"{{"model":"m","messages":{chat}]}}"#), Some(format!("||{chat}"))),
+            (
+                Surface::Chat,
+                format!(r#"{{"model":"m","tools":[1],"messages":{chat},{{"role":"assistant","content":"a"}}]}}"#),
+                Some(format!("[1]||{chat}")),
+            ),
+            (
+                Surface::Messages,
+                r#"{"model":"m","max_tokens":1,"system":"s","messages":[{"content":"q","role":"user"},{"role":"assistant","content":"a"}]}"#.to_owned(),
+                Some(r#"|"s"|[{"content":"q","role":"user"}"#.to_owned()),
+            ),
+            (
+                Surface::Responses,
+                r#"{"model":"m","instructions":"s","input":[{"role":"user","content":"q"},{"type":"function_call_output","call_id":"c","output":"o"}]}"#.to_owned(),
+                Some(r#"|"s"|[{"role":"user","content":"q"}"#.to_owned()),
+            ),
+            (Surface::Responses, r#"{"model":"m","input":"q"}"#.to_owned(), None),
+            (Surface::Completions, r#"{"model":"m","prompt":"q"}"#.to_owned(), None),
+            (Surface::Embeddings, r#"{"model":"m","input":["q"]}"#.to_owned(), None),
+        ] {
+            assert_eq!(of(surface, &body), expected, "{body}");
+        }
+        let examples = r#"{"role":"system","content":"x"},"#.repeat(MESSAGES_MAX);
+        assert_eq!(first_question(format!("[{examples}{{\"role\":\"user\"}}]").as_bytes()), None, "too far behind");
+        for odd in ["", "[", "{}", "[1, 2]", r#"[{"role":1}]"#] {
+            assert_eq!(first_question(odd.as_bytes()), None, "{odd}");
+        }
+    }
+}

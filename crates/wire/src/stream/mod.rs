@@ -1,13 +1,12 @@
 //! Streams: cutting bytes into events ([`framing`]), and reading one event for the race and the meter ([`frame`]). The dialects read
 //! the members of an event.
 
-pub(crate) mod bare_error;
 pub(crate) mod binary;
 pub(crate) mod event_reader;
 pub mod frame;
 pub mod framing;
-pub(crate) mod lines;
+
 pub(crate) mod mended;
-pub(crate) mod other_dialect;
+
 pub mod sse;
 pub mod template;

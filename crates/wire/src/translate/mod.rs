@@ -7,17 +7,17 @@
 pub(crate) mod arguments;
 pub mod bounds;
 pub(crate) mod call_ids;
-pub(crate) mod lost_names;
-pub(crate) mod members;
-pub(crate) mod open_calls;
+
+pub mod members;
+
 pub(crate) mod outgoing;
-pub mod parameter;
+
 pub mod request;
 pub mod response;
 
 mod conversation;
 mod custom;
-mod loss_class;
+
 mod losses;
 mod piece;
 pub mod signature;

@@ -1,17 +1,25 @@
 //! Writes a conversation as a Converse request, and reports what Bedrock or the model does not accept.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::content::ContentWriter;
-use super::model::{BedrockModel, Family};
-use crate::dialect::TranslationOptions;
-use crate::dialects::claude::{schema, thinking};
+use crate::dialects::claude;
+use crate::dialects::claude::signed;
+use crate::json::numbers::object;
 use crate::json::values::{PutMember, json};
-use crate::quirks::{Quirks, SamplingForm, ThinkingForm, ThinkingOff};
+use crate::quirks::{Quirks, SamplingForm, ThinkingForm, ThinkingOff, TranslationOptions};
+use crate::translate::call_ids::CallIds;
 use crate::translate::outgoing::{
-    called_names, lose_choices, lose_penalties, lose_tier, lose_verbosity, object_schema,
+    called_names, lose_cache, lose_choices, lose_penalties, lose_tier, lose_verbosity, object_schema,
 };
-use crate::translate::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
+use crate::translate::{
+    CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning,
+    ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
+};
 
 /// Limits of `requestMetadata`.
 const METADATA_MAX: usize = 16;
@@ -27,7 +35,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let mut writer =
         BedrockRequestWriter { model, body: Map::new(), fields: Map::new(), thinks: false, unsampled: false };
     let tools = tools(conversation, &mut content);
-    let begun = thinking::is_begun(&messages);
+    let begun = claude::is_begun(&messages);
     writer.body.put("messages", Some(messages));
     writer.body.put("system", (!system.is_empty()).then_some(system));
     if let Some(reasoning) = &conversation.reasoning {
@@ -75,7 +83,7 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
         content.losses.lose_if(tool.strict == Some(true) && !strict, &format!("tools[{number}].strict"));
         let mut schema = object_schema(tool);
         if strict && content.model.family == Family::Claude {
-            let closed = schema::closed_tool(&schema, number, content.losses);
+            let closed = claude::closed_tool(&schema, number, content.losses);
             strict = closed.is_some();
             schema = closed.unwrap_or(schema);
         }
@@ -189,8 +197,8 @@ impl BedrockRequestWriter {
             ThinkingForm::Budget | ThinkingForm::Off => true,
         };
         let thinking = if wants_budget {
-            let budget = thinking::budget(reasoning, conversation.sampling.max_tokens, max_output);
-            let Some(budget) = budget.filter(|_| !thinking::continues_without_thoughts(conversation)) else {
+            let budget = claude::budget(reasoning, conversation.sampling.max_tokens, max_output);
+            let Some(budget) = budget.filter(|_| !claude::continues_without_thoughts(conversation)) else {
                 losses.lose("reasoning_effort");
                 return;
             };
@@ -261,7 +269,7 @@ impl BedrockRequestWriter {
             None | Some(Format::Text) => {}
             Some(Format::Schema { name, description, schema, .. }) if self.model.takes_schemas => {
                 let schema = match self.is_claude() {
-                    true => schema::closed(schema, losses).to_string(),
+                    true => claude::closed(schema, losses).to_string(),
                     false => schema.to_string(),
                 };
                 let mut definition = json!({ "schema": schema });
@@ -307,5 +315,433 @@ fn three_levels(effort: Effort) -> &'static str {
         Effort::None | Effort::Minimal | Effort::Low => "low",
         Effort::Medium => "medium",
         Effort::High | Effort::XHigh | Effort::Max => "high",
+    }
+}
+
+// Writes the turns of a conversation as Converse messages, and reports what cannot be written.
+
+/// Maximum characters of a tool use's id and of a document's name.
+const ID_MAX: usize = 64;
+const NAME_MAX: usize = 200;
+
+/// Writes the turns of a conversation.
+pub(super) struct ContentWriter<'a> {
+    pub model: BedrockModel,
+    pub losses: &'a mut Losses,
+    /// Used document names, with the number of the next document of that name. Names must be unique.
+    names: HashMap<String, u32>,
+    ids: CallIds,
+    /// The conversation contains calls or tool results.
+    pub has_tools: bool,
+}
+
+impl<'a> ContentWriter<'a> {
+    pub fn new(model: BedrockModel, losses: &'a mut Losses) -> ContentWriter<'a> {
+        ContentWriter { model, losses, names: HashMap::new(), ids: CallIds::new(id, ID_MAX), has_tools: false }
+    }
+
+    /// Roles must alternate, and the user begins: turns of one role become one message. System turns go into `system`.
+    pub fn messages(&mut self, turns: &[ConversationTurn], system: &mut Vec<Value>) -> Vec<Value> {
+        let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
+        for (number, turn) in turns.iter().enumerate() {
+            let role = match turn.role {
+                Role::System => {
+                    self.losses.lose(format!("messages[{number}].role"));
+                    self.system(&turn.parts, system);
+                    continue;
+                }
+                Role::User => "user",
+                Role::Assistant => "assistant",
+            };
+            if messages.last().is_none_or(|(last, _)| *last != role) {
+                messages.push((role, Vec::new()));
+            }
+            let Some((_, blocks)) = messages.last_mut() else { continue };
+            for (place, part) in turn.parts.iter().enumerate() {
+                self.part(part, &format!("messages[{number}].content[{place}]"), blocks);
+            }
+            if blocks.is_empty() {
+                messages.pop();
+            }
+        }
+        if messages.first().is_none_or(|(role, _)| *role != "user") {
+            messages.insert(0, ("user", vec![json!({ "text": "." })]));
+        }
+        messages.into_iter().map(|(role, content)| json!({ "role": role, "content": ordered(content) })).collect()
+    }
+
+    /// System prompts are texts.
+    pub fn system(&mut self, parts: &[MessagePart], out: &mut Vec<Value>) {
+        for part in parts {
+            match part {
+                MessagePart::Text { text, cache } => {
+                    out.extend(text_block(text));
+                    self.cache(cache.as_ref(), out);
+                }
+                _ => self.losses.lose("system"),
+            }
+        }
+    }
+
+    fn part(&mut self, part: &MessagePart, name: &str, out: &mut Vec<Value>) {
+        out.extend(match part {
+            MessagePart::Text { text, .. } | MessagePart::Refusal(text) => text_block(text),
+            MessagePart::Image(image) => image_block(image).or_else(|| self.losses.part(name)),
+            MessagePart::Document(document) => self.document(document).or_else(|| self.losses.part(name)),
+            MessagePart::Audio(_) => self.losses.part(name),
+            MessagePart::Thinking(thinking) => self.thinking(thinking),
+            MessagePart::Call(call) => Some(self.call(call, name)),
+            MessagePart::Result(result) => Some(self.result(result, name)),
+        });
+        match part {
+            // A cache point may not follow a document.
+            MessagePart::Document(document) => lose_cache(document.cache.as_ref(), self.losses),
+            _ => self.cache(part.cache(), out),
+        }
+    }
+
+    /// Only Claude's own signed reasoning is sent back. For other models reasoning is dropped.
+    fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
+        match (self.model.family, signed(thinking)) {
+            (Family::Claude | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
+                json!({ "reasoningContent": { "redactedContent": signature } })
+            } else {
+                let text = json!({ "text": thinking.text, "signature": signature });
+                json!({ "reasoningContent": { "reasoningText": text } })
+            }),
+            _ => {
+                self.losses.lose("thinking");
+                None
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall, name: &str) -> Value {
+        self.has_tools = true;
+        self.losses.lose_if(call.signature.is_some(), "thought_signature");
+        let written = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        let arguments = match object(written.as_bytes()) {
+            Some(arguments) if !call.custom => Value::Object(arguments),
+            // Only an object is accepted, so broken arguments are wrapped in one.
+            _ => {
+                self.losses.lose_if(call.custom, name);
+                json!({ "input": call.arguments })
+            }
+        };
+        json!({ "toolUse": { "toolUseId": self.ids.call(&call.id), "name": call.name, "input": arguments } })
+    }
+
+    fn result(&mut self, result: &ToolResult, name: &str) -> Value {
+        self.has_tools = true;
+        let mut content = Vec::new();
+        for part in &result.parts {
+            content.extend(match part {
+                MessagePart::Text { text, cache } => {
+                    lose_cache(cache.as_ref(), self.losses);
+                    text_block(text)
+                }
+                MessagePart::Image(image) => image_block(image).or_else(|| self.losses.part(name)),
+                MessagePart::Document(document) => self.document(document).or_else(|| self.losses.part(name)),
+                _ => self.losses.part(name),
+            });
+        }
+        let mut block = json!({ "toolUseId": self.ids.result(&result.call_id), "content": content });
+        if result.is_error && self.model.takes_status() {
+            block["status"] = Value::from("error");
+        } else if result.is_error {
+            self.losses.lose(format!("{name}.is_error"));
+        }
+        json!({ "toolResult": block })
+    }
+
+    fn document(&mut self, document: &Document) -> Option<Value> {
+        let (format, source) = match &document.source {
+            Source::Base64 { media_type, data } => {
+                (document_format(media_type, document.name.as_deref())?, json!({ "bytes": data }))
+            }
+            Source::Text(text) => ("txt", json!({ "bytes": STANDARD.encode(text) })),
+            Source::Url(url) if url.starts_with("s3://") => {
+                (document_format("", Some(url))?, json!({ "s3Location": { "uri": url } }))
+            }
+            Source::Url(_) | Source::File(_) => return None,
+        };
+        let name = self.document_name(document.name.as_deref());
+        Some(json!({ "document": { "format": format, "name": name, "source": source } }))
+    }
+
+    /// A unique name in the allowed characters.
+    fn document_name(&mut self, wanted: Option<&str>) -> String {
+        let wanted = wanted.map_or("", |name| name.rsplit_once('.').map_or(name, |(stem, _)| stem));
+        let allowed = |c: char| if c.is_ascii_alphanumeric() || "-()[]".contains(c) { c } else { ' ' };
+        let plain: String = wanted.chars().map(allowed).collect();
+        let words: Vec<&str> = plain.split_ascii_whitespace().collect();
+        let mut base = words.join(" ");
+        // Leaves room for a number.
+        base.truncate(NAME_MAX - 20);
+        let base = if base.trim().is_empty() { "document" } else { base.trim_end() };
+        let mut name = base.to_owned();
+        // Terminates: each round uses another number.
+        while self.names.contains_key(&name) {
+            let number = self.names.entry(base.to_owned()).or_insert(2);
+            name = format!("{base} ({number})");
+            *number += 1;
+        }
+        self.names.insert(name.clone(), 2);
+        name
+    }
+
+    /// Adds a cache point after the last block, if the model accepts one there.
+    pub fn cache(&mut self, hint: Option<&CacheHint>, out: &mut Vec<Value>) {
+        let Some(hint) = hint else { return };
+        if !self.model.caches() || out.last().is_none_or(|block| block.get("cachePoint").is_some()) {
+            self.losses.lose("cache_control");
+            return;
+        }
+        out.push(self.cache_point(hint));
+    }
+
+    pub fn cache_point(&mut self, hint: &CacheHint) -> Value {
+        let mut point = json!({ "type": "default" });
+        match hint.ttl.as_deref() {
+            None | Some("5m") => {}
+            Some("1h") if self.model.caches_long() => point["ttl"] = Value::from("1h"),
+            Some(_) => self.losses.lose("cache_control.ttl"),
+        }
+        json!({ "cachePoint": point })
+    }
+}
+
+/// Orders the blocks of a turn as the vendor requires: tool results first, each followed by its cache point, and never
+/// a document without a text.
+fn ordered(blocks: Vec<Value>) -> Vec<Value> {
+    let is = |block: &Value, kind: &str| block.get(kind).is_some();
+    let (mut results, mut rest, mut behind_result) = (Vec::new(), Vec::new(), false);
+    let wants_text = blocks.iter().any(|block| is(block, "document")) && !blocks.iter().any(|block| is(block, "text"));
+    for block in blocks {
+        if !is(&block, "cachePoint") {
+            behind_result = is(&block, "toolResult");
+        }
+        if behind_result { results.push(block) } else { rest.push(block) }
+    }
+    results.append(&mut rest);
+    results.extend(wants_text.then(|| json!({ "text": "." })));
+    results
+}
+
+/// Blank text is refused, and means nothing.
+fn text_block(text: &str) -> Option<Value> {
+    (!text.trim().is_empty()).then(|| json!({ "text": text }))
+}
+
+fn image_block(image: &Image) -> Option<Value> {
+    let (format, source) = match &image.source {
+        Source::Base64 { media_type, data } => (image_format(media_type)?, json!({ "bytes": data })),
+        Source::Url(url) if url.starts_with("s3://") => {
+            (image_format(url.rsplit_once('.')?.1)?, json!({ "s3Location": { "uri": url } }))
+        }
+        _ => return None,
+    };
+    Some(json!({ "image": { "format": format, "source": source } }))
+}
+
+/// By media type, or by file extension.
+fn image_format(name: &str) -> Option<&'static str> {
+    let name = name.split(';').next().unwrap_or(name).trim().to_ascii_lowercase();
+    Some(match name.strip_prefix("image/").unwrap_or(&name) {
+        "png" => "png",
+        "jpeg" | "jpg" => "jpeg",
+        "gif" => "gif",
+        "webp" => "webp",
+        _ => return None,
+    })
+}
+
+/// By media type, else by file extension.
+fn document_format(media_type: &str, name: Option<&str>) -> Option<&'static str> {
+    let media_type = media_type.split(';').next().unwrap_or(media_type).trim().to_ascii_lowercase();
+    let ending = || name.and_then(|name| Some(name.rsplit_once('.')?.1.to_ascii_lowercase()));
+    Some(match media_type.as_str() {
+        "application/pdf" => "pdf",
+        "text/plain" => "txt",
+        "text/markdown" => "md",
+        "text/html" => "html",
+        "text/csv" => "csv",
+        "application/msword" => "doc",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+        "application/vnd.ms-excel" => "xls",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        "" | "application/octet-stream" => {
+            let ending = ending()?;
+            ["pdf", "txt", "md", "html", "csv", "doc", "docx", "xls", "xlsx"]
+                .into_iter()
+                .find(|known| *known == ending)?
+        }
+        _ => return None,
+    })
+}
+
+/// An id that Bedrock accepts, derived from the original. Ids of other vendors may be too long or have other
+/// characters.
+fn id(id: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
+    if !id.is_empty() && id.len() <= ID_MAX && id.chars().all(allowed) {
+        return id.to_owned();
+    }
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(id);
+    let kept: String = id.chars().filter(|c| allowed(*c)).take(ID_MAX - 17).collect();
+    format!("{kept}_{hash:016x}")
+}
+
+// The members that a model behind Bedrock accepts, by its id. Converse has one format, but many models refuse members
+// that they do not support. What a model takes wherever it is served: see `quirks`.
+
+/// The maker of the model, as far as requests differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Claude,
+    /// With its generation.
+    Nova(u32),
+    /// The open-weight models of OpenAI.
+    GptOss,
+    Qwen,
+    /// The id names no model, as in the ARN of an application inference profile.
+    Unknown,
+    Other,
+}
+
+/// The facts of a model that a request depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BedrockModel {
+    pub family: Family,
+    pub quirks: Quirks,
+    /// Accepts a JSON schema for its text, and strict tools.
+    pub takes_schemas: bool,
+    /// Can be forced to call a tool.
+    pub can_be_forced: bool,
+}
+
+impl BedrockModel {
+    pub fn of(options: &TranslationOptions) -> BedrockModel {
+        let (id, quirks) = (options.model.to_ascii_lowercase(), options.quirks);
+        let family = if id.contains("claude-") {
+            Family::Claude
+        } else if let Some((_, name)) = id.rsplit_once("amazon.nova-") {
+            Family::Nova(name.split('-').next().and_then(|word| word.parse().ok()).unwrap_or(1))
+        } else if id.contains("openai.gpt-oss") {
+            Family::GptOss
+        } else if id.contains("qwen.") {
+            Family::Qwen
+        } else if id.contains("application-inference-profile/") || id.contains("-model/") {
+            Family::Unknown
+        } else {
+            Family::Other
+        };
+        let dated = ["amazon.titan", "meta.", "cohere.", "ai21.", "writer."].iter().any(|maker| id.contains(maker));
+        let takes_schemas = match family {
+            Family::Claude => quirks.schemas,
+            Family::Nova(_) | Family::Unknown => false,
+            Family::GptOss | Family::Qwen => true,
+            Family::Other => !dated,
+        };
+        BedrockModel { family, quirks, takes_schemas, can_be_forced: !dated && quirks.forced_tools }
+    }
+
+    /// Accepts cache points in system prompts and messages.
+    pub fn caches(&self) -> bool {
+        matches!(self.family, Family::Claude | Family::Nova(_))
+    }
+
+    /// Accepts cache points after tools.
+    pub fn caches_tools(&self) -> bool {
+        self.family == Family::Claude
+    }
+
+    /// Accepts cache points that last an hour.
+    pub fn caches_long(&self) -> bool {
+        self.family == Family::Claude && self.quirks.long_cache
+    }
+
+    /// Accepts `status` in a tool result.
+    pub fn takes_status(&self) -> bool {
+        self.caches()
+    }
+}
+
+/// Whether requests for two models with the same quirks have the same form.
+pub fn writes_alike(one: &str, other: &str) -> bool {
+    let of = |model: &str| BedrockModel::of(&TranslationOptions { model: model.to_owned(), quirks: Quirks::default() });
+    of(one) == of(other)
+}
+
+#[cfg(test)]
+mod content_tests {
+    use super::*;
+    use crate::quirks::TranslationOptions;
+
+    #[test]
+    fn ids_are_made_to_fit_and_stay_apart() {
+        assert_eq!(id("call_1-a.b:c"), "call_1-a.b:c");
+        let (long, other) = (id(&"x".repeat(100)), id(&"x".repeat(101)));
+        assert_eq!((long.len(), other.len()), (ID_MAX, ID_MAX));
+        assert_ne!(long, other);
+        for odd in ["", "a b", "é"] {
+            assert_eq!(id(odd), id(odd));
+            assert!((1..=ID_MAX).contains(&id(odd).len()), "{odd}");
+        }
+        assert_ne!(id("a b"), id("a-b"));
+    }
+
+    #[test]
+    fn documents_have_names_of_their_own() {
+        let mut losses = Losses::default();
+        let mut content = ContentWriter::new(BedrockModel::of(&TranslationOptions::default()), &mut losses);
+        let names = [Some("my_report.v2.pdf"), Some("my report v2.pdf"), None, Some("???"), Some("my report v2")]
+            .map(|name| content.document_name(name));
+        assert_eq!(names, ["my report v2", "my report v2 (2)", "document", "document (2)", "my report v2 (3)"]);
+        assert!(content.document_name(Some(&"x".repeat(1_000))).len() <= NAME_MAX);
+    }
+
+    #[test]
+    fn formats_go_by_media_type_and_then_by_name() {
+        assert_eq!(document_format("text/plain; charset=utf-8", None), Some("txt"));
+        assert_eq!(document_format("application/octet-stream", Some("a.b.DOCX")), Some("docx"));
+        assert_eq!(document_format("application/zip", Some("a.pdf")), None);
+        assert_eq!(document_format("", None), None);
+        assert_eq!((image_format("IMAGE/JPG"), image_format("image/tiff")), (Some("jpeg"), None));
+    }
+}
+
+#[cfg(test)]
+mod model_tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_the_model() {
+        let table: &[(&str, Family, bool)] = &[
+            ("anthropic.claude-3-haiku-20240307-v1:0", Family::Claude, false),
+            ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", Family::Claude, false),
+            ("anthropic.claude-sonnet-4-20250514-v1:0", Family::Claude, false),
+            ("global.anthropic.claude-opus-4-6-v1", Family::Claude, true),
+            (
+                "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                Family::Claude,
+                true,
+            ),
+            ("us.anthropic.claude-fable-5", Family::Claude, true),
+            ("us.amazon.nova-pro-v1:0", Family::Nova(1), false),
+            ("global.amazon.nova-2-lite-v1:0", Family::Nova(2), false),
+            ("openai.gpt-oss-120b-1:0", Family::GptOss, true),
+            ("qwen.qwen3-32b-v1:0", Family::Qwen, true),
+            ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", Family::Unknown, false),
+            ("arn:aws:bedrock:us-east-1:1:provisioned-model/abc", Family::Unknown, false),
+            ("meta.llama3-8b-instruct-v1:0", Family::Other, false),
+            ("deepseek.v3.2", Family::Other, true),
+            ("", Family::Other, true),
+        ];
+        for (id, family, takes_schemas) in table {
+            let model = BedrockModel::of(&TranslationOptions::of_model(*id));
+            assert_eq!((model.family, model.takes_schemas), (*family, *takes_schemas), "{id}");
+            assert_eq!(model.can_be_forced, !id.starts_with("meta."), "{id}");
+        }
     }
 }

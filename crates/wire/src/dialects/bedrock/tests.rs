@@ -9,7 +9,7 @@ use crate::PayloadKind;
 use crate::answer::error::{of_answer, of_body, of_frame};
 use crate::answer::service_tier::ServiceTier;
 use crate::answer::usage::Usage;
-use crate::dialect::TranslationOptions;
+use crate::quirks::TranslationOptions;
 use crate::stream::binary::tests::{event, exception, frame};
 use crate::stream::binary::{BinaryScanner, write_event};
 use crate::stream::frame::{Chunk, Frame, Payload};

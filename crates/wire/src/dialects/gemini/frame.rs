@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use crate::json::{InvalidJson, Json, characters};
+use crate::stream::event_reader::or_foreign;
 use crate::stream::event_reader::{read_sse, says_error};
 use crate::stream::frame::{Chunk, Frame, Payload};
-use crate::stream::other_dialect::or_foreign;
 use crate::stream::sse::SseEvent;
 use crate::{Dialect, PayloadKind};
 

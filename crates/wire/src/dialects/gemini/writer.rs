@@ -4,8 +4,8 @@
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value};
 
-use super::signed::write_signature;
 use crate::answer::usage::Usage;
+use crate::dialects::gemini::write_signature;
 use crate::json::numbers::parse;
 use crate::json::values::{PutMember, json};
 use crate::translate::signature::of_redacted;

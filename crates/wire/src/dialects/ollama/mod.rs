@@ -4,10 +4,10 @@
 
 mod assemble;
 mod conversation;
-mod messages;
+
 mod reader;
 mod request;
-mod turns;
+
 mod writer;
 
 #[cfg(test)]
@@ -27,9 +27,9 @@ pub use writer::{OllamaForm, OllamaWriter};
 use crate::client_error::ErrorShape;
 use crate::json::values::{PutMember, answer};
 use crate::json::{InvalidJson, Json, characters};
+use crate::stream::event_reader::or_foreign;
 use crate::stream::event_reader::{read_json, says, says_error};
 use crate::stream::frame::{Chunk, Frame, Payload};
-use crate::stream::other_dialect::or_foreign;
 use crate::stream::sse::SseEvent;
 use crate::{Dialect, PayloadKind};
 

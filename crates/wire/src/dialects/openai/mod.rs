@@ -4,38 +4,24 @@
 //! strings (rules of what counts as payload: `docs/measurement.md`).
 
 mod assemble;
-mod calls;
 mod conversation;
-mod foreign;
-mod grown;
 mod messages;
-mod names;
-mod parts;
 mod payload;
 mod reader;
 mod request;
-mod tools;
-mod turns;
-mod usage_chunk;
 mod writer;
-
-#[cfg(test)]
-mod tests;
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use memchr::{memchr2, memmem};
+use memchr::{memchr2, memmem, memrchr, memrchr2};
 use serde_json::Value;
 
 pub use crate::stream::frame::{Chunk, Frame, Payload};
 pub use assemble::ChatAssembly;
 pub use conversation::{check, conversation};
-pub use foreign::without_reasoning;
-pub use names::ChunkNames;
 pub use reader::OpenAiReader;
 pub use request::request;
-pub use usage_chunk::with_members_of;
 pub use writer::OpenAiWriter;
 pub(crate) use writer::usage_json;
 
@@ -44,9 +30,10 @@ use crate::client_error::ErrorShape;
 use crate::dialect::Dialect;
 use crate::json::values::{PutMember, answer};
 use crate::json::{InvalidJson, Json};
-use crate::stream::event_reader::{read_sse, says_error};
-use crate::stream::other_dialect::or_foreign;
+use crate::stream::event_reader::{or_foreign, read_sse, says_error};
 use crate::stream::sse::SseEvent;
+use crate::translate::signature::{RemovedReasoning, cleaned};
+use messages::CALL_SIGNATURES;
 
 /// Reads one event.
 pub fn read(event: &SseEvent) -> Frame<'_> {
@@ -269,4 +256,192 @@ pub fn error(error: &ErrorShape<'_>) -> Value {
     });
     shape.put("attempts", error.attempts.cloned());
     serde_json::json!({ "error": shape })
+}
+
+// Members that every chunk of a chat or completions answer repeats. A continued stream must keep them.
+
+/// Members that every chunk repeats.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChunkNames {
+    pub id: String,
+    pub model: String,
+    /// Seconds since 1970, UTC.
+    pub created: u64,
+}
+
+impl ChunkNames {
+    pub fn of(chunk: &[u8]) -> Option<ChunkNames> {
+        let chunk: Value = serde_json::from_slice(chunk).ok().filter(Value::is_object)?;
+        let text = |name: &str| chunk[name].as_str().unwrap_or_default().to_owned();
+        Some(ChunkNames {
+            id: text("id"),
+            model: text("model"),
+            created: chunk["created"].as_f64().map_or(0, |created| created as u64),
+        })
+    }
+}
+
+// What a usage chunk says beside the usage.
+
+/// Members that servers move from the last event to the usage chunk if they are asked for one: vLLM, llama.cpp. Others stay away:
+/// nobody knows that the server would have sent them.
+const MOVED: [&str; 2] = ["system_fingerprint", "timings"];
+
+/// `events` with those of these members of a usage chunk that the last of them lacks.
+pub fn with_members_of(events: Bytes, usage_chunk: &[u8]) -> Bytes {
+    joined(&events, usage_chunk).unwrap_or(None).map_or(events, Bytes::from)
+}
+
+/// None: it has them all.
+fn joined(events: &[u8], usage_chunk: &[u8]) -> Result<Option<String>, InvalidJson> {
+    // Most usage chunks have none, or the last event has the same: reading them whole would be dear for every stream.
+    let mut lacked: Vec<&str> =
+        MOVED.into_iter().filter(|name| memmem::find(usage_chunk, name.as_bytes()).is_some()).collect();
+    if lacked.is_empty() {
+        return Ok(None);
+    }
+    let (end, data) = last_data(events)?;
+    let mut is_empty = true;
+    Json::new(data).object(|name, json| {
+        is_empty = false;
+        lacked.retain(|other| *other != name);
+        // Nothing is left to look for, so the rest need not be read.
+        if lacked.is_empty() { Err(InvalidJson) } else { json.skip().map(drop) }
+    })?;
+    let mut added = String::new();
+    Json::new(last_data(usage_chunk)?.1).object(|name, json| {
+        let value = json.skip()?;
+        // A line break would end the line of the event.
+        if value != "null" && lacked.contains(&name) && !value.contains(['\n', '\r']) {
+            added += &format!(",\"{name}\":{value}");
+        }
+        Ok(())
+    })?;
+    let text = std::str::from_utf8(events).map_err(|_| InvalidJson)?;
+    Ok((!added.is_empty() && !is_empty).then(|| [&text[..end], &added, &text[end..]].concat()))
+}
+
+/// The object in the last line of data, and where its closing brace stands.
+fn last_data(events: &[u8]) -> Result<(usize, &str), InvalidJson> {
+    let end = memrchr(b'}', events).ok_or(InvalidJson)?;
+    let start = memrchr2(b'\n', b'\r', &events[..end]).map_or(0, |at| at + 1);
+    let line = std::str::from_utf8(&events[start..=end]).map_err(|_| InvalidJson)?;
+    Ok((end, line.strip_prefix("data:").ok_or(InvalidJson)?))
+}
+
+// Removes other vendors' signatures from a chat request that is otherwise passed through. A server may refuse them.
+
+/// The request without signatures of other dialects, or without any. None: it contained none.
+pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
+    cleaned(body, taken, |request| {
+        let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
+        messages.iter_mut().fold(false, |found, message| clean(message, taken) | found)
+    })
+}
+
+fn clean(message: &mut Value, taken: RemovedReasoning) -> bool {
+    let mut found = false;
+    for name in ["reasoning_details", "thinking_blocks", "content"] {
+        let Some(Value::Array(entries)) = message.get_mut(name) else { continue };
+        let before = entries.len();
+        entries.retain(|entry| !goes(name, entry, taken));
+        if entries.len() == before {
+            continue;
+        }
+        found = true;
+        // Content is required, and an empty list is refused.
+        match message.as_object_mut() {
+            Some(members) if members[name] == Value::Array(Vec::new()) => match name {
+                "content" => drop(members.insert(name.to_owned(), Value::from(""))),
+                _ => drop(members.shift_remove(name)),
+            },
+            _ => {}
+        }
+    }
+    for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+        found |= clean_call(call, taken);
+    }
+    found
+}
+
+fn goes(name: &str, entry: &Value, taken: RemovedReasoning) -> bool {
+    let thinks = |entry: &Value| matches!(entry["type"].as_str(), Some("thinking" | "redacted_thinking"));
+    (name != "content" || thinks(entry)) && taken.takes(entry, &["signature", "data"])
+}
+
+/// A member that contains only the signature is removed too.
+fn clean_call(call: &mut Value, taken: RemovedReasoning) -> bool {
+    let mut found = false;
+    for (member, path) in CALL_SIGNATURES {
+        let pointer = format!("/{member}{path}");
+        if call.pointer(&pointer).and_then(Value::as_str).is_some_and(|text| taken.takes_signature(text)) {
+            found = true;
+            remove(call, &pointer);
+        }
+    }
+    found
+}
+
+/// Removes a member, and enclosing objects that become empty.
+fn remove(value: &mut Value, pointer: &str) {
+    let Some((parent, name)) = pointer.rsplit_once('/') else { return };
+    let Some(Value::Object(members)) = value.pointer_mut(parent) else { return };
+    members.shift_remove(name);
+    if members.is_empty() && !parent.is_empty() {
+        remove(value, parent);
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod usage_chunk_tests {
+    use super::*;
+
+    #[test]
+    fn what_the_last_event_lacks_is_added_to_it() {
+        let finish = r#"{"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+        for (events, usage, expected) in [
+            // vLLM, llama.cpp.
+            (
+                format!("data: {finish}\n\n"),
+                r#"{"id":"c","choices":[],"usage":{"prompt_tokens":1},"system_fingerprint":"v","timings":null,"service_tier":"x"}"#,
+                r#"data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"system_fingerprint":"v"}"#,
+            ),
+            (
+                format!(": hm\ndata:{finish} \r\n\r\n"),
+                r#"{"timings":{"a":1.50},"choices":[],"usage":{}}"#,
+                ": hm\ndata:{\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"timings\":{\"a\":1.50}}",
+            ),
+            // Several events: the last one.
+            (
+                format!("data: {{\"a\":1}}\n\ndata: {finish}\n\n"),
+                r#"{"timings":1,"id":"d","usage":{}}"#,
+                "data: {\"a\":1}\n\ndata: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"timings\":1}",
+            ),
+        ] {
+            let joined = with_members_of(Bytes::from(events.clone()), format!("data: {usage}\n\n").as_bytes());
+            let end = events.rfind('}').unwrap() + 1;
+            assert_eq!(joined, format!("{expected}{}", &events[end..]), "{usage}");
+        }
+    }
+
+    #[test]
+    fn what_needs_nothing_or_cannot_be_read_is_unchanged() {
+        let whole = r#"data: {"id":"c","timings":null,"choices":[]}"#;
+        for (events, usage) in [
+            (whole, r#"data: {"id":"c","usage":{},"timings":1}"#),
+            (whole, r#"data: {"id":"c","model":"m","service_tier":"x","usage":{}}"#),
+            (whole, "data: {\"system_fingerprint\":[1,\n2],\"usage\":{}}"),
+            (whole, r#"data: {"system_fingerprint":1,"#),
+            ("data: {}", r#"data: {"timings":1}"#),
+            ("data: [DONE]", r#"data: {"timings":1}"#),
+            ("data: {\n\"id\":\"c\"}", r#"data: {"timings":1}"#),
+            ("", r#"data: {"timings":1}"#),
+        ] {
+            let events = Bytes::from(format!("{events}\n\n"));
+            assert_eq!(with_members_of(events.clone(), usage.as_bytes()), events, "{usage}");
+        }
+    }
 }

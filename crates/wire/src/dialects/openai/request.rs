@@ -6,11 +6,16 @@
 
 use serde_json::{Map, Value};
 
-use super::turns;
-use crate::dialect::TranslationOptions;
 use crate::json::values::{PutMember, json};
-use crate::translate::outgoing::{effort_of, lose_cache, lose_metadata, openai_tier, openai_user, strict_of};
-use crate::translate::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
+use crate::quirks::{CallIdForm, PastReasoning, Quirks, TranslationOptions, UNKNOWN_REASONING, reminder};
+use crate::translate::call_ids::CallIds;
+use crate::translate::outgoing::{
+    effort_of, lose_cache, lose_metadata, openai_tier, openai_user, results_first, strict_of, system_texts,
+};
+use crate::translate::{
+    Audio, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning, Role,
+    Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
+};
 
 /// Maximum stop sequences that OpenAI accepts.
 const STOPS_MAX: usize = 4;
@@ -19,7 +24,7 @@ const STOPS_MAX: usize = 4;
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
     body.put("model", Some(options.model.as_str()));
-    body.put("messages", Some(turns::messages(conversation, &options.quirks, losses)));
+    body.put("messages", Some(messages(conversation, &options.quirks, losses)));
     if !conversation.tools.is_empty() {
         body.put("tools", Some(conversation.tools.iter().map(|tool| tool_of(tool, losses)).collect::<Value>()));
         let asked = conversation.tool_choice.as_ref().map(|choice| options.quirks.choice(choice, losses));
@@ -120,4 +125,224 @@ fn sampling(sampling: &Sampling, options: &TranslationOptions, body: &mut Map<St
     body.put("logprobs", sampling.logprobs);
     body.put("top_logprobs", sampling.top_logprobs);
     body.put("logit_bias", sampling.logit_bias.clone());
+}
+
+// Writes the turns of a conversation as chat messages.
+//
+// Parts without a place in chat move: tool results directly after their calls, their images and files into a user
+// message after them, and the texts of a message into one string (many servers accept nothing else). Thoughts are sent
+// back as the vendor takes them.
+
+/// Joins texts.
+const GAP: &str = "\n\n";
+
+/// Writes all messages.
+pub(super) fn messages(conversation: &Conversation, quirks: &Quirks, losses: &mut Losses) -> Vec<Value> {
+    let mut writing = TurnsWriter {
+        messages: Vec::new(),
+        losses,
+        ids: (quirks.call_ids == CallIdForm::Nine).then(CallIds::of_nine),
+        past_reasoning: quirks.past_reasoning,
+        system_turns: quirks.system_turns != Some(false),
+    };
+    if !conversation.system.is_empty() {
+        writing.system(&conversation.system);
+    }
+    let turns = results_first(&conversation.turns);
+    // After the user's last words there are only tool calls: the current loop. Words together with results do not end
+    // it.
+    let loop_start = turns.iter().rposition(|turn| turn.role == Role::User && !has_results(turn)).unwrap_or(0);
+    let mut at = 0;
+    while let Some(turn) = turns.get(at) {
+        let run = turns[at..].iter().take_while(|next| next.role == turn.role).count();
+        let same = &turns[at..at + run];
+        match turn.role {
+            Role::System => same.iter().for_each(|turn| writing.system(&turn.parts)),
+            Role::User => writing.user(same),
+            Role::Assistant => writing.assistant(same, at > loop_start),
+        }
+        at += run;
+    }
+    writing.messages
+}
+
+fn has_results(turn: &ConversationTurn) -> bool {
+    turn.parts.iter().any(|part| matches!(part, MessagePart::Result(_)))
+}
+
+struct TurnsWriter<'a> {
+    messages: Vec<Value>,
+    losses: &'a mut Losses,
+    /// None: ids stay as they are.
+    ids: Option<CallIds>,
+    past_reasoning: PastReasoning,
+    /// It takes `system` turns behind others.
+    system_turns: bool,
+}
+
+impl TurnsWriter<'_> {
+    fn system(&mut self, parts: &[MessagePart]) {
+        let text = system_texts(parts, self.losses).join(GAP);
+        let at = self.messages.len();
+        if self.system_turns || self.messages.iter().all(|message| message["role"] == "system") {
+            self.messages.push(json!({ "role": "system", "content": text }));
+        } else {
+            self.losses.lose(format!("messages[{at}].role"));
+            self.messages.push(json!({ "role": "user", "content": reminder(&text) }));
+        }
+    }
+
+    /// Consecutive user turns: results first, because they must follow the calls.
+    fn user(&mut self, turns: &[&ConversationTurn]) {
+        let mut attachments = Vec::new();
+        for result in turns.iter().flat_map(|turn| &turn.parts).filter_map(as_result) {
+            let content = self.result(result, &mut attachments);
+            let id = self.ids.as_mut().map_or_else(|| result.call_id.clone(), |ids| ids.result(&result.call_id));
+            self.messages.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
+        }
+        if !attachments.is_empty() {
+            self.messages.push(json!({ "role": "user", "content": attachments }));
+        }
+        for turn in turns {
+            let parts: Vec<Value> = turn.parts.iter().filter_map(|part| self.user_part(part)).collect();
+            if !parts.is_empty() || turn.parts.is_empty() {
+                self.messages.push(json!({ "role": "user", "content": content_of(parts) }));
+            }
+        }
+    }
+
+    /// The text of a result. Other parts become attachments.
+    fn result(&mut self, result: &ToolResult, attachments: &mut Vec<Value>) -> String {
+        lose_cache(result.cache.as_ref(), self.losses);
+        self.losses.lose_if(result.is_error, "is_error");
+        let mut texts = Vec::new();
+        let before = attachments.len();
+        for part in &result.parts {
+            match (part, self.user_part(part)) {
+                (MessagePart::Text { text, .. }, _) => texts.push(text.clone()),
+                (_, Some(value)) => {
+                    if attachments.len() == before {
+                        let label = format!("Attachments of the result of tool call {}:", result.call_id);
+                        attachments.push(json!({ "type": "text", "text": label }));
+                    }
+                    attachments.push(value);
+                }
+                (_, None) => {}
+            }
+        }
+        if texts.is_empty() && attachments.len() > before {
+            texts.push("The result is attached in the next message of the user.".to_owned());
+        }
+        texts.join("\n")
+    }
+
+    /// None for a result, which is a separate message, and for lost parts.
+    fn user_part(&mut self, part: &MessagePart) -> Option<Value> {
+        lose_cache(part.cache(), self.losses);
+        match part {
+            MessagePart::Text { text, .. } | MessagePart::Refusal(text) => {
+                Some(json!({ "type": "text", "text": text }))
+            }
+            MessagePart::Image(image) => self.image(image),
+            MessagePart::Document(document) => self.document(document),
+            MessagePart::Audio(Audio { format, data }) => {
+                Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
+            }
+            MessagePart::Result(_) => None,
+            MessagePart::Thinking(_) => self.losses.part("thinking"),
+            MessagePart::Call(_) => self.losses.part("tool_calls"),
+        }
+    }
+
+    fn image(&mut self, image: &Image) -> Option<Value> {
+        let Some(url) = image.source.url() else {
+            return self.losses.part(if matches!(image.source, Source::File(_)) { "file_id" } else { "image" });
+        };
+        let mut inner = json!({ "url": url });
+        inner.put("detail", image.detail.as_deref());
+        Some(json!({ "type": "image_url", "image_url": inner }))
+    }
+
+    fn document(&mut self, document: &Document) -> Option<Value> {
+        match &document.source {
+            Source::Base64 { media_type, data } => Some(json!({ "type": "file", "file": {
+                "filename": document.name.as_deref().unwrap_or("document.pdf"),
+                "file_data": format!("data:{media_type};base64,{data}"),
+            } })),
+            Source::Text(text) => {
+                let title = document.name.as_deref().map(|name| format!("{name}{GAP}")).unwrap_or_default();
+                Some(json!({ "type": "text", "text": format!("{title}{text}") }))
+            }
+            Source::File(_) => self.losses.part("file_id"),
+            Source::Url(_) => self.losses.part("document_url"),
+        }
+    }
+
+    /// Consecutive assistant turns become one message: parallel calls must be in one.
+    fn assistant(&mut self, turns: &[&ConversationTurn], in_loop: bool) {
+        let (mut texts, mut thoughts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        for part in turns.iter().flat_map(|turn| &turn.parts) {
+            lose_cache(part.cache(), self.losses);
+            match part {
+                // Only OpenAI has a member for refusals.
+                MessagePart::Text { text, .. } | MessagePart::Refusal(text) => texts.push(text.as_str()),
+                MessagePart::Thinking(thinking) => {
+                    self.losses.lose_if(thinking.signature.is_some(), "signature");
+                    if !thinking.text.is_empty() {
+                        thoughts.push(thinking.text.as_str());
+                    }
+                }
+                MessagePart::Call(call) => calls.push(self.call(call)),
+                MessagePart::Image(_) => self.losses.content("image"),
+                MessagePart::Document(_) => self.losses.content("document"),
+                MessagePart::Audio(_) => self.losses.content("audio"),
+                MessagePart::Result(_) => self.losses.content("tool_result"),
+            }
+        }
+        let content = (!texts.is_empty() || calls.is_empty()).then(|| texts.join(GAP));
+        let mut message = json!({ "role": "assistant", "content": content });
+        let takes_thoughts = !calls.is_empty()
+            && match self.past_reasoning {
+                PastReasoning::Refused => false,
+                PastReasoning::Loop => in_loop,
+                PastReasoning::Wanted => true,
+            };
+        self.losses.lose_if(!takes_thoughts && !thoughts.is_empty(), "thinking");
+        let reasoning = match self.past_reasoning {
+            _ if !takes_thoughts => None,
+            _ if !thoughts.is_empty() => Some(thoughts.join(GAP)),
+            PastReasoning::Wanted => Some(UNKNOWN_REASONING.to_owned()),
+            PastReasoning::Loop | PastReasoning::Refused => None,
+        };
+        message.put("reasoning_content", reasoning);
+        message.put("tool_calls", (!calls.is_empty()).then_some(calls));
+        self.messages.push(message);
+    }
+
+    fn call(&mut self, call: &ToolCall) -> Value {
+        self.losses.lose_if(call.signature.is_some(), "thought_signature");
+        let id = self.ids.as_mut().map_or_else(|| call.id.clone(), |ids| ids.call(&call.id));
+        if call.custom {
+            let custom = json!({ "name": call.name, "input": call.arguments });
+            return json!({ "id": id, "type": "custom", "custom": custom });
+        }
+        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
+    }
+}
+
+fn as_result(part: &MessagePart) -> Option<&ToolResult> {
+    match part {
+        MessagePart::Result(result) => Some(result),
+        _ => None,
+    }
+}
+
+/// A string, if there is only text.
+fn content_of(parts: Vec<Value>) -> Value {
+    let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+    match texts {
+        Some(texts) => Value::from(texts.join(GAP)),
+        None => Value::Array(parts),
+    }
 }

@@ -3,50 +3,73 @@
 //! [`read()`] is for the race. [`ResponsesReader`] and [`request()`] translate for upstreams, [`conversation()`] and [`ResponsesWriter`]
 //! for apps.
 
-mod assemble;
-mod check;
-mod content;
 mod conversation;
-mod envelope;
-mod foreign;
-mod items;
-mod namespaces;
-mod numbered;
-mod output;
 mod read;
 mod reader;
 mod request;
 mod whole;
-mod wire;
 mod writer;
 
-#[cfg(test)]
-mod tests;
+use serde_json::Value;
 
-use crate::client_error::{ErrorShape, Invalid};
-use crate::dialect::TranslationOptions;
-use crate::stream::event_reader::{EventData, data_of};
-use crate::stream::sse::SseEvent;
-
-pub use assemble::ResponseAssembly;
-pub use check::check;
-pub use conversation::conversation;
-pub use envelope::{error_event, error_event_behind};
-pub use foreign::without_reasoning;
+pub use conversation::{check, conversation};
 pub use read::read;
 pub use reader::ResponsesReader;
 pub use request::request;
-pub use whole::events_of_whole;
-pub use writer::{OpenMessage, ResponsesWriter};
+pub use whole::{ResponseAssembly, events_of_whole};
+pub use writer::{OpenMessage, ResponsesWriter, error_event, error_event_behind};
+
+use crate::client_error::{ErrorShape, Invalid};
+use crate::quirks::TranslationOptions;
+use crate::stream::event_reader::{EventData, data_of};
+use crate::stream::sse::SseEvent;
+use crate::translate::signature::{RemovedReasoning, cleaned};
 
 /// Whether every official client treats this event as an error and stops. The SDKs raise at `error`, which Codex
 /// ignores; all support `response.failed`.
 pub fn is_error_event(event: &SseEvent) -> bool {
     const FAILED: &str = "response.failed";
     let kind_is_failed = |data: &[u8]| {
-        let wire = std::str::from_utf8(data).ok().and_then(|text| wire::ResponsesWire::read(text, b"").ok());
+        let wire = std::str::from_utf8(data).ok().and_then(|text| read::ResponsesWire::read(text, b"").ok());
         wire.is_some_and(|wire| wire.kind == FAILED)
     };
     event.fields().name == Some(FAILED.as_bytes())
         || matches!(data_of(event), EventData::Json { data, .. } if kind_is_failed(&data))
 }
+
+// Removes reasoning that OpenAI did not encrypt from a Responses request that is otherwise passed through. OpenAI
+// would refuse it.
+
+/// The request without other vendors' reasoning, or without any. None: it contained none.
+pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
+    cleaned(body, taken, |request| {
+        let Some(items) = request.get_mut("input").and_then(Value::as_array_mut) else { return false };
+        let before = items.len();
+        items.retain(|item| !is_reasoning(item) || !taken.takes(item, &["encrypted_content"]));
+        let found = items.len() < before;
+        if found && taken == RemovedReasoning::All {
+            items.iter_mut().for_each(unname);
+        }
+        found
+    })
+}
+
+fn is_reasoning(item: &Value) -> bool {
+    let is_reference =
+        || item["type"] == "item_reference" && item["id"].as_str().is_some_and(|id| id.starts_with("rs_"));
+    item["type"] == "reasoning" || is_reference()
+}
+
+/// Removes the item's id: with it, the vendor would notice that the reasoning before it is missing.
+fn unname(item: &mut Value) {
+    if let Some(members) = item.as_object_mut()
+        && members
+            .get("type")
+            .is_some_and(|kind| kind == "message" || kind == "function_call" || kind == "custom_tool_call")
+    {
+        members.shift_remove("id");
+    }
+}
+
+#[cfg(test)]
+mod tests;

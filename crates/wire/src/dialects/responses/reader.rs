@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::SseEvent;
 use super::read::end_word;
-use super::wire::ResponsesWire;
 use crate::answer::usage::Usage;
+use crate::dialects::responses::read::ResponsesWire;
 use crate::json::numbers::parse;
 use crate::json::surrogates::{HalfCharacters, words};
 use crate::json::values::{list, text};
@@ -160,7 +160,7 @@ impl ResponsesReader {
             "reasoning" => {
                 let block = known.block.unwrap_or(0);
                 if !known.said {
-                    let text = super::content::thoughts(item);
+                    let text = crate::dialects::responses::conversation::thoughts(item);
                     known.said = !text.is_empty();
                     pieces.extend(known.said.then_some(AnswerPiece::Thinking { index: 0, block, text }));
                 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{TranslationOptions, content};
+use crate::dialects::responses::{TranslationOptions, conversation};
 use crate::json::values::{PutMember, json};
 use crate::translate::outgoing::{
     effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
@@ -93,7 +93,7 @@ fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
             }
             message.extend(match (turn.role, part) {
                 (Role::Assistant, _) => write_output(part, losses),
-                _ => content::write(part, losses),
+                _ => conversation::write(part, losses),
             });
         }
         flush(turn.role, &mut message, &mut items);
@@ -143,7 +143,7 @@ fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     let output = match result.parts.as_slice() {
         [] => Value::from(""),
         [MessagePart::Text { text, cache: None }] => Value::from(text.as_str()),
-        parts => parts.iter().filter_map(|part| content::write(part, losses)).collect(),
+        parts => parts.iter().filter_map(|part| conversation::write(part, losses)).collect(),
     };
     json!({ "type": kind, "call_id": result.call_id, "output": output })
 }

@@ -3,27 +3,22 @@
 //! Calls stay open to the end, because pieces of several calls may alternate. Messages and reasoning end when something
 //! else begins.
 
-mod behind;
-mod sound;
-
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
-use super::ErrorShape;
-use super::envelope::{Envelope, Status, fail};
-use super::namespaces::Namespaces;
-use super::numbered::Numbered;
-use super::output::{OutputCall, OutputText, part_of};
 use crate::answer::usage::Usage;
-use crate::json::values::json;
+use crate::dialects::responses::conversation::Namespaces;
+use crate::dialects::responses::{ErrorShape, SseEvent};
+use crate::json::numbers::object;
+use crate::json::values::{PutMember, json};
 use crate::translate::signature::{SignatureOwner, UNSIGNED, append, of_call, of_redacted, own, shown};
 use crate::translate::{AnswerPiece, FinishReason, WritePieces};
-
-pub use behind::OpenMessage;
-use sound::OpenSound;
 
 /// Writes one stream.
 #[derive(Debug)]
@@ -386,5 +381,384 @@ impl ResponsesWriter {
 
     fn delta(&mut self, kind: &str, id: &str, index: usize, place: &str, text: &str, out: &mut BytesMut) {
         self.numbered.delta(kind, id, index, place, text, out);
+    }
+}
+
+// Makes a writer that continues a response that another upstream began.
+
+/// An open message of another upstream.
+#[derive(Debug)]
+pub struct OpenMessage {
+    /// `output_index`
+    pub index: usize,
+    pub id: String,
+    /// Finished parts.
+    pub content: Vec<Value>,
+    /// The text of the open part, if any.
+    pub part: Option<String>,
+}
+
+impl ResponsesWriter {
+    /// Continues a response: `response` from its first event, `number` of its last event, and the finished items by
+    /// index.
+    pub fn behind(
+        response: &Map<String, Value>,
+        number: u64,
+        output: Vec<Value>,
+        open: Option<OpenMessage>,
+    ) -> ResponsesWriter {
+        let open = match open {
+            None => OpenOutput::Nothing,
+            Some(OpenMessage { index, id, content, part }) => {
+                OpenOutput::Message { index, id, content, part: part.map(|text| (OutputText::Text, text)) }
+            }
+        };
+        ResponsesWriter {
+            namespaces: Namespaces::of(response),
+            envelope: Envelope::behind(response),
+            numbered: Numbered::behind(number),
+            started: true,
+            output,
+            open,
+            ..ResponsesWriter::new("", Arc::default())
+        }
+    }
+}
+
+// Writes audio as a part of a message of its own. The vendor's events for audio name no item, so it stays open to the end.
+
+/// The message with the audio.
+#[derive(Debug)]
+struct OpenSound {
+    /// `output_index`
+    index: usize,
+    /// The item's id.
+    id: String,
+    /// Base64, so far.
+    data: String,
+    transcript: String,
+}
+
+impl OpenSound {
+    /// Writes the begin of the message.
+    pub fn open(index: usize, id: String, numbered: &mut Numbered, out: &mut BytesMut) -> OpenSound {
+        let sound = OpenSound { index, id, data: String::new(), transcript: String::new() };
+        let item =
+            json!({ "id": sound.id, "type": "message", "status": "in_progress", "role": "assistant", "content": [] });
+        numbered.emit("response.output_item.added", json!({ "output_index": index, "item": item }), out);
+        sound.part("response.content_part.added", sound_part("", ""), numbered, out);
+        sound
+    }
+
+    pub fn more(&mut self, data: &str, transcript: &str, numbered: &mut Numbered, out: &mut BytesMut) {
+        for (delta, kind) in [(data, "response.audio.delta"), (transcript, "response.audio.transcript.delta")] {
+            if !delta.is_empty() {
+                numbered.emit(kind, json!({ "delta": delta }), out);
+            }
+        }
+        self.data.push_str(data);
+        self.transcript.push_str(transcript);
+    }
+
+    /// Writes the end of the part, and returns the finished message with its `output_index`.
+    pub fn close(self, numbered: &mut Numbered, out: &mut BytesMut) -> (usize, Value) {
+        let ends = [(&self.data, "response.audio.done"), (&self.transcript, "response.audio.transcript.done")];
+        for (_, kind) in ends.into_iter().filter(|(all, _)| !all.is_empty()) {
+            numbered.emit(kind, json!({}), out);
+        }
+        let part = sound_part(&self.data, &self.transcript);
+        self.part("response.content_part.done", part.clone(), numbered, out);
+        let item = json!({
+            "id": self.id, "type": "message", "status": "completed", "role": "assistant", "content": [part],
+        });
+        (self.index, item)
+    }
+
+    fn part(&self, kind: &str, part: Value, numbered: &mut Numbered, out: &mut BytesMut) {
+        let place = json!({ "item_id": self.id, "output_index": self.index, "content_index": 0, "part": part });
+        numbered.emit(kind, place, out);
+    }
+}
+
+// The response object around the output, and the error events of a broken stream.
+
+/// The constant parts of one answer.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    pub id: String,
+    pub model: String,
+    created: u64,
+    /// The common part of item ids.
+    base: String,
+    /// Members of the request that an answer repeats.
+    echo: Arc<Map<String, Value>>,
+}
+
+/// The state of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    InProgress,
+    Completed,
+    /// Incomplete, with the reason.
+    Incomplete(&'static str),
+}
+
+impl Status {
+    pub fn of(finish: Option<&FinishReason>) -> Status {
+        match finish {
+            Some(FinishReason::Length) => Status::Incomplete("max_output_tokens"),
+            // A refusal of another vendor is its filter, which cut the answer.
+            Some(FinishReason::Filtered | FinishReason::Refusal) => Status::Incomplete("content_filter"),
+            // Nobody knows how it ended: it must not look good.
+            Some(FinishReason::Other(_)) => Status::Incomplete("unknown"),
+            Some(
+                FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::ToolCalls | FinishReason::Pause,
+            )
+            | None => Status::Completed,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::InProgress => "in_progress",
+            Status::Completed => "completed",
+            Status::Incomplete(_) => "incomplete",
+        }
+    }
+}
+
+impl Envelope {
+    pub fn new(model: &str, echo: Arc<Map<String, Value>>) -> Envelope {
+        let base = Uuid::now_v7().simple().to_string();
+        Envelope { id: format!("resp_{base}"), model: model.to_owned(), created: now(), base, echo }
+    }
+
+    /// The envelope of a response that another upstream began, from one of its events.
+    pub fn behind(response: &Map<String, Value>) -> Envelope {
+        let text = |name: &str| response.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut echo = response.clone();
+        OF_THE_ANSWER.iter().for_each(|name| drop(echo.shift_remove(*name)));
+        Envelope {
+            id: text("id"),
+            model: text("model"),
+            created: response.get("created_at").and_then(Value::as_f64).map_or_else(now, |at| at as u64),
+            base: Uuid::now_v7().simple().to_string(),
+            echo: Arc::new(echo),
+        }
+    }
+
+    /// Takes the upstream's own id and model.
+    pub fn name(&mut self, id: Option<&str>, model: Option<&str>) {
+        let visible = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let id: String = id.unwrap_or_default().chars().filter(visible).take(96).collect();
+        if !id.is_empty() {
+            self.id = if id.starts_with("resp_") { id } else { format!("resp_{id}") };
+        }
+        if let Some(model) = model.filter(|model| !model.is_empty()) {
+            model.clone_into(&mut self.model);
+        }
+    }
+
+    /// The id of the item at this index: `msg_...`
+    pub fn item_id(&self, prefix: &str, index: usize) -> String {
+        format!("{prefix}_{}{index:04x}", self.base)
+    }
+
+    /// The response object. Members that the request did not set have their defaults.
+    pub fn response(&self, status: Status, output: Vec<Value>, usage: Option<&Usage>) -> Value {
+        let reason = match status {
+            Status::Incomplete(reason) => json!({ "reason": reason }),
+            _ => Value::Null,
+        };
+        let mut response = json!({
+            "id": self.id, "object": "response", "created_at": self.created, "status": status.as_str(),
+            "background": false, "completed_at": (status == Status::Completed).then(now), "error": null,
+            "incomplete_details": reason, "instructions": null, "max_output_tokens": null, "max_tool_calls": null,
+            "model": self.model, "output": output, "parallel_tool_calls": true, "previous_response_id": null,
+            "prompt_cache_key": null, "reasoning": { "effort": null, "summary": null }, "safety_identifier": null,
+            "service_tier": "default", "store": false, "temperature": 1.0, "text": { "format": { "type": "text" } },
+            "tool_choice": "auto", "tools": [], "top_logprobs": 0, "top_p": 1.0, "truncation": "disabled",
+            "usage": usage.map(usage_of), "user": null, "metadata": {},
+        });
+        for (name, value) in self.echo.iter() {
+            match (&mut response[name], value) {
+                // Members of these that the caller omitted have defaults too.
+                (Value::Object(whole), Value::Object(given)) if matches!(name.as_str(), "text" | "reasoning") => {
+                    let given = given.iter().filter(|(_, value)| !value.is_null());
+                    whole.extend(given.map(|(name, value)| (name.clone(), value.clone())));
+                }
+                (whole, value) => whole.clone_from(value),
+            }
+        }
+        response
+    }
+}
+
+/// Members of a response that describe the answer, not the request.
+const OF_THE_ANSWER: [&str; 10] =
+    ["id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "model", "output", "usage"];
+
+fn usage_of(usage: &Usage) -> Value {
+    let count = |count: Option<i64>| count.unwrap_or(0);
+    let (input, output) = (count(usage.input_tokens), count(usage.output_tokens));
+    let (cached, written) = (count(usage.cached_input_tokens), count(usage.cache_creation_tokens));
+    json!({
+        "input_tokens": input,
+        // The SDKs require both.
+        "input_tokens_details": { "cached_tokens": cached, "cache_write_tokens": written },
+        "output_tokens": output,
+        "output_tokens_details": { "reasoning_tokens": count(usage.reasoning_tokens) },
+        "total_tokens": input.saturating_add(output),
+    })
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map(|since| since.as_secs()).unwrap_or(0)
+}
+
+/// The error events of a broken stream, if nothing of it is known.
+pub fn error_event(error: &ErrorShape<'_>) -> Bytes {
+    let mut out = BytesMut::new();
+    let response = Envelope::new("", Arc::default()).response(Status::InProgress, Vec::new(), None);
+    fail(response, &mut Numbered::default(), error, &mut out);
+    out.freeze()
+}
+
+/// The error events of a broken stream of the vendor. `first` contains the response, and `last`, the last event with
+/// data, the sequence number.
+pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<'_>) -> Bytes {
+    let member = |event: &SseEvent, name: &str| {
+        let mut data = object(event.fields().data.as_deref()?)?;
+        data.shift_remove(name)
+    };
+    let response = member(first, "response").filter(Value::is_object);
+    let number = member(last, "sequence_number").and_then(|number| number.as_u64());
+    let (Some(response), Some(number)) = (response, number) else { return error_event(error) };
+    let mut out = BytesMut::new();
+    fail(response, &mut Numbered::behind(number), error, &mut out);
+    out.freeze()
+}
+
+/// Writes the error events of a broken stream: `error`, whose member of that name the official SDKs raise, and
+/// `response.failed`, which Codex reads. The vendor sends both too. `response` must be an object.
+pub(super) fn fail(mut response: Value, numbered: &mut Numbered, error: &ErrorShape<'_>, out: &mut BytesMut) {
+    let mut said = json!({ "type": error.kind, "code": error.code, "message": error.message, "param": error.param });
+    said.put("attempts", error.attempts.cloned());
+    let raised = json!({ "code": error.code, "message": error.message, "param": error.param, "error": said });
+    numbered.emit("error", raised, out);
+    response["status"] = Value::from("failed");
+    response["error"] = json!({ "code": code_of(error), "message": error.message });
+    numbered.emit("response.failed", json!({ "response": response }), out);
+}
+
+/// Error codes that clients distinguish.
+const CODES: [&str; 6] = [
+    "server_error",
+    "rate_limit_exceeded",
+    "invalid_prompt",
+    "context_length_exceeded",
+    "insufficient_quota",
+    "image_content_policy_violation",
+];
+
+/// The error as one of the vendor's few codes.
+fn code_of<'a>(error: &ErrorShape<'a>) -> &'a str {
+    match error.status {
+        _ if CODES.contains(&error.code) => error.code,
+        429 => "rate_limit_exceeded",
+        400 | 413 | 422 => "invalid_prompt",
+        _ => "server_error",
+    }
+}
+
+// Writes the events of a Responses stream with their sequence numbers.
+
+/// Writes events and counts them.
+#[derive(Debug, Default)]
+pub(super) struct Numbered {
+    /// Number of the next event.
+    next: u64,
+}
+
+impl Numbered {
+    /// Continues after an event with this number.
+    pub fn behind(number: u64) -> Numbered {
+        Numbered { next: number.saturating_add(1) }
+    }
+
+    /// Writes one event. `members` follow its type and number.
+    pub fn emit(&mut self, kind: &str, members: Value, out: &mut BytesMut) {
+        let mut event = json!({ "type": kind, "sequence_number": self.next });
+        if let (Some(event), Value::Object(members)) = (event.as_object_mut(), members) {
+            event.extend(members);
+        }
+        self.next += 1;
+        // Writing into memory cannot fail.
+        let _ = write!(out, "event: {kind}\ndata: {event}\n\n");
+    }
+
+    /// Writes a delta. Written for every token, so it builds no JSON tree. `place` is JSON text of more members.
+    pub fn delta(&mut self, kind: &str, id: &str, index: usize, place: &str, text: &str, out: &mut BytesMut) {
+        let comma = if place.is_empty() { "" } else { "," };
+        let number = self.next;
+        self.next += 1;
+        let text = Value::from(text);
+        // Writing into memory cannot fail.
+        let _ = write!(
+            out,
+            "event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{number},\"item_id\":\"{id}\",\
+             \"output_index\":{index},{place}{comma}\"delta\":{text}}}\n\n"
+        );
+    }
+}
+
+// Parts of a response's output: message parts and calls.
+
+/// The kind of a message part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputText {
+    Text,
+    Refusal,
+}
+
+/// An open call.
+#[derive(Debug)]
+pub(super) struct OutputCall {
+    /// `output_index`
+    pub index: usize,
+    /// The item's id.
+    pub id: String,
+    pub call_id: String,
+    pub namespace: Option<String>,
+    pub name: String,
+    /// So far. Plain text for a custom tool.
+    pub arguments: String,
+    pub custom: bool,
+}
+
+impl OutputCall {
+    /// The item in its current state.
+    pub fn item(&self, status: &str) -> Value {
+        let (kind, name) = if self.custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") };
+        let mut item = json!({
+            "id": self.id, "type": kind, "status": status, "call_id": self.call_id, "name": self.name,
+        });
+        item[name] = Value::from(self.arguments.as_str());
+        if let Some(namespace) = &self.namespace {
+            item["namespace"] = Value::from(namespace.as_str());
+        }
+        item
+    }
+}
+
+/// Generated audio, in Base64.
+pub(super) fn sound_part(data: &str, transcript: &str) -> Value {
+    json!({ "type": "output_audio", "data": data, "transcript": transcript })
+}
+
+pub(super) fn part_of(said: OutputText, text: &str) -> Value {
+    match said {
+        OutputText::Text => json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text }),
+        OutputText::Refusal => json!({ "type": "refusal", "refusal": text }),
     }
 }

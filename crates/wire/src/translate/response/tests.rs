@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::answer::usage::Usage;
-use crate::dialect::TranslationOptions;
+use crate::quirks::TranslationOptions;
 use crate::request::ApiRequest;
 use crate::stream::binary::write_event;
 use crate::translate::FinishReason;

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::dialect::{Dialect, Surface, TranslationOptions};
+use crate::dialect::{Dialect, Surface};
+
 use crate::quirks::Quirks;
+use crate::quirks::TranslationOptions;
 use crate::translate::Losses;
 
 /// Names of models with different options, and some with equal ones.

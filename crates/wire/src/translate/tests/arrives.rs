@@ -10,8 +10,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::dialect::{Dialect, Surface, TranslationOptions};
-use crate::translate::loss_class::{LossClass, class_of};
+use crate::dialect::{Dialect, Surface};
+
+use crate::quirks::TranslationOptions;
+use crate::translate::losses::{LossClass, class_of};
 use crate::translate::request::RequestTranslation;
 
 const SHAPES: [(Surface, &str); 6] = [

@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::matrix::{follow_up, through};
-use crate::dialect::{Dialect, Surface, TranslationOptions};
+use crate::dialect::{Dialect, Surface};
 use crate::json::numbers::parse;
 use crate::json::values::json;
+use crate::quirks::TranslationOptions;
 use crate::stream::binary::write_event;
 use crate::translate::Losses;
 use crate::translate::signature::RemovedReasoning;

@@ -3,9 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 
-use crate::dialect::{Dialect, Surface, TranslationOptions};
+use crate::dialect::{Dialect, Surface};
+
 use crate::json::numbers::parse;
 use crate::json::values::json;
+use crate::quirks::TranslationOptions;
 use crate::request::ApiRequest;
 use crate::translate::Losses;
 use crate::translate::request::RequestTranslation;

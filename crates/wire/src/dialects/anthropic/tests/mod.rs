@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::*;
 use crate::answer::assemble::Assemble;
 use crate::client_error::Invalid;
-use crate::dialect::TranslationOptions;
+use crate::quirks::TranslationOptions;
 use crate::stream::sse::SseScanner;
 use crate::translate::{AnswerPiece, Conversation, Losses, ReadPieces, WritePieces};
 

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::answer::ends::End;
 use crate::answer::error::of_end;
-use crate::dialect::TranslationOptions;
 use crate::dialects::gemini::{read, request};
+use crate::quirks::TranslationOptions;
 use crate::stream::frame::Frame;
 use crate::stream::sse::SseEvent;
 use crate::translate::{Conversation, Format, Losses, Tool};

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::dialect::TranslationOptions;
 use crate::dialects::gemini::{GeminiReader, request};
+use crate::quirks::TranslationOptions;
 use crate::stream::sse::SseEvent;
 use crate::translate::{
     AnswerPiece, Conversation, ConversationTurn, Losses, MessagePart, ReadPieces, ReasoningPart, Role, ToolCall,

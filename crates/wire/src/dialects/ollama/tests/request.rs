@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::dialect::TranslationOptions;
 use crate::dialects::ollama::request;
+use crate::quirks::TranslationOptions;
 use crate::translate::{
     Audio, CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning,
     ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,

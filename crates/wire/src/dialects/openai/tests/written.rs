@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::{conversation, request};
-use crate::dialect::TranslationOptions;
+use crate::quirks::TranslationOptions;
 use crate::quirks::{PastReasoning, Quirks};
 use crate::translate::*;
 
