@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use photofinish_lab::rehearse::{Baseline, Dispatch, OpeningView, Shown, SimulatedFate};
-use photofinish_routing::routing::plan::StartRule;
-
 use crate::draws::stream;
 use crate::world::World;
+use photofinish_lab::rehearse::{Baseline, Dispatch, OpeningView, Shown, SimulatedFate};
+use photofinish_routing::policy::plan::StartRule;
 
 const NOW: StartRule = StartRule::At(Duration::ZERO);
 

@@ -4,12 +4,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use photofinish_lab::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
-use photofinish_routing::routing::tariff::PromptTokens;
-
 use crate::draws::{exponential, normal, stream};
 use crate::recipe::{Recipe, Traffic, Upstream};
 use crate::weather::Weather;
+use photofinish_lab::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+use photofinish_routing::money::tariff::PromptTokens;
 
 const SECOND_US: f64 = 1e6;
 /// An upstream keeps a prompt in its cache for this long.

@@ -12,7 +12,7 @@ use super::options::ModelsOptions;
 use crate::cli::routing::{self, GatewayAddress};
 use crate::cli::text::write_columns;
 use photofinish_config::config::{Config, ModelConfig, UpstreamConfig};
-use photofinish_routing::health::routing_status::RoutingReport;
+use photofinish_routing::status::RoutingReport;
 
 /// A gateway on this machine that takes longer is not waited for.
 const ANSWER_FOR: Duration = Duration::from_secs(1);

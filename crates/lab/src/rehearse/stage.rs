@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::world::{Baseline, OpeningView, Shown, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::config::{BreakerSettings, RaceSettings};
+use photofinish_routing::health::breaker::{BreakerScope, BreakerStatus, Breakers, TrialScope};
+use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
 use photofinish_routing::learning::{Learning, UpstreamStats};
-use photofinish_routing::routing::breaker::{BreakerScope, BreakerStatus, Breakers, ProbeScope};
-use photofinish_routing::routing::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
-use photofinish_routing::routing::plan::StartRule;
-use photofinish_routing::routing::tariff::PromptTokens;
+use photofinish_routing::money::tariff::PromptTokens;
+use photofinish_routing::policy::plan::StartRule;
 use photofinish_wire::Surface;
 
 /// Timers fire on whole milliseconds, as tokio's do.
@@ -186,14 +186,14 @@ impl SimulatedHealth {
 
     /// The candidates of a race that begins now, trials last. `beside`: a trial may run in addition to the first attempt.
     pub(super) fn line_up(&mut self, beside: bool, now: Instant) -> Vec<LinedUp> {
-        let trying = if beside { ProbeScope::Beside } else { ProbeScope::InPlace };
+        let trying = if beside { TrialScope::InAddition } else { TrialScope::InPlace };
         let (mut lineup, mut suspects) = (Vec::new(), Vec::new());
         for upstream in 0..self.names.len() {
             if self.is_cooling(upstream, now) {
                 continue;
             }
-            let standing = self.breakers.standing(asked(&self.names[upstream]), &self.settings, None, trying, now);
-            let in_place = standing == BreakerStatus::Due && !beside;
+            let standing = self.breakers.status(asked(&self.names[upstream]), &self.settings, None, trying, now);
+            let in_place = standing == BreakerStatus::HalfOpen && !beside;
             let begun = if in_place { self.begin_trial(upstream, now) } else { None };
             if standing == BreakerStatus::Closed || begun.is_some() {
                 lineup.push(LinedUp { upstream, trial: false, begun });
@@ -203,7 +203,7 @@ impl SimulatedHealth {
         }
         let alone = lineup.is_empty();
         for (upstream, standing) in suspects {
-            let due = alone || standing == BreakerStatus::Due && beside;
+            let due = alone || standing == BreakerStatus::HalfOpen && beside;
             let begun = if due { self.begin_trial(upstream, now) } else { None };
             if alone || begun.is_some() {
                 lineup.push(LinedUp { upstream, trial: !alone, begun });
