@@ -4,7 +4,6 @@
 //! is `replay`'s: here are the options and the output.
 
 mod notes;
-mod options;
 mod table;
 
 use std::io;
@@ -13,18 +12,32 @@ use photofinish_base::clock::wall_micros;
 use photofinish_config::config::Config;
 use photofinish_history::report::question::time;
 use photofinish_history::store::StoreReader;
-use photofinish_lab::replay::{self, ReplayedHistory, object};
+use photofinish_lab::replay::{self, ReplayQuestion, ReplayedHistory, object};
 
 use super::outcome::WrongUse;
 use super::text::write_paragraphs;
 
-pub use options::ReplayOptions;
-
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = include_str!("help/replay.txt").trim_ascii_end();
 
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ReplayOptions {
+    #[command(flatten)]
+    pub question: ReplayQuestion,
+    /// Every figure with where it lies, and what is known of each upstream.
+    #[arg(long, conflicts_with = "json")]
+    pub wide: bool,
+    /// How it is played, and what cannot be known.
+    #[arg(long, conflicts_with = "json")]
+    pub explain: bool,
+    /// One object, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Writes the table, or what programs read, to `out`, and how far it is to `err` if there is one. `width`: columns of the
-/// terminal; none where it is piped.
+/// terminal; None if it is piped.
 ///
 /// # Errors
 /// `WrongUse` for an unknown model; or when the database cannot be read or `out` not written.
@@ -40,7 +53,7 @@ pub fn run(
     let mut progress = ProgressLine(err);
     let asked = (options.question.clone(), wanted.as_ref());
     let answer = replay::ask(&reader, config, asked, wall_micros(), usize::MAX, &mut |over, of| {
-        progress.tell(over, of);
+        progress.show(over, of);
         true
     });
     progress.end();
@@ -54,7 +67,7 @@ pub fn run(
         }
         ReplayedHistory::TooLittle { past, .. } if options.json => return nothing((past.requests(), past.plain), out),
         ReplayedHistory::TooLittle { model, past } => {
-            return Ok(write_paragraphs([notes::nothing_to_tell(&model, &past)], width, out)?);
+            return Ok(write_paragraphs([notes::too_little(&model, &past)], width, out)?);
         }
         ReplayedHistory::Played(report) => report,
     };
@@ -89,9 +102,9 @@ fn window(options: &ReplayOptions) -> String {
 struct ProgressLine<'a>(Option<&'a mut dyn io::Write>);
 
 impl ProgressLine<'_> {
-    fn tell(&mut self, over: usize, of: usize) {
+    fn show(&mut self, over: usize, of: usize) {
         if let Some(err) = &mut self.0 {
-            // Nobody is left to tell if standard error is closed.
+            // Standard error may be closed.
             let _ = write!(err, "\rreplaying: {over} of {of}").and_then(|()| err.flush());
         }
     }

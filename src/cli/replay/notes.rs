@@ -1,22 +1,20 @@
 //! The notes below the table: which requests, how they were replayed, how much rests on draws, and what no replay can know. Not
 //! for the figures.
 
-use super::table::{share, text};
-use photofinish_config::config::{ModelConfig, Policy};
+use super::table::share;
+use photofinish_config::config::ModelConfig;
 use photofinish_history::report::question::{span, time};
-use photofinish_lab::replay::{ENOUGH, FIGURES, PastRequests, PlayedHistory, REQUESTS_MAX, ReplayFigure};
+use photofinish_lab::replay::{ENOUGH, FIGURES, PastRequests, PlayedHistory, REQUESTS_MAX};
 
 use crate::cli::text::counted;
 
 /// An upstream is mentioned if a larger share of its times is longer than any observation.
 const MUCH: f64 = 0.05;
-/// Fewer stretches of time say little about how figures differ from one to the next.
-const STRETCHES: usize = 10;
-/// A smaller load slope is not worth a word.
-const SLOPE: f64 = 0.05;
+/// The method, and what no replay can know.
+const EXPLAIN: &str = include_str!("../help/replay-explain.txt");
 
 /// Instead of a table: no upstream was watched enough.
-pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> String {
+pub(super) fn too_little(model: &ModelConfig, past: &PastRequests) -> String {
     let watched = left_out(past);
     let watched = if watched.is_empty() { watched } else { format!(" ({watched})") };
     let text = format!(
@@ -32,7 +30,7 @@ pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> Strin
 fn plain(past: &PastRequests) -> Option<String> {
     (past.plain > 0).then(|| {
         let requests = counted(past.plain, "request");
-        format!("Left out: {requests} that went up plain, for want of a first token to play.")
+        format!("Left out: {requests} that went up plain: they have no first token to play.")
     })
 }
 
@@ -62,14 +60,8 @@ fn others(report: &PlayedHistory) -> Option<String> {
 }
 
 pub(super) fn paragraphs(report: &PlayedHistory) -> Vec<String> {
-    let mut notes = vec![requests(report), how(report), as_it_was(report), draws()];
-    notes.extend(unknown(report));
-    notes.push(assumed(report));
-    notes.push(cost(report));
-    notes.extend(weighted(report));
-    notes.extend(retries(report));
-    notes.extend(left(report));
-    notes
+    let method = EXPLAIN.split("\n\n").map(|paragraph| paragraph.trim().replace('\n', " "));
+    [requests(report), as_it_was(report)].into_iter().chain(unknown(report)).chain(method).collect()
 }
 
 fn requests(report: &PlayedHistory) -> String {
@@ -99,20 +91,6 @@ fn requests(report: &PlayedHistory) -> String {
     text
 }
 
-fn how(report: &PlayedHistory) -> String {
-    let answer = &report.answer;
-    let mut text = format!(
-        "Each policy is played {} times over, with what is not known drawn anew (--seed {}), and each figure is their mean. Below it: where it lies \
-         with a probability of 90 %, over the draws and over {} stretches of time drawn again and again; how far it is from what was recorded; and \
-         where that lies.",
-        answer.draws, report.question.seed, answer.blocks
-    );
-    if answer.blocks < STRETCHES {
-        text += " So few stretches make the intervals rough, and rather too narrow.";
-    }
-    text
-}
-
 fn as_it_was(report: &PlayedHistory) -> String {
     let policy = report.model.race.policy.as_str();
     match &report.as_it_was {
@@ -124,14 +102,6 @@ fn as_it_was(report: &PlayedHistory) -> String {
             "What was done is not replayed: the model's policy is {policy}, and the requests were steered by others ({shares})."
         ),
     }
-}
-
-fn draws() -> String {
-    "seen, cut, failed, never tried: what the rows know of an upstream, in shares of the requests. What was seen is played as it was. \
-     One that was cut goes on for a time drawn from what the upstream usually takes beyond that; one that was never tried gets a draw by size, load and what \
-     the upstream did within minutes. beyond: the share of its times that is longer than it was ever watched for. drawn: the share of a policy's \
-     answers whose time is such a draw."
-        .to_owned()
 }
 
 /// Upstream by upstream, what is assumed and not known.
@@ -148,12 +118,6 @@ fn unknown(report: &PlayedHistory) -> Vec<String> {
             beyond.join(", ")
         ));
     }
-    if has_guess(report) {
-        notes.push(
-            "~: a guess. More of the policy's answers than lie beyond this figure have times that no row ever watched for so long."
-                .to_owned(),
-        );
-    }
     if !report.past.left_out.is_empty() {
         notes.push(format!("Left out, watched in fewer than {ENOUGH} requests: {}.", left_out(&report.past)));
     }
@@ -162,63 +126,6 @@ fn unknown(report: &PlayedHistory) -> Vec<String> {
         notes.push(format!("Left out too: {strangers} at upstreams that the model no longer lists."));
     }
     notes
-}
-
-fn assumed(report: &PlayedHistory) -> String {
-    let slopes = report.answer.counts.iter().zip(&report.answer.expected);
-    let slopes = slopes.filter(|(_, expected)| expected.load_slope() > SLOPE);
-    let slopes: Vec<String> =
-        slopes.map(|(counts, expected)| format!("{} {:.2}", counts.upstream, expected.load_slope())).collect();
-    let load = if slopes.is_empty() {
-        "no effect of our own load on TTFT shows in the rows, so none is played".to_owned()
-    } else {
-        format!(
-            "the effect of our own load on TTFT is played as learned ({}; 1 means four times as slow next to three others)",
-            slopes.join(", ")
-        )
-    };
-    format!(
-        "Cannot be known either: what an upstream does under more load than it had; {load}. Rate limits that a busier upstream would have \
-         met. Slowness that several upstreams share within one request: draws are apart, so a hedge with drawn times looks a little too good. \
-         Slow spells of an upstream while nobody tried it."
-    )
-}
-
-fn cost(report: &PlayedHistory) -> String {
-    let past = &report.past;
-    if !past.priced {
-        return "cost: in tokens, for no upstream of this model has a price; in every row by the same count."
-            .to_owned();
-    }
-    let (usd, attempts) = past.said;
-    format!(
-        "cost: of all attempts, in every row by the present prices, a cut attempt with its prompt and what it had written. The rows themselves say {} \
-         for {} of {} attempts.",
-        text(ReplayFigure::Cost, usd, true),
-        attempts,
-        past.attempts
-    )
-}
-
-fn weighted(report: &PlayedHistory) -> Option<String> {
-    let is_asked = report.question.policy.contains(&Policy::Weighted) || report.model.race.policy == Policy::Weighted;
-    let weights = || report.model.upstreams.iter().map(|upstream| upstream.weight);
-    let uneven = weights().any(|weight| Some(weight) != weights().next());
-    (is_asked && uneven).then(|| "weighted: played with equal weights, which the model's are not.".to_owned())
-}
-
-fn retries(report: &PlayedHistory) -> Option<String> {
-    let retries = report.model.race.retries;
-    (retries > 0).then(|| {
-        format!(
-            "retries: played without, though the model has {retries}: no row tells how an upstream would have answered a moment later."
-        )
-    })
-}
-
-fn left(report: &PlayedHistory) -> Option<String> {
-    let few = report.answer.counted < 1_000;
-    few.then(|| format!("p99 of {} rests on few of them.", counted(report.answer.counted as u64, "request")))
 }
 
 fn left_out(past: &PastRequests) -> String {

@@ -1,18 +1,15 @@
-//! The figures as text: two lines per policy; or, with `--wide`, four, or a block on a narrow terminal, and then what was
-//! recorded of each upstream.
+//! The figures as text: two lines per policy; or, with `--wide`, four, and then what was recorded of each upstream.
 //! Not for programs: that is `objects`.
 
 use std::io;
 
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{aligned_with_margin, amount, clean, too_wide, write_lines};
-use photofinish_lab::replay::{FIGURES, Interval, PlayedHistory, ReplayFigure, ReplayFigures, ReplayRow};
+use crate::cli::text::{amount, clean};
+use photofinish_lab::replay::{
+    FIGURES, Interval, PastCounts, PlayedHistory, ReplayFigure, ReplayFigures, ReplayRow, UpstreamModel,
+};
 
 const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p95", "cost", "attempts", "unanswered"];
-/// In a block a line has no neighbours that explain it.
-const BLOCK_HEADS: [&str; FIGURES.len()] =
-    ["TTFT p50", "TTFT p95", "TTFT p99", "whole p50", "whole p95", "cost", "attempts", "unanswered"];
-
 /// The figures of the default table, which fit 80 columns.
 const BRIEF: [ReplayFigure; 6] = [
     ReplayFigure::TtftP50,
@@ -30,28 +27,33 @@ pub(super) fn write(report: &PlayedHistory, width: Option<usize>, out: &mut impl
     let differs = rows.iter().any(|row| row.values.last() != rows[0].values.last());
     let unanswered = differs.then_some(FIGURES.len() - 1);
     let places: Vec<usize> = BRIEF.iter().filter_map(place).chain(unanswered).collect();
-    let line = |name: &str, cells: &[String]| -> Vec<SheetCell> {
-        let cells = places.iter().filter_map(|place| cells.get(*place).cloned());
-        [clean(name)].into_iter().chain(cells).map(SheetCell::from).collect()
+    let line = |name: &str, cells: &[String]| -> Vec<String> {
+        [name.to_owned()].into_iter().chain(places.iter().filter_map(|place| cells.get(*place).cloned())).collect()
     };
     let lines = rows.iter().flat_map(|row| {
         let change = (!row.changes.is_empty()).then(|| line("", &row.changes));
         [line(&row.name, &row.values)].into_iter().chain(change)
     });
-    let heads = [""].into_iter().chain(places.iter().map(|place| HEADS[*place])).map(str::to_owned).collect();
-    Sheet { heads, names: 1, rows: lines.collect() }.write(width, out)
+    let heads = [""].into_iter().chain(places.iter().map(|place| HEADS[*place]));
+    sheet(heads, lines.collect()).write(width, out)
 }
 
-/// Writes all of them, in lines of at most `width` if there is one.
+/// Writes all of them, and then what was recorded of each upstream.
 pub(super) fn write_wide(report: &PlayedHistory, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let rows = all(report);
-    let wide = aligned(&lines(&rows));
-    match too_wide(&wide, width) {
-        Some(_) => write_blocks(&rows, out)?,
-        None => write_lines(&wide, out)?,
-    }
+    let heads = [""].into_iter().chain(HEADS).chain(["drawn"]);
+    sheet(heads, lines(&all(report))).write(width, out)?;
     writeln!(out)?;
-    write_lines(&upstreams(report), out)
+    sheet(["upstream", "seen", "cut", "failed", "never tried", "beyond"], upstreams(report)).write(width, out)
+}
+
+/// The first column has names.
+fn sheet<'h>(heads: impl IntoIterator<Item = &'h str>, rows: Vec<Vec<String>>) -> Sheet {
+    let cells = |row: Vec<String>| row.iter().map(|cell| SheetCell::from(clean(cell))).collect();
+    Sheet {
+        heads: heads.into_iter().map(str::to_owned).collect(),
+        names: 1,
+        rows: rows.into_iter().map(cells).collect(),
+    }
 }
 
 /// What was recorded, then each policy.
@@ -138,8 +140,7 @@ fn ranges(intervals: &[Interval], priced: bool) -> Vec<String> {
 }
 
 fn lines(rows: &[ReplayCells]) -> Vec<Vec<String>> {
-    let head = std::iter::once("").chain(HEADS).chain(["drawn"]).map(str::to_owned).collect();
-    let mut lines = vec![head];
+    let mut lines = Vec::new();
     for row in rows {
         lines.push([std::slice::from_ref(&row.name), &row.values, std::slice::from_ref(&row.drawn)].concat());
         lines.push([vec![String::new()], row.intervals.clone(), vec![String::new()]].concat());
@@ -150,41 +151,14 @@ fn lines(rows: &[ReplayCells]) -> Vec<Vec<String>> {
     lines
 }
 
-/// The first column to the left, the others to the right.
-fn aligned(lines: &[Vec<String>]) -> Vec<String> {
-    aligned_with_margin(lines, |column| column == 0)
-}
-
-fn write_blocks(rows: &[ReplayCells], out: &mut impl io::Write) -> io::Result<()> {
-    for (number, row) in rows.iter().enumerate() {
-        if number > 0 {
-            writeln!(out)?;
-        }
-        writeln!(out, "{}", clean(&row.name))?;
-        let figure = |place: usize| {
-            let change = row.changes.get(place).zip(row.spreads.get(place));
-            let change = change.map(|(change, spread)| format!("{change} ({spread})")).unwrap_or_default();
-            vec![format!(" {}", BLOCK_HEADS[place]), row.values[place].clone(), row.intervals[place].clone(), change]
-        };
-        let mut lines: Vec<Vec<String>> = (0..FIGURES.len()).map(figure).collect();
-        if !row.drawn.is_empty() {
-            lines.push(vec![" drawn".to_owned(), row.drawn.clone()]);
-        }
-        write_lines(&aligned(&lines), out)?;
-    }
-    Ok(())
-}
-
 /// What the rows know of each upstream, in shares of the requests.
-fn upstreams(report: &PlayedHistory) -> Vec<String> {
-    let head = ["upstream", "seen", "cut", "failed", "never tried", "beyond"];
-    let mut lines = vec![head.map(str::to_owned).to_vec()];
-    for (counts, expected) in report.answer.counts.iter().zip(&report.answer.expected) {
+fn upstreams(report: &PlayedHistory) -> Vec<Vec<String>> {
+    let line = |(counts, expected): (&PastCounts, &UpstreamModel)| {
         let all = (counts.seen + counts.cut + counts.failed + counts.never).max(1) as f64;
         let shares = [counts.seen, counts.cut, counts.failed, counts.never].map(|count| share(count as f64 / all));
-        lines.push([vec![counts.upstream.clone()], shares.to_vec(), vec![share(expected.unknown())]].concat());
-    }
-    aligned(&lines)
+        [vec![counts.upstream.clone()], shares.to_vec(), vec![share(expected.unknown())]].concat()
+    };
+    report.answer.counts.iter().zip(&report.answer.expected).map(line).collect()
 }
 
 pub(super) fn share(share: f64) -> String {
