@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use photofinish_lab::rehearse::{Baseline, Dispatch, OpeningView, Shown, SimulatedResponse};
+use photofinish_routing::routing::plan::StartRule;
+
 use crate::draws::stream;
 use crate::world::World;
-use photofinish_lab::rehearse::{Baseline, Dispatch, OpeningView, Shown, SimulatedFate};
-use photofinish_routing::policy::plan::StartRule;
 
 const NOW: StartRule = StartRule::At(Duration::ZERO);
 
@@ -168,11 +169,11 @@ impl Baseline for Oracle<'_> {
             let upstream = *upstream;
             let (prompt, in_flight) = (view.prompts[upstream], view.in_flight[upstream]);
             let dispatch = Dispatch { request, upstream, prompt, at_us: request.at_us, in_flight, retry: 0 };
-            match self.world.fate(&dispatch) {
-                SimulatedFate::Answers { ttft_us, tpot_us } if self.completion => {
+            match self.world.response(&dispatch) {
+                SimulatedResponse::Answers { ttft_us, tpot_us } if self.completion => {
                     ttft_us as f64 + tpot_us * f64::from(request.output_tokens - 1)
                 }
-                SimulatedFate::Answers { ttft_us, .. } => ttft_us as f64,
+                SimulatedResponse::Answers { ttft_us, .. } => ttft_us as f64,
                 _ => f64::INFINITY,
             }
         };

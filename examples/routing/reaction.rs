@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use photofinish_base::clock::{HOUR_US, SECOND_US};
-use photofinish_lab::rehearse::{Dispatch, PlayedRace, SimulatedFate};
+use photofinish_lab::rehearse::{Dispatch, PlayedRace, SimulatedResponse};
 use serde_json::{Value, json};
 
 use crate::figures::Run;
@@ -134,7 +134,7 @@ fn best_ms(world: &World, id: usize) -> f32 {
     let times = (0..world.upstreams.len()).filter_map(|upstream| {
         let prompt = world.prompt(id);
         let dispatch = Dispatch { request, upstream, prompt, at_us: request.at_us, in_flight: 0, retry: 0 };
-        if let SimulatedFate::Answers { ttft_us, .. } = world.fate(&dispatch) {
+        if let SimulatedResponse::Answers { ttft_us, .. } = world.response(&dispatch) {
             Some(ttft_us as f32 / 1e3)
         } else {
             None

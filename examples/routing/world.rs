@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use photofinish_lab::rehearse::{Dispatch, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
+use photofinish_routing::routing::tariff::PromptTokens;
+
 use crate::draws::{exponential, normal, stream};
 use crate::recipe::{Recipe, Traffic, Upstream};
 use crate::weather::Weather;
-use photofinish_lab::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
-use photofinish_routing::money::tariff::PromptTokens;
 
 const SECOND_US: f64 = 1e6;
 /// An upstream keeps a prompt in its cache for this long.
@@ -81,7 +82,7 @@ impl World {
     }
 
     /// The result of this dispatch. Pure: an oracle may call it.
-    pub fn fate(&self, dispatch: &Dispatch) -> SimulatedFate {
+    pub fn response(&self, dispatch: &Dispatch) -> SimulatedResponse {
         let upstream = &self.recipe.upstreams[dispatch.upstream];
         let climate = &self.recipe.climate;
         let weather = &self.weather[dispatch.upstream];
@@ -89,16 +90,16 @@ impl World {
         let draws = &mut stream(self.seed, 1_000 + dispatch.upstream as u64, dispatch.request.id as u64);
         let [hang, error, brown_out, after, stall] = [(); 5].map(|()| draws.f64());
         let (body, tail, pace) = (normal(draws), (draws.f64(), draws.f64()), normal(draws));
-        let fails = SimulatedFate::Fails { after_us: (1e3 * (30.0 + 400.0 * after)) as i64 };
+        let fails = SimulatedResponse::Fails { after_us: (1e3 * (30.0 + 400.0 * after)) as i64 };
         if dispatch.in_flight >= upstream.limit {
-            return SimulatedFate::Limited {
+            return SimulatedResponse::Limited {
                 after_us: (1e3 * upstream.network_ms) as i64,
                 retry_after_us: Some(2_000_000),
             };
         }
         match weather.brown_out(at_us) {
-            Some(now) if brown_out < now.share => return if now.hangs { SimulatedFate::Hangs } else { fails },
-            _ if hang < climate.hangs => return SimulatedFate::Hangs,
+            Some(now) if brown_out < now.share => return if now.hangs { SimulatedResponse::Hangs } else { fails },
+            _ if hang < climate.hangs => return SimulatedResponse::Hangs,
             _ if error < climate.errors => return fails,
             _ => {}
         }
@@ -109,7 +110,10 @@ impl World {
         let slow = 1.0 + f64::from(dispatch.in_flight) / (2.0 * upstream.room);
         let stalled_ms = if stall < 0.005 { 100.0 * (1.0 + 9.0 * after) / upstream.tpot_ms } else { 0.0 };
         let tpot_ms = upstream.tpot_ms * (weather.decode(at_us) + 0.08 * pace).exp() * slow;
-        SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms) }
+        SimulatedResponse::Answers {
+            ttft_us: (1e3 * ttft_ms) as i64,
+            tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms),
+        }
     }
 }
 
@@ -161,13 +165,13 @@ impl SimulatedWorld for Play<'_> {
         PromptTokens { uncached: input.tokens - cached, cached }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
-        let fate = self.world.fate(dispatch);
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
+        let response = self.world.response(dispatch);
         let input = self.world.inputs[dispatch.request.id];
-        if let (Some((conversation, _)), SimulatedFate::Answers { .. }) = (input.conversation, fate) {
+        if let (Some((conversation, _)), SimulatedResponse::Answers { .. }) = (input.conversation, response) {
             self.cached.insert((conversation, dispatch.upstream), (input.tokens, dispatch.at_us));
         }
-        fate
+        response
     }
 }
 

@@ -33,7 +33,7 @@ pub use options::BenchOptions;
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = include_str!("help/bench.txt").trim_ascii_end();
 
-/// Runs it. `screen`: of the terminal, asked anew whenever it is drawn on; none where output is piped. The result goes to
+/// Runs it. `screen`: of the terminal, asked anew whenever it is drawn on; None if output is piped. The result goes to
 /// `out`, and how far it is to `err`.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub async fn run(
     };
     let verdict = RunVerdict::new(&result, base.as_ref(), options);
     match show(&result, &verdict, options, out) {
-        // Whoever read it has ended; the exit code is for whoever waits.
+        // The reader of the output has ended; the exit code still counts.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         shown => shown?,
     }

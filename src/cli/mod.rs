@@ -161,14 +161,14 @@ pub fn main() -> ExitCode {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
         Command::History(options) => Some("history").zip(options.problem(wall_micros())),
         Command::Report(options) => Some("report").zip(options.question.problem(wall_micros())),
-        Command::Replay(options) => Some("replay").zip(options.problem(wall_micros())),
+        Command::Replay(options) => Some("replay").zip(options.question.problem(wall_micros())),
         _ => None,
     };
     if let Some((command, problem)) = problem {
         wrong_use(command, problem).exit();
     }
     if matches!(command, Command::Serve(_) | Command::Bench(_) | Command::Simulate(_)) {
-        // While there is one thread. An error is told where the limit matters.
+        // While there is one thread. An error is reported where the limit matters.
         let _ = machine::raise_descriptors();
     }
     let mut builder = match command {
@@ -340,11 +340,8 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             return ended.map(ExitCode::from).map_err(|error| with_usage("bench", error));
         }
         Command::Probe(options) => {
-            let with_usage = |error: anyhow::Error| match error.downcast() {
-                Ok(WrongUse(problem)) => wrong_use("probe", problem).into(),
-                Err(error) => error,
-            };
-            return probe::run(config, &options, &mut out, &mut err).await.map(ExitCode::from).map_err(with_usage);
+            let ended = probe::run(config, &options, &mut out, &mut err).await;
+            return ended.map(ExitCode::from).map_err(|error| with_usage("probe", error));
         }
         Command::Replay(options) => {
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);

@@ -1,4 +1,4 @@
-//! What `photofinish` says where neither a file nor a key tells it what to serve.
+//! What `photofinish` says if neither a file nor a key says what to serve.
 
 use std::fmt;
 

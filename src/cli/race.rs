@@ -25,7 +25,7 @@ pub use request_template::RaceOptions;
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = include_str!("help/race.txt").trim_ascii_end();
 
-/// Runs the races. `screen`: of the terminal, asked anew whenever it is drawn on; none where output is piped. Results go to
+/// Runs the races. `screen`: of the terminal, asked anew whenever it is drawn on; None if output is piped. Results go to
 /// `out`, and where there is no screen, what happens goes to `err`.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ pub struct ServeOptions {
     /// Listen here instead of on `listen` in the configuration, such as 127.0.0.1:8081; also the variable PHOTOFINISH_LISTEN.
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     pub listen: Option<Listen>,
-    /// Start beside a gateway that listens on the same addresses, and serve new clients with it. Stop the older one then: it lets
+    /// Start next to a gateway that listens on the same addresses, and serve new clients with it. Stop the older one then: it lets
     /// no request down.
     #[arg(long)]
     pub take_over: bool,

@@ -71,7 +71,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "RATE", default_value_t = 0.0, value_parser = |text: &str| within(text, Simulation::PREFILL))]
     pub prefill: f64,
 
-    /// Do not read again what a prompt's beginning shares with earlier prompts; tell it as cached_tokens.
+    /// Do not read again what a prompt's beginning shares with earlier prompts; report it as cached_tokens.
     #[arg(long)]
     pub prefix_cache: bool,
 
@@ -79,7 +79,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = |text: &str| within(text, Simulation::TOKENS_PER_EVENT))]
     pub tokens_per_event: u32,
 
-    /// The whole server stands still at times: '2s every 20s'.
+    /// The whole server pauses at times: '2s every 20s'.
     #[arg(long, value_name = "STALL")]
     pub stall: Option<ServerStall>,
 

@@ -45,7 +45,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "IN/OUT", value_parser = price, requires = "url")]
     pub price: Option<(f64, f64)>,
 
-    /// Closed loop: so many users at once, each waiting for its answer; a level for each number. 1,10,25,50 by default.
+    /// Closed loop: this number of users at once, each waiting for its answer; a level for each number. 1,10,25,50 by default.
     #[arg(long, value_name = "N,…", allow_negative_numbers = true, value_delimiter = ',', value_parser = |text: &str| within(text, 1..=USERS_MAX), help_heading = "Load")]
     pub concurrency: Vec<usize>,
     /// Open loop: requests per second, whatever comes back; a level for each rate.
@@ -54,7 +54,7 @@ pub struct BenchOptions {
     /// Open loop: how arrivals are spread; poisson if not given.
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Load")]
     pub arrivals: Option<Arrivals>,
-    /// Open loop: an arrival that finds so many in flight is dropped, counted, and not good. 10000 if not given.
+    /// Open loop: an arrival that finds this number in flight is dropped, counted, and not good. 10000 if not given.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = |text: &str| within(text, 1..=USERS_MAX), help_heading = "Load")]
     pub in_flight_max: Option<usize>,
     /// Search the highest rate at which --attain of the requests meet every target of --slo.

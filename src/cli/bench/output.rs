@@ -235,7 +235,7 @@ fn comparison(found: &LoadComparison) -> String {
     )
 }
 
-/// How an open and a closed loop differ, for whoever reads the table for the first time, and what bounds an open one.
+/// How an open and a closed loop differ, and what bounds an open one.
 pub fn hint(plan: &BenchPlan) -> Option<String> {
     if matches!(plan.levels, Levels::Users(_)) {
         let text = "closed loop: each user waits for its answer, so a slow server gets fewer requests; --request-rate shows queues";

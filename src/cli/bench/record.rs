@@ -31,7 +31,7 @@ pub fn asked(plan: &BenchPlan, targets: &BenchTargets, label: Option<String>) ->
     }
 }
 
-/// Tells whether two runs were given the same, without what it was. None where nothing was given.
+/// Shows whether two runs were given the same, without what it was. None if nothing was given.
 fn fingerprint(given: &[Map<String, Value>]) -> Option<String> {
     let mut hash = Context::new(&SHA256);
     let given: Vec<&Map<String, Value>> = given.iter().filter(|members| !members.is_empty()).collect();

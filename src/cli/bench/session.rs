@@ -12,7 +12,7 @@ use super::live::{LiveView, StageTitle};
 use super::plan::{BenchPlan, Levels};
 use super::record;
 use super::target::BenchTargets;
-use crate::cli::check::live::words;
+use crate::cli::check::live;
 use crate::cli::outcome::WrongUse;
 use crate::cli::text::amount;
 use photofinish_base::clock::{Instant, SECOND_US, micros_between};
@@ -331,7 +331,7 @@ const PROVIDER: &str = "[providers.exact]\nsimulate = { ttft = \"50ms\", jitter 
 const USERS: usize = 8;
 const FOR: Duration = Duration::from_millis(1_000);
 
-/// How far the median TTFT is from what the simulated provider did, in µs. None where the calibration cannot run.
+/// How far the median TTFT is from what the simulated provider did, in µs. None if the calibration cannot run.
 /// `requests`: of a stage; a short one has a short calibration.
 async fn calibration_error_us(requests: usize) -> Option<f64> {
     let config = config::parse(PROVIDER, Path::new("calibration"), &|_| None).ok()?;
@@ -435,7 +435,7 @@ impl<E: Write + Send> BenchSession<'_, E> {
         if kind == FailureKind::Unauthorized && self.plan.by_url && matches!(provider.keys, Keys::NotConfigured) {
             return format!("{failure}: it needs a key: name its variable with --key-env");
         }
-        format!("{failure}: {}", words::of(kind, provider, &upstream.model))
+        format!("{failure}: {}", live::explained(kind, provider, &upstream.model))
     }
 
     /// By its prices and its plan, before a request.

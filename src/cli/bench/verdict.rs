@@ -19,7 +19,7 @@ use photofinish_lab::bench::compare::{Compared, LoadComparison, LoadVerdict};
 use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition, FailIf};
 use photofinish_lab::bench::result::{self, RunResult};
 
-/// The verdict on a run. What nobody asked for is empty, and is not in the JSON.
+/// The verdict on a run. What was not asked for is empty, and is not in the JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunVerdict {
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! `photofinish models update`: a newer catalogue from a file or an address, put beside the store.
+//! `photofinish models update`: a newer catalogue from a file or an address, put next to the store.
 //!
 //! Not for the checks that it has to pass: see `refresh`.
 

@@ -50,7 +50,7 @@ pub struct BoardEnd {
     pub how: DrawnState,
 }
 
-/// As far as a picture tells them apart.
+/// As far as a picture shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrawnState {
     /// It served its client to the end.
@@ -165,7 +165,7 @@ impl RaceBoard {
 }
 
 impl DrawnState {
-    /// For a log, and beside a bar.
+    /// For a log, and next to a bar.
     pub fn words(&self) -> String {
         match self {
             DrawnState::Done => "done".to_owned(),

@@ -18,7 +18,7 @@ use crate::cli::text::millis;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::config::Config;
 use photofinish_config::config::units::format_duration;
-use photofinish_gateway::proxy::{self, AskedBy};
+use photofinish_gateway::proxy;
 use photofinish_serve::app::LocalGateway;
 use photofinish_wire::Surface;
 
@@ -73,7 +73,7 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         Ok(RaceSession { alone, events, signals, asked, show, rows: FinishedRaces::default() })
     }
 
-    /// Runs them one after the other, ends the gateway, and tells what there is to tell.
+    /// Runs them one after the other, ends the gateway, and prints the summary.
     pub async fn run(mut self, times: u16) -> anyhow::Result<CommandOutcome> {
         // Whatever goes wrong with the output, the rows are written.
         let mut ended = self.races(times).await;
@@ -149,10 +149,9 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
 
     /// Up to the first token, or the refusal; none when a signal came.
     async fn response(&mut self, course: &mut RaceInProgress) -> io::Result<Option<Response<Body>>> {
-        let (gateway, by) =
-            (self.alone.gateway().clone(), AskedBy { user: self.asked.user.clone(), ..AskedBy::default() });
+        let (gateway, user) = (self.alone.gateway().clone(), self.asked.user.clone());
         // Dropped with this function, it drops everything upstream.
-        let mut answering = Box::pin(proxy::serve_as(gateway, Surface::Chat, by, self.asked.request()));
+        let mut answering = Box::pin(proxy::serve_as(gateway, Surface::Chat, user, self.asked.request()));
         let mut frames = tokio::time::interval(FRAME);
         loop {
             tokio::select! {

@@ -151,7 +151,7 @@ fn cells(summary: &Summary) -> Vec<String> {
     ]
 }
 
-/// For programs: what `/api/races/{race_id}` tells of it, but for the figures of the views, and the answer.
+/// For programs: what `/api/races/{race_id}` has of it, without the figures of the views, and the answer.
 pub fn object(done: &FinishedRace) -> Value {
     let mut race = Record::Race(Box::new(done.race.clone())).row();
     let started = Timestamp::from_microsecond(done.race.started_at).ok();
@@ -216,7 +216,7 @@ pub struct FinishedRaces {
 }
 
 impl FinishedRaces {
-    /// All rows of one race. None where the race's own is not among them.
+    /// All rows of one race. None if the race's own row is not among them.
     pub fn take(&mut self, rows: &[Record]) -> Option<&FinishedRace> {
         let (mut of_race, mut attempts) = (None, Vec::new());
         for row in rows {

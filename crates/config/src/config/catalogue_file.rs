@@ -49,7 +49,7 @@ impl ChosenCatalogue {
         ChosenCatalogue { catalogue: ModelCatalogue::built_in().clone(), place: CataloguePlace::BuiltIn }
     }
 
-    /// The file beside this store, if it is not older than the built-in catalogue. A damaged file is only a warning.
+    /// The file next to this store, if it is not older than the built-in catalogue. A damaged file is only a warning.
     pub(super) fn beside(store: &Path, scope: &ReaderScope<'_>) -> ChosenCatalogue {
         let path = catalogue_file(&std::path::absolute(store).unwrap_or_else(|_| store.to_owned()));
         // Reads the built-in catalogue, so only where there is a file to compare it with.
@@ -72,7 +72,7 @@ impl ChosenCatalogue {
     }
 }
 
-/// The file beside this store. None: there is none.
+/// The file next to this store. None: it is absent.
 fn read(path: &Path, limits: FileLimits) -> Result<Option<ModelCatalogue>, String> {
     match read_catalogue_text(path, limits) {
         Ok(text) => ModelCatalogue::read(&text).map(Some).map_err(|error| error.to_string()),
@@ -90,7 +90,7 @@ pub fn read_catalogue_text(path: &Path, limits: FileLimits) -> io::Result<Vec<u8
     Ok(files::read(path, max, limits.without_pipes())?.bytes)
 }
 
-/// Where a newer catalogue is kept: beside the store.
+/// Where a newer catalogue is kept: next to the store.
 pub(super) fn catalogue_file(store: &Path) -> PathBuf {
     store.with_file_name(CATALOGUE_FILE)
 }
@@ -187,7 +187,7 @@ impl fmt::Debug for CatalogueUrl {
 
 fn read_refresh(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<CatalogueUrl> {
     let text = table.text(key)?;
-    match CatalogueUrl::parse(&text.value.value) {
+    match CatalogueUrl::parse(&text.value) {
         Ok(url) => Some(url),
         Err(why) => {
             let problem = LocatedProblem::at(text.offset, format!("{} {why}", table.what(key)));

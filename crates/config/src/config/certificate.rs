@@ -64,7 +64,7 @@ pub(super) fn read(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<
     if !missing.is_empty() {
         let message = format!("{} has {}", table.name, missing.join(" and "));
         let expected = "two files in PEM form: tls = { cert = \"cert.pem\", key = \"key.pem\" }";
-        table.scope.report(LocatedProblem::at(table.offset, message).expected(expected));
+        table.scope.wrong(table.offset, message, expected);
     }
     let read = keys.cert.zip(keys.key).and_then(|(cert, key)| match load(&table, &cert, &key) {
         Ok(server) => Some(ListenerCertificate { cert: cert.value, key: key.value, server }),
@@ -80,7 +80,7 @@ pub(super) fn read(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<
 /// A path, made absolute from the working directory.
 pub(super) fn path(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<PathBuf>> {
     let text = table.text(key)?;
-    match std::path::absolute(&text.value.value) {
+    match std::path::absolute(&text.value) {
         Ok(path) => Some(Located { offset: text.offset, value: path }),
         Err(_) => {
             table.scope.report(table.bad_value(key, &text).expected("the path of a file in PEM form"));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use toml::de::DeValue;
 
 use super::names::NamedChoice;
-use super::problem::{LocatedProblem, shown};
+use super::problem::shown;
 use super::reader::{Located, TomlTable, one_of, wrong_type};
 use super::text::ExpandedText;
 use super::units::{self, format_bytes, format_duration, parse_bytes, parse_duration};
@@ -78,6 +78,8 @@ impl<L: ValueKind> KeyKind for WithoutDefault<L> {
 
 /// The keys of one table. `keys!` implements it.
 pub(super) trait TableKeys: Clone + Default + JsonSchema {
+    const NAMES: &'static [&'static str];
+
     /// Reads the keys from the table; `base` has the values of absent or wrong keys.
     fn read(table: &mut TomlTable<'_, '_>, base: &Self) -> Self;
 
@@ -237,6 +239,8 @@ macro_rules! keys {
         }
 
         impl $crate::config::keys::TableKeys for $name {
+            const NAMES: &'static [&'static str] = &[$(stringify!($key),)+];
+
             fn read(table: &mut $crate::config::reader::TomlTable<'_, '_>, base: &$name) -> $name {
                 use $crate::config::keys::{KeyKind, keys};
                 $name { $($key: KeyKind::read(&keys!(@kind $kind $(, $default)?), table, stringify!($key), &base.$key),)+ }
@@ -293,7 +297,7 @@ impl ValueKind for TimeSpan {
             return None;
         }
         let text = table.text(key)?;
-        let problem = match parse_duration(&text.value.value) {
+        let problem = match parse_duration(&text.value) {
             Ok(duration) if self.0.contains(&duration) => return Some(duration),
             Ok(_) => table.bad_value(key, &text).expected(between(&self.0, |bound| format_duration(*bound))),
             Err(error) => table.bad_value(key, &text).expected(error.expected),
@@ -322,7 +326,7 @@ impl ValueKind for ByteSize {
             return ValueKind::read(&WholeNumber(self.0.clone()), table, key);
         }
         let text = table.text(key)?;
-        let bytes = parse_bytes(&text.value.value).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let bytes = parse_bytes(&text.value).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let problem = match bytes {
             Ok(bytes) if self.0.contains(&bytes) => return Some(bytes),
             Ok(_) => table.bad_value(key, &text).expected(between(&self.0, |bound| format_bytes(*bound as u64))),
@@ -358,7 +362,7 @@ impl<T: TryFrom<u64> + PartialOrd + Clone + Display + Serialize> ValueKind for W
         let number = number.filter(|n| self.0.contains(n));
         if number.is_none() {
             let message = format!("bad value {} for {}", shown(&integer.to_string()), table.what(key));
-            table.scope.report(LocatedProblem::at(offset, message).expected(between(&self.0, T::to_string)));
+            table.scope.wrong(offset, message, between(&self.0, T::to_string));
         }
         number
     }
@@ -392,7 +396,7 @@ impl ValueKind for RealNumber {
         let number = number.filter(|number| number.is_finite() && self.0.contains(number));
         if number.is_none() {
             let message = format!("bad value {} for {}", shown(typed), table.what(key));
-            table.scope.report(LocatedProblem::at(offset, message).expected(between(&self.0, f64::to_string)));
+            table.scope.wrong(offset, message, between(&self.0, f64::to_string));
         }
         number
     }
@@ -442,11 +446,11 @@ impl<T: NamedChoice> ValueKind for OneName<T> {
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<T> {
         let text = table.text(key)?;
-        let found = T::VARIANTS.iter().copied().find(|choice| choice.name() == text.value.value);
+        let found = T::VARIANTS.iter().copied().find(|choice| choice.name() == text.value);
         if found.is_none() {
             let names: Vec<&str> = T::VARIANTS.iter().map(|choice| choice.name()).collect();
             let problem = table.bad_value(key, &text).expected(one_of(&names));
-            table.scope.report(problem.nearest(&text.value.typed, names));
+            table.scope.report(problem.nearest(&text.typed, names));
         }
         found
     }
@@ -481,7 +485,7 @@ impl<T: Clone> ValueKind for ParsedText<T> {
             return None;
         }
         let text = table.text(key)?;
-        let parsed = (self.parse)(&text.value.value);
+        let parsed = (self.parse)(&text.value);
         if parsed.is_none() {
             table.scope.report(table.bad_value(key, &text).expected(self.expected));
         }
@@ -501,14 +505,60 @@ impl<T: Clone> ValueKind for ParsedText<T> {
 pub(super) struct PlainText;
 
 impl ValueKind for PlainText {
-    type Value = Located<ExpandedText>;
+    type Value = ExpandedText;
 
-    fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<ExpandedText>> {
+    fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<ExpandedText> {
         table.text(key)
     }
 
     fn schema(&self, _: &mut SchemaGenerator) -> Schema {
         any_text()
+    }
+}
+
+/// A string or a list of at most `max` strings, with their variables filled in.
+pub(super) struct Texts {
+    pub(super) max: usize,
+    /// What they are, in messages.
+    pub(super) noun: &'static str,
+}
+
+impl ValueKind for Texts {
+    type Value = Vec<ExpandedText>;
+
+    fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<ExpandedText>> {
+        table.texts(key, self.max, self.noun)
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        one_or_more(any_text())
+    }
+}
+
+/// The same, each read by a parser. What it does not take is reported and left out.
+pub(super) struct ParsedTexts<T> {
+    pub(super) texts: Texts,
+    pub(super) parse: fn(&str) -> Option<T>,
+    pub(super) expected: &'static str,
+    pub(super) pattern: &'static str,
+}
+
+impl<T: Clone> ValueKind for ParsedTexts<T> {
+    type Value = Vec<T>;
+
+    fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<T>> {
+        let mut values = Vec::new();
+        for text in table.texts(key, self.texts.max, self.texts.noun)? {
+            match (self.parse)(&text.value) {
+                Some(value) => values.push(value),
+                None => table.scope.report(table.bad_value(key, &text).expected(self.expected)),
+            }
+        }
+        Some(values)
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        one_or_more(text(self.pattern))
     }
 }
 

@@ -44,7 +44,7 @@ impl ProviderList {
         self.ids.iter().map(|(_, id)| id.as_str())
     }
 
-    /// Whether it has this id, the id with a date, or by the catalogue another id of the same model.
+    /// Whether it has this id, the id with a date, or, in the catalogue, another id of the same model.
     fn has(&self, catalogue: &ModelCatalogue, provider: &str, id: &str) -> bool {
         let folded = id.to_lowercase();
         let stem = folded.strip_suffix("-latest").unwrap_or(&folded);

@@ -134,7 +134,7 @@ struct GivenSettings<'g> {
     listen: Option<&'g Listen>,
     /// The database, whatever the text says.
     store: Option<PathBuf>,
-    /// Uses a newer catalogue from the file beside the store.
+    /// Uses a newer catalogue from the file next to the store.
     reads_catalogue: bool,
     /// How the files are read that the text names.
     limits: FileLimits,
@@ -194,7 +194,7 @@ fn read_once(
             return Err(Problems::new(file, text, vec![LocatedProblem::at(offset, format!("not TOML: {why}"))]));
         }
     };
-    let scope = ReaderScope::new(env, given.limits);
+    let scope = ReaderScope::new(env, given.limits).with_homes(RawConfig::HOMES);
     let mut raw = RawConfig::read(&scope, document);
     if let Some(store) = &given.store {
         raw.store.url.clone_from(store);

@@ -17,7 +17,7 @@ use photofinish_base::printable::quoted;
 const OLD_AFTER_DAYS: i32 = 60;
 
 impl Config {
-    /// Where a newer catalogue is kept: beside the store.
+    /// Where a newer catalogue is kept: next to the store.
     pub fn catalogue_file(&self) -> PathBuf {
         catalogue_file(&self.store.path)
     }
@@ -129,7 +129,7 @@ impl Config {
     }
 
     /// The same in words: `1 of 2 upstreams on`.
-    pub fn told_on(&self, model: &ModelConfig) -> String {
+    pub fn upstreams_on_text(&self, model: &ModelConfig) -> String {
         match self.upstreams_on(model) {
             0 => "off: none of its providers is on".to_owned(),
             on => format!("{on} of {} upstreams on", model.upstreams.len()),

@@ -12,17 +12,36 @@ pub trait NamedChoice: Copy + 'static {
     fn about(self) -> &'static str;
 }
 
-/// Each variant is written `/// What it does.` and `Variant = "name",`.
+/// Each variant is written `/// What it does.` and `Variant = "name",`; a default `pub enum Name or Variant`.
 #[macro_export]
 macro_rules! names {
     (
         $(#[$meta:meta])*
-        pub enum $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal,)+ }
+        pub enum $name:ident $(or $usual:ident)? { $($(#[doc = $about:literal])* $variant:ident = $text:literal,)+ }
     ) => {
-        ::photofinish_base::named! {
-            $(#[$meta])*
-            pub enum $name { $($(#[doc = $about])* $variant = $text,)+ }
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[doc = $about])* $variant,)+ }
+
+        impl $name {
+            /// Every variant, in the order of the documentation.
+            pub const ALL: [$name; [$($name::$variant),+].len()] = [$($name::$variant),+];
+
+            /// The name in the config, and wherever else it is written.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+
+            pub fn from_name(name: &str) -> Option<$name> {
+                $name::ALL.into_iter().find(|variant| variant.as_str() == name)
+            }
         }
+
+        $(impl Default for $name {
+            fn default() -> $name {
+                $name::$usual
+            }
+        })?
 
         impl ::std::str::FromStr for $name {
             type Err = String;

@@ -79,7 +79,7 @@ impl Price {
         }
     }
 
-    /// USD of a request of so many tokens, in and out, if no token comes from the cache and all may be written into it.
+    /// USD of a request with `input` and `output` tokens, if no token comes from the cache and all may be written into it.
     pub fn most_usd(self, input: f64, output: f64) -> f64 {
         let price = self.of_prompt(input as u64);
         (price.input.max(price.written) * input + price.output * output) / 1e6

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::keys::{self, PlainText, RealNumber, TableKeys as _, TimeSpan, WholeNumber, keys, own};
+use super::keys::{PlainText, RealNumber, TableKeys as _, Texts, TimeSpan, WholeNumber, keys};
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::text::ExpandedText;
@@ -19,19 +19,17 @@ keys! {
     #[derive(Clone)]
     pub(super) struct ProbeKeys {
         /// What is sent: `1k`, `10k`, `10k1k`, `100k` (weekly), `parallel` (ten `1k` at once, daily), or names of `[workloads]`.
-        workloads: Option<Vec<Located<ExpandedText>>> =
-            own(|table, key| table.texts(key, NAMES_MAX, "names"), |_| keys::one_or_more(keys::any_text()));
-        /// Each upstream gets each workload once in so long, at a moment that is drawn.
+        workloads: Option<Vec<ExpandedText>> = Texts { max: NAMES_MAX, noun: "names" };
+        /// Each upstream gets each workload once per this interval, at a random moment.
         every: Duration = TimeSpan(Duration::from_secs(300)..=168 * HOUR), or 3 * HOUR;
         /// The models whose upstreams are probed; all of `[models]` unless set.
-        models: Option<Vec<Located<ExpandedText>>> =
-            own(|table, key| table.texts(key, NAMES_MAX, "names"), |_| keys::one_or_more(keys::any_text()));
+        models: Option<Vec<ExpandedText>> = Texts { max: NAMES_MAX, noun: "names" };
         /// USD that the probes of one day (UTC) may cost together. A hosted upstream without a known price needs `max_tokens`.
         max_cost: Option<f64> = RealNumber(0.0..=1e6);
         /// Tokens, in and out, that the probes of one day (UTC) may use together.
         max_tokens: Option<u64> = WholeNumber(1..=1_000_000_000_000);
         /// Where the gateway runs, for those who read the figures.
-        from: Option<Located<ExpandedText>> = PlainText;
+        from: Option<ExpandedText> = PlainText;
     }
 }
 
@@ -71,7 +69,7 @@ pub struct ProbeWorkload {
     pub output_tokens: u32,
     /// Requests at the same time.
     pub at_once: u32,
-    /// One probe in so long.
+    /// The interval between two probes.
     pub every: Duration,
 }
 
@@ -141,14 +139,11 @@ impl RawProbes {
         let Located { offset, value: keys } = probes?;
         if !has_cap {
             let message = "[probes] has no \"max_cost\" and no \"max_tokens\"";
-            scope.report(LocatedProblem::at(offset, message).expected("a cap for one day, such as max_cost = 1.00"));
+            scope.wrong(offset, message, "a cap for one day, such as max_cost = 1.00");
         }
         if serves_catalogue && !has_models {
             let message = "[probes] has no \"models\", and the file has no [models]";
-            scope.report(
-                LocatedProblem::at(offset, message)
-                    .expected("a list of models: every model of the catalogue would be probed"),
-            );
+            scope.wrong(offset, message, "a list of models: every model of the catalogue would be probed");
         }
         let usual = || USUAL.iter().map(|name| Some((*name).to_owned())).collect();
         let is_workload = |name: &str| own.contains_key(name) || BUILT_IN.iter().any(|(known, ..)| *known == name);
@@ -170,7 +165,7 @@ impl RawProbes {
             models: models.into_iter().flatten().collect(),
             max_cost: keys.max_cost,
             max_tokens: keys.max_tokens,
-            from: keys.from.map(|from| from.value.value.chars().filter(|c| !c.is_control()).take(PLACE_MAX).collect()),
+            from: keys.from.map(|from| from.value.chars().filter(|c| !c.is_control()).take(PLACE_MAX).collect()),
         })
     }
 }
@@ -187,21 +182,21 @@ fn workload(own: &BTreeMap<String, (u32, u32)>, name: &str, every: Duration) -> 
 /// The listed names, None for each that is unknown or there twice, which is reported.
 fn names<'n>(
     scope: &ReaderScope<'_>,
-    listed: &[Located<ExpandedText>],
+    listed: &[ExpandedText],
     noun: &str,
     is_known: impl Fn(&str) -> bool,
     known: impl Iterator<Item = &'n str> + Clone,
 ) -> Vec<Option<String>> {
     let mut seen = BTreeSet::new();
-    let check = |name: &Located<ExpandedText>| {
-        let text = &name.value.value;
+    let check = |name: &ExpandedText| {
+        let text = &name.value;
         if is_known(text) && seen.insert(text.clone()) {
             return Some(text.clone());
         }
         let problem = if is_known(text) {
             LocatedProblem::at(name.offset, format!("the {noun} \"{}\" is in [probes] twice", shown(text)))
         } else {
-            let message = format!("there is no {noun} \"{}\" for [probes]", shown(&name.value.typed));
+            let message = format!("there is no {noun} \"{}\" for [probes]", shown(&name.typed));
             LocatedProblem::at(name.offset, message).nearest(text, known.clone())
         };
         scope.report(problem);
@@ -215,7 +210,7 @@ fn own_workload((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> Opti
     for (key, value) in [("input_tokens", keys.input_tokens), ("output_tokens", keys.output_tokens)] {
         if value.is_none() && !table.has(key) {
             let message = format!("{} has no \"{key}\"", table.name);
-            table.scope.report(LocatedProblem::at(table.offset, message).expected("a number of tokens"));
+            table.scope.wrong(table.offset, message, "a number of tokens");
         }
     }
     let is_word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -223,7 +218,7 @@ fn own_workload((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> Opti
     if !is_name || is_built_in_workload(&name.value) {
         let message = format!("bad name \"{}\" for a workload", shown(&name.value));
         let expected = "at most 64 letters, digits, dots, hyphens and underscores, and not the name of a built-in one";
-        table.scope.report(LocatedProblem::at(name.offset, message).expected(expected));
+        table.scope.wrong(name.offset, message, expected);
     }
     table.finish();
     Some((name.value, (keys.input_tokens?, keys.output_tokens?)))

@@ -174,43 +174,10 @@ const OTHER_NAMES: [(&str, &str); 22] = [
     ("password", "token"),
 ];
 
-/// Keys that people look for at the top of the file or in another table, and where they are.
-const HOMES: [(&str, &str); 24] = [
-    ("listen", "[server]"),
-    ("tls", "[server]"),
-    ("cors", "[server]"),
-    ("hosts", "[server]"),
-    ("body_max", "[server]"),
-    ("drain", "[server]"),
-    ("log", "[server]"),
-    ("retention", "[store]"),
-    ("policy", "[race]"),
-    ("hedge_after", "[race]"),
-    ("optimise", "[race]"),
-    ("budget", "[race]"),
-    ("slo", "[race]"),
-    ("max_attempts", "[race]"),
-    ("retries", "[race]"),
-    ("timeouts", "[race]"),
-    ("lossy", "[race]"),
-    ("api_key", "[providers.NAME]"),
-    ("base_url", "[providers.NAME]"),
-    ("dialect", "[providers.NAME]"),
-    ("simulate", "[providers.NAME]"),
-    ("upstreams", "[models.NAME]"),
-    ("aliases", "[models.NAME]"),
-    ("token", "[users.NAME]"),
-];
-
 /// The key among `known` that other programs call `typed`.
 pub(super) fn usual_name(typed: &str, known: &[&'static str]) -> Option<&'static str> {
     let typed = typed.to_ascii_lowercase();
     OTHER_NAMES.iter().find(|(other, key)| *other == typed && known.contains(key)).map(|(_, key)| *key)
-}
-
-/// The table that has this key.
-pub(super) fn home(key: &str) -> Option<&'static str> {
-    HOMES.iter().find(|(known, _)| *known == key).map(|(_, table)| *table)
 }
 
 /// The name of a variable in another notation than `${NAME}`: `$NAME`, `{NAME}`, `env:NAME`, or the bare name of a key.
@@ -288,21 +255,7 @@ mod tests {
 
 #[cfg(test)]
 mod hints_tests {
-    use std::path::Path;
-
-    use super::super::parse;
     use super::*;
-
-    #[test]
-    fn every_home_has_its_key() {
-        for (key, table) in HOMES {
-            let text = format!("{}\nzzz = 1", table.replace("NAME", "x"));
-            let problems = parse(&text, Path::new("x"), &|_| None).unwrap_err().to_string();
-            let (_, known) = problems.split_once("expected one of ").unwrap();
-            let known = known.lines().next().unwrap();
-            assert!(known.split(", ").any(|known| known == key), "{key} {table}: {known}");
-        }
-    }
 
     #[test]
     fn variables_in_other_notations_are_seen() {

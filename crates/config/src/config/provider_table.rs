@@ -139,12 +139,12 @@ impl RawProvider {
         let credentials: Vec<&str> = CREDENTIALS.into_iter().filter(|key| table.has(key)).collect();
         if credentials.len() > 1 {
             let message = format!("{} has {}", table.name, credentials.join(" and "));
-            table.scope.report(LocatedProblem::at(name.offset, message).expected("one of them"));
+            table.scope.wrong(name.offset, message, "one of them");
         }
         let has_simulate = table.has("simulate");
         for key in NOT_SIMULATED.into_iter().filter(|key| has_simulate && table.has(key)) {
             let message = format!("{} is simulated and has \"{key}\" too", table.name);
-            table.scope.report(LocatedProblem::at(name.offset, message).expected("one of the two"));
+            table.scope.wrong(name.offset, message, "one of the two");
         }
         let (has_base_url, has_aws) = (table.has("base_url"), table.has("aws"));
         table.finish();
@@ -164,14 +164,14 @@ impl RawProvider {
 
 fn read_part(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<String>> {
     let text = table.text(key)?;
-    let value = &text.value.value;
+    let value = &text.value;
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     if value.is_empty() || value.len() > PART_MAX || !value.chars().all(is_part) {
         let expected = format!("at most {PART_MAX} letters, digits, \"-\", \".\", \"_\" and \":\"");
         table.scope.report(table.bad_value(key, &text).expected(expected));
         return None;
     }
-    Some(Located { offset: text.offset, value: text.value.value })
+    Some(Located { offset: text.offset, value: text.value })
 }
 
 impl NamedChoice for Dialect {
@@ -206,13 +206,13 @@ fn read_dialects(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec
     let names = Dialect::ALL.map(Dialect::as_str);
     if typed.is_empty() {
         let message = format!("{what} is an empty list");
-        table.scope.report(LocatedProblem::at(table.offset, message).expected(format!("some of {}", names.join(", "))));
+        table.scope.wrong(table.offset, message, format!("some of {}", names.join(", ")));
     }
     for text in typed {
-        match Dialect::ALL.into_iter().find(|dialect| dialect.as_str() == text.value.value) {
+        match Dialect::ALL.into_iter().find(|dialect| dialect.as_str() == text.value) {
             None => {
                 let problem = table.bad_value(key, &text).expected(format!("one of {}", names.join(", ")));
-                table.scope.report(problem.nearest(&text.value.typed, names));
+                table.scope.report(problem.nearest(&text.typed, names));
             }
             Some(dialect) if dialects.iter().all(|other| other.value != dialect) => {
                 dialects.push(Located { offset: text.offset, value: dialect });
@@ -235,20 +235,20 @@ fn check_provider_name(scope: &ReaderScope<'_>, name: &Located<String>) {
     if !valid {
         let message = format!("bad provider name \"{}\"", shown(&name.value));
         let expected = "at most 64 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit";
-        scope.report(LocatedProblem::at(name.offset, message).expected(expected));
+        scope.wrong(name.offset, message, expected);
     }
 }
 
 /// Messages do not quote a wrong URL: it may contain a password.
 fn read_base_url(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<String> {
     let text = table.text(key)?;
-    let url = text.value.value.as_str();
+    let url = text.value.as_str();
     match base_url_problem(url) {
         None => Some(url.trim_end_matches('/').to_owned()),
         Some(problem) => {
             let message = format!("{} {problem}", table.what(key));
             let expected = "http or https, a host and the version path, such as \"http://10.0.0.7:8000/v1\"";
-            table.scope.report(LocatedProblem::at(text.offset, message).expected(expected));
+            table.scope.wrong(text.offset, message, expected);
             None
         }
     }
@@ -277,17 +277,15 @@ pub(super) fn base_url_problem(url: &str) -> Option<&'static str> {
 fn read_forward_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<Located<String>>> {
     let mut headers: Vec<Located<String>> = Vec::new();
     for text in table.texts(key, HEADERS_MAX, "names")? {
-        let quoted = format!("\"{}\" in {}", shown(&text.value.typed), table.what(key));
-        let Ok(name) = HeaderName::from_bytes(text.value.value.as_bytes()) else {
+        let quoted = format!("\"{}\" in {}", shown(&text.typed), table.what(key));
+        let Ok(name) = HeaderName::from_bytes(text.value.as_bytes()) else {
             let problem = LocatedProblem::at(text.offset, format!("{quoted} is not a header name"));
             table.scope.report(problem.expected("a name such as \"x-trace-id\""));
             continue;
         };
         if !may_be_forwarded(name.as_str()) {
             let expected = "no credential, no hop-by-hop header and none that the gateway sets itself";
-            table
-                .scope
-                .report(LocatedProblem::at(text.offset, format!("{quoted} is never forwarded")).expected(expected));
+            table.scope.wrong(text.offset, format!("{quoted} is never forwarded"), expected);
         } else if headers.iter().all(|header| header.value != name.as_str()) {
             headers.push(Located { offset: text.offset, value: name.as_str().to_owned() });
         }
@@ -324,7 +322,7 @@ keys! {
         /// A program and its arguments, without a shell. Its output is the token.
         command: Option<Vec<String>> = own(read_command, |_| keys::one_or_more(keys::any_text()));
         /// A file with the token.
-        file: Option<Located<ExpandedText>> = PlainText;
+        file: Option<ExpandedText> = PlainText;
         /// How long a token is used before the next one is read. Most tokens live for an hour.
         refresh: Duration = TimeSpan(REFRESH), or Duration::from_secs(45 * 60);
     }
@@ -336,7 +334,7 @@ pub(super) fn read_api_key(table: &mut TomlTable<'_, '_>, key: &'static str) -> 
     let what = table.what(key);
     if typed.is_empty() {
         let message = format!("{what} is an empty list");
-        table.scope.report(LocatedProblem::at(table.offset, message).expected("a key, or no \"api_key\" at all"));
+        table.scope.wrong(table.offset, message, "a key, or no \"api_key\" at all");
     }
     if let Some(first) = typed.get(KEYS_MAX) {
         table.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {KEYS_MAX} keys")));
@@ -376,9 +374,7 @@ pub(super) fn read_aws(table: &mut TomlTable<'_, '_>, key: &'static str) -> Opti
             Some(Secret::Bad) => {}
             None => {
                 let message = format!("{} has no \"{key}\"", table.name);
-                table
-                    .scope
-                    .report(LocatedProblem::at(table.offset, message).expected("a variable such as \"${AWS_…}\""));
+                table.scope.wrong(table.offset, message, "a variable such as \"${AWS_…}\"");
             }
         }
     }
@@ -423,10 +419,10 @@ pub(super) fn read_token(table: &mut TomlTable<'_, '_>, key: &'static str) -> Op
     if has_command == has_file {
         let what = if has_file { "both a command and a file" } else { "neither a command nor a file" };
         let message = format!("{} has {what}", table.name);
-        table.scope.report(LocatedProblem::at(table.offset, message).expected(EXPECTED));
+        table.scope.wrong(table.offset, message, EXPECTED);
     }
     table.finish();
-    let file = file.map(|text| CredentialSource::File(PathBuf::from(text.value.value)));
+    let file = file.map(|text| CredentialSource::File(PathBuf::from(text.value)));
     let source = command.map(CredentialSource::Command).or(file)?;
     Some((Keys::Token(Arc::new(Token::new(source, refresh))), Vec::new()))
 }
@@ -436,11 +432,11 @@ fn read_command(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<
     let what = table.what(key);
     if typed.is_empty() || typed.len() > WORDS_MAX {
         let expected = format!("a program and its arguments, at most {WORDS_MAX} words");
-        table.scope.report(LocatedProblem::at(table.offset, format!("{what} is no command")).expected(expected));
+        table.scope.wrong(table.offset, format!("{what} is no command"), expected);
         return None;
     }
     let words: Vec<String> =
-        typed.into_iter().filter_map(|word| Some(text::plain(table.scope, &what, word)?.value.value)).collect();
+        typed.into_iter().filter_map(|word| Some(text::plain(table.scope, &what, word)?.value)).collect();
     if words.first().is_some_and(String::is_empty) {
         table.scope.report(LocatedProblem::at(table.offset, format!("{what} names no program")));
         return None;
@@ -480,26 +476,50 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
         ));
     }
     request::report_keys(scope, &name, &raw.typed.forward_headers, &dialects);
-    let billing = raw.typed.cancel_billing.or(entry.map(|entry| entry.cancel_billing.value));
-    let is = |fact: fn(&CatalogueEntry) -> bool| entry.is_some_and(fact);
+    let known = bare(name, entry, dialects)?;
+    let api_version = raw.parts.into_iter().find(|(key, _)| *key == "api_version").map(|(_, text)| text.value);
+    let known = Provider { api_version, keys: raw.keys, key_sources: raw.key_sources, ..known };
+    Some(with_table(known, raw.typed))
+}
+
+/// A provider with the facts of the catalogue, without a key.
+fn bare(name: String, entry: Option<&CatalogueEntry>, dialects: Vec<ProviderDialect>) -> Option<Provider> {
     Some(Provider {
+        name,
         base_url: dialects.first()?.base_url.clone(),
         dialects,
-        api_version: raw.parts.into_iter().find(|(key, _)| *key == "api_version").map(|(_, text)| text.value),
-        upstream_stream: raw.typed.upstream_stream.unwrap_or(UpstreamStream::Auto),
-        cancel_billing: billing.unwrap_or(CancelBilling::Unknown),
-        domain: raw.typed.domain,
-        requests: requests(entry, &raw.typed.request, raw.typed.request_for),
-        omits_finish_reason: raw.typed.omits_finish_reason.unwrap_or(is(|entry| entry.omits_finish_reason.value)),
-        prefix: raw.typed.prefix.or(entry.map(|entry| entry.continues.value)).unwrap_or_default(),
-        forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
-        keys: raw.keys,
-        key_sources: raw.key_sources,
-        discover: raw.typed.discover.unwrap_or(is(|entry| entry.lists.value)),
-        warm: raw.typed.warm.unwrap_or_default(),
+        api_version: None,
+        upstream_stream: UpstreamStream::Auto,
+        cancel_billing: entry.map_or(CancelBilling::Unknown, |entry| entry.cancel_billing.value),
+        domain: None,
+        requests: entry.map(CatalogueEntry::requests).unwrap_or_default(),
+        omits_finish_reason: entry.is_some_and(|entry| entry.omits_finish_reason.value),
+        prefix: entry.map(|entry| entry.continues.value).unwrap_or_default(),
+        forward_headers: Vec::new(),
+        keys: Keys::NotConfigured,
+        key_sources: Vec::new(),
+        discover: entry.is_some_and(|entry| entry.lists.value),
+        warm: false,
         simulate: None,
-        name,
     })
+}
+
+/// What the table says beyond that.
+fn with_table(known: Provider, keys: ProviderKeys) -> Provider {
+    let (own, changes) = (keys.request.quirks(), keys.request.changes());
+    Provider {
+        upstream_stream: keys.upstream_stream.unwrap_or(known.upstream_stream),
+        cancel_billing: keys.cancel_billing.unwrap_or(known.cancel_billing),
+        domain: keys.domain,
+        requests: ProviderRequests { own, changes, models: keys.request_for, ..known.requests },
+        omits_finish_reason: keys.omits_finish_reason.unwrap_or(known.omits_finish_reason),
+        prefix: keys.prefix.unwrap_or(known.prefix),
+        forward_headers: keys.forward_headers.into_iter().map(|header| header.value).collect(),
+        discover: keys.discover.unwrap_or(known.discover),
+        warm: keys.warm.unwrap_or_default(),
+        simulate: keys.simulate,
+        ..known
+    }
 }
 
 /// A provider of the catalogue without a table; its key is in the usual variable.
@@ -517,30 +537,14 @@ pub(super) fn known(
     dialects
         .iter_mut()
         .for_each(|spoken| spoken.transport = RawTransport::default().for_url(&spoken.base_url, env_proxies));
-    let Some(first) = dialects.first() else {
+    let Some(provider) = bare(name.clone(), Some(entry), dialects) else {
         let message = format!("provider {name} has no address of its own");
         let expected = format!("a table [providers.{name}] with {} and a key", what_it_needs(entry));
-        scope.report(LocatedProblem::at(offset, message).expected(expected));
+        scope.wrong(offset, message, expected);
         return None;
     };
-    Some(Provider {
-        name,
-        base_url: first.base_url.clone(),
-        dialects,
-        api_version: None,
-        upstream_stream: UpstreamStream::Auto,
-        cancel_billing: entry.cancel_billing.value,
-        domain: None,
-        requests: entry.requests(),
-        omits_finish_reason: entry.omits_finish_reason.value,
-        prefix: entry.continues.value,
-        forward_headers: Vec::new(),
-        keys: usual_key(scope, entry, offset),
-        key_sources: used_variable(scope, entry).map(str::to_owned).into_iter().collect(),
-        discover: entry.lists.value,
-        warm: false,
-        simulate: None,
-    })
+    let key_sources = used_variable(scope, entry).map(str::to_owned).into_iter().collect();
+    Some(Provider { keys: usual_key(scope, entry, offset), key_sources, ..provider })
 }
 
 /// A provider of the catalogue that the file does not mention. None: its variables hold no usable key, or it needs a table.
@@ -576,14 +580,9 @@ pub(super) fn unmentioned(
     Some(provider).filter(|provider| matches!(provider.keys, Keys::Keys(_)))
 }
 
-fn requests(entry: Option<&CatalogueEntry>, keys: &RequestKeys, models: Vec<ModelRequests>) -> ProviderRequests {
-    let known = entry.map(CatalogueEntry::requests).unwrap_or_default();
-    ProviderRequests { own: keys.quirks(), changes: keys.changes(), models, ..known }
-}
-
 /// A simulated provider speaks the simulator's dialect.
 fn simulated(raw: RawProvider) -> Option<Provider> {
-    let simulation = raw.typed.simulate?;
+    raw.typed.simulate.as_ref()?;
     let spoken = ProviderDialect {
         dialect: Dialect::OpenAi,
         base_url: String::new(),
@@ -591,24 +590,8 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         headers: HeaderMap::new(),
         transport: Transport::default(),
     };
-    Some(Provider {
-        name: raw.name.value,
-        base_url: String::new(),
-        dialects: vec![spoken],
-        api_version: None,
-        upstream_stream: raw.typed.upstream_stream.unwrap_or(UpstreamStream::Auto),
-        cancel_billing: raw.typed.cancel_billing.unwrap_or(CancelBilling::Stops),
-        domain: raw.typed.domain,
-        requests: requests(None, &raw.typed.request, raw.typed.request_for),
-        omits_finish_reason: false,
-        prefix: raw.typed.prefix.unwrap_or(Prefix::Off),
-        forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
-        keys: Keys::NotConfigured,
-        key_sources: Vec::new(),
-        discover: false,
-        warm: false,
-        simulate: Some(simulation),
-    })
+    let bare = bare(raw.name.value, None, vec![spoken])?;
+    Some(with_table(Provider { cancel_billing: CancelBilling::Stops, prefix: Prefix::Off, ..bare }, raw.typed))
 }
 
 /// Its dialects, at least one. None: they are unknown, which is reported.
@@ -672,11 +655,11 @@ fn report_no_address(
             let known: Vec<&str> = entry.serves.iter().map(|served| served.dialect.as_str()).collect();
             let message = format!("[providers.{title}] is not known to speak {}", dialect.as_str());
             let expected = format!("base_url, or one of {}", known.join(", "));
-            scope.report(LocatedProblem::at(offset, message).expected(expected));
+            scope.wrong(offset, message, expected);
         }
         Some(entry) => {
             let message = format!("[providers.{title}] has no address");
-            scope.report(LocatedProblem::at(offset, message).expected(what_it_needs(entry)));
+            scope.wrong(offset, message, what_it_needs(entry));
         }
         None => {
             let message = format!("[providers.{title}] has no address");
@@ -772,17 +755,21 @@ fn check_parts(
         };
         if !used {
             let message = format!("\"{key}\" in [providers.{}] has no effect", shown(&raw.name.value));
-            scope.report(LocatedProblem::at(text.offset, message).expected(match *key {
-                "region" => "the dialect bedrock",
-                "api_version" => "the dialect openai or responses, at Azure",
-                _ => "the provider vertex, without base_url",
-            }));
+            scope.wrong(
+                text.offset,
+                message,
+                match *key {
+                    "region" => "the dialect bedrock",
+                    "api_version" => "the dialect openai or responses, at Azure",
+                    _ => "the provider vertex, without base_url",
+                },
+            );
         }
     }
     check_api_version(scope, raw);
     if raw.has_aws && !signed {
         let message = format!("\"aws\" in [providers.{}] has no effect", shown(&raw.name.value));
-        scope.report(LocatedProblem::at(raw.name.offset, message).expected("the dialect bedrock"));
+        scope.wrong(raw.name.offset, message, "the dialect bedrock");
     }
 }
 
@@ -796,16 +783,11 @@ fn check_api_version(scope: &ReaderScope<'_>, raw: &RawProvider) {
     let name = shown(&raw.name.value);
     if !is_date && !matches!(version.value.as_str(), "preview" | "latest") {
         let message = format!("bad value for \"api_version\" in [providers.{name}]");
-        scope.report(
-            LocatedProblem::at(version.offset, message)
-                .expected("a date such as \"2024-10-21\" or \"2025-04-01-preview\""),
-        );
+        scope.wrong(version.offset, message, "a date such as \"2024-10-21\" or \"2025-04-01-preview\"");
     }
     if raw.typed.base_url.as_ref().is_some_and(|url| !url.trim_end_matches('/').ends_with("/openai")) {
         let message = format!("\"api_version\" in [providers.{name}] goes with another base_url");
-        scope.report(
-            LocatedProblem::at(version.offset, message).expected("a base_url that ends in /openai, or no api_version"),
-        );
+        scope.wrong(version.offset, message, "a base_url that ends in /openai, or no api_version");
     }
 }
 

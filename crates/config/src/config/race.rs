@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::keys::{ByteSize, ParsedText, RealNumber, TimeSpan, WholeNumber, checked, choice, keys, nested};
 use super::names::names;
-use super::problem::LocatedProblem;
 use super::reader::TomlTable;
 use super::units::{DURATION_MAX, format_duration, parse_duration};
 
@@ -139,7 +138,7 @@ impl BreakerSettings {
         if breaker.open_max < breaker.open {
             let (open, open_max) = (format_duration(breaker.open), format_duration(breaker.open_max));
             let message = format!("\"open_max\" in {} is {open_max}, which is shorter than open, {open}", table.name);
-            table.scope.report(LocatedProblem::at(table.offset, message).expected("open_max to be at least open"));
+            table.scope.wrong(table.offset, message, "open_max to be at least open");
         }
     }
 }

@@ -11,16 +11,15 @@ use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
 use super::catalogue_file::CatalogueKeys;
-use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, WholeNumber, choice, keys, nested, own};
+use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, WholeNumber, choice, keys, nested, own};
 use super::probes::RawProbes;
-use super::problem::LocatedProblem;
-use super::provider_table::RawProvider;
+use super::provider_table::{ProviderKeys, RawProvider};
 use super::race::UpstreamTimeouts;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
 use super::server::ServerKeys;
 use super::settings::{HostLimits, Precisions};
 use super::text::{self, ExpandedText};
-use super::user::RawUser;
+use super::user::{RawUser, UserKeys};
 use super::{Policy, Price, RaceSettings, Retention, UpstreamStream, units};
 
 /// The file.
@@ -58,7 +57,7 @@ pub(super) struct RawModel {
     pub(super) upstreams: Vec<RawUpstream>,
     /// The table lists no upstreams: the catalogue knows the hosts.
     pub(super) hosts: Option<HostLimits>,
-    pub(super) aliases: Vec<Located<ExpandedText>>,
+    pub(super) aliases: Vec<ExpandedText>,
     pub(super) upstream_stream: Option<UpstreamStream>,
     pub(super) race: RaceSettings,
 }
@@ -72,13 +71,9 @@ keys! {
         /// Whether its upstreams are asked to stream; as their providers say unless set.
         upstream_stream: Option<UpstreamStream> = choice();
         /// Other names for the model, for apps that cannot change theirs.
-        aliases: Vec<Located<ExpandedText>> =
-            own(|table, key| table.texts(key, usize::MAX, "names"), |_| keys::one_or_more(keys::any_text())),
-            or Vec::new();
+        aliases: Vec<ExpandedText> = Texts { max: usize::MAX, noun: "names" }, or Vec::new();
         /// Without `upstreams`: providers that host the model and do not race it.
-        exclude: Vec<Located<ExpandedText>> =
-            own(|table, key| table.texts(key, EXCLUDED_MAX, "providers"), |_| keys::one_or_more(keys::any_text())),
-            or Vec::new();
+        exclude: Vec<ExpandedText> = Texts { max: EXCLUDED_MAX, noun: "providers" }, or Vec::new();
         /// Without `upstreams`: only hosts within this many times the price of the cheapest one.
         price_within: Option<f64> = RealNumber(PRICE_WITHIN);
         /// Without `upstreams`: `native` leaves out hosts known to serve the model below the precision in which its weights
@@ -87,25 +82,12 @@ keys! {
     }
 }
 
-/// One entry of `upstreams`.
-#[derive(Clone)]
-pub(super) struct RawUpstream {
-    pub(super) offset: usize,
-    pub(super) provider: String,
-    pub(super) model: String,
-    pub(super) weight: f64,
-    pub(super) price: Option<Price>,
-    pub(super) context: Option<u64>,
-    pub(super) upstream_stream: Option<UpstreamStream>,
-    pub(super) timeouts: UpstreamTimeouts,
-}
-
 keys! {
     /// One entry of `upstreams`, as a table.
     #[derive(Clone)]
     pub(super) struct UpstreamKeys {
         /// `PROVIDER/MODEL`
-        upstream: Option<Located<ExpandedText>> = PlainText;
+        upstream: Option<ExpandedText> = PlainText;
         /// Its share, for the policy `weighted`.
         weight: f64 = RealNumber(AMOUNTS), or 1.0;
         /// USD per million input tokens.
@@ -125,6 +107,16 @@ keys! {
     }
 }
 
+/// One entry of `upstreams`.
+#[derive(Clone)]
+pub(super) struct RawUpstream {
+    pub(super) offset: usize,
+    pub(super) provider: String,
+    pub(super) model: String,
+    pub(super) price: Option<Price>,
+    pub(super) keys: UpstreamKeys,
+}
+
 const EXCLUDED_MAX: usize = 64;
 /// Below 1 even the cheapest host would be left out.
 const PRICE_WITHIN: RangeInclusive<f64> = 1.0..=1_000.0;
@@ -136,6 +128,15 @@ const CONTEXT: RangeInclusive<u64> = 512..=100_000_000;
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
 
 impl RawConfig {
+    pub(super) const HOMES: &'static [(&'static str, &'static [&'static str])] = &[
+        ("[server]", ServerKeys::NAMES),
+        ("[store]", StoreKeys::NAMES),
+        ("[race]", RaceSettings::NAMES),
+        ("[providers.NAME]", ProviderKeys::NAMES),
+        ("[models.NAME]", ModelKeys::NAMES),
+        ("[users.NAME]", UserKeys::NAMES),
+    ];
+
     pub(super) fn read<'s>(scope: &'s ReaderScope<'s>, document: DeTable<'_>) -> RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
@@ -180,21 +181,21 @@ impl RawModel {
         let race = RaceSettings::read(&mut table, race);
         let mut upstreams = keys.upstreams;
         for upstream in &mut upstreams {
-            upstream.upstream_stream = upstream.upstream_stream.or(keys.upstream_stream);
+            upstream.keys.upstream_stream = upstream.keys.upstream_stream.or(keys.upstream_stream);
         }
         let hosts = (!table.has("upstreams")).then(|| HostLimits {
-            exclude: keys.exclude.into_iter().map(|excluded| excluded.value.value).collect(),
+            exclude: keys.exclude.into_iter().map(|excluded| excluded.value).collect(),
             price_within: keys.price_within,
             precision: keys.precision,
         });
         for key in ["exclude", "price_within", "precision"].into_iter().filter(|key| hosts.is_none() && table.has(key))
         {
             let message = format!("{} has no effect: the table lists its upstreams", table.what(key));
-            table.scope.report(LocatedProblem::at(table.offset, message).expected("one of the two"));
+            table.scope.wrong(table.offset, message, "one of the two");
         }
         let mut aliases = keys.aliases;
         aliases.retain(|alias| {
-            let alias = Located { offset: alias.offset, value: alias.value.value.clone() };
+            let alias = Located { offset: alias.offset, value: alias.value.clone() };
             check_name(table.scope, &format!("an alias in {}", table.name), &alias)
         });
         table.finish();
@@ -208,7 +209,7 @@ fn read_upstreams(model: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Ve
     let list = model.list(key, UPSTREAMS_EXPECTED)?;
     if list.value.is_empty() {
         let message = format!("{} is empty", model.what(key));
-        model.scope.report(LocatedProblem::at(list.offset, message).expected(UPSTREAMS_EXPECTED));
+        model.scope.wrong(list.offset, message, UPSTREAMS_EXPECTED);
     }
     Some(list.value.into_iter().filter_map(|entry| RawUpstream::read(model, entry)).collect())
 }
@@ -218,7 +219,7 @@ fn read_precision(model: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Pr
     const EXPECTED: &str = "\"native\", \"any\", or a list of bf16, fp16, fp8, int8, mxfp4, nvfp4, fp4, int4";
     if model.is_string(key) {
         let text = model.text(key)?;
-        return match text.value.value.as_str() {
+        return match text.value.as_str() {
             "native" => Some(Precisions::Native),
             "any" => Some(Precisions::Any),
             _ => {
@@ -228,10 +229,10 @@ fn read_precision(model: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Pr
         };
     }
     let listed = model.texts(key, PRECISIONS.len(), "precisions")?;
-    for text in listed.iter().filter(|text| !PRECISIONS.contains(&text.value.value.as_str())) {
+    for text in listed.iter().filter(|text| !PRECISIONS.contains(&text.value.as_str())) {
         model.scope.report(model.bad_value(key, text).expected(EXPECTED));
     }
-    Some(Precisions::Listed(listed.into_iter().map(|text| text.value.value).collect()))
+    Some(Precisions::Listed(listed.into_iter().map(|text| text.value).collect()))
 }
 
 const PRECISIONS: [&str; 9] = ["fp32", "bf16", "fp16", "fp8", "int8", "mxfp4", "nvfp4", "fp4", "int4"];
@@ -254,50 +255,39 @@ impl RawUpstream {
         if matches!(entry.value, DeValue::String(_)) {
             let typed = as_string(scope, &name, entry)?;
             let (provider, model) = split_upstream(scope, text::plain(scope, &name, typed)?)?;
-            let UpstreamKeys { weight, context, upstream_stream, timeouts, .. } = UpstreamKeys::default();
-            return Some(RawUpstream {
-                offset,
-                provider,
-                model,
-                weight,
-                price: None,
-                context,
-                upstream_stream,
-                timeouts,
-            });
+            return Some(RawUpstream { offset, provider, model, price: None, keys: UpstreamKeys::default() });
         }
         let mut table = as_table(scope, &name, name.clone(), entry)?;
         let keys = UpstreamKeys::read(&mut table, &UpstreamKeys::default());
         if !table.has("upstream") {
             let message = format!("{name} has no \"upstream\"");
-            scope.report(LocatedProblem::at(offset, message).expected(UPSTREAM_EXPECTED));
+            scope.wrong(offset, message, UPSTREAM_EXPECTED);
         }
         let price = price(&table, &keys);
         table.finish();
-        let UpstreamKeys { upstream, weight, context, upstream_stream, timeouts, .. } = keys;
-        let (provider, model) = split_upstream(scope, upstream?)?;
-        Some(RawUpstream { offset, provider, model, weight, price, context, upstream_stream, timeouts })
+        let (provider, model) = split_upstream(scope, keys.upstream.clone()?)?;
+        Some(RawUpstream { offset, provider, model, price, keys })
     }
 }
 
 const UPSTREAM_EXPECTED: &str = "\"PROVIDER/MODEL\", such as \"groq/llama-3.3-70b-versatile\"";
 
 /// Splits at the first slash.
-fn split_upstream(scope: &ReaderScope<'_>, text: Located<ExpandedText>) -> Option<(String, String)> {
-    match text.value.value.split_once('/') {
+fn split_upstream(scope: &ReaderScope<'_>, text: ExpandedText) -> Option<(String, String)> {
+    match text.value.split_once('/') {
         Some((provider, model)) if model.contains('*') || provider.contains('*') => {
-            let message = format!("the upstream \"{}\" has a wildcard", super::problem::shown(&text.value.typed));
+            let message = format!("the upstream \"{}\" has a wildcard", super::problem::shown(&text.typed));
             let expected =
                 format!("the name of one model; apps can name any other themselves, as \"{provider}/MODEL\"");
-            scope.report(LocatedProblem::at(text.offset, message).expected(expected));
+            scope.wrong(text.offset, message, expected);
             None
         }
         Some((provider, model)) if !provider.is_empty() && is_name(model) => {
             Some((provider.to_owned(), model.to_owned()))
         }
         _ => {
-            let message = format!("bad upstream \"{}\"", super::problem::shown(&text.value.typed));
-            scope.report(LocatedProblem::at(text.offset, message).expected(UPSTREAM_EXPECTED));
+            let message = format!("bad upstream \"{}\"", super::problem::shown(&text.typed));
+            scope.wrong(text.offset, message, UPSTREAM_EXPECTED);
             None
         }
     }
@@ -307,7 +297,7 @@ fn split_upstream(scope: &ReaderScope<'_>, text: Located<ExpandedText>) -> Optio
 fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
     let lacks = |there: &str, missing: &str| {
         let message = format!("{} has \"{there}\" but no \"{missing}\"", table.name);
-        table.scope.report(LocatedProblem::at(table.offset, message).expected("both, in USD per million tokens"));
+        table.scope.wrong(table.offset, message, "both, in USD per million tokens");
     };
     match ["input_price", "output_price"].map(|key| table.has(key)) {
         [true, false] => lacks("input_price", "output_price"),
@@ -326,7 +316,7 @@ fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
 /// The path in `sqlite:PATH`. Messages do not quote another URL: it may contain a password.
 fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<PathBuf> {
     let text = store.text(key)?;
-    let url = &text.value.value;
+    let url = &text.value;
     let problem = match url.strip_prefix("sqlite:") {
         None => match url.split_once(':') {
             Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
@@ -350,7 +340,7 @@ fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<PathBuf>
             }
         }
     };
-    store.scope.report(LocatedProblem::at(text.offset, problem).expected("a file, such as \"sqlite:photofinish.db\""));
+    store.scope.wrong(text.offset, problem, "a file, such as \"sqlite:photofinish.db\"");
     None
 }
 
@@ -374,11 +364,10 @@ fn check_name(scope: &ReaderScope<'_>, what: &str, name: &Located<String>) -> bo
     if name.value.contains('*') {
         let message = format!("{what} is a wildcard");
         let expected = "the name of one model; apps can name any upstream themselves, as \"PROVIDER/MODEL\"";
-        scope.report(LocatedProblem::at(name.offset, message).expected(expected));
+        scope.wrong(name.offset, message, expected);
     } else if !is_name {
         let message = format!("{what} is not usable");
-        scope
-            .report(LocatedProblem::at(name.offset, message).expected("1 to 256 characters without spaces and commas"));
+        scope.wrong(name.offset, message, "1 to 256 characters without spaces and commas");
     }
     is_name
 }

@@ -24,6 +24,8 @@ pub(super) struct ReaderScope<'s> {
     pub(super) env: &'s dyn Fn(&str) -> Option<String>,
     /// How it reads the files that this one names.
     pub(super) limits: FileLimits,
+    /// The tables of the file, each with its keys: people look for some at the top of the file or in another table.
+    homes: &'static [(&'static str, &'static [&'static str])],
     found: RefCell<Vec<LocatedProblem>>,
     /// Some with their place in the file.
     warnings: RefCell<Vec<(Option<usize>, String)>>,
@@ -41,6 +43,7 @@ impl<'s> ReaderScope<'s> {
         ReaderScope {
             env,
             limits,
+            homes: &[],
             found: RefCell::default(),
             warnings: RefCell::default(),
             holds_secrets: Cell::default(),
@@ -48,8 +51,17 @@ impl<'s> ReaderScope<'s> {
         }
     }
 
+    pub(super) fn with_homes(self, homes: &'static [(&'static str, &'static [&'static str])]) -> ReaderScope<'s> {
+        ReaderScope { homes, ..self }
+    }
+
     pub(super) fn report(&self, found: LocatedProblem) {
         self.found.borrow_mut().push(found);
+    }
+
+    /// Reports what begins at this byte of the file, and what would be right.
+    pub(super) fn wrong(&self, offset: usize, message: impl Into<String>, expected: impl Into<String>) {
+        self.report(LocatedProblem::at(offset, message).expected(expected));
     }
 
     pub(super) fn warn(&self, warning: String) {
@@ -169,7 +181,7 @@ impl<'s, 'i> TomlTable<'s, 'i> {
                 let typed = shown(&name.value);
                 let quoted = format!("[{key}.\"{typed}\"]");
                 let message = format!("[{key}.{typed}] is a table in a table: a name with a dot needs quotes");
-                self.scope.report(LocatedProblem::at(name.offset, message).expected(&quoted));
+                self.scope.wrong(name.offset, message, &quoted);
                 tables.push((name, TomlTable::new(self.scope, quoted, offset, entries)));
             }
         }
@@ -243,9 +255,10 @@ impl<'s, 'i> TomlTable<'s, 'i> {
             let message = format!("unknown key \"{}\" in {}", shown(key.get_ref()), self.name);
             let problem = LocatedProblem::at(key.span().start, message);
             let expected = one_of(&self.known);
-            self.scope.report(match (problem::usual_name(key.get_ref(), &self.known), problem::home(key.get_ref())) {
+            let home = self.scope.homes.iter().find(|(_, keys)| keys.contains(&key.get_ref().as_ref()));
+            self.scope.report(match (problem::usual_name(key.get_ref(), &self.known), home) {
                 (Some(usual), _) => problem.meant(usual),
-                (None, Some(home)) => problem.expected(format!("it under {home}")),
+                (None, Some((home, _))) => problem.expected(format!("it under {home}")),
                 (None, None) => problem.expected(expected).nearest(key.get_ref(), self.known.iter().copied()),
             });
         }

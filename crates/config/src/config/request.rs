@@ -58,7 +58,7 @@ keys! {
 
 /// Members or headers in one table.
 const MEMBERS_MAX: usize = 64;
-/// No model answers with so many tokens.
+/// No model answers with more tokens.
 const OUTPUT_MAX: u64 = 1_000_000_000;
 /// Patterns of models of one provider.
 const PATTERNS_MAX: usize = 64;
@@ -187,7 +187,7 @@ fn read_members(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<
 fn read_names(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<String>> {
     let what = table.what(key);
     let texts = table.texts(key, MEMBERS_MAX, "names")?;
-    let named = texts.into_iter().map(|text| Located { offset: text.offset, value: text.value.value });
+    let named = texts.into_iter().map(|text| Located { offset: text.offset, value: text.value });
     Some(named.filter(|name| may_change(table, &what, name)).map(|name| name.value).collect())
 }
 
@@ -199,9 +199,7 @@ fn may_change(table: &TomlTable<'_, '_>, what: &str, name: &Located<String>) -> 
     } else {
         return true;
     };
-    table
-        .scope
-        .report(LocatedProblem::at(name.offset, message).expected("another member at the top level of the body"));
+    table.scope.wrong(name.offset, message, "another member at the top level of the body");
     false
 }
 
@@ -221,18 +219,18 @@ fn read_headers(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Head
         let parsed = HeaderName::from_bytes(name.value.as_bytes()).ok();
         let Some(parsed) = parsed.filter(|name| may_be_forwarded(name.as_str())) else {
             let expected = "a header's name; no credential, no hop-by-hop header and none that the gateway sets itself";
-            table.scope.report(LocatedProblem::at(name.offset, format!("{quoted} is not sent")).expected(expected));
+            table.scope.wrong(name.offset, format!("{quoted} is not sent"), expected);
             continue;
         };
         let Some(text) = text::plain(table.scope, &quoted, value) else { continue };
-        match HeaderValue::from_str(text.value.value.trim()) {
+        match HeaderValue::from_str(text.value.trim()) {
             Ok(mut value) => {
                 value.set_sensitive(true);
                 headers.insert(parsed, value);
             }
             Err(_) => {
                 let message = format!("{quoted} has characters that cannot be sent in a header");
-                table.scope.report(LocatedProblem::at(text.offset, message).expected("visible ASCII characters"));
+                table.scope.wrong(text.offset, message, "visible ASCII characters");
             }
         }
     }

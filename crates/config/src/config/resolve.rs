@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::Uri;
+use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::catalogue_file::ChosenCatalogue;
@@ -16,6 +17,7 @@ use super::provider_table::{self, RawProvider};
 use super::raw::{RawConfig, RawModel, RawUpstream};
 use super::reader::{Located, ReaderScope};
 use super::server::LISTEN_VARIABLE;
+use super::text::ExpandedText;
 use super::transport::EnvProxies;
 use super::user::RawUser;
 use super::{
@@ -45,7 +47,7 @@ pub(super) fn resolve(
 ) -> Config {
     let server = raw.server;
     let listen = resolve_listen(scope, server.listen, listen, !raw.users.is_empty());
-    warn_of_open_pages(scope, &server.cors, !raw.users.is_empty());
+    warn_of_open_doors(scope, &server.cors, &server.trusted_proxies, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
     add_used_providers(scope, &mut providers, &raw.models, &raw.users, &env_proxies);
@@ -104,7 +106,11 @@ pub(super) fn resolve(
     }
 }
 
-fn warn_of_open_pages(scope: &ReaderScope<'_>, cors: &Cors, has_users: bool) {
+fn warn_of_open_doors(scope: &ReaderScope<'_>, cors: &Cors, trusted: &[IpNet], has_users: bool) {
+    if trusted.iter().any(|network| network.prefix_len() == 0) {
+        let warning = "\"trusted_proxies\" in [server] trusts every address: any client can claim any address";
+        scope.warn(warning.to_owned());
+    }
     if *cors == Cors::Any && !has_users {
         let warning = "cors = [\"*\"] without [users]: every web page that is open in a browser on this machine may spend the \
                        keys; name the origins, or add [users]";
@@ -136,13 +142,13 @@ fn resolve_listen(
     if let Some(listen) = given.cloned().or_else(|| listen_of_environment(scope)) {
         if is_open(&listen) {
             let message = format!("--listen or {LISTEN_VARIABLE} is {listen}, {REACHABLE}");
-            scope.report(LocatedProblem::at(0, message).expected(expected));
+            scope.wrong(0, message, expected);
         }
         return vec![listen];
     }
     for listen in listed.iter().filter(|listen| is_open(&listen.value)) {
         let message = format!("\"listen\" in [server] is {}, {REACHABLE}", listen.value);
-        scope.report(LocatedProblem::at(listen.offset, message).expected(expected));
+        scope.wrong(listen.offset, message, expected);
     }
     match listed.is_empty() {
         true => vec![Listen::Tcp(LISTEN)],
@@ -155,7 +161,7 @@ fn listen_of_environment(scope: &ReaderScope<'_>) -> Option<Listen> {
     let listen = Listen::parse(&text);
     if listen.is_none() {
         let message = format!("bad value \"{}\" for the variable {LISTEN_VARIABLE}", shown(&text));
-        scope.report(LocatedProblem::at(0, message).expected(Listen::EXPECTED));
+        scope.wrong(0, message, Listen::EXPECTED);
     }
     listen
 }
@@ -207,8 +213,7 @@ fn resolve_models(
     let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
     for raw in raw {
         let name = raw.name.value;
-        for Located { offset, value: alias } in raw.aliases {
-            let alias = alias.value;
+        for ExpandedText { offset, value: alias, .. } in raw.aliases {
             let other = match aliases.get(&alias) {
                 Some(other) => format!("an alias of the model \"{}\" already", shown(other)),
                 None if names.contains(&alias) => "the name of a model".to_owned(),
@@ -231,7 +236,7 @@ fn resolve_models(
         }
         if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
             let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
-            scope.report(LocatedProblem::at(offset, message).expected("at least one that is greater"));
+            scope.wrong(offset, message, "at least one that is greater");
         }
         warn_of_prices(scope, &shown(&name), &race, &upstreams);
         models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, hosts: raw.hosts, race }));
@@ -295,7 +300,7 @@ fn resolve_upstreams(
             }
             Some(None) => {}
             Some(Some(provider)) => {
-                let timeouts = raw.timeouts.over(timeouts);
+                let timeouts = raw.keys.timeouts.over(timeouts);
                 let known = UpstreamConfig::of_catalogue(provider.clone(), raw.model, hosting.catalogue, timeouts);
                 if let Some(retired) = known.offering.as_deref().filter(|offering| offering.is_retired(&hosting.today))
                 {
@@ -303,15 +308,15 @@ fn resolve_upstreams(
                     let name = known.name();
                     scope.warn_at(
                         raw.offset,
-                        format!("{name} in [models.{}] is retired{since}, by the catalogue", shown(model)),
+                        format!("{name} in [models.{}] is retired{since}, according to the catalogue", shown(model)),
                     );
                 }
                 upstreams.push(UpstreamConfig {
-                    weight: raw.weight,
+                    weight: raw.keys.weight,
                     price_source: raw.price.map(|_| PriceSource::Config).or(known.price_source),
                     price: raw.price.or(known.price),
-                    context: raw.context.or(known.context),
-                    upstream_stream: raw.upstream_stream.unwrap_or(known.upstream_stream),
+                    context: raw.keys.context.or(known.context),
+                    upstream_stream: raw.keys.upstream_stream.unwrap_or(known.upstream_stream),
                     ..known
                 });
             }
@@ -329,7 +334,7 @@ fn resolve_users(scope: &ReaderScope<'_>, raw: Vec<RawUser>, providers: &Resolve
         let name = raw.name.value;
         if let Some(other) = seen.insert(token.value, name.clone()) {
             let message = format!("[users.{}] has the same token as [users.{}]", shown(&name), shown(&other));
-            scope.report(LocatedProblem::at(token.offset, message).expected("a token of its own for each user"));
+            scope.wrong(token.offset, message, "a token of its own for each user");
         }
         users.push(Arc::new(User {
             name,
@@ -407,7 +412,7 @@ fn check_own_addresses(
         if let Some((name, address)) = own.remove_entry(upstream.provider.as_str()) {
             let message = format!("provider {name} is at {address}, where the gateway itself listens");
             let expected = format!("another port in base_url of [providers.{name}], or in \"listen\" in [server]");
-            scope.report(LocatedProblem::at(upstream.offset, message).expected(expected));
+            scope.wrong(upstream.offset, message, expected);
         }
     }
     for (name, address) in own {

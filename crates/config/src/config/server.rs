@@ -12,7 +12,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
-use super::keys::{self, ByteSize, TimeSpan, WholeNumber, choice, keys, own};
+use super::keys::{self, ByteSize, ParsedTexts, Texts, TimeSpan, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
@@ -32,8 +32,7 @@ keys! {
         /// With it, every address in `listen` speaks HTTPS. Changed files are reloaded.
         tls: Option<ListenerCertificate> = own(certificate::read, |generator| generator.subschema_for::<TlsKeys>());
         /// Proxies in front whose `x-forwarded-for` is trusted: addresses, or networks such as `10.0.0.0/8`.
-        trusted_proxies: Vec<IpNet> =
-            own(read_proxies, |_| keys::one_or_more(keys::text(r"[0-9a-fA-F.:]+(/\d+)?"))), or Vec::new();
+        trusted_proxies: Vec<IpNet> = PROXIES, or Vec::new();
         /// The largest request; a larger one is answered 413.
         body_max: usize = ByteSize(BODY_MAX), or 32 << 20;
         /// What bodies, buffers and connections may take together; a quarter of the machine's memory unless set.
@@ -45,7 +44,7 @@ keys! {
         /// How long a shutdown waits for answers; new clients are served for half of it at most.
         drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
         /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.
-        hosts: Vec<String> = own(read_hosts, |_| keys::one_or_more(keys::text(r"[A-Za-z0-9._-]+"))), or Vec::new();
+        hosts: Vec<String> = HOSTS, or Vec::new();
         /// Origins of web pages that may call, such as `https://app.example.com`; `*` is any.
         cors: Cors = own(read_cors, |_| keys::one_or_more(keys::text(r"\*|[A-Za-z][A-Za-z0-9+.-]*://.+"))), or Cors::None;
         /// How a line of the log is written.
@@ -84,13 +83,11 @@ fn read_listen(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<
     let typed = server.texts(key, LISTENERS_MAX, "addresses")?;
     let what = server.what(key);
     if typed.is_empty() {
-        server
-            .scope
-            .report(LocatedProblem::at(server.offset, format!("{what} is an empty list")).expected(Listen::EXPECTED));
+        server.scope.wrong(server.offset, format!("{what} is an empty list"), Listen::EXPECTED);
     }
     let mut listen: Vec<Located<Listen>> = Vec::new();
     for text in typed {
-        match Listen::parse(&text.value.value) {
+        match Listen::parse(&text.value) {
             None => server.scope.report(server.bad_value(key, &text).expected(Listen::EXPECTED)),
             Some(address) if listen.iter().any(|other| other.value.is_same(&address)) => {
                 server.scope.report(LocatedProblem::at(text.offset, format!("{what} has {address} twice")));
@@ -102,39 +99,26 @@ fn read_listen(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<
 }
 
 /// Addresses, and networks in CIDR form.
-fn read_proxies(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<IpNet>> {
-    let mut networks = Vec::new();
-    for text in server.texts(key, PROXIES_MAX, "networks")? {
-        let value = text.value.value.as_str();
-        let Ok(network) = value.parse().or_else(|_| value.parse::<IpAddr>().map(IpNet::from)) else {
-            let expected = "an IP address or a network, such as \"10.0.0.0/8\"";
-            server.scope.report(server.bad_value(key, &text).expected(expected));
-            continue;
-        };
-        if network.prefix_len() == 0 {
-            let what = server.what(key);
-            server.scope.warn(format!("{what} trusts every address: any client can claim any address"));
-        }
-        networks.push(network.trunc());
-    }
-    Some(networks)
-}
+const PROXIES: ParsedTexts<IpNet> = ParsedTexts {
+    texts: Texts { max: PROXIES_MAX, noun: "networks" },
+    parse: |text| {
+        let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+        network.map(|network: IpNet| network.trunc())
+    },
+    expected: "an IP address or a network, such as \"10.0.0.0/8\"",
+    pattern: r"[0-9a-fA-F.:]+(/\d+)?",
+};
 
 /// Names without a port: which port a client came by proves nothing.
-fn read_hosts(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<String>> {
-    const EXPECTED: &str =
-        "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses always work";
-    let mut hosts = Vec::new();
-    for text in server.texts(key, HOSTS_MAX, "names")? {
-        let name = text.value.value.strip_suffix('.').unwrap_or(&text.value.value);
-        if is_host(name) {
-            hosts.push(name.to_ascii_lowercase());
-        } else {
-            server.scope.report(server.bad_value(key, &text).expected(EXPECTED));
-        }
-    }
-    Some(hosts)
-}
+const HOSTS: ParsedTexts<String> = ParsedTexts {
+    texts: Texts { max: HOSTS_MAX, noun: "names" },
+    parse: |text| {
+        let name = text.strip_suffix('.').unwrap_or(text);
+        is_host(name).then(|| name.to_ascii_lowercase())
+    },
+    expected: "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses always work",
+    pattern: r"[A-Za-z0-9._-]+",
+};
 
 /// As in DNS; underscores too, which container names have.
 fn is_host(name: &str) -> bool {
@@ -161,7 +145,7 @@ fn read_cors(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Cors> 
     const EXPECTED: &str = "\"*\" alone, or origins such as \"https://app.example.com\"";
     let (mut origins, mut any) = (Vec::new(), false);
     for text in server.texts(key, ORIGINS_MAX, "origins")? {
-        match text.value.value.as_str() {
+        match text.value.as_str() {
             "*" => any = true,
             origin if is_origin(origin) => origins.push(origin.to_ascii_lowercase()),
             _ => server.scope.report(server.bad_value(key, &text).expected(EXPECTED)),
@@ -169,7 +153,7 @@ fn read_cors(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Cors> 
     }
     if any && !origins.is_empty() {
         let message = format!("{} has \"*\" and origins", server.what(key));
-        server.scope.report(LocatedProblem::at(server.offset, message).expected(EXPECTED));
+        server.scope.wrong(server.offset, message, EXPECTED);
     }
     Some(match (any, origins.is_empty()) {
         (true, _) => Cors::Any,

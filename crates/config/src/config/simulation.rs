@@ -34,13 +34,13 @@ keys! {
         /// Input tokens per second: TTFT grows by input tokens / prefill. 0: input takes no time. An input token is 4 bytes of the
         /// JSON of `messages`, `prompt` or `input`, rounded up.
         prefill: f64 = RealNumber(Simulation::PREFILL), or 0.0;
-        /// The beginning that a prompt shares with an earlier one needs no prefill. Usage tells it as `cached_tokens`.
+        /// The beginning that a prompt shares with an earlier one needs no prefill. Usage has it as `cached_tokens`.
         prefix_cache: bool = Flag, or false;
         /// Tokens in one event of a stream. The last event may have fewer.
         tokens_per_event: u32 = WholeNumber(Simulation::TOKENS_PER_EVENT), or 1;
-        /// The whole server stands still at times: `2s every 20s`.
+        /// The whole server pauses at times: `2s every 20s`.
         stall: Option<ServerStall> = STALL;
-        /// Whether answers tell their usage.
+        /// Whether answers have their usage.
         usage: bool = Flag, or true;
         /// Seeds the draws: the same seed gives the same sequence. A request with a `seed` of its own always gets the same answer.
         /// Without it the clock seeds them.
@@ -61,7 +61,7 @@ impl Simulation {
     pub const TOKENS_PER_EVENT: RangeInclusive<u32> = 1..=1_000;
 }
 
-/// The server stands still for `length`, the first time `every` after its start and then again each `every`. It writes nothing
+/// The server pauses for `length`, the first time `every` after its start and then again each `every`. It writes nothing
 /// then, and no time of a request passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerStall {

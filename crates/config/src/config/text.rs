@@ -17,6 +17,8 @@ const SECRET_FILE_MAX: u64 = 64 * 1024;
 /// A string with its variables filled in.
 #[derive(Clone)]
 pub(super) struct ExpandedText {
+    /// Where it begins in the file.
+    pub(super) offset: usize,
     pub(super) value: String,
     /// The text in the file. Messages quote it, since a variable may contain a secret.
     pub(super) typed: String,
@@ -34,7 +36,7 @@ pub(super) enum Secret {
 
 impl TomlTable<'_, '_> {
     /// A string with its variables filled in.
-    pub(super) fn text(&mut self, key: &'static str) -> Option<Located<ExpandedText>> {
+    pub(super) fn text(&mut self, key: &'static str) -> Option<ExpandedText> {
         let (string, what) = (self.string(key)?, self.what(key));
         if report_variable(self.scope, &what, &string) {
             return None;
@@ -44,7 +46,7 @@ impl TomlTable<'_, '_> {
 
     /// A string or a list of at most `max` strings with their variables filled in. None: the key is absent, or no part of its value
     /// is right.
-    pub(super) fn texts(&mut self, key: &'static str, max: usize, noun: &str) -> Option<Vec<Located<ExpandedText>>> {
+    pub(super) fn texts(&mut self, key: &'static str, max: usize, noun: &str) -> Option<Vec<ExpandedText>> {
         let typed = self.strings(key)?;
         let what = self.what(key);
         if let Some(first) = typed.get(max) {
@@ -59,21 +61,20 @@ impl TomlTable<'_, '_> {
         (!any || !texts.is_empty()).then_some(texts)
     }
 
-    pub(super) fn bad_value(&self, key: &str, text: &Located<ExpandedText>) -> LocatedProblem {
-        LocatedProblem::at(text.offset, format!("bad value \"{}\" for {}", shown(&text.value.typed), self.what(key)))
+    pub(super) fn bad_value(&self, key: &str, text: &ExpandedText) -> LocatedProblem {
+        LocatedProblem::at(text.offset, format!("bad value \"{}\" for {}", shown(&text.typed), self.what(key)))
     }
 }
 
 /// A string in which every variable must be set. `what` names it in messages: `"listen" in [server]`.
-pub(super) fn plain(scope: &ReaderScope<'_>, what: &str, typed: Located<String>) -> Option<Located<ExpandedText>> {
+pub(super) fn plain(scope: &ReaderScope<'_>, what: &str, typed: Located<String>) -> Option<ExpandedText> {
     match expand(&typed.value, scope.env) {
         Err(MalformedVariable) => scope.report(malformed(typed.offset, what)),
         Ok(expanded) if !expanded.unset.is_empty() => {
             scope.report(unset(typed.offset, what, &expanded.unset));
         }
         Ok(expanded) => {
-            let text = ExpandedText { value: expanded.value, typed: typed.value };
-            return Some(Located { offset: typed.offset, value: text });
+            return Some(ExpandedText { offset: typed.offset, value: expanded.value, typed: typed.value });
         }
     }
     None
@@ -108,14 +109,14 @@ pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String
     let value = value.trim();
     if value.is_empty() {
         if sources.is_empty() {
-            scope.report(LocatedProblem::at(typed.offset, format!("{what} is empty")).expected(SECRET_EXPECTED));
+            scope.wrong(typed.offset, format!("{what} is empty"), SECRET_EXPECTED);
             return Secret::Bad;
         }
         return Secret::Unset(sources);
     }
     if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = format!("{what} has spaces or characters that cannot be sent in a header");
-        scope.report(LocatedProblem::at(typed.offset, message).expected("visible ASCII characters"));
+        scope.wrong(typed.offset, message, "visible ASCII characters");
         return Secret::Bad;
     }
     if sources.is_empty() {

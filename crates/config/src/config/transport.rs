@@ -147,13 +147,13 @@ pub(super) enum ProxyChoice {
 
 pub(super) fn read_proxy(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<ProxyChoice>> {
     let text = table.text(key)?;
-    let url = text.value.value.as_str();
+    let url = text.value.as_str();
     if url == "none" {
         return Some(Located { offset: text.offset, value: ProxyChoice::Direct });
     }
     match Proxy::parse(url) {
         Ok(proxy) => {
-            if proxy.authorization.is_some() && text.value.typed == url {
+            if proxy.authorization.is_some() && text.typed == url {
                 table.scope.note_secret();
             }
             Some(Located { offset: text.offset, value: ProxyChoice::Through(Arc::new(proxy)) })
@@ -202,13 +202,13 @@ impl RawTransport {
             && base_urls.clone().all(is_local)
         {
             let message = format!("\"proxy\" in {name} has no effect: the address is on this machine");
-            scope.report(LocatedProblem::at(offset, message).expected("no proxy, or another base_url"));
+            scope.wrong(offset, message, "no proxy, or another base_url");
         }
         if let Some(Located { offset, .. }) = self.authorities
             && !base_urls.clone().any(is_https)
         {
             let message = format!("\"ca_file\" in {name} has no effect: the address has no TLS");
-            scope.report(LocatedProblem::at(offset, message).expected("no ca_file, or a base_url with https"));
+            scope.wrong(offset, message, "no ca_file, or a base_url with https");
         }
     }
 }

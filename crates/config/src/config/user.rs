@@ -65,7 +65,7 @@ impl RawUser {
             (both, _) => {
                 let has = if both { "has both \"token\" and \"token_sha256\"" } else { "has no token" };
                 let message = format!("{} {has}", table.name);
-                table.scope.report(LocatedProblem::at(name.offset, message).expected(TOKEN_EXPECTED));
+                table.scope.wrong(name.offset, message, TOKEN_EXPECTED);
                 None
             }
         };
@@ -83,7 +83,7 @@ impl RawUser {
 fn check_name(scope: &ReaderScope<'_>, name: &Located<String>) {
     if !(1..=64).contains(&name.value.len()) || name.value.contains(char::is_control) {
         let message = format!("bad user name \"{}\"", shown(&name.value));
-        scope.report(LocatedProblem::at(name.offset, message).expected("1 to 64 bytes without control characters"));
+        scope.wrong(name.offset, message, "1 to 64 bytes without control characters");
     }
 }
 
@@ -112,7 +112,7 @@ fn hash(table: &TomlTable<'_, '_>, typed: Located<String>) -> Option<Located<[u8
     let what = table.what("token_sha256");
     let text = text::plain(table.scope, &what, typed)?;
     let empty = token_hash(b"");
-    let problem = match from_hex(text.value.value.trim()) {
+    let problem = match from_hex(text.value.trim()) {
         Some(hash) if hash != empty => return Some(Located { offset: text.offset, value: hash }),
         Some(_) => LocatedProblem::at(text.offset, format!("{what} is the hash of an empty token")),
         None => LocatedProblem::at(text.offset, format!("{what} is no SHA-256"))

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::config::names::names;
 use photofinish_base::printable::printable;
 
 /// What one provider says of one of its models.
@@ -11,7 +12,7 @@ pub struct Offering {
     pub provider: String,
     /// What is sent as `model`.
     pub id: String,
-    /// The name that all hosts of the same model share. None: nobody has decided which model it is.
+    /// The name that all hosts of the same model share. None: it is not known which model it is.
     pub model: Option<String>,
     /// USD per million input tokens.
     pub input: Option<f64>,
@@ -62,52 +63,24 @@ pub struct PriceTier {
     pub output: Option<f64>,
 }
 
-/// A kind of content in a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputKind {
-    Text,
-    Image,
-    Audio,
-    Video,
-    Pdf,
-}
-
-/// How far along an offering is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OfferingStatus {
-    #[default]
-    Active,
-    Preview,
-    Deprecated,
-    Retired,
-}
-
-impl InputKind {
-    pub const ALL: [InputKind; 5] =
-        [InputKind::Text, InputKind::Image, InputKind::Audio, InputKind::Video, InputKind::Pdf];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            InputKind::Text => "text",
-            InputKind::Image => "image",
-            InputKind::Audio => "audio",
-            InputKind::Video => "video",
-            InputKind::Pdf => "pdf",
-        }
+names! {
+    /// A kind of content in a prompt.
+    pub enum InputKind {
+        Text = "text",
+        Image = "image",
+        Audio = "audio",
+        Video = "video",
+        Pdf = "pdf",
     }
 }
 
-impl OfferingStatus {
-    pub const ALL: [OfferingStatus; 4] =
-        [OfferingStatus::Active, OfferingStatus::Preview, OfferingStatus::Deprecated, OfferingStatus::Retired];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            OfferingStatus::Active => "active",
-            OfferingStatus::Preview => "preview",
-            OfferingStatus::Deprecated => "deprecated",
-            OfferingStatus::Retired => "retired",
-        }
+names! {
+    /// How far along an offering is.
+    pub enum OfferingStatus or Active {
+        Active = "active",
+        Preview = "preview",
+        Deprecated = "deprecated",
+        Retired = "retired",
     }
 }
 
@@ -228,8 +201,7 @@ impl Row<'_> {
         let Some(text) = self.text("kinds")? else { return Ok(None) };
         let mut kinds = vec![InputKind::Text];
         for name in text.split_whitespace() {
-            let kind = InputKind::ALL.into_iter().find(|kind| kind.as_str() == name);
-            kinds.push(kind.ok_or_else(|| self.wrong("kinds"))?);
+            kinds.push(InputKind::from_name(name).ok_or_else(|| self.wrong("kinds"))?);
         }
         Ok(Some(kinds))
     }
@@ -251,8 +223,7 @@ impl Row<'_> {
 
     fn status(&self) -> Result<OfferingStatus, String> {
         let Some(name) = self.text("status")? else { return Ok(OfferingStatus::Active) };
-        let found = OfferingStatus::ALL.into_iter().find(|status| status.as_str() == name);
-        found.ok_or_else(|| self.wrong("status"))
+        OfferingStatus::from_name(&name).ok_or_else(|| self.wrong("status"))
     }
 
     /// `[[above, input, cached, written, output], …]`

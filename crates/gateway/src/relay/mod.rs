@@ -4,6 +4,7 @@
 //! connection drops the winner. A [`RescuedBody`] continues an answer that broke off with another upstream.
 
 mod body;
+mod joining;
 mod rescued_body;
 
 pub use body::{RelayBody, RelayObserver};

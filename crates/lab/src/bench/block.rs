@@ -1,4 +1,4 @@
-//! A block of a stage: what is sent to whom, when the requests of an open loop arrive, and what came of it. All arrivals are
+//! A block of a stage: the target of its requests, when those of an open loop arrive, and the results. All arrivals are
 //! drawn before a stage begins, and nothing moves them later. Not for sending: see `generator`.
 
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct LoadTarget {
 /// How a block is loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many users, each of whom asks again once answered.
+    /// This number of users, each of which asks again once answered.
     Users(usize),
     /// Arrivals per second, whatever came back.
     Rate { per_second: f64, arrivals: Arrivals },
@@ -62,7 +62,7 @@ pub struct BlockPlan {
     pub requests: usize,
     /// The number of its first prompt.
     pub first: u64,
-    /// Arrivals that find so many in flight are dropped. Open loop only.
+    /// An arrival is dropped if this number of requests is in flight. Open loop only.
     pub in_flight_max: usize,
     /// The users begin within this time, one after the other. Closed loop only.
     pub ramp: Duration,
@@ -74,25 +74,25 @@ pub struct BlockPlan {
 pub enum BlockStop {
     /// The cap of spending.
     Spent,
-    /// The cap does not cover so many requests at once: an open loop ended, a closed one went on with fewer.
+    /// The cap does not cover the requests in flight: an open loop ended, a closed one went on with fewer.
     Uncovered,
     /// The first ones all failed, or those of the last second: with this.
     Failing(&'static str),
     RateLimited,
-    /// Whoever watched it has seen enough: no more was needed.
+    /// Its observer has seen enough.
     Decided,
     /// A signal.
     Interrupted,
 }
 
 impl BlockStop {
-    /// Whether it was for want of money.
+    /// Whether it ended because of the cap.
     pub fn is_of_money(&self) -> bool {
         matches!(self, BlockStop::Spent | BlockStop::Uncovered)
     }
 }
 
-/// What came of a block.
+/// The results of a block.
 #[derive(Clone, Debug)]
 pub struct BlockResult {
     pub load: Load,
@@ -104,16 +104,16 @@ pub struct BlockResult {
     pub client: ClientLoad,
 }
 
-/// A running block, for whoever watches it.
+/// A running block, for its observer.
 pub struct Progress<'b> {
     pub elapsed: Duration,
     pub in_flight: usize,
-    /// How the client fares.
+    /// The load of the client.
     pub client: ClientLoad,
     pub ended: MutexGuard<'b, Vec<MeasuredRequest>>,
 }
 
-/// A block ends when so many requests failed in a row, for so long. A server that restarts within that is measured on.
+/// A block ends when this number of requests failed in a row, over this time. A server that restarts sooner is still measured.
 const FAILED_IN_A_ROW: usize = 100;
 const FAILED_FOR_US: i64 = 1_000_000;
 

@@ -18,7 +18,7 @@ use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{INPUT_MARGIN, Prompt, PromptMaker};
 use super::spend::Spend;
 use photofinish_base::failure::FailureKind;
-use photofinish_gateway::proxy::{self, AskedBy, Gateway};
+use photofinish_gateway::proxy::{self, EndsWithin, Gateway};
 use photofinish_history::estimate::speed::{Decoding, came_at_once};
 use photofinish_history::record::table::Subset as _;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
@@ -59,8 +59,9 @@ impl LoadClient {
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let by = AskedBy { user: None, origin, ends_within: Some(within) };
-        let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, by, request)).await;
+        request.extensions_mut().insert(origin);
+        request.extensions_mut().insert(EndsWithin(within));
+        let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, None, request)).await;
         let race_id = response.headers().get("x-photofinish-race")?.to_str().ok()?.to_owned();
         let mut body = response.into_body();
         // What breaks an answer is in its row.
@@ -78,7 +79,7 @@ impl LoadClient {
 /// How long the rows of a request are awaited after its answer has ended: losers may run on to be audited or drained, which
 /// takes a minute at most unless `drains` under `[race]` says otherwise.
 const ROWS_FOR: Duration = Duration::from_secs(90);
-/// Races whose rows nobody has asked for yet.
+/// Races whose rows no request has asked for yet.
 const UNASKED_MAX: usize = 100_000;
 
 /// Receives the rows of all races of a gateway; keeps those of benchmarks and probes until they are asked for.
@@ -128,7 +129,7 @@ impl RaceObserver for RowFeed {
         let Some((race_id, measured)) = measured(rows) else { return };
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match waiting.remove(&race_id) {
-            // It has given up waiting: nobody needs them.
+            // It may have given up waiting.
             Some(WaitingRows::Request(sender)) => drop(sender.send(Box::new(measured))),
             _ if waiting.len() < UNASKED_MAX => {
                 waiting.insert(race_id, WaitingRows::Rows(Box::new(measured)));
@@ -253,7 +254,7 @@ impl Sending {
         patience(input, answer_tokens(&prompt.members)).max(2 * longest)
     }
 
-    /// An answer took so long.
+    /// An answer took this time.
     pub fn took(&self, answer_us: i64) {
         self.longest_us.fetch_max(answer_us, Ordering::Relaxed);
     }
@@ -267,7 +268,7 @@ pub const CHOICES: &str = "n";
 const BYTES_PER_TOKEN_LEAST: f64 = 2.0;
 
 /// USD, if every upstream of the target reads the prompt and writes as much as it may. `input_tokens`: of a made prompt.
-/// `added`: bytes of the members that every request of the run has beside its prompt.
+/// `added`: bytes of the members that every request of the run has in addition to its prompt.
 pub fn estimated_usd(target: &LoadTarget, prompt: &Prompt, input_tokens: u32, added: usize) -> f64 {
     let input = match prompt.bytes {
         0 => Value::Object(prompt.members.clone()).to_string().len() as f64 / BYTES_PER_TOKEN_LEAST,
@@ -293,7 +294,7 @@ const OUTPUT_PER_SECOND: f64 = 5.0;
 /// Tokens per second at which its prompt is read.
 const INPUT_PER_SECOND: f64 = 1_000.0;
 
-/// The time for one answer to a prompt of so many tokens, with at most so many tokens of its own.
+/// The time for one answer of at most `output_tokens` to a prompt of `input_tokens`.
 pub fn patience(input_tokens: f64, output_tokens: f64) -> Duration {
     let seconds = input_tokens / INPUT_PER_SECOND + output_tokens / OUTPUT_PER_SECOND;
     Duration::try_from_secs_f64(seconds).unwrap_or(ANSWER_FOR).clamp(ANSWER_LEAST, ANSWER_FOR)

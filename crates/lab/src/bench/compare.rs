@@ -24,7 +24,7 @@ pub enum LoadVerdict {
     Worse,
     /// Within the margin.
     Same,
-    /// About so many more requests of each would tell; 0 of found rates, where a longer trial might.
+    /// About `more` requests of each would decide it; 0 for found rates, where a longer trial might.
     CannotTell {
         more: u64,
     },
@@ -52,7 +52,7 @@ pub struct LoadComparison {
     pub other: String,
     /// Such as `10 users`.
     pub load: String,
-    /// Pairs of requests with the same prompt; none where two runs are compared.
+    /// Pairs of requests with the same prompt; None between two runs.
     pub pairs: Option<usize>,
     /// Other over base: of the medians, the shares or the rates.
     pub ratio: IntervalEstimate,
@@ -164,7 +164,7 @@ pub fn of_stages(
     Some((exp(log), base.n.min(other.n)))
 }
 
-/// The ratio of the shares of answered requests of two stages, and the fewer requests of both. None where nothing failed: then
+/// The ratio of the shares of answered requests of two stages, and the fewer requests of both. None if nothing failed: then
 /// nothing differs.
 pub fn answered(base: &StageFigures, other: &StageFigures) -> Option<(IntervalEstimate, usize)> {
     let (base_failed, other_failed) = (base.failed_share?, other.failed_share?);

@@ -27,7 +27,7 @@ pub struct DecidedCondition {
     /// As it was typed.
     pub condition: String,
     pub outcome: ConditionOutcome,
-    /// Of what it is so; none where it is met.
+    /// The stage and figure that decided it; None if it is met.
     pub why: Option<String>,
 }
 

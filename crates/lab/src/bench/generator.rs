@@ -25,7 +25,7 @@ const SPIN: Duration = Duration::from_micros(80);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A block ends when this many of its first requests failed and none was answered.
 const FAILURES_AT_FIRST: usize = 10;
-/// And when so many were refused as too many, and they are this share of all.
+/// A block also ends when this number, and this share, of its requests were rate limited.
 const LIMITED_LEAST: usize = 10;
 const LIMITED_SHARE: f64 = 0.2;
 /// How long the rows of a request are awaited after its block has ended early: losers may run on to be audited.
@@ -60,7 +60,7 @@ struct RunningBlock {
 /// A request counts as in flight until this is dropped.
 struct InFlight {
     block: Arc<RunningBlock>,
-    /// Whoever waits for the answer hears when it is dropped.
+    /// Dropping it wakes the task that waits for the answer.
     _answered: Option<oneshot::Sender<()>>,
 }
 

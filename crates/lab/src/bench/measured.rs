@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use photofinish_config::config::names::names;
+
 /// How a request of a stage ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -97,22 +99,14 @@ pub struct LoadSlo {
     pub e2e_us: Option<i64>,
 }
 
-/// One of the targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SloTarget {
-    Ttft,
-    Tpot,
-    E2e,
-}
-
-impl SloTarget {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SloTarget::Ttft => "ttft",
-            SloTarget::Tpot => "tpot",
-            SloTarget::E2e => "e2e",
-        }
+names! {
+    /// One of the targets.
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum SloTarget {
+        Ttft = "ttft",
+        Tpot = "tpot",
+        E2e = "e2e",
     }
 }
 
@@ -144,7 +138,7 @@ impl LoadSlo {
     }
 
     /// The targets that the request missed, as `stats` counts goodput. A request without an answer misses all of them; one that
-    /// came at once meets any TPOT. None: nothing tells, because its TPOT is unknown and it met the other targets.
+    /// came at once meets any TPOT. None: not known, because its TPOT is unknown and it met the other targets.
     pub fn missed(&self, request: &MeasuredRequest) -> Option<Vec<SloTarget>> {
         let late =
             |limit: Option<i64>, value: Option<i64>| limit.is_some_and(|limit| value.is_none_or(|at| at > limit));
@@ -168,7 +162,7 @@ impl LoadSlo {
         is_known.then_some(missed)
     }
 
-    /// How long a request that meets all targets may take, for answers of so many tokens.
+    /// How long a request that meets all targets may take, for answers of `output_tokens`.
     pub fn longest_us(&self, output_tokens: u32) -> Option<i64> {
         let by_parts = self.ttft_us.zip(self.tpot_us).map(|(ttft, tpot)| ttft + tpot * i64::from(output_tokens));
         match (by_parts, self.e2e_us) {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -19,76 +19,11 @@ const BYTES_PER_TOKEN: f64 = 5.6;
 const BYTES_PER_TOKEN_RANGE: (f64, f64) = (0.5, 16.0);
 /// Weight of a new count in what was learnt; the first one counts whole.
 const NEW_WEIGHT: f64 = 0.5;
-/// Lengths are learnt for so many upstreams.
+/// Upstreams for which lengths are learnt.
 const LEARNT_MAX: usize = 1_024;
 
 /// Common English words. Most tokenizers have a token of its own for each.
-const WORDS: [&str; 64] = [
-    "about",
-    "above",
-    "account",
-    "across",
-    "action",
-    "again",
-    "always",
-    "answer",
-    "around",
-    "bridge",
-    "building",
-    "business",
-    "camera",
-    "change",
-    "circle",
-    "colour",
-    "common",
-    "country",
-    "course",
-    "different",
-    "distance",
-    "during",
-    "early",
-    "engine",
-    "evening",
-    "example",
-    "family",
-    "figure",
-    "follow",
-    "forest",
-    "garden",
-    "general",
-    "history",
-    "hundred",
-    "important",
-    "island",
-    "kitchen",
-    "language",
-    "letter",
-    "machine",
-    "market",
-    "measure",
-    "minute",
-    "morning",
-    "mountain",
-    "nothing",
-    "number",
-    "office",
-    "paper",
-    "people",
-    "picture",
-    "problem",
-    "question",
-    "river",
-    "school",
-    "second",
-    "several",
-    "simple",
-    "station",
-    "summer",
-    "system",
-    "travel",
-    "window",
-    "winter",
-];
+static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| include_str!("words.txt").split_whitespace().collect());
 
 /// The end of each prompt: a model that follows it writes more than any `max_tokens`.
 const TASK: &str = "\n\nContinue this list of words with other words in running text. Write as long as you can. Do not stop, do not explain.";
@@ -189,7 +124,7 @@ impl PromptMaker {
     }
 }
 
-/// What leads from a line of a simulator's truth file to its request. It stands at the end of the prompt.
+/// What leads from a line of a simulator's truth file to its request. It is at the end of the prompt.
 pub fn marker(number: u64, lane: u64) -> String {
     format!("bench-{number:x}-{lane:x}")
 }

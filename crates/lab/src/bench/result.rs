@@ -30,7 +30,7 @@ pub struct RunResult {
     pub workload: Workload,
     /// Share of a prompt that all have in common.
     pub prefix: f64,
-    /// Fingerprints of the given prompts and of the members that were added to each request; none where there were none.
+    /// Fingerprints of the given prompts and of the members that were added to each request; None if there were none.
     pub prompts: Option<String>,
     pub body: Option<String>,
     pub seed: u64,
@@ -139,7 +139,7 @@ fn drift(own: &[&StageFigures]) -> Option<String> {
     })
 }
 
-/// How the requests of two runs differ, apart from whom they ask; none if they do not.
+/// How the requests of two runs differ, apart from their targets. None: they do not.
 pub fn different_work(base: &RunResult, other: &RunResult) -> Option<String> {
     let lengths =
         |run: &RunResult| format!("{} tokens in, {} out", run.workload.input_tokens, run.workload.output_tokens);

@@ -130,11 +130,11 @@ impl RateSearch {
         if let Some(again) = trials.last().filter(|trial| trial.is_spoiled()) {
             return Some(again.rate);
         }
-        self.beside_all().filter(|rate| (RATES.0..=RATES.1).contains(rate))
+        self.next_rate().filter(|rate| (RATES.0..=RATES.1).contains(rate))
     }
 
     /// A rate in the middle of the widest gap.
-    fn beside_all(&self) -> Option<f64> {
+    fn next_rate(&self) -> Option<f64> {
         let (passes, fails, open) = (self.found.passes, self.found.fails, self.found.undecided());
         if open.len() >= UNDECIDED_MAX {
             return None;
@@ -175,7 +175,7 @@ impl RateSearch {
 pub struct TrialQuestion {
     pub slo: LoadSlo,
     pub attain: f64,
-    /// A good request takes at most so long, so one that was scheduled earlier and has not ended is missed.
+    /// A good request takes at most this time, so one that was scheduled earlier and has not ended is missed.
     pub horizon_us: i64,
     /// None: a share of the first requests is left out.
     pub warm_up_us: Option<i64>,

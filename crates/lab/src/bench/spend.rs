@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A reservation is so many times the estimate: a model that thinks may ignore `max_tokens`, and it may begin to do so at any
+/// The ratio of a reservation to its estimate: a model that thinks may ignore `max_tokens`, and it may begin to do so at any
 /// request.
 pub const OVERRUN: f64 = 8.0;
 
@@ -19,7 +19,7 @@ pub struct Spend {
     state: Mutex<SpendState>,
     /// Told whenever a reservation ends.
     ended: Notify,
-    /// Held by whoever waits for reservations to end, so that one of many is woken.
+    /// Held by the task that waits for reservations to end, so that one of many is woken.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -29,7 +29,7 @@ struct SpendState {
     held: usize,
     reserved: f64,
     spent: f64,
-    /// A reservation is so many times its estimate.
+    /// The ratio of a reservation to its estimate.
     factor: f64,
 }
 

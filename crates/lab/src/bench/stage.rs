@@ -15,9 +15,6 @@ use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
 use photofinish_history::estimate::speed::SHORT_ANSWER;
 
-/// Points of the backlog.
-const BACKLOG_POINTS: usize = 60;
-
 /// One block without its warm-up.
 struct Window<'b> {
     /// Those that were sent in it.
@@ -53,7 +50,6 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
         answers_per_second: answered.len() as f64 / seconds,
         tok_s_all: tokens_of_all(&windows).map(|tokens| tokens / seconds),
         in_flight: windows.iter().map(in_flight_us).sum::<f64>() / 1e6 / seconds,
-        backlog_slope: windows.last().and_then(backlog),
         client: blocks.iter().map(|block| block.client).fold(ClientLoad::default(), ClientLoad::worse),
         ended,
         ended_by,
@@ -145,7 +141,6 @@ pub fn quantiles(values: impl Iterator<Item = f64>) -> Option<Quantiles> {
     let plain = |p| statistics::quantile(&sorted, p);
     Some(Quantiles {
         n: series.len(),
-        effective: statistics::effective_for(&series, 0.5),
         mean: series.iter().sum::<f64>() / series.len() as f64,
         p5: plain(0.05)?,
         p25: plain(0.25)?,
@@ -178,20 +173,6 @@ fn in_flight_us(window: &Window<'_>) -> f64 {
         (request.ended_us.min(window.until_us) - request.sent_us.max(window.from_us)).max(0) as f64
     };
     window.all.iter().map(within).sum()
-}
-
-/// How the number of requests in flight changes over the last half.
-fn backlog(window: &Window<'_>) -> Option<IntervalEstimate> {
-    let from = window.from_us.midpoint(window.until_us);
-    let step = (window.until_us - from) / i64::try_from(BACKLOG_POINTS).ok()?;
-    if step < 1_000 {
-        return None;
-    }
-    let points = (0..BACKLOG_POINTS as i64).map(|point| from + point * step);
-    let in_flight =
-        |at: i64| window.requests.iter().filter(|request| request.sent_us <= at && at < request.ended_us).count();
-    let (times, counts): (Vec<f64>, Vec<f64>) = points.map(|at| (at as f64 / 1e6, in_flight(at) as f64)).unzip();
-    statistics::slope(&times, &counts)
 }
 
 /// What a block's stop means for its stage, and in words. None: it ended as it should.
@@ -279,7 +260,7 @@ pub struct StageQuestion<'q> {
 pub enum StageEnd {
     /// The cap of spending.
     Spent,
-    /// The cap of spending did not cover so many requests at once.
+    /// The cap of spending did not cover the requests in flight.
     Uncovered,
     /// The server answers nothing, or nothing any more.
     Failing,
@@ -292,8 +273,6 @@ pub enum StageEnd {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     pub n: usize,
-    /// Independent values with the same information.
-    pub effective: f64,
     pub mean: f64,
     pub p5: f64,
     pub p25: f64,
@@ -344,8 +323,6 @@ pub struct StageFigures {
     pub cost_usd: (f64, f64),
     pub usd_per_million: Option<f64>,
     pub in_flight: f64,
-    /// Requests in flight per second, over the last half: above 0, the backlog grows.
-    pub backlog_slope: Option<IntervalEstimate>,
     /// How late requests left; open loop only.
     pub lag_p50_ms: Option<f64>,
     pub lag_p99_ms: Option<f64>,

@@ -14,7 +14,7 @@ pub const Z: f64 = 1.959_964;
 /// Samples of one batch of the warm-up rule.
 const BATCH: usize = 5;
 
-/// An estimate with the 95 % interval that the sample can bear. A side is none where no number of this sample bounds it.
+/// An estimate with the 95 % interval that the sample can bear. A side is None if no value of this sample bounds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntervalEstimate {
     pub value: f64,

@@ -28,7 +28,7 @@ const STEAL_MAX: f64 = 0.1;
 /// The error of the calibration, as a share of the figure.
 const CALIBRATION_SHARE: f64 = 0.02;
 
-/// How the client fared during a stage.
+/// The load of the client during a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientLoad {
     /// 99th percentile of how late its threads and tasks woke, µs.
@@ -92,7 +92,7 @@ pub fn doubts(evidence: &Evidence) -> Vec<String> {
 
 /// From one beat to the next.
 const BEAT: Duration = Duration::from_millis(1);
-/// Each so many beats a task is spawned, to see when it is polled.
+/// Beats between two tasks that are spawned to see when they are polled.
 const TASK_EVERY: usize = 5;
 /// Polls that a look at a running heartbeat takes into account: the latest.
 const LATEST: usize = 2_000;
@@ -137,7 +137,7 @@ impl Heartbeat {
         Heartbeat { stop, beats, polls, begun: Instant::now(), cpu_us: cpu_us(), machine: MachineTimes::read() }
     }
 
-    /// How the client fared so far, by the latest polls of its tasks alone.
+    /// The load of the client so far, by the latest polls of its tasks alone.
     pub fn so_far(&self) -> ClientLoad {
         let polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = polls[polls.len().saturating_sub(LATEST)..].to_vec();

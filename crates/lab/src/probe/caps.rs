@@ -24,7 +24,7 @@ struct DayState {
 /// What a probe costs if its upstream keeps to `max_tokens`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProbeEstimate {
-    /// None: its price is unknown. A server that nobody else runs costs nothing unless it has a price.
+    /// None: its price is unknown. A server of one's own costs nothing unless it has a price.
     pub usd: Option<f64>,
     pub tokens: f64,
 }

@@ -87,7 +87,7 @@ impl ProbeResult {
 }
 
 impl Prober {
-    /// `path`: the database file. `call`: caps beside those of the day.
+    /// `path`: the database file. `call`: caps in addition to those of the day.
     pub fn new(client: LoadClient, path: PathBuf, call: ProbeCaps) -> Prober {
         let prompts = ProbePrompts::new(seed(&path));
         Prober { client, path, days: DayCaps::default(), call, prompts, measured: Mutex::default() }
@@ -98,7 +98,7 @@ impl Prober {
         self.client.gateway().learning().upstream(&upstream.name()).in_flight() > 0
     }
 
-    /// Puts the caps of the configuration in force. Others may have spent of them, such as `photofinish probe` beside a gateway:
+    /// Puts the caps of the configuration in force. Others may have spent of them, such as `photofinish probe` next to a gateway:
     /// the rows of the day are read before each probe.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl ProbeSchedule {
         ProbeSchedule { seed, jobs: BTreeMap::new() }
     }
 
-    /// From now on these jobs, each once in so long. Jobs that stay keep their slots; a new one begins with its next moment.
+    /// From now on these jobs, each once per its interval. Jobs that stay keep their slots; a new one begins with its next moment.
     pub fn configure(&mut self, jobs: impl IntoIterator<Item = (ProbeJob, Duration)>, now_us: i64) {
         let mut before = std::mem::take(&mut self.jobs);
         for (job, every) in jobs {

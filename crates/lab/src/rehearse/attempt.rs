@@ -11,18 +11,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::stage::{LinedUp, SharedStage, Whom};
-use super::world::{AttemptEnd, Dispatch, PlayedAttempt, Shown, SimulatedFate, SimulatedRequest, SimulatedWorld};
+use super::stage::{SharedStage, SimulatedCandidate, WakeTarget};
+use super::world::{AttemptEnd, Dispatch, PlayedAttempt, Shown, SimulatedRequest, SimulatedResponse, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_gateway::race::retries::Retries;
 use photofinish_gateway::race::{
     AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, Replan, RetryDecision, RunningAttempt,
 };
-use photofinish_routing::forecast::SendConditions;
 use photofinish_routing::learning::{AttemptObserver, Learning, ObservedEnd, PrefixBlocks};
 use photofinish_routing::policy::PolicyDriver;
-use photofinish_routing::policy::question::AttemptView;
+use photofinish_routing::routing::adaptive::{AttemptView, SendConditions};
 use photofinish_routing::verdict::{BreakerEffect, verdict};
 
 /// Where the whole answer counts, a race compares the paces of its attempts after this many tokens.
@@ -52,7 +51,7 @@ pub(super) struct Answering<'w, W> {
     /// Index into the race's attempts.
     pub(super) ordinal: usize,
     pub(super) dispatch: Dispatch,
-    pub(super) fate: SimulatedFate,
+    pub(super) response: SimulatedResponse,
     /// None for a baseline, which learns for itself.
     pub(super) observer: Option<AttemptObserver>,
     /// Attempts that run at the upstream, this one included.
@@ -73,11 +72,13 @@ impl<W> Answering<'_, W> {
     /// When something happens to it next, if it is not cut; microseconds. None: never.
     pub(super) fn next_us(&self) -> Option<i64> {
         let Dispatch { request, at_us, .. } = self.dispatch;
-        match (self.fate, self.first_token_us) {
-            (SimulatedFate::Hangs, _) => None,
-            (SimulatedFate::Fails { after_us } | SimulatedFate::Limited { after_us, .. }, _) => Some(at_us + after_us),
-            (SimulatedFate::Answers { ttft_us, .. }, None) => Some(at_us + ttft_us),
-            (SimulatedFate::Answers { .. }, Some(_)) => Some(self.token_us(request.output_tokens)),
+        match (self.response, self.first_token_us) {
+            (SimulatedResponse::Hangs, _) => None,
+            (SimulatedResponse::Fails { after_us } | SimulatedResponse::Limited { after_us, .. }, _) => {
+                Some(at_us + after_us)
+            }
+            (SimulatedResponse::Answers { ttft_us, .. }, None) => Some(at_us + ttft_us),
+            (SimulatedResponse::Answers { .. }, Some(_)) => Some(self.token_us(request.output_tokens)),
         }
     }
 
@@ -93,14 +94,14 @@ impl<W> Answering<'_, W> {
 
     /// Tokens written by `by_us`, if it is not cut.
     pub(super) fn written(&self, by_us: i64) -> i64 {
-        let SimulatedFate::Answers { ttft_us, tpot_us } = self.fate else { return 0 };
+        let SimulatedResponse::Answers { ttft_us, tpot_us } = self.response else { return 0 };
         let writing_us = by_us - self.dispatch.at_us - ttft_us;
         let whole = i64::from(self.dispatch.request.output_tokens);
         if writing_us < 0 { 0 } else { (1 + (writing_us as f64 / tpot_us.max(1.0)) as i64).min(whole) }
     }
 
     pub(super) fn tpot_us(&self) -> Option<f64> {
-        if let SimulatedFate::Answers { tpot_us, .. } = self.fate { Some(tpot_us) } else { None }
+        if let SimulatedResponse::Answers { tpot_us, .. } = self.response { Some(tpot_us) } else { None }
     }
 
     /// It wins or has won.
@@ -149,17 +150,17 @@ impl<W> Answering<'_, W> {
         if self.first_token_us.is_none() && self.next_us().is_none_or(|next_us| now_us < next_us) {
             return Look::Nothing;
         }
-        match self.fate {
-            SimulatedFate::Hangs => Look::Nothing,
-            SimulatedFate::Fails { .. } => {
+        match self.response {
+            SimulatedResponse::Hangs => Look::Nothing,
+            SimulatedResponse::Fails { .. } => {
                 Look::Failed(Failure::new(FailureKind::ServerError, Phase::Headers, "simulated"))
             }
-            SimulatedFate::Limited { retry_after_us, .. } => {
+            SimulatedResponse::Limited { retry_after_us, .. } => {
                 let mut failure = Failure::new(FailureKind::RateLimited, Phase::Headers, "simulated");
                 failure.retry_after = retry_after_us.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros);
                 Look::Failed(failure)
             }
-            SimulatedFate::Answers { .. } => {
+            SimulatedResponse::Answers { .. } => {
                 if self.first_token_us.is_none() {
                     self.begin(now_us);
                 }
@@ -192,7 +193,7 @@ impl<W> Answering<'_, W> {
     }
 
     fn token_us(&self, token: u32) -> i64 {
-        let SimulatedFate::Answers { ttft_us, tpot_us } = self.fate else { return i64::MAX };
+        let SimulatedResponse::Answers { ttft_us, tpot_us } = self.response else { return i64::MAX };
         self.dispatch.at_us + ttft_us + (tpot_us * f64::from(token.saturating_sub(1))) as i64
     }
 
@@ -292,9 +293,9 @@ pub(super) struct SimulatedLauncher<'w, W> {
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) learning: Arc<Learning>,
     pub(super) request: SimulatedRequest,
-    pub(super) whom: Whom,
+    pub(super) target: WakeTarget,
     /// By candidate.
-    pub(super) lineup: Vec<LinedUp>,
+    pub(super) candidates: Vec<SimulatedCandidate>,
     /// None for a baseline: its plan is all it says.
     pub(super) driver: Option<PolicyDriver>,
     pub(super) retries: Retries,
@@ -312,11 +313,11 @@ impl<'w, W: SimulatedWorld> SimulatedLauncher<'w, W> {
     fn views(&self, running: &[RunningAttempt<SimulatedAttempt<'w, W>>]) -> Vec<AttemptView> {
         let now_us = self.learning.now_us();
         let view = |running: &RunningAttempt<SimulatedAttempt<'w, W>>| {
-            let answering = running.attempt.0.as_ref();
+            let answering = running.attempt().0.as_ref();
             let first_token_us = answering.and_then(|answering| answering.first_token_us);
             AttemptView {
                 candidate: running.candidate(),
-                waited_us: micros_between(running.started_at, self.now()),
+                waited_us: micros_between(running.started_at(), self.now()),
                 first_token_us: first_token_us
                     .zip(answering)
                     .map(|(at_us, answering)| at_us - answering.dispatch.at_us),
@@ -336,9 +337,9 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     }
 
     fn launch(&mut self, starting: AttemptStart) -> SimulatedAttempt<'w, W> {
-        let LinedUp { upstream, trial, .. } = self.lineup[starting.candidate];
+        let SimulatedCandidate { upstream, trial, .. } = self.candidates[starting.candidate];
         let request = self.request;
-        let (dispatch, fate, in_flight) = {
+        let (dispatch, response, in_flight) = {
             let mut stage = self.stage.borrow_mut();
             let at_us = stage.now_us();
             let prompt = stage.world.prompt(&request, upstream, at_us);
@@ -351,7 +352,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
             attempts.push(PlayedAttempt {
                 upstream,
                 reason: starting.reason,
-                beside: attempts.iter().any(is_running),
+                concurrent: attempts.iter().any(is_running),
                 trial,
                 sent: SendConditions { uncached_tokens: prompt.uncached, in_flight: before },
                 after_us: at_us - request.at_us,
@@ -361,7 +362,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
                 cost: 0.0,
                 after_cut: 0.0,
             });
-            (dispatch, stage.world.fate(&dispatch), in_flight)
+            (dispatch, stage.world.response(&dispatch), in_flight)
         };
         let observer = self.observer(starting);
         in_flight.fetch_add(1, Relaxed);
@@ -370,7 +371,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
             shared: self.shared.clone(),
             ordinal: starting.ordinal,
             dispatch,
-            fate,
+            response,
             observer,
             in_flight,
             first_token_us: None,
@@ -379,17 +380,17 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         };
         let wakes = &mut self.stage.borrow_mut().wakes;
         if let Some(next_us) = answering.next_us() {
-            wakes.add(next_us, self.whom);
+            wakes.add(next_us, self.target);
         }
         if request.whole && answering.tpot_us().is_some() {
-            wakes.add(answering.pace_us(), self.whom);
-            wakes.add(answering.done_us(), self.whom);
+            wakes.add(answering.pace_us(), self.target);
+            wakes.add(answering.done_us(), self.target);
         }
         SimulatedAttempt(Some(answering))
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
-        let LinedUp { upstream, trial, .. } = self.lineup[candidate];
+        let SimulatedCandidate { upstream, trial, .. } = self.candidates[candidate];
         let mut stage = self.stage.borrow_mut();
         let (now, jitter) = (stage.now(), stage.draws.f64());
         let sent_us = {
@@ -425,7 +426,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     fn lost(&mut self, mut attempt: SimulatedAttempt<'w, W>) {
         let Some(mut answering) = attempt.0.take() else { return };
         let upstream = answering.dispatch.upstream;
-        if let Some(place) = self.lineup.iter_mut().find(|place| place.upstream == upstream && place.trial) {
+        if let Some(place) = self.candidates.iter_mut().find(|place| place.upstream == upstream && place.trial) {
             answering.record();
             self.lost_trials.push((answering, place.begun.take()));
         }
@@ -434,7 +435,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     fn replan(&mut self, running: &[RunningAttempt<SimulatedAttempt<'w, W>>], waiting: &[usize]) -> Replan {
         let views = self.views(running);
         let (stage, now_us) = (self.stage.borrow(), self.learning.now_us());
-        let cools = |candidate: usize| stage.health.is_cooling(self.lineup[candidate].upstream, stage.now());
+        let cools = |candidate: usize| stage.health.is_cooling(self.candidates[candidate].upstream, stage.now());
         let rested: Vec<usize> = waiting.iter().copied().filter(|candidate| !cools(*candidate)).collect();
         self.driver.as_mut().map_or(Replan::Never, |driver| driver.replan(&views, &rested, now_us))
     }
@@ -475,7 +476,7 @@ impl<W> Drop for SimulatedLauncher<'_, W> {
     /// The race is over, and so are its trials.
     fn drop(&mut self) {
         let mut stage = self.stage.borrow_mut();
-        for LinedUp { upstream, begun, .. } in &self.lineup {
+        for SimulatedCandidate { upstream, begun, .. } in &self.candidates {
             if let Some(begun) = begun {
                 stage.health.end_trial(*upstream, *begun);
             }

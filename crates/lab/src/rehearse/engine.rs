@@ -7,17 +7,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::attempt::{Answering, Shared, SimulatedLauncher};
-use super::stage::{EngineBuffers, LinedUp, SharedStage, Wake, Whom};
+use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTarget};
 use super::world::{Baseline, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::RaceSettings;
+use photofinish_config::config::{Policy, RaceSettings};
 use photofinish_gateway::race::retries::Retries;
 use photofinish_gateway::race::{Race, RaceFinish};
-use photofinish_routing::learning::Learning;
-use photofinish_routing::money::RaceBudget;
-use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
+use photofinish_routing::learning::{Learning, RaceBudget};
 use photofinish_routing::policy::{CandidateState, ContextFits, DecisionReasons, PolicyDriver, PolicyDriverParts};
+use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule, plan};
 use photofinish_routing::verdict::{BreakerEffect, is_shared_by_all, verdict};
 
 /// A model's traffic under one policy.
@@ -81,7 +80,7 @@ struct Engine<'w, 'h, W: SimulatedWorld, H> {
     seed: u64,
     in_usd: bool,
     heard: &'h mut H,
-    /// By slot; None where no race runs.
+    /// By slot; None if no race runs there.
     flights: Vec<Option<SimulatedRace<'w, W>>>,
     free: Vec<usize>,
     /// Trials that lost their race and run on to their first token.
@@ -117,26 +116,26 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             self.flights.len() - 1
         });
         let shared = Rc::new(RefCell::new(Shared::new()));
-        let lineup = {
+        let candidates = {
             let mut stage = self.stage.borrow_mut();
-            let (beside, now) = (stage.settings.max_attempts > 1, stage.now());
-            stage.health.line_up(beside, now)
+            let (with_trials, now) = (stage.settings.max_attempts > 1, stage.now());
+            stage.health.candidates(with_trials, now)
         };
-        let (race, reasons, race_budget) = match lineup.is_empty() {
+        let (race, reasons, race_budget) = match candidates.is_empty() {
             true => (None, DecisionReasons::default(), None),
             false => {
-                let (plan, driver) = self.opening(&request, &lineup);
+                let (plan, driver) = self.opening(&request, &candidates);
                 let reasons = driver.as_ref().map(PolicyDriver::reasons).unwrap_or_default();
                 let race_budget = driver.as_ref().map(|driver| driver.race_budget().clone());
                 let stage = self.stage.borrow();
-                let retries = Retries::new(stage.settings.retries, stage.settings.retry_wait, lineup.len());
+                let retries = Retries::new(stage.settings.retries, stage.settings.retry_wait, candidates.len());
                 let launcher = SimulatedLauncher {
                     stage: self.stage.clone(),
                     shared: shared.clone(),
                     learning: self.learning.clone(),
                     request,
-                    whom: Whom::Race { slot, request: request.id },
-                    lineup,
+                    target: WakeTarget::Race { slot, request: request.id },
+                    candidates,
                     driver,
                     retries,
                     lost_trials: Vec::new(),
@@ -150,14 +149,18 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
     }
 
     /// The plan, and the driver of the gateway's policies.
-    fn opening(&self, request: &SimulatedRequest, lineup: &[LinedUp]) -> (RacePlan, Option<PolicyDriver>) {
+    fn opening(
+        &self,
+        request: &SimulatedRequest,
+        candidates: &[SimulatedCandidate],
+    ) -> (RacePlan, Option<PolicyDriver>) {
         let mut stage = self.stage.borrow_mut();
-        let able: Vec<usize> = lineup.iter().filter(|place| !place.trial).map(|place| place.upstream).collect();
+        let able: Vec<usize> = candidates.iter().filter(|place| !place.trial).map(|place| place.upstream).collect();
         if let Some(starts) = stage.baseline_plan(request, &able) {
-            return (baseline_plan(&stage, lineup, &starts), None);
+            return (baseline_plan(&stage, candidates, &starts), None);
         }
         let now_us = stage.now_us();
-        let state = |place: &LinedUp| {
+        let state = |place: &SimulatedCandidate| {
             let upstream = &stage.upstreams[place.upstream];
             CandidateState {
                 plain: false,
@@ -180,7 +183,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         draws.u64(..);
         let mut driver = PolicyDriver::new(PolicyDriverParts {
             settings: settings.clone(),
-            candidates: lineup.iter().map(state).collect(),
+            candidates: candidates.iter().map(state).collect(),
             race_budget: Arc::new(RaceBudget::new(cost_budget, settings.policy.spends_budget())),
             fits: ContextFits::default(),
             began_us: now_us,
@@ -192,13 +195,13 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
     }
 
     fn wake(&mut self, wake: Wake) {
-        let Wake { at_us, whom, .. } = wake;
-        let slot = match whom {
-            Whom::Trial(trial) => {
+        let Wake { at_us, target, .. } = wake;
+        let slot = match target {
+            WakeTarget::Trial(trial) => {
                 self.stage.borrow_mut().set_now_us(at_us);
                 return self.end_trial(trial, at_us);
             }
-            Whom::Race { slot, request } => {
+            WakeTarget::Race { slot, request } => {
                 let flight = self.flights[slot].as_ref();
                 if flight.is_none_or(|flight| flight.request.id != request) {
                     return;
@@ -250,7 +253,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 let timer_us = stage.tick_us(race.next_wake()).max(now_us + 1);
                 if timer_us < flight.timer_us || flight.timer_us <= now_us {
                     flight.timer_us = timer_us;
-                    stage.wakes.add(timer_us, Whom::Race { slot, request: flight.request.id });
+                    stage.wakes.add(timer_us, WakeTarget::Race { slot, request: flight.request.id });
                 }
                 return;
             }
@@ -261,7 +264,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 self.stage
                     .borrow_mut()
                     .wakes
-                    .add(ready.done_us().max(now_us), Whom::Race { slot, request: flight.request.id });
+                    .add(ready.done_us().max(now_us), WakeTarget::Race { slot, request: flight.request.id });
                 flight.serving = Some((ready, now_us));
             }
             Poll::Ready(RaceFinish::Failed | RaceFinish::Deadline) => {
@@ -290,7 +293,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             let limit_us = photofinish_base::clock::micros(stage.upstreams[answering.dispatch.upstream].first_token);
             let until_us = stage.now_us() + limit_us;
             self.trial += 1;
-            stage.wakes.add(answering.next_us().unwrap_or(i64::MAX).min(until_us), Whom::Trial(self.trial));
+            stage.wakes.add(answering.next_us().unwrap_or(i64::MAX).min(until_us), WakeTarget::Trial(self.trial));
             self.trials.insert(self.trial, LostTrial { answering, begun, until_us });
         }
     }
@@ -325,15 +328,20 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
 }
 
 /// A baseline's starts as a plan; candidates that it does not name follow after failures.
-fn baseline_plan<W>(stage: &EngineBuffers<'_, W>, lineup: &[LinedUp], starts: &[(usize, StartRule)]) -> RacePlan {
+fn baseline_plan<W>(
+    stage: &EngineBuffers<'_, W>,
+    candidates: &[SimulatedCandidate],
+    starts: &[(usize, StartRule)],
+) -> RacePlan {
     let entry = |candidate: usize| {
-        let LinedUp { upstream, trial, .. } = lineup[candidate];
+        let SimulatedCandidate { upstream, trial, .. } = candidates[candidate];
         PlannedStart::listed(candidate, stage.upstreams[upstream].first_token, trial)
     };
-    let place = |candidate: usize| starts.iter().position(|(upstream, _)| *upstream == lineup[candidate].upstream);
-    let mut entries: Vec<PlannedStart> = (0..lineup.len()).map(entry).collect();
+    let place = |candidate: usize| starts.iter().position(|(upstream, _)| *upstream == candidates[candidate].upstream);
+    let mut entries: Vec<PlannedStart> = (0..candidates.len()).map(entry).collect();
     entries.sort_by_key(|entry| (entry.trial, place(entry.candidate).unwrap_or(usize::MAX)));
-    let mut plan = RacePlan::listed(&stage.settings, entries);
+    let settings = RaceSettings { policy: Policy::Fallback, ..stage.settings.clone() };
+    let mut plan = plan(&settings, entries, &vec![1.0; candidates.len()], std::time::Duration::ZERO, 0.0);
     for entry in &mut plan.entries {
         if let Some(place) = place(entry.candidate).filter(|_| !entry.trial) {
             entry.start = starts[place].1;

@@ -16,6 +16,6 @@ mod world;
 
 pub use engine::Rehearsal;
 pub use world::{
-    AttemptEnd, Baseline, Dispatch, OpeningView, PlayedAttempt, PlayedRace, Shown, SimulatedFate, SimulatedRequest,
+    AttemptEnd, Baseline, Dispatch, OpeningView, PlayedAttempt, PlayedRace, Shown, SimulatedRequest, SimulatedResponse,
     SimulatedUpstream, SimulatedWorld,
 };

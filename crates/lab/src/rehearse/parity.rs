@@ -5,7 +5,6 @@
 mod scenario;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,11 +12,11 @@ use axum::body::Body;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-use crate::rehearse::{AttemptEnd, PlayedRace, Rehearsal, SimulatedFate, SimulatedRequest};
+use crate::rehearse::{AttemptEnd, PlayedRace, Rehearsal, SimulatedRequest, SimulatedResponse};
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Policy;
-use photofinish_gateway::proxy::{Client, Gateway, serve};
+use photofinish_gateway::proxy::{Gateway, serve};
 use photofinish_history::record::{AttemptOutcome, StartReason};
 use photofinish_history::recorder::{AttemptStep, RaceObserver, Recorder};
 use photofinish_history::store::Record;
@@ -159,8 +158,7 @@ async fn ask(
     fastrand::seed(scenario.draws(request.id));
     fastrand::u64(..);
     let request = http::Request::post("/v1/chat/completions").body(body).unwrap();
-    let client = Client::at(Ipv4Addr::LOCALHOST.into());
-    let response = serve(gateway, Surface::Chat, client, None, request).await;
+    let response = serve(gateway, Surface::Chat, request).await;
     let race_id = response.headers()["x-photofinish-race"].to_str().unwrap().to_owned();
     drop(response.into_body().collect().await);
     race_id
@@ -175,18 +173,18 @@ async fn answer(mut stream: DuplexStream, scenario: Arc<Scenario>, upstream: usi
             "HTTP/1.1 {status}\r\n{header}content-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
         )
     };
-    let written = match scenario.fates[id][upstream] {
-        SimulatedFate::Hangs => std::future::pending().await,
-        SimulatedFate::Fails { after_us } => {
+    let written = match scenario.responses[id][upstream] {
+        SimulatedResponse::Hangs => std::future::pending().await,
+        SimulatedResponse::Fails { after_us } => {
             sleep(after_us).await;
             stream.write_all(refuse("500 Internal Server Error", String::new()).as_bytes()).await
         }
-        SimulatedFate::Limited { after_us, retry_after_us } => {
+        SimulatedResponse::Limited { after_us, retry_after_us } => {
             sleep(after_us).await;
             let header = format!("retry-after: {}\r\n", retry_after_us.unwrap() / SECOND_US);
             stream.write_all(refuse("429 Too Many Requests", header).as_bytes()).await
         }
-        SimulatedFate::Answers { ttft_us, tpot_us } => {
+        SimulatedResponse::Answers { ttft_us, tpot_us } => {
             let tokens = scenario.requests[id].output_tokens;
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
             let mut written = stream.write_all(head.as_bytes()).await;
@@ -263,13 +261,13 @@ fn decided(rows: &[Record]) -> Decided {
 fn learned(learning: &Learning, scenario: &Scenario, model: &str, money: bool) -> Vec<f64> {
     let budget = scenario.config().model("m").unwrap().race.budget;
     let terms = learning.cost_budget(model, budget, money).lock().unwrap().terms();
-    let ledger = [terms.bucket, terms.mean_cost, terms.answer_tokens, terms.p99_us, terms.lambda_us];
+    let budget = [terms.bucket, terms.mean_cost, terms.answer_tokens, terms.p99_us, terms.lambda_us];
     let upstreams = scenario.upstreams.iter().flat_map(|upstream| {
         let outlook = learning.upstream(&upstream.name).forecast();
         let tpot_us = outlook.tpot_us(0).unwrap_or(0.0);
         [outlook.seen(), outlook.launches() as f64, outlook.load_slope(), tpot_us]
     });
-    ledger.into_iter().chain(upstreams).collect()
+    budget.into_iter().chain(upstreams).collect()
 }
 
 /// The differences, as text.

@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::world::{Baseline, OpeningView, Shown, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::config::{BreakerSettings, RaceSettings};
-use photofinish_routing::health::breaker::{BreakerScope, BreakerStatus, Breakers, TrialScope};
-use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
 use photofinish_routing::learning::{Learning, UpstreamStats};
-use photofinish_routing::money::tariff::PromptTokens;
-use photofinish_routing::policy::plan::StartRule;
+use photofinish_routing::routing::breaker::{BreakerScope, BreakerStatus, Breakers, ProbeScope};
+use photofinish_routing::routing::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
+use photofinish_routing::routing::plan::StartRule;
+use photofinish_routing::routing::tariff::PromptTokens;
 use photofinish_wire::Surface;
 
 /// Timers fire on whole milliseconds, as tokio's do.
@@ -38,7 +38,7 @@ pub(super) struct EngineBuffers<'w, W> {
     pub(super) draws: fastrand::Rng,
     pub(super) wakes: Wakes,
     now_us: i64,
-    /// Any moment of the real clock, and the simulated time that stands for it.
+    /// Any moment of the real clock, and the simulated time that it represents.
     origin: (Instant, i64),
 }
 
@@ -55,11 +55,11 @@ pub(super) struct Wakes {
 pub(super) struct Wake {
     pub(super) at_us: i64,
     order: u64,
-    pub(super) whom: Whom,
+    pub(super) target: WakeTarget,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Whom {
+pub(super) enum WakeTarget {
     /// `request`: the slot may have been reused since.
     Race { slot: usize, request: usize },
     /// A trial that lost its race and runs on to its first token.
@@ -67,9 +67,9 @@ pub(super) enum Whom {
 }
 
 impl Wakes {
-    pub(super) fn add(&mut self, at_us: i64, whom: Whom) {
+    pub(super) fn add(&mut self, at_us: i64, target: WakeTarget) {
         self.order += 1;
-        self.queue.push(Reverse(Wake { at_us, order: self.order, whom }));
+        self.queue.push(Reverse(Wake { at_us, order: self.order, target }));
     }
 
     pub(super) fn next_us(&self) -> Option<i64> {
@@ -165,7 +165,7 @@ pub(super) struct SimulatedHealth {
 
 /// A candidate of one race.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LinedUp {
+pub(super) struct SimulatedCandidate {
     pub(super) upstream: usize,
     /// It runs in addition to the others, to test the upstream.
     pub(super) trial: bool,
@@ -184,32 +184,32 @@ impl SimulatedHealth {
         }
     }
 
-    /// The candidates of a race that begins now, trials last. `beside`: a trial may run in addition to the first attempt.
-    pub(super) fn line_up(&mut self, beside: bool, now: Instant) -> Vec<LinedUp> {
-        let trying = if beside { TrialScope::InAddition } else { TrialScope::InPlace };
-        let (mut lineup, mut suspects) = (Vec::new(), Vec::new());
+    /// The candidates of a race that begins now, trials last. `with_trials`: a trial may run in addition to the first attempt.
+    pub(super) fn candidates(&mut self, with_trials: bool, now: Instant) -> Vec<SimulatedCandidate> {
+        let trying = if with_trials { ProbeScope::Beside } else { ProbeScope::InPlace };
+        let (mut candidates, mut suspects) = (Vec::new(), Vec::new());
         for upstream in 0..self.names.len() {
             if self.is_cooling(upstream, now) {
                 continue;
             }
-            let standing = self.breakers.status(asked(&self.names[upstream]), &self.settings, None, trying, now);
-            let in_place = standing == BreakerStatus::HalfOpen && !beside;
+            let status = self.breakers.standing(asked(&self.names[upstream]), &self.settings, None, trying, now);
+            let in_place = status == BreakerStatus::Due && !with_trials;
             let begun = if in_place { self.begin_trial(upstream, now) } else { None };
-            if standing == BreakerStatus::Closed || begun.is_some() {
-                lineup.push(LinedUp { upstream, trial: false, begun });
+            if status == BreakerStatus::Closed || begun.is_some() {
+                candidates.push(SimulatedCandidate { upstream, trial: false, begun });
             } else {
-                suspects.push((upstream, standing));
+                suspects.push((upstream, status));
             }
         }
-        let alone = lineup.is_empty();
-        for (upstream, standing) in suspects {
-            let due = alone || standing == BreakerStatus::HalfOpen && beside;
+        let alone = candidates.is_empty();
+        for (upstream, status) in suspects {
+            let due = alone || status == BreakerStatus::Due && with_trials;
             let begun = if due { self.begin_trial(upstream, now) } else { None };
             if alone || begun.is_some() {
-                lineup.push(LinedUp { upstream, trial: !alone, begun });
+                candidates.push(SimulatedCandidate { upstream, trial: !alone, begun });
             }
         }
-        lineup
+        candidates
     }
 
     pub(super) fn is_cooling(&self, upstream: usize, now: Instant) -> bool {

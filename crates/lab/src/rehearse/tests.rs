@@ -2,16 +2,16 @@
 
 mod late;
 
-use std::cell::RefCell;
 use std::path::Path;
-use std::rc::Rc;
-use std::time::Duration;
 
 use super::*;
 use photofinish_base::clock::{HOUR_US, SECOND_US};
 use photofinish_config::config::{Policy, RaceSettings, parse};
-use photofinish_routing::money::tariff::{PromptTokens, Tariff};
-use photofinish_routing::policy::plan::StartRule;
+use photofinish_routing::routing::plan::StartRule;
+use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
 
 const UPSTREAMS: usize = 3;
 const CUT_LAG_US: i64 = 150_000;
@@ -41,20 +41,20 @@ impl SimulatedWorld for Small {
         PromptTokens { uncached, cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         let draw = (dispatch.request.id * UPSTREAMS + dispatch.upstream) as u64;
         let mut draws = fastrand::Rng::with_seed(1_000_000 * self.seed + draw);
         let body = draws.f64() + draws.f64();
         let tail_ms = if draws.f64() < 0.03 { 400.0 * (1.0 - draws.f64()).powf(-0.8) } else { 0.0 };
         if dispatch.upstream == 0 && dispatch.at_us >= self.hangs_from_us {
-            return SimulatedFate::Hangs;
+            return SimulatedResponse::Hangs;
         }
         if draws.f64() < 0.005 {
-            return SimulatedFate::Fails { after_us: 50_000 };
+            return SimulatedResponse::Fails { after_us: 50_000 };
         }
         let ttft_ms =
             (120.0 + 20.0 * dispatch.upstream as f64 + dispatch.prompt.uncached / 8.0) * (0.6 + 0.4 * body) + tail_ms;
-        SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+        SimulatedResponse::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
     }
 }
 
@@ -154,14 +154,14 @@ impl SimulatedWorld for Down {
         PromptTokens { uncached: 300.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         let is_down = dispatch.upstream == 0 && self.seconds.contains(&(dispatch.at_us / SECOND_US));
         // The favourite is the slower one.
         let ttft_us = if dispatch.upstream == 0 { 200_000 } else { 100_000 };
         if is_down {
-            SimulatedFate::Fails { after_us: 50_000 }
+            SimulatedResponse::Fails { after_us: 50_000 }
         } else {
-            SimulatedFate::Answers { ttft_us, tpot_us: 1_000.0 }
+            SimulatedResponse::Answers { ttft_us, tpot_us: 1_000.0 }
         }
     }
 }
@@ -214,12 +214,12 @@ impl SimulatedWorld for Apart {
         PromptTokens { uncached: 250.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         let mut draws = fastrand::Rng::with_seed((dispatch.request.id * 5 + dispatch.upstream) as u64);
         let normal = (0..12).map(|_| draws.f64()).sum::<f64>() - 6.0;
         let times = if draws.f64() < 0.03 { 2.0 * (1.0 - draws.f64()).powf(-1.0 / 1.2) } else { 1.0 };
         let ttft_ms = Apart::MEDIANS_MS[dispatch.upstream] * (0.25 * normal).exp() * times;
-        SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+        SimulatedResponse::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
     }
 }
 
@@ -260,8 +260,8 @@ impl Baseline for Apart100 {
     }
 }
 
-/// Upstreams with one fate each.
-struct Fixed(Vec<SimulatedFate>, Vec<SimulatedUpstream>);
+/// Upstreams with one response each.
+struct Fixed(Vec<SimulatedResponse>, Vec<SimulatedUpstream>);
 
 impl SimulatedWorld for Fixed {
     fn upstreams(&self) -> &[SimulatedUpstream] {
@@ -272,7 +272,7 @@ impl SimulatedWorld for Fixed {
         PromptTokens { uncached: 100.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         self.0[dispatch.upstream]
     }
 }
@@ -281,10 +281,10 @@ impl SimulatedWorld for Fixed {
 type RaceSummary = (Option<i64>, i64, Option<usize>, Vec<f64>, Vec<(usize, Shown)>);
 
 /// One request of 11 tokens, whose attempts start 100 ms apart.
-fn one_race(fates: &[SimulatedFate], billed_on: bool, whole: bool) -> RaceSummary {
-    let mut upstreams = upstreams(fates.len());
+fn one_race(responses: &[SimulatedResponse], billed_on: bool, whole: bool) -> RaceSummary {
+    let mut upstreams = upstreams(responses.len());
     upstreams.iter_mut().for_each(|upstream| upstream.tariff.billed_on = billed_on);
-    let mut world = Fixed(fates.to_vec(), upstreams);
+    let mut world = Fixed(responses.to_vec(), upstreams);
     let (log, mut told) = (Log::default(), Vec::new());
     let request = SimulatedRequest { id: 0, at_us: 5 * SECOND_US, output_tokens: 11, whole };
     let rehearsal = Rehearsal {
@@ -301,8 +301,8 @@ fn one_race(fates: &[SimulatedFate], billed_on: bool, whole: bool) -> RaceSummar
     (ttft, took, winner, costs, log.take())
 }
 
-fn answers(ttft_ms: i64, tpot_ms: f64) -> SimulatedFate {
-    SimulatedFate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: tpot_ms * 1e3 }
+fn answers(ttft_ms: i64, tpot_ms: f64) -> SimulatedResponse {
+    SimulatedResponse::Answers { ttft_us: ttft_ms * 1_000, tpot_us: tpot_ms * 1e3 }
 }
 
 #[test]
@@ -318,9 +318,9 @@ fn the_loser_is_cut_and_pays_its_prompt_and_what_it_wrote_until_it_noticed() {
 #[test]
 fn failures_are_replaced_at_once_and_a_hang_is_given_up() {
     let (ttft, _, winner, costs, _) =
-        one_race(&[SimulatedFate::Fails { after_us: 30_000 }, answers(50, 1.0)], false, false);
+        one_race(&[SimulatedResponse::Fails { after_us: 30_000 }, answers(50, 1.0)], false, false);
     assert_eq!((ttft, winner, costs[0]), (Some(80), Some(1), 0.0), "an error is not billed");
-    let (ttft, took, winner, costs, shown) = one_race(&[SimulatedFate::Hangs], false, false);
+    let (ttft, took, winner, costs, shown) = one_race(&[SimulatedResponse::Hangs], false, false);
     let total = i64::try_from(settings("").timeouts.total.as_millis()).unwrap();
     assert_eq!((ttft, took, winner, costs), (None, total, None, vec![100.0]), "the last one runs to the total timeout");
     assert_eq!(shown.last(), Some(&(0, Shown::Failed)));
@@ -336,8 +336,8 @@ fn where_the_whole_answer_counts_the_first_to_finish_wins() {
 
 #[test]
 fn an_upstream_that_failed_twice_is_left_alone_for_a_while() {
-    let fates = vec![SimulatedFate::Fails { after_us: 1_000 }, answers(50, 1.0)];
-    let mut world = Fixed(fates, upstreams(2));
+    let responses = vec![SimulatedResponse::Fails { after_us: 1_000 }, answers(50, 1.0)];
+    let mut world = Fixed(responses, upstreams(2));
     let mut settings = settings("policy = \"fallback\"");
     settings.breaker.failures = 2;
     let mut first = Vec::new();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::StartReason;
-use photofinish_routing::forecast::SendConditions;
-use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 use photofinish_routing::policy::DecisionReasons;
-use photofinish_routing::policy::plan::StartRule;
+use photofinish_routing::routing::adaptive::SendConditions;
+use photofinish_routing::routing::plan::StartRule;
+use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
 
 /// One client's request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +53,7 @@ pub struct Dispatch {
 
 /// What becomes of an attempt that is not cut; times are microseconds since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SimulatedFate {
+pub enum SimulatedResponse {
     Answers {
         ttft_us: i64,
         /// Mean time between two tokens.
@@ -78,7 +78,7 @@ pub trait SimulatedWorld {
     /// The request's prompt if it were sent to this upstream now.
     fn prompt(&self, request: &SimulatedRequest, upstream: usize, at_us: i64) -> PromptTokens;
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate;
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse;
 }
 
 /// A policy of the comparison.
@@ -136,7 +136,7 @@ pub struct PlayedAttempt {
     pub upstream: usize,
     pub reason: StartReason,
     /// Another attempt of its race ran when it started.
-    pub beside: bool,
+    pub concurrent: bool,
     /// Its breaker was open: it tested the upstream. If it lost, it ran on to its first token, and its end is that of the race.
     pub trial: bool,
     pub sent: SendConditions,
@@ -189,7 +189,7 @@ impl PlayedRace<'_> {
     fn extras(&self) -> impl Iterator<Item = &PlayedAttempt> {
         let is_extra = |(place, attempt): &(usize, &PlayedAttempt)| {
             let failed = matches!(attempt.end, AttemptEnd::Failed | AttemptEnd::TimedOut);
-            Some(*place) != self.winner && (attempt.beside || !failed)
+            Some(*place) != self.winner && (attempt.concurrent || !failed)
         };
         self.attempts.iter().enumerate().filter(is_extra).map(|(_, attempt)| attempt)
     }

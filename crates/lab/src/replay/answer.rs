@@ -9,16 +9,16 @@ use crate::rehearse::{PlayedRace, Rehearsal, SimulatedRequest};
 use photofinish_base::clock::{HOUR_US, SECOND_US};
 use photofinish_config::config::RaceSettings;
 
-/// Imputations: so many, but fewer of a long history, and at least so many.
+/// Imputations at most, and at least; a long history gets fewer.
 const DRAWS: usize = 20;
 const DRAWS_LEAST: usize = 5;
 /// Requests that are played for one plan, all imputations together, before these become fewer.
 const PLAYED: usize = 1_000_000;
 /// Resamples behind an interval.
 const RESAMPLES: usize = 200;
-/// The first tenth only teaches, up to so many requests.
+/// The first tenth only teaches, up to this number of requests.
 const WARM_UP: usize = 500;
-/// A window is resampled in about so many stretches, of an hour at most and a minute at least.
+/// A window is resampled in about this number of stretches, of an hour at most and a minute at least.
 const BLOCKS: i64 = 30;
 /// Threads that play.
 const THREADS_MAX: usize = 8;
@@ -69,7 +69,7 @@ pub struct ReplayReport {
 }
 
 impl ReplayRow {
-    /// Whether so many answers lie where nobody watched that this figure is a guess.
+    /// This figure is a guess: too many answers are longer than any observation.
     pub fn is_guess(&self, figure: ReplayFigure) -> bool {
         figure.beyond().is_some_and(|beyond| self.assumed > beyond)
     }
@@ -81,7 +81,7 @@ const ASKED_EVERY: usize = 1_000;
 /// Told how many of all runs are over, also while one runs; says whether to go on.
 pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize) -> bool;
 
-/// Plays on at most `threads`. None where there is nothing to play: no request, or no upstream that was watched enough; and if
+/// Plays on at most `threads`. None if there is nothing to play: no request, or no upstream that was watched enough; and if
 /// `progress` ended it. `past` is settled.
 pub fn replay(
     past: &PastRequests,
@@ -349,7 +349,7 @@ fn was(past: &PastRequests, request: usize, block: usize) -> PlayedRequest {
 }
 
 /// Of streamed requests to the first token, of all to the end of the answer, in microseconds; money or tokens, all
-/// together; attempts for each request; the share that nobody answered.
+/// together; attempts for each request; the share without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayFigure {
     TtftP50,
@@ -374,7 +374,7 @@ pub const FIGURES: [ReplayFigure; 8] = [
     ReplayFigure::Unanswered,
 ];
 
-/// In the order of [`FIGURES`]; NaN where there is nothing to tell it from.
+/// In the order of [`FIGURES`]; NaN if there is no request to compute it from.
 pub type ReplayFigures = [f64; FIGURES.len()];
 
 /// Where a figure lies with a probability of 90 %, as far as draws and the choice of hours go.
@@ -438,7 +438,7 @@ impl ReplayFigure {
         }
     }
 
-    /// Whether a difference of it is told as a share of what was.
+    /// Whether its differences are shares of what was recorded.
     pub fn is_relative(self) -> bool {
         !matches!(self, ReplayFigure::Attempts | ReplayFigure::Unanswered)
     }

@@ -1,4 +1,4 @@
-//! A question to the history: which requests are read, of which model, and what came of playing them.
+//! A question to the history: which requests are read, of which model, and the result of playing them.
 //!
 //! Not for playing: see `answer`.
 
@@ -14,7 +14,7 @@ use photofinish_config::config::{Config, ModelConfig};
 use photofinish_history::report::question::time;
 use photofinish_history::store::{ReadError, RecordedFilter, StoreReader};
 
-/// What came of it.
+/// The result.
 pub enum ReplayedHistory {
     /// No request in the window.
     Nothing,
@@ -100,7 +100,7 @@ fn read(
     Ok((pasts, requests >= REQUESTS_MAX))
 }
 
-/// The model with the most requests that can be played, taken out; none where none has any request.
+/// The model with the most requests that can be played, taken out; None if no model has a request.
 fn most(pasts: &mut PastsByModel) -> Option<(Arc<ModelConfig>, PastRequests)> {
     let most = pasts.iter().max_by_key(|(_, (_, past))| (past.requests(), past.plain))?;
     let name = Some(most.0.clone()).filter(|_| most.1.1.requests() > 0 || most.1.1.plain > 0)?;

@@ -8,7 +8,7 @@ use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{ModelConfig, UpstreamConfig};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome};
-use photofinish_routing::money::tariff::{PromptTokens, Tariff, tariffs};
+use photofinish_routing::routing::tariff::{PromptTokens, Tariff, tariffs};
 
 /// Requests that are played again: the newest.
 pub const REQUESTS_MAX: usize = 200_000;
@@ -35,10 +35,6 @@ pub struct PastRequests {
     pub plain: u64,
     /// Requests whose client left, or that a shutdown ended, before anything was answered: they teach and do not count.
     pub gone: u64,
-    /// What the rows say was paid, US dollars, and for how many attempts they say it.
-    pub said: (f64, u64),
-    /// Every attempt.
-    pub attempts: u64,
     /// Upstreams that were watched too seldom, with how often.
     pub left_out: Vec<(String, u64)>,
 }
@@ -136,8 +132,6 @@ impl PastRequests {
             strangers: 0,
             plain: 0,
             gone: 0,
-            said: (0.0, 0),
-            attempts: 0,
             left_out: Vec::new(),
         }
     }
@@ -160,10 +154,6 @@ impl PastRequests {
         let input = input.unwrap_or(recorded.input_tokens_estimate).max(0) as f64;
         let mut was = was(recorded);
         for attempt in &recorded.attempts {
-            self.attempts += 1;
-            if let Some(usd) = attempt.cost_usd {
-                self.said = (self.said.0 + usd, self.said.1 + 1);
-            }
             let name = format!("{}/{}", attempt.provider, attempt.model_sent);
             let Some(upstream) = self.upstreams.iter().position(|known| known.name == name) else {
                 self.strangers += 1;
@@ -181,7 +171,7 @@ impl PastRequests {
         self.requests.push(PastRequest { at_us, whole: !stream, output_tokens, input, was });
     }
 
-    /// To be called after the last: fills in lengths that nobody counted, and leaves out upstreams that were hardly tried.
+    /// To be called after the last: fills in lengths that were not counted, and leaves out upstreams that were hardly tried.
     pub fn settle(&mut self) {
         let mut lengths: Vec<u32> =
             self.requests.iter().map(|asked| asked.output_tokens).filter(|tokens| *tokens > 0).collect();

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::*;
 use crate::rehearse::{
-    Dispatch, PlayedRace, Rehearsal, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld,
+    Dispatch, PlayedRace, Rehearsal, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld,
 };
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{self, HedgeAfter, ModelConfig, Policy, RaceSettings};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
-use photofinish_routing::money::tariff::{PromptTokens, Tariff};
+use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
 
 const START_US: i64 = 1_767_323_045_000_000;
 /// As in a replay of so many.
@@ -39,7 +39,7 @@ fn three() -> Arc<ModelConfig> {
 struct World {
     upstreams: Vec<SimulatedUpstream>,
     sizes: Vec<f64>,
-    fates: Vec<Vec<SimulatedFate>>,
+    responses: Vec<Vec<SimulatedResponse>>,
 }
 
 impl World {
@@ -48,11 +48,11 @@ impl World {
         let mut draws = fastrand::Rng::with_seed(seed);
         let mut normal = move || (0..12).map(|_| draws.f64()).sum::<f64>() - 6.0;
         let mut levels = vec![0.0; medians.len()];
-        let (mut sizes, mut fates) = (Vec::new(), Vec::new());
+        let (mut sizes, mut responses) = (Vec::new(), Vec::new());
         for _ in 0..requests {
             let size = (7.0 + 0.8 * normal()).exp();
             sizes.push(size);
-            fates.push(
+            responses.push(
                 medians
                     .iter()
                     .zip(&mut levels)
@@ -62,8 +62,8 @@ impl World {
                         let ln = median + 0.5 * (size / 2_000.0).ln_1p() + *level + 0.25 * normal() + straggles;
                         let ttft_us = (ln.exp() * SECOND_US as f64) as i64;
                         match normal() > 2.4 {
-                            true => SimulatedFate::Fails { after_us: 50_000 },
-                            false => SimulatedFate::Answers { ttft_us, tpot_us: 15_000.0 },
+                            true => SimulatedResponse::Fails { after_us: 50_000 },
+                            false => SimulatedResponse::Answers { ttft_us, tpot_us: 15_000.0 },
                         }
                     })
                     .collect(),
@@ -76,7 +76,7 @@ impl World {
             weight: 1.0,
             first_token: Duration::from_secs(30),
         };
-        World { upstreams: ["a", "b", "c"][..medians.len()].iter().map(upstream).collect(), sizes, fates }
+        World { upstreams: ["a", "b", "c"][..medians.len()].iter().map(upstream).collect(), sizes, responses }
     }
 
     fn request(&self, id: usize) -> SimulatedRequest {
@@ -85,15 +85,16 @@ impl World {
 
     /// As the gateway would have written it down, racing the first `raced` of them; audited, all run to their first token.
     fn recorded(&self, id: usize, raced: usize, audited: bool) -> Recorded {
-        let answers = self.fates[id][..raced].iter().enumerate().filter_map(|(upstream, fate)| match fate {
-            SimulatedFate::Answers { ttft_us, .. } => Some((*ttft_us, upstream)),
-            _ => None,
-        });
+        let answers =
+            self.responses[id][..raced].iter().enumerate().filter_map(|(upstream, response)| match response {
+                SimulatedResponse::Answers { ttft_us, .. } => Some((*ttft_us, upstream)),
+                _ => None,
+            });
         let best = answers.min();
         let attempts = (0..raced).map(|upstream| {
-            let (fate, won) = (self.fates[id][upstream], best.map(|best| best.1) == Some(upstream));
-            let failed = matches!(fate, SimulatedFate::Fails { .. });
-            let own_us = if let SimulatedFate::Answers { ttft_us, .. } = fate { ttft_us } else { 0 };
+            let (response, won) = (self.responses[id][upstream], best.map(|best| best.1) == Some(upstream));
+            let failed = matches!(response, SimulatedResponse::Fails { .. });
+            let own_us = if let SimulatedResponse::Answers { ttft_us, .. } = response { ttft_us } else { 0 };
             let seen = won || audited && !failed;
             let ttft_us = if seen { own_us } else { best.map_or(0, |best| best.0) };
             RecordedAttempt {
@@ -168,8 +169,8 @@ impl SimulatedWorld for World {
         PromptTokens { uncached: self.sizes[request.id], cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
-        self.fates[dispatch.request.id][dispatch.upstream]
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
+        self.responses[dispatch.request.id][dispatch.upstream]
     }
 }
 
@@ -245,9 +246,9 @@ fn what_was_hardly_tried_is_left_out_and_what_was_never_watched_is_told() {
 fn slow_and_quick() -> (Arc<ModelConfig>, PastRequests) {
     let model = model("\"x/a\", \"x/b\"");
     let mut world = World::new(&[0.0, 0.0], 400, 1);
-    for fates in &mut world.fates {
-        let fate = |ttft_ms: i64| SimulatedFate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: 15_000.0 };
-        *fates = vec![fate(500), fate(60)];
+    for responses in &mut world.responses {
+        let response = |ttft_ms: i64| SimulatedResponse::Answers { ttft_us: ttft_ms * 1_000, tpot_us: 15_000.0 };
+        *responses = vec![response(500), response(60)];
     }
     let past = world.past(&model, 2, |_| true);
     (model, past)

@@ -8,11 +8,11 @@
 use std::sync::LazyLock;
 
 use super::past_requests::{KnownOutcome, PastRequests};
-use crate::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+use crate::rehearse::{Dispatch, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
-use photofinish_routing::money::tariff::PromptTokens;
+use photofinish_routing::routing::tariff::PromptTokens;
 
-/// Rounds of the fit, and of these the first, in which the level stands still so that it does not take the line's part.
+/// Rounds of the fit, and of these the first, in which the level is fixed, so that it does not absorb the slope.
 const ROUNDS: usize = 16;
 const STEADY_ROUNDS: usize = 4;
 /// The level of an upstream fades within such times, and has such a variance: as routing has it.
@@ -25,7 +25,7 @@ const LOAD_MOST: f64 = 1.5;
 /// Bounds of the scatter's variance, stragglers counted as this many deviations.
 const VARIANCE: (f64, f64) = (0.01, 0.36);
 const CLAMP: f64 = 2.5;
-/// Attempts that the overall share of failures counts for, beside those of the same minutes.
+/// Attempts that the overall share of failures counts for, in addition to those of the same minutes.
 const FAILURE_PRIOR: f64 = 10.0;
 
 /// One upstream.
@@ -239,7 +239,7 @@ fn load(in_flight: u32) -> f64 {
     f64::from(in_flight).ln_1p()
 }
 
-/// Of (size, load, value): intercept, and the slopes by size and load, within bounds; `before` where nothing tells.
+/// Of (size, load, value): intercept, and the slopes by size and load, within bounds; `before` if the points do not determine them.
 fn plane(points: &[(f64, f64, f64)], before: (f64, f64, f64)) -> (f64, f64, f64) {
     let count = points.len() as f64;
     if points.is_empty() {
@@ -262,7 +262,7 @@ fn plane(points: &[(f64, f64, f64)], before: (f64, f64, f64)) -> (f64, f64, f64)
 /// The state of a filter: mean and variance of the level.
 type LevelState = (f64, f64);
 
-/// By request, the level as all observations but its own tell it, before and after: two Kalman filters of an
+/// By request, the level by all observations but its own, before and after: two Kalman filters of an
 /// Ornstein–Uhlenbeck process, one from each end. `shown`: request, time, level and variance, in the order of requests.
 fn smoothed(past: &PastRequests, shown: &[(usize, i64, f64, f64)]) -> Vec<f32> {
     let requests = past.requests.len();
@@ -507,11 +507,11 @@ impl<'a> Imputation<'a> {
         near.get((draw * near.len() as f64) as usize).map_or(TPOT_US, |(_, tpot_us)| f64::from(*tpot_us))
     }
 
-    fn failure(&self, upstream: usize, draw: f64) -> SimulatedFate {
+    fn failure(&self, upstream: usize, draw: f64) -> SimulatedResponse {
         let known = &self.expected[upstream].failures;
         known
             .get((draw * known.len() as f64) as usize)
-            .map_or(SimulatedFate::Hangs, |(after_us, limited)| failed(*after_us, *limited))
+            .map_or(SimulatedResponse::Hangs, |(after_us, limited)| failed(*after_us, *limited))
     }
 }
 
@@ -530,7 +530,7 @@ impl SimulatedWorld for Imputation<'_> {
         PromptTokens { uncached: input - cached, cached }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         let (request, upstream) = (dispatch.request.id, dispatch.upstream);
         let (cell, expected) = (self.past.cell(request, upstream), &self.expected[upstream]);
         let [fails, left, tpot, how] = self.draws(request, upstream, dispatch.retry);
@@ -548,14 +548,14 @@ impl SimulatedWorld for Imputation<'_> {
             }
         };
         let tpot_us = cell.tpot_us.map_or_else(|| self.tpot_us(request, upstream, tpot), f64::from);
-        SimulatedFate::Answers { ttft_us: (ttft_us as i64).max(1), tpot_us }
+        SimulatedResponse::Answers { ttft_us: (ttft_us as i64).max(1), tpot_us }
     }
 }
 
-fn failed(after_us: i64, limited: bool) -> SimulatedFate {
+fn failed(after_us: i64, limited: bool) -> SimulatedResponse {
     match limited {
-        true => SimulatedFate::Limited { after_us, retry_after_us: Some(RETRY_AFTER_US) },
-        false => SimulatedFate::Fails { after_us },
+        true => SimulatedResponse::Limited { after_us, retry_after_us: Some(RETRY_AFTER_US) },
+        false => SimulatedResponse::Fails { after_us },
     }
 }
 

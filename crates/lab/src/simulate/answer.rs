@@ -282,7 +282,7 @@ impl Answers {
         let fails = SimulatedFailure::ALL.map(|failure| format!("{FAIL_PREFIX}{}", failure.as_str()));
         let model = |id: String| json!({ "id": id, "object": "model", "created": 0, "owned_by": self.name });
         let models: Vec<Value> = std::iter::once("simulated".to_owned()).chain(fails).map(model).collect();
-        // Whoever reads the list must not take other names for gone: every name is answered.
+        // The list is not complete: every name is answered.
         json!({ "object": "list", "data": models, "simulated": true })
     }
 }

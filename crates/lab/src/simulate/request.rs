@@ -21,7 +21,7 @@ const MARKER: &str = "bench-";
 /// Bytes of a marker that are kept.
 const MARKER_MAX: usize = 64;
 
-/// The tokens of so many bytes of a prompt's JSON.
+/// The tokens of a prompt whose JSON has this many bytes.
 pub(super) fn tokens_of(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4)
 }

@@ -58,11 +58,11 @@ impl SharedServer {
         Some(self.clock.after(now, Duration::ZERO)).filter(|end| *end > now)
     }
 
-    /// Waits for a slot. A request that arrived at `arrived` begins when a slot became free for it, even if a timer told so late:
+    /// Waits for a slot. A request that arrived at `arrived` begins when a slot became free for it, even if a timer fired late:
     /// lateness of the machine does not add up in the queue.
     pub(super) async fn enter(self: &Arc<SharedServer>, arrived: Instant) -> Slot {
         let permit = match &self.slots {
-            // Cannot fail: nobody closes it.
+            // Cannot fail: the semaphore is never closed.
             Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
             None => None,
         };
@@ -144,7 +144,7 @@ impl Service {
         server.clock.after(self.slot.began, self.pace.ttft() + server.prefill(self.uncached_tokens))
     }
 
-    /// When an event with so many tokens is due, after one that was due at `due`.
+    /// When an event with `tokens` is due, after one that was due at `due`.
     pub(super) fn next(&mut self, due: Instant, tokens: u32) -> Instant {
         let alone = (0..tokens).fold(Duration::ZERO, |sum, _| sum.saturating_add(self.pace.gap()));
         let slowness = self.slot.server.slowness();
@@ -152,7 +152,7 @@ impl Service {
         self.slot.server.clock.after(due, work)
     }
 
-    /// The tokens of the next event, if so many are left.
+    /// The tokens of the next event if `left` remain.
     pub(super) fn event_tokens(&self, left: u32) -> u32 {
         left.min(self.slot.server.tokens_per_event)
     }
@@ -292,7 +292,7 @@ impl PrefixCache {
     }
 }
 
-/// Knows when the server stands still.
+/// Knows when the server pauses.
 #[derive(Clone, Copy)]
 pub(super) struct ServerClock {
     started: Instant,

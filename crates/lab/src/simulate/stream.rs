@@ -198,7 +198,7 @@ impl AnswerWords {
         }
     }
 
-    /// The text of so many tokens, from the one at this place on.
+    /// The text of a number of tokens, from the one at this place on.
     pub(super) fn text(&self, from: u32, tokens: u32) -> String {
         (from..from.saturating_add(tokens)).map(|at| self.token(at)).collect()
     }

@@ -128,7 +128,7 @@ impl Ticket {
         self.request.cached_tokens = cached_tokens;
     }
 
-    /// Notes that the connection gets an event with so many tokens.
+    /// Notes that the connection gets an event with this number of tokens.
     pub(super) fn event(&mut self, tokens: u32) {
         let now = Instant::now();
         self.request.first_token.get_or_insert(now);
@@ -199,7 +199,7 @@ pub struct FinishedRequest {
     pub last_token: Option<Instant>,
     /// When the connection got the last part, or the client hung up.
     pub ended: Instant,
-    /// When its slot was free again: the last part was due, even if a timer told so late. None: it had no slot.
+    /// When its slot was free again: the last part was due, even if a timer fired late. None: it had no slot.
     pub freed: Option<Instant>,
     /// Tokens of each choice that the connection got.
     pub tokens: u32,

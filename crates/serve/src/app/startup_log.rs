@@ -31,7 +31,7 @@ pub(super) fn configuration(config: &Config) {
         catalogue_models(config);
     }
     for model in config.models.values().filter(|_| !config.serves_catalogue) {
-        tracing::info!("model {}: {}, {}", model.name, model.race.policy.as_str(), config.told_on(model));
+        tracing::info!("model {}: {}, {}", model.name, model.race.policy.as_str(), config.upstreams_on_text(model));
     }
     if config.models.is_empty() {
         tracing::info!("models: none; callers may name upstreams as provider/model");

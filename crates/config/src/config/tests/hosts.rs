@@ -63,7 +63,7 @@ fn a_listed_upstream_that_is_retired_is_a_warning_with_its_place() {
     let config = parse(text, Path::new("f.toml"), &|_| None).unwrap();
     let retired: Vec<&String> = config.warnings.iter().filter(|warning| warning.contains("retired")).collect();
     let expected = "f.toml:4:3: fireworks/accounts/fireworks/models/gpt-oss-120b in [models.a] is retired since 2026-11-07, \
-                    by the catalogue";
+                    according to the catalogue";
     assert_eq!(retired, [expected]);
 }
 

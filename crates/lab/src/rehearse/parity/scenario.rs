@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+use crate::rehearse::{Dispatch, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
 use photofinish_config::config::{Config, parse};
-use photofinish_routing::money::tariff::{PromptTokens, Tariff};
+use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
 
 const REQUESTS: usize = 40;
 /// The rehearsal's first moment: any whole second.
@@ -22,7 +22,7 @@ pub struct Scenario {
     /// By request: bytes of its body, a multiple of four.
     pub bytes: Vec<usize>,
     /// By request, then upstream.
-    pub fates: Vec<Vec<SimulatedFate>>,
+    pub responses: Vec<Vec<SimulatedResponse>>,
 }
 
 impl Scenario {
@@ -35,13 +35,15 @@ impl Scenario {
         let config = config_text(policy, &domains, &weights, &mut draws);
         let medians: Vec<f64> = (0..count).map(|_| 80.0 + 250.0 * draws.f64()).collect();
         let mut at_us = BEGIN_US;
-        let (mut requests, mut bytes, mut fates) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut requests, mut bytes, mut responses) = (Vec::new(), Vec::new(), Vec::new());
         for id in 0..REQUESTS {
             at_us += draws.i64(150..2_500) * 1_000;
             let output_tokens = draws.u32(2..6);
             requests.push(SimulatedRequest { id, at_us, output_tokens, whole: false });
             bytes.push(4 * draws.usize(100..4_000));
-            fates.push((0..count).map(|upstream| fate(&mut draws, medians[upstream], upstream == failing)).collect());
+            responses.push(
+                (0..count).map(|upstream| response(&mut draws, medians[upstream], upstream == failing)).collect(),
+            );
         }
         let upstream = |place: usize| SimulatedUpstream {
             name: format!("p{place}/m"),
@@ -50,7 +52,7 @@ impl Scenario {
             weight: weights[place],
             first_token: Duration::from_secs(2),
         };
-        Scenario { seed, config, upstreams: (0..count).map(upstream).collect(), requests, bytes, fates }
+        Scenario { seed, config, upstreams: (0..count).map(upstream).collect(), requests, bytes, responses }
     }
 
     pub fn config(&self) -> Config {
@@ -85,17 +87,17 @@ fn config_text(policy: &str, domains: &[bool], weights: &[f64], draws: &mut fast
     text + &format!("[models.m]\nupstreams = [{}]\n", upstreams.join(", "))
 }
 
-fn fate(draws: &mut fastrand::Rng, median_ms: f64, failing: bool) -> SimulatedFate {
+fn response(draws: &mut fastrand::Rng, median_ms: f64, failing: bool) -> SimulatedResponse {
     let (luck, scatter, tail) = (draws.f64(), draws.f64() + draws.f64() - 1.0, draws.f64());
     let (after_us, retry_after_us) = (draws.i64(5..200) * 1_000, Some(draws.i64(1..4) * SECOND_US));
     let stretch = if tail < 0.08 { 6.0 } else { 1.0 };
     match luck {
-        luck if luck < if failing { 0.6 } else { 0.06 } => SimulatedFate::Fails { after_us },
-        luck if luck > 0.95 => SimulatedFate::Limited { after_us, retry_after_us },
-        luck if luck > 0.92 => SimulatedFate::Hangs,
+        luck if luck < if failing { 0.6 } else { 0.06 } => SimulatedResponse::Fails { after_us },
+        luck if luck > 0.95 => SimulatedResponse::Limited { after_us, retry_after_us },
+        luck if luck > 0.92 => SimulatedResponse::Hangs,
         _ => {
             let ttft_ms = (median_ms * (0.7 * scatter).exp() * stretch).round() as i64;
-            SimulatedFate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: f64::from(draws.u32(5..40)) * 1e3 }
+            SimulatedResponse::Answers { ttft_us: ttft_ms * 1_000, tpot_us: f64::from(draws.u32(5..40)) * 1e3 }
         }
     }
 }
@@ -109,7 +111,7 @@ impl SimulatedWorld for Scenario {
         PromptTokens { uncached: self.bytes[request.id] as f64 / 4.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
-        self.fates[dispatch.request.id][dispatch.upstream]
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
+        self.responses[dispatch.request.id][dispatch.upstream]
     }
 }

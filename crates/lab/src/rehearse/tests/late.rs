@@ -17,14 +17,14 @@ impl SimulatedWorld for Outage {
         PromptTokens { uncached: 500.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         if dispatch.upstream < 3 && self.seconds.contains(&(dispatch.at_us / SECOND_US)) {
-            return SimulatedFate::Hangs;
+            return SimulatedResponse::Hangs;
         }
         let mut draws = fastrand::Rng::with_seed((dispatch.request.id * 5 + dispatch.upstream) as u64);
         let normal = (0..12).map(|_| draws.f64()).sum::<f64>() - 6.0;
         let ttft_ms = (300.0 + 10.0 * dispatch.upstream as f64) * (0.2 * normal).exp();
-        SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+        SimulatedResponse::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
     }
 }
 
@@ -62,10 +62,10 @@ impl SimulatedWorld for Slow {
         PromptTokens { uncached: 500.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
         let mut draws = fastrand::Rng::with_seed((dispatch.request.id * 5 + dispatch.upstream) as u64);
         let ttft_s = 6.0 + 2.0 * dispatch.upstream as f64 + 3.0 * draws.f64();
-        SimulatedFate::Answers { ttft_us: (1e6 * ttft_s) as i64, tpot_us: 10_000.0 }
+        SimulatedResponse::Answers { ttft_us: (1e6 * ttft_s) as i64, tpot_us: 10_000.0 }
     }
 }
 

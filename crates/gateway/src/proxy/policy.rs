@@ -1,0 +1,94 @@
+//! The gateway's side of the policy driver: makes a driver from a request and its candidates, and an observer for each
+//! attempt. Not for any decision: those are in `policy`.
+
+use std::sync::Arc;
+
+use super::candidate_set::CandidateSet;
+use crate::race::AttemptStart;
+use photofinish_base::clock::Instant;
+use photofinish_routing::health::{Candidate, UpstreamHealth, prompt_length};
+use photofinish_routing::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
+use photofinish_routing::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
+use photofinish_routing::routing::plan::RacePlan;
+use photofinish_routing::routing::tariff::PromptTokens;
+use photofinish_wire::ApiRequest;
+
+/// One race's driver, and the targets of its attempts' reports.
+pub struct RacePolicy {
+    pub driver: PolicyDriver,
+    learning: Arc<Learning>,
+    blocks: PrefixBlocks,
+    /// Bytes of the request.
+    bytes: usize,
+    /// The client does not stream.
+    waits_for_all: bool,
+}
+
+impl RacePolicy {
+    pub fn new(
+        health: &UpstreamHealth,
+        candidates: &CandidateSet,
+        request: &ApiRequest,
+        read_at: Instant,
+    ) -> RacePolicy {
+        let learning = health.learning();
+        let began_us = learning.at_us(read_at);
+        let blocks = learning.blocks(&request.prompt());
+        let tokens = request.len() as f64 / 4.0;
+        let domains: Vec<Option<&str>> =
+            candidates.list.iter().map(|candidate| candidate.upstream.provider.domain.as_deref()).collect();
+        let state = |(place, candidate): (usize, &Candidate)| {
+            let known = learning.upstream(&candidate.name);
+            let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
+            let cached = known_tokens * known.caching();
+            CandidateState {
+                plain: request.surface.streams() && health.answers_plain(candidate, request),
+                tariff: candidates.basis.tariff(candidate.upstream.billing()),
+                prompt: PromptTokens { uncached: tokens - cached, cached },
+                known_tokens,
+                // A domain's number is the index of its first candidate.
+                domain: domains[place]
+                    .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
+                    .and_then(|place| u32::try_from(place).ok()),
+                weight: candidate.upstream.weight,
+                first_token: candidate.upstream.timeouts.first_token,
+                trial: candidate.extra,
+                started: None,
+                waits_us: None,
+                known,
+            }
+        };
+        let cost_budget = |budget| learning.cost_budget(&candidates.model, budget, candidates.basis.is_money());
+        let race_budget =
+            RaceBudget::new(cost_budget(candidates.settings.budget), candidates.settings.policy.spends_budget())
+                .within(candidates.within_budget.map(cost_budget));
+        let driver = PolicyDriver::new(PolicyDriverParts {
+            settings: candidates.settings.clone(),
+            candidates: candidates.list.iter().enumerate().map(state).collect(),
+            race_budget: Arc::new(race_budget),
+            fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
+            began_us,
+            draws: [fastrand::f64(), fastrand::f64()],
+            in_usd: candidates.basis.is_money(),
+            crowded: candidates.crowded,
+        });
+        let waits_for_all = request.surface.streams() && !request.stream;
+        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
+    }
+
+    /// The opening of the race.
+    pub fn plan(&mut self) -> RacePlan {
+        let now_us = self.now_us();
+        if self.waits_for_all { self.driver.plan_whole(now_us) } else { self.driver.plan(now_us) }
+    }
+
+    /// The time on the clock of the driver, microseconds.
+    pub fn now_us(&self) -> i64 {
+        self.learning.now_us()
+    }
+
+    /// The observer of an attempt that starts now.
+    pub fn observer(&mut self, AttemptStart { candidate, ordinal, reason, .. }: AttemptStart) -> ObserverSpec {
+        self.driver.started(candidate, (ordinal, reason), &self.learning, self.blocks.clone(), self.bytes)
+    }
+}

@@ -1,4 +1,0 @@
-//! The gateway's own answers. Not for errors of upstreams that are passed on: see `run::all_failed`.
-
-pub mod code;
-pub mod rejection;
