@@ -9,9 +9,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use photofinish_routing::routing::adaptive::{
-    self, AdaptiveQuestion, AttemptView, CandidateForecast, LatencyForecast, Minimise, SendConditions,
-};
+
+use photofinish_routing::forecast::{LatencyForecast, SendConditions};
+use photofinish_routing::policy::adaptive;
+use photofinish_routing::policy::question::{AdaptiveQuestion, AttemptView, CandidateForecast, Minimise};
 use upstreams::{NOW, UPSTREAMS, candidate, learner, question};
 
 /// Number of timed decisions, for quantiles.

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish_config::config::{Policy, RaceSettings, parse};
-use photofinish_routing::routing::plan::{PlannedStart, plan};
+use photofinish_config::config::parse;
+use photofinish_routing::policy::plan::{PlannedStart, RacePlan};
 use photofinish_wire::dialects::openai;
 use photofinish_wire::stream::sse::SseScanner;
 use photofinish_wire::{AnswerForm, ApiRequest, SseEvent, Surface};
@@ -78,12 +78,9 @@ fn planning(criterion: &mut Criterion) {
     let second = Duration::from_secs(1);
     let config = parse("", Path::new("config.toml"), &|_| None).expect("the defaults");
     let entries: Vec<PlannedStart> = (0..4).map(|candidate| PlannedStart::listed(candidate, second, false)).collect();
-    for policy in Policy::ALL {
-        let settings = RaceSettings { policy, ..config.race.clone() };
-        group.bench_function(policy.as_str(), |bencher| {
-            bencher.iter(|| plan(black_box(&settings), black_box(&entries).clone(), &[1.0; 4], second, 0.4));
-        });
-    }
+    group.bench_function("listed", |bencher| {
+        bencher.iter(|| RacePlan::listed(black_box(&config.race), black_box(&entries).clone()));
+    });
     group.finish();
 }
 

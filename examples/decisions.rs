@@ -9,9 +9,9 @@ mod upstreams;
 use std::hint::black_box;
 use std::io::{self, Write};
 
-use photofinish_routing::routing::adaptive::{
-    self, AdaptiveQuestion, AttemptView, CandidateForecast, LatencyForecast, Minimise,
-};
+use photofinish_routing::forecast::LatencyForecast;
+use photofinish_routing::policy::adaptive;
+use photofinish_routing::policy::question::{AdaptiveQuestion, AttemptView, CandidateForecast, Minimise};
 use upstreams::{UPSTREAMS, candidate, learner, question};
 
 fn main() -> io::Result<()> {

@@ -32,7 +32,7 @@ const MAY_WAIT_FOR_FILES: &[(&str, &str)] = &[
     ("crates/transport/src/refresh/replace.rs", "it runs on a thread for blocking work"),
     ("crates/lab/src/simulate/tally.rs", "a file of the command `simulate`, written on a thread for blocking work"),
     ("crates/serve/src/server/listener.rs", "socket files: before the first connection and after the last"),
-    ("crates/base/src/telemetry/limit.rs", "the metadata of a line of the log"),
+    ("crates/base/src/telemetry.rs", "the metadata of a line of the log"),
     ("crates/wire/src/dialects/bedrock/request.rs", "the metadata of a request"),
 ];
 

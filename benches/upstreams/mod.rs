@@ -1,8 +1,8 @@
 //! Five upstreams with much recorded data, for benchmarks of decisions.
 
-use photofinish_routing::routing::adaptive::{
-    AdaptiveQuestion, CandidateForecast, CostBudget, LatencyForecast, Learner, Minimise, SendConditions,
-};
+use photofinish_routing::forecast::{LatencyForecast, Learner, SendConditions};
+use photofinish_routing::money::CostBudget;
+use photofinish_routing::policy::question::{AdaptiveQuestion, CandidateForecast, Minimise};
 
 pub const SECOND: i64 = 1_000_000;
 pub const NOW: i64 = 1_000 * SECOND;

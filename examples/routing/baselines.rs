@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use photofinish_lab::rehearse::{Baseline, Dispatch, OpeningView, Shown, SimulatedResponse};
-use photofinish_routing::routing::plan::StartRule;
+use photofinish_routing::policy::plan::StartRule;
 
 use crate::draws::stream;
 use crate::world::World;

@@ -1,6 +1,6 @@
 //! The worlds, in numbers: upstreams, traffic, weather. Not for the draws.
 
-use photofinish_routing::routing::tariff::Tariff;
+use photofinish_routing::money::tariff::Tariff;
 
 /// The parameters of a world.
 #[derive(Clone, Debug)]

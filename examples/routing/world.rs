@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use photofinish_lab::rehearse::{Dispatch, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
-use photofinish_routing::routing::tariff::PromptTokens;
+use photofinish_routing::money::tariff::PromptTokens;
 
 use crate::draws::{exponential, normal, stream};
 use crate::recipe::{Recipe, Traffic, Upstream};

@@ -20,7 +20,7 @@ use photofinish_config::config::{
     Config, HedgeAfter, ModelConfig, Objective, Policy, Price, PriceSource, RaceSettings, UpstreamConfig, units,
 };
 use photofinish_config::offerings::Offering;
-use photofinish_routing::health::routing_status::RoutingReport;
+use photofinish_routing::status::RoutingReport;
 
 pub mod update;
 

@@ -10,7 +10,7 @@ use secrecy::SecretString;
 
 pub use self::ask::GatewayAddress;
 use super::screen::ScreenSettings;
-use photofinish_routing::health::routing_status::RoutingReport;
+use photofinish_routing::status::RoutingReport;
 use table::Detail;
 
 /// What the command takes.

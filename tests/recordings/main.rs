@@ -20,11 +20,11 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use photofinish_routing::routing::windows::PromptLength;
-use photofinish_serve::app::App;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Row as _};
 
+use photofinish_routing::health::windows::PromptLength;
+use photofinish_serve::app::App;
 use recording::Recording;
 use support::{FakeProvider, RawClient, Request, Script};
 

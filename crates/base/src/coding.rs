@@ -10,6 +10,8 @@ use flate2::write::MultiGzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
+use crate::named;
+
 /// The room that one step needs, in bytes.
 pub const STEP_MAX: usize = 128 << 10;
 /// Maximum window of a Zstandard frame, as a power of two: 8 MiB, the largest that a content coding may have (RFC 9659).
@@ -20,13 +22,14 @@ const DEFLATE_WINDOW_MAX: u32 = 15;
 /// Bytes that Brotli decodes at once.
 const BROTLI_PIECE: usize = 16 << 10;
 
-/// A content coding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentCoding {
-    Zstd,
-    Brotli,
-    Gzip,
-    Deflate,
+named! {
+    /// A content coding.
+    pub enum ContentCoding {
+        Zstd = "zstd",
+        Brotli = "br",
+        Gzip = "gzip",
+        Deflate = "deflate",
+    }
 }
 
 /// A value of `content-encoding` that cannot be decoded.
@@ -58,17 +61,6 @@ pub enum Step {
 impl ContentCoding {
     /// All names, as a value of `accept-encoding`.
     pub const NAMES: &str = "zstd, br, gzip, deflate";
-    const ALL: [ContentCoding; 4] =
-        [ContentCoding::Zstd, ContentCoding::Brotli, ContentCoding::Gzip, ContentCoding::Deflate];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ContentCoding::Zstd => "zstd",
-            ContentCoding::Brotli => "br",
-            ContentCoding::Gzip => "gzip",
-            ContentCoding::Deflate => "deflate",
-        }
-    }
 
     /// The coding that the values of `content-encoding` name. None without one: `identity` is none.
     ///

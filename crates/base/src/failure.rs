@@ -1,5 +1,5 @@
-//! Why an attempt failed by its own fault. A failure is data: `race::verdict` decides what it means (try next, stop,
-//! cool down), and `proxy::rejection` turns it into an HTTP answer.
+//! Why an attempt failed by its own fault. A failure is data: `verdict` decides what it means (try next, stop,
+//! cool down), and `proxy::refusals` turns it into an HTTP answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,109 +7,48 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 
-/// What went wrong. The names are stored in the `failure` column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailureKind {
-    Dns,
-    Connect,
-    Tls,
-    /// The peer reset a connection or a stream.
-    Reset,
-    /// The peer closed before the answer was complete.
-    Closed,
-    /// A connect or first-token timeout, or a total deadline.
-    Timeout,
-    /// After the first token: no byte for the idle timeout, or no token for far longer.
-    IdleTimeout,
-    RateLimited,
-    /// 498, 503, 529, or an error frame that reports overload.
-    Overloaded,
-    ServerError,
-    Unauthorized,
-    Forbidden,
-    NotFound,
-    BadRequest,
-    ContextLength,
-    ContentPolicy,
-    TooLarge,
-    /// An error frame in a 200 without a more specific error.
-    InStreamError,
-    /// Not an answer of its dialect: an endless line, a prelude without end, invalid JSON.
-    Malformed,
-    /// It goes on without end: more tokens than any answer to this request has.
-    Endless,
-    /// The peer broke HTTP.
-    Protocol,
-    /// Not started: its key or upstream is in a cool-down.
-    CoolingDown,
-    /// The gateway itself had no descriptor or no memory for it. The provider is not at fault.
-    GatewayLimit,
-    /// A 200 that finished without generating anything. Stored as outcome `empty`, with no failure.
-    Empty,
-}
+use crate::named;
 
-impl FailureKind {
-    /// All kinds, in the order of declaration.
-    pub const ALL: [FailureKind; 24] = [
-        FailureKind::Dns,
-        FailureKind::Connect,
-        FailureKind::Tls,
-        FailureKind::Reset,
-        FailureKind::Closed,
-        FailureKind::Timeout,
-        FailureKind::IdleTimeout,
-        FailureKind::RateLimited,
-        FailureKind::Overloaded,
-        FailureKind::ServerError,
-        FailureKind::Unauthorized,
-        FailureKind::Forbidden,
-        FailureKind::NotFound,
-        FailureKind::BadRequest,
-        FailureKind::ContextLength,
-        FailureKind::ContentPolicy,
-        FailureKind::TooLarge,
-        FailureKind::InStreamError,
-        FailureKind::Malformed,
-        FailureKind::Endless,
-        FailureKind::Protocol,
-        FailureKind::CoolingDown,
-        FailureKind::GatewayLimit,
-        FailureKind::Empty,
-    ];
-
-    /// The kind with this stored name. None: the name is unknown.
-    pub fn from_name(name: &str) -> Option<FailureKind> {
-        FailureKind::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-
-    /// The stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FailureKind::Dns => "dns",
-            FailureKind::Connect => "connect",
-            FailureKind::Tls => "tls",
-            FailureKind::Reset => "reset",
-            FailureKind::Closed => "closed",
-            FailureKind::Timeout => "timeout",
-            FailureKind::IdleTimeout => "idle_timeout",
-            FailureKind::RateLimited => "rate_limited",
-            FailureKind::Overloaded => "overloaded",
-            FailureKind::ServerError => "server_error",
-            FailureKind::Unauthorized => "unauthorized",
-            FailureKind::Forbidden => "forbidden",
-            FailureKind::NotFound => "not_found",
-            FailureKind::BadRequest => "bad_request",
-            FailureKind::ContextLength => "context_length",
-            FailureKind::ContentPolicy => "content_policy",
-            FailureKind::TooLarge => "too_large",
-            FailureKind::InStreamError => "in_stream_error",
-            FailureKind::Malformed => "malformed",
-            FailureKind::Endless => "endless",
-            FailureKind::Protocol => "protocol",
-            FailureKind::CoolingDown => "cooling_down",
-            FailureKind::GatewayLimit => "gateway_limit",
-            FailureKind::Empty => "empty",
-        }
+named! {
+    /// What went wrong. The names are stored in the `failure` column.
+    #[derive(Hash)]
+    pub enum FailureKind {
+        Dns = "dns",
+        Connect = "connect",
+        Tls = "tls",
+        /// The peer reset a connection or a stream.
+        Reset = "reset",
+        /// The peer closed before the answer was complete.
+        Closed = "closed",
+        /// A connect or first-token timeout, or a total deadline.
+        Timeout = "timeout",
+        /// After the first token: no byte for the idle timeout, or no token for far longer.
+        IdleTimeout = "idle_timeout",
+        RateLimited = "rate_limited",
+        /// 498, 503, 529, or an error frame that reports overload.
+        Overloaded = "overloaded",
+        ServerError = "server_error",
+        Unauthorized = "unauthorized",
+        Forbidden = "forbidden",
+        NotFound = "not_found",
+        BadRequest = "bad_request",
+        ContextLength = "context_length",
+        ContentPolicy = "content_policy",
+        TooLarge = "too_large",
+        /// An error frame in a 200 without a more specific error.
+        InStreamError = "in_stream_error",
+        /// Not an answer of its dialect: an endless line, a prelude without end, invalid JSON.
+        Malformed = "malformed",
+        /// It goes on without end: more tokens than any answer to this request has.
+        Endless = "endless",
+        /// The peer broke HTTP.
+        Protocol = "protocol",
+        /// Not started: its key or upstream is in a cool-down.
+        CoolingDown = "cooling_down",
+        /// The gateway itself had no descriptor or no memory for it. The provider is not at fault.
+        GatewayLimit = "gateway_limit",
+        /// A 200 that finished without generating anything. Stored as outcome `empty`, with no failure.
+        Empty = "empty",
     }
 }
 
@@ -119,28 +58,18 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// The phase of an attempt in which it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// Name look-up, TCP, TLS.
-    Connect,
-    /// From the request's first byte to the answer's headers.
-    Headers,
-    /// From the headers to the first token.
-    FirstToken,
-    /// After the first token.
-    Stream,
-}
-
-impl Phase {
-    /// The stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Phase::Connect => "connect",
-            Phase::Headers => "headers",
-            Phase::FirstToken => "first_token",
-            Phase::Stream => "stream",
-        }
+named! {
+    /// The phase of an attempt in which it failed.
+    #[derive(Hash)]
+    pub enum Phase {
+        /// Name look-up, TCP, TLS.
+        Connect = "connect",
+        /// From the request's first byte to the answer's headers.
+        Headers = "headers",
+        /// From the headers to the first token.
+        FirstToken = "first_token",
+        /// After the first token.
+        Stream = "stream",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calls to the file system that may never return: on a network mount that hangs, or on a pipe that nobody writes to. Each runs on
+//! Calls to the file system that may never return: on a network mount that hangs, or on a pipe without a writer. Each runs on
 //! a thread of its own, and its caller waits for a time only. An async task calls them on a thread for blocking work.
 //!
 //! A thread that hangs cannot be ended. So a file that hangs gets no second thread unless a person asks, and all threads together have

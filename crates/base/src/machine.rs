@@ -1,12 +1,10 @@
 //! The resources that the machine grants this process: memory, descriptors and listening sockets. For their use see
-//! `budget`, `proxy` and `server`.
+//! `memory`, `proxy` and `server`.
 
-mod listening;
-mod ports;
-
-pub use listening::{BACKLOG, PassedListener, listen, listen_shared, passed_listeners, turn_away};
-pub use ports::{handshakes, is_shared, port_owner};
-
+use std::fs::{File, read_dir, read_link, read_to_string};
+use std::io::{self, BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +12,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, SockRef, Socket, Type};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::time::Instant;
 
 /// Assumed memory if the system does not report it, in bytes.
@@ -153,6 +153,202 @@ fn group_files(own: &str) -> Vec<PathBuf> {
     files
 }
 
+/// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`).
+/// A burst of clients overflows the usual 128, and each client beyond the limit waits a second until its system tries
+/// again.
+pub const BACKLOG: i32 = 4_096;
+
+/// A listening socket that another process opened and keeps.
+#[derive(Debug)]
+pub enum PassedListener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// Listens on this address, alone.
+///
+/// # Errors
+/// The error of the system.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    listening(bound(address, false)?)
+}
+
+/// Listens on this address, so that a gateway of the same user may listen there too (`SO_REUSEPORT`): the system gives each
+/// new connection to one of them. `shared`: another gateway may listen there already.
+///
+/// # Errors
+/// The error of the system. Without `shared` an address is in use even if its owner would share it: two gateways that were
+/// started by mistake must not divide the clients among them.
+pub fn listen_shared(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    if !shared && address.port() != 0 {
+        // Who does not share finds out whether the address is free.
+        drop(bound(address, false)?);
+    }
+    listening(bound(address, true)?)
+}
+
+fn bound(address: SocketAddr, shares: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    // A restart must not wait for connections that the last process closed.
+    socket.set_reuse_address(true)?;
+    if shares {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn listening(socket: Socket) -> io::Result<TcpListener> {
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// The sockets that the service manager passes by the protocol of systemd (`LISTEN_FDS`). The first call takes them: child
+/// processes do not get them, and a second call finds none.
+///
+/// # Errors
+/// One of them is no listening stream socket. The text is for an operator.
+pub fn passed_listeners() -> io::Result<Vec<PassedListener>> {
+    let mut passed = listenfd::ListenFd::from_env();
+    (0..passed.len()).map(|number| taken(&mut passed, number)).collect()
+}
+
+fn taken(passed: &mut listenfd::ListenFd, number: usize) -> io::Result<PassedListener> {
+    let unusable = || {
+        let text = format!(
+            "socket {} of the service manager (LISTEN_FDS) does not listen for connections: use ListenStream= and Accept=no",
+            number + 1
+        );
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    };
+    let tcp = passed.take_tcp_listener(number).ok().flatten();
+    if let Some(socket) = tcp {
+        prepared(&SockRef::from(&socket)).ok_or_else(unusable)?;
+        return TcpListener::from_std(socket).map(PassedListener::Tcp);
+    }
+    let socket = passed.take_unix_listener(number).ok().flatten().ok_or_else(unusable)?;
+    prepared(&SockRef::from(&socket)).ok_or_else(unusable)?;
+    UnixListener::from_std(socket).map(PassedListener::Unix)
+}
+
+fn prepared(socket: &SockRef<'_>) -> Option<()> {
+    #[cfg(target_os = "linux")]
+    let listens = socket.is_listener().ok()?;
+    #[cfg(not(target_os = "linux"))]
+    let listens = true;
+    socket.set_nonblocking(true).ok()?;
+    listens.then_some(())
+}
+
+/// From now on clients begin no connection with this socket; those that have begun still complete it. Their systems try again
+/// after a second, and then reach another listener or none. Else the connections that come between the last accept and
+/// the close would be reset, with the requests that were sent over them.
+///
+/// Linux only. Where it fails, those few are reset.
+pub fn turn_away(listener: &TcpListener) {
+    #[cfg(target_os = "linux")]
+    {
+        let _ = SockRef::from(listener).attach_filter(&NO_FIRST_PACKETS);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = listener;
+}
+
+/// A program of the kernel's packet filter: drops packets with the flag SYN and without the flag ACK.
+#[cfg(target_os = "linux")]
+const NO_FIRST_PACKETS: [socket2::SockFilter; 5] = {
+    const LOAD_BYTE: u16 = 0x30;
+    const AND: u16 = 0x54;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    /// Of a TCP header.
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    [
+        socket2::SockFilter::new(LOAD_BYTE, 0, 0, FLAGS_AT),
+        socket2::SockFilter::new(AND, 0, 0, SYN | ACK),
+        socket2::SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
+        socket2::SockFilter::new(RETURN, 0, 0, 0),
+        socket2::SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+};
+
+const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+/// The state of a listening socket in a table. Tables begin with these.
+const LISTENING: &str = "0A";
+/// The state of a connection whose client has not yet confirmed it.
+const HANDSHAKE: &str = "03";
+
+/// One line of a table.
+#[derive(Debug)]
+struct PortRow {
+    /// Address and port in hexadecimal digits.
+    local: String,
+    state: String,
+    /// As links of descriptors name it.
+    socket: String,
+}
+
+impl PortRow {
+    fn of(line: &str) -> Option<PortRow> {
+        let mut columns = line.split_whitespace();
+        let (local, state) = (columns.nth(1)?, columns.nth(1)?);
+        let inode = columns.nth(5)?;
+        Some(PortRow { local: local.to_owned(), state: state.to_owned(), socket: format!("socket:[{inode}]") })
+    }
+
+    fn is_at(&self, port: u16) -> bool {
+        self.local.ends_with(&format!(":{port:04X}"))
+    }
+}
+
+/// The rows of all tables. Read line by line: a table may be long, and its first part is often enough.
+fn rows(table: &str) -> impl Iterator<Item = PortRow> + use<> {
+    let lines = File::open(table).ok().map(|file| BufReader::new(file).lines());
+    lines.into_iter().flatten().map_while(Result::ok).skip(1).filter_map(|line| PortRow::of(&line))
+}
+
+fn listeners() -> impl Iterator<Item = PortRow> {
+    TABLES.into_iter().flat_map(|table| rows(table).take_while(|row| row.state == LISTENING))
+}
+
+/// The process that listens on this port, as `NAME (process ID)`. Only processes of the same user are found.
+pub fn port_owner(port: u16) -> Option<String> {
+    let sockets: Vec<String> = listeners().filter(|row| row.is_at(port)).map(|row| row.socket).collect();
+    if sockets.is_empty() {
+        return None;
+    }
+    let id = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let mut processes = read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
+    let owner = processes.find(|path| id(path).is_some() && holds_one(path, &sockets))?;
+    let name = read_to_string(owner.join("comm")).ok()?;
+    Some(format!("{} (process {})", name.trim(), id(&owner)?))
+}
+
+fn holds_one(process: &Path, sockets: &[String]) -> bool {
+    let Ok(descriptors) = read_dir(process.join("fd")) else { return false };
+    let mut links = descriptors.flatten().filter_map(|descriptor| read_link(descriptor.path()).ok());
+    links.any(|link| link.to_str().is_some_and(|link| sockets.iter().any(|socket| socket == link)))
+}
+
+/// Whether another socket listens on exactly the address of this one.
+pub fn is_shared(listener: &TcpListener) -> bool {
+    let own = read_link(PathBuf::from(format!("/proc/self/fd/{}", listener.as_raw_fd())));
+    let Some(own) = own.ok().and_then(|link| link.into_os_string().into_string().ok()) else { return false };
+    let rows: Vec<PortRow> = listeners().collect();
+    let Some(local) = rows.iter().find(|row| row.socket == own).map(|row| &row.local) else { return false };
+    rows.iter().any(|row| row.local == *local && row.socket != own)
+}
+
+/// Connections to this port that a client has begun and not yet confirmed. Blocks while it reads a table of all
+/// connections of the machine.
+pub fn handshakes(port: u16) -> usize {
+    let all = TABLES.into_iter().flat_map(rows);
+    all.filter(|row| row.state == HANDSHAKE && row.is_at(port)).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +394,102 @@ mod tests {
         assert!(
             !own(Errno::CONNREFUSED) && !own(Errno::ADDRNOTAVAIL) && !own(Errno::HOSTUNREACH) && !own(Errno::TIMEDOUT)
         );
+    }
+}
+
+#[cfg(test)]
+mod listening_tests {
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    fn free() -> SocketAddr {
+        ([127, 0, 0, 1], 0).into()
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_connections_is_completed_before_any_is_accepted() {
+        let listener = listen(free()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
+        let allowed = allowed.and_then(|text| text.trim().parse().ok()).unwrap_or(128_usize);
+        let mut connections = Vec::new();
+        // A connection beyond the queue would wait without end.
+        for _ in 0..allowed.min(400) {
+            connections.push(TcpStream::connect(address).await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_shared_only_with_one_that_asks_for_it() {
+        let first = listen_shared(free(), false).unwrap();
+        let address = first.local_addr().unwrap();
+        for refused in [listen_shared(address, false), listen(address)] {
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        }
+        let second = listen_shared(address, true).unwrap();
+        drop(first);
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), second.accept());
+        assert!(client.is_ok() && accepted.is_ok());
+        let alone = listen(free()).unwrap();
+        let refused = listen_shared(alone.local_addr().unwrap(), true);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse, "it does not share");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_listener_that_turns_clients_away_loses_none_that_came_before() {
+        let old = listen_shared(free(), false).unwrap();
+        let address = old.local_addr().unwrap();
+        let before = TcpStream::connect(address).await.unwrap();
+        turn_away(&old);
+        // Its packets are handled within the call on loopback, so it is known at once that nothing came of it.
+        let late = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        late.set_nonblocking(true).unwrap();
+        assert!(late.connect(&address.into()).is_err_and(|error| error.raw_os_error().is_some()));
+        assert!(late.peer_addr().is_err(), "not connected");
+        let (accepted, peer) = old.accept().await.unwrap();
+        assert_eq!(peer, before.local_addr().unwrap());
+        assert!(SockRef::from(&old).accept().is_err(), "nobody else waits");
+        drop((old, accepted));
+    }
+}
+
+#[cfg(test)]
+mod ports_tests {
+    use super::*;
+    use crate::machine;
+
+    #[test]
+    fn the_process_on_a_port_is_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let owner = port_owner(port).unwrap();
+        assert!(owner.ends_with(&format!(" (process {})", std::process::id())), "{owner}");
+        assert_eq!(handshakes(port), 0);
+    }
+
+    #[test]
+    fn a_line_of_the_table_is_read() {
+        let line =
+            "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 41 1 x 100 0 0 10 0";
+        let row = PortRow::of(line).unwrap();
+        assert_eq!(
+            (row.local.as_str(), row.state.as_str(), row.socket.as_str()),
+            ("0100007F:1F90", "0A", "socket:[41]")
+        );
+        assert!(row.is_at(8080) && !row.is_at(8081) && !row.is_at(80));
+        assert!(PortRow::of("cut off").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_second_listener_on_the_same_address_is_seen() {
+        let first = machine::listen_shared(([127, 0, 0, 1], 0).into(), false).unwrap();
+        let address = first.local_addr().unwrap();
+        assert!(!is_shared(&first));
+        let second = machine::listen_shared(address, true).unwrap();
+        assert!(is_shared(&first) && is_shared(&second));
+        drop(first);
+        assert!(!is_shared(&second));
     }
 }

@@ -2,26 +2,26 @@
 //!
 //! Keys, prompts and answers must not appear in any span or line. Not for figures: see `metrics` and the rows.
 
-mod fields;
-mod limit;
-mod log_format;
-
-pub use log_format::LogFormat;
-
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Write as _};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal};
-use std::sync::Once;
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
 
-use tracing::Span;
-use tracing::field::Empty;
+use tracing::field::{Empty, Field, Visit};
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Span, Subscriber};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::format::{self, JsonFields};
+use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer, Registry, fmt, registry};
+use tracing_subscriber::{Layer, Registry, registry};
 
-use fields::TextFields;
-use limit::LimitedStderr;
+use crate::printable::{PrintableWriter, printable_lines};
 
 /// The variable with the log filter, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
@@ -52,7 +52,7 @@ pub fn start(default: LevelFilter, format: LogFormat) {
     // At debug level and below, all lines are written.
     let bounded = Layer::<Registry>::max_level_hint(&filter).is_none_or(|level| level <= LevelFilter::INFO);
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let log = fmt::layer().with_ansi(colour).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(io::stderr);
     // A second start fails because the subscriber of the first one is in place, and stays.
     let _ = match format {
         LogFormat::Text => {
@@ -95,4 +95,267 @@ pub fn request_span(surface: &'static str) -> Span {
 /// The span of an attempt within its request's.
 pub fn attempt_span(request: &Span, upstream: &str, ordinal: usize, reason: &'static str) -> Span {
     tracing::error_span!(parent: request, "attempt", upstream, ordinal, reason)
+}
+
+/// The message with its further lines indented, then `name=value`.
+///
+/// Each request writes the fields of its spans, whether or not a line is logged within them, so a value is not copied.
+pub(crate) struct TextFields;
+
+impl<'w> FormatFields<'w> for TextFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = FieldVisitor { writer, written: 0, result: Ok(()) };
+        fields.record(&mut visitor);
+        visitor.result
+    }
+}
+
+struct FieldVisitor<'w> {
+    writer: Writer<'w>,
+    written: usize,
+    result: fmt::Result,
+}
+
+impl FieldVisitor<'_> {
+    fn write(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) -> fmt::Result {
+        if self.written > 0 {
+            self.writer.write_char(' ')?;
+        }
+        self.written += 1;
+        if field.name() != MESSAGE {
+            let is_colourful = self.writer.has_ansi_escapes();
+            let (italic, equals) = if is_colourful { ("\x1b[3m", "\x1b[0m\x1b[2m=\x1b[0m") } else { ("", "=") };
+            self.writer.write_str(italic)?;
+            self.writer.write_str(field.name())?;
+            self.writer.write_str(equals)?;
+        }
+        value(&mut self.writer)
+    }
+}
+
+impl Visit for FieldVisitor<'_> {
+    /// As [`Visit::record_debug`] writes it; most texts need no escape.
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == MESSAGE || !value.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte))
+        {
+            return self.record_debug(field, &value);
+        }
+        self.result = self.result.and_then(|()| {
+            self.write(field, |writer| {
+                writer.write_char('"')?;
+                writer.write_str(value)?;
+                writer.write_char('"')
+            })
+        });
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.result = self.result.and_then(|()| {
+            self.write(field, |writer| match field.name() {
+                MESSAGE => writer.write_str(&printable_lines(&format!("{value:?}")).replace('\n', "\n  ")),
+                _ => write!(PrintableWriter(writer), "{value:?}"),
+            })
+        });
+    }
+}
+
+/// The name of the field that holds a line's message.
+const MESSAGE: &str = "message";
+
+/// Maximum equal lines per second. Time and spans are not compared.
+const SAME_MAX: u32 = 20;
+/// Maximum lines per second from one place in the code, with any text.
+const PLACE_MAX: u32 = 100;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Writes the lines of `format`, within the limit.
+pub(crate) struct LimitedStderr<F> {
+    limiter: Option<Mutex<LineLimiter>>,
+    log: LogFormat,
+    format: F,
+}
+
+impl<F> LimitedStderr<F> {
+    /// Without `bounded` every line is written.
+    pub fn new(bounded: bool, log: LogFormat, format: F) -> LimitedStderr<F> {
+        LimitedStderr { limiter: bounded.then(Mutex::default), log, format }
+    }
+}
+
+impl<S, N, F> FormatEvent<S, N> for LimitedStderr<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        if let Some(limiter) = &self.limiter {
+            let place = hash((event.metadata().file(), event.metadata().line()));
+            let mut limiter = limiter.lock().unwrap_or_else(PoisonError::into_inner);
+            // An empty line is not written.
+            let Some(left_out) = limiter.say(place, words(event), Instant::now()) else { return Ok(()) };
+            match self.log {
+                _ if left_out == 0 => {}
+                LogFormat::Text => {
+                    writeln!(writer, "({left_out} lines were left out: they said the same, or came too fast)")?;
+                }
+                LogFormat::Json => writeln!(writer, "{{\"left_out\":{left_out}}}")?,
+            }
+        }
+        self.format.format_event(context, writer, event)
+    }
+}
+
+/// Counts the lines of the current second.
+#[derive(Default)]
+struct LineLimiter {
+    /// None before the first line.
+    began: Option<Instant>,
+    /// Lines so far, by the hash of their words and by the hash of their place. There are at most [`PLACE_MAX`] texts
+    /// for each place.
+    said: HashMap<u64, u32>,
+    left_out: u64,
+}
+
+impl LineLimiter {
+    /// None: the line must be left out. Otherwise the number of lines left out before it.
+    fn say(&mut self, place: u64, words: u64, now: Instant) -> Option<u64> {
+        if self.began.is_none_or(|began| now.duration_since(began) >= SECOND) {
+            self.began = Some(now);
+            self.said.clear();
+        }
+        let same = hash((place, words));
+        let has_room = self.said.get(&place).is_none_or(|count| *count < PLACE_MAX)
+            && self.said.get(&same).is_none_or(|count| *count < SAME_MAX);
+        if !has_room {
+            self.left_out += 1;
+            return None;
+        }
+        *self.said.entry(place).or_default() += 1;
+        *self.said.entry(same).or_default() += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// The hash of a line's text.
+fn words(event: &Event<'_>) -> u64 {
+    let mut words = Words(DefaultHasher::new());
+    event.record(&mut words);
+    words.0.finish()
+}
+
+struct Words(DefaultHasher);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        field.name().hash(&mut self.0);
+        // A hash takes all text.
+        let _ = write!(self, "{value:?}");
+    }
+}
+
+impl fmt::Write for Words {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// `log = "text"` or `"json"`: how a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For human readers; coloured on a terminal.
+    #[default]
+    Text,
+    /// One JSON object a line, with the spans under `spans`.
+    Json,
+}
+
+impl LogFormat {
+    pub const ALL: [LogFormat; 2] = [LogFormat::Text, LogFormat::Json];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+#[cfg(test)]
+mod fields_tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_others_say_is_one_line_without_escapes() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .fmt_fields(TextFields)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let (model, error) = ("m\u{202e}x", "no\n2026-01-01 ERROR all is lost \x1b[2J");
+            tracing::warn!(model, plain = "up/gpt", quote = "a\"b", %error, count = 3, "it failed");
+            tracing::warn!("two\nlines");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let expected = " WARN it failed model=\"m\\u{202e}x\" plain=\"up/gpt\" quote=\"a\\\"b\" error=no\\n2026-01-01 ERROR all is lost \\u{1b}[2J count=3\n \
+                        WARN two\n  lines\n";
+        assert_eq!(text, expected);
+    }
+}
+
+#[cfg(test)]
+mod limit_tests {
+    use super::*;
+
+    #[test]
+    fn equal_lines_are_written_a_few_times_and_counted() {
+        let (mut limiter, now) = (LineLimiter::default(), Instant::now());
+        let mut say = |upstream: &str, at: Instant| limiter.say(7, hash(upstream), at);
+        for _ in 0..20 {
+            assert_eq!(say("a/m", now), Some(0));
+        }
+        for _ in 0..1_000 {
+            assert_eq!(say("a/m", now), None);
+        }
+        assert_eq!(say("b/m", now), Some(1_000), "another upstream is logged");
+        let later = now + SECOND;
+        assert_eq!(say("a/m", later), Some(0));
+    }
+
+    #[test]
+    fn one_place_does_not_fill_the_log_with_different_lines() {
+        let (mut limiter, now) = (LineLimiter::default(), Instant::now());
+        let written = (0..10_000).filter(|n| limiter.say(7, hash(n), now).is_some()).count();
+        assert_eq!(written, 100);
+        assert!(limiter.said.len() <= 101);
+        assert_eq!(limiter.say(8, hash("another place"), now), Some(9_900));
+    }
 }

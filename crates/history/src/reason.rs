@@ -16,7 +16,7 @@ names! {
         /// Some start at once because they have too few samples.
         Cold = "cold",
         /// An upstream that was unused for long runs in addition to the best.
-        Probe = "probe",
+        Explore = "probe",
         /// An attempt is overdue and counts as failed, so the next one starts.
         Overdue = "overdue",
         /// A hedge would pay, but the bucket does not hold it.

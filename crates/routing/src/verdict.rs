@@ -1,7 +1,7 @@
 //! The verdict on a failed attempt: the race's next step, and what cools down. One pure function. Not for carrying it
 //! out.
 
-use crate::routing::cooldown::CooldownReason;
+use crate::health::cooldown::CooldownReason;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_config::config::ContentPolicy;
 

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::options::BenchOptions;
 use photofinish_config::config::{
-    self, BreakerSettings, Config, ModelConfig, Policy, Price, UpstreamConfig, catalogue,
+    self, BreakerSettings, Config, ModelConfig, Policy, Price, UpstreamConfig, UpstreamOrder, catalogue,
 };
 use photofinish_lab::bench::LoadTarget;
 
@@ -195,7 +195,8 @@ fn policies(model: &ModelConfig, asked: &[String]) -> Result<Vec<Policy>, String
 
 /// Attempts that one request may run at once.
 fn most_at_once(model: &ModelConfig, on: &[UpstreamConfig], policies: &[Policy]) -> usize {
-    let one_by_one = |policy: &Policy| matches!(policy, Policy::Fastest | Policy::Fallback | Policy::Weighted);
+    let at_once = |policy: &Policy| matches!(policy.order(), UpstreamOrder::AllAtOnce | UpstreamOrder::ByDelay);
+    let one_by_one = |policy: &Policy| !at_once(policy) && !policy.spends_budget();
     if policies.iter().all(one_by_one) { 1 } else { on.len().min(model.race.max_attempts) }
 }
 

@@ -21,7 +21,7 @@ use crate::cli::signals::Signals;
 use crate::cli::text::{GREEN, RED, clean, counted, millis, write_shaded};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Provider, units};
-use photofinish_gateway::proxy::{self, Gateway};
+use photofinish_gateway::proxy::{self, AskedBy, Gateway};
 use photofinish_history::record::{AttemptOutcome, AttemptRecord};
 use photofinish_history::recorder::{AttemptStep, RaceObserver};
 use photofinish_history::store::Record;
@@ -134,7 +134,7 @@ fn targets(config: &Config) -> Vec<LiveTarget> {
 async fn ask(gateway: Arc<Gateway>, place: usize, target: &LiveTarget) -> LiveAnswer {
     let (surface, request) = request(target);
     let answer = async {
-        let response = proxy::serve_as(gateway, surface, None, request).await;
+        let response = proxy::serve_as(gateway, surface, AskedBy::default(), request).await;
         let id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let status = response.status();
         let complaint = match to_bytes(response.into_body(), BODY_MAX).await {

@@ -18,7 +18,7 @@ use crate::cli::text::millis;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::config::Config;
 use photofinish_config::config::units::format_duration;
-use photofinish_gateway::proxy;
+use photofinish_gateway::proxy::{self, AskedBy};
 use photofinish_serve::app::LocalGateway;
 use photofinish_wire::Surface;
 
@@ -149,9 +149,10 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
 
     /// Up to the first token, or the refusal; none when a signal came.
     async fn response(&mut self, course: &mut RaceInProgress) -> io::Result<Option<Response<Body>>> {
-        let (gateway, user) = (self.alone.gateway().clone(), self.asked.user.clone());
+        let (gateway, by) =
+            (self.alone.gateway().clone(), AskedBy { user: self.asked.user.clone(), ..AskedBy::default() });
         // Dropped with this function, it drops everything upstream.
-        let mut answering = Box::pin(proxy::serve_as(gateway, Surface::Chat, user, self.asked.request()));
+        let mut answering = Box::pin(proxy::serve_as(gateway, Surface::Chat, by, self.asked.request()));
         let mut frames = tokio::time::interval(FRAME);
         loop {
             tokio::select! {

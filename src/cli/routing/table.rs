@@ -8,7 +8,7 @@ use crate::cli::text::{
     write_paragraphs, write_wrapped,
 };
 use photofinish_config::config::{Policy, UpstreamOrder};
-use photofinish_routing::health::routing_status::{
+use photofinish_routing::status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
 };
 

@@ -5,7 +5,7 @@ use secrecy::ExposeSecret as _;
 
 use super::*;
 use photofinish_config::config::Listen;
-use photofinish_routing::health::routing_status::{
+use photofinish_routing::status::{
     BreakerReport, CostUnit, ModelReport, PredictionReport, StatusReason, UpstreamReport,
 };
 

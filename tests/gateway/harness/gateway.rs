@@ -250,7 +250,7 @@ impl TestGateway {
         let gateway = self.app.gateway();
         let settled = async {
             // A client may keep its connection.
-            let bodies = || gateway.budget().used().saturating_sub(gateway.budget().clients());
+            let bodies = || gateway.memory().used().saturating_sub(gateway.memory().clients());
             while gateway.races() > 0 || bodies() > 0 {
                 tokio::task::yield_now().await;
             }

@@ -201,7 +201,7 @@ async fn large_bodies_of_one_user_leave_memory_to_others() {
         let mut client = begun(addr, "ann", most).await;
         client.send(vec![b' '; most - 2]).await;
         soon("its bytes", async {
-            while gateway.gateway().budget().used() < number * (most - 2) {
+            while gateway.gateway().memory().used() < number * (most - 2) {
                 tokio::task::yield_now().await;
             }
         })

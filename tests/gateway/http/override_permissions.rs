@@ -109,10 +109,9 @@ async fn a_lower_budget_comes_out_of_the_model_s() {
     let gateway = setup.table("[users.ann]\ntoken = \"ann-token\"").start().await;
     let learning = gateway.gateway().learning().clone();
     let mean_cost = |budget: f64| {
-        let of_model =
-            |account: &photofinish_routing::learning::LedgerPurpose| account.model == "m" && account.budget == budget;
-        let account = learning.accounts().into_iter().find(of_model).unwrap();
-        account.cost_budget.lock().unwrap().terms().mean_cost
+        let mut all = learning.cost_budgets().into_iter();
+        let (_, cost_budget) = all.find(|(key, _)| key.model == "m" && key.budget() == budget).unwrap();
+        cost_budget.lock().unwrap().terms().mean_cost
     };
     assert_eq!(mean_cost(0.1), 0.0);
     let response = ask(&gateway, "ann", "m", ("x-photofinish-budget", "0.05")).await;
@@ -150,7 +149,7 @@ async fn upstreams_that_callers_name_do_not_displace_learnt_ones() {
     }
     assert!(std::sync::Arc::ptr_eq(&known, &learning.upstream("a/m")), "what is configured keeps its place");
     assert!(learning.upstreams().len() <= 1_001, "{}", learning.upstreams().len());
-    assert!(learning.accounts().len() <= 257, "{}", learning.accounts().len());
-    assert!(learning.accounts().iter().any(|account| account.model == "m" && account.budget == 0.1));
+    assert!(learning.cost_budgets().len() <= 257, "{}", learning.cost_budgets().len());
+    assert!(learning.cost_budgets().iter().any(|(key, _)| key.model == "m" && key.budget() == 0.1));
     gateway.stop().await;
 }

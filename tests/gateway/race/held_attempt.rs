@@ -9,6 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::answer::ending;
+use crate::harness::gateway::{Row, Rows, assert_row};
+use crate::support::{FakeProvider, Gate, Script, soon};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
@@ -20,12 +26,6 @@ use photofinish_history::recorder::{Recorder, WriterTask};
 use photofinish_history::store::Store;
 use photofinish_transport::upstream::{Endpoint, UpstreamClient};
 use photofinish_wire::{AnswerForm, ApiRequest, RequestTranslation, Surface};
-use serde_json::json;
-use tempfile::TempDir;
-
-use crate::harness::answer::ending;
-use crate::harness::gateway::{Row, Rows, assert_row};
-use crate::support::{FakeProvider, Gate, Script, soon};
 
 /// One attempt without a race, and the database that its row goes to.
 struct Alone {
@@ -46,7 +46,7 @@ impl Alone {
         let spec = AttemptSpec {
             client: UpstreamClient::new(shutdown.clone()).unwrap(),
             event_max: 8 << 20,
-            budget: photofinish_base::budget::Budget::new(1 << 30),
+            memory: photofinish_base::memory::Memory::new(1 << 30),
             recorder,
             shutdown,
             race_id: "0197".to_owned(),

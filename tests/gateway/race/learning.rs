@@ -2,14 +2,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason};
-use photofinish_history::store::Record;
-use photofinish_routing::routing::adaptive::SendConditions;
 use serde_json::json;
 
 use crate::harness::answer::{read_response, silent};
 use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row, assert_rows};
 use crate::support::{FakeProvider, RawClient, Script};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason};
+use photofinish_history::store::Record;
+use photofinish_routing::forecast::SendConditions;
 
 /// Enough requests for reliable statistics.
 const REQUESTS: i64 = 200;
@@ -176,8 +176,8 @@ async fn outcomes_are_learnt_at_once() {
     let ((quick, quick_seen), (cut, cut_seen)) = (seen("a/m"), seen("b/m"));
     assert_eq!((quick, cut), (5, 5));
     assert!(quick_seen > 4.0 && cut_seen < 1.0, "an early cut tells little: {quick_seen} {cut_seen}");
-    let account = &gateway.learning().accounts()[0];
-    assert_eq!((account.model.as_str(), account.budget), ("m", 0.1));
+    let (key, _) = &gateway.learning().cost_budgets()[0];
+    assert_eq!((key.model.as_str(), key.budget()), ("m", 0.1));
     gateway.stop().await;
 }
 

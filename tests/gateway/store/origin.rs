@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
-use photofinish_gateway::proxy::serve_as;
+use photofinish_gateway::proxy::{AskedBy, serve_as};
 use photofinish_history::metrics::ExternalCounts;
 use photofinish_history::record::{RaceSource, RequestOrigin, RunKind, RunRecord};
 use photofinish_wire::Surface;
@@ -21,9 +21,10 @@ const ORIGIN: [&str; 4] = ["source", "run_id", "workload", "scheduled_us"];
 /// Sends one streaming request of this process, and reads its answer.
 async fn ask(gateway: &TestGateway, origin: RequestOrigin) {
     let body = json!({"model": "m", "stream": true, "messages": [{}]});
-    let request = Request::post("/v1/chat/completions").header("content-type", "application/json").extension(origin);
+    let request = Request::post("/v1/chat/completions").header("content-type", "application/json");
     let request = request.body(Body::from(body.to_string())).unwrap();
-    let response = serve_as(gateway.gateway(), Surface::Chat, None, request).await;
+    let by = AskedBy { origin, ..AskedBy::default() };
+    let response = serve_as(gateway.gateway(), Surface::Chat, by, request).await;
     assert_eq!(response.status(), 200);
     response.into_body().collect().await.unwrap();
 }

@@ -2,14 +2,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
-use photofinish_history::store::Record;
-use photofinish_routing::routing::adaptive::SendConditions;
 use serde_json::json;
 
 use crate::harness::answer::{advance_clock_until, read_response};
 use crate::harness::gateway::{Setup, TestGateway, pick};
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceRecord, RaceSource, StartReason};
+use photofinish_history::store::Record;
+use photofinish_routing::forecast::SendConditions;
 
 const EVERY_US: i64 = 3 * 3_600_000_000;
 

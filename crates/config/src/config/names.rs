@@ -19,22 +19,9 @@ macro_rules! names {
         $(#[$meta:meta])*
         pub enum $name:ident $(or $usual:ident)? { $($(#[doc = $about:literal])* $variant:ident = $text:literal,)+ }
     ) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[doc = $about])* $variant,)+ }
-
-        impl $name {
-            /// Every variant, in the order of the documentation.
-            pub const ALL: [$name; [$($name::$variant),+].len()] = [$($name::$variant),+];
-
-            /// The name in the config, and wherever else it is written.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $text,)+ }
-            }
-
-            pub fn from_name(name: &str) -> Option<$name> {
-                $name::ALL.into_iter().find(|variant| variant.as_str() == name)
-            }
+        ::photofinish_base::named! {
+            $(#[$meta])*
+            pub enum $name { $($(#[doc = $about])* $variant = $text,)+ }
         }
 
         $(impl Default for $name {

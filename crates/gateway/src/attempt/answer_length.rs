@@ -21,15 +21,15 @@ const TOKEN_CHARS: i64 = 128;
 const PIECE_CHARS: i64 = TOKEN_CHARS / TIMES_ASKED;
 /// Characters of audio or an image that count as a token: sound of 48 kHz in stereo has 20,000, an image of 20 MB 14,000.
 const DATA_CHARS: i64 = 65_536;
-/// An answer is endless at so many times what was asked for,
+/// An answer is endless beyond this multiple of `max_tokens`.
 const TIMES_ASKED: i64 = 4;
-/// and without that at so many times the model's longest answer,
+/// Without `max_tokens` it is endless beyond this multiple of the model's longest answer.
 const TIMES_LONGEST: i64 = 2;
-/// and without that at so many tokens: several times the longest answer of any model of 2026.
+/// Without both it is endless beyond this many tokens: several times the longest answer of any model of 2026.
 const TOKENS_MAX: i64 = 1_000_000;
 /// A smaller `max_tokens` counts as this: Responses takes none below it.
 const ASKED_LEAST: i64 = 16;
-/// Prompts of one call of completions, each of which has answers of its own. From 64 answers on they are not told apart.
+/// Prompts of one call of completions, each of which has answers of its own. Beyond 63 answers they are not distinguished.
 const PROMPTS: i64 = 2_048;
 
 /// What an answer has so far.
@@ -64,7 +64,7 @@ pub struct LengthBound {
 enum BoundSource {
     /// `max_tokens`, in any dialect.
     Asked(i64),
-    /// The longest answer of the model, by the catalogue.
+    /// The longest answer of the model, from the catalogue.
     Longest(i64),
     Unknown,
 }

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::item::{ItemKind, StreamItem};
 use super::meter::Meter;
-use super::stream::EventStream;
+use super::stream::{EventStream, ItemKind, StreamItem};
 use photofinish_base::failure::FailureKind;
 use photofinish_base::pace::aside;
 use photofinish_config::keyring::scrub;
@@ -119,7 +118,7 @@ impl EventStream {
         }
     }
 
-    /// Measures an event that differs in its text alone from the payload before it, and returns where its text stands.
+    /// Measures an event that differs in its text alone from the payload before it, and returns the place of its text.
     fn more_text(&mut self, event: &SseEvent) -> Option<Range<usize>> {
         let MoreText { payload, at, calls } = self.template.as_ref()?.fits(event)?;
         self.guard.meter.payload(payload, self.read_at);

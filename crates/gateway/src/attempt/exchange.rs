@@ -8,18 +8,15 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 
-use super::bounds::{Bounds, accounted, no_memory};
 use super::credential;
 use super::guard::AttemptGuard;
-use super::item::{ItemKind, StreamItem};
 use super::meter::Meter;
-use super::no_answer::{answer, content_type_is, error_in_a_200, no_answer, without_payload};
-use super::ready::ReadyAttempt;
+use super::no_answer::{ReadyAttempt, answer, content_type_is, error_in_a_200, no_answer, without_payload};
 use super::spec::AttemptSpec;
-use super::stream::{EventStream, READ_OUT_FOR};
-use photofinish_base::budget::{Budget, BudgetFull, Lease};
+use super::stream::{EventStream, ItemKind, READ_OUT_FOR, StreamItem};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_base::memory::{Lease, Memory, MemoryFull};
 use photofinish_base::pace::{YieldPace, aside};
 use photofinish_config::keyring::{self, HashedKey, scrub};
 use photofinish_transport::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
@@ -59,10 +56,10 @@ pub(super) async fn exchange(
     };
     // A request may be large and is not needed any more.
     drop(outgoing);
-    response.body.count_in(&bounds.budget);
+    response.body.count_in(&bounds.memory);
     guard.head(&response);
     if !response.status.is_success() {
-        return Err(refused(response, key.as_ref(), &bounds.budget, &mut guard).await);
+        return Err(refused(response, key.as_ref(), &bounds.memory, &mut guard).await);
     }
     let Response { status, headers, body } = response;
     let mut stream = open(body, &headers, response_translation, &bounds, key, guard).await?;
@@ -107,7 +104,7 @@ async fn open(
     }
     guard.streams();
     let mut stream =
-        EventStream::new(Some(body), response_translation, bounds.event_max, key, guard, bounds.budget.lease());
+        EventStream::new(Some(body), response_translation, bounds.event_max, key, guard, bounds.memory.lease());
     if !first.is_empty() {
         stream.push(first);
     }
@@ -173,7 +170,7 @@ async fn whole(
     guard.meter.read(Instant::now());
     let mut bytes = BytesMut::from(first);
     // Covers the text and the stream made of it.
-    let mut lease = bounds.budget.lease();
+    let mut lease = bounds.memory.lease();
     if let Err(mut failure) = collect(body, &mut bytes, WHOLE_MAX, &mut lease, &mut guard.meter).await {
         failure.phase = Phase::FirstToken;
         guard.failed(&failure);
@@ -195,7 +192,7 @@ async fn whole(
 }
 
 /// An error answer. The status decides at once; the body is read for details, as far as it comes in time.
-async fn refused(response: Response, key: Option<&HashedKey>, budget: &Budget, guard: &mut AttemptGuard) -> Failure {
+async fn refused(response: Response, key: Option<&HashedKey>, memory: &Memory, guard: &mut AttemptGuard) -> Failure {
     let Response { status, mut headers, body } = response;
     keyring::scrub_headers(&mut headers, key);
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
@@ -203,7 +200,7 @@ async fn refused(response: Response, key: Option<&HashedKey>, budget: &Budget, g
     // Wait longer if the text may change the meaning.
     let known_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
     let patience = if known_by_status { KNOWN_BODY_FOR } else { ERROR_BODY_FOR };
-    let (mut bytes, mut lease) = (BytesMut::new(), budget.lease());
+    let (mut bytes, mut lease) = (BytesMut::new(), memory.lease());
     let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut lease, &mut guard.meter);
     // A partial body is kept.
     let read = tokio::time::timeout(patience, read).await;
@@ -260,7 +257,7 @@ async fn collect(
                 format!("an answer of more than {max} bytes"),
             ));
         }
-        lease.cover(2 * (bytes.len() + chunk.len())).map_err(|BudgetFull| no_memory(Phase::FirstToken))?;
+        lease.cover(2 * (bytes.len() + chunk.len())).map_err(|MemoryFull| no_memory(Phase::FirstToken))?;
         bytes.extend_from_slice(&chunk);
     }
     Ok(())
@@ -315,12 +312,39 @@ pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
         method: Method::POST,
         path: provider.path(spoken, surface, &spec.upstream.model, spec.form),
         headers,
-        body: accounted(spec.request_translation.body_for(&spec.upstream.model, spec.form), &spec.budget)?,
+        body: counted(spec.request_translation.body_for(&spec.upstream.model, spec.form), &spec.memory)?,
         connect_timeout: spec.upstream.timeouts.connect,
         fresh: spec.fresh,
     };
     credential::add(&mut outgoing, spoken, spec.key.as_ref().map(HashedKey::expose), SystemTime::now());
     Ok(outgoing)
+}
+
+/// Request bodies of at least this many bytes are counted for. The number of requests bounds smaller ones.
+const COUNTED_MIN: usize = 64 << 10;
+
+/// How much an attempt may buffer.
+pub(super) struct Bounds {
+    /// Bytes of one event.
+    pub event_max: usize,
+    /// Memory of all attempts together.
+    pub memory: Memory,
+}
+
+/// A body made for one upstream, with its memory leased.
+pub(super) fn counted(body: Bytes, memory: &Memory) -> Result<Bytes, Failure> {
+    // The owner counts a shared body.
+    if body.len() < COUNTED_MIN || !body.is_unique() {
+        return Ok(body);
+    }
+    let mut lease = memory.lease();
+    lease.cover(body.len()).map_err(|MemoryFull| no_memory(Phase::Connect))?;
+    Ok(lease.hold(Vec::from(body)))
+}
+
+/// The failure of an attempt without memory.
+pub(super) fn no_memory(phase: Phase) -> Failure {
+    Failure::new(FailureKind::GatewayLimit, phase, "the memory for bodies and buffers is in use")
 }
 
 #[cfg(test)]

@@ -7,28 +7,29 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::{Level, Span, enabled};
 
 use super::answer_length::LengthBound;
-use super::in_flight::InFlightGuard;
 use super::meter::Meter;
-use super::observation::ending;
-use super::spec::AttemptSpec;
+use super::spec::{AttemptSpec, InFlightGuard};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::FirstToken;
 use photofinish_history::bill::BillBounds;
+use photofinish_history::estimate::speed::Decoding;
+use photofinish_history::record::table::Subset as _;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, CensorCause};
 use photofinish_history::recorder::{AttemptStep, Recorder};
 use photofinish_routing::learning::{AttemptObserver, ObservedEnd};
+use photofinish_routing::verdict::slows_hedging;
 use photofinish_transport::upstream::{ConnectionOrigin, Response};
 use photofinish_wire::AnswerForm;
 use photofinish_wire::answer::headers;
 
-/// A decision about an attempt from outside.
+/// What the race has decided of an attempt. An audited or a drained loser runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum CancelReason {
-    /// None yet: if it is dropped now, the client left or the gateway shuts down.
-    Running,
+pub(super) enum RaceDecision {
+    /// If it is dropped now, the client left or the gateway shuts down.
+    Undecided,
     Lost,
     Audited,
     Drained,
@@ -45,7 +46,7 @@ pub(super) struct AttemptGuard {
     /// A streamed answer ends until then.
     pub until: Instant,
     dispatch: Instant,
-    fate: Arc<AtomicU8>,
+    decision: Arc<AtomicU8>,
     /// How it ended by itself. None: not yet.
     ended: Option<AttemptOutcome>,
     bill: BillBounds,
@@ -71,7 +72,7 @@ pub(super) struct AttemptGuard {
 }
 
 impl AttemptGuard {
-    pub fn new(spec: &mut AttemptSpec, fate: Arc<AtomicU8>) -> AttemptGuard {
+    pub fn new(spec: &mut AttemptSpec, decision: Arc<AtomicU8>) -> AttemptGuard {
         let dispatch = Instant::now();
         AttemptGuard {
             record: Box::new(new_record(spec, dispatch)),
@@ -79,7 +80,7 @@ impl AttemptGuard {
             read_at: spec.read_at,
             until: spec.read_at + spec.upstream.timeouts.stream_total,
             dispatch,
-            fate,
+            decision,
             ended: None,
             bill: BillBounds {
                 price: spec.upstream.price,
@@ -110,8 +111,8 @@ impl AttemptGuard {
     }
 
     /// Records a decision from outside.
-    pub fn decide(&self, fate: CancelReason) {
-        self.fate.store(fate as u8, Ordering::Relaxed);
+    pub fn decide(&self, decision: RaceDecision) {
+        self.decision.store(decision as u8, Ordering::Relaxed);
     }
 
     /// Microseconds since the dispatch.
@@ -211,30 +212,30 @@ impl AttemptGuard {
             forget_tokens(record);
             (record.finish_us, record.burst) = (None, None);
         }
-        record.audited = fate(&self.fate) == CancelReason::Audited;
+        record.audited = decided(&self.decision) == RaceDecision::Audited;
         let mut censored = None;
-        record.outcome = match (self.ended, fate(&self.fate)) {
+        record.outcome = match (self.ended, decided(&self.decision)) {
             (Some(outcome), _) => outcome,
-            (None, CancelReason::Lost) => {
+            (None, RaceDecision::Lost) => {
                 censored = Some(CensorCause::Lost);
                 AttemptOutcome::Lost
             }
-            (None, CancelReason::Audited | CancelReason::Drained) => {
+            (None, RaceDecision::Audited | RaceDecision::Drained) => {
                 censored = Some(if self.shutdown.is_draining() { CensorCause::Shutdown } else { CensorCause::Timeout });
                 AttemptOutcome::Lost
             }
-            (None, CancelReason::Late | CancelReason::Deadline) => {
+            (None, RaceDecision::Late | RaceDecision::Deadline) => {
                 record.failure = Some(FailureKind::Timeout.as_str());
                 let phase = if record.headers_us.is_some() { Phase::FirstToken } else { Phase::Headers };
                 record.failure_phase = Some(phase.as_str());
                 censored = Some(CensorCause::Timeout);
                 AttemptOutcome::Timeout
             }
-            (None, CancelReason::Running) if self.shutdown.is_cancelled() => {
+            (None, RaceDecision::Undecided) if self.shutdown.is_cancelled() => {
                 censored = Some(CensorCause::Shutdown);
                 AttemptOutcome::Shutdown
             }
-            (None, CancelReason::Running) => {
+            (None, RaceDecision::Undecided) => {
                 censored = Some(CensorCause::ClientGone);
                 AttemptOutcome::ClientGone
             }
@@ -298,12 +299,12 @@ fn choices_asked(n: Option<i64>) -> u32 {
     n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63)
 }
 
-fn fate(cell: &AtomicU8) -> CancelReason {
+fn decided(cell: &AtomicU8) -> RaceDecision {
     let value = cell.load(Ordering::Relaxed);
-    [CancelReason::Lost, CancelReason::Audited, CancelReason::Drained, CancelReason::Late, CancelReason::Deadline]
+    [RaceDecision::Lost, RaceDecision::Audited, RaceDecision::Drained, RaceDecision::Late, RaceDecision::Deadline]
         .into_iter()
-        .find(|fate| *fate as u8 == value)
-        .unwrap_or(CancelReason::Running)
+        .find(|decision| *decision as u8 == value)
+        .unwrap_or(RaceDecision::Undecided)
 }
 
 fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
@@ -322,5 +323,55 @@ fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
             (spec.upstream.provider.name.clone(), spec.upstream.model.clone()),
             spec.starting.reason,
         )
+    }
+}
+
+/// `choices`: the number of answers that the request asked for, if given.
+pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> ObservedEnd {
+    let decoding = Decoding::of(record);
+    let failure = record.failure.and_then(FailureKind::from_name);
+    let waited = record.ttft_obs_us.filter(|_| record.ttft_event == Some(0));
+    ObservedEnd {
+        waited_us: if record.plain { record.cancel_us.filter(|_| record.eof_us.is_none()) } else { waited },
+        whole_us: record
+            .finish_us
+            .or(record.last_token_us)
+            .filter(|_| !record.plain && record.outcome == AttemptOutcome::Won),
+        // An answer under way at the deadline is not the upstream's fault.
+        failed: failure.is_some_and(slows_hedging)
+            && !(failure == Some(FailureKind::Timeout) && record.first_token_us.is_some()),
+        billed: !matches!(record.outcome, AttemptOutcome::Failed | AttemptOutcome::Shed) && record.connect_us.is_some(),
+        served: record.outcome == AttemptOutcome::Won,
+        tpot_us: decoding.tpot_us(choices),
+        input_tokens: record.input_tokens,
+        cached_tokens: record.cached_input_tokens,
+        output_tokens: decoding.tokens_out(),
+        generated: record.payload_events.max(record.chars_total / 4),
+    }
+}
+
+#[cfg(test)]
+mod observation_tests {
+    use super::*;
+    use photofinish_history::record::sample;
+
+    #[test]
+    fn what_was_cut_is_a_wait_and_no_failure() {
+        let lost = AttemptRecord { connect_us: Some(11), ..sample::lost(0, 99_000) };
+        let lost = ending(&lost, None);
+        assert_eq!((lost.waited_us, lost.failed, lost.billed, lost.served), (Some(99_000), false, true, false));
+        assert!(!ending(&sample::lost(0, 99_000), None).billed, "it never had a connection");
+        let failed = ending(&sample::failed(0), None);
+        assert_eq!((failed.waited_us, failed.failed, failed.billed), (None, true, false));
+        let won = ending(&AttemptRecord { failure: None, ..sample::won(0) }, Some(1));
+        assert_eq!((won.waited_us, won.failed, won.billed, won.served), (None, false, true, true));
+        assert_eq!((won.tpot_us, won.output_tokens, won.cached_tokens), (Some(50_000.0), Some(41), Some(512)));
+        assert_eq!(won.generated, 41);
+        let cut_off = AttemptRecord { failure: Some("timeout"), outcome: AttemptOutcome::FailedMid, ..sample::won(0) };
+        assert!(!ending(&cut_off, None).failed, "by the total deadline");
+        let late =
+            AttemptRecord { failure: Some("timeout"), outcome: AttemptOutcome::Timeout, ..sample::lost(0, 30_000_000) };
+        let late = ending(&late, None);
+        assert_eq!((late.waited_us, late.failed, late.served), (Some(30_000_000), true, false));
     }
 }

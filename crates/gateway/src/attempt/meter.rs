@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use super::answer_length::{AnswerLength, LengthBound};
-use super::burst::BurstMeter;
-use super::gap_sketch::Gaps;
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::keyring::{HashedKey, scrubbed};
 use photofinish_history::record::{AttemptRecord, TokenSource};
@@ -308,6 +306,111 @@ impl Meter {
     }
 }
 
+/// With fewer tokens the answer is not judged as buffered.
+const TOKENS_MIN: i64 = 16;
+const EVENTS_MAX: i64 = 2;
+/// Share of the characters within one window that makes an answer buffered.
+const SHARE: f64 = 0.9;
+const WINDOW_MS: usize = 10;
+const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
+
+/// Characters in a sliding window of ten milliseconds, and its maximum.
+#[derive(Debug, Default)]
+pub(super) struct BurstMeter {
+    by_ms: [i64; WINDOW_MS],
+    now_ms: i64,
+    sum: i64,
+    most: i64,
+}
+
+impl BurstMeter {
+    /// Payload of this many characters, this long after the dispatch. Times must not decrease.
+    pub fn add(&mut self, at_us: i64, chars: i64) {
+        let ms = (at_us / 1_000).max(self.now_ms);
+        for passed in self.now_ms + 1..=ms.min(self.now_ms + WINDOW_MS as i64) {
+            self.sum -= std::mem::take(&mut self.by_ms[passed as usize % WINDOW_MS]);
+        }
+        self.now_ms = ms;
+        self.by_ms[ms as usize % WINDOW_MS] += chars;
+        self.sum += chars;
+        self.most = self.most.max(self.sum);
+    }
+
+    /// Whether a complete answer was buffered.
+    pub fn verdict(&self, tokens: i64, events: i64, chars: i64, took_us: i64) -> bool {
+        let share = self.most as f64 / chars.max(1) as f64;
+        let rate = tokens as f64 / (took_us.max(1) as f64 / 1e6);
+        tokens >= TOKENS_MIN && (events <= EVENTS_MAX || share >= SHARE || rate > TOKENS_PER_SECOND_MAX)
+    }
+}
+
+/// Steps in one octave, as a power of two.
+const STEP_BITS: u32 = 4;
+/// Octaves from 1 µs. Gaps above about 70 minutes share the last cell.
+const OCTAVES: usize = 32;
+const CELLS: usize = OCTAVES << STEP_BITS;
+
+/// Uses 4 bytes for each cell up to the largest gap: at most 2 kB.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    counts: Vec<u32>,
+    total: u64,
+    max: i64,
+}
+
+impl Gaps {
+    pub fn add(&mut self, gap_us: i64) {
+        let gap_us = gap_us.max(0);
+        let cell = cell(gap_us);
+        if cell >= self.counts.len() {
+            self.counts.resize(cell + 1, 0);
+        }
+        if let Some(count) = self.counts.get_mut(cell) {
+            *count = count.saturating_add(1);
+        }
+        self.total += 1;
+        self.max = self.max.max(gap_us);
+    }
+
+    /// The largest gap, exact.
+    pub fn max(&self) -> Option<i64> {
+        (self.total > 0).then_some(self.max)
+    }
+
+    /// The quantile `q` of the gaps, as the middle of its step.
+    pub fn quantile(&self, q: f64) -> Option<i64> {
+        let rank = ((self.total as f64 * q).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (cell, count) in self.counts.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen >= rank {
+                return Some(middle(cell).min(self.max));
+            }
+        }
+        None
+    }
+}
+
+/// Values below 16 have their own cells; above, the four bits after the leading one choose the step.
+fn cell(value: i64) -> usize {
+    let value = value.unsigned_abs();
+    if value < 1 << STEP_BITS {
+        return value as usize;
+    }
+    let octave = 63 - value.leading_zeros();
+    let step = (value >> (octave - STEP_BITS)) & ((1 << STEP_BITS) - 1);
+    ((((octave - STEP_BITS + 1) as usize) << STEP_BITS) + step as usize).min(CELLS - 1)
+}
+
+fn middle(cell: usize) -> i64 {
+    let (octave, step) = (cell >> STEP_BITS, cell & ((1 << STEP_BITS) - 1));
+    if octave == 0 {
+        return step as i64;
+    }
+    let width = 1i64 << (octave - 1);
+    ((1 << STEP_BITS) + step as i64) * width + width / 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,5 +498,47 @@ mod tests {
             "too few tokens"
         );
         assert_eq!(burst(vec![(100, text(9))]), None, "unknown count");
+    }
+}
+
+#[cfg(test)]
+mod burst_tests {
+    use super::*;
+
+    fn most(events: &[(i64, i64)]) -> i64 {
+        let mut burst = BurstMeter::default();
+        events.iter().for_each(|(at_ms, chars)| burst.add(at_ms * 1_000, *chars));
+        burst.most
+    }
+
+    #[test]
+    fn the_window_slides() {
+        assert_eq!(most(&[(0, 1), (9, 1)]), 2);
+        assert_eq!(most(&[(0, 1), (10, 1)]), 1);
+        assert_eq!(most(&[(5, 1), (13, 50), (14, 50), (22, 3)]), 103);
+        assert_eq!(most(&[(5, 7), (5_000, 2), (5_001, 2)]), 7);
+    }
+}
+
+#[cfg(test)]
+mod gap_sketch_tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_found_within_its_step() {
+        for value in (0..5_000).chain([10_000, 123_456, 9_999_999, 3_600_000_000]) {
+            let middle = middle(cell(value));
+            assert!((middle - value).abs() as f64 <= value as f64 * 0.032 + 0.5, "{value} became {middle}");
+        }
+    }
+
+    #[test]
+    fn quantiles_and_maximum() {
+        let mut gaps = Gaps::default();
+        assert_eq!((gaps.quantile(0.5), gaps.max()), (None, None));
+        (1..=100).for_each(|gap| gaps.add(gap * 1_000));
+        assert_eq!(gaps.max(), Some(100_000));
+        let (p50, p99) = (gaps.quantile(0.5).unwrap(), gaps.quantile(0.99).unwrap());
+        assert!((48_000..52_000).contains(&p50) && (96_000..=100_000).contains(&p99), "{p50} {p99}");
     }
 }

@@ -1,14 +1,14 @@
 //! The input for starting an attempt.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use http::HeaderMap;
 use tracing::Span;
 
-use super::in_flight::InFlightGuard;
 use crate::race::AttemptStart;
-use photofinish_base::budget::Budget;
 use photofinish_base::clock::Instant;
+use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{FirstToken, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
@@ -45,7 +45,7 @@ pub struct AttemptSpec {
     /// Bytes of one event of its answer; a larger event is a failure.
     pub event_max: usize,
     /// Memory for its buffers.
-    pub budget: Budget,
+    pub memory: Memory,
     /// The client's headers that are forwarded.
     pub headers: HeaderMap,
     /// Use a new connection: a pooled one has just died.
@@ -56,4 +56,25 @@ pub struct AttemptSpec {
     pub slot: Option<InFlightGuard>,
     /// Feeds the statistics of its upstream; the guard takes it.
     pub attempt_observer: Option<AttemptObserver>,
+}
+
+/// Counts one until it is dropped. Not `Clone`: two would decrement twice.
+#[derive(Debug)]
+pub struct InFlightGuard {
+    counter: Arc<AtomicI64>,
+    /// The count before this one.
+    pub before: i64,
+}
+
+impl InFlightGuard {
+    pub fn enter(counter: Arc<AtomicI64>) -> InFlightGuard {
+        let before = counter.fetch_add(1, Ordering::Relaxed);
+        InFlightGuard { counter, before }
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(1, Ordering::Relaxed);
+    }
 }

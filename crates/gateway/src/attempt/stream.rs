@@ -2,6 +2,8 @@
 //! `relay`.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,18 +11,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Sleep;
 
-use super::guard::{AttemptGuard, CancelReason};
-use super::held_back::HeldBack;
-use super::item::{ItemKind, LastEvent, StreamItem};
-use photofinish_base::budget::Lease;
+use super::guard::{AttemptGuard, RaceDecision};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_base::memory::Lease;
 use photofinish_base::pace::YieldPace;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::keyring::HashedKey;
 use photofinish_transport::upstream::ResponseBody;
 use photofinish_wire::answer::error::ErrorFacts;
 use photofinish_wire::client_error::ErrorShape;
+use photofinish_wire::dialects::openai::with_members_of;
 use photofinish_wire::stream::framing::FrameDecoder;
 use photofinish_wire::stream::template::Template;
 use photofinish_wire::{ResponseTranslation, SseEvent, Surface};
@@ -345,12 +346,12 @@ impl EventStream {
 
     /// It lost: dropping it now cancels a loser.
     pub fn lost(&mut self) {
-        self.guard.decide(CancelReason::Lost);
+        self.guard.decide(RaceDecision::Lost);
     }
 
     /// Reads a loser to its end, at most this many bytes, and discards them. The caller bounds the time.
     pub async fn drain(mut self, bytes_max: usize) {
-        self.guard.decide(CancelReason::Drained);
+        self.guard.decide(RaceDecision::Drained);
         let mut bytes = 0;
         while let Some(Ok(item)) = std::future::poll_fn(|context| self.poll_item(context)).await {
             bytes += item.size;
@@ -389,5 +390,412 @@ impl EventStream {
 
     fn phase(&self) -> Phase {
         if self.guard.meter.first_token_us().is_some() { Phase::Stream } else { Phase::FirstToken }
+    }
+}
+
+/// One event: the bytes that are passed on, and its kind.
+#[derive(Debug)]
+pub struct StreamItem {
+    /// In the caller's dialect, with the closing blank line: the original bytes, or their translation, which may be empty.
+    pub raw: Bytes,
+    pub kind: ItemKind,
+    /// Bytes of the upstream's event.
+    pub size: usize,
+    /// Set if it differs in its text alone from the payload before it: the place of this text in `raw`, between its
+    /// quotes. Never set in a translation.
+    pub more: Option<Range<usize>>,
+}
+
+impl StreamItem {
+    /// An event that was read as a whole.
+    pub fn new(raw: Bytes, kind: ItemKind, size: usize) -> StreamItem {
+        StreamItem { raw, kind, size, more: None }
+    }
+}
+
+/// The kinds that readers distinguish.
+#[derive(Debug)]
+pub enum ItemKind {
+    /// An event that does not matter for a race: a role, usage together with a finish.
+    Other,
+    /// A comment or a ping: the upstream is alive.
+    Heartbeat,
+    /// Generated output.
+    Payload,
+    /// The chunk that only `include_usage` brings.
+    UsageOnly,
+    /// The last event of the answer (`[DONE]`).
+    Done,
+    /// An error in a 200, with its data.
+    Error { facts: ErrorFacts, data: Bytes },
+    /// Noise, or of another dialect, or its content follows in other events.
+    LeftOut,
+}
+
+/// The last event of an answer, before its usage chunk: see [`EventStream::join_usage_chunk`](super::EventStream::join_usage_chunk).
+#[derive(Default)]
+pub(super) enum LastEvent {
+    /// Events are passed on as they come.
+    #[default]
+    Passed,
+    /// It has not come yet.
+    Awaited,
+    Held(StreamItem),
+    /// It was passed on. This came after it.
+    Followed(Box<Result<StreamItem, Failure>>),
+}
+
+/// Bytes that are read ahead during a hold, including the size of each item; beyond that reading waits.
+const READ_AHEAD_MAX: usize = 256 << 10;
+
+#[derive(Default)]
+pub struct HeldBack {
+    items: VecDeque<StreamItem>,
+    bytes: usize,
+}
+
+impl HeldBack {
+    pub fn is_full(&self) -> bool {
+        self.bytes >= READ_AHEAD_MAX
+    }
+
+    pub fn push(&mut self, item: StreamItem) {
+        self.bytes += cost(&item);
+        self.items.push_back(item);
+    }
+
+    pub fn pop(&mut self) -> Option<StreamItem> {
+        let item = self.items.pop_front()?;
+        self.bytes -= cost(&item);
+        Some(item)
+    }
+}
+
+fn cost(item: &StreamItem) -> usize {
+    item.raw.len() + size_of::<StreamItem>()
+}
+
+/// Bytes that a stream may buffer without accounting for them: normal traffic needs no more.
+const UNACCOUNTED: usize = 64 << 10;
+/// Copies of an event while it is translated: a tree, the pieces made of it, and what is written from them.
+const TRANSLATION_COPIES: usize = 3;
+
+impl EventStream {
+    /// Accounts for this many held bytes.
+    ///
+    /// # Errors
+    /// There is no memory for them. The failure is already recorded.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
+        if bytes > UNACCOUNTED && self.lease.cover(bytes).is_err() {
+            return Err(self.fail(FailureKind::GatewayLimit, "the memory for bodies and buffers is in use"));
+        }
+        Ok(())
+    }
+
+    /// This many bytes are no longer held.
+    pub(super) fn let_go(&mut self, bytes: usize) {
+        // A whole answer is still in memory.
+        if bytes > UNACCOUNTED && self.body.is_some() {
+            self.lease.settle(0);
+        }
+    }
+
+    /// Whether an event counts by itself. A whole answer is counted already.
+    pub(super) fn is_large(&self, event: &SseEvent) -> bool {
+        event.raw.len() > UNACCOUNTED && self.body.is_some()
+    }
+
+    /// A large event, counted for as long as any part of it is held.
+    ///
+    /// # Errors
+    /// There is no memory to read it.
+    pub(super) fn admitted(&mut self, event: SseEvent) -> Result<SseEvent, Failure> {
+        let copies = if self.is_translated() { TRANSLATION_COPIES } else { 1 };
+        self.hold(event.raw.len().saturating_mul(1 + copies))?;
+        Ok(SseEvent { raw: self.counted(event.raw) })
+    }
+
+    /// Counts large bytes for as long as they are held: a client may be slow to take them.
+    pub(super) fn counted(&self, raw: Bytes) -> Bytes {
+        if raw.len() <= UNACCOUNTED { raw } else { self.lease.another(raw.len()).hold(raw) }
+    }
+}
+
+/// How long an answer may go on without a token, after its first: pings, empty events, tools that the provider runs, thoughts that it
+/// hides. An hour is the longest that one call may take where a provider says it (Bedrock), so no honest answer has such a gap.
+const TOKENLESS_FOR: Duration = Duration::from_secs(3_600);
+
+impl EventStream {
+    /// The attempt won: its times run from now on. `idle`: without a byte.
+    pub fn serve(&mut self, idle: Duration) {
+        self.let_go(usize::MAX);
+        let since = Instant::now();
+        self.quiet_since = since;
+        self.served = Some(ServedTimes { idle, since, look_at: since });
+        self.timer = self.due().map(|due| Box::pin(tokio::time::sleep_until(due)));
+    }
+
+    /// The next event of a winner, including its end: see [`EventStream::poll_served`].
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
+        if let Some(item) = self.ahead.pop() {
+            return Poll::Ready(Some(Ok(item)));
+        }
+        // Events after the end, such as pings, do not delay it.
+        if self.complete_since.is_some_and(|since| since.elapsed() >= READ_OUT_FOR) {
+            self.body = None;
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(item) = self.poll_item(context) {
+            return Poll::Ready(item);
+        }
+        if self.end.is_some() || matches!(self.last, LastEvent::Held(_)) {
+            return Poll::Pending;
+        }
+        let complete = self.is_complete();
+        if complete && self.complete_since.is_none() {
+            let now = Instant::now();
+            self.complete_since = Some(now);
+            self.set_timer(now + self.read_out_for());
+        }
+        if self.pace.rests() {
+            // More can be read: the provider is not silent.
+            self.quiet_since = Instant::now();
+            return Poll::Pending;
+        }
+        while self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(context).is_ready()) {
+            if complete {
+                self.body = None;
+                return Poll::Ready(None);
+            }
+            match self.due() {
+                Some(due) if due > Instant::now() => self.set_timer(due),
+                _ => return Poll::Ready(Some(Err(self.late()))),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Reading resumes after a slow client. Its silences did not count during the pause.
+    pub fn stalled(&mut self) {
+        self.guard.meter.stalled = true;
+        self.quiet_since = Instant::now();
+        if let Some(served) = &mut self.served {
+            served.since = self.quiet_since;
+        }
+    }
+
+    /// Ends the attempt: the total deadline passed.
+    pub fn time_out(&mut self) -> Failure {
+        self.fail(FailureKind::Timeout, "the total deadline passed")
+    }
+
+    /// Ends the attempt: its answer goes on without end.
+    pub(super) fn endless(&mut self) -> Failure {
+        self.body = None;
+        let message = format!("it goes on without end: more than {}", self.guard.meter.bound());
+        self.fail(FailureKind::Endless, message)
+    }
+
+    /// Called after a read. The failure of an answer whose time is over, although it is never silent.
+    #[inline]
+    pub(super) fn overdue(&mut self) -> Option<Failure> {
+        let read_at = self.read_at;
+        self.served.as_ref().filter(|served| read_at >= served.look_at)?;
+        let is_over = self.due_of_tokens()? <= read_at && !self.is_complete();
+        is_over.then(|| self.late())
+    }
+
+    /// How long to wait for the end of the body of a complete answer.
+    pub(super) fn read_out_for(&self) -> Duration {
+        self.served.as_ref().map_or(READ_OUT_FOR, |served| READ_OUT_FOR.min(served.idle))
+    }
+
+    pub(super) fn set_timer(&mut self, at: Instant) {
+        if let Some(timer) = &mut self.timer {
+            timer.as_mut().reset(at);
+        }
+    }
+
+    /// When it is cut if nothing more comes.
+    fn due(&mut self) -> Option<Instant> {
+        let of_tokens = self.due_of_tokens()?;
+        self.served.as_ref().map(|served| of_tokens.min(self.quiet_since + served.idle))
+    }
+
+    /// When it is cut if no token comes.
+    fn due_of_tokens(&mut self) -> Option<Instant> {
+        let served = self.served.as_mut()?;
+        let last = self.guard.meter.last_token_at().map_or(served.since, |at| at.max(served.since));
+        served.look_at = self.guard.until.min(last + TOKENLESS_FOR);
+        Some(served.look_at)
+    }
+
+    /// Ends the attempt: its time is over.
+    fn late(&mut self) -> Failure {
+        self.body = None;
+        let (now, quiet_for) = (Instant::now(), self.quiet_since.elapsed());
+        match self.served.as_ref().map(|served| served.idle) {
+            _ if now >= self.guard.until => self.time_out(),
+            Some(idle) if quiet_for >= idle => self.fail(FailureKind::IdleTimeout, format!("no byte for {idle:?}")),
+            _ => self.fail(FailureKind::IdleTimeout, format!("no token for {TOKENLESS_FOR:?}")),
+        }
+    }
+}
+
+impl EventStream {
+    /// The client did not ask for the usage chunk, so what else it says is joined to the event before it. Returns the bytes up to
+    /// the first payload, unless they are held back.
+    pub fn join_usage_chunk(&mut self, prelude: Bytes) -> Bytes {
+        if self.is_translated() || !matches!(self.surface(), Surface::Chat | Surface::Completions) {
+            return prelude;
+        }
+        self.last = LastEvent::Awaited;
+        if !self.is_complete() {
+            return prelude;
+        }
+        self.hold_last(StreamItem::new(prelude, ItemKind::Other, 0));
+        Bytes::new()
+    }
+
+    /// The next event of a winner, with the last one held back for at most 100 ms.
+    pub(super) fn poll_last(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
+        loop {
+            match &self.last {
+                LastEvent::Passed => return self.poll_next(context),
+                LastEvent::Awaited => match self.poll_next(context) {
+                    Poll::Ready(Some(Ok(item))) if self.may_be_last(&item) => self.hold_last(item),
+                    next => return next,
+                },
+                LastEvent::Held(_) => match self.poll_next(context) {
+                    Poll::Pending if self.waits_behind(context) => return Poll::Pending,
+                    next => return Poll::Ready(self.release_last(next)),
+                },
+                LastEvent::Followed(_) => {
+                    if let LastEvent::Followed(next) = std::mem::take(&mut self.last) {
+                        return Poll::Ready(Some(*next));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The bytes of an event that is still held back.
+    pub(super) fn held_last(&mut self) -> Bytes {
+        match std::mem::take(&mut self.last) {
+            LastEvent::Held(item) => item.raw,
+            _ => Bytes::new(),
+        }
+    }
+
+    fn may_be_last(&self, item: &StreamItem) -> bool {
+        let is_own = matches!(item.kind, ItemKind::Payload | ItemKind::Other);
+        is_own && item.more.is_none() && self.end.is_none() && self.is_complete()
+    }
+
+    fn hold_last(&mut self, item: StreamItem) {
+        self.last = LastEvent::Held(item);
+        self.wait_for_more();
+    }
+
+    /// The event that was held back, joined with what came after it. During a race the stream may have been read to its end, so
+    /// the one after it may be the last.
+    fn release_last(&mut self, next: Poll<Option<Result<StreamItem, Failure>>>) -> Option<Result<StreamItem, Failure>> {
+        let mut last = match std::mem::take(&mut self.last) {
+            LastEvent::Held(last) => last,
+            _ => return None,
+        };
+        self.wait_for_end();
+        match next {
+            Poll::Ready(Some(Ok(usage))) if matches!(usage.kind, ItemKind::UsageOnly) => {
+                last.raw = with_members_of(last.raw, &usage.raw);
+            }
+            Poll::Ready(Some(Ok(next))) if self.may_be_last(&next) => self.hold_last(next),
+            Poll::Ready(Some(next)) => self.last = LastEvent::Followed(Box::new(next)),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        Some(Ok(last))
+    }
+}
+
+/// How long the end of an answer is held back for later events, such as a price. The end of the body has nearly always come
+/// already.
+const BEHIND_FOR: Duration = Duration::from_millis(100);
+/// Bytes of later events that are passed on.
+const BEHIND_MAX: usize = 64 << 10;
+
+impl EventStream {
+    /// Whether the next read yields first, so that other tasks run.
+    pub fn is_due_to_rest(&self) -> bool {
+        self.pace.is_due()
+    }
+
+    /// The next event of a winner; none once the stream has ended, complete or not. Events that a vendor sends right after its
+    /// end are returned before that end.
+    ///
+    /// # Errors
+    /// The failure that broke it. A complete answer cannot break.
+    pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
+        loop {
+            let next = self.poll_last(context);
+            let Some((_, left)) = &mut self.end else {
+                match next {
+                    Poll::Ready(Some(Ok(item))) if matches!(item.kind, ItemKind::Done) => self.hold_end(item),
+                    next => return next,
+                }
+                continue;
+            };
+            match next {
+                Poll::Ready(Some(Ok(item))) if item.size <= *left => {
+                    *left -= item.size;
+                    return Poll::Ready(Some(Ok(item)));
+                }
+                Poll::Pending if self.waits_behind(context) => return Poll::Pending,
+                _ => return Poll::Ready(self.give_end()),
+            }
+        }
+    }
+
+    /// Holds back the last event.
+    fn hold_end(&mut self, end: StreamItem) {
+        self.end = Some((end, BEHIND_MAX));
+        self.wait_for_more();
+    }
+
+    /// The answer is complete, but more may come soon.
+    pub(super) fn wait_for_more(&mut self) {
+        let now = Instant::now();
+        self.complete_since.get_or_insert(now);
+        self.set_timer(now + BEHIND_FOR);
+    }
+
+    /// From now on it waits only for the end of the body.
+    pub(super) fn wait_for_end(&mut self) {
+        let since = self.complete_since.unwrap_or_else(Instant::now);
+        self.set_timer(since + self.read_out_for());
+    }
+
+    /// Whether to wait longer for events after the end.
+    pub(super) fn waits_behind(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(timer) = &mut self.timer else { return false };
+        let waits = timer.as_mut().poll(context).is_pending();
+        if !waits {
+            self.wait_for_end();
+        }
+        waits
+    }
+
+    /// The last event, with the end of a translation.
+    fn give_end(&mut self) -> Option<Result<StreamItem, Failure>> {
+        let (mut end, _) = self.end.take()?;
+        if self.is_translated() {
+            end.raw = Bytes::from([end.raw, self.ending()].concat());
+        }
+        Some(Ok(end))
+    }
+
+    /// Reads the rest of the body, only for its usage.
+    pub(super) async fn read_behind(&mut self) {
+        let rest = async { while let Some(Ok(_)) = poll_fn(|context| self.poll_item(context)).await {} };
+        let _ = tokio::time::timeout(BEHIND_FOR, rest).await;
     }
 }

@@ -5,10 +5,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use super::item::{ItemKind, StreamItem};
-use super::ready::ReadyAttempt;
-use photofinish_base::budget::Lease;
+use super::no_answer::ReadyAttempt;
+use super::stream::{ItemKind, StreamItem};
 use photofinish_base::failure::{Failure, FailureKind};
+use photofinish_base::memory::Lease;
 use photofinish_base::pace::aside;
 use photofinish_wire::answer::assemble::{Assemble, Whole};
 use photofinish_wire::json::unescape;
@@ -154,7 +154,7 @@ impl AnswerParts {
         }
     }
 
-    /// Where the text stands in an event of a translation that differs in it alone from the payload before it.
+    /// The place of the text in an event of a translation that differs in it alone from the payload before it.
     fn more_written(&mut self, raw: &Bytes) -> Option<Range<usize>> {
         let event = SseEvent { raw: raw.clone() };
         if let Some(more) = self.written.as_ref().and_then(|template| template.fits(&event)) {
@@ -236,7 +236,7 @@ mod tests {
         parts.assembly.finish().filter(|_| parts.taken)
     }
 
-    /// Writes an event of this kind, with a text and a part that varies beside it.
+    /// Writes an event of this kind, with a text and a part that varies too.
     type WriteEvent = fn(usize, &str, &str) -> String;
 
     fn sse(data: &str) -> String {
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Events as kind, text and the part that varies beside it.
+    /// Events as kind, text and the part that varies too.
     fn events(kinds: usize) -> impl Strategy<Value = Vec<(usize, String, String)>> {
         let text = prop::collection::vec(
             prop::sample::select(vec!["a", " b", "é", "\\n", "\\u00e9", "\\ud83d\\ude00", "{", "}", "\\\"", ""]),

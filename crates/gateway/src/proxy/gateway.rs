@@ -2,28 +2,28 @@
 //! single request.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::blocking::BlockingPool;
-use super::load::{AdmissionLoad, ShedCounts, ShedReason};
-use super::places::{RequestPlace, RequestPlaces};
-use super::refused_configuration::RefusedConfiguration;
-use super::rejection::Rejection;
-use super::sessions::Sessions;
-use super::shares::{ShareHolder, ShareLimits};
-use super::wrong_tokens::WrongTokens;
+use super::door::load::{AdmissionLoad, ShedCounts, ShedReason};
+use super::door::places::{RequestPlace, RequestPlaces};
+use super::door::sessions::Sessions;
+use super::door::shares::{ShareHolder, ShareLimits};
+use super::door::wrong_tokens::WrongTokens;
+use super::refusals::rejection::Rejection;
+use super::request::blocking::BlockingPool;
 use crate::attempt::InFlightGuard;
-use photofinish_base::budget::Budget;
+use photofinish_base::memory::Memory;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{ProviderLists, User};
+use photofinish_config::config::{Fingerprint, ProviderLists, User};
 use photofinish_history::recorder::Recorder;
-use photofinish_routing::health::routing_status::{RoutingReport, routing};
 use photofinish_routing::health::{LiveConfig, UpstreamHealth};
 use photofinish_routing::learning::Learning;
+use photofinish_routing::status::{RoutingReport, routing};
 use photofinish_transport::upstream::UpstreamClient;
 
 /// Audited losers that run at the same time.
@@ -46,7 +46,7 @@ pub struct Gateway {
     totals: Totals,
     sessions: Sessions,
     wrong_tokens: WrongTokens,
-    budget: Budget,
+    memory: Memory,
     heavy: BlockingPool,
 }
 
@@ -83,9 +83,9 @@ impl Gateway {
     pub fn new(live: LiveConfig, client: UpstreamClient, recorder: Recorder, shutdown: Shutdown) -> Gateway {
         recorder.metrics().configure(&live.config);
         let health = Arc::new(UpstreamHealth::new(&live));
-        let budget = Budget::new(live.config.server.memory);
+        let memory = Memory::new(live.config.server.memory);
         Gateway {
-            budget,
+            memory,
             heavy: BlockingPool::new(shutdown.clone()),
             live: ArcSwap::from_pointee(live),
             refused: Mutex::default(),
@@ -111,7 +111,7 @@ impl Gateway {
     /// of providers whose address stays.
     pub fn reload(&self, live: LiveConfig) {
         self.replace(|_| live);
-        self.budget.resize(self.live().config.server.memory);
+        self.memory.resize(self.live().config.server.memory);
         self.health.clear_cooldowns();
     }
 
@@ -171,8 +171,8 @@ impl Gateway {
     }
 
     /// The memory of all bodies and buffers.
-    pub fn budget(&self) -> &Budget {
-        &self.budget
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     pub(super) fn heavy(&self) -> &BlockingPool {
@@ -184,8 +184,8 @@ impl Gateway {
         AdmissionLoad {
             in_flight,
             max_in_flight: live.config.server.max_in_flight,
-            memory_used: self.budget.used(),
-            memory_max: self.budget.max(),
+            memory_used: self.memory.used(),
+            memory_max: self.memory.max(),
             scarce: self.client.descriptors().are_scarce(),
         }
     }
@@ -254,5 +254,34 @@ impl Gateway {
     pub(super) fn enter_drain(&self, running: usize) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.drains.clone());
         usize::try_from(slot.before).is_ok_and(|before| before < running).then_some(slot)
+    }
+}
+
+/// A newer configuration that is not in force.
+#[derive(Clone, Debug)]
+pub struct RefusedConfiguration {
+    /// For operators.
+    pub why: String,
+    /// Its text. None: it cannot be read.
+    pub text: Option<Fingerprint>,
+    /// It is valid, and a person may accept what it drops.
+    pub is_acceptable: bool,
+}
+
+impl RefusedConfiguration {
+    /// The request that accepts it.
+    pub fn accepted_by(&self) -> Option<String> {
+        let text = self.text.filter(|_| self.is_acceptable)?;
+        Some(format!("POST /api/reload?accept={text}"))
+    }
+}
+
+impl fmt::Display for RefusedConfiguration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)?;
+        match self.accepted_by() {
+            Some(request) => write!(f, "\nIf that is meant, accept it with {request}, or send SIGHUP"),
+            None => Ok(()),
+        }
     }
 }

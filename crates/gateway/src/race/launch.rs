@@ -8,7 +8,7 @@ use std::time::Duration;
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::Failure;
 use photofinish_history::record::StartReason;
-use photofinish_routing::routing::plan::{PlannedStart, Replan};
+use photofinish_routing::policy::plan::{PlannedStart, Replan};
 
 /// A started attempt. It is ready at its first token, or, if the launcher makes such attempts, with its whole answer.
 pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
@@ -25,7 +25,7 @@ pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
     }
 
     /// Nothing of it can be seen before it is ready, and that may take long. So it is not cut when it is late: another one
-    /// starts beside it. If that one wins, it was too late.
+    /// starts too. If that one wins, it was too late.
     fn may_be_long(&self) -> bool {
         false
     }
@@ -53,10 +53,11 @@ pub enum CutReason {
 
 /// An attempt that runs, or its result when it is ready.
 pub struct RunningAttempt<A> {
-    pub(super) attempt: A,
+    pub attempt: A,
     pub(super) entry: PlannedStart,
     pub(super) ordinal: usize,
-    pub(super) started_at: Instant,
+    /// The instant of its start, by [`Launch::now`].
+    pub started_at: Instant,
     /// When it is late. None once its first token came, or if it may run on.
     pub(super) late_at: Option<Instant>,
     /// It was late, and ran on because its answer may only be long.
@@ -64,10 +65,6 @@ pub struct RunningAttempt<A> {
 }
 
 impl<A> RunningAttempt<A> {
-    pub fn attempt(&self) -> &A {
-        &self.attempt
-    }
-
     pub(super) fn became<R>(self, ready: R) -> RunningAttempt<R> {
         let RunningAttempt { entry, ordinal, started_at, late_at, was_late, .. } = self;
         RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at, was_late }
@@ -75,11 +72,6 @@ impl<A> RunningAttempt<A> {
 
     pub fn candidate(&self) -> usize {
         self.entry.candidate
-    }
-
-    /// The instant of its start, by [`Launch::now`].
-    pub fn started_at(&self) -> Instant {
-        self.started_at
     }
 }
 

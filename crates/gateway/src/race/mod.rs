@@ -3,27 +3,23 @@
 //! An attempt starts by a timer of the plan, by an answer of [`Launch`], after a failure, or because another is late. The first
 //! that is ready wins, unless it is held back for a moment; the others are cut. Dropping a [`Race`] drops every attempt.
 
-mod ending;
 mod launch;
 pub mod retries;
-mod starting;
-
-#[cfg(test)]
-mod model_check;
 
 pub use launch::{
     AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, RetryDecision, RunningAttempt,
 };
-pub use photofinish_routing::routing::plan::Replan;
+pub use photofinish_routing::policy::plan::Replan;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use photofinish_base::clock::Instant;
-use photofinish_base::failure::Failure;
+use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_history::record::StartReason;
-use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule};
+use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use photofinish_routing::verdict::{NextStep, next};
 
 /// How a race ended.
@@ -232,7 +228,7 @@ impl<L: Launch> Race<L> {
             self.cut_the_hopeless();
             return Poll::Pending;
         }
-        // Replacements start before failed probes are handled: a probe needs none if anything runs.
+        // Replacements start before failed trials are handled: a trial needs none if anything runs.
         failed.sort_by_key(|(entry, _)| entry.trial);
         for (entry, failure) in failed {
             self.heed(entry.candidate, failure, Some(entry));
@@ -240,20 +236,20 @@ impl<L: Launch> Race<L> {
         Poll::Ready(RaceEvent::Failed)
     }
 
-    /// Handles a failure: asks the same candidate again, or starts the next one at once, or both. A failed probe is not replaced
+    /// Handles a failure: asks the same candidate again, or starts the next one at once, or both. A failed trial is not replaced
     /// while others run.
     fn heed(&mut self, candidate: usize, failure: Failure, entry: Option<PlannedStart>) {
         let again = self.launch.failed(candidate, &failure);
         self.keep(candidate, failure);
-        let was_beside = entry.is_some_and(|entry| entry.trial) && !self.running.is_empty();
-        if !was_beside {
+        let was_trial = entry.is_some_and(|entry| entry.trial) && !self.running.is_empty();
+        if !was_trial {
             self.ask_at = self.plan.ask_after.map(|_| self.launch.now());
         }
         let is_back = entry.is_some_and(|entry| self.put_back(entry, again));
         match again {
             RetryDecision::Now if is_back => self.start_again(),
             RetryDecision::Later { first: true, .. } if is_back => {}
-            _ if was_beside => {}
+            _ if was_trial => {}
             _ => {
                 self.start_next(StartReason::Fallback);
             }
@@ -265,3 +261,330 @@ impl<L: Launch> Race<L> {
         self.failures.push((candidate, failure));
     }
 }
+
+/// The shortest pause between two questions to the policy, unless an attempt fails or starts.
+const ASK_PAUSE: Duration = Duration::from_millis(1);
+
+impl<L: Launch> Race<L> {
+    /// Asks the policy for hedges when that is due.
+    pub(crate) fn ask(&mut self) {
+        let now = self.launch.now();
+        while self.asks_at().is_some_and(|at| at <= now) {
+            let free = self.free();
+            let replan = self.launch.replan(&self.running, &self.candidates(&free));
+            tracing::debug!(?replan, "what the policy starts in addition");
+            match replan {
+                Replan::Start(candidate) => {
+                    match free.iter().find(|place| self.waiting[**place].entry.candidate == candidate) {
+                        Some(place) => self.start_at(*place, StartReason::Hedge),
+                        None => self.ask_at = None,
+                    }
+                }
+                Replan::Again(after) => self.ask_at = Some(now + after.max(ASK_PAUSE).min(self.plan.total)),
+                Replan::Never => self.ask_at = None,
+            }
+        }
+    }
+
+    /// Starts candidates whose timer or retry is due. A retry while others run needs the launcher's consent; without it, it
+    /// waits until they fail.
+    pub(crate) fn start_what_is_due(&mut self) {
+        let now = self.launch.now();
+        while let Some(position) =
+            self.waiting.iter().position(|waiting| self.starts_at(waiting).is_some_and(|at| at <= now))
+        {
+            let waiting = &mut self.waiting[position];
+            let (candidate, first) = (waiting.entry.candidate, waiting.first);
+            let is_retry = waiting.due.take().is_some();
+            let in_addition = is_retry && !first && !self.running.is_empty();
+            if in_addition && !self.launch.affords_retry(candidate, &self.running) {
+                continue;
+            }
+            let reason = match self.waiting[position].entry.start {
+                StartRule::At(Duration::ZERO) => StartReason::First,
+                _ => StartReason::Hedge,
+            };
+            self.start_at(position, reason);
+        }
+    }
+
+    /// Starts the next candidate: the first by the plan's order, later ones by the launcher's choice. Losers start again when no
+    /// other is left. False if none may start.
+    pub(crate) fn start_next(&mut self, reason: StartReason) -> bool {
+        if !self.may_start() || self.waiting.iter().any(|waiting| waiting.first && waiting.due.is_some()) {
+            return false;
+        }
+        let mut free = self.free();
+        if free.is_empty() && self.running.is_empty() {
+            self.recall_losers();
+            free = self.free();
+        }
+        let place = match reason {
+            StartReason::First => 0,
+            _ => {
+                // Losers come after untried candidates.
+                let untried = free.iter().take_while(|place| !self.waiting[**place].retry).count();
+                free.truncate(if untried == 0 { free.len() } else { untried });
+                if free.is_empty() { 0 } else { self.launch.next_after_failure(&self.candidates(&free)) }
+            }
+        };
+        let Some(position) = free.get(place).or(free.last()) else { return false };
+        self.start_at(*position, reason);
+        true
+    }
+
+    /// Puts a failed candidate first in the waiting list, if it is to be retried and time and attempts allow it.
+    pub(crate) fn put_back(&mut self, entry: PlannedStart, again: RetryDecision) -> bool {
+        let (wait, first) = match again {
+            RetryDecision::No => return false,
+            RetryDecision::Now => (Duration::ZERO, true),
+            RetryDecision::Later { wait, first } => (wait, first),
+        };
+        let due = self.launch.now() + wait.min(self.plan.total);
+        // A retry takes no place of a candidate that was not asked yet.
+        let untried = self.waiting.iter().filter(|waiting| !waiting.retry).count();
+        let places = if again == RetryDecision::Now { 0 } else { untried };
+        let is_possible =
+            !self.stopped && self.started.saturating_add(places) < self.plan.max_attempts && due < self.deadline();
+        if is_possible {
+            self.waiting.insert(0, WaitingCandidate { due: Some(due), first, ..WaitingCandidate::again(entry) });
+        }
+        is_possible
+    }
+
+    /// Starts the candidate that was just put back, if anything may start.
+    pub(crate) fn start_again(&mut self) {
+        if self.may_start() {
+            self.start_at(0, StartReason::Retry);
+        }
+    }
+
+    /// A retry is due later.
+    pub(crate) fn awaits_retry(&self) -> bool {
+        self.may_start() && self.waiting.iter().any(|waiting| waiting.due.is_some())
+    }
+
+    /// Makes losers available again.
+    pub(crate) fn recall_losers(&mut self) {
+        let losers = self.losers.drain(..).map(|entry| WaitingCandidate::again(PlannedStart { trial: false, ..entry }));
+        self.waiting.extend(losers);
+    }
+
+    /// The next instant at which the race must act by itself.
+    pub fn next_wake(&self) -> Instant {
+        let starts = self.waiting.iter().filter_map(|waiting| self.starts_at(waiting));
+        let late = self.running.iter().filter_map(|running| running.late_at);
+        let held = self.held.as_ref().map(|(_, until)| *until);
+        starts.chain(late).chain(self.asks_at()).chain(held).fold(self.deadline(), Instant::min)
+    }
+
+    /// While an answer is under way nothing starts, neither by a timer nor after a failure. If that answer breaks, it is
+    /// replaced then.
+    fn may_start(&self) -> bool {
+        let may = !self.stopped && self.started < self.plan.max_attempts && self.held.is_none();
+        may && !self.running.iter().any(RunningAttempt::has_begun)
+    }
+
+    /// An answer broke. Timers that expired while it was under way must not all start at once: one replacement is enough.
+    pub(crate) fn forget_past_timers(&mut self) {
+        let elapsed = self.launch.now().saturating_duration_since(self.began);
+        for waiting in &mut self.waiting {
+            if matches!(waiting.entry.start, StartRule::At(after) if after <= elapsed) {
+                waiting.entry.start = StartRule::AfterFailure;
+            }
+        }
+    }
+
+    /// When a timer of the plan or of a retry starts it. None if it waits for a failure.
+    fn starts_at(&self, waiting: &WaitingCandidate) -> Option<Instant> {
+        let by_plan = match waiting.entry.start {
+            StartRule::At(after) => Some(self.began + after.min(self.plan.total)),
+            StartRule::AfterFailure => None,
+        };
+        waiting.due.or(by_plan).filter(|_| self.may_start())
+    }
+
+    /// The policy is asked only while an attempt runs and a candidate is free.
+    fn asks_at(&self) -> Option<Instant> {
+        let is_free = |waiting: &WaitingCandidate| waiting.due.is_none();
+        let may_ask = || !self.running.is_empty() && self.waiting.iter().any(is_free) && self.may_start();
+        self.ask_at.filter(|_| may_ask())
+    }
+
+    /// Indices of waiting candidates without a pending retry.
+    fn free(&self) -> Vec<usize> {
+        (0..self.waiting.len()).filter(|place| self.waiting[*place].due.is_none()).collect()
+    }
+
+    fn candidates(&self, places: &[usize]) -> Vec<usize> {
+        places.iter().map(|place| self.waiting[*place].entry.candidate).collect()
+    }
+
+    fn start_at(&mut self, position: usize, reason: StartReason) {
+        let WaitingCandidate { entry, retry, .. } = self.waiting.remove(position);
+        let reason = if retry { StartReason::Retry } else { reason };
+        let ordinal = self.started;
+        self.started += 1;
+        let started_at = self.launch.now();
+        let late_at = Some(started_at + entry.first_token);
+        let attempt = self.launch.launch(AttemptStart {
+            candidate: entry.candidate,
+            ordinal,
+            reason,
+            p_include: entry.p_include,
+        });
+        self.running.push(RunningAttempt { attempt, entry, ordinal, started_at, late_at, was_late: false });
+    }
+}
+
+impl<A: RacingAttempt> RunningAttempt<A> {
+    pub(crate) fn has_begun(&self) -> bool {
+        self.attempt.has_begun()
+    }
+}
+
+impl<L: Launch> Race<L> {
+    /// Declares the winner and cuts all others.
+    pub(crate) fn win(&mut self, winner: RunningAttempt<L::Ready>) -> RaceFinish<L::Ready> {
+        for loser in std::mem::take(&mut self.running) {
+            tracing::debug!(ordinal = loser.ordinal, winner = winner.ordinal, "cut: another attempt won");
+            if loser.was_late { self.cut_late(loser) } else { self.lose(loser) }
+        }
+        let RunningAttempt { attempt: ready, entry, ordinal, .. } = winner;
+        RaceFinish::Won { ready, candidate: entry.candidate, ordinal }
+    }
+
+    /// An attempt is ready: holds it back for the others (none), or returns the winner.
+    pub(crate) fn hold_or_choose(&mut self, arrival: RunningAttempt<L::Ready>) -> Option<RunningAttempt<L::Ready>> {
+        let Some((held, _)) = self.held.take() else {
+            return self.hold(arrival);
+        };
+        let (winner, mut loser) = match self.launch.prefer(&held, &arrival) {
+            RaceSide::Held => (held, arrival),
+            RaceSide::New => (arrival, held),
+        };
+        loser.attempt.cut(CutReason::Lost);
+        self.losers.push(loser.entry);
+        self.launch.lost_ready(loser.entry.candidate, loser.attempt);
+        Some(winner)
+    }
+
+    /// The held attempt, once its time is over or no other runs.
+    pub(crate) fn end_hold(&mut self) -> Option<RunningAttempt<L::Ready>> {
+        if self.hold_is_over() { self.held.take().map(|(held, _)| held) } else { None }
+    }
+
+    pub(crate) fn hold_is_over(&self) -> bool {
+        self.held.as_ref().is_some_and(|(_, until)| self.running.is_empty() || *until <= self.launch.now())
+    }
+
+    /// Lets the held attempt read on. Returns its failure if it broke.
+    pub(crate) fn poll_held(
+        &mut self,
+        mut held: RunningAttempt<L::Ready>,
+        until: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<(PlannedStart, Failure)> {
+        match held.attempt.poll_held(context) {
+            Poll::Ready(failure) => Poll::Ready((held.entry, failure)),
+            Poll::Pending => {
+                self.held = Some((held, until));
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Replaces late attempts. The last running attempt is not cut, nor one whose answer may only be long. A trial does not count as
+    /// running for this.
+    pub(crate) fn cut_the_late(&mut self) {
+        let now = self.launch.now();
+        for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
+            begun.late_at = None;
+        }
+        while let Some(position) = self.latest(now) {
+            let trial = self.running[position].entry.trial;
+            if !trial {
+                self.start_next(StartReason::Fallback);
+            }
+            let alive = self.running.iter().filter(|running| trial || !running.entry.trial).count();
+            let may_be_long = self.running[position].attempt.may_be_long();
+            if may_be_long || (alive == 1 && self.held.is_none()) {
+                let running = &mut self.running[position];
+                (running.late_at, running.was_late) = (None, may_be_long);
+                continue;
+            }
+            let late = self.running.remove(position);
+            self.cut_late(late);
+            if !trial {
+                self.ask_at = self.plan.ask_after.map(|_| now);
+            }
+        }
+    }
+
+    fn cut_late(&mut self, mut late: RunningAttempt<L::Attempt>) {
+        late.attempt.cut(CutReason::Late);
+        tracing::debug!(ordinal = late.ordinal, limit = ?late.entry.first_token, "cut: it is late");
+        let awaited = if late.was_late { "answer" } else { "first token" };
+        let message = format!("no {awaited} within {:?}", late.entry.first_token);
+        let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
+        self.launch.failed(late.entry.candidate, &failure);
+        self.failures.push((late.entry.candidate, failure));
+    }
+
+    /// A late attempt, trials first.
+    fn latest(&self, now: Instant) -> Option<usize> {
+        let is_late = |running: &RunningAttempt<L::Attempt>| running.late_at.is_some_and(|at| at <= now);
+        let trial = self.running.iter().position(|running| running.entry.trial && is_late(running));
+        trial.or_else(|| self.running.iter().position(is_late))
+    }
+
+    /// Cuts attempts that cannot win any more. The last running attempt stays.
+    pub(crate) fn cut_the_hopeless(&mut self) {
+        while self.running.len() > 1
+            && let Some(position) = self.launch.hopeless(&self.running).filter(|at| *at < self.running.len())
+        {
+            let loser = self.running.remove(position);
+            tracing::debug!(ordinal = loser.ordinal, "cut: it cannot win any more");
+            self.lose(loser);
+        }
+    }
+
+    pub(crate) fn cut_at_deadline(&mut self) {
+        for mut running in self.running.drain(..) {
+            running.attempt.cut(CutReason::Deadline);
+            tracing::debug!(ordinal = running.ordinal, "cut: the total deadline passed");
+            let begun = running.has_begun();
+            let phase = if begun { Phase::Stream } else { Phase::FirstToken };
+            let failure = Failure::new(FailureKind::Timeout, phase, "the total deadline passed");
+            // A long answer is not the upstream's fault.
+            if !begun {
+                self.launch.failed(running.entry.candidate, &failure);
+            }
+            self.failures.push((running.entry.candidate, failure));
+        }
+    }
+
+    /// Holds it back if the launcher wants that, at most until the deadline.
+    fn hold(&mut self, arrival: RunningAttempt<L::Ready>) -> Option<RunningAttempt<L::Ready>> {
+        let now = self.launch.now();
+        let left = self.deadline().saturating_duration_since(now);
+        let hold = if self.running.is_empty() { None } else { self.launch.hold(&arrival, &self.running) };
+        match hold.map(|hold| hold.min(left)).filter(|hold| !hold.is_zero()) {
+            None => Some(arrival),
+            Some(hold) => {
+                tracing::debug!(ordinal = arrival.ordinal, ?hold, "held back: another may end first");
+                self.held = Some((arrival, now + hold));
+                None
+            }
+        }
+    }
+
+    fn lose(&mut self, mut loser: RunningAttempt<L::Attempt>) {
+        loser.attempt.cut(CutReason::Lost);
+        self.losers.push(loser.entry);
+        self.launch.lost(loser.attempt);
+    }
+}
+
+#[cfg(test)]
+mod model_check;

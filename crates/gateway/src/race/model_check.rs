@@ -15,7 +15,7 @@ use fakes::{Decide, Fakes, Log};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::ContentPolicy;
-use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule};
+use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use world::{Behaviour, Course, World};
 
 fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {

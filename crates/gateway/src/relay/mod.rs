@@ -4,7 +4,6 @@
 //! connection drops the winner. A [`RescuedBody`] continues an answer that broke off with another upstream.
 
 mod body;
-mod joining;
 mod rescued_body;
 
 pub use body::{RelayBody, RelayObserver};

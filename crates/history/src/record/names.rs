@@ -160,7 +160,7 @@ impl AttemptOutcome {
     }
 }
 
-/// Who asked for a race, and for which run. An extension of a request of this process; a client has no way to send one.
+/// Who asked for a race, and for which run. A client has no way to set it.
 #[derive(Clone, Debug, Default)]
 pub struct RequestOrigin {
     pub source: RaceSource,

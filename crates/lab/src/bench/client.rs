@@ -18,7 +18,7 @@ use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{INPUT_MARGIN, Prompt, PromptMaker};
 use super::spend::Spend;
 use photofinish_base::failure::FailureKind;
-use photofinish_gateway::proxy::{self, EndsWithin, Gateway};
+use photofinish_gateway::proxy::{self, AskedBy, Gateway};
 use photofinish_history::estimate::speed::{Decoding, came_at_once};
 use photofinish_history::record::table::Subset as _;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
@@ -59,9 +59,8 @@ impl LoadClient {
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        request.extensions_mut().insert(origin);
-        request.extensions_mut().insert(EndsWithin(within));
-        let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, None, request)).await;
+        let by = AskedBy { user: None, origin, ends_within: Some(within) };
+        let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, by, request)).await;
         let race_id = response.headers().get("x-photofinish-race")?.to_str().ok()?.to_owned();
         let mut body = response.into_body();
         // What breaks an answer is in its row.

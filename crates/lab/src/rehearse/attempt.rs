@@ -19,9 +19,10 @@ use photofinish_gateway::race::retries::Retries;
 use photofinish_gateway::race::{
     AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, Replan, RetryDecision, RunningAttempt,
 };
+use photofinish_routing::forecast::SendConditions;
 use photofinish_routing::learning::{AttemptObserver, Learning, ObservedEnd, PrefixBlocks};
 use photofinish_routing::policy::PolicyDriver;
-use photofinish_routing::routing::adaptive::{AttemptView, SendConditions};
+use photofinish_routing::policy::question::AttemptView;
 use photofinish_routing::verdict::{BreakerEffect, verdict};
 
 /// Where the whole answer counts, a race compares the paces of its attempts after this many tokens.
@@ -313,11 +314,11 @@ impl<'w, W: SimulatedWorld> SimulatedLauncher<'w, W> {
     fn views(&self, running: &[RunningAttempt<SimulatedAttempt<'w, W>>]) -> Vec<AttemptView> {
         let now_us = self.learning.now_us();
         let view = |running: &RunningAttempt<SimulatedAttempt<'w, W>>| {
-            let answering = running.attempt().0.as_ref();
+            let answering = running.attempt.0.as_ref();
             let first_token_us = answering.and_then(|answering| answering.first_token_us);
             AttemptView {
                 candidate: running.candidate(),
-                waited_us: micros_between(running.started_at(), self.now()),
+                waited_us: micros_between(running.started_at, self.now()),
                 first_token_us: first_token_us
                     .zip(answering)
                     .map(|(at_us, answering)| at_us - answering.dispatch.at_us),

@@ -11,12 +11,13 @@ use super::stage::{EngineBuffers, SharedStage, SimulatedCandidate, Wake, WakeTar
 use super::world::{Baseline, PlayedRace, SimulatedRequest, SimulatedWorld};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{Policy, RaceSettings};
+use photofinish_config::config::RaceSettings;
 use photofinish_gateway::race::retries::Retries;
 use photofinish_gateway::race::{Race, RaceFinish};
-use photofinish_routing::learning::{Learning, RaceBudget};
+use photofinish_routing::learning::Learning;
+use photofinish_routing::money::RaceBudget;
+use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 use photofinish_routing::policy::{CandidateState, ContextFits, DecisionReasons, PolicyDriver, PolicyDriverParts};
-use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule, plan};
 use photofinish_routing::verdict::{BreakerEffect, is_shared_by_all, verdict};
 
 /// A model's traffic under one policy.
@@ -340,8 +341,7 @@ fn baseline_plan<W>(
     let place = |candidate: usize| starts.iter().position(|(upstream, _)| *upstream == candidates[candidate].upstream);
     let mut entries: Vec<PlannedStart> = (0..candidates.len()).map(entry).collect();
     entries.sort_by_key(|entry| (entry.trial, place(entry.candidate).unwrap_or(usize::MAX)));
-    let settings = RaceSettings { policy: Policy::Fallback, ..stage.settings.clone() };
-    let mut plan = plan(&settings, entries, &vec![1.0; candidates.len()], std::time::Duration::ZERO, 0.0);
+    let mut plan = RacePlan::listed(&stage.settings, entries);
     for entry in &mut plan.entries {
         if let Some(place) = place(entry.candidate).filter(|_| !entry.trial) {
             entry.start = starts[place].1;

@@ -5,6 +5,7 @@
 mod scenario;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::rehearse::{AttemptEnd, PlayedRace, Rehearsal, SimulatedRequest, Simul
 use photofinish_base::clock::SECOND_US;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::Policy;
-use photofinish_gateway::proxy::{Gateway, serve};
+use photofinish_gateway::proxy::{Client, Gateway, serve};
 use photofinish_history::record::{AttemptOutcome, StartReason};
 use photofinish_history::recorder::{AttemptStep, RaceObserver, Recorder};
 use photofinish_history::store::Record;
@@ -158,7 +159,8 @@ async fn ask(
     fastrand::seed(scenario.draws(request.id));
     fastrand::u64(..);
     let request = http::Request::post("/v1/chat/completions").body(body).unwrap();
-    let response = serve(gateway, Surface::Chat, request).await;
+    let client = Client::at(Ipv4Addr::LOCALHOST.into());
+    let response = serve(gateway, Surface::Chat, client, None, request).await;
     let race_id = response.headers()["x-photofinish-race"].to_str().unwrap().to_owned();
     drop(response.into_body().collect().await);
     race_id

@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::world::{Baseline, OpeningView, Shown, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::{Instant, micros_between};
 use photofinish_config::config::{BreakerSettings, RaceSettings};
+use photofinish_routing::health::breaker::{BreakerScope, BreakerStatus, Breakers, TrialScope};
+use photofinish_routing::health::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
 use photofinish_routing::learning::{Learning, UpstreamStats};
-use photofinish_routing::routing::breaker::{BreakerScope, BreakerStatus, Breakers, ProbeScope};
-use photofinish_routing::routing::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
-use photofinish_routing::routing::plan::StartRule;
-use photofinish_routing::routing::tariff::PromptTokens;
+use photofinish_routing::money::tariff::PromptTokens;
+use photofinish_routing::policy::plan::StartRule;
 use photofinish_wire::Surface;
 
 /// Timers fire on whole milliseconds, as tokio's do.
@@ -186,14 +186,14 @@ impl SimulatedHealth {
 
     /// The candidates of a race that begins now, trials last. `with_trials`: a trial may run in addition to the first attempt.
     pub(super) fn candidates(&mut self, with_trials: bool, now: Instant) -> Vec<SimulatedCandidate> {
-        let trying = if with_trials { ProbeScope::Beside } else { ProbeScope::InPlace };
+        let trying = if with_trials { TrialScope::InAddition } else { TrialScope::InPlace };
         let (mut candidates, mut suspects) = (Vec::new(), Vec::new());
         for upstream in 0..self.names.len() {
             if self.is_cooling(upstream, now) {
                 continue;
             }
-            let status = self.breakers.standing(asked(&self.names[upstream]), &self.settings, None, trying, now);
-            let in_place = status == BreakerStatus::Due && !with_trials;
+            let status = self.breakers.status(asked(&self.names[upstream]), &self.settings, None, trying, now);
+            let in_place = status == BreakerStatus::HalfOpen && !with_trials;
             let begun = if in_place { self.begin_trial(upstream, now) } else { None };
             if status == BreakerStatus::Closed || begun.is_some() {
                 candidates.push(SimulatedCandidate { upstream, trial: false, begun });
@@ -203,7 +203,7 @@ impl SimulatedHealth {
         }
         let alone = candidates.is_empty();
         for (upstream, status) in suspects {
-            let due = alone || status == BreakerStatus::Due && with_trials;
+            let due = alone || status == BreakerStatus::HalfOpen && with_trials;
             let begun = if due { self.begin_trial(upstream, now) } else { None };
             if alone || begun.is_some() {
                 candidates.push(SimulatedCandidate { upstream, trial: !alone, begun });

@@ -2,16 +2,16 @@
 
 mod late;
 
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
 
 use super::*;
 use photofinish_base::clock::{HOUR_US, SECOND_US};
 use photofinish_config::config::{Policy, RaceSettings, parse};
-use photofinish_routing::routing::plan::StartRule;
-use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::time::Duration;
+use photofinish_routing::money::tariff::{PromptTokens, Tariff};
+use photofinish_routing::policy::plan::StartRule;
 
 const UPSTREAMS: usize = 3;
 const CUT_LAG_US: i64 = 150_000;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::StartReason;
+use photofinish_routing::forecast::SendConditions;
+use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 use photofinish_routing::policy::DecisionReasons;
-use photofinish_routing::routing::adaptive::SendConditions;
-use photofinish_routing::routing::plan::StartRule;
-use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
+use photofinish_routing::policy::plan::StartRule;
 
 /// One client's request.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{ModelConfig, UpstreamConfig};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome};
-use photofinish_routing::routing::tariff::{PromptTokens, Tariff, tariffs};
+use photofinish_routing::money::tariff::{PromptTokens, Tariff, tariffs};
 
 /// Requests that are played again: the newest.
 pub const REQUESTS_MAX: usize = 200_000;

@@ -10,6 +10,7 @@ use photofinish_config::config::{Config, HedgeAfter, ModelConfig, Objective, Pol
 use photofinish_history::estimate::goodput;
 use photofinish_history::report::question::{RaceWindow, TimePoint, moment, slo, sources, whole_number};
 use photofinish_history::store::SourceFilter;
+use photofinish_routing::policy::{PolicySetting, rules};
 
 /// Policies of one run.
 const POLICIES_MAX: usize = 16;
@@ -130,12 +131,13 @@ fn name(settings: &RaceSettings) -> String {
         Objective::Ttft => String::new(),
         objective => format!(" for {}", objective.as_str()),
     };
-    match settings.policy {
-        Policy::Adaptive | Policy::Rule => format!("{policy}{optimise}, budget {}", settings.budget),
-        Policy::Fastest => format!("{policy}{optimise}"),
-        Policy::Hedge => format!("{policy}{optimise} after {}", settings.hedge_after.text()),
-        Policy::Race | Policy::Fallback | Policy::Weighted => policy.to_owned(),
-    }
+    let told = |setting: &PolicySetting| match setting {
+        PolicySetting::Objective => optimise.clone(),
+        PolicySetting::HedgeAfter => format!("{optimise} after {}", settings.hedge_after.text()),
+        PolicySetting::Budget => format!(", budget {}", settings.budget),
+        PolicySetting::HoldMax | PolicySetting::Weights => String::new(),
+    };
+    format!("{policy}{}", rules(settings.policy).settings().iter().map(told).collect::<String>())
 }
 
 fn micros(us: i64) -> Duration {

@@ -14,7 +14,7 @@ use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{self, HedgeAfter, ModelConfig, Policy, RaceSettings};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
-use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
+use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 
 const START_US: i64 = 1_767_323_045_000_000;
 /// As in a replay of so many.

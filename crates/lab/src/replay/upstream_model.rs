@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use super::past_requests::{KnownOutcome, PastRequests};
 use crate::rehearse::{Dispatch, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
-use photofinish_routing::routing::tariff::PromptTokens;
+use photofinish_routing::money::tariff::PromptTokens;
 
 /// Rounds of the fit, and of these the first, in which the level is fixed, so that it does not absorb the slope.
 const ROUNDS: usize = 16;

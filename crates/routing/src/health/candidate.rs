@@ -1,9 +1,10 @@
 //! An upstream that a request may use, and why it may not start now. Not for its statistics: see `policy::CandidateState`.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::routing::breaker::BreakerScope;
-use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
+use super::breaker::BreakerScope;
+use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget};
 use photofinish_config::config::UpstreamConfig;
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::LeftOutReason;
@@ -23,8 +24,8 @@ pub struct Candidate {
     pub surface: Surface,
     /// The caller named it; no configured model lists it.
     pub named: bool,
-    /// A probe: it starts in addition to the others.
-    pub extra: bool,
+    /// Of its breaker: it starts in addition to the others.
+    pub trial: bool,
 }
 
 impl Candidate {
@@ -73,5 +74,36 @@ pub fn target(upstream: &UpstreamConfig, surface: Surface, named: bool, key: Opt
         key_id: key.map(|key| key.id().to_owned()),
         own_key: key.is_some_and(|key| key.own),
         named,
+    }
+}
+
+/// A hash of the user's name.
+#[derive(Clone, Copy, Debug)]
+pub struct CallerId {
+    id: u64,
+    /// The configuration has fewer than two users, so one caller's failures concern all requests.
+    alone: bool,
+}
+
+impl CallerId {
+    /// `user`: None if the configuration has no users. `users`: their number.
+    pub fn new(user: Option<&str>, users: usize) -> CallerId {
+        let mut hasher = DefaultHasher::new();
+        user.hash(&mut hasher);
+        CallerId { id: hasher.finish(), alone: users < 2 }
+    }
+
+    pub(super) fn id(self) -> u64 {
+        self.id
+    }
+
+    /// None if there is only one caller.
+    pub(super) fn for_breaker(self) -> Option<u64> {
+        (!self.alone).then_some(self.id)
+    }
+
+    /// How many callers must meet the same failure before it applies to all callers.
+    pub(super) fn witnesses(self) -> usize {
+        if self.alone { 1 } else { 2 }
     }
 }

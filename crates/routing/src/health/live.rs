@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::learning::{CostBudgetKey, Learning};
-use crate::routing::tariff::Basis;
+use crate::money::tariff::Basis;
 use photofinish_base::printable::quoted;
 use photofinish_config::config::{
     Config, Keys, ModelConfig, Provider, ProviderLists, RaceSettings, UpstreamConfig, User,
@@ -27,7 +27,7 @@ pub struct LiveConfig {
     /// As it was read.
     base: Arc<Config>,
     /// The route of each provider, by name.
-    lines: HashMap<String, Arc<ProviderRoute>>,
+    routes: HashMap<String, Arc<ProviderRoute>>,
     /// `provider/model` of all models.
     upstreams: HashSet<String>,
     /// The users' keys, by user, then by provider.
@@ -66,15 +66,15 @@ impl LiveConfig {
     /// # Errors
     /// A provider's address is not a URL.
     pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<LiveConfig, InvalidUrl> {
-        let mut lines = HashMap::new();
+        let mut routes = HashMap::new();
         for provider in config.providers.values() {
             let mut endpoints = Vec::with_capacity(provider.dialects.len());
             for spoken in &provider.dialects {
                 let url = simulated.get(&provider.name).unwrap_or(&spoken.base_url);
                 endpoints.push((spoken.dialect, Endpoint::parse(url)?.with_transport(spoken.transport.clone())));
             }
-            let line = ProviderRoute { endpoints, shared: SharedKeys::of(provider), turn: AtomicUsize::new(0) };
-            lines.insert(provider.name.clone(), Arc::new(line));
+            let route = ProviderRoute { endpoints, shared: SharedKeys::of(provider), turn: AtomicUsize::new(0) };
+            routes.insert(provider.name.clone(), Arc::new(route));
         }
         let keys_of = |user: &User| {
             user.keys.iter().map(|(provider, key)| (provider.clone(), HashedKey::new(key.clone(), true))).collect()
@@ -84,7 +84,7 @@ impl LiveConfig {
             upstreams: upstream_names(&config),
             base: Arc::new(config.clone()),
             config,
-            lines,
+            routes,
             user_keys: Arc::new(user_keys),
         })
     }
@@ -96,7 +96,7 @@ impl LiveConfig {
             upstreams: upstream_names(&config),
             base: self.base.clone(),
             config,
-            lines: self.lines.clone(),
+            routes: self.routes.clone(),
             user_keys: self.user_keys.clone(),
         }
     }
@@ -109,7 +109,7 @@ impl LiveConfig {
     /// The endpoints to which a connection is kept open.
     pub fn warm(&self) -> Vec<WarmEndpoint> {
         let is_warm = |provider: &&Arc<Provider>| provider.warm && !matches!(provider.keys, Keys::Off(_));
-        let routes = self.config.providers.values().filter(is_warm).filter_map(|provider| self.line(&provider.name));
+        let routes = self.config.providers.values().filter(is_warm).filter_map(|provider| self.route(&provider.name));
         let connect_timeout = self.config.race.timeouts.connect;
         let endpoints = routes.flat_map(|route| &route.endpoints);
         endpoints.map(|(_, endpoint)| WarmEndpoint { endpoint: endpoint.clone(), connect_timeout }).collect()
@@ -129,8 +129,8 @@ impl LiveConfig {
         learning.configure(self.upstreams.iter().cloned(), cost_budgets);
     }
 
-    pub fn line(&self, provider: &str) -> Option<&ProviderRoute> {
-        self.lines.get(provider).map(Arc::as_ref)
+    pub fn route(&self, provider: &str) -> Option<&ProviderRoute> {
+        self.routes.get(provider).map(Arc::as_ref)
     }
 
     pub fn key_of_user(&self, user: &User, provider: &str) -> Option<&HashedKey> {
@@ -207,7 +207,7 @@ mod tests {
                 .unwrap();
         let named = |names: &str| named(&live, None, names, &live.config.race).map(|upstreams| upstreams[0].name());
         assert_eq!(named("groq/llama-3.3-70b"), Ok("groq/llama-3.3-70b".to_owned()));
-        assert!(live.line("groq").is_some());
+        assert!(live.route("groq").is_some());
         for (name, why) in [
             ("cerebras/x", "the provider cerebras needs a key in CEREBRAS_API_KEY, or a table [providers.cerebras]"),
             ("ollama/x", "the provider ollama needs a table [providers.ollama]"),

@@ -1,19 +1,17 @@
 //! The state of the upstreams: breakers, cool-downs, used-up limits, key rotation, context windows, and how an attempt's
 //! outcome changes them. Not for requests: those are in `proxy`.
 
-mod breakers;
-mod caller_id;
-mod candidate;
-mod cooldown_state;
+mod admission;
+pub mod breaker;
+pub(crate) mod candidate;
+pub mod cooldown;
 mod live;
 mod outcome_reporter;
-pub mod routing_status;
-mod state;
+pub(crate) mod state;
+pub mod windows;
 
-pub use breakers::{BreakerAdmission, ProbePermit};
-pub use caller_id::CallerId;
-pub use candidate::{Candidate, CooldownState};
-pub use cooldown_state::{admit, cooling_down};
+pub use admission::{BreakerAdmission, TrialPermit, cooling_down};
+pub use candidate::{CallerId, Candidate, CooldownState};
 pub use live::{LiveConfig, named, why_off};
 pub use outcome_reporter::{OutcomeReporter, RejectedFeature, SentRequest};
 pub use state::{StreamingHabit, UpstreamHealth, prompt_length};

@@ -1,5 +1,5 @@
 //! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows; and decides whether the
-//! same upstream is tried again. Not for the race's next step: see `race::verdict`.
+//! same upstream is tried again. Not for the race's next step: see `verdict`.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use http::StatusCode;
 use tracing::Span;
 
+use super::cooldown::CooldownReason;
 use super::state::{StreamingHabit, lock};
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
-use crate::routing::cooldown::CooldownReason;
 use crate::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};

@@ -6,12 +6,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::breaker::Breakers;
 use super::candidate::wait_for_all;
+use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
+use super::windows::{ContextWindow, ContextWindows, PromptLength};
 use super::{CallerId, Candidate, LiveConfig};
 use crate::learning::Learning;
-use crate::routing::breaker::Breakers;
-use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
-use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{Config, Keys, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
@@ -53,7 +53,7 @@ pub struct UpstreamHealth {
     exhausted: Mutex<Cooldowns>,
     /// Seeds the hashes that distinguish request bodies.
     salt: RandomState,
-    pub(super) breakers: Mutex<Breakers>,
+    pub(crate) breakers: Mutex<Breakers>,
     /// By upstream and surface: how it streams, and when that was observed.
     streaming: Mutex<HashMap<(String, Surface, StreamingHabit), Instant>>,
     /// By upstream and surface: what refusals taught, and when.
@@ -91,12 +91,11 @@ impl UpstreamHealth {
             now.is_some() && now == address(&before.config, provider)
         };
         lock(&self.breakers).retain(|asked| stays(asked.upstream) && asked.named != live.is_configured(asked.upstream));
-        self.learning.retain(stays);
         let billing = |config: &Config, model: &str| {
             let upstreams = &config.models.get(model)?.upstreams;
             Some(upstreams.iter().map(|upstream| (upstream.name(), upstream.billing())).collect::<Vec<_>>())
         };
-        self.learning.retain_cost_budgets(|model| billing(&live.config, model) == billing(&before.config, model));
+        self.learning.retain(stays, |model| billing(&live.config, model) == billing(&before.config, model));
         live.teach_names(&self.learning);
     }
 
@@ -294,7 +293,7 @@ pub fn prompt_length(request: &ApiRequest) -> PromptLength {
     PromptLength::of(&request.prompt())
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -317,11 +316,11 @@ mod tests {
         let candidate = Candidate {
             upstream: live.config.models["m"].upstreams[0].clone(),
             name: "a/m".to_owned(),
-            endpoint: live.line("a").unwrap().endpoint(Dialect::OpenAi).unwrap().clone(),
+            endpoint: live.route("a").unwrap().endpoint(Dialect::OpenAi).unwrap().clone(),
             keys: Vec::new(),
             surface: Surface::Chat,
             named: false,
-            extra: false,
+            trial: false,
         };
         let Keys::Token(token) = &candidate.upstream.provider.keys else { panic!("it has a token") };
         let health = UpstreamHealth::new(&live);

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::race_budget::RaceBudget;
 use super::upstream_stats::{LatencyClock, UpstreamStats};
 use super::{Learning, PrefixBlocks};
-use crate::routing::adaptive::SendConditions;
-use crate::routing::tariff::{PromptTokens, Tariff};
+use crate::forecast::SendConditions;
+use crate::money::RaceBudget;
+use crate::money::tariff::{PromptTokens, Tariff};
 use photofinish_history::bill::PerByte;
 
 /// The most tokens that count for one attempt: a provider with a wrong count must not distort a budget for hours.

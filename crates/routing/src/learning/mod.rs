@@ -1,42 +1,31 @@
 //! Statistics that all requests share: each upstream's latencies, each model's budget, and which upstream has read which
 //! prompt.
 //!
-//! Only for sharing: forecasts and decisions are `routing::adaptive`'s. Configured upstreams are read without a lock and are
+//! Only for sharing: forecasts and decisions are the rooms `forecast`'s and `policy`'s. Configured upstreams are read without a lock and are
 //! never evicted by names that callers make up.
 
 mod attempt_observer;
-mod key_affinity;
 mod prefixes;
-mod prompts;
-mod race_budget;
-mod recently_used;
 mod request_memory;
 mod upstream_stats;
-mod waiting_attempts;
-
-#[cfg(test)]
-mod tests;
 
 pub use attempt_observer::{AttemptObserver, ObservedEnd, ObserverSpec};
-pub use key_affinity::ConversationId;
-pub use prefixes::PrefixBlocks;
-pub use race_budget::{RaceBudget, SharedCostBudget};
+pub use prefixes::{ConversationId, PrefixBlocks};
 pub use request_memory::RequestMemory;
-pub use upstream_stats::{LatencyClock, UpstreamStats};
-pub use waiting_attempts::LongestWaiting;
+pub use upstream_stats::{LatencyClock, LongestWaiting, UpstreamStats};
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::hash::Hash;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::routing::adaptive::CostBudget;
-use key_affinity::KeptKeys;
+use crate::money::{CostBudget, SharedCostBudget};
 use photofinish_base::clock::{Instant, micros_between, wall_micros};
-use prefixes::Prefixes;
-use prompts::Prompts;
-use recently_used::Recent;
+use prefixes::{KeptKeys, Prefixes};
+use upstream_stats::Prompts;
 
 /// Upstreams that only callers name; each takes about 10 kB.
 const NAMED_MAX: usize = 1_000;
@@ -78,7 +67,7 @@ struct Configured {
 /// The key of a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CostBudgetKey {
-    model: String,
+    pub model: String,
     /// Bits of the `f64`. A request with a budget of its own must not spend what others saved.
     budget: u64,
     /// Not in tokens.
@@ -91,16 +80,11 @@ impl CostBudgetKey {
     pub fn new(model: &str, budget: f64, money: bool) -> CostBudgetKey {
         CostBudgetKey { model: model.to_owned(), budget: budget.to_bits(), money }
     }
-}
 
-/// One cost budget with its purpose.
-pub struct LedgerPurpose {
-    pub model: String,
     /// Extra cost over base cost, at most.
-    pub budget: f64,
-    /// It is counted in US dollars, not in tokens.
-    pub money: bool,
-    pub cost_budget: SharedCostBudget,
+    pub fn budget(&self) -> f64 {
+        f64::from_bits(self.budget)
+    }
 }
 
 impl Default for Learning {
@@ -152,7 +136,7 @@ impl Learning {
         }
     }
 
-    /// Gives these upstreams, by `provider/model`, and these ledgers places of their own, which nothing that callers name can
+    /// Gives these upstreams, by `provider/model`, and these budgets places of their own, which nothing that callers name can
     /// take. What had one before and has none now is kept as if a caller had named it.
     pub fn configure(
         &self,
@@ -189,7 +173,7 @@ impl Learning {
         lock(&self.named).get_or_make(&name.to_owned(), || Arc::new(UpstreamStats::new(name)))
     }
 
-    /// The budget of a configured model; the empty name stands for upstreams that requests name.
+    /// The budget of a configured model; the empty name is for upstreams that requests name.
     /// `money`: what it costs is counted in US dollars, and not in tokens.
     pub fn cost_budget(&self, model: &str, budget: f64, money: bool) -> SharedCostBudget {
         let key = CostBudgetKey::new(model, budget, money);
@@ -208,36 +192,24 @@ impl Learning {
     }
 
     /// Every cost budget, by model and share.
-    pub fn accounts(&self) -> Vec<LedgerPurpose> {
-        let account = |(key, cost_budget): (&CostBudgetKey, &SharedCostBudget)| LedgerPurpose {
-            model: key.model.clone(),
-            budget: f64::from_bits(key.budget),
-            money: key.money,
-            cost_budget: cost_budget.clone(),
-        };
-        let mut all: Vec<LedgerPurpose> = self.configured.load().cost_budgets.iter().map(account).collect();
-        all.extend(lock(&self.brought).iter().map(account));
-        all.sort_unstable_by(|one, other| {
-            one.model.cmp(&other.model).then_with(|| one.budget.total_cmp(&other.budget))
+    pub fn cost_budgets(&self) -> Vec<(CostBudgetKey, SharedCostBudget)> {
+        let known = |(key, cost_budget): (&CostBudgetKey, &SharedCostBudget)| (key.clone(), cost_budget.clone());
+        let mut all: Vec<_> = self.configured.load().cost_budgets.iter().map(known).collect();
+        all.extend(lock(&self.brought).iter().map(known));
+        all.sort_unstable_by(|(one, _), (other, _)| {
+            one.model.cmp(&other.model).then_with(|| one.budget().total_cmp(&other.budget()))
         });
         all
     }
 
-    /// Drops the budgets of models that changed. Running races still settle with the dropped ones.
-    pub fn retain_cost_budgets(&self, remains: impl Fn(&str) -> bool) {
-        let mut brought = lock(&self.brought);
-        brought.retain(|key| remains(&key.model));
+    /// Drops the upstreams and the budgets of models that changed. Running attempts and races still report to the dropped ones.
+    pub fn retain(&self, upstream_remains: impl Fn(&str) -> bool, model_remains: impl Fn(&str) -> bool) {
+        let (mut named, mut brought) = (lock(&self.named), lock(&self.brought));
+        named.retain(|name| upstream_remains(name));
+        brought.retain(|key| model_remains(&key.model));
         let mut next = Configured::clone(&self.configured.load());
-        next.cost_budgets.retain(|key, _| remains(&key.model));
-        self.configured.store(Arc::new(next));
-    }
-
-    /// Drops upstreams that changed. Running attempts still report to the dropped ones.
-    pub fn retain(&self, remains: impl Fn(&str) -> bool) {
-        let mut named = lock(&self.named);
-        named.retain(|name| remains(name));
-        let mut next = Configured::clone(&self.configured.load());
-        next.upstreams.retain(|name, _| remains(name));
+        next.upstreams.retain(|name, _| upstream_remains(name));
+        next.cost_budgets.retain(|key, _| model_remains(&key.model));
         self.configured.store(Arc::new(next));
     }
 
@@ -279,9 +251,74 @@ impl Learning {
 }
 
 fn new_cost_budget(key: &CostBudgetKey) -> SharedCostBudget {
-    Arc::new(Mutex::new(CostBudget::new(f64::from_bits(key.budget))))
+    Arc::new(Mutex::new(CostBudget::new(key.budget())))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// At most `max` values; the search for what was used longest ago goes through all of them, so not many.
+#[derive(Debug)]
+pub struct Recent<K, V> {
+    max: usize,
+    /// Raised with each use.
+    uses: u64,
+    values: HashMap<K, (u64, V)>,
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
+    pub fn new(max: usize) -> Recent<K, V> {
+        Recent { max, uses: 0, values: HashMap::new() }
+    }
+
+    /// The value of a key; made if it is not there.
+    pub fn get_or_make(&mut self, key: &K, make: impl FnOnce() -> V) -> V {
+        self.uses += 1;
+        if let Some((used, value)) = self.values.get_mut(key) {
+            *used = self.uses;
+            return value.clone();
+        }
+        if self.values.len() >= self.max {
+            let oldest = self.values.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| key.clone());
+            oldest.map(|key| self.values.remove(&key));
+        }
+        let value = make();
+        self.values.insert(key.clone(), (self.uses, value.clone()));
+        value
+    }
+
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        self.values.remove(key).map(|(_, value)| value)
+    }
+
+    pub fn retain(&mut self, remains: impl Fn(&K) -> bool) {
+        self.values.retain(|key, _| remains(key));
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.values.iter().map(|(key, (_, value))| (key, value))
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod recently_used_tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_longest_ago_makes_room() {
+        let mut recent = Recent::new(3);
+        for key in [1, 2, 3, 1, 4] {
+            recent.get_or_make(&key, || key * 10);
+        }
+        let mut kept: Vec<i32> = recent.iter().map(|(key, _)| *key).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [1, 3, 4]);
+        assert_eq!((recent.get_or_make(&1, || 0), recent.get_or_make(&2, || 7)), (10, 7), "known, and made anew");
+        recent.retain(|key| *key == 1);
+        assert_eq!((recent.remove(&1), recent.iter().count()), (Some(10), 0));
+    }
 }

@@ -1,7 +1,8 @@
 //! Learns from recorded requests at the start, as if they were happening. Not for reading them, which is `store`'s.
 
-use super::{LatencyClock, Learning, SharedCostBudget};
-use crate::routing::adaptive::SendConditions;
+use super::{LatencyClock, Learning};
+use crate::forecast::SendConditions;
+use crate::money::SharedCostBudget;
 use photofinish_base::failure::FailureKind;
 use photofinish_history::record::AttemptOutcome;
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
@@ -86,7 +87,7 @@ fn usual(recorded: &Recorded, cost_budget: &SharedCostBudget, cost: &dyn Fn(&Rec
     let whole_us =
         served.filter(|served| served.plain && !recorded.stream).map(|served| served.dispatch_us + served.ended_us);
     let ttft_us = if recorded.stream { recorded.client_ttft_us } else { token_us };
-    let mut cost_budget = super::race_budget::lock(cost_budget);
+    let mut cost_budget = super::lock(cost_budget);
     whole_us.into_iter().for_each(|us| cost_budget.took_whole(us));
     cost_budget.finished(ttft_us, served.and_then(|served| served.output_tokens));
     if let Some(cost) = served.and_then(cost) {

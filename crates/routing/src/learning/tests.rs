@@ -1,8 +1,9 @@
 //! What is shared: who is known, what an attempt tells, and that the history teaches the same.
 
 use super::*;
-use crate::routing::adaptive::SendConditions;
-use crate::routing::tariff::{PromptTokens, Tariff};
+use crate::forecast::SendConditions;
+use crate::money::RaceBudget;
+use crate::money::tariff::{PromptTokens, Tariff};
 use photofinish_base::failure::FailureKind;
 use photofinish_history::bill::PerByte;
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
@@ -32,7 +33,7 @@ fn attempt_observer(
 }
 
 fn bucket(cost_budget: &SharedCostBudget) -> f64 {
-    race_budget::lock(cost_budget).terms().bucket
+    lock(cost_budget).terms().bucket
 }
 
 #[test]
@@ -48,16 +49,16 @@ fn everybody_knows_the_same_of_an_upstream() {
         !Arc::ptr_eq(&learning.cost_budget("n", 0.1, false), &learning.cost_budget("n", 0.1, true)),
         "tokens are no money"
     );
-    learning.retain_cost_budgets(|model| model != "n");
+    learning.retain(|_| true, |model| model != "n");
     learning.upstream("b/m");
     let names = |learning: &Learning| -> Vec<String> {
         learning.upstreams().iter().map(|known| known.name().to_owned()).collect()
     };
     assert_eq!(names(&learning), ["a/m", "b/m"]);
-    let accounts: Vec<(String, f64)> =
-        learning.accounts().into_iter().map(|account| (account.model, account.budget)).collect();
-    assert_eq!(accounts, [("m".to_owned(), 0.1), ("m".to_owned(), 0.2)]);
-    learning.retain(|name| name != "a/m");
+    let budgets: Vec<(String, f64)> =
+        learning.cost_budgets().into_iter().map(|(key, _)| (key.model.clone(), key.budget())).collect();
+    assert_eq!(budgets, [("m".to_owned(), 0.1), ("m".to_owned(), 0.2)]);
+    learning.retain(|name| name != "a/m", |_| true);
     assert_eq!(names(&learning), ["b/m"]);
 }
 
@@ -76,7 +77,7 @@ fn what_callers_name_pushes_out_nothing_that_is_configured() {
         learning.upstream(&format!("b/{at}"));
         learning.cost_budget("m", at as f64 / 1e4 + 1.0, false);
     }
-    assert_eq!((learning.upstreams().len(), learning.accounts().len()), (NAMED_MAX + 2, BROUGHT_MAX + 1));
+    assert_eq!((learning.upstreams().len(), learning.cost_budgets().len()), (NAMED_MAX + 2, BROUGHT_MAX + 1));
     assert!(
         Arc::ptr_eq(&known, &learning.upstream("b/m"))
             && Arc::ptr_eq(&cost_budget, &learning.cost_budget("m", 0.1, false))
@@ -86,9 +87,8 @@ fn what_callers_name_pushes_out_nothing_that_is_configured() {
         Arc::ptr_eq(&known, &learning.upstream("b/m"))
             && Arc::ptr_eq(&cost_budget, &learning.cost_budget("m", 0.1, false))
     );
-    learning.retain_cost_budgets(|_| false);
-    learning.retain(|name| name == "c/m");
-    assert_eq!((learning.upstreams().len(), learning.accounts().len()), (1, 0));
+    learning.retain(|name| name == "c/m", |_| false);
+    assert_eq!((learning.upstreams().len(), learning.cost_budgets().len()), (1, 0));
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn only_an_upstream_with_whole_answers_has_statistics_of_them() {
 fn a_race_pays_for_what_is_billed() {
     let learning = Arc::new(Learning::new());
     let cost_budget = learning.cost_budget("m", 0.5, false);
-    race_budget::lock(&cost_budget).settle(140.0, 0.0, 0.0);
+    lock(&cost_budget).settle(140.0, 0.0, 0.0);
     // Empty enough to hold all that comes.
-    assert!(race_budget::lock(&cost_budget).reserve(7_000.0));
+    assert!(lock(&cost_budget).reserve(7_000.0));
     let spent = |endings: [ObservedEnd; 2]| {
         let before = bucket(&cost_budget);
         let race_budget = Arc::new(RaceBudget::new(cost_budget.clone(), true));
@@ -262,7 +262,7 @@ fn the_history_teaches_what_was_seen() {
     assert!((190_000.0..280_000.0).contains(&a), "{a}");
     assert!(learning.upstream("c/m").forecast().throttled(learning.now_us()));
     assert_eq!(learning.upstream("a/m").forecast().launches(), 400);
-    let terms = race_budget::lock(&learning.cost_budget("m", 0.1, false)).terms();
+    let terms = lock(&learning.cost_budget("m", 0.1, false)).terms();
     assert!((terms.answer_tokens - 100.0).abs() < 10.0 && terms.p99_us < 2e6, "{terms:?}");
     assert_eq!((terms.mean_cost, terms.bucket), (900.0, 200.0 * 0.1 * 900.0));
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 
+use super::question::CandidateForecast;
+use crate::forecast::{LatencyForecast, SendConditions};
 use crate::learning::{LatencyClock, LongestWaiting, UpstreamStats};
-use crate::routing::adaptive::{CandidateForecast, CandidateOrder, LatencyForecast, SendConditions};
-use crate::routing::plan::{PlannedStart, StartRule};
-use crate::routing::tariff::{PromptTokens, Tariff};
+use crate::money::tariff::{PromptTokens, Tariff};
 
 /// A candidate as the driver keeps it for the whole race.
 pub struct CandidateState {
@@ -93,13 +93,4 @@ impl CandidateState {
             waiting: observed.waits.as_slice(),
         }
     }
-}
-
-/// Sorts the first `regular` entries by `order`; entries outside `order` follow as listed. The start of each place stays.
-pub(super) fn sort(entries: &mut [PlannedStart], regular: usize, order: &CandidateOrder) {
-    let starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
-    let place =
-        |entry: &PlannedStart| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
-    entries[..regular].sort_by_key(place);
-    entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
 }

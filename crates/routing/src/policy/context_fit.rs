@@ -1,8 +1,8 @@
 //! Orders candidates by whether the prompt fits their context window. It leaves no candidate out: windows that are surely too
 //! small come last, and after a refusal as too long the larger windows come first.
 
-use crate::routing::plan::{PlannedStart, StartRule};
-use crate::routing::windows::{ContextWindow, PromptLength};
+use super::plan::{PlannedStart, StartRule};
+use crate::health::windows::{ContextWindow, PromptLength};
 use photofinish_wire::answer::error::ContextOverflow;
 
 /// How well a window suits the prompt, best first.

@@ -2,14 +2,42 @@
 //!
 //! The gateway and the replay use the same [`PolicyDriver`]. It runs below `race`: it gets the candidates, the running
 //! attempts and the time, and answers with a plan or a step. It has no clock, no randomness and no I/O of its own. Not for
-//! running attempts, and not for the forecast itself, which is `routing::adaptive`.
+//! running attempts, and not for the forecast itself, which is `forecast`.
 
+pub mod adaptive;
 mod candidate;
 mod context_fit;
 mod driver;
-mod reasons;
+mod fallback;
+mod fastest;
+mod hedge;
+mod hold;
+pub mod plan;
+pub mod question;
+mod race;
+mod rule;
+mod rules;
+mod state;
+pub mod value;
+mod weighted;
 
 pub use candidate::CandidateState;
 pub use context_fit::ContextFits;
-pub use driver::{PolicyDriver, PolicyDriverParts};
-pub use reasons::DecisionReasons;
+pub use driver::PolicyDriver;
+pub use rules::{ExtraStarts, PolicyRules, PolicySetting};
+pub use state::{DecisionReasons, PolicyDriverParts, PolicyState};
+
+use photofinish_config::config::Policy;
+
+/// What is known of a policy.
+pub fn rules(policy: Policy) -> &'static dyn PolicyRules {
+    match policy {
+        Policy::Race => &race::All,
+        Policy::Hedge => &hedge::Hedge,
+        Policy::Adaptive => &adaptive::Adaptive,
+        Policy::Rule => &rule::Rule,
+        Policy::Fastest => &fastest::Fastest,
+        Policy::Fallback => &fallback::Fallback,
+        Policy::Weighted => &weighted::Weighted,
+    }
+}

@@ -77,7 +77,7 @@ impl ListSource {
         if !may_be_asked || provider.is_at(&live.config.server.listen) {
             return None;
         }
-        let route = live.line(&provider.name)?;
+        let route = live.route(&provider.name)?;
         let key = match &*route.shared() {
             KeyOrder::Keys(keys) if matches!(provider.keys, Keys::Keys(_)) => {
                 keys.first().map(|key| key.id().to_owned())
@@ -160,7 +160,7 @@ impl Discovery {
             // A failure is in the log already.
             let _ = tokio::time::timeout(LIST_FOR, token.tried()).await;
         }
-        let keys = live.line(&provider.name).and_then(|route| route.shared().into_owned().into_keys());
+        let keys = live.route(&provider.name).and_then(|route| route.shared().into_owned().into_keys());
         let Some(keys) = keys else { return self.failed(provider, source, &ModelListError::NoKey) };
         let request = ModelListRequest {
             spoken: &spoken,

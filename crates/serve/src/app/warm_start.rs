@@ -1,9 +1,8 @@
 //! Learns from the history before the first request is served, so that a restarted gateway decides as well as before.
 //! If the history cannot be read yet, it learns later.
 
-use std::sync::Arc;
-
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{Config, UpstreamConfig};
@@ -12,7 +11,7 @@ use photofinish_history::record::RaceSource;
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::store::OpenError;
 use photofinish_routing::learning::RequestMemory;
-use photofinish_routing::routing::tariff::{Basis, PromptTokens};
+use photofinish_routing::money::tariff::{Basis, PromptTokens};
 use photofinish_routing::verdict::slows_hedging;
 
 /// Maximum number of attempts per configured upstream to learn from: the newest. Older ones would have almost no

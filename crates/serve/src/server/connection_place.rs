@@ -10,8 +10,8 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::sync::Notify;
 
-use photofinish_base::budget::{Budget, ClientLease};
 use photofinish_base::clock::Instant;
+use photofinish_base::memory::{ClientLease, Memory};
 
 /// What a connection takes in bytes before its client has said anything: its task and its socket.
 ///
@@ -103,8 +103,8 @@ pub(super) struct RequestInProgress {
 }
 
 impl ConnectionPlace {
-    pub fn new(budget: &Budget, in_reserve: bool) -> Arc<ConnectionPlace> {
-        let lease = ClientLease::new(budget);
+    pub fn new(memory: &Memory, in_reserve: bool) -> Arc<ConnectionPlace> {
+        let lease = ClientLease::new(memory);
         lease.grow(CONNECTION);
         Arc::new(ConnectionPlace {
             since: Instant::now(),
@@ -333,7 +333,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_decides_how_long_a_connection_is_kept() {
-        let place = ConnectionPlace::new(&Budget::new(0), false);
+        let place = ConnectionPlace::new(&Memory::new(0), false);
         let at = |seconds| place.since() + Duration::from_secs(seconds);
         assert_eq!(place.look(Some(at(30)), at(10)), ConnectionLook::Keep(at(30)), "the head may still come");
         assert_eq!(place.look(Some(at(30)), at(30)), ConnectionLook::Close);
@@ -367,12 +367,12 @@ mod tests {
 
     #[test]
     fn what_a_connection_holds_is_returned() {
-        let budget = Budget::new(1 << 20);
-        let place = ConnectionPlace::new(&budget, false);
+        let memory = Memory::new(1 << 20);
+        let place = ConnectionPlace::new(&memory, false);
         place.encrypts();
         place.serves(true);
         let flat = CONNECTION + TLS + HTTP2;
-        assert_eq!((place.held(), budget.clients()), (flat, flat));
+        assert_eq!((place.held(), memory.clients()), (flat, flat));
         for (size, more) in [(100, 0), (READ_BUFFER, 0), (16 << 10, 8 << 10), (12 << 10, 8 << 10), (64 << 10, 56 << 10)]
         {
             place.reads_into(size);
@@ -393,6 +393,6 @@ mod tests {
         drop((small, large, plain));
         assert_eq!((place.held(), place.is_idle()), (before, true));
         drop(place);
-        assert_eq!((budget.clients(), budget.used()), (0, 0));
+        assert_eq!((memory.clients(), memory.used()), (0, 0));
     }
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::connection_place::{ConnectionPlace, RequestInProgress, UNKNOWN_STREAMS_MAX};
-use photofinish_base::budget::Budget;
 use photofinish_base::clock::Instant;
+use photofinish_base::memory::Memory;
 
 /// Connections closed per search, so that a burst of new connections does not search all of them each time.
 const CLOSED_AT_ONCE: usize = 64;
@@ -35,7 +35,7 @@ pub(super) struct Places {
     ordinary: usize,
     /// Number of further slots, for short requests only.
     reserve: usize,
-    budget: Budget,
+    memory: Memory,
     held: Mutex<HeldPlaces>,
     /// Notified when a connection has ended.
     left: Notify,
@@ -87,8 +87,8 @@ pub(super) struct ConnectionSlot {
 }
 
 impl Places {
-    pub(super) fn new(ordinary: usize, reserve: usize, budget: Budget) -> Arc<Places> {
-        Arc::new(Places { ordinary, reserve, budget, held: Mutex::default(), left: Notify::new() })
+    pub(super) fn new(ordinary: usize, reserve: usize, memory: Memory) -> Arc<Places> {
+        Arc::new(Places { ordinary, reserve, memory, held: Mutex::default(), left: Notify::new() })
     }
 
     /// A slot for a connection from this address. None if all slots are busy, including the reserve.
@@ -129,7 +129,7 @@ impl Places {
         if held.connections.len() >= self.ordinary + self.reserve {
             return None;
         }
-        let connection = ConnectionPlace::new(&self.budget, in_reserve);
+        let connection = ConnectionPlace::new(&self.memory, in_reserve);
         let id = held.insert(peer, connection.clone(), in_reserve);
         Some(ConnectionSlot { places: self.clone(), id, connection })
     }
@@ -144,7 +144,7 @@ impl Places {
     /// What is being closed is held for a moment longer. Addresses that hold a large part have half as much again for
     /// that, and no more; the others have twice as much, so that these never keep them out.
     fn has_memory(&self, held: &mut HeldPlaces, peer: IpAddr) -> bool {
-        let (max, clients) = (self.budget.clients_max(), self.budget.clients());
+        let (max, clients) = (self.memory.clients_max(), self.memory.clients());
         if clients <= max {
             return true;
         }
@@ -262,8 +262,8 @@ impl ConnectionSlot {
     }
 
     fn may_hold_more(&self) -> bool {
-        let budget = &self.places.budget;
-        budget.clients() <= budget.clients_max() || {
+        let memory = &self.places.memory;
+        memory.clients() <= memory.clients_max() || {
             let mut held = self.places.lock();
             let peer = held.connections.get(&self.id).map(|entry| entry.peer);
             peer.is_some_and(|peer| self.places.has_memory(&mut held, peer))

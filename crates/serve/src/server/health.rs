@@ -61,7 +61,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Res
     if let Err(rejection) = proxy::admin(&gateway, &client) {
         return rejection.into_response();
     }
-    let (recorder, budget) = (gateway.recorder(), gateway.budget());
+    let (recorder, memory) = (gateway.recorder(), gateway.memory());
     let elsewhere = ExternalCounts {
         in_flight: gateway.races(),
         arriving: gateway.arriving(),
@@ -76,7 +76,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Res
         unauthorized: gateway.totals().unauthorized_so_far(),
         wrong_tokens: gateway.totals().wrong_tokens_so_far(),
         shed: gateway.totals().shed.so_far(),
-        memory: MemoryUse { used: budget.used(), clients: budget.clients(), max: budget.max() },
+        memory: MemoryUse { used: memory.used(), clients: memory.clients(), max: memory.max() },
         open_breakers: gateway.open_breakers(),
         is_config_refused: gateway.refused_configuration().is_some(),
     };

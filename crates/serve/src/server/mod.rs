@@ -45,7 +45,7 @@ pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>, reload: Relo
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
     let shared = ServerState {
-        places: Places::new(all - reserve, reserve, gateway.budget().clone()),
+        places: Places::new(all - reserve, reserve, gateway.memory().clone()),
         router: routes::router(gateway.clone(), reload),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
         shutdown: gateway.shutdown().clone(),

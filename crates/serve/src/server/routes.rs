@@ -127,8 +127,9 @@ const MODEL: &str = "/v1/models/{*id}";
 const GEMINI: &str = "/v1beta/models/{*call}";
 
 fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
-    let serve =
-        move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| proxy::serve(gateway, surface, request);
+    let serve = move |State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>| {
+        proxy::serve(gateway, surface, client, None, request)
+    };
     let others = move |asked: Method, headers: HeaderMap| async move {
         if asked == Method::GET && asks_websocket(&headers) {
             return Rejection::no_websocket().answer_to(surface);
@@ -159,8 +160,8 @@ async fn tags(State(gateway): State<Arc<Gateway>>, client: Client, headers: Head
     proxy::tags(&gateway, &client, &headers).unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
 }
 
-async fn show(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
-    proxy::show(&gateway, request).await.unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
+async fn show(State(gateway): State<Arc<Gateway>>, client: Client, request: Request<Body>) -> Response<Body> {
+    proxy::show(&gateway, &client, request).await.unwrap_or_else(|rejection| rejection.answer_to(Surface::OllamaChat))
 }
 
 async fn gemini_models(State(gateway): State<Arc<Gateway>>, client: Client, headers: HeaderMap) -> Response<Body> {
@@ -181,14 +182,13 @@ async fn gemini_model(
 async fn gemini_call(
     State(gateway): State<Arc<Gateway>>,
     path: Result<Path<String>, PathRejection>,
-    mut request: Request<Body>,
+    client: Client,
+    request: Request<Body>,
 ) -> Response<Body> {
     let uri = request.uri().clone();
     let call = path.ok().and_then(|Path(path)| PathCall::of_gemini(&path, uri.query().unwrap_or_default()));
     let Some(call) = call else { return unknown_call(&uri) };
-    let surface = call.surface;
-    request.extensions_mut().insert(call);
-    proxy::serve(gateway, surface, request).await
+    proxy::serve(gateway, call.surface, client, Some(call), request).await
 }
 
 fn unknown_call(uri: &Uri) -> Response<Body> {

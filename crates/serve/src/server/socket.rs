@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
     use crate::server::connection_slots::{ConnectionSlot, Places};
-    use photofinish_base::budget::Budget;
+    use photofinish_base::memory::Memory;
     use share;
 
     /// A client, and what the server knows of it.
@@ -298,7 +298,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        let slot = Places::new(1, 0, Budget::new(1 << 20)).enter(peer.ip()).await.unwrap();
+        let slot = Places::new(1, 0, Memory::new(1 << 20)).enter(peer.ip()).await.unwrap();
         (client, share(stream, slot.connection.clone()).1, slot)
     }
 
@@ -349,7 +349,7 @@ mod version_tests {
 
     use super::*;
     use crate::server::connection_place::ConnectionPlace;
-    use photofinish_base::budget::Budget;
+    use photofinish_base::memory::Memory;
     use share;
 
     /// The version of a client that sends these parts, each after the one before was seen.
@@ -357,7 +357,7 @@ mod version_tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (_socket, presence) =
-            share(listener.accept().await.unwrap().0, ConnectionPlace::new(&Budget::new(0), false));
+            share(listener.accept().await.unwrap().0, ConnectionPlace::new(&Memory::new(0), false));
         let send = async {
             for part in parts {
                 client.write_all(part).await.unwrap();

@@ -1,10 +1,8 @@
-//! Gets a newer catalogue of models from a file or an address and puts it beside the store. The next start or reload takes it.
+//! Gets a newer catalogue of models from a file or an address and puts it next to the store. The next start or reload takes it.
 //!
 //! Every step may refuse, and then nothing has changed. Not for which catalogue counts: see `config`.
 
-mod error;
 mod fetch;
-mod memory;
 mod replace;
 
 use std::collections::BTreeSet;
@@ -13,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::upstream::{GetLimits, UpstreamClient};
-pub use error::UpdateError;
 pub use fetch::ReceivedFile;
-use memory::{FetchMemory, UntakenFile};
+use fetch::{FetchMemory, UntakenFile};
 use photofinish_base::files::FileLimits;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{
     CATALOGUE_MAX, CatalogueUrl, Config, PriceSource, UpstreamConfig, read_catalogue_text, today,
 };
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
+pub use replace::UpdateError;
 
 /// How long one look at an address may take, redirects included.
 const FETCH_FOR: Duration = Duration::from_secs(30);
@@ -127,7 +125,7 @@ async fn remembered(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
     Shutdown::new().run_blocking(move || FetchMemory::of(&target, &url)).await.ok()?
 }
 
-/// Compares the file with the catalogue in use. Puts it beside the store if there is no objection, or if `accept` is the
+/// Compares the file with the catalogue in use. Puts it next to the store if there is no objection, or if `accept` is the
 /// consent. Remembers the version of a file from an address, taken or not.
 /// Blocks while it reads and writes.
 ///

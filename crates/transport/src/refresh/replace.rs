@@ -4,7 +4,17 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use super::error::UpdateError;
+/// A sentence for the user.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UpdateError(pub(super) String);
+
+/// The work on the file stopped; the next try is as good.
+impl From<tokio::task::JoinError> for UpdateError {
+    fn from(error: tokio::task::JoinError) -> UpdateError {
+        UpdateError(error.to_string())
+    }
+}
 
 /// Writes a temporary file into the same directory and renames it. The mode of an existing file stays.
 /// Does not replace a read-only file: its owner wants to keep it.

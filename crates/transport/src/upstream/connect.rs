@@ -23,13 +23,12 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
+use super::connection_error::{HEADER_LIST_MAX, HEADERS_MAX, READ_BUFFER_MAX};
 use super::counted_stream::{CountedStream, StreamCount};
 use super::dns::{NameCache, Resolver};
 use super::endpoint::{Endpoint, Origin};
-use super::head::{HEADER_LIST_MAX, HEADERS_MAX, READ_BUFFER_MAX};
 use super::http1::Http1Connection;
-use super::http2::NOT_ANNOUNCED;
-use super::stream_choice::STREAMS_MAX;
+use super::http2::{NOT_ANNOUNCED, STREAMS_MAX};
 use super::tunnel;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_base::files::{self, FileLimits};

@@ -6,7 +6,6 @@ use std::io::ErrorKind;
 
 use h2::Reason;
 
-use super::head;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 
 /// Why a request was not answered.
@@ -63,7 +62,7 @@ pub(super) fn failure_of(error: &hyper::Error, phase: Phase) -> Failure {
     // The library says no more of a head that is too large over HTTP/2.
     let is_of_head = phase == Phase::Headers && h2.is_some_and(|h2| h2.is_library() && h2.is_reset());
     if error.is_parse_too_large() || is_of_head && h2.and_then(h2::Error::reason) == Some(Reason::PROTOCOL_ERROR) {
-        return Failure { phase, ..head::too_large() };
+        return Failure { phase, ..too_large_head() };
     }
     let mut text = error.to_string();
     let mut source = error.source();
@@ -94,6 +93,20 @@ fn find<E: Error + 'static>(error: &hyper::Error) -> Option<&E> {
         source = inner.source();
     }
     None
+}
+
+/// Headers of an answer: corporate proxies and service meshes add many. hyper's own bound is 100.
+pub(super) const HEADERS_MAX: usize = 256;
+/// Bytes of the head of an HTTP/2 answer. Some providers send many cookies.
+pub(super) const HEADER_LIST_MAX: u32 = 64 * 1024;
+/// The read buffer of an HTTP/1.1 connection. A client that stalls keeps it filled.
+pub(super) const READ_BUFFER_MAX: usize = 64 * 1024;
+
+/// The failure of an answer with a larger head.
+pub(super) fn too_large_head() -> Failure {
+    let kib = READ_BUFFER_MAX >> 10;
+    let message = format!("the head of its answer has more than {HEADERS_MAX} headers, or more than {kib} KiB");
+    Failure::new(FailureKind::Protocol, Phase::Headers, message)
 }
 
 #[cfg(test)]

@@ -278,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn frames_without_data_have_a_bound_on_an_idle_connection() {
         let most = usize::try_from(FRAMES_MAX).unwrap();
-        // PING, SETTINGS, PRIORITY, WINDOW_UPDATE, and a type that nobody knows.
+        // PING, SETTINGS, PRIORITY, WINDOW_UPDATE, and an unknown type.
         for kind in [6, 4, 2, 8, 0xee] {
             let (mut near, count) = CountedStream::http2(std::io::Cursor::new(frames(kind, 2 * FRAMES_MAX + 2)));
             assert_eq!(read_frames(&mut near).await, most, "{kind}");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -12,7 +13,6 @@ use tokio::sync::Notify;
 
 use super::connection_error::{SendError, of_http2};
 use super::counted_stream::StreamCount;
-use super::stream_choice::{AGE_MAX, ConnectionLoad, RESETS_MAX, STREAMS_MAX};
 use photofinish_base::clock::Instant;
 
 /// Assumed maximum streams of a connection before its peer announces it. Not the usual 100, so that a peer that allows
@@ -122,5 +122,145 @@ impl Drop for Stream {
         }
         self.connection.streams.fetch_sub(1, Ordering::Release);
         self.connection.changed.notify_one();
+    }
+}
+
+/// Connections to one origin, including those under way. Connections that the peer is ending are not counted: they take no new
+/// streams.
+pub(super) const HTTP2_MAX: usize = 16;
+/// Streams on one connection before another is opened, even if the peer allows more. A peer should allow at least 100 (RFC 9113, 6.5.2).
+pub(super) const STREAMS_MAX: usize = 100;
+/// Stream resets after which a connection is worn: a race resets two streams of three, which a server may take for an attack
+/// if they all come over one connection.
+pub(super) const RESETS_MAX: usize = 200;
+/// Age at which a connection is worn.
+pub(super) const AGE_MAX: Duration = Duration::from_secs(600);
+/// After this time of a dial another one may start.
+pub(super) const DIAL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The input for the choice, for one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionLoad {
+    pub streams: usize,
+    /// Streams that it allows at once.
+    pub streams_max: usize,
+    /// Used only if there is no other.
+    pub worn: bool,
+    /// It existed before the request asked for a new one.
+    pub passed_over: bool,
+}
+
+/// The input for the choice, apart from the connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionQueue {
+    /// Requests that wait for a stream, including this one.
+    pub waiting: usize,
+    /// Streams that a new connection is expected to take.
+    pub streams_each: usize,
+    /// Dials under way.
+    pub dials: usize,
+    /// Dials among them that may still succeed soon.
+    pub young_dials: usize,
+    /// Whether the origin supports HTTP/2 is unknown: one dial decides.
+    pub unknown: bool,
+    /// A dial has failed just now.
+    pub dial_failed: bool,
+}
+
+/// The next step of a request that needs a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamStep {
+    /// Use the connection at this place.
+    Use(usize),
+    /// Open another connection, and wait.
+    Dial,
+    Wait,
+}
+
+/// Decides. Opens no more connections than the waiting streams fill, and never more than [`HTTP2_MAX`].
+pub(super) fn step(seats: impl Iterator<Item = ConnectionLoad> + Clone, queue: ConnectionQueue) -> StreamStep {
+    let with_room = seats.clone().enumerate().filter(|(_, seat)| seat.streams < seat.streams_max);
+    let good = with_room.clone().filter(|(_, seat)| !seat.worn && !seat.passed_over);
+    if let Some((place, _)) = good.min_by_key(|(_, seat)| seat.streams) {
+        return StreamStep::Use(place);
+    }
+    let connections = seats.count();
+    if connections + queue.dials >= HTTP2_MAX {
+        // The fullest one, so that the others empty and can be replaced.
+        let worn = with_room.max_by_key(|(_, seat)| seat.streams);
+        return worn.map_or(StreamStep::Wait, |(place, _)| StreamStep::Use(place));
+    }
+    let wanted = if queue.unknown { 1 } else { queue.waiting.div_ceil(queue.streams_each.max(1)) };
+    // If streams will become free, do not keep dialling an origin that accepts no further connection.
+    let pause = queue.dial_failed && connections > 0;
+    if queue.young_dials < wanted && !pause { StreamStep::Dial } else { StreamStep::Wait }
+}
+
+#[cfg(test)]
+mod stream_choice_tests {
+    use super::*;
+
+    const QUIET: ConnectionQueue =
+        ConnectionQueue { waiting: 1, streams_each: 64, dials: 0, young_dials: 0, unknown: false, dial_failed: false };
+
+    fn seat(streams: usize) -> ConnectionLoad {
+        ConnectionLoad { streams, streams_max: 64, worn: false, passed_over: false }
+    }
+
+    #[test]
+    fn the_emptiest_connection_is_used() {
+        let table = [
+            (vec![seat(5), seat(3), seat(4)], StreamStep::Use(1)),
+            (vec![seat(64), seat(63)], StreamStep::Use(1)),
+            (vec![seat(64), seat(64)], StreamStep::Dial),
+            (vec![ConnectionLoad { worn: true, ..seat(0) }], StreamStep::Dial),
+            (vec![ConnectionLoad { worn: true, ..seat(0) }, seat(9)], StreamStep::Use(1)),
+            (vec![ConnectionLoad { passed_over: true, ..seat(0) }], StreamStep::Dial),
+            (vec![ConnectionLoad { streams_max: 3, ..seat(3) }], StreamStep::Dial),
+        ];
+        for (seats, expected) in table {
+            assert_eq!(step(seats.iter().copied(), QUIET), expected, "{seats:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_dialled_than_the_waiting_fill() {
+        let step = |waiting, dials, young_dials, unknown| {
+            super::step(std::iter::empty(), ConnectionQueue { waiting, dials, young_dials, unknown, ..QUIET })
+        };
+        assert_eq!(step(1, 0, 0, true), StreamStep::Dial);
+        assert_eq!(step(150, 1, 1, true), StreamStep::Wait, "the first dial tells what the origin speaks");
+        assert_eq!(step(150, 1, 0, true), StreamStep::Dial, "but not for ever");
+        assert_eq!(step(64, 1, 1, false), StreamStep::Wait);
+        assert_eq!(step(65, 1, 1, false), StreamStep::Dial);
+        assert_eq!(step(150, 3, 3, false), StreamStep::Wait);
+        assert_eq!(step(10_000, HTTP2_MAX, 0, false), StreamStep::Wait);
+    }
+
+    #[test]
+    fn the_bound_is_hard() {
+        let full = vec![seat(64); HTTP2_MAX];
+        assert_eq!(step(full.iter().copied(), QUIET), StreamStep::Wait);
+        let mut worn = vec![ConnectionLoad { worn: true, ..seat(7) }; HTTP2_MAX];
+        worn[4].streams = 63;
+        worn[5].streams = 64;
+        assert_eq!(
+            step(worn.iter().copied(), QUIET),
+            StreamStep::Use(4),
+            "worn ones rather than none, and the fullest"
+        );
+        let one_dial = ConnectionQueue { dials: 1, young_dials: 1, ..QUIET };
+        assert_eq!(step(worn.iter().take(HTTP2_MAX - 1).copied(), one_dial), StreamStep::Use(4));
+    }
+
+    #[test]
+    fn an_origin_that_takes_no_more_is_left_alone_for_a_moment() {
+        let failed = ConnectionQueue { dial_failed: true, ..QUIET };
+        assert_eq!(step([seat(64)].into_iter(), failed), StreamStep::Wait);
+        assert_eq!(
+            step(std::iter::empty(), failed),
+            StreamStep::Dial,
+            "without a connection there is nothing to wait for"
+        );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An origin with HTTP/1.1 gets a dial for each request that finds no idle connection. Otherwise the pool itself dials,
 //! and all waiting requests share the result, so that a burst shares one connection. Not for choosing the connection of
-//! a stream, or for deciding when to open another: see `stream_choice`.
+//! a stream, or for deciding when to open another: see `http2`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,8 +13,7 @@ use tokio::sync::futures::Notified;
 use super::connect::NewConnection;
 use super::endpoint::Origin;
 use super::http1::Http1Connection;
-use super::http2::{Http2, Stream};
-use super::stream_choice::{ConnectionQueue, DIAL_PATIENCE, HTTP2_MAX, STREAMS_MAX, StreamStep, step};
+use super::http2::{ConnectionQueue, DIAL_PATIENCE, HTTP2_MAX, Http2, STREAMS_MAX, Stream, StreamStep, step};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_config::config::Proxy;
@@ -55,7 +54,7 @@ struct PoolState {
 }
 
 struct IdleConnection {
-    line: Http1Connection,
+    connection: Http1Connection,
     since: Instant,
     /// A request was sent over it before.
     used: bool,
@@ -63,7 +62,7 @@ struct IdleConnection {
 
 /// One connection for one request.
 pub(super) enum PooledConnection {
-    Http1 { line: Http1Connection, reused: bool },
+    Http1 { connection: Http1Connection, reused: bool },
     Http2 { stream: Stream, reused: bool },
 }
 
@@ -131,10 +130,13 @@ impl Pool {
                 }
                 if asker.fresh { None } else { state.idle.pop() }
             };
-            let Some(IdleConnection { mut line, since, used }) = idle else { return ConnectionClaim::DialOwn };
-            if since.elapsed() < IDLE_FOR && line.is_usable() {
+            let Some(IdleConnection { mut connection, since, used }) = idle else { return ConnectionClaim::DialOwn };
+            if since.elapsed() < IDLE_FOR && connection.is_usable() {
                 // A connection that was made while the request waited is new to it.
-                return ConnectionClaim::Have(PooledConnection::Http1 { line, reused: used || since < asker.since });
+                return ConnectionClaim::Have(PooledConnection::Http1 {
+                    connection,
+                    reused: used || since < asker.since,
+                });
             }
         }
     }
@@ -236,7 +238,7 @@ impl Pool {
         state.failed = None;
         state.speaks_http2 = Some(matches!(made, NewConnection::Http2 { .. }));
         match made {
-            NewConnection::Http1(line) => Some(PooledConnection::Http1 { line, reused: false }),
+            NewConnection::Http1(connection) => Some(PooledConnection::Http1 { connection, reused: false }),
             NewConnection::Http2 { .. } if state.shared.len() + state.dials.len() >= HTTP2_MAX => None,
             NewConnection::Http2 { sender, streams_max, count } => {
                 let connection = Http2::new(sender, streams_max, state.streams_each, count, self.changed.clone());
@@ -263,27 +265,27 @@ impl Pool {
     /// Keeps a connection for a later request.
     pub fn put_back(&self, connection: PooledConnection) {
         match connection {
-            PooledConnection::Http1 { line, reused } => self.keep(line, reused),
+            PooledConnection::Http1 { connection, reused } => self.keep(connection, reused),
             PooledConnection::Http2 { mut stream, .. } => stream.ended = true,
         }
     }
 
-    /// Keeps a line after a request.
-    pub(super) fn put_back_http1(&self, line: Http1Connection) {
-        self.keep(line, true);
+    /// Keeps a connection after a request.
+    pub(super) fn put_back_http1(&self, connection: Http1Connection) {
+        self.keep(connection, true);
     }
 
-    fn keep(&self, line: Http1Connection, used: bool) {
+    fn keep(&self, connection: Http1Connection, used: bool) {
         let mut state = self.state();
         if state.idle.len() < IDLE_MAX {
-            state.idle.push(IdleConnection { line, since: Instant::now(), used });
+            state.idle.push(IdleConnection { connection, since: Instant::now(), used });
         }
     }
 
     /// Closes connections that were idle for too long or cannot be used any more.
     pub fn sweep(&self) {
         let mut state = self.state();
-        state.idle.retain_mut(|idle| idle.since.elapsed() < IDLE_FOR && idle.line.is_usable());
+        state.idle.retain_mut(|idle| idle.since.elapsed() < IDLE_FOR && idle.connection.is_usable());
         state.shared.retain(|connection| !connection.is_closed() && !connection.is_spent());
     }
 

@@ -20,7 +20,7 @@ use crate::stream::framing::Framing;
 use crate::translate::losses::name_of;
 use crate::translate::signature::RemovedReasoning;
 use crate::translate::{Conversation, Losses, as_functions};
-use photofinish_base::budget::Lease;
+use photofinish_base::memory::Lease;
 
 /// The request for all upstreams of one dialect with equal [`TranslationOptions`].
 pub struct RequestTranslation {

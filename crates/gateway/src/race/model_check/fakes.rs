@@ -19,7 +19,7 @@ use crate::race::{
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};
 use photofinish_history::record::StartReason;
-use photofinish_routing::routing::plan::RacePlan;
+use photofinish_routing::policy::plan::RacePlan;
 
 /// One row for each started attempt, as the guard would write it.
 #[derive(Debug, Default)]
@@ -288,7 +288,7 @@ impl Launch for Fakes {
 
     fn replan(&mut self, running: &[RunningAttempt<Fake>], waiting: &[usize]) -> Replan {
         assert!(!running.is_empty() && !waiting.is_empty(), "asked for nothing");
-        assert!(!running.iter().any(|running| running.attempt().begun), "asked beside one that has begun");
+        assert!(!running.iter().any(|running| running.attempt.begun), "asked beside one that has begun");
         assert_eq!(self.log.borrow().held, None, "asked beside one that is held back");
         match &mut self.decide {
             Decide::As(script) if script.replans.is_empty() => Replan::Never,
@@ -324,13 +324,13 @@ impl Launch for Fakes {
         };
         let until = |hold: Duration| Instant::now() + hold.min(Duration::from_secs(3_600));
         let hold_on = hold.filter(|hold| !hold.is_zero());
-        self.log.borrow_mut().held = hold_on.map(|hold| (ready.attempt().row.ordinal, until(hold)));
+        self.log.borrow_mut().held = hold_on.map(|hold| (ready.attempt.row.ordinal, until(hold)));
         hold
     }
 
     fn prefer(&mut self, held: &RunningAttempt<Token>, new: &RunningAttempt<Token>) -> RaceSide {
         let (ordinal, until) = self.log.borrow_mut().held.take().expect("nobody is held");
-        assert!(ordinal == held.attempt().row.ordinal && ordinal != new.attempt().row.ordinal);
+        assert!(ordinal == held.attempt.row.ordinal && ordinal != new.attempt.row.ordinal);
         assert!(Instant::now() <= until, "held for too long");
         let new = match &mut self.decide {
             Decide::As(script) => script.prefers_new,
@@ -342,13 +342,13 @@ impl Launch for Fakes {
     fn hopeless(&mut self, running: &[RunningAttempt<Fake>]) -> Option<usize> {
         assert!(running.len() > 1, "asked of one alone");
         if self.world.first_decides {
-            let first = running.iter().position(|running| running.attempt().begun)?;
+            let first = running.iter().position(|running| running.attempt.begun)?;
             return (0..running.len()).find(|place| *place != first);
         }
         match &mut self.decide {
             Decide::As(script) => {
                 let candidate = script.hopeless?;
-                let begun = running.iter().any(|other| other.candidate() != candidate && other.attempt().begun);
+                let begun = running.iter().any(|other| other.candidate() != candidate && other.attempt.begun);
                 running.iter().position(|running| begun && running.candidate() == candidate)
             }
             Decide::AtRandom(_) if !self.world.whole => None,

@@ -14,7 +14,7 @@ use photofinish_base::clock::Instant;
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::ContentPolicy;
 use photofinish_history::record::StartReason;
-use photofinish_routing::routing::plan::{PlannedStart, RacePlan, StartRule};
+use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
 
 const NOW: StartRule = StartRule::At(Duration::ZERO);
 const LATER: StartRule = StartRule::AfterFailure;

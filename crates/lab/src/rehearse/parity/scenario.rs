@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::rehearse::{Dispatch, SimulatedRequest, SimulatedResponse, SimulatedUpstream, SimulatedWorld};
 use photofinish_base::clock::SECOND_US;
 use photofinish_config::config::{Config, parse};
-use photofinish_routing::routing::tariff::{PromptTokens, Tariff};
+use photofinish_routing::money::tariff::{PromptTokens, Tariff};
 
 const REQUESTS: usize = 40;
 /// The rehearsal's first moment: any whole second.

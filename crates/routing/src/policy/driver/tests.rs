@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use super::*;
+use crate::forecast::SendConditions;
 use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
-use crate::routing::adaptive::SendConditions;
-use crate::routing::plan::StartRule;
-use crate::routing::tariff::{PromptTokens, Tariff};
+use crate::money::tariff::{PromptTokens, Tariff};
+use crate::policy::plan::StartRule;
+use crate::policy::{CandidateState, ContextFits};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 

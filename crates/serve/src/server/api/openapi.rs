@@ -28,7 +28,7 @@ use photofinish_history::report::fields::{
 };
 use photofinish_history::report::{costs, distribution, races, runs, series, stats};
 use photofinish_lab::replay::ReplayQuestion;
-use photofinish_routing::health::routing_status::RoutingReport;
+use photofinish_routing::status::RoutingReport;
 
 /// The refusals that every path can send before it reads the request.
 const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 429 for a wrong \

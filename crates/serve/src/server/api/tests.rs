@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use http::StatusCode;
-use tempfile::TempDir;
-
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::super::routes::routes;
 use super::ask::unread;
@@ -253,8 +252,7 @@ fn how_routing_stands_is_as_the_document_says() {
         }],
     });
     // The report survives being read and written again.
-    let read: photofinish_routing::health::routing_status::RoutingReport =
-        serde_json::from_value(told.clone()).unwrap();
+    let read: photofinish_routing::status::RoutingReport = serde_json::from_value(told.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), told);
     assert_fits(&document, answer_of(&document, "/api/routing"), &told, "routing");
 }

@@ -23,8 +23,8 @@ use super::super::accept;
 use super::super::connection_place::{IDLE_FOR, TAKE_FOR};
 use super::super::listener::Listener;
 use super::*;
-use photofinish_base::budget::Budget;
 use photofinish_base::clock::Instant;
+use photofinish_base::memory::Memory;
 use photofinish_config::config::{Listen, parse};
 
 mod drain;
@@ -56,7 +56,7 @@ pub(in crate::server) fn router() -> (Router, CancellationToken) {
 
 /// Slots with more memory than they need.
 pub(in crate::server) fn places(ordinary: usize, reserve: usize) -> Arc<Places> {
-    Places::new(ordinary, reserve, Budget::new(1 << 30))
+    Places::new(ordinary, reserve, Memory::new(1 << 30))
 }
 
 /// The only slot of a listener.

@@ -4,7 +4,7 @@ use super::*;
 
 /// Slots with more memory than they need.
 fn places(ordinary: usize, reserve: usize) -> Arc<Places> {
-    Places::new(ordinary, reserve, Budget::new(1 << 30))
+    Places::new(ordinary, reserve, Memory::new(1 << 30))
 }
 
 fn peer(last: u8) -> IpAddr {
@@ -101,8 +101,8 @@ fn holding(place: &ConnectionSlot, bytes: u64) -> RequestInProgress {
 
 #[tokio::test(start_paused = true)]
 async fn where_memory_runs_short_the_address_that_holds_most_gives_up_its_largest() {
-    let budget = Budget::new(8 << 20);
-    let places = Places::new(200, 100, budget.clone());
+    let memory = Memory::new(8 << 20);
+    let places = Places::new(200, 100, memory.clone());
     // The first address has many connections, the second one holds more with few.
     let mut first = Vec::new();
     for _ in 0..20 {
@@ -111,7 +111,7 @@ async fn where_memory_runs_short_the_address_that_holds_most_gives_up_its_larges
     let second = [entered(&places, 2).await, entered(&places, 2).await, entered(&places, 2).await];
     let busy = second[0].connection.begin(true);
     let mut held = vec![holding(&second[0], 1_000_000), holding(&second[1], 100_000), holding(&second[2], 900_000)];
-    assert!(budget.clients() > budget.clients_max());
+    assert!(memory.clients() > memory.clients_max());
     let newcomer = entered(&places, 3).await;
     assert!(newcomer.may_work(), "room is made for it");
     assert!(is_given_up(&second[2]).await, "the largest one that is idle");
@@ -125,16 +125,16 @@ async fn where_memory_runs_short_the_address_that_holds_most_gives_up_its_larges
     held.clear();
     drop((busy, first, second, newcomer, another));
     let held = places.lock();
-    assert_eq!((budget.clients(), held.leaving, held.reserved), (0, 0, 0));
+    assert_eq!((memory.clients(), held.leaving, held.reserved), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_closed_yet_is_no_room_for_those_that_hold_much() {
     for (percent, large_begins, small_begins) in [(130, true, true), (160, false, true), (210, false, false)] {
-        let budget = Budget::new(8 << 20);
-        let places = Places::new(200, 2, budget.clone());
+        let memory = Memory::new(8 << 20);
+        let places = Places::new(200, 2, memory.clone());
         let large = entered(&places, 1).await;
-        let _answer = holding(&large, budget.clients_max() as u64 * percent / 100);
+        let _answer = holding(&large, memory.clients_max() as u64 * percent / 100);
         let (again, small) = (entered(&places, 1).await, entered(&places, 2).await);
         // Nobody closes what is asked to close.
         assert_eq!((again.may_work(), small.may_work()), (large_begins, small_begins), "{percent} %");
@@ -143,8 +143,8 @@ async fn what_is_not_closed_yet_is_no_room_for_those_that_hold_much() {
 
 #[tokio::test(start_paused = true)]
 async fn where_all_memory_is_at_work_the_reserve_and_first_requests_remain() {
-    let budget = Budget::new(4 << 20);
-    let places = Places::new(200, 2, budget.clone());
+    let memory = Memory::new(4 << 20);
+    let places = Places::new(200, 2, memory.clone());
     let large = entered(&places, 1).await;
     let working = [large.connection.begin(true), holding(&large, 3 << 20)];
     assert!(large.begin(true, || true).is_none(), "it has a request already");

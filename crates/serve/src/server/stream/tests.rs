@@ -19,8 +19,8 @@ use crate::server::connection::tests::{configured, places, served_to, shared};
 use crate::server::connection_place::{IDLE_FOR, TAKE_WHOLE_FOR, UNKNOWN_STREAMS_MAX};
 use crate::server::connection_slots::Places;
 use crate::server::socket::HttpVersion;
-use photofinish_base::budget::Budget;
 use photofinish_base::clock::Instant;
+use photofinish_base::memory::Memory;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const LENGTH: usize = 200_000;
@@ -87,31 +87,31 @@ fn take(body: &mut RecvStream, data: Bytes) -> usize {
 }
 
 /// The state of a server with the default configuration, and what its clients hold.
-fn server() -> (ServerState, Budget) {
-    let budget = Budget::new(1 << 30);
-    (shared(router(), Places::new(10, 1, budget.clone())), budget)
+fn server() -> (ServerState, Memory) {
+    let memory = Memory::new(1 << 30);
+    (shared(router(), Places::new(10, 1, memory.clone())), memory)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_whole_answer_without_a_window_is_dropped_after_seconds_and_the_connection_kept() {
     for path in ["/small", "/whole"] {
-        let (shared, budget) = server();
+        let (shared, memory) = server();
         let mut client = Client::with(0, &shared).await;
-        let idle = budget.clients();
+        let idle = memory.clients();
         let began = Instant::now();
         let answer = client.ask(path);
         assert_eq!(read(answer).await, Err(Some(Reason::CANCEL)), "{path}");
         assert_eq!(began.elapsed().as_secs(), TAKE_WHOLE_FOR.as_secs(), "{path}");
         assert_eq!(read(client.ask("/empty")).await, Ok(0), "{path}: the connection is kept");
-        assert_eq!(budget.clients(), idle, "{path}: all is returned");
+        assert_eq!(memory.clients(), idle, "{path}: all is returned");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_window_of_one_byte_leaves_behind_ends_the_connection_after_seconds() {
-    let (shared, budget) = server();
+    let (shared, memory) = server();
     let mut client = Client::with(1, &shared).await;
-    let idle = budget.clients();
+    let idle = memory.clients();
     let began = Instant::now();
     let answers: Vec<_> = (0..10).map(|_| client.ask("/small")).collect();
     let mut bodies = Vec::new();
@@ -119,19 +119,19 @@ async fn what_a_window_of_one_byte_leaves_behind_ends_the_connection_after_secon
         bodies.push(answer.await.unwrap().into_body());
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(budget.clients() > idle + 10 * 1_024, "hyper holds them, and nothing else does");
+    assert!(memory.clients() > idle + 10 * 1_024, "hyper holds them, and nothing else does");
     client.serving.await.unwrap();
     let after = began.elapsed();
     assert!(TAKE_WHOLE_FOR <= after && after <= 2 * TAKE_WHOLE_FOR, "{after:?}");
-    assert_eq!(budget.clients(), 0);
+    assert_eq!(memory.clients(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_client_that_reads_gets_all_of_a_long_answer() {
     for path in ["/whole", "/stream"] {
-        let (shared, budget) = server();
+        let (shared, memory) = server();
         let mut client = Client::with(1_000, &shared).await;
-        let idle = budget.clients();
+        let idle = memory.clients();
         let mut body = client.ask(path).await.unwrap().into_body();
         let (began, mut read) = (Instant::now(), 0);
         while let Some(data) = body.data().await {
@@ -143,21 +143,21 @@ async fn a_slow_client_that_reads_gets_all_of_a_long_answer() {
         drop(body);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!client.serving.is_finished(), "{path}: the connection is kept");
-        assert_eq!(budget.clients(), idle, "{path}: all is returned");
+        assert_eq!(memory.clients(), idle, "{path}: all is returned");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_whole_answer_counts_with_its_length_until_it_is_taken() {
-    let (shared, budget) = server();
+    let (shared, memory) = server();
     let mut client = Client::with(0, &shared).await;
-    let idle = budget.clients();
+    let idle = memory.clients();
     let answer = client.ask("/whole");
     let body = answer.await.unwrap().into_body();
-    assert!((LENGTH..2 * LENGTH).contains(&(budget.clients() - idle)), "{}", budget.clients() - idle);
+    assert!((LENGTH..2 * LENGTH).contains(&(memory.clients() - idle)), "{}", memory.clients() - idle);
     drop(body);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(budget.clients(), idle, "the client has reset it");
+    assert_eq!(memory.clients(), idle, "the client has reset it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,8 +211,8 @@ async fn who_goes_on_asking_loses_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_of_one_address_do_not_shut_out_another() {
-    let budget = Budget::new(4 << 20);
-    let shared = shared(router(), Places::new(100, 10, budget.clone()));
+    let memory = Memory::new(4 << 20);
+    let shared = shared(router(), Places::new(100, 10, memory.clone()));
     let other = IpAddr::from([127, 0, 0, 2]);
     let mut attackers = Vec::new();
     for round in 0..50 {
@@ -221,7 +221,7 @@ async fn streams_of_one_address_do_not_shut_out_another() {
         attackers.push((attacker, asked));
         // Lets the server read all of it.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(budget.clients() <= 2 * budget.clients_max(), "round {round}: {}", budget.clients());
+        assert!(memory.clients() <= 2 * memory.clients_max(), "round {round}: {}", memory.clients());
         let mut client = Client::from(other, 1_000, &shared).await;
         assert_eq!(read(client.ask("/small")).await, Ok(14), "round {round}");
         assert_eq!(read(client.ask("/small")).await, Ok(14), "round {round}");
@@ -229,7 +229,7 @@ async fn streams_of_one_address_do_not_shut_out_another() {
     drop(attackers);
     shared.shutdown.cancel();
     assert!(shared.shutdown.finished(IDLE_FOR).await);
-    assert_eq!(budget.clients(), 0);
+    assert_eq!(memory.clients(), 0);
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn who_resets_requests_as_fast_as_it_asks_loses_the_connection() {
 
 #[tokio::test]
 async fn a_client_that_has_left_holds_nothing() {
-    let (shared, budget) = server();
+    let (shared, memory) = server();
     for window in [0, 1, 1_000] {
         let mut client = Client::with(window, &shared).await;
         for path in ["/small", "/whole", "/stream", "/empty"] {
@@ -265,7 +265,7 @@ async fn a_client_that_has_left_holds_nothing() {
         drop(sender);
         serving.await.unwrap();
     }
-    while budget.clients() > 0 {
+    while memory.clients() > 0 {
         tokio::task::yield_now().await;
     }
 }

@@ -1,0 +1,314 @@
+//! Authentication: who sends a request, by its token or session, and the keys sent with it. Not for permissions to override
+//! settings: see `overrides`.
+//!
+//! [`check_token`] is the one door for tokens: every path passes it, and it counts, logs and slows wrong ones. Handlers
+//! refuse by what it found.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use http::header::{AUTHORIZATION, COOKIE};
+use http::request::Parts;
+use http::{Extensions, HeaderMap, HeaderValue, Request};
+use secrecy::SecretString;
+
+use super::wrong_tokens::{SlowedAnswer, WrongToken};
+use crate::proxy::gateway::Gateway;
+use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::request::overrides::{Overrides, PREFIX};
+use photofinish_base::clock::Instant;
+use photofinish_config::config::{User, token_hash};
+use photofinish_config::keyring::HashedKey;
+use photofinish_routing::health::{CallerId, LiveConfig};
+
+/// Keys in one request; more are refused.
+const BROUGHT_MAX: usize = 32;
+/// The part after [`PREFIX`] in the name of a header with a key.
+const KEY: &str = "key-";
+
+/// The authenticated client.
+pub struct Caller {
+    /// None if the configuration has no users: the listener is then on loopback.
+    pub user: Option<Arc<User>>,
+    /// The keys in the request, by provider. Used only for this request, never stored.
+    pub brought: HashMap<String, HashedKey>,
+}
+
+/// Who sends a request. The server adds it to every request, with the address alone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// An IPv4 address, or a /64 network of IPv6.
+    pub address: IpAddr,
+    identity: Identity,
+}
+
+#[derive(Clone, Debug)]
+enum Identity {
+    /// Without a token or a session. Also if the configuration has no users.
+    Anonymous,
+    Token(Arc<User>),
+    Session(Arc<User>),
+    /// Of no user; with the wait if there were too many from this address.
+    Wrong(Option<Duration>),
+}
+
+impl Client {
+    pub fn at(address: IpAddr) -> Client {
+        Client { address, identity: Identity::Anonymous }
+    }
+
+    /// The client of a request with these extensions. A request without one came over no connection.
+    fn of(extensions: &Extensions) -> Client {
+        extensions.get().cloned().unwrap_or(Client::at(Ipv4Addr::UNSPECIFIED.into()))
+    }
+
+    fn user(&self) -> Option<&Arc<User>> {
+        match &self.identity {
+            Identity::Token(user) | Identity::Session(user) => Some(user),
+            Identity::Anonymous | Identity::Wrong(_) => None,
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Client, Infallible> {
+        Ok(Client::of(&parts.extensions))
+    }
+}
+
+/// Finds out who sends a request: by its token (`Authorization: Bearer …`, `x-api-key` or `x-goog-api-key`), or without one by the
+/// session of the dashboard. A wrong token is counted by the client's address and logged. Returned if its answer is to be
+/// slowed. No token is looked at if the configuration has no users.
+pub fn check_token(gateway: &Gateway, request: &mut Request<Body>) -> Option<SlowedAnswer> {
+    let live = gateway.live();
+    if live.config.users.is_empty() {
+        return None;
+    }
+    let mut identity = identify(gateway, &live, request.headers());
+    let address = Client::of(request.extensions()).address;
+    let mut slowed = None;
+    if matches!(identity, Identity::Wrong(_)) {
+        let wrong = gateway.wrong_tokens().count(address, Instant::now());
+        gateway.totals().wrong_token();
+        tell(&wrong, address);
+        identity = Identity::Wrong(wrong.refused_for);
+        slowed = wrong.slowed;
+    }
+    request.extensions_mut().insert(Client { address, identity });
+    slowed
+}
+
+fn tell(wrong: &WrongToken, address: IpAddr) {
+    let WrongToken { times, refused_for, .. } = wrong;
+    match refused_for {
+        _ if !wrong.is_told() => {}
+        None => tracing::warn!(%address, times, "a wrong token"),
+        Some(wait) => {
+            let seconds = wait.as_secs();
+            tracing::warn!(%address, times, seconds, "too many wrong tokens: further ones are refused for these seconds");
+        }
+    }
+}
+
+/// The user whom [`check_token`] found, and counts failures. None if the configuration has no users.
+///
+/// # Errors
+/// 401 without a valid token, 429 for a wrong one after too many.
+pub fn authenticate(gateway: &Gateway, live: &LiveConfig, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
+    if live.config.users.is_empty() {
+        return Ok(None);
+    }
+    if let Some(user) = client.user() {
+        return Ok(Some(user.clone()));
+    }
+    gateway.totals().unauthorized();
+    Err(match client.identity {
+        Identity::Wrong(Some(wait)) => Rejection::too_many_tokens(wait),
+        Identity::Wrong(None) => Rejection::unauthorized("the token is not known"),
+        _ => Rejection::unauthorized("no token was sent"),
+    })
+}
+
+/// The answer to a request for which [`check_token`] found no user, whatever its path. The layers of the server ask, before axum
+/// makes parameters of the extensions.
+pub fn missing_token<B>(gateway: &Gateway, request: &Request<B>) -> Option<Rejection> {
+    authenticate(gateway, &gateway.live(), &Client::of(request.extensions())).err()
+}
+
+/// Whether a token was sent, of any user or of none.
+pub fn sends_token(headers: &HeaderMap) -> bool {
+    token(headers).is_some()
+}
+
+/// Checks that the caller is an admin. Without users every caller is one.
+///
+/// # Errors
+/// 401 and 429 as for any caller, and 403 for a user who is not an admin.
+pub fn admin(gateway: &Gateway, client: &Client) -> Result<(), Rejection> {
+    admin_user(gateway, client).map(drop)
+}
+
+/// As [`admin`]; returns the user, or none without users.
+///
+/// # Errors
+/// As [`admin`].
+pub fn admin_user(gateway: &Gateway, client: &Client) -> Result<Option<Arc<User>>, Rejection> {
+    let user = authenticate(gateway, &gateway.live(), client)?;
+    if user.as_ref().is_some_and(|user| !user.admin) { Err(Rejection::forbidden()) } else { Ok(user) }
+}
+
+/// For answers that have more detail for admins. A missing token is allowed; a wrong one counts as a failure.
+pub fn is_admin(gateway: &Gateway, client: &Client) -> bool {
+    if matches!(client.identity, Identity::Wrong(_)) {
+        gateway.totals().unauthorized();
+    }
+    gateway.live().config.users.is_empty() || client.user().is_some_and(|user| user.admin)
+}
+
+/// Whether these headers are still those of an admin, for an answer that goes on for long.
+pub fn is_still_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
+    let live = gateway.live();
+    let is_admin = || match identify(gateway, &live, headers) {
+        Identity::Token(user) | Identity::Session(user) => user.admin,
+        Identity::Anonymous | Identity::Wrong(_) => false,
+    };
+    live.config.users.is_empty() || is_admin()
+}
+
+/// Exchanges an admin's token for the secret of a session. None without users: no one needs a session.
+///
+/// # Errors
+/// As [`admin`]. A session is not renewed by itself.
+pub fn log_in(gateway: &Gateway, client: &Client) -> Result<Option<String>, Rejection> {
+    let is_session = matches!(client.identity, Identity::Session(_));
+    let anonymous = Client::at(client.address);
+    match admin_user(gateway, if is_session { &anonymous } else { client })? {
+        None => Ok(None),
+        Some(admin) => {
+            let secret = gateway.sessions().open(&admin, Instant::now());
+            secret.map(Some).ok_or_else(Rejection::internal)
+        }
+    }
+}
+
+fn identify(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Identity {
+    let users = &live.config.users;
+    let Some(token) = token(headers) else {
+        let session = || gateway.sessions().user(users, headers, Instant::now());
+        let user = if headers.contains_key(COOKIE) { session() } else { None };
+        return user.map_or(Identity::Anonymous, Identity::Session);
+    };
+    user_of(users, token).map_or(Identity::Wrong(None), |user| Identity::Token(user.clone()))
+}
+
+/// Whether the token in the headers is valid. Without users it always is. Counts nothing.
+pub fn has_token(users: &[Arc<User>], headers: &HeaderMap) -> bool {
+    users.is_empty() || token(headers).is_some_and(|token| user_of(users, token).is_some())
+}
+
+/// All users are compared, so that the time tells nothing of which one is near.
+fn user_of<'u>(users: &'u [Arc<User>], token: &[u8]) -> Option<&'u Arc<User>> {
+    let hash = token_hash(token);
+    users.iter().fold(None, |found, user| if user.has_token(&hash) { Some(user) } else { found })
+}
+
+impl Caller {
+    /// Reads the keys in the headers.
+    ///
+    /// # Errors
+    /// 400 for a key header that names no provider or contains no key, and for an unknown `x-photofinish-…` header.
+    pub fn new(live: &LiveConfig, user: Option<Arc<User>>, headers: &HeaderMap) -> Result<Caller, Rejection> {
+        Ok(Caller { user, brought: brought(live, headers)? })
+    }
+
+    pub fn id(&self, live: &LiveConfig) -> CallerId {
+        CallerId::new(self.user.as_ref().map(|user| user.name.as_str()), live.config.users.len())
+    }
+
+    /// The caller's own key for a provider: from this request, else from the configuration.
+    pub fn own_key(&self, live: &LiveConfig, provider: &str) -> Option<HashedKey> {
+        let brought = self.brought.get(provider);
+        brought.or_else(|| live.key_of_user(self.user.as_ref()?, provider)).cloned()
+    }
+}
+
+fn token(headers: &HeaderMap) -> Option<&[u8]> {
+    let bearer = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|value| {
+        let (scheme, token) = value.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+    });
+    let vendors = || ["x-api-key", "x-goog-api-key"].iter().find_map(|name| headers.get(*name));
+    let token = bearer.or_else(|| vendors().map(HeaderValue::as_bytes))?;
+    Some(token.trim_ascii()).filter(|token| !token.is_empty())
+}
+
+fn brought(live: &LiveConfig, headers: &HeaderMap) -> Result<HashMap<String, HashedKey>, Rejection> {
+    let mut keys = HashMap::new();
+    for (name, value) in headers {
+        let Some(own) = name.as_str().strip_prefix(PREFIX) else { continue };
+        let Some(provider) = own.strip_prefix(KEY) else {
+            Overrides::check_name(name.as_str())?;
+            continue;
+        };
+        if !live.config.providers.contains_key(provider) {
+            return Err(Rejection::header(name.as_str(), &live.config.why_no_provider(provider)));
+        }
+        let key = value.to_str().map(str::trim).unwrap_or_default();
+        if key.is_empty() || keys.len() == BROUGHT_MAX {
+            return Err(Rejection::header(name.as_str(), "expected a key: visible ASCII characters"));
+        }
+        let key = HashedKey::new(SecretString::from(key), true);
+        if keys.insert(provider.to_owned(), key).is_some() {
+            return Err(Rejection::header(name.as_str(), "it is sent more than once"));
+        }
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use photofinish_config::config::Permit;
+
+    #[test]
+    fn a_token_is_found_in_each_of_its_headers_and_only_if_it_is_right() {
+        let user = |name: &str, token: &[u8]| {
+            Arc::new(User {
+                name: name.to_owned(),
+                token_sha256: token_hash(token),
+                admin: false,
+                overrides: Permit::Usual,
+                keys: BTreeMap::new(),
+            })
+        };
+        let users = [user("ada", b"token-of-ada"), user("bob", b"token-of-bob")];
+        for (header, value, expected) in [
+            ("authorization", "Bearer token-of-ada", Some("ada")),
+            ("authorization", "bearer  token-of-bob ", Some("bob")),
+            ("x-api-key", "token-of-bob", Some("bob")),
+            ("x-goog-api-key", "token-of-ada", Some("ada")),
+            ("authorization", "Bearer token-of-eve", None),
+            ("authorization", "Bearer token-of-ad", None),
+            ("authorization", "Bearer ", None),
+            ("authorization", "token-of-ada", None),
+            ("cookie", "token-of-ada", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header, HeaderValue::from_static(value));
+            let found = token(&headers).and_then(|token| user_of(&users, token));
+            assert_eq!(found.map(|user| user.name.as_str()), expected, "{header}: {value}");
+            assert_eq!(has_token(&users, &headers), expected.is_some(), "{header}: {value}");
+            assert!(has_token(&[], &headers), "nobody needs one");
+        }
+        assert!(!has_token(&users, &HeaderMap::new()));
+    }
+}

@@ -1,0 +1,142 @@
+//! `GET /v1/models` and `/v1/models/{id}`: the models that this caller may use, and their aliases, in the shape of the client's
+//! vendor. Not for the status of upstreams: see `routing::status`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response};
+use serde_json::{Value, json};
+
+use crate::proxy::door::caller::{Caller, Client, authenticate};
+use crate::proxy::gateway::Gateway;
+use crate::proxy::refusals::rejection::Rejection;
+use photofinish_config::config::ModelConfig;
+
+/// All models of the caller.
+///
+/// # Errors
+/// 401 or 429 without a valid token.
+pub fn list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+    let models = usable_models(gateway, client, headers)?;
+    if asks_anthropic(headers) {
+        let data: Vec<Value> = models.iter().map(|(id, _)| anthropic_entry(id)).collect();
+        let (first, last) = (models.first().map(|(id, _)| id), models.last().map(|(id, _)| id));
+        let list = json!({ "data": data, "has_more": false, "first_id": first, "last_id": last });
+        return Ok(json_response(&list));
+    }
+    let data: Vec<Value> = models.iter().map(|(id, model)| entry(id, model)).collect();
+    Ok(json_response(&json!({ "object": "list", "data": data })))
+}
+
+/// The model with this id.
+///
+/// # Errors
+/// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
+pub fn one(gateway: &Gateway, client: &Client, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
+    let model = usable_model(gateway, client, headers, id)?;
+    Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id, &model) }))
+}
+
+/// All models of the caller, as Gemini lists them.
+///
+/// # Errors
+/// 401 or 429 without a valid token.
+pub fn gemini_list(gateway: &Gateway, client: &Client, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
+    let models: Vec<Value> = usable_models(gateway, client, headers)?.iter().map(|(id, _)| gemini_entry(id)).collect();
+    Ok(json_response(&json!({ "models": models })))
+}
+
+/// The model with this id, as Gemini describes it.
+///
+/// # Errors
+/// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
+pub fn gemini_one(
+    gateway: &Gateway,
+    client: &Client,
+    headers: &HeaderMap,
+    id: &str,
+) -> Result<Response<Body>, Rejection> {
+    usable_model(gateway, client, headers, id)?;
+    Ok(json_response(&gemini_entry(id)))
+}
+
+fn gemini_entry(id: &str) -> Value {
+    let calls = ["generateContent", "countTokens"];
+    json!({ "name": format!("models/{id}"), "displayName": id, "supportedGenerationMethods": calls })
+}
+
+/// The caller's models by name and by alias.
+///
+/// # Errors
+/// 401 or 429 without a valid token.
+pub(crate) fn usable_models(
+    gateway: &Gateway,
+    client: &Client,
+    headers: &HeaderMap,
+) -> Result<Vec<(String, Arc<ModelConfig>)>, Rejection> {
+    let live = gateway.live();
+    let caller = Caller::new(&live, authenticate(gateway, &live, client)?, headers)?;
+    let config = &live.config;
+    let models = config.models.values().map(|model| (&model.name, model));
+    let aliases = config.aliases.iter().filter_map(|(alias, name)| Some((alias, config.models.get(name)?)));
+    let usable = models.chain(aliases).filter(|(_, model)| usable(&caller, model));
+    Ok(usable.map(|(name, model)| (name.clone(), model.clone())).collect())
+}
+
+/// The model with this name or alias.
+///
+/// # Errors
+/// 401 or 429 without a valid token, 404 for a model that is unknown or off for the caller.
+pub(crate) fn usable_model(
+    gateway: &Gateway,
+    client: &Client,
+    headers: &HeaderMap,
+    id: &str,
+) -> Result<Arc<ModelConfig>, Rejection> {
+    let live = gateway.live();
+    let caller = Caller::new(&live, authenticate(gateway, &live, client)?, headers)?;
+    match live.config.model(id) {
+        Some(model) if usable(&caller, model) => Ok(model.clone()),
+        Some(_) => Err(Rejection::model_off(id)),
+        None => Err(Rejection::unknown_model(&live.config, id, None)),
+    }
+}
+
+fn usable(caller: &Caller, model: &ModelConfig) -> bool {
+    model.upstreams.iter().any(|upstream| {
+        let name = &upstream.provider.name;
+        let own =
+            caller.brought.contains_key(name) || caller.user.as_ref().is_some_and(|user| user.keys.contains_key(name));
+        own || upstream.provider.is_on()
+    })
+}
+
+fn entry(id: &str, model: &ModelConfig) -> Value {
+    let mut entry = json!({ "id": id, "object": "model", "created": 0, "owned_by": "photofinish" });
+    if let Some(tokens) = context_window(model) {
+        // As vLLM and SGLang name it; OpenAI has no such member.
+        entry["max_model_len"] = tokens.into();
+    }
+    entry
+}
+
+/// The smallest context window of the upstreams, in tokens. None if the window of any upstream is not known.
+pub(crate) fn context_window(model: &ModelConfig) -> Option<u64> {
+    model.upstreams.iter().map(|upstream| upstream.context).collect::<Option<Vec<_>>>()?.into_iter().min()
+}
+
+/// Anthropic's clients send this header with every request.
+fn asks_anthropic(headers: &HeaderMap) -> bool {
+    headers.contains_key("anthropic-version")
+}
+
+fn anthropic_entry(id: &str) -> Value {
+    json!({ "type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z" })
+}
+
+pub(crate) fn json_response(value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,160 @@
+//! From a request's body to its race, in four phases: [`read`](Preparing::read), [`parse`](Preparing::parse),
+//! [`resolve`](Preparing::resolve), [`plan`]. Not for letting it in, nor for running the race.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response};
+
+use super::door::caller::Caller;
+use super::door::load::AdmissionRoom;
+use super::gateway::Gateway;
+use super::lists::ollama;
+use super::refusals::rejection::Rejection;
+use super::request::blocking::StillWanted;
+use super::request::candidate_set::{self, CandidateSet};
+use super::request::{body, overrides};
+use super::run::all_failed;
+use super::run::launcher::{Launcher, RacePolicy};
+use super::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
+use super::run::running::PreparedRace;
+use crate::race::Race;
+use photofinish_config::config::User;
+use photofinish_history::record::RequestOrigin;
+use photofinish_routing::health::LiveConfig;
+use photofinish_wire::{ApiRequest, PathCall, Surface};
+
+/// Who asks for a race, and for what. A client has no way to set anything but its user.
+#[derive(Clone, Debug, Default)]
+pub struct AskedBy {
+    pub user: Option<Arc<User>>,
+    /// For the race's row.
+    pub origin: RequestOrigin,
+    /// The answer ends within this time, whatever the configuration allows: a measurement must not wait for one without end.
+    pub ends_within: Option<Duration>,
+}
+
+/// What the phases of one request share.
+pub struct Preparing<'a> {
+    pub gateway: &'a Arc<Gateway>,
+    pub live: &'a Arc<LiveConfig>,
+    /// What the path says of the request.
+    pub call: Option<PathCall>,
+    pub by: AskedBy,
+}
+
+/// A request that is ready to be served.
+pub enum PreparedRequest {
+    Race(Box<PreparedRace>),
+    /// The gateway answers the request itself.
+    Answered(Response<Bytes>),
+}
+
+/// # Errors
+/// Why there is no race.
+pub async fn prepare(
+    mut preparing: Preparing<'_>,
+    headers: &HeaderMap,
+    body: Body,
+    guard: &mut RaceGuard,
+) -> Result<PreparedRequest, Rejection> {
+    let (bytes, race) = preparing.read(headers, body, guard).await?;
+    let (request, race) = preparing.parse(headers, bytes, race).await?;
+    let candidates = match preparing.resolve(headers, &request, &race).await {
+        Err(rejection) if rejection.is_unspoken() && request.surface.counts() => {
+            return Ok(PreparedRequest::Answered(all_failed::estimate(&request)));
+        }
+        candidates => candidates?,
+    };
+    if let Some(answer) = ollama::loaded(&request) {
+        return Ok(PreparedRequest::Answered(answer));
+    }
+    Ok(PreparedRequest::Race(plan(preparing.gateway, headers, request, candidates, race)))
+}
+
+impl Preparing<'_> {
+    /// The body; from here on the race's clock runs.
+    async fn read<'g>(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        guard: &'g mut RaceGuard,
+    ) -> Result<(Bytes, ReadRace<'g>), Rejection> {
+        let bytes = body::read(self.gateway, headers, body, self.live.config.server.body_max, guard.place()).await?;
+        guard.place().race().map_err(Rejection::overloaded)?;
+        let race = guard.read(&bytes);
+        Ok((bytes, race))
+    }
+
+    /// The request in the body and the path.
+    async fn parse<'g>(
+        &mut self,
+        headers: &HeaderMap,
+        bytes: Bytes,
+        race: ReadRace<'g>,
+    ) -> Result<(Arc<ApiRequest>, ParsedRace<'g>), Rejection> {
+        let (surface, call, content_type) = (race.surface(), self.call.take(), headers.get(CONTENT_TYPE).cloned());
+        let strict = self.by.user.as_ref().is_some_and(|user| !user.overrides.any_upstream());
+        let (length, until) = (bytes.len(), race.read_at() + self.live.config.race.timeouts.total);
+        let parse = move |_: &StillWanted| match surface {
+            Surface::Passed(_) => ApiRequest::parse_passed(surface, bytes, content_type.as_ref(), strict),
+            _ => ApiRequest::parse_call(surface, bytes, call.as_ref(), strict),
+        };
+        let request = Arc::new(self.gateway.heavy().run(length, until, parse).await??);
+        let race = race.parsed(&request);
+        Ok((request, race))
+    }
+
+    /// The upstreams that may serve it, with the request to each.
+    async fn resolve(
+        &mut self,
+        headers: &HeaderMap,
+        request: &Arc<ApiRequest>,
+        race: &ParsedRace<'_>,
+    ) -> Result<CandidateSet, Rejection> {
+        let caller = Caller::new(self.live, self.by.user.take(), headers)?;
+        let overrides = overrides::read(headers, caller.user.as_deref())?;
+        let is_crowded = || self.gateway.load(self.live, race.in_flight()).room() != AdmissionRoom::Enough;
+        let crowded = is_crowded();
+        let (gateway, live, asked) = (self.gateway.clone(), self.live.clone(), request.clone());
+        let resolve = move |wanted: &StillWanted| {
+            candidate_set::resolve(&gateway, &live, &caller, &asked, &overrides, crowded, wanted)
+        };
+        let until = race.read_at() + self.live.config.race.timeouts.total;
+        let mut candidates = self.gateway.heavy().run(request.len(), until, resolve).await??;
+        if let Some(limit) = self.by.ends_within {
+            candidates.settings.timeouts = candidates.settings.timeouts.within(limit);
+        }
+        if crowded || is_crowded() {
+            candidates.leave_out_extras();
+        }
+        Ok(candidates)
+    }
+}
+
+/// The race, with its plan in its row.
+fn plan(
+    gateway: &Arc<Gateway>,
+    headers: &HeaderMap,
+    request: Arc<ApiRequest>,
+    mut candidates: CandidateSet,
+    race: ParsedRace<'_>,
+) -> Box<PreparedRace> {
+    let read_at = race.read_at();
+    let mut policy = RacePolicy::new(gateway.health(), &candidates, &request, read_at);
+    let plan = policy.plan();
+    let guard = race.planned(Planned {
+        settings: &candidates.settings,
+        plan: plan.text(|candidate| &candidates.list[candidate].name),
+        left_out: candidates.left_out(&plan),
+        reasons: policy.driver.reasons(),
+        race_budget: policy.driver.race_budget().clone(),
+    });
+    let launcher = Launcher::new(gateway, headers, &request, &mut candidates, guard, policy, read_at);
+    let outcome_reporter = launcher.outcome_reporter.clone();
+    let race = Box::new(Race::new(plan, launcher, read_at));
+    Box::new(PreparedRace { gateway: gateway.clone(), request, candidates, race, outcome_reporter, read_at })
+}

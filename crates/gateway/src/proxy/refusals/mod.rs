@@ -1,0 +1,4 @@
+//! The gateway's own answers. Not for errors of upstreams that are passed on: see `run::all_failed`.
+
+pub mod code;
+pub mod rejection;

@@ -1,0 +1,331 @@
+//! The candidates of a race: which upstreams may serve this request, with which keys. Not for their order: see `policy`.
+
+use std::sync::Arc;
+
+use super::blocking::StillWanted;
+use super::needs::RequestNeeds;
+use super::outbound::Outbound;
+use super::overrides::Overrides;
+use crate::proxy::door::caller::Caller;
+use crate::proxy::gateway::Gateway;
+use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
+use photofinish_base::failure::Failure;
+use photofinish_config::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig, UpstreamOrder};
+use photofinish_config::keyring::HashedKey;
+use photofinish_history::record::{LeftOutReason, LeftOutUpstream, left_out};
+pub use photofinish_routing::health::Candidate;
+use photofinish_routing::health::windows::ContextWindow;
+use photofinish_routing::health::{
+    self, BreakerAdmission, CallerId, CooldownState, LiveConfig, TrialPermit, named, why_off,
+};
+use photofinish_routing::learning::ConversationId;
+use photofinish_routing::money::tariff::Basis;
+use photofinish_routing::policy::plan::RacePlan;
+use photofinish_wire::ApiRequest;
+use photofinish_wire::RequestTranslation;
+use photofinish_wire::Surface;
+use photofinish_wire::request::opening;
+
+/// The candidates of one race, and its settings.
+pub struct CandidateSet {
+    pub settings: RaceSettings,
+    /// A larger budget that pays too. None: that of `settings` alone.
+    pub within_budget: Option<f64>,
+    pub caller: CallerId,
+    /// The model whose budget pays; empty if the request names its upstreams.
+    pub model: String,
+    /// The unit of its costs.
+    pub basis: Basis,
+    /// At least one; trials at the end.
+    pub list: Arc<Vec<Candidate>>,
+    /// The request to each of them. Stored separately, because it is large and is freed once an answer is streamed.
+    pub uploads: Vec<Arc<RequestTranslation>>,
+    /// Their context windows; empty if none is known.
+    pub windows: Vec<ContextWindow>,
+    /// Permits of trials, by index.
+    pub trials: Vec<(usize, TrialPermit)>,
+    /// The gateway is crowded: only the first attempt starts, others after failures.
+    pub crowded: bool,
+    /// Upstreams that this race cannot start because of their dialect.
+    unable: Vec<LeftOutUpstream>,
+    /// The conversation that the request continues, if a provider has several keys.
+    pub conversation: Option<ConversationId>,
+    /// Upstreams that cool down.
+    cooling: Vec<(String, CooldownState)>,
+}
+
+impl CandidateSet {
+    /// Starts only what the request needs: no hedges, no audits, no losers that run on.
+    pub fn leave_out_extras(&mut self) {
+        self.crowded = true;
+        self.settings.audit = 0.0;
+        self.settings.drains.running = 0;
+    }
+
+    /// Upstreams that are not asked because they, or their dialects, cannot take all of the request, or no longer have the model.
+    pub fn passed_over(&self) -> Vec<&str> {
+        let is_told =
+            |reason| matches!(reason, LeftOutReason::Capability | LeftOutReason::TooLong | LeftOutReason::Unlisted);
+        let unable = self.unable.iter().filter(|left_out| is_told(left_out.reason));
+        unable.map(|left_out| left_out.upstream.as_str()).collect()
+    }
+
+    /// The upstreams that this race cannot start, and why, for its row. Policies that learn may start any candidate.
+    pub fn left_out(&self, plan: &RacePlan) -> Option<String> {
+        let mut all = self.unable.clone();
+        all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
+        if self.settings.policy.order() != UpstreamOrder::Learned {
+            let behind = plan.entries.iter().skip(plan.max_attempts);
+            all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::MaxAttempts)));
+        }
+        left_out::text(&all)
+    }
+
+    /// Every failure with its upstream's name, including upstreams that cool down.
+    pub fn failed(&self, failures: &[(usize, Failure)]) -> Vec<FailedUpstream> {
+        let started = failures.iter().map(|(candidate, failure)| FailedUpstream {
+            upstream: self.list[*candidate].name.clone(),
+            failure: failure.clone(),
+        });
+        let cooling = self.cooling.iter().map(|(upstream, cooling)| FailedUpstream {
+            upstream: upstream.clone(),
+            failure: health::cooling_down(*cooling),
+        });
+        started.chain(cooling).collect()
+    }
+}
+
+/// The answer if no upstream is left, with the names of all of them for the race's row.
+fn none_left(outbound: Outbound<'_>, model: &str, off: &[String], cooling: Vec<(String, CooldownState)>) -> Rejection {
+    let cool = cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason()));
+    let all: Vec<LeftOutUpstream> = outbound.left_out().iter().cloned().chain(cool).collect();
+    let rejection = match cooling.is_empty() {
+        true => outbound.rejection(model, off),
+        false => rejection::all_cooling_down(cooling),
+    };
+    rejection.leaving_out(left_out::text(&all))
+}
+
+fn left_out_for(upstream: &str, reason: LeftOutReason) -> LeftOutUpstream {
+    LeftOutUpstream { upstream: upstream.to_owned(), reason }
+}
+
+/// Finds the upstreams of a model or alias, or those that the request names.
+///
+/// # Errors
+/// 404 for an unknown model, 403 for overrides that this caller may not send, 400 if no upstream can serve the caller, 429 or 502 if
+/// all cool down.
+pub fn resolve(
+    gateway: &Arc<Gateway>,
+    live: &LiveConfig,
+    caller: &Caller,
+    request: &Arc<ApiRequest>,
+    overrides: &Overrides,
+    crowded: bool,
+    wanted: &StillWanted,
+) -> Result<CandidateSet, Rejection> {
+    let model = request.model.as_str();
+    let known = live.config.model(model);
+    let (upstreams, allowed) = asked_for(live, known, model, overrides)?;
+    let settings = for_surface(overrides.settings(allowed)?, request.surface);
+    let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
+    let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
+    let caller_id = caller.id(live);
+    // A token count is never raced.
+    let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts();
+    let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_try, upstreams.len());
+    let mut outbound = Outbound::new(request, settings.lossy, gateway.memory());
+    let mut choices = Choices::default();
+    let without_host = known.filter(|model| model.upstreams.is_empty());
+    let mut off: Vec<String> =
+        without_host.and_then(|model| live.config.why_not_served(&model.name)).into_iter().collect();
+    let needs = RequestNeeds::of(request);
+    let mut conversation = LazyConversation { gateway, request, known: None };
+    for upstream in upstreams.into_iter().map(|upstream| timed(upstream, request.surface)) {
+        let provider = &upstream.provider;
+        let name = upstream.name();
+        let Some(route) = live.route(&provider.name) else { continue };
+        let named = !live.is_configured(&name);
+        let own_key = caller.own_key(live, &provider.name);
+        may_share(caller, &upstream, named, own_key.as_ref(), request)?;
+        let Some(keys) = route.keys(own_key).into_keys() else {
+            off.push(why_off(&upstream));
+            continue;
+        };
+        let keys = conversation.its_key_first(&provider.name, keys);
+        wanted.check()?;
+        let lessons = |surface| gateway.health().lessons(&name, surface);
+        let Some(request_translation) = outbound.for_upstream(&upstream, lessons)? else { continue };
+        let Some(endpoint) = route.endpoint(request_translation.dialect()).cloned() else { continue };
+        let surface = request_translation.asked();
+        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial: false };
+        let unmet = needs.unmet_by(&candidate.upstream);
+        let is_lossy = outbound.is_second_choice(&request_translation);
+        choices.add(unmet, is_lossy, (candidate, request_translation));
+    }
+    let cooling = choices.admit(&mut admission, &mut outbound);
+    let BreakerAdmission { candidates, uploads, trials, .. } = admission;
+    if candidates.is_empty() {
+        return Err(none_left(outbound, model, &off, cooling));
+    }
+    let windows = gateway.health().windows_of(&candidates);
+    Ok(CandidateSet {
+        settings,
+        within_budget,
+        caller: caller_id,
+        conversation: conversation.known.flatten(),
+        crowded: false,
+        unable: outbound.into_left_out(),
+        model: known.map_or(String::new(), |model| model.name.clone()),
+        basis,
+        list: Arc::new(candidates),
+        uploads,
+        windows,
+        trials,
+        cooling,
+    })
+}
+
+/// How good a choice an upstream is, the best first.
+#[derive(Clone, Copy)]
+enum ChoiceRank {
+    /// It gets the whole request and lacks nothing.
+    Whole,
+    /// Its dialect cannot express all of it.
+    Lossy,
+    /// By the catalogue the model cannot serve it. The catalogue may be wrong, so the provider decides if no other is left.
+    Unfit,
+    /// Its provider does not list the model now. A list may be incomplete, so it is asked if no other is left.
+    Unlisted,
+    UnlistedAndUnfit,
+}
+
+impl ChoiceRank {
+    const COUNT: usize = 5;
+}
+
+/// The upstreams that could be asked, by rank.
+#[derive(Default)]
+struct Choices([Vec<RankedChoice>; ChoiceRank::COUNT]);
+
+/// A candidate with the request to it, and why it is left out if a better choice is available.
+type RankedChoice = (LeftOutReason, (Candidate, Arc<RequestTranslation>));
+
+impl Choices {
+    /// `unmet`: what it surely cannot do. `is_lossy`: its dialect cannot express all of the request.
+    fn add(&mut self, unmet: Option<LeftOutReason>, is_lossy: bool, choice: (Candidate, Arc<RequestTranslation>)) {
+        let (rank, reason) = match (choice.0.upstream.unlisted.is_some(), unmet) {
+            (true, Some(_)) => (ChoiceRank::UnlistedAndUnfit, LeftOutReason::Unlisted),
+            (true, None) => (ChoiceRank::Unlisted, LeftOutReason::Unlisted),
+            (false, Some(reason)) => (ChoiceRank::Unfit, reason),
+            (false, None) if is_lossy => (ChoiceRank::Lossy, LeftOutReason::Capability),
+            (false, None) => (ChoiceRank::Whole, LeftOutReason::Capability),
+        };
+        self.0[rank as usize].push((reason, choice));
+    }
+
+    /// Admits the first choice of which any can start. Returns the upstreams that cool down. While one that can serve the request
+    /// cools down or is broken, none is asked that cannot: its answer would ignore a part of the request. While one waits
+    /// for a rate limit, none is asked that its provider does not list: its failure would hide when to try again.
+    fn admit(self, admission: &mut BreakerAdmission<'_>, outbound: &mut Outbound<'_>) -> Vec<(String, CooldownState)> {
+        let mut cooling: Vec<(String, CooldownState)> = Vec::new();
+        for (rank, choice) in self.0.into_iter().enumerate() {
+            let is_limited = |(_, cooling): &(String, CooldownState)| cooling.why.is_some_and(|why| !why.is_refusal());
+            let waits = match rank {
+                _ if rank == ChoiceRank::Unlisted as usize => cooling.iter().any(is_limited),
+                rank => rank >= ChoiceRank::Unfit as usize && !cooling.is_empty(),
+            };
+            if admission.candidates.is_empty() && !waits {
+                let choice = choice.into_iter().map(|(_, candidate)| candidate).collect();
+                cooling.extend(admission.admit(choice));
+            } else {
+                for (reason, (candidate, _)) in choice {
+                    outbound.leave_out([candidate.name], reason);
+                }
+            }
+        }
+        cooling
+    }
+}
+
+/// The upstreams of the model, or those that the request names; and their settings.
+fn asked_for<'l>(
+    live: &'l LiveConfig,
+    known: Option<&'l Arc<ModelConfig>>,
+    model: &str,
+    overrides: &Overrides,
+) -> Result<(Vec<UpstreamConfig>, &'l RaceSettings), Rejection> {
+    match (&overrides.upstreams, known) {
+        (Some(names), model) => {
+            let settings = model.map_or(&live.config.race, |model| &model.race);
+            let upstreams = named(live, model, names, settings)
+                .map_err(|why| Rejection::header(Overrides::upstreams_header(), &why))?;
+            Ok((upstreams, settings))
+        }
+        (None, Some(model)) => Ok((model.upstreams.clone(), &model.race)),
+        (None, None) => {
+            let unknown = |why: String| {
+                Rejection::unknown_model(&live.config, model, model.contains('/').then_some(why.as_str()))
+            };
+            let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
+            Ok((upstreams, &live.config.race))
+        }
+    }
+}
+
+/// The conversation of a request, looked up on first use: few providers have several keys.
+struct LazyConversation<'a> {
+    gateway: &'a Gateway,
+    request: &'a ApiRequest,
+    known: Option<Option<ConversationId>>,
+}
+
+impl LazyConversation<'_> {
+    /// Prompt caches belong to the account, so the conversation's key comes first.
+    fn its_key_first(&mut self, provider: &str, mut keys: Vec<HashedKey>) -> Vec<HashedKey> {
+        if keys.len() < 2 {
+            return keys;
+        }
+        let (learning, request) = (self.gateway.learning(), self.request);
+        let find = || learning.conversation(&opening(request)?, request.prompt().iter().map(|part| part.len()).sum());
+        let conversation = *self.known.get_or_insert_with(find);
+        let ids = keys.iter().map(HashedKey::id);
+        let place = conversation.and_then(|conversation| learning.kept_key(provider, conversation, ids));
+        keys.rotate_left(place.unwrap_or(0));
+        keys
+    }
+}
+
+/// Checks that the caller may use an upstream, and with a shared key reaches no other by this request. `named`: no model
+/// lists it.
+fn may_share(
+    caller: &Caller,
+    upstream: &UpstreamConfig,
+    named: bool,
+    own_key: Option<&HashedKey>,
+    request: &ApiRequest,
+) -> Result<(), Rejection> {
+    let restricted = caller.user.as_ref().filter(|user| own_key.is_none() && !user.overrides.any_upstream());
+    let (Some(user), provider) = (restricted, &upstream.provider.name) else { return Ok(()) };
+    match &request.ambiguous {
+        _ if named => Err(Rejection::forbidden_upstream(&upstream.name(), provider, &user.name)),
+        Some(member) => Err(Rejection::forbidden_member(member, provider, &user.name)),
+        None => Ok(()),
+    }
+}
+
+/// With the timeouts of a surface: an answer that is not read has no first token, and making an image takes long.
+fn timed(mut upstream: UpstreamConfig, surface: Surface) -> UpstreamConfig {
+    if surface.is_passed() {
+        upstream.timeouts.first_token = upstream.timeouts.total;
+    }
+    upstream
+}
+
+/// A token count is never raced.
+fn for_surface(settings: RaceSettings, surface: Surface) -> RaceSettings {
+    if surface.counts() { RaceSettings { policy: Policy::Fallback, audit: 0.0, ..settings } } else { settings }
+}
+
+#[cfg(test)]
+mod tests;

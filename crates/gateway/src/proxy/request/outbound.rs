@@ -1,0 +1,262 @@
+//! The request to each upstream: unchanged if the upstream uses the caller's dialect, else translated, each translation
+//! made once. Not for headers: see `run::launcher`.
+
+use std::sync::Arc;
+
+use super::blocking::translation_bytes;
+use crate::proxy::refusals::rejection::Rejection;
+use photofinish_base::memory::{Lease, Memory, MemoryFull};
+use photofinish_base::pace::aside;
+use photofinish_config::config::{Lossy, Provider, UpstreamConfig};
+use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
+use photofinish_wire::client_error::Invalid;
+use photofinish_wire::quirks::{self, RefusalLesson, RequestChanges};
+use photofinish_wire::translate::Conversation;
+use photofinish_wire::{ApiRequest, Dialect, Losses, RequestTranslation, Surface, TranslationOptions};
+
+/// The translations of one request.
+pub struct Outbound<'a> {
+    request: &'a Arc<ApiRequest>,
+    lossy: Lossy,
+    memory: &'a Memory,
+    /// Memory for the parsed conversation, and for one translation at a time.
+    tree: Lease,
+    /// Made for the first upstream that speaks the caller's dialect.
+    untouched: Option<Arc<RequestTranslation>>,
+    /// Parsed for the first upstream that speaks another dialect.
+    conversation: Option<Result<Conversation, Invalid>>,
+    /// The requests in the caller's dialect for upstreams that demand something. None: they get it untouched.
+    demanded: Vec<(Demands, Option<Arc<RequestTranslation>>)>,
+    /// The translations so far.
+    translated: Vec<(Dialect, Demands, Arc<RequestTranslation>)>,
+    /// Upstreams that are not asked because of their dialect.
+    left_out: Vec<LeftOutUpstream>,
+    /// Why upstreams cannot serve it: the reason nearest to the request's own fault.
+    unserved: Option<CannotServe>,
+}
+
+/// What a request depends on, of its upstream.
+struct Demands {
+    options: TranslationOptions,
+    changes: Arc<RequestChanges>,
+}
+
+/// Why an upstream cannot serve a request, by increasing fault of the request.
+enum CannotServe {
+    /// None of its dialects has such a call.
+    Unspoken(Vec<String>),
+    /// Members that its dialect cannot express, and which dialect that is.
+    Lossy(Losses, String),
+    /// The request is invalid and cannot be translated.
+    Invalid(Invalid),
+}
+
+impl<'a> Outbound<'a> {
+    pub fn new(request: &'a Arc<ApiRequest>, lossy: Lossy, memory: &'a Memory) -> Outbound<'a> {
+        Outbound {
+            request,
+            lossy,
+            memory,
+            tree: memory.lease(),
+            untouched: None,
+            conversation: None,
+            demanded: Vec::new(),
+            translated: Vec::new(),
+            left_out: Vec::new(),
+            unserved: None,
+        }
+    }
+
+    /// The request to this upstream. None: the upstream cannot serve it. `lessons`: what its refusals taught about a surface.
+    ///
+    /// # Errors
+    /// 503 or 413 if there is no memory for it.
+    pub fn for_upstream(
+        &mut self,
+        upstream: &UpstreamConfig,
+        lessons: impl FnOnce(Surface) -> Vec<RefusalLesson>,
+    ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
+        let provider = &upstream.provider;
+        let Some(spoken) = upstream.spoken_for(self.request.surface) else {
+            self.unspoken(provider);
+            self.leave_out([upstream.name()], LeftOutReason::Dialect);
+            return Ok(None);
+        };
+        let demands = Demands::of(upstream, spoken.dialect);
+        let request_translation = if spoken.dialect == self.request.surface.dialect() {
+            self.own_dialect(demands)?
+        } else {
+            let Some(translated) = self.translated(spoken.dialect, demands)? else {
+                self.leave_out([upstream.name()], LeftOutReason::Capability);
+                return Ok(None);
+            };
+            translated
+        };
+        let lessons = lessons(request_translation.asked());
+        let request_translation = match request_translation.without(&lessons) {
+            Some(without) => {
+                let mut lease = self.memory.lease();
+                lease.settle(without.len());
+                Arc::new(without.leased(lease))
+            }
+            None => request_translation,
+        };
+        let losses = request_translation.losses();
+        let may_go = match self.lossy {
+            Lossy::Prefer => losses.keeps_content(),
+            Lossy::Refuse => losses.keeps_settings(),
+            Lossy::Drop => true,
+        };
+        if may_go {
+            return Ok(Some(request_translation));
+        }
+        self.leave_out([upstream.name()], LeftOutReason::Capability);
+        if !matches!(self.unserved, Some(CannotServe::Invalid(_) | CannotServe::Lossy(..))) {
+            let who = format!("{} speaks {}", provider.name, spoken.dialect.as_str());
+            self.unserved = Some(CannotServe::Lossy(losses.clone(), who));
+        }
+        Ok(None)
+    }
+
+    /// Whether the upstream may be used only if no upstream that gets the whole request is available.
+    pub fn is_second_choice(&self, request_translation: &RequestTranslation) -> bool {
+        self.lossy == Lossy::Prefer && !request_translation.losses().keeps_settings()
+    }
+
+    /// Records that these upstreams are not asked, and why.
+    pub fn leave_out(&mut self, names: impl IntoIterator<Item = String>, reason: LeftOutReason) {
+        self.left_out.extend(names.into_iter().map(|upstream| LeftOutUpstream { upstream, reason }));
+    }
+
+    /// Upstreams that are not asked because of their dialect.
+    pub fn left_out(&self) -> &[LeftOutUpstream] {
+        &self.left_out
+    }
+
+    pub fn into_left_out(self) -> Vec<LeftOutUpstream> {
+        self.left_out
+    }
+
+    /// The answer if no upstream can serve it; `off`: why some upstreams are off.
+    pub fn rejection(self, model: &str, off: &[String]) -> Rejection {
+        match self.unserved {
+            Some(CannotServe::Invalid(invalid)) => Rejection::invalid(&invalid),
+            Some(CannotServe::Lossy(losses, who)) => Rejection::not_translatable(&losses, &who, self.request.surface),
+            Some(CannotServe::Unspoken(who)) => Rejection::unspoken(model, self.request.surface, &who),
+            None => Rejection::no_upstream(model, off),
+        }
+    }
+
+    /// The request in the caller's own dialect: untouched, but for what the upstream demands.
+    fn own_dialect(&mut self, demands: Demands) -> Result<Arc<RequestTranslation>, Rejection> {
+        let request = self.request;
+        let untouched = || Arc::new(RequestTranslation::untouched(request.clone()));
+        let untouched = self.untouched.get_or_insert_with(untouched).clone();
+        if !quirks::concerns(request, &demands.options.quirks) && demands.changes.keeps_bodies() {
+            return Ok(untouched);
+        }
+        if let Some((_, made)) = self.demanded.iter().find(|(with, _)| with.are(&demands)) {
+            return Ok(made.clone().unwrap_or(untouched));
+        }
+        let mut lease = self.memory.lease();
+        // Most are copied; only a history of calls is parsed.
+        let parses = quirks::parses(request, &demands.options.quirks);
+        let bytes = if parses { translation_bytes(request.body()) } else { request.len() };
+        lease.cover(bytes).map_err(|MemoryFull| Rejection::no_memory(bytes, self.memory.max()))?;
+        let made = aside(request.len(), || untouched.own_dialect(&demands.options, &demands.changes));
+        let made = made.map(|made| {
+            lease.settle(made.len());
+            Arc::new(made.leased(lease))
+        });
+        self.demanded.push((demands, made.clone()));
+        Ok(made.unwrap_or(untouched))
+    }
+
+    fn translated(&mut self, dialect: Dialect, demands: Demands) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
+        let surface = self.request.surface;
+        let options = &demands.options;
+        let alike = |with: &Demands| {
+            // Some requests for embeddings contain the model.
+            let writes_alike = !surface.embeds() && dialect.writes_alike(&with.options.model, &options.model);
+            with.changes == demands.changes
+                && with.options.quirks == options.quirks
+                && (writes_alike || with.options.model == options.model)
+        };
+        let made = self.translated.iter().find(|(of, with, _)| *of == dialect && alike(with));
+        if let Some((_, _, request_translation)) = made {
+            return Ok(Some(request_translation.clone()));
+        }
+        if self.conversation.is_none() {
+            let bytes = translation_bytes(self.request.body());
+            self.tree.cover(bytes).map_err(|MemoryFull| Rejection::no_memory(bytes, self.memory.max()))?;
+        }
+        let body = self.request.body();
+        let made = if surface.embeds() {
+            RequestTranslation::embedding(surface, body, dialect, options)
+        } else {
+            match self.conversation.get_or_insert_with(|| surface.conversation(body)) {
+                Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, options),
+                Err(invalid) => Err(invalid.clone()),
+            }
+        };
+        match made {
+            Ok(request_translation) => {
+                let request_translation = request_translation.changed(&demands.changes);
+                // Its required memory is known by now.
+                let mut lease = self.memory.lease();
+                lease.settle(request_translation.len());
+                let request_translation = Arc::new(request_translation.leased(lease));
+                self.translated.push((dialect, demands, request_translation.clone()));
+                Ok(Some(request_translation))
+            }
+            Err(invalid) => {
+                self.unserved = Some(CannotServe::Invalid(invalid));
+                Ok(None)
+            }
+        }
+    }
+
+    fn unspoken(&mut self, provider: &Provider) {
+        let dialects: Vec<&str> = provider.dialects.iter().map(|spoken| spoken.dialect.as_str()).collect();
+        let who = format!("{} speaks {}", provider.name, dialects.join(" and "));
+        match &mut self.unserved {
+            None => self.unserved = Some(CannotServe::Unspoken(vec![who])),
+            Some(CannotServe::Unspoken(all)) if !all.contains(&who) => all.push(who),
+            Some(_) => {}
+        }
+    }
+}
+
+impl Demands {
+    /// The options include the model only if the dialect's body depends on it, so that other upstreams share a translation.
+    fn of(upstream: &UpstreamConfig, dialect: Dialect) -> Demands {
+        let by_model = matches!(dialect, Dialect::Gemini | Dialect::Bedrock);
+        let model = if by_model { upstream.model.clone() } else { String::new() };
+        Demands { options: TranslationOptions { model, quirks: upstream.quirks }, changes: upstream.changes.clone() }
+    }
+
+    fn are(&self, others: &Demands) -> bool {
+        self.options == others.options && self.changes == others.changes
+    }
+}
+
+/// The request without reasoning of earlier turns, for an upstream that rejected it. None if it has none, or without memory.
+pub fn without_reasoning(
+    request: &ApiRequest,
+    upstream: &UpstreamConfig,
+    memory: &Memory,
+) -> Option<RequestTranslation> {
+    let dialect = upstream.spoken_for(request.surface)?.dialect;
+    let mut lease = memory.lease();
+    lease.cover(translation_bytes(request.body())).ok()?;
+    let Demands { options, changes } = Demands::of(upstream, dialect);
+    let request_translation = aside(request.len(), || {
+        let made = RequestTranslation::without_reasoning(request, dialect, &options)?;
+        if made.is_translated() {
+            return Some(made.changed(&changes));
+        }
+        Some(made.own_dialect(&options, &changes).unwrap_or(made))
+    })?;
+    lease.settle(request_translation.len());
+    Some(request_translation.leased(lease))
+}

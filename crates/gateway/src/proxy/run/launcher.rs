@@ -1,0 +1,549 @@
+//! Starts the attempts of one race, passes the race's questions to the policy, and decides which losers run on. Not for
+//! the effects of an outcome: see `health::OutcomeReporter`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::HeaderMap;
+use tracing::Instrument;
+
+use super::race_guard::RaceGuard;
+use super::raced_attempt::{AttemptStage, RacedAttempt};
+use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
+use crate::proxy::gateway::Gateway;
+use crate::proxy::request::candidate_set::CandidateSet;
+use crate::proxy::request::outbound;
+use crate::race::retries::Retries;
+use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
+use photofinish_base::clock::Instant;
+use photofinish_base::failure::{Failure, FailureKind, Phase};
+use photofinish_base::telemetry::attempt_span;
+use photofinish_config::config::{
+    BreakerSettings, CancelBilling, Drains, Lossy, Objective, RaceSettings, UpstreamStream,
+};
+use photofinish_config::keyring::HashedKey;
+use photofinish_history::record::StartReason;
+use photofinish_history::recorder::Recorder;
+use photofinish_routing::health::{
+    Candidate, OutcomeReporter, RejectedFeature, SentRequest, StreamingHabit, TrialPermit, UpstreamHealth,
+    prompt_length,
+};
+use photofinish_routing::learning::{AttemptObserver, ConversationId, Learning, ObserverSpec, PrefixBlocks};
+use photofinish_routing::money::RaceBudget;
+use photofinish_routing::money::tariff::PromptTokens;
+use photofinish_routing::policy::plan::RacePlan;
+use photofinish_routing::policy::question::AttemptView;
+use photofinish_routing::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
+use photofinish_wire::answer::error::{RefusedMember, too_long};
+use photofinish_wire::quirks::RefusalLesson;
+use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
+
+pub struct Launcher {
+    pub(super) gateway: Arc<Gateway>,
+    pub outcome_reporter: Arc<OutcomeReporter>,
+    request: Arc<ApiRequest>,
+    /// The request to each candidate, by index.
+    pub(super) uploads: Vec<Arc<RequestTranslation>>,
+    pub(super) settings: RaceSettings,
+    policy: RacePolicy,
+    retries: Retries,
+    /// Candidates whose answers broke.
+    broke_off: Vec<usize>,
+    /// The client does not stream: an attempt is ready with its whole answer.
+    whole: bool,
+    /// Client headers that may be forwarded to any of the candidates.
+    client_headers: HeaderMap,
+    race_id: String,
+    /// Counts the starts.
+    attempts: Arc<AtomicUsize>,
+    recorder: Recorder,
+    pub(super) read_at: Instant,
+    /// Bytes.
+    event_max: usize,
+    /// Held until the race is over, or until the trial has lost and ended.
+    pub(super) trials: Vec<(usize, TrialPermit)>,
+    conversation: Option<ConversationId>,
+}
+
+impl Launcher {
+    pub fn new(
+        gateway: &Arc<Gateway>,
+        headers: &HeaderMap,
+        request: &Arc<ApiRequest>,
+        candidates: &mut CandidateSet,
+        guard: &RaceGuard,
+        policy: RacePolicy,
+        read_at: Instant,
+    ) -> Launcher {
+        // A failed probe alone opens no breaker: it may ask for more than clients do.
+        let failures = if guard.is_of_probe() { 0 } else { candidates.settings.breaker.failures };
+        Launcher {
+            gateway: gateway.clone(),
+            outcome_reporter: Arc::new(OutcomeReporter::new(
+                gateway.health(),
+                &candidates.list,
+                BreakerSettings { failures, ..candidates.settings.breaker },
+                candidates.caller,
+                request,
+                read_at,
+            )),
+            request: request.clone(),
+            uploads: candidates.uploads.clone(),
+            settings: candidates.settings.clone(),
+            policy,
+            retries: Retries::new(candidates.settings.retries, candidates.settings.retry_wait, candidates.list.len()),
+            broke_off: Vec::new(),
+            whole: !request.stream,
+            client_headers: forwardable(headers, candidates),
+            race_id: guard.race_id().to_owned(),
+            attempts: guard.attempts(),
+            recorder: guard.recorder(),
+            read_at,
+            event_max: gateway.live().config.server.event_max,
+            trials: std::mem::take(&mut candidates.trials),
+            conversation: candidates.conversation,
+        }
+    }
+
+    /// Starts an attempt; `given`: a request other than the candidate's own.
+    pub fn start(&mut self, starting: AttemptStart, given: Option<&Arc<RequestTranslation>>) -> Attempt {
+        let candidate = &self.outcome_reporter.candidates[starting.candidate];
+        let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);
+        let gateway = &self.gateway;
+        let key = gateway.health().key(candidate).cloned();
+        if let (Some(conversation), Some(key)) = (self.conversation, &key)
+            && candidate.keys.len() > 1
+        {
+            gateway.learning().keep_key(&candidate.upstream.provider.name, conversation, key.id());
+        }
+        let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
+        let form = self.form(candidate, request_translation, &complained);
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        let span =
+            attempt_span(&self.outcome_reporter.span, &candidate.name, starting.ordinal, starting.reason.as_str());
+        let sent = SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), form, complained, stale };
+        self.outcome_reporter.note(starting.candidate, sent);
+        let observer_spec = self.policy.observer(starting);
+        let is_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
+        // The times of token counts and of rescues are not comparable with those of answers.
+        let tells = !self.request.surface.counts() && starting.reason != StartReason::Rescue;
+        let mut upstream = candidate.upstream.clone();
+        upstream.timeouts = upstream.timeouts.in_race(self.settings.timeouts, self.whole);
+        attempt::start(AttemptSpec {
+            client: gateway.client().clone(),
+            recorder: self.recorder.clone(),
+            shutdown: gateway.shutdown().clone(),
+            race_id: self.race_id.clone(),
+            span,
+            read_at: self.read_at,
+            starting,
+            upstream,
+            endpoint: candidate.endpoint.clone(),
+            headers: headers_for(&self.client_headers, candidate, request_translation, key.as_ref()),
+            key,
+            request_translation: request_translation.clone(),
+            choices: self.request.n_choices,
+            // A whole answer always contains its usage.
+            include_usage: self.request.include_usage || !self.request.stream,
+            form,
+            streams: self.request.stream,
+            first_token: self.settings.first_token,
+            fresh: stale,
+            event_max: self.event_max,
+            memory: gateway.memory().clone(),
+            p_audit: if is_trial { 1.0 } else { self.settings.audit },
+            slot: Some(InFlightGuard::enter(observer_spec.known.running())),
+            attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
+        })
+    }
+}
+
+impl Launch for Launcher {
+    type Ready = ReadyAttempt;
+    type Attempt = RacedAttempt;
+
+    fn launch(&mut self, starting: AttemptStart) -> RacedAttempt {
+        let attempt = self.start(starting, None);
+        let candidates = &self.outcome_reporter.candidates;
+        let idle = candidates[starting.candidate]
+            .upstream
+            .timeouts
+            .silence(false, self.attempts.load(Ordering::Relaxed) < candidates.len());
+        let whole = self.whole.then(|| (idle, self.gateway.memory().clone()));
+        let is_plain = self.outcome_reporter.sent(starting.candidate).form == AnswerForm::Plain;
+        RacedAttempt::new(attempt, starting.candidate, is_plain, whole, self.outcome_reporter.clone())
+    }
+
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
+        let sent = self.outcome_reporter.sent(candidate);
+        let again = self.again(candidate, &sent, failure);
+        sent.span.in_scope(|| tracing::debug!(failure = failure.kind.as_str(), ?again, "whether it is asked again"));
+        again
+    }
+
+    fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<RacedAttempt>]) -> bool {
+        // An upstream whose answers break must not repeatedly cut others by its first token.
+        let now_us = self.policy.now_us();
+        !self.broke_off.contains(&candidate) && self.policy.driver.affords_retry(candidate, &views(running), now_us)
+    }
+
+    fn lost(&mut self, raced_attempt: RacedAttempt) {
+        let candidate = raced_attempt.candidate();
+        match raced_attempt.into_stage() {
+            AttemptStage::Asking(attempt) => self.lost_asking(candidate, attempt),
+            AttemptStage::Answering(answering) => self.lost_ready(candidate, answering.0),
+            AttemptStage::Over => {}
+        }
+    }
+
+    fn lost_ready(&mut self, candidate: usize, ready: ReadyAttempt) {
+        let trial = self.take_trial(candidate);
+        let Drains { time, bytes, .. } = self.settings.drains;
+        // It already has its first token, so an audit would add nothing.
+        if let Some(place) = self.enter_drain(candidate) {
+            self.run_in_background((place, trial), time, ready.stream.drain(bytes));
+        }
+    }
+
+    fn replan(&mut self, running: &[RunningAttempt<RacedAttempt>], waiting: &[usize]) -> Replan {
+        // Candidates that cool down or whose answers broke get no hedge. They may still replace a failed attempt.
+        let OutcomeReporter { health, candidates, .. } = &*self.outcome_reporter;
+        let may_hedge = |candidate: usize| {
+            health.held(&candidates[candidate]).is_none()
+                && !self.policy.driver.is_too_small(candidate)
+                && !self.broke_off.contains(&candidate)
+        };
+        let rested: Vec<usize> = waiting.iter().copied().filter(|candidate| may_hedge(*candidate)).collect();
+        let now_us = self.policy.now_us();
+        self.policy.driver.replan(&views(running), &rested, now_us)
+    }
+
+    fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
+        self.policy.driver.next_after_failure(waiting, self.policy.now_us())
+    }
+
+    fn hold(
+        &mut self,
+        ready: &RunningAttempt<ReadyAttempt>,
+        running: &[RunningAttempt<RacedAttempt>],
+    ) -> Option<Duration> {
+        // A whole answer is not held back.
+        let now_us = self.policy.now_us();
+        if self.whole { None } else { self.policy.driver.hold(ready.candidate(), &views(running), now_us) }
+    }
+
+    fn prefer(&mut self, held: &RunningAttempt<ReadyAttempt>, new: &RunningAttempt<ReadyAttempt>) -> RaceSide {
+        let now_us = self.policy.now_us();
+        let prefers_new = self.policy.driver.prefers_new(held.candidate(), new.candidate(), now_us);
+        if prefers_new { RaceSide::New } else { RaceSide::Held }
+    }
+
+    fn hopeless(&mut self, running: &[RunningAttempt<RacedAttempt>]) -> Option<usize> {
+        if !self.whole {
+            return None;
+        }
+        match self.settings.optimise {
+            // The first token decides, as for a streaming client. If that answer breaks, the others start again.
+            Objective::Ttft => {
+                let first = running.iter().position(|running| running.attempt.has_begun())?;
+                (0..running.len()).find(|place| *place != first)
+            }
+            Objective::Completion | Objective::Goodput => {
+                self.policy.driver.hopeless(&views(running), self.policy.now_us())
+            }
+        }
+    }
+}
+
+impl Launcher {
+    /// A lost trial runs on: its upstream may be healthy although it is slower than the winner.
+    fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
+        let trial = self.take_trial(candidate);
+        let Drains { time, bytes, .. } = self.settings.drains;
+        if let Some(place) = self.enter_drain(candidate) {
+            attempt.drain();
+            let run = self.run_on(candidate, attempt, Some(bytes));
+            self.run_in_background((place, trial), time, run);
+        } else if (trial.is_some() || fastrand::f64() < self.settings.audit)
+            && let Some(place) = self.gateway.enter_audit()
+        {
+            attempt.audit();
+            let limit = self.outcome_reporter.candidates[candidate].upstream.timeouts.first_token;
+            let run = self.run_on(candidate, attempt, None);
+            self.run_in_background((place, trial), limit, run);
+        }
+    }
+
+    /// Whether and when this candidate is retried after a failure.
+    fn again(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> RetryDecision {
+        if failure.phase == Phase::Stream {
+            self.broke_off.push(candidate);
+        }
+        if failure.kind == FailureKind::ContextLength {
+            self.policy.driver.too_long(candidate, too_long(&failure.message));
+        }
+        if self.outcome_reporter.failed(candidate, sent, failure)
+            || self.leaves_out_reasoning(candidate, sent, failure)
+            || self.leaves_out_member(candidate, sent, failure)
+        {
+            return RetryDecision::Now;
+        }
+        let OutcomeReporter { health, candidates, .. } = &*self.outcome_reporter;
+        let asked = &candidates[candidate];
+        // A trial is not retried.
+        if self.settings.retries == 0 || asked.trial {
+            return RetryDecision::No;
+        }
+        let rest = health.cooling(|| asked.target(sent.key.as_ref())).map(|held| held.wait);
+        match self.retries.next(candidate, failure, rest, fastrand::f64()) {
+            Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
+            None => RetryDecision::No,
+        }
+    }
+
+    fn take_trial(&mut self, candidate: usize) -> Option<TrialPermit> {
+        let position = self.trials.iter().position(|(is_trial, _)| *is_trial == candidate)?;
+        Some(self.trials.swap_remove(position).1)
+    }
+
+    /// A slot to read a loser to its end, if cancelling it saves nothing: its measurements then cost nothing extra.
+    fn enter_drain(&self, candidate: usize) -> Option<InFlightGuard> {
+        let billed_anyway =
+            self.outcome_reporter.candidates[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
+        if billed_anyway { self.gateway.enter_drain(self.settings.drains.running) } else { None }
+    }
+
+    /// Runs a loser to its first token, or, if `bytes` bounds it, to its end.
+    fn run_on(
+        &self,
+        candidate: usize,
+        attempt: Attempt,
+        bytes: Option<usize>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let outcome_reporter = self.outcome_reporter.clone();
+        // The race may start the same candidate again.
+        let sent = self.outcome_reporter.sent(candidate);
+        async move {
+            match attempt.await {
+                Err(failure) => {
+                    outcome_reporter.failed(candidate, &sent, &failure);
+                }
+                Ok(ready) => {
+                    outcome_reporter.first_token(candidate, &sent);
+                    if let Some(bytes) = bytes {
+                        ready.stream.drain(bytes).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs in the background for at most `limit`, then releases `held`.
+    fn run_in_background(
+        &self,
+        held: (InFlightGuard, Option<TrialPermit>),
+        limit: Duration,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let draining = self.gateway.shutdown().draining();
+        let running_on = async move {
+            let _held = held;
+            tokio::select! {
+                _ = tokio::time::timeout(limit, run) => {}
+                () = draining => {}
+            }
+        };
+        self.gateway.shutdown().spawn(running_on.instrument(self.outcome_reporter.span.clone()));
+    }
+}
+
+/// The running attempts as the policy sees them.
+fn views(running: &[RunningAttempt<RacedAttempt>]) -> Vec<AttemptView> {
+    running.iter().map(|running| running.attempt.view(running.started_at.elapsed())).collect()
+}
+
+impl Launcher {
+    /// How an upstream is asked to answer this request.
+    pub(crate) fn form(
+        &self,
+        candidate: &Candidate,
+        request_translation: &RequestTranslation,
+        complained: &RejectedFeature,
+    ) -> AnswerForm {
+        let health = self.gateway.health();
+        let is_plain =
+            self.policy.driver.is_plain() || complained.stream || health.answers_plain(candidate, &self.request);
+        if is_plain && self.request.surface.streams() && candidate.upstream.upstream_stream != UpstreamStream::Always {
+            return AnswerForm::Plain;
+        }
+        let takes_options = request_translation.dialect() == Dialect::OpenAi
+            && !complained.stream_options
+            && candidate.upstream.quirks.stream_options
+            && !health.has_habit(&candidate.name, candidate.surface, StreamingHabit::RefusesOptions);
+        if takes_options { AnswerForm::WithUsage } else { AnswerForm::Streamed }
+    }
+}
+
+impl Launcher {
+    /// True if reasoning of earlier turns was rejected, and there is now a request without it.
+    pub(crate) fn leaves_out_reasoning(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
+        if !self.outcome_reporter.refuses_reasoning(sent, failure) {
+            return false;
+        }
+        let Candidate { upstream, name, surface, .. } = &self.outcome_reporter.candidates[candidate];
+        let without = outbound::without_reasoning(&self.request, upstream, self.gateway.memory());
+        let Some(mut request_translation) = without else { return false };
+        // It was made from the client's request, which has all members.
+        let mut lessons = self.gateway.health().lessons(name, *surface);
+        lessons.extend(sent.complained.members.iter().cloned());
+        if let Some(without) = request_translation.without(&lessons) {
+            request_translation = self.leased(without);
+        }
+        self.uploads[candidate] = Arc::new(request_translation);
+        self.outcome_reporter.leave_out_reasoning(candidate);
+        true
+    }
+
+    /// True if a member was refused, and there is now a request without it.
+    pub(crate) fn leaves_out_member(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
+        if self.request.surface.counts() {
+            return false;
+        }
+        let Some(RefusedMember { name, by_value }) = self.outcome_reporter.refused_member(sent, failure) else {
+            return false;
+        };
+        let before = &self.uploads[candidate];
+        let value = if by_value { before.value_of(&name) } else { None };
+        let lesson = RefusalLesson { name, value };
+        let Some(without) = before.without(std::slice::from_ref(&lesson)) else { return false };
+        if self.settings.lossy == Lossy::Refuse && !without.losses().keeps_settings() {
+            return false;
+        }
+        self.uploads[candidate] = Arc::new(self.leased(without));
+        self.outcome_reporter.leave_out_member(candidate, lesson);
+        true
+    }
+
+    fn leased(&self, request_translation: RequestTranslation) -> RequestTranslation {
+        let mut lease = self.gateway.memory().lease();
+        lease.settle(request_translation.len());
+        request_translation.leased(lease)
+    }
+}
+
+/// One race's driver, and the targets of its attempts' reports.
+pub struct RacePolicy {
+    pub driver: PolicyDriver,
+    learning: Arc<Learning>,
+    blocks: PrefixBlocks,
+    /// Bytes of the request.
+    bytes: usize,
+    /// The client does not stream.
+    waits_for_all: bool,
+}
+
+impl RacePolicy {
+    pub fn new(
+        health: &UpstreamHealth,
+        candidates: &CandidateSet,
+        request: &ApiRequest,
+        read_at: Instant,
+    ) -> RacePolicy {
+        let learning = health.learning();
+        let began_us = learning.at_us(read_at);
+        let blocks = learning.blocks(&request.prompt());
+        let tokens = request.len() as f64 / 4.0;
+        let domains: Vec<Option<&str>> =
+            candidates.list.iter().map(|candidate| candidate.upstream.provider.domain.as_deref()).collect();
+        let state = |(place, candidate): (usize, &Candidate)| {
+            let known = learning.upstream(&candidate.name);
+            let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
+            let cached = known_tokens * known.caching();
+            CandidateState {
+                plain: request.surface.streams() && health.answers_plain(candidate, request),
+                tariff: candidates.basis.tariff(candidate.upstream.billing()),
+                prompt: PromptTokens { uncached: tokens - cached, cached },
+                known_tokens,
+                // A domain's number is the index of its first candidate.
+                domain: domains[place]
+                    .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
+                    .and_then(|place| u32::try_from(place).ok()),
+                weight: candidate.upstream.weight,
+                first_token: candidate.upstream.timeouts.first_token,
+                trial: candidate.trial,
+                started: None,
+                waits_us: None,
+                known,
+            }
+        };
+        let cost_budget = |budget| learning.cost_budget(&candidates.model, budget, candidates.basis.is_money());
+        let race_budget =
+            RaceBudget::new(cost_budget(candidates.settings.budget), candidates.settings.policy.spends_budget())
+                .within(candidates.within_budget.map(cost_budget));
+        let driver = PolicyDriver::new(PolicyDriverParts {
+            settings: candidates.settings.clone(),
+            candidates: candidates.list.iter().enumerate().map(state).collect(),
+            race_budget: Arc::new(race_budget),
+            fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
+            began_us,
+            draws: [fastrand::f64(), fastrand::f64()],
+            in_usd: candidates.basis.is_money(),
+            crowded: candidates.crowded,
+        });
+        let waits_for_all = request.surface.streams() && !request.stream;
+        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
+    }
+
+    /// The opening of the race.
+    pub fn plan(&mut self) -> RacePlan {
+        let now_us = self.now_us();
+        if self.waits_for_all { self.driver.plan_whole(now_us) } else { self.driver.plan(now_us) }
+    }
+
+    /// The time on the clock of the driver, microseconds.
+    pub fn now_us(&self) -> i64 {
+        self.learning.now_us()
+    }
+
+    /// The observer of an attempt that starts now.
+    pub fn observer(&mut self, AttemptStart { candidate, ordinal, reason, .. }: AttemptStart) -> ObserverSpec {
+        self.driver.started(candidate, (ordinal, reason), &self.learning, self.blocks.clone(), self.bytes)
+    }
+}
+
+/// Forwarded to every provider whose dialect the client uses.
+const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];
+/// They name the caller's account, so they are forwarded only with the caller's own key.
+const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-project"];
+
+/// The headers that may be forwarded to at least one candidate. A race and its audits keep no others.
+fn forwardable(client: &HeaderMap, candidates: &CandidateSet) -> HeaderMap {
+    let pairs = || candidates.list.iter().zip(&candidates.uploads);
+    selected(client, |name| pairs().any(|(candidate, translation)| goes_up(name, candidate, translation, true)))
+}
+
+/// The headers for one candidate, with the key that the attempt uses.
+fn headers_for(
+    client: &HeaderMap,
+    candidate: &Candidate,
+    translation: &RequestTranslation,
+    key: Option<&HashedKey>,
+) -> HeaderMap {
+    let own_key = key.is_some_and(|key| key.own);
+    let mut headers = selected(client, |name| goes_up(name, candidate, translation, own_key));
+    headers.extend(candidate.upstream.changes.headers.clone());
+    headers
+}
+
+fn goes_up(name: &str, candidate: &Candidate, translation: &RequestTranslation, own_key: bool) -> bool {
+    let is_openai = matches!(translation.dialect(), Dialect::OpenAi | Dialect::Responses);
+    // A vendor's own headers mean nothing in another dialect.
+    !translation.is_translated() && FORWARDED.contains(&name)
+        || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)
+        || candidate.upstream.provider.forward_headers.iter().any(|configured| configured == name)
+}
+
+fn selected(headers: &HeaderMap, goes: impl Fn(&str) -> bool) -> HeaderMap {
+    headers.iter().filter(|(name, _)| goes(name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect()
+}

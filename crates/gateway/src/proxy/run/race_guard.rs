@@ -1,0 +1,384 @@
+//! The guard of a race's row: it exists from the request's arrival and writes the row once, at the latest on drop.
+//!
+//! The stages of a request are types, so that their order cannot be wrong: a [`RaceGuard`] is read, the [`ReadRace`] is
+//! parsed, the [`ParsedRace`] is planned. The end of a race consumes its guard; a streamed answer continues as a
+//! [`StreamedRace`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::StatusCode;
+use tracing::{Level, Span, enabled};
+
+use crate::proxy::door::load::ShedReason;
+use crate::proxy::door::places::RequestPlace;
+use crate::proxy::gateway::Gateway;
+use crate::proxy::refusals::rejection::Rejection;
+use crate::relay::RelayObserver;
+use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wall_micros};
+use photofinish_base::failure::Failure;
+use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::{RaceSettings, User};
+use photofinish_history::record::{RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
+use photofinish_history::recorder::Recorder;
+use photofinish_routing::health::OutcomeReporter;
+use photofinish_routing::money::RaceBudget;
+use photofinish_routing::policy::DecisionReasons;
+use photofinish_wire::{ApiRequest, Surface};
+
+/// Not `Clone`: two guards would report one race twice.
+pub struct RaceGuard {
+    surface: Surface,
+    /// Boxed: it is large, and the guard moves with its future.
+    record: Box<RaceRecord>,
+    /// How it ended. None: a drop means that the client left.
+    outcome: Option<RaceOutcome>,
+    /// The zero of all its times: when the request was read; before that, when it arrived.
+    read_at: Instant,
+    /// The winner's first token, microseconds after `read_at`.
+    token_us: Option<i64>,
+    /// The winner's answer is plain: that is the time to all of it.
+    is_plain: bool,
+    /// None: it was rejected before it was planned.
+    steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
+    /// When it was to leave, if that was planned.
+    scheduled: Option<Instant>,
+    attempts: Arc<AtomicUsize>,
+    recorder: Recorder,
+    shutdown: Shutdown,
+    /// The head of the answer was sent early, with status 200.
+    head_sent: bool,
+    /// The request's.
+    span: Span,
+    /// Held until the response body ends.
+    place: RequestPlace,
+}
+
+/// A race whose request was read.
+pub struct ReadRace<'g>(&'g mut RaceGuard);
+
+/// A race whose request was parsed.
+pub struct ParsedRace<'g>(&'g mut RaceGuard);
+
+/// The plan of a race.
+pub struct Planned<'f> {
+    pub settings: &'f RaceSettings,
+    /// The plan as text.
+    pub plan: String,
+    /// The upstreams that it cannot start, as text.
+    pub left_out: Option<String>,
+    /// Why it was run so: read when the row is written.
+    pub reasons: DecisionReasons,
+    /// Pays for it.
+    pub race_budget: Arc<RaceBudget>,
+}
+
+/// The attempt that serves the client.
+pub struct Win {
+    pub ordinal: usize,
+    pub candidate: usize,
+    /// Its first token, microseconds after the request was read.
+    pub token_us: i64,
+    /// Its answer is plain: that is the time to all of it.
+    pub is_plain: bool,
+    /// Receives the end of a streamed answer.
+    pub outcome_reporter: Arc<OutcomeReporter>,
+}
+
+/// A race whose winner is streamed.
+pub struct StreamedRace {
+    guard: RaceGuard,
+    outcome_reporter: Arc<OutcomeReporter>,
+    /// The candidate whose answer is being sent. None between a break and its replacement, and after the end.
+    serving: Option<usize>,
+}
+
+impl RaceGuard {
+    pub fn new(
+        gateway: &Gateway,
+        surface: Surface,
+        user: Option<&User>,
+        place: RequestPlace,
+        origin: RequestOrigin,
+    ) -> RaceGuard {
+        let RequestOrigin { source, run_id, workload, scheduled } = origin;
+        let record = RaceRecord {
+            source,
+            run_id,
+            workload,
+            started_at: wall_micros(),
+            user: user.map(|user| user.name.clone()),
+            api: surface.as_str(),
+            in_flight: i64::try_from(place.before()).unwrap_or(i64::MAX),
+            ..RaceRecord::default()
+        };
+        RaceGuard {
+            surface,
+            record: Box::new(record),
+            outcome: None,
+            read_at: Instant::now(),
+            token_us: None,
+            is_plain: false,
+            steering: None,
+            attempts: Arc::default(),
+            recorder: gateway.recorder().for_race(source),
+            scheduled,
+            shutdown: gateway.shutdown().clone(),
+            head_sent: false,
+            span: Span::current(),
+            place,
+        }
+    }
+
+    /// The surface of the request.
+    pub fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    /// Its place among the requests in flight.
+    pub fn place(&mut self) -> &mut RequestPlace {
+        &mut self.place
+    }
+
+    /// Why the request has no place any more. Then it is shed, and writes no row.
+    pub fn is_shed(&self) -> Option<ShedReason> {
+        self.place.lost()
+    }
+
+    pub fn is_of_probe(&self) -> bool {
+        self.record.source == RaceSource::Probe
+    }
+
+    /// Empty until the guard is named.
+    pub fn race_id(&self) -> &str {
+        &self.record.race_id
+    }
+
+    /// The number of attempts started so far.
+    pub fn started(&self) -> usize {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// Counts the attempts that were started; the launcher raises it.
+    pub fn attempts(&self) -> Arc<AtomicUsize> {
+        self.attempts.clone()
+    }
+
+    /// For the rows of its attempts: they are written together with the race's.
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
+    /// The request was read: the race's clock starts.
+    pub fn read(&mut self, body: &Bytes) -> ReadRace<'_> {
+        self.read_at = Instant::now();
+        let record = &mut self.record;
+        record.in_flight = i64::try_from(self.place.before()).unwrap_or(i64::MAX);
+        record.started_at = wall_micros();
+        record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
+        record.input_tokens_estimate = record.input_bytes / 4;
+        self.name();
+        ReadRace(self)
+    }
+
+    /// Makes the id, and records it and the user in the request's span. Not before the request was read or rejected: rows are
+    /// found by the time in the id, so it must not be earlier than `started_at`.
+    pub fn name(&mut self) {
+        if self.record.race_id.is_empty() {
+            self.record.race_id = uuid::Uuid::now_v7().to_string();
+            tracing::record_all!(self.span, race_id = self.record.race_id, user = self.record.user);
+        }
+    }
+
+    /// The head of the answer was sent: the client has read a 200, whatever follows.
+    pub fn head_was_sent(&mut self) {
+        self.head_sent = true;
+    }
+
+    /// A whole answer is sent now. `win`: none if it is an upstream's own error.
+    pub fn answered(mut self, status: StatusCode, win: Option<Win>) {
+        if let Some(win) = &win {
+            self.commit(win);
+        }
+        let now = self.elapsed();
+        self.record.http_status = Some(i64::from(status.as_u16()));
+        self.record.done_us = Some(now);
+        if status.is_success() {
+            self.record.first_token_sent_us = self.record.winner.map(|_| now);
+        }
+        self.outcome = Some(if status.is_success() { RaceOutcome::Ok } else { RaceOutcome::Error });
+    }
+
+    /// The gateway answers itself.
+    pub fn rejected(mut self, rejection: &Rejection) {
+        self.name();
+        tracing::debug!(status = rejection.status().as_u16(), code = rejection.code(), "the gateway answers itself");
+        self.record.http_status = Some(i64::from(rejection.status().as_u16()));
+        if let Some(left_out) = rejection.left_out() {
+            self.record.left_out = Some(left_out.to_owned());
+        }
+        self.record.done_us = Some(self.elapsed());
+        self.outcome = Some(match rejection.is_after_race() {
+            _ if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,
+            true => RaceOutcome::Error,
+            false => RaceOutcome::Rejected,
+        });
+    }
+
+    /// From now on the winner is streamed, after a head with this status.
+    pub fn streams(mut self, status: StatusCode, win: Win) -> StreamedRace {
+        self.commit(&win);
+        self.record.http_status = Some(i64::from(status.as_u16()));
+        StreamedRace { guard: self, outcome_reporter: win.outcome_reporter, serving: Some(win.candidate) }
+    }
+
+    fn commit(&mut self, win: &Win) {
+        (self.token_us, self.is_plain) = (Some(win.token_us), win.is_plain);
+        if let Some((_, race_budget)) = &self.steering {
+            race_budget.won(win.ordinal);
+        }
+        self.record.winner = i64::try_from(win.ordinal).ok();
+        if let Some(ordinal) = self.record.winner {
+            self.recorder.committed(&self.record.race_id, ordinal);
+        }
+    }
+
+    /// The time that the gateway itself added before a streaming client's first token.
+    fn overhead_us(&self) -> Option<i64> {
+        let token_us = self.token_us.filter(|_| self.record.stream)?;
+        Some((self.record.first_token_sent_us? - token_us).max(0))
+    }
+
+    /// Settles the race's budget. Returns the codes of the reasons.
+    fn pay(&mut self) -> Option<String> {
+        let (reasons, race_budget) = self.steering.take()?;
+        // A client that does not stream sees no first token.
+        let ttft_us = if self.record.stream { self.record.first_token_sent_us } else { self.token_us };
+        let ttft_us = ttft_us.filter(|_| self.record.winner.is_some());
+        if self.is_plain {
+            ttft_us.into_iter().for_each(|us| race_budget.took_whole(us));
+        } else {
+            race_budget.finished(ttft_us, None);
+        }
+        reasons.text()
+    }
+
+    fn elapsed(&self) -> i64 {
+        micros_between(self.read_at, Instant::now())
+    }
+}
+
+impl<'g> ReadRace<'g> {
+    /// When the request was read.
+    pub fn read_at(&self) -> Instant {
+        self.0.read_at
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.0.surface
+    }
+
+    pub fn parsed(self, request: &ApiRequest) -> ParsedRace<'g> {
+        let record = &mut self.0.record;
+        // Longer than any real name, but bounded: a client must not fill the disk with it.
+        record.model = request.model.chars().take(512).collect();
+        record.stream = request.stream;
+        record.n_choices = request.n_choices;
+        record.max_tokens = request.max_tokens;
+        record.has_tools = request.has_tools;
+        self.0.span.record("model", &self.0.record.model);
+        ParsedRace(self.0)
+    }
+}
+
+impl<'g> ParsedRace<'g> {
+    /// When the request was read.
+    pub fn read_at(&self) -> Instant {
+        self.0.read_at
+    }
+
+    /// The number of requests that were in flight before this one.
+    pub fn in_flight(&self) -> usize {
+        self.0.place.before()
+    }
+
+    pub fn planned(self, planned: Planned<'_>) -> &'g RaceGuard {
+        let Planned { settings, plan, left_out, reasons, race_budget } = planned;
+        let guard = self.0;
+        guard.record.policy = Some(settings.policy.as_str());
+        guard.record.optimise = Some(settings.optimise.as_str());
+        tracing::debug!(plan, left_out, policy = guard.record.policy, why = reasons.text(), "planned");
+        guard.record.plan = Some(plan);
+        guard.record.left_out = left_out;
+        guard.recorder.planned(&guard.record);
+        guard.steering = Some((reasons, race_budget));
+        guard
+    }
+}
+
+impl RelayObserver for StreamedRace {
+    fn first_token(&mut self) {
+        self.guard.record.first_token_sent_us = Some(self.guard.elapsed());
+    }
+
+    fn ended(&mut self, failure: Option<&Failure>) {
+        let guard = &mut self.guard;
+        guard.record.done_us = Some(guard.elapsed());
+        let ends = guard.shutdown.is_cancelled();
+        // A shutdown is not the upstream's fault.
+        if let Some(candidate) = self.serving.take().filter(|_| !ends) {
+            self.outcome_reporter.ended(candidate, failure);
+        }
+        guard.outcome.get_or_insert(match failure {
+            None => RaceOutcome::Ok,
+            Some(_) if ends => RaceOutcome::Shutdown,
+            Some(_) => RaceOutcome::Error,
+        });
+    }
+
+    fn broke(&mut self, failure: &Failure) {
+        if let Some(candidate) = self.serving.take() {
+            self.outcome_reporter.ended(candidate, Some(failure));
+        }
+    }
+
+    fn rescued(&mut self, candidate: usize, ordinal: usize) {
+        self.guard.record.rescued_by = i64::try_from(ordinal).ok();
+        self.serving = Some(candidate);
+    }
+}
+
+impl Drop for RaceGuard {
+    fn drop(&mut self) {
+        if self.is_shed().is_some() {
+            return;
+        }
+        let gone = if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { RaceOutcome::ClientGone };
+        self.record.outcome = match self.outcome {
+            Some(outcome) => outcome,
+            None if std::thread::panicking() => {
+                self.record.http_status = Some(i64::from(StatusCode::INTERNAL_SERVER_ERROR.as_u16()));
+                RaceOutcome::Error
+            }
+            None => gone,
+        };
+        self.record.attempts = i64::try_from(self.started()).unwrap_or(i64::MAX);
+        if self.head_sent {
+            self.record.http_status = Some(i64::from(StatusCode::OK.as_u16()));
+        }
+        let now = self.elapsed();
+        self.record.done_us.get_or_insert(now);
+        self.record.scheduled_us = self.scheduled.map(|at| signed_micros_between(self.read_at, at));
+        let overhead_us = self.overhead_us();
+        self.record.why = self.pay();
+        self.name();
+        let record = std::mem::take(&mut self.record);
+        let (outcome, attempts, winner, why) =
+            (record.outcome.as_str(), record.attempts, record.winner, record.why.as_deref());
+        if enabled!(Level::DEBUG) {
+            self.span.in_scope(|| tracing::debug!(outcome, attempts, winner, why, "the race is over"));
+        }
+        self.recorder.race(record, overhead_us);
+    }
+}

@@ -1,0 +1,160 @@
+//! One race, from its plan to the head of its answer. Not for the client's request before that, nor for the body after
+//! it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::TRAILER;
+use http::{HeaderValue, Response};
+
+use super::launcher::Launcher;
+use super::race_guard::{RaceGuard, StreamedRace, Win};
+use super::rescuer::{self, AnswerRescuer};
+use super::{all_failed, answer};
+use crate::attempt::ReadyAttempt;
+use crate::proxy::gateway::Gateway;
+use crate::proxy::refusals::rejection::Rejection;
+use crate::proxy::request::candidate_set::CandidateSet;
+use crate::race::{Race, RaceFinish};
+use crate::relay::{RESCUED, RelayBody, RescuedBody};
+use photofinish_base::clock::Instant;
+use photofinish_config::config::RescuePolicy;
+use photofinish_routing::health::OutcomeReporter;
+use photofinish_wire::ApiRequest;
+
+/// A race that can begin.
+pub struct PreparedRace {
+    pub gateway: Arc<Gateway>,
+    pub request: Arc<ApiRequest>,
+    pub candidates: CandidateSet,
+    /// Boxed: it is large, and every future that it moves into would hold a copy.
+    pub race: Box<Race<Launcher>>,
+    pub outcome_reporter: Arc<OutcomeReporter>,
+    pub read_at: Instant,
+}
+
+/// A race under way, until it has an answer.
+pub type Racing = Pin<Box<dyn Future<Output = Result<ServedAnswer, Rejection>> + Send>>;
+
+/// The answer of a race.
+pub enum ServedAnswer {
+    /// The head, and the source of its body.
+    Streaming(Response<()>, Box<WinnersStream>),
+    /// The whole answer. None: no attempt won, and an upstream's own error is passed on.
+    Whole(Response<Bytes>, Option<Win>),
+}
+
+/// The winner's stream, before its body is sent.
+pub struct WinnersStream {
+    win: Win,
+    ready: ReadyAttempt,
+    /// None: an answer that breaks off ends with an error event.
+    rescuer: Option<Box<AnswerRescuer>>,
+    /// The client asked for the usage chunk itself.
+    include_usage: bool,
+    gateway: Arc<Gateway>,
+}
+
+impl PreparedRace {
+    /// After this time without an answer, a streaming client gets the head of its answer and then heartbeats.
+    pub fn keepalive(&self) -> Option<Duration> {
+        self.candidates.settings.keepalive.filter(|_| self.request.stream)
+    }
+
+    /// Whether another upstream continues the answer if it breaks off.
+    pub fn may_rescue(&self) -> bool {
+        rescuer::may_rescue(&self.candidates, &self.request)
+    }
+
+    /// Runs the race to an answer, or until the gateway shuts down. Boxed: it is most of a request's state, and a request
+    /// that is rejected earlier needs none of it.
+    pub fn run(self: Box<Self>) -> Racing {
+        Box::pin(async move {
+            let shutdown = self.gateway.shutdown().clone();
+            // Pinned first: `select!` would copy the whole future.
+            let mut served = std::pin::pin!(self.answer());
+            tokio::select! {
+                biased;
+                served = &mut served => served,
+                () = shutdown.cancelled() => Err(Rejection::shutting_down()),
+            }
+        })
+    }
+
+    async fn answer(self: Box<Self>) -> Result<ServedAnswer, Rejection> {
+        let PreparedRace { gateway, request, candidates, mut race, outcome_reporter, read_at } = *self;
+        let (mut ready, candidate, ordinal) = match race.run().await {
+            RaceFinish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
+            RaceFinish::Failed => {
+                outcome_reporter.settle(race.failures());
+                if request.surface.counts() && all_failed::is_lacking(race.failures()) {
+                    return Ok(ServedAnswer::Whole(all_failed::estimate(&request), None));
+                }
+                return Ok(ServedAnswer::Whole(all_failed::all_failed(&race, &candidates, &request)?, None));
+            }
+            RaceFinish::Deadline => {
+                outcome_reporter.settle(race.failures());
+                return Err(Rejection::deadline(&candidates.failed(race.failures())));
+            }
+        };
+        let about_race = answer::about_race(&candidates, candidate, &ready, read_at);
+        let (token_us, is_plain) = (answer::token_us(&ready), ready.stream.is_plain());
+        let win = Win { ordinal, candidate, token_us, is_plain, outcome_reporter };
+        if let Some(whole) = ready.whole.take() {
+            let whole = if request.listed { [b"[", &whole[..], b"]"].concat().into() } else { whole };
+            win.outcome_reporter.ended(candidate, None);
+            let response = answer::whole(&ready, about_race, whole);
+            ready.stream.read_out(gateway.shutdown());
+            return Ok(ServedAnswer::Whole(response, Some(win)));
+        }
+        let is_rescued = rescuer::may_rescue(&candidates, &request);
+        let (continues, others) = (candidates.settings.rescue == RescuePolicy::Continue, candidates.list.len() > 1);
+        let timeouts = candidates.list[candidate].upstream.timeouts;
+        ready.stream.serve(timeouts.silence(is_rescued && continues, is_rescued && others));
+        let mut head = answer::head(&ready, about_race);
+        let rescuer = is_rescued.then(|| Box::new(AnswerRescuer::new(*race, candidate)));
+        if rescuer.is_some() {
+            head.headers_mut().insert(TRAILER, HeaderValue::from_static(RESCUED));
+        }
+        let include_usage = request.include_usage;
+        Ok(ServedAnswer::Streaming(head, Box::new(WinnersStream { win, ready, rescuer, include_usage, gateway })))
+    }
+}
+
+impl WinnersStream {
+    pub fn into_body(self, guard: RaceGuard) -> Body {
+        let WinnersStream { win, ready, rescuer, include_usage, gateway } = self;
+        let guard: StreamedRace = guard.streams(ready.status, win);
+        let relay = RelayBody::new(ready.stream, ready.prelude, include_usage, gateway.shutdown(), guard);
+        match rescuer {
+            None => Body::new(relay),
+            Some(rescuer) => Body::new(RescuedBody::new(relay, rescuer, gateway.memory().lease())),
+        }
+    }
+}
+
+/// The result of the race, as an answer whose head was not sent yet.
+pub fn response_of(served: Result<ServedAnswer, Rejection>, mut guard: RaceGuard) -> Response<Body> {
+    match served {
+        Ok(ServedAnswer::Streaming(mut head, stream)) => {
+            answer::name_race(head.headers_mut(), &guard);
+            head.map(|()| stream.into_body(guard))
+        }
+        Ok(ServedAnswer::Whole(mut response, win)) => {
+            answer::name_race(response.headers_mut(), &guard);
+            guard.answered(response.status(), win);
+            response.map(Body::from)
+        }
+        Err(rejection) => {
+            guard.name();
+            let mut response = rejection.answer_to(guard.surface());
+            answer::name_race(response.headers_mut(), &guard);
+            guard.rejected(&rejection);
+            response
+        }
+    }
+}

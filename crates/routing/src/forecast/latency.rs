@@ -1,0 +1,198 @@
+//! The latency forecast of one upstream, as decisions and people read it. Not for learning.
+
+use super::grid::{self, GridRow, STEP, TIMES};
+use super::level::Level;
+use super::load::LoadSlope;
+use super::residuals::{LazyShape, SHAPE, SHAPE_FROM, TAIL};
+use super::size::SizeLine;
+use super::throttle::Throttle;
+use super::tpot::Tpot;
+
+/// A quantile that lies this far beyond what was seen still counts as known: the prior spreads even the steadiest upstream over two
+/// bins of residuals.
+const BLUR: f64 = 0.2;
+/// An upstream is unknown until it has this weight of samples or this number of launches.
+const UNKNOWN_SEEN: f64 = 2.5;
+const UNKNOWN_LAUNCHES: f64 = 3.0;
+/// What was learnt starts to fade when an upstream was unused for this time, and then fades with this time constant, µs. A shorter
+/// time would also make upstreams forget that are seldom the best, and their slope would be chance.
+const FORGOTTEN_US: f64 = 86_400e6;
+
+/// An attempt counts as failed beyond this quantile of its prediction. A model with many slow first tokens has a high quantile, and a
+/// long wait there is no failure.
+const OVERDUE_QUANTILE: f64 = 0.99;
+/// The least and the most of that time, in predicted medians. After a hang the quantile alone would be far too high.
+const OVERDUE: (f64, f64) = (4.0, 8.0);
+
+/// A waiting attempt is evidence once it has waited longer than this share of all attempts.
+const UNUSUAL: f64 = 0.85;
+
+/// A snapshot of a [`Learner`](super::Learner).
+#[derive(Clone, Debug)]
+pub struct LatencyForecast {
+    pub(crate) line: SizeLine,
+    pub(crate) load: LoadSlope,
+    pub(crate) level: Level,
+    pub(crate) shape: LazyShape,
+    /// Variance of a residual, stragglers clamped.
+    pub(crate) variance: f64,
+    pub(crate) tpot: Tpot,
+    pub(crate) throttle: Throttle,
+    pub(crate) seen: f64,
+    pub(crate) last_us: Option<i64>,
+    /// Start of the latest attempt that had a first token, µs.
+    pub(crate) answered_us: i64,
+    pub(crate) launches: f64,
+}
+
+/// The share that is left now of what was learnt until `last_us`, 0..1.
+pub(crate) fn fresh(last_us: Option<i64>, now: i64) -> f64 {
+    let unused_us = last_us.map_or(0.0, |last_us| now.saturating_sub(last_us) as f64);
+    if unused_us <= FORGOTTEN_US { 1.0 } else { (1.0 - unused_us / FORGOTTEN_US).exp() }
+}
+
+impl LatencyForecast {
+    /// The quantile `q` of the time to the first token for an attempt sent now, µs. None if it lies beyond what was seen.
+    pub fn ttft_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
+        let residual = self.shape.get().quantile(q);
+        (residual <= f64::from(self.shape.get().known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
+    }
+
+    /// The same for the delay of a hedge: beyond what was seen it uses the prior's tail. None before a few samples.
+    pub fn hedge_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
+        self.is_seen(now).then(|| (self.ln_ttft(sent, now) + self.shape.get().quantile(q)).exp())
+    }
+
+    /// The median for an attempt sent now, µs, and when it counts as failed; none before a few samples.
+    pub fn waits_us(&self, sent: SendConditions, now: i64) -> Option<(i64, i64)> {
+        self.is_seen(now).then(|| {
+            let median_us = self.median_us(sent, now);
+            let late_us = (self.ln_ttft(sent, now) + self.shape.get().quantile(OVERDUE_QUANTILE)).exp();
+            let (least, most) = OVERDUE;
+            (median_us as i64, late_us.clamp(least * median_us, most * median_us) as i64)
+        })
+    }
+
+    /// Usual time between two tokens with `in_flight` other attempts there, µs; none without a timed answer.
+    pub fn tpot_us(&self, in_flight: u32) -> Option<f64> {
+        self.tpot.usual_us(in_flight)
+    }
+
+    /// How much slower than its usual it is now, as a logarithm: 0 is as usual, 0.7 twice as slow.
+    pub fn level(&self, now: i64) -> f64 {
+        self.level.now(now)
+    }
+
+    /// Slope of ln TTFT over ln(1 + attempts in flight). At 1, three other attempts make it four times as slow.
+    pub fn load_slope(&self) -> f64 {
+        self.load.slope()
+    }
+
+    /// Weighted number of samples, old ones forgotten.
+    pub fn seen(&self) -> f64 {
+        self.seen
+    }
+
+    /// When it was last used.
+    pub fn last_us(&self) -> Option<i64> {
+        self.last_us
+    }
+
+    /// Started attempts, at most 1000; they fade while it is unused.
+    pub fn launches(&self) -> u64 {
+        self.launches.round() as u64
+    }
+
+    /// Too few samples, or too long ago: the forecast is mostly the prior.
+    pub fn is_unknown(&self, now: i64) -> bool {
+        !self.is_seen(now) && self.launches * fresh(self.last_us, now) < UNKNOWN_LAUNCHES
+    }
+
+    fn is_seen(&self, now: i64) -> bool {
+        self.seen * fresh(self.last_us, now) >= UNKNOWN_SEEN
+    }
+
+    /// It fails so often that no hedge goes to it.
+    pub fn throttled(&self, now: i64) -> bool {
+        self.throttle.closed(now)
+    }
+
+    /// It failed lately, and answers make up for that.
+    pub fn counts_failures(&self, now: i64) -> bool {
+        self.throttle.counts(now)
+    }
+
+    /// The median for an attempt sent now, µs, by the prior where too little was seen.
+    pub(crate) fn median_us(&self, sent: SendConditions, now: i64) -> f64 {
+        (self.ln_ttft(sent, now) + self.shape.get().quantile(0.5)).exp()
+    }
+
+    /// The residual's zero point: ln TTFT in µs as predicted for an attempt sent now.
+    pub(crate) fn ln_ttft(&self, sent: SendConditions, now: i64) -> f64 {
+        self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight) + self.level.now(now)
+    }
+
+    /// The same, after what attempts that still wait say of the level now.
+    pub(crate) fn ln_ttft_given(&self, sent: SendConditions, waiting: &[OtherWaiting], now: i64) -> f64 {
+        let steady = self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight);
+        if waiting.is_empty() {
+            return steady + self.level.now(now);
+        }
+        let mut level = self.level;
+        // A later attempt has its answer already. So this one is a straggler and says nothing about the upstream.
+        let overtaken = |other: &&OtherWaiting| now - other.waited_us < self.answered_us;
+        for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0 && !overtaken(other)) {
+            let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);
+            let residual = (other.waited_us as f64).ln() - predicted - level.now(now);
+            let weight = 1.0 - self.shape.get().survival(residual);
+            if weight > UNUSUAL {
+                let sent_us = now - other.waited_us;
+                level.observe_of(sent_us, self.shape.get().expected_beyond(residual), weight, self.variance, now);
+            }
+        }
+        steady + level.now(now)
+    }
+
+    /// Probability of no first token yet, at each time of the grid, for an attempt with this prediction.
+    pub(crate) fn survival(&self, ln_ttft: f64) -> GridRow {
+        let position = ((grid::FIRST - ln_ttft - SHAPE_FROM) / STEP).clamp(-1e3, 1e3);
+        let (first, share) = (position.floor(), (position - position.floor()) as f32);
+        // Before the table nothing has arrived; beyond it the tail goes on.
+        let before = ((-first).max(0.0) as usize).min(TIMES);
+        let from = (first.max(0.0) as usize).min(SHAPE - 1);
+        let table = &self.shape.get().survival;
+        let mut row = [1.0; TIMES];
+        let mut last = table[from];
+        let mut done = before;
+        for (value, (here, next)) in row[before..].iter_mut().zip(table[from..].iter().zip(&table[from + 1..])) {
+            *value = here + share * (next - here);
+            last = *value;
+            done += 1;
+        }
+        for value in &mut row[done..] {
+            last *= TAIL;
+            *value = last;
+        }
+        row
+    }
+}
+
+/// Waiting attempts of other requests that are looked at for one upstream.
+pub const WAITING_MAX: usize = 4;
+
+/// What the prediction of an attempt depends on, at the moment of sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SendConditions {
+    /// Input tokens that this upstream has not cached.
+    pub uncached_tokens: f64,
+    /// Attempts that this upstream has running for us, this one not counted.
+    pub in_flight: u32,
+}
+
+/// An attempt of another request that still waits for its first token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OtherWaiting {
+    pub sent: SendConditions,
+    /// Since it was sent, µs.
+    pub waited_us: i64,
+}

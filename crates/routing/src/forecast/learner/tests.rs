@@ -1,0 +1,156 @@
+//! What a learner finds out of samples whose truth is known.
+
+use super::*;
+
+const SECOND: i64 = 1_000_000;
+
+/// Upstreams that are as lognormal as upstreams are.
+struct Draws(fastrand::Rng);
+
+impl Draws {
+    fn new(seed: u64) -> Draws {
+        Draws(fastrand::Rng::with_seed(seed))
+    }
+
+    /// µs.
+    fn ttft(&mut self, median_ms: f64, deviation: f64) -> i64 {
+        let normal = (0..12).map(|_| self.0.f64()).sum::<f64>() - 6.0;
+        (median_ms * 1000.0 * (deviation * normal).exp()) as i64
+    }
+}
+
+fn sent(uncached_tokens: f64, in_flight: u32) -> SendConditions {
+    SendConditions { uncached_tokens, in_flight }
+}
+
+fn median_ms(learner: &Learner, sent: SendConditions, now: i64) -> f64 {
+    learner.forecast().ttft_quantile_us(sent, 0.5, now).unwrap() / 1000.0
+}
+
+/// A steady upstream, seen once a second.
+fn steady(seconds: i64) -> Learner {
+    let mut learner = Learner::new();
+    let mut draws = Draws::new(3);
+    for second in 0..seconds {
+        learner.first_token(sent(1000.0, 0), draws.ttft(300.0, 0.25), second * SECOND);
+    }
+    learner
+}
+
+#[test]
+fn the_median_is_found() {
+    let learner = steady(600);
+    let median = median_ms(&learner, sent(1000.0, 0), 600 * SECOND);
+    assert!((median / 300.0 - 1.0).abs() < 0.12, "{median}");
+    let forecast = learner.forecast();
+    assert!(forecast.seen() > 400.0 && forecast.ttft_quantile_us(sent(1000.0, 0), 0.9999, 0).is_none());
+}
+
+#[test]
+fn a_median_of_which_half_was_cut_by_a_rival_is_found() {
+    let mut learner = Learner::new();
+    let mut draws = Draws::new(4);
+    let mut cut = 0;
+    for second in 0..1500 {
+        let (own, rival) = (draws.ttft(400.0, 0.25), draws.ttft(390.0, 0.25));
+        if own < rival {
+            learner.first_token(sent(1000.0, 0), own, second * SECOND);
+        } else {
+            cut += 1;
+            learner.censored(sent(1000.0, 0), rival, second * SECOND);
+        }
+    }
+    let median = median_ms(&learner, sent(1000.0, 0), 1500 * SECOND);
+    assert!((700..900).contains(&cut) && (median / 400.0 - 1.0).abs() < 0.12, "{cut} cut, {median}");
+}
+
+#[test]
+fn the_slope_of_the_size_is_found() {
+    let mut learner = Learner::new();
+    let mut draws = Draws::new(5);
+    for second in 0..1500 {
+        let tokens = draws.0.f64() * 8000.0;
+        let median = 200.0 + 0.08 * tokens;
+        learner.first_token(sent(tokens, 0), draws.ttft(median, 0.2), second * SECOND);
+    }
+    for (tokens, truth) in [(500.0, 240.0), (2000.0, 360.0), (7000.0, 760.0)] {
+        let median = median_ms(&learner, sent(tokens, 0), 1500 * SECOND);
+        assert!((median / truth - 1.0).abs() < 0.2, "{tokens}: {median} for {truth}");
+    }
+}
+
+#[test]
+fn the_slope_of_the_load_is_found() {
+    let mut learner = Learner::new();
+    let mut draws = Draws::new(6);
+    for second in 0..3000 {
+        let in_flight = draws.0.u32(0..16);
+        let median = 250.0 * f64::from(1 + in_flight).powf(0.5);
+        learner.first_token(sent(1000.0, in_flight), draws.ttft(median, 0.2), second * SECOND);
+    }
+    let slope = learner.forecast().load_slope();
+    assert!((slope - 0.5).abs() < 0.1, "{slope}");
+}
+
+#[test]
+fn a_slow_down_is_noticed_after_two_and_forgotten_after_a_while() {
+    let mut learner = steady(600);
+    learner.first_token(sent(1000.0, 0), 1_500_000, 600 * SECOND);
+    let once = median_ms(&learner, sent(1000.0, 0), 600 * SECOND);
+    assert!(once < 450.0, "one straggler is one straggler: {once}");
+    learner.first_token(sent(1000.0, 0), 1_500_000, 601 * SECOND);
+    let slow = median_ms(&learner, sent(1000.0, 0), 601 * SECOND);
+    assert!((1000.0..1700.0).contains(&slow), "{slow}");
+    let later = median_ms(&learner, sent(1000.0, 0), 1200 * SECOND);
+    assert!((later / 300.0 - 1.0).abs() < 0.15, "{later}");
+}
+
+#[test]
+fn a_hang_is_noticed_by_those_that_were_cut() {
+    let mut learner = steady(600);
+    for second in 600..602 {
+        learner.censored(sent(1000.0, 0), 700_000, second * SECOND);
+    }
+    let slow = median_ms(&learner, sent(1000.0, 0), 602 * SECOND);
+    assert!(slow > 600.0, "{slow}");
+}
+
+#[test]
+fn an_early_cut_tells_nothing() {
+    let mut learner = steady(600);
+    let before = (learner.forecast().seen(), median_ms(&learner, sent(1000.0, 0), 600 * SECOND));
+    for second in 600..900 {
+        learner.censored(sent(1000.0, 0), 40_000, second * SECOND);
+    }
+    let after = (learner.forecast().seen(), median_ms(&learner, sent(1000.0, 0), 600 * SECOND));
+    assert!((before.0 - after.0).abs() < 1e-9 && (before.1 / after.1 - 1.0).abs() < 0.02, "{before:?} {after:?}");
+}
+
+#[test]
+fn waiting_attempts_of_others_are_evidence() {
+    use crate::forecast::OtherWaiting;
+    let forecast = steady(600).forecast();
+    let (now, mine) = (603 * SECOND, sent(1000.0, 0));
+    let expected = |waits_us: [i64; 2]| {
+        forecast.ln_ttft_given(mine, &waits_us.map(|waited_us| OtherWaiting { sent: mine, waited_us }), now)
+    };
+    let usual = forecast.ln_ttft(mine, now);
+    assert!((expected([250_000; 2]) - usual).abs() < 1e-9, "as long as others wait too");
+    assert!(expected([2_900_000, 2_000_000]) > usual + 0.8, "{} {usual}", expected([2_900_000, 2_000_000]));
+    assert!((expected([60_000_000, 50_000_000]) - usual).abs() < 1e-9, "later ones were answered");
+}
+
+#[test]
+fn nonsense_changes_nothing() {
+    let mut learner = Learner::new();
+    learner.first_token(sent(f64::NAN, 0), 0, 0);
+    learner.censored(sent(1000.0, u32::MAX), -5, 0);
+    assert_eq!(learner.forecast().seen(), 0.0);
+    learner.launched(7);
+    learner.launched(5);
+    assert_eq!((learner.forecast().launches(), learner.forecast().last_us()), (2, Some(7)));
+    (0..5).for_each(|_| learner.failed(9));
+    assert!(learner.forecast().throttled(9));
+    learner.answered(9);
+    assert!(!learner.forecast().throttled(9));
+}

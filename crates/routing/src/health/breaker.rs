@@ -1,0 +1,289 @@
+//! Circuit breakers: an upstream that keeps failing by its own fault is skipped for a while and then tried by one
+//! request at a time. One state machine per upstream and surface: input is an event and a `now`, output is the state.
+//!
+//! A trial in addition to another upstream adds no risk for a client. One starts every `open`, so a recovered upstream
+//! is found within that time. A trial in place of another upstream delays its client, so its wait doubles up to
+//! `open_max`.
+//!
+//! A failure that a request may have caused opens the breaker only for its caller, until another caller meets a failure
+//! too. Not for keys or 429s, which are in `cooldown`; `verdict` decides which failures count.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use photofinish_base::clock::Instant;
+use photofinish_config::config::BreakerSettings as Settings;
+use photofinish_wire::Surface;
+
+/// Maximum breakers per surface for upstreams that callers named. Beyond it, closed breakers are forgotten first.
+const NAMED_MAX: usize = 1_000;
+/// Shortest wait for a client. It applies when only the trial of another request blocks the upstream.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How an upstream may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerStatus {
+    /// Use it as usual.
+    Closed,
+    /// Skip it for this long.
+    Open(Duration),
+    /// Its wait is over: one request may test it.
+    HalfOpen,
+}
+
+impl BreakerStatus {
+    /// How long a client must wait for it.
+    pub fn wait(self) -> Duration {
+        if let BreakerStatus::Open(wait) = self { wait } else { SOON }
+    }
+}
+
+/// The role of a trial in its race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialScope {
+    /// In addition to another upstream, whose answer does not wait for the trial.
+    InAddition,
+    /// At its normal place in the list: the next upstream starts only after it fails.
+    InPlace,
+}
+
+/// The scope of a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerScope<'a> {
+    /// `provider/model`
+    pub upstream: &'a str,
+    pub surface: Surface,
+    /// No configured model lists it: a caller named it.
+    pub named: bool,
+}
+
+/// All breakers. An upstream without an entry is closed and has no failures.
+#[derive(Debug, Default)]
+pub struct Breakers {
+    /// The key is the surface and whether callers named the upstream; the inner key is the upstream.
+    breakers: HashMap<(Surface, bool), HashMap<String, CircuitBreaker>>,
+}
+
+#[derive(Debug, Default)]
+struct CircuitBreaker {
+    /// Consecutive failures before the first token. A first token resets it.
+    failed: u32,
+    /// Consecutive answers that broke off after their first token. A complete answer resets it.
+    broke: u32,
+    met_by: FailureSource,
+    open: Option<OpenBreaker>,
+}
+
+/// The callers whose requests met the counted failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FailureSource {
+    #[default]
+    NoCaller,
+    One(u64),
+    /// Several callers, or a failure that no request can cause.
+    Several,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenBreaker {
+    /// When it opened, or when the latest failed trial was sent.
+    since: Instant,
+    /// How long it is skipped at its normal place in the list.
+    lasts: Duration,
+    /// Start of the latest trial. None: no trial is running.
+    trial: Option<Instant>,
+    /// Open only for this caller. None: open for all.
+    only: Option<u64>,
+    /// The caller whose request may have made the latest trial fail.
+    tried_by: Option<u64>,
+    /// When the latest trial of `tried_by` was sent, if it failed after an earlier failed one. It delays no other
+    /// caller.
+    again: Option<Instant>,
+}
+
+impl Breakers {
+    /// The state for `caller`. None: the state for all callers.
+    pub fn status(
+        &self,
+        asked: BreakerScope<'_>,
+        settings: &Settings,
+        caller: Option<u64>,
+        trying: TrialScope,
+        now: Instant,
+    ) -> BreakerStatus {
+        let open = self.get(asked).filter(|_| settings.failures > 0).and_then(|breaker| breaker.open);
+        let Some(open) = open.filter(|open| open.only.is_none() || open.only == caller) else {
+            return BreakerStatus::Closed;
+        };
+        let due = open.due(settings, caller, trying);
+        if now < due { BreakerStatus::Open((due - now).max(SOON)) } else { BreakerStatus::HalfOpen }
+    }
+
+    /// Begins a trial of an open breaker, also before its wait is over. None if a trial began less than `open` ago.
+    /// After that a second trial may start while the first one still runs: an upstream that hung may have recovered.
+    pub fn begin_trial(&mut self, asked: BreakerScope<'_>, settings: &Settings, now: Instant) -> Option<Instant> {
+        let open = self.get_mut(asked)?.open.as_mut()?;
+        if open.trial.is_some_and(|begun| now < begun + settings.open) {
+            return None;
+        }
+        open.trial = Some(now);
+        open.trial
+    }
+
+    /// Ends the trial that began at `begun`, whatever its result.
+    pub fn end_trial(&mut self, asked: BreakerScope<'_>, begun: Instant) {
+        let open = self.get_mut(asked).and_then(|breaker| breaker.open.as_mut());
+        if let Some(open) = open.filter(|open| open.trial == Some(begun)) {
+            open.trial = None;
+        }
+    }
+
+    /// Records a failure of an attempt sent at `sent`; `broke`: it failed after its first token. `caller`: the caller
+    /// whose request may have caused it. None: no request can cause it, or there is only one caller. Returns how long
+    /// the breaker is open, if this failure opens it.
+    pub fn failed(
+        &mut self,
+        asked: BreakerScope<'_>,
+        settings: &Settings,
+        broke: bool,
+        caller: Option<u64>,
+        sent: Instant,
+        now: Instant,
+    ) -> Option<Duration> {
+        if settings.failures == 0 {
+            return None;
+        }
+        let breakers = self.breakers.entry((asked.surface, asked.named)).or_default();
+        if asked.named {
+            make_room(breakers, asked.upstream);
+        }
+        let breaker = breakers.entry(asked.upstream.to_owned()).or_default();
+        if let Some(open) = &mut breaker.open {
+            // An attempt sent before the breaker opened gives no new information.
+            if sent < open.since {
+                return None;
+            }
+            if open.only.is_some() && open.only != caller {
+                *open = OpenBreaker::new(settings, None, now);
+                return Some(settings.open);
+            }
+            if open.trial.is_some() {
+                open.trial_failed(settings, caller, sent);
+            }
+            return None;
+        }
+        let run = if broke { &mut breaker.broke } else { &mut breaker.failed };
+        *run = run.saturating_add(1);
+        breaker.met_by = match (breaker.met_by, caller) {
+            (FailureSource::NoCaller, Some(caller)) => FailureSource::One(caller),
+            (FailureSource::One(before), Some(caller)) if before == caller => FailureSource::One(caller),
+            _ => FailureSource::Several,
+        };
+        if *run < settings.failures {
+            return None;
+        }
+        let only = if let FailureSource::One(caller) = breaker.met_by { Some(caller) } else { None };
+        breaker.open = Some(OpenBreaker::new(settings, only, now));
+        Some(settings.open)
+    }
+
+    /// Records the first token of an attempt sent at `sent`. True if it closes the breaker. An attempt sent before the
+    /// breaker opened does not close it.
+    pub fn first_token(&mut self, asked: BreakerScope<'_>, sent: Instant) -> bool {
+        let Some(breaker) = self.get_mut(asked) else { return false };
+        if breaker.open.is_some_and(|open| sent < open.since) {
+            return false;
+        }
+        breaker.failed = 0;
+        let closes = breaker.open.take().is_some();
+        if closes || breaker.broke == 0 {
+            self.remove(asked);
+        }
+        closes
+    }
+
+    /// Records an answer that ended well.
+    pub fn ended_well(&mut self, asked: BreakerScope<'_>) {
+        if let Some(breaker) = self.get_mut(asked).filter(|breaker| breaker.open.is_none()) {
+            breaker.broke = 0;
+            if breaker.failed == 0 {
+                self.remove(asked);
+            }
+        }
+    }
+
+    /// The upstreams whose breaker is open for all callers, with or without a trial.
+    pub fn open(&self) -> BTreeSet<String> {
+        let is_open = |breaker: &CircuitBreaker| breaker.open.is_some_and(|open| open.only.is_none());
+        let all = self.breakers.values().flatten();
+        all.filter(|(_, breaker)| is_open(breaker)).map(|(upstream, _)| upstream.clone()).collect()
+    }
+
+    /// Forgets all breakers for which `remains` is false.
+    pub fn retain(&mut self, remains: impl Fn(BreakerScope<'_>) -> bool) {
+        for ((surface, named), breakers) in &mut self.breakers {
+            breakers.retain(|upstream, _| remains(BreakerScope { upstream, surface: *surface, named: *named }));
+        }
+    }
+
+    fn get(&self, asked: BreakerScope<'_>) -> Option<&CircuitBreaker> {
+        self.breakers.get(&(asked.surface, asked.named))?.get(asked.upstream)
+    }
+
+    fn get_mut(&mut self, asked: BreakerScope<'_>) -> Option<&mut CircuitBreaker> {
+        self.breakers.get_mut(&(asked.surface, asked.named))?.get_mut(asked.upstream)
+    }
+
+    fn remove(&mut self, asked: BreakerScope<'_>) {
+        let breakers = self.breakers.get_mut(&(asked.surface, asked.named));
+        breakers.and_then(|breakers| breakers.remove(asked.upstream));
+    }
+}
+
+/// If there are too many breakers, drops the closed ones. If all are open, drops the one that is due first.
+fn make_room(breakers: &mut HashMap<String, CircuitBreaker>, upstream: &str) {
+    if breakers.len() < NAMED_MAX || breakers.contains_key(upstream) {
+        return;
+    }
+    breakers.retain(|_, breaker| breaker.open.is_some());
+    if breakers.len() >= NAMED_MAX {
+        let due = |breaker: &CircuitBreaker| breaker.open.map(|open| open.since + open.lasts);
+        let earliest = breakers.iter().min_by_key(|(_, breaker)| due(breaker)).map(|(name, _)| name.clone());
+        earliest.map(|name| breakers.remove(&name));
+    }
+}
+
+impl OpenBreaker {
+    fn new(settings: &Settings, only: Option<u64>, now: Instant) -> OpenBreaker {
+        OpenBreaker { since: now, lasts: settings.open, trial: None, only, tried_by: None, again: None }
+    }
+
+    /// When `caller` may try it.
+    fn due(&self, settings: &Settings, caller: Option<u64>, trying: TrialScope) -> Instant {
+        let again = self.again.filter(|_| caller.is_some() && self.tried_by == caller);
+        let since = self.since.max(again.unwrap_or(self.since));
+        let (lasts, trial_for) = match trying {
+            TrialScope::InAddition => (settings.open, settings.open),
+            // While a trial hangs, no other request waits for a trial.
+            TrialScope::InPlace => (self.lasts, settings.open_max),
+        };
+        let tried = self.trial.map_or(since, |begun| begun + trial_for);
+        tried.max(since + lasts)
+    }
+
+    /// Records the failure of a trial sent at `sent`. The next wait starts at `sent`, not at the failure, so that a
+    /// slow trial delays no other one.
+    fn trial_failed(&mut self, settings: &Settings, caller: Option<u64>, sent: Instant) {
+        self.trial = self.trial.filter(|begun| *begun > sent);
+        if self.only.is_none() && caller.is_some() && self.tried_by == caller {
+            // Repeated failures of a single caller do not keep it open for others.
+            self.again = Some(sent);
+            return;
+        }
+        self.lasts = self.lasts.saturating_mul(2).min(settings.open_max);
+        (self.since, self.tried_by, self.again) = (sent, caller, None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

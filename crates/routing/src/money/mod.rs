@@ -1,0 +1,9 @@
+//! Money: what an attempt costs, what extra attempts of a model may cost, and what one race has spent. Not for rows, which hold known
+//! costs and no estimate.
+
+mod cost_budget;
+mod race_budget;
+pub mod tariff;
+
+pub use cost_budget::{BudgetSnapshot, CostBudget};
+pub use race_budget::{RaceBudget, SharedCostBudget};

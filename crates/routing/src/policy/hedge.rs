@@ -1,0 +1,76 @@
+//! The policy `hedge`: each starts when those before are late. A configured delay keeps the listed order, a learned one comes with the
+//! learned order.
+
+use std::time::Duration;
+
+use super::plan::{PlannedStart, RacePlan, StartRule};
+use super::rules::{ExtraStarts, PolicyRules, PolicySetting};
+use super::state::PolicyState;
+use photofinish_config::config::{HedgeAfter, RaceSettings};
+use photofinish_history::reason::DecisionReason;
+
+pub struct Hedge;
+
+impl PolicyRules for Hedge {
+    fn settings(&self) -> &'static [PolicySetting] {
+        &[PolicySetting::HedgeAfter]
+    }
+
+    fn extras(&self, _settings: &RaceSettings) -> ExtraStarts {
+        ExtraStarts::Late
+    }
+
+    fn open(&self, state: &PolicyState, plan: &mut RacePlan, now_us: i64) {
+        let regular = state.regular();
+        put_off(&mut plan.entries[..regular], delay(state, now_us));
+        if let HedgeAfter::After(_) = state.parts.settings.hedge_after {
+            state.reasons.add(DecisionReason::Listed);
+        } else {
+            state.reasons.add(if plan.entries.len() > 1 { DecisionReason::Hedge } else { DecisionReason::Alone });
+            state.sort(&mut plan.entries, &state.unknown_first(now_us));
+        }
+        let mut domains: Vec<u32> = Vec::new();
+        for (place, entry) in plan.entries[..regular].iter_mut().enumerate() {
+            let candidate = &state.parts.candidates[entry.candidate];
+            // An upstream that fails often is overloaded already.
+            let throttled = place > 0 && candidate.known.throttled(now_us);
+            if throttled {
+                state.reasons.add(DecisionReason::Throttled);
+            }
+            // What slows one upstream of a domain slows the others.
+            if throttled || candidate.domain.is_some_and(|domain| domains.contains(&domain)) {
+                entry.start = StartRule::AfterFailure;
+            } else {
+                domains.extend(candidate.domain);
+            }
+        }
+    }
+}
+
+fn put_off(entries: &mut [PlannedStart], delay: Duration) {
+    (0..).zip(entries).for_each(|(place, entry)| entry.start = StartRule::At(delay.saturating_mul(place)));
+}
+
+/// A quantile is the leader's for this prompt, if the leader has enough samples.
+fn delay(state: &PolicyState, now_us: i64) -> Duration {
+    let hedge_after = state.parts.settings.hedge_after;
+    let HedgeAfter::Quantile(quantile) = hedge_after else { return hedge_after.unlearned() };
+    let quantile_us = |leader: usize| {
+        state.forecast(leader).hedge_quantile_us(state.parts.candidates[leader].sent(), quantile, now_us)
+    };
+    let learned = state.unknown_first(now_us).first().and_then(quantile_us);
+    learned.map_or(hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_waits_for_those_before_it() {
+        let second = Duration::from_secs(1);
+        let mut entries = [0, 1, 2].map(|candidate| PlannedStart::listed(candidate, second, false));
+        put_off(&mut entries, second);
+        assert_eq!(entries.map(|entry| entry.start), [0, 1, 2].map(|seconds| StartRule::At(second * seconds)));
+    }
+}

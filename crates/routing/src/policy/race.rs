@@ -1,0 +1,22 @@
+//! The policy `race`: all start at once, and the first token wins.
+
+use std::time::Duration;
+
+use super::plan::{RacePlan, StartRule};
+use super::rules::{ExtraStarts, PolicyRules};
+use super::state::PolicyState;
+use photofinish_config::config::RaceSettings;
+use photofinish_history::reason::DecisionReason;
+
+pub struct All;
+
+impl PolicyRules for All {
+    fn extras(&self, _settings: &RaceSettings) -> ExtraStarts {
+        ExtraStarts::AtOnce
+    }
+
+    fn open(&self, state: &PolicyState, plan: &mut RacePlan, _now_us: i64) {
+        state.reasons.add(DecisionReason::Listed);
+        plan.entries.iter_mut().for_each(|entry| entry.start = StartRule::At(Duration::ZERO));
+    }
+}

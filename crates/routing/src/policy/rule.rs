@@ -1,0 +1,76 @@
+//! The simple rule: the smallest prediction first, and the second as a hedge after 1.5 predicted medians. It is the policy `rule`, and
+//! the fallback of `adaptive` when the optimiser has no finite numbers. Not for weighing money against time.
+
+use super::plan::RacePlan;
+use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecision, Opening};
+use super::rules::{ExtraStarts, PolicyRules, PolicySetting};
+use super::state::PolicyState;
+use super::value::order;
+use photofinish_config::config::RaceSettings;
+use photofinish_history::reason::DecisionReason;
+
+/// A hedge starts after this many predicted medians of the previous attempt.
+const PATIENCE: f64 = 1.5;
+/// How soon an empty bucket is looked into again, µs.
+const AGAIN_US: i64 = 500_000;
+
+pub struct Rule;
+
+impl PolicyRules for Rule {
+    fn settings(&self) -> &'static [PolicySetting] {
+        &[PolicySetting::Objective, PolicySetting::Budget]
+    }
+
+    fn extras(&self, settings: &RaceSettings) -> ExtraStarts {
+        ExtraStarts::within(settings)
+    }
+
+    fn open(&self, state: &PolicyState, plan: &mut RacePlan, now_us: i64) {
+        state.begin(plan, state.ask_first(now_us, open), now_us);
+    }
+
+    fn next(&self, question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
+        next(question, running)
+    }
+}
+
+/// Like [`open`](super::adaptive::open()). Upstreams with too few samples go first: the prior alone might keep them last for ever.
+pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
+    let ordered = order(question);
+    let unknown = ordered.iter().find(|place| question.candidates[*place].forecast.is_unknown(question.now));
+    let primary = unknown.or(ordered.first()).unwrap_or(0);
+    let (next, why) = hedge(question, &ordered, &[AttemptView::waiting(primary, 0)]);
+    let hedge_at_us = if let NextDecision::AskAgain { after_us } = next { Some(after_us) } else { None };
+    let hedge = hedge_at_us.and(ordered.iter().find(|place| *place != primary));
+    Opening { primary, also: CandidateOrder::default(), hedge_at_us, hedge, why }
+}
+
+/// Like [`next`](super::adaptive::next()).
+pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
+    hedge(question, &order(question), running)
+}
+
+fn hedge(
+    question: &AdaptiveQuestion<'_>,
+    ordered: &CandidateOrder,
+    running: &[AttemptView],
+) -> (NextDecision, DecisionReason) {
+    let Some(latest) = running.iter().min_by_key(|running| running.waited_us) else {
+        return (ordered.first().map_or(NextDecision::Never, NextDecision::Start), DecisionReason::Rule);
+    };
+    let best = ordered.iter().find(|place| question.may_join(*place, running));
+    let Some(best) = best.filter(|_| running.len() < question.max_running) else {
+        return (NextDecision::Never, DecisionReason::Alone);
+    };
+    let patience_us = question
+        .candidates
+        .get(latest.candidate)
+        .map(|candidate| (candidate.forecast.median_us(candidate.sent, question.now) * PATIENCE) as i64);
+    match patience_us.map(|patience_us| patience_us - latest.waited_us) {
+        Some(after_us) if after_us > 0 => (NextDecision::AskAgain { after_us }, DecisionReason::Rule),
+        _ if question.candidates[best].cost > question.terms.spendable() => {
+            (NextDecision::AskAgain { after_us: AGAIN_US }, DecisionReason::Budget)
+        }
+        _ => (NextDecision::Start(best), DecisionReason::Rule),
+    }
+}

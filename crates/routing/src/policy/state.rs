@@ -1,0 +1,204 @@
+//! One race as its policy sees it: the candidates, the clock, the budget, and the questions put to the forecasts. Not for what a policy
+//! decides: each has a file of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use arc_swap::Guard;
+
+use super::candidate::{CandidateState, Observed};
+use super::context_fit::ContextFits;
+use super::plan::{PlannedStart, RacePlan, StartRule};
+use super::question::{
+    AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise, Opening, us_per_cost,
+};
+use super::value;
+use crate::forecast::LatencyForecast;
+use crate::learning::LatencyClock;
+use crate::money::RaceBudget;
+use photofinish_config::config::RaceSettings;
+use photofinish_history::reason::DecisionReason;
+
+/// Attempts that may wait for a first token at once under policies with a budget.
+pub(super) const RUNNING_MAX: usize = 4;
+
+/// What a driver is made of.
+pub struct PolicyDriverParts {
+    pub settings: RaceSettings,
+    /// At least one; trials at the end.
+    pub candidates: Vec<CandidateState>,
+    pub race_budget: Arc<RaceBudget>,
+    pub fits: ContextFits,
+    /// When the request arrived.
+    pub began_us: i64,
+    /// Uniform in 0..1: whether this request may explore, and the first of `weighted`.
+    pub draws: [f64; 2],
+    /// The tariffs are in US dollars.
+    pub in_usd: bool,
+    /// The gateway is overloaded: only the first attempt starts, others after a failure.
+    pub crowded: bool,
+}
+
+/// One race, for its policy.
+pub struct PolicyState {
+    pub(super) parts: PolicyDriverParts,
+    pub(super) reasons: DecisionReasons,
+    /// What attempts are waited for: the whole answer where they are asked for plain ones.
+    pub(super) clock: LatencyClock,
+}
+
+impl PolicyState {
+    /// The number of candidates that are not trials.
+    pub(super) fn regular(&self) -> usize {
+        self.parts.candidates.iter().take_while(|state| !state.trial).count()
+    }
+
+    /// Not first: a trial, or a window that is too small for the prompt.
+    pub(super) fn is_behind(&self, candidate: usize) -> bool {
+        self.parts.candidates[candidate].trial || self.parts.fits.is_too_small(candidate)
+    }
+
+    /// Upstreams with too few samples go first a few times: the prior alone might keep them last for ever.
+    pub(super) fn unknown_first(&self, now_us: i64) -> CandidateOrder {
+        let order = self.order(now_us);
+        // Without a second attempt a request must not be used for trying.
+        let may = self.parts.settings.max_attempts > 1;
+        let unknown = |candidate: &usize| may && self.forecast(*candidate).is_unknown(now_us);
+        order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
+    }
+
+    pub(super) fn order(&self, now_us: i64) -> CandidateOrder {
+        self.ask_first(now_us, value::order)
+    }
+
+    /// Of what its attempts are waited for.
+    pub(super) fn forecast(&self, candidate: usize) -> Guard<Arc<LatencyForecast>> {
+        let state = &self.parts.candidates[candidate];
+        state.known.forecast_by(state.clock(self.clock))
+    }
+
+    /// Sorts the regular starts of a plan; those outside `order` follow as listed. The start of each place stays.
+    pub(super) fn sort(&self, entries: &mut [PlannedStart], order: &CandidateOrder) {
+        let starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
+        let place = |entry: &PlannedStart| {
+            order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX)
+        };
+        entries[..self.regular()].sort_by_key(place);
+        entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
+    }
+
+    /// Fills in the plan of a policy that predicts.
+    pub(super) fn begin(&self, plan: &mut RacePlan, opening: Opening, now_us: i64) {
+        let Opening { primary, also, hedge_at_us, hedge, why } = opening;
+        self.reasons.add(why);
+        let order: CandidateOrder =
+            std::iter::once(primary).chain(self.order(now_us).iter().filter(|other| *other != primary)).collect();
+        self.sort(&mut plan.entries, &order);
+        let mut started = vec![primary];
+        for candidate in also.iter().take(RUNNING_MAX - 1) {
+            self.start_extra(plan, candidate, &mut started);
+        }
+        plan.expected = hedge;
+        let waits_us = self.forecast(primary).waits_us(self.parts.candidates[primary].sent(), now_us);
+        let overdue_us = waits_us.filter(|_| self.parts.settings.budget > 0.0).map(|(_, overdue_us)| overdue_us);
+        let ask_after_us = hedge_at_us.into_iter().chain(overdue_us).min();
+        plan.ask_after = ask_after_us.map(duration).filter(|_| self.regular() > 1);
+    }
+
+    /// Starts this candidate at once if the budget allows it.
+    fn start_extra(&self, plan: &mut RacePlan, candidate: usize, started: &mut Vec<usize>) {
+        if self.reserve(candidate, started.iter().copied())
+            && let Some(entry) = plan.entries.iter_mut().find(|entry| entry.candidate == candidate)
+        {
+            entry.start = StartRule::At(Duration::ZERO);
+            started.push(candidate);
+        }
+    }
+
+    /// Reserves budget for an extra attempt. The winner is not extra, whichever it is, so the cheapest of all stays free.
+    pub(super) fn reserve(&self, candidate: usize, running: impl Iterator<Item = usize>) -> bool {
+        let cost = self.costs();
+        let least = running.map(&cost).reduce(f64::min);
+        least.is_none_or(|least| self.parts.race_budget.reserve(cost(candidate).max(least)))
+    }
+
+    /// Charges a start that is never refused.
+    pub(super) fn charge(&self, candidate: usize) {
+        if self.parts.settings.policy.spends_budget() {
+            self.parts.race_budget.charge(self.costs()(candidate));
+        }
+    }
+
+    fn costs(&self) -> impl Fn(usize) -> f64 {
+        let answer_tokens = self.parts.race_budget.terms().answer_tokens;
+        move |candidate| self.parts.candidates[candidate].cost(answer_tokens)
+    }
+
+    /// Puts a question about the candidates that may go first.
+    pub(super) fn ask_first<A>(&self, now_us: i64, answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A) -> A {
+        self.ask(now_us, |candidate| self.is_behind(candidate), answer)
+    }
+
+    /// Puts one question to the routing code. `out`: candidates that may not start.
+    pub(super) fn ask<A>(
+        &self,
+        now_us: i64,
+        out: impl Fn(usize) -> bool,
+        answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A,
+    ) -> A {
+        let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, in_usd, .. } = &self.parts;
+        let terms = race_budget.terms();
+        let observed: Vec<Observed> =
+            candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(self.clock, *began_us, now_us)).collect();
+        let views: Vec<CandidateForecast<'_>> = candidates
+            .iter()
+            .zip(&observed)
+            .enumerate()
+            .map(|(place, (state, observed))| state.view(observed, out(place), terms.answer_tokens))
+            .collect();
+        answer(&AdaptiveQuestion {
+            candidates: &views,
+            aim: Minimise::of(settings),
+            terms,
+            p99_us: if self.clock == LatencyClock::WholeAnswer { terms.whole_p99_us } else { terms.p99_us },
+            max_running: RUNNING_MAX.min(settings.max_attempts),
+            now: now_us,
+            elapsed_us: now_us - began_us,
+            draw: draws[0],
+            us_per_cost: us_per_cost(settings, *in_usd),
+        })
+    }
+}
+
+pub(super) fn duration(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}
+
+/// A set of [`DecisionReason`]. Clones share one set.
+#[derive(Clone, Debug, Default)]
+pub struct DecisionReasons {
+    bits: Arc<AtomicU16>,
+}
+
+impl DecisionReasons {
+    pub fn add(&self, why: DecisionReason) {
+        self.bits.fetch_or(bit(why), Relaxed);
+    }
+
+    pub fn contains(&self, why: DecisionReason) -> bool {
+        self.bits.load(Relaxed) & bit(why) != 0
+    }
+
+    /// The codes, separated by spaces; none if the set is empty.
+    pub fn text(&self) -> Option<String> {
+        let codes: Vec<&str> =
+            DecisionReason::ALL.into_iter().filter(|why| self.contains(*why)).map(DecisionReason::as_str).collect();
+        (!codes.is_empty()).then(|| codes.join(" "))
+    }
+}
+
+fn bit(why: DecisionReason) -> u16 {
+    DecisionReason::ALL.iter().position(|other| *other == why).map_or(0, |place| 1 << place)
+}
