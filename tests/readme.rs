@@ -336,6 +336,50 @@ fn every_type_of_the_glossary_exists_once() {
     }
 }
 
+/// Words of no public name: the glossary has a term for what they meant.
+const AVOIDED: [&str; 7] = ["accounts", "beside", "fate", "ledger", "standing", "stands", "told"];
+/// Public names that still have such a word.
+const STILL: [&str; 9] =
+    ["LedgerPurpose", "SimulatedFate", "accounts", "beside", "fate", "standing", "is_told", "take_beside", "told_on"];
+
+#[test]
+fn public_names_have_the_words_of_the_glossary() {
+    let source = source();
+    for (path, text) in &source {
+        for name in text.lines().filter_map(public_name).filter(|name| !STILL.contains(&name.as_str())) {
+            assert!(
+                !words_of(&name).iter().any(|word| AVOIDED.contains(&word.as_str())),
+                "{name} in {}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// The name of the public item or field that the line begins.
+fn public_name(line: &str) -> Option<String> {
+    const KINDS: [&str; 9] = ["async", "const", "enum", "fn", "mod", "static", "struct", "trait", "type"];
+    let item = line.trim_start().strip_prefix("pub")?;
+    let item = item.strip_prefix('(').and_then(|scoped| Some(scoped.split_once(')')?.1)).unwrap_or(item);
+    let name = item.strip_prefix(' ')?.split(' ').find(|word| !KINDS.contains(word))?;
+    Some(name.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())
+}
+
+/// `CostBudget`, `cost_budget` and `COST_BUDGET`: cost, budget.
+fn words_of(name: &str) -> Vec<String> {
+    if name.contains('_') || !name.contains(|c: char| c.is_lowercase()) {
+        return name.split('_').map(str::to_lowercase).collect();
+    }
+    let mut words = vec![String::new()];
+    for c in name.chars() {
+        if c.is_uppercase() {
+            words.push(String::new());
+        }
+        words.last_mut().unwrap().extend(c.to_lowercase());
+    }
+    words
+}
+
 fn config(text: &str) -> Config {
     parse(text, Path::new("config.toml"), &|_| None).unwrap_or_else(|problems| panic!("{problems}\nin:\n{text}"))
 }

@@ -15,7 +15,7 @@ use super::stats::notes::write_nothing;
 use super::text::write_paragraphs;
 use photofinish_base::clock::wall_micros;
 use photofinish_history::estimate::class::Concurrency;
-use photofinish_history::report::export as points;
+use photofinish_history::report::members::{write_json, write_rows};
 use photofinish_history::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
 use photofinish_history::store::StoreReader;
 
@@ -75,10 +75,10 @@ pub fn run(
         writeln!(err, "{left_out}")?;
     }
     if options.json {
-        return Ok(points::write_json(&series::objects(question, &answer), out)?);
+        return Ok(write_json(&series::objects(question, &answer), out)?);
     }
     if options.csv {
-        return Ok(points::write_rows(&series::names(question), &series::objects(question, &answer), out)?);
+        return Ok(write_rows(&series::names(question), &series::objects(question, &answer), out)?);
     }
     if answer.attempts == 0 {
         return Ok(write_nothing(store_path, &answer.filter, (answer.moved, answer.running), screen.terminal(), out)?);
@@ -101,7 +101,7 @@ fn title(question: &SeriesQuestion, answer: &SeriesReport) -> String {
     let figure = figure(question);
     match (question.by, answer.every_us) {
         (SeriesDimension::Concurrency, _) => format!("{figure} by upstream, over its attempts in flight"),
-        (by, every_us) => format!("{figure} by {}, every {}", by.name(), length(every_us.unwrap_or_default())),
+        (by, every_us) => format!("{figure} by {}, every {}", by.as_str(), length(every_us.unwrap_or_default())),
     }
 }
 

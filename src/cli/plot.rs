@@ -1,8 +1,8 @@
 //! Draws lines over time, or over classes, as text for a terminal. Knows nothing of the history and asks no terminal
 //! for its size or colours: the caller says both.
 //!
-//! The lines are braille, painted by ratatui's canvas. Its chart is not used: it spreads labels evenly, so that none
-//! could stand at 14:00, and cuts what is too long.
+//! The lines are braille, painted by ratatui's canvas. Its chart is not used: it spreads labels evenly, so that a
+//! label cannot be at 14:00, and cuts what is too long.
 
 mod across;
 mod legend;
@@ -30,7 +30,7 @@ pub struct Plot<'a> {
     pub unit: PlotUnit,
     /// What the lines go over.
     pub x: XAxis<'a>,
-    /// Told apart by a letter each, and by eight colours. From the 63rd on letters repeat.
+    /// Each has a letter and one of eight colours. From the 63rd on letters repeat.
     pub lines: Vec<PlotLine>,
 }
 

@@ -1,10 +1,6 @@
 //! `photofinish report`: what probes and benchmarks measured, as a page to publish. Not for the figures: see
 //! `report::probes`.
 
-mod cells;
-mod html;
-mod load;
-mod markdown;
 mod page;
 mod words;
 
@@ -42,9 +38,9 @@ pub fn run(config: &Config, options: &ReportOptions, out: &mut impl io::Write) -
     } else if report.is_empty() {
         anyhow::bail!("{}", words::NOTHING);
     } else if options.html {
-        html::write(words::TITLE, &words::page(&report), &mut out)?;
+        page::write_html(words::TITLE, &words::page(&report), &mut out)?;
     } else {
-        markdown::write(&words::page(&report), &mut out)?;
+        page::write_markdown(&words::page(&report), &mut out)?;
     }
     Ok(io::Write::flush(&mut out)?)
 }

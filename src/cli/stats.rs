@@ -4,7 +4,6 @@
 
 pub(super) mod notes;
 mod regressions;
-mod standing;
 mod table;
 
 use std::cmp::Reverse;
@@ -13,15 +12,14 @@ use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
 use photofinish_history::report::dimension::Dimension;
-use photofinish_history::report::fields::REGRESSION;
-use photofinish_history::report::figures::GroupFigures;
+use photofinish_history::report::figures::{FIGURES, GroupFigures, names, objects};
+use photofinish_history::report::members::{write_json, write_rows};
 use photofinish_history::report::regressions as of_regressions;
-use photofinish_history::report::stats::ReportQuestion;
-use photofinish_history::report::{export, stats};
+use photofinish_history::report::stats::{self, ReportQuestion};
 use photofinish_history::store::StoreReader;
 
 use super::screen::ScreenSettings;
-use super::text::write_paragraphs;
+use super::text::{wrapped, write_paragraphs};
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -45,7 +43,10 @@ pub struct StatsOptions {
 /// Below the options in `--help`.
 pub const HELP: &str = include_str!("help/stats.txt").trim_ascii_end();
 
-/// Below the notes with `--explain`.
+/// Columns of a definition behind the name of its column.
+const DEFINITION_WIDTH: usize = 67;
+
+/// Below the definitions of the columns with `--explain`.
 const DEFINITIONS: &str = include_str!("help/stats-explain.txt").trim_ascii_end();
 
 /// Reads the database at `store_path` and writes the table, JSON or CSV to `out`.
@@ -64,10 +65,10 @@ pub fn run(
     let answer = stats::ask(&reader, question, wall_micros())?;
     let by = &question.by;
     if options.json {
-        return Ok(export::write_json(&export::objects(by, &answer.groups), out)?);
+        return Ok(write_json(&objects(by, &answer.groups), out)?);
     }
     if options.csv {
-        return Ok(export::write_csv(by, &answer.groups, out)?);
+        return Ok(write_rows(&names(by), &objects(by, &answer.groups), out)?);
     }
     let aside = notes::set_aside(store_path, &answer.filter);
     if answer.attempts == 0 {
@@ -88,9 +89,21 @@ pub fn run(
     }
     write_paragraphs(aside, width, out)?;
     if options.explain {
-        writeln!(out, "\n{DEFINITIONS}")?;
+        write_definitions(out)?;
     }
     Ok(())
+}
+
+/// The definition of each column of the wide table, and of the marks.
+fn write_definitions(out: &mut impl io::Write) -> io::Result<()> {
+    writeln!(out, "\nColumns:")?;
+    for (column, field) in FIGURES.iter().filter_map(|figure| Some((figure.column?, figure.field))) {
+        for (place, line) in wrapped(field.about, DEFINITION_WIDTH).iter().enumerate() {
+            let head = if place == 0 { column.head } else { "" };
+            writeln!(out, "  {head:<11}{line}")?;
+        }
+    }
+    writeln!(out, "\n{DEFINITIONS}")
 }
 
 /// Who won most comes first. Hours, sizes and loads keep their order.
@@ -112,10 +125,11 @@ fn run_regressions(
     let answer = of_regressions::ask(reader, question, wall_micros())?;
     let objects = answer.objects();
     if options.json {
-        return Ok(export::write_json(&objects, out)?);
+        return Ok(write_json(&objects, out)?);
     }
     if options.csv {
-        return Ok(export::write_rows(&REGRESSION.map(|field| field.name), &objects, out)?);
+        let names: Vec<&str> = of_regressions::REGRESSION.iter().map(|field| field.name).collect();
+        return Ok(write_rows(&names, &objects, out)?);
     }
     Ok(regressions::write(question, &answer, options.explain, width, out)?)
 }

@@ -54,8 +54,8 @@ pub struct Recorder {
     live: Arc<LiveFeed>,
     /// Whose races it records: metrics and live events are of clients only.
     source: RaceSource,
-    /// Its race is told whole to those who watch.
-    is_told: bool,
+    /// Watchers get all events of its race.
+    is_watched: bool,
 }
 
 /// The writer task. Finish it after all code that records.
@@ -94,7 +94,7 @@ impl Recorder {
     fn without_queue(state: Arc<StoreState>) -> Recorder {
         let (metrics, live) = (Arc::default(), Arc::default());
         let source = RaceSource::Client;
-        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live, source, is_told: false }
+        Recorder { queue: None, sheet: None, metrics, state, race_observer: None, live, source, is_watched: false }
     }
 
     /// The events of all races from now on. None: too many watch.
@@ -112,13 +112,13 @@ impl Recorder {
     pub fn for_race(&self, source: RaceSource) -> Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
         let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
-        let is_told = source == RaceSource::Client && self.live.takes_race();
-        Recorder { sheet, source, is_told, ..self.clone() }
+        let is_watched = source == RaceSource::Client && self.live.takes_race();
+        Recorder { sheet, source, is_watched, ..self.clone() }
     }
 
     /// Its race begins to start attempts.
     pub fn planned(&self, race: &RaceRecord) {
-        if self.is_told {
+        if self.is_watched {
             self.live.planned(race);
         }
     }
@@ -136,7 +136,7 @@ impl Recorder {
         if let Some(race_observer) = &self.race_observer {
             race_observer.step(attempt, step, at_us);
         }
-        if self.is_told {
+        if self.is_watched {
             self.live.step(attempt, step, at_us);
         }
     }
@@ -146,7 +146,7 @@ impl Recorder {
         if let Some(race_observer) = &self.race_observer {
             race_observer.committed(race_id, ordinal);
         }
-        if self.is_told {
+        if self.is_watched {
             self.live.committed(race_id, ordinal);
         }
     }
@@ -170,7 +170,7 @@ impl Recorder {
         if self.is_of_client() {
             self.metrics.attempt(&attempt, choices, took_us);
         }
-        if self.is_told {
+        if self.is_watched {
             self.live.ended(&attempt);
         }
         self.send(Record::Attempt(attempt));
@@ -209,7 +209,7 @@ impl Recorder {
         self.state.set_aside.load(Relaxed)
     }
 
-    /// Records that the database never takes, since the start. They are in a file beside it.
+    /// Records that the database never takes, since the start. They are in a file in the same directory.
     pub fn refused(&self) -> u64 {
         self.state.refused.load(Relaxed)
     }
@@ -231,7 +231,7 @@ impl Recorder {
             }
         });
         let recorder = self.clone();
-        Ok(opened?.telling_of_damage(Arc::new(move |why| recorder.doubt(why))))
+        Ok(opened?.on_damage(Arc::new(move |why| recorder.doubt(why))))
     }
 
     /// Something says that the database is damaged: the writer examines it. `why`: for the operator.

@@ -6,8 +6,9 @@ use std::io;
 use std::time::Duration;
 
 use crate::cli::screen::ScreenSettings;
-use crate::cli::stats::notes::{moved, only, running, targets, wanted};
+use crate::cli::stats::notes::{list, moved, only, targets, wanted};
 use crate::cli::text::{counted, write_paragraphs};
+use photofinish_config::config::names::NamedChoice as _;
 use photofinish_config::config::units::format_duration;
 use photofinish_history::record::CostBasis;
 use photofinish_history::report::dimension::Dimension;
@@ -43,20 +44,32 @@ pub(super) fn write(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
+    let classes = (question.by == SeriesDimension::Concurrency).then(|| Dimension::Concurrency.note()).flatten();
     let paragraphs = [
         Some(format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))),
-        steps(answer),
-        Some(definition(question, answer)),
+        answer.every_us.map(|every_us| {
+            format!(
+                "Each point is at the start of its step of {}, UTC. A step without attempts is a gap; the window cuts the \
+                 first and the last step.",
+                length(every_us)
+            )
+        }),
+        Some(definition(question)),
         pooled(question),
-        (question.by == SeriesDimension::Concurrency)
-            .then(|| Dimension::Concurrency.note())
-            .flatten()
-            .map(str::to_owned),
-        thin(question, answer),
+        classes.map(str::to_owned),
+        thin(answer, question.quantile().unwrap_or(0.5)),
         bounds(answer),
+        list(
+            "Left out",
+            &[
+                (answer.running, "attempt", " of races that still run"),
+                (answer.without_attempts, "request", " without an attempt"),
+                (if question.metric == Metric::TokS { answer.without_speed } else { 0 }, "attempt", " without a usable tok/s"),
+                (answer.without_verdict.round() as u64, "request", " without a TPOT"),
+            ],
+        ),
         left_out(answer),
         moved(answer.moved),
-        running(answer.running),
         histograms(answer),
     ];
     write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(screen.width)), out)
@@ -77,65 +90,12 @@ pub(super) fn write_brief(answer: &SeriesReport, screen: ScreenSettings, out: &m
     write_paragraphs(lines.into_iter().flatten(), Some(usize::from(screen.width)), out)
 }
 
-fn steps(answer: &SeriesReport) -> Option<String> {
-    let every = length(answer.every_us?);
-    Some(format!(
-        "Each point is at the start of its step of {every}, UTC. A step without attempts is a gap; the window cuts the \
-         first and the last step."
-    ))
-}
-
-fn definition(question: &SeriesQuestion, answer: &SeriesReport) -> String {
-    let figure = figure(question);
-    match question.metric {
-        Metric::Ttft => format!(
-            "{figure}: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which \
-             were cut off before their first token. ^: cut off too often to say more than \"above this\"."
-        ),
-        Metric::ClientTtft => format!(
-            "{figure}: first payload byte handed to the client − request fully read, of clients that asked to stream; a \
-             request counts where it was served."
-        ),
-        Metric::TokS => {
-            let slow = if question.quantile().is_some_and(|share| share < 0.5) { ", here at the slow end" } else { "" };
-            let mut text = format!(
-                "{figure}: 1 / TPOT, the time per output token after the first, by the provider's own count{slow}."
-            );
-            if answer.without_speed > 0 {
-                let left_out = counted(answer.without_speed, "attempt");
-                text += &format!(
-                    " Left out: {left_out} with a token but without a usable count, with a burst, or with several choices."
-                );
-            }
-            text
-        }
-        Metric::Goodput => goodput(question, answer),
-        Metric::Failures => {
-            "failures: the share of attempts that failed, failed midway, timed out or were refused. Losers \
-                             are attempts too."
-                .to_owned()
-        }
-        Metric::Cost if answer.every_us.is_some() => "cost: of all attempts of a step, losers included.".to_owned(),
-        Metric::Cost => "cost: of all attempts of the window, losers included.".to_owned(),
-    }
-}
-
-fn goodput(question: &SeriesQuestion, answer: &SeriesReport) -> String {
-    let over = if answer.every_us.is_some() { "the step, as far as it lies in the window" } else { "the whole window" };
-    let mut text = format!(
-        "goodput: requests that finished well with {}, per second of {over}. A request counts where it was served, or, if \
-         no upstream answered it, where it was tried; one that the client left counts nowhere.",
-        targets(&question.slo())
-    );
-    if answer.without_verdict > 0.0 {
-        let left_out = counted(answer.without_verdict.round() as u64, "request");
-        text += &format!(" Left out: {left_out} in time, but of unknown TPOT.");
-    }
-    if answer.without_attempts > 0 {
-        let left_out = counted(answer.without_attempts, "request");
-        text += &format!(" In no series: {left_out} without an attempt.");
-    }
-    text
+fn definition(question: &SeriesQuestion) -> String {
+    let about = question.metric.about().split_whitespace().collect::<Vec<&str>>().join(" ");
+    let targets = (question.metric == Metric::Goodput).then(|| format!(": {}", targets(&question.slo())));
+    let open =
+        if question.metric == Metric::Ttft { " ^: cut off too often to say more than \"above this\"." } else { "" };
+    format!("{}: {}{}.{open}", figure(question), about.trim_end_matches('.'), targets.unwrap_or_default())
 }
 
 /// Several upstreams in one line.
@@ -145,17 +105,11 @@ fn pooled(question: &SeriesQuestion) -> Option<String> {
     pools.then(|| "A line pools the attempts at all upstreams: it is of the mixture, not of any provider.".to_owned())
 }
 
-fn thin(question: &SeriesQuestion, answer: &SeriesReport) -> Option<String> {
+fn thin(answer: &SeriesReport, share: f64) -> Option<String> {
     let (thin, points) = thin_points(answer)?;
-    let share = question.quantile().unwrap_or(0.5);
     let least = (10.0 / share.min(1.0 - share) - 1e-6).ceil();
-    let samples = match question.metric {
-        Metric::Ttft => "effective samples",
-        Metric::Failures => "attempts",
-        _ => "samples",
-    };
     let longer = if answer.every_us.is_some() { "; a longer --every makes fewer of them" } else { "" };
-    Some(format!("Thin: {thin} of {points}, from fewer than {least} {samples} each{longer}."))
+    Some(format!("Thin: {thin} of {points}, from fewer than {least} effective samples each{longer}."))
 }
 
 /// How many points rest on few samples, and how many there are, in words; none if there are no thin ones.
@@ -191,16 +145,11 @@ pub(super) fn left_out(answer: &SeriesReport) -> Option<String> {
 
 fn histograms(answer: &SeriesReport) -> Option<String> {
     let until = time(answer.rolled_until?);
-    let rest = if answer.whole_hours > 0 {
-        let points = counted(answer.whole_hours as u64, "point");
-        format!("Rows are no longer kept there, so {points} are of a whole hour, at its start.")
-    } else {
-        "--exact reads rows, as far as they are kept.".to_owned()
+    let rest = match answer.whole_hours as u64 {
+        0 => "--exact reads rows".to_owned(),
+        points => format!("{} of a whole hour, because rows are gone", counted(points, "point")),
     };
-    Some(format!(
-        "Before {until} from roll-ups: counts and costs are exact, times to 1.6 %; where most attempts were cut off, \
-         an estimate may be a neighbouring time. {rest}"
-    ))
+    Some(format!("Before {until} from roll-ups, times to 1.6 % ({rest})."))
 }
 
 fn points(answer: &SeriesReport) -> impl Iterator<Item = &SeriesPoint> {

@@ -77,7 +77,7 @@ before 2026-01-02T04:00:00Z.
 Each point is at the start of its step of 10m, UTC. A step
 without attempts is a gap; the window cuts the first and the
 last step.
-TTFT p50: first token − the attempt's own dispatch,
+TTFT p50: First token − the attempt's own dispatch,
 estimated (Kaplan–Meier) with the censored attempts, which
 were cut off before their first token. ^: cut off too often
 to say more than \"above this\".
@@ -127,8 +127,8 @@ async fn the_words_say_what_the_picture_is() {
             &["TTFT p95 by model, every 30s", "pools the attempts", "fewer than 200 effective"],
         ),
         ("--metric client_ttft", &["clients that asked to stream"]),
-        ("--metric tok_s --quantile 0.05", &["tok/s p5 by upstream", "at the slow end"]),
-        ("--metric goodput --slo ttft=1s", &["with client TTFT ≤ 1s, per second of the step"]),
+        ("--metric tok_s --quantile 0.05", &["tok/s p5 by upstream", "is the slow end"]),
+        ("--metric goodput --slo ttft=1s", &["per second of the step: client TTFT ≤ 1s."]),
         ("--metric failures", &["failed midway", "100 %"]),
         ("--metric cost --every 1h", &["losers included", "Points that are not known and not drawn (no prices): 2."]),
         ("--by concurrency", &["attempts in flight at the upstream", "busy hours are busy for others too"]),

@@ -113,7 +113,7 @@ pub(super) struct Picture<'a> {
 }
 
 impl<'a> Picture<'a> {
-    /// Axes and grid alone. `any_open`: there is a row for a `^` above the highest value. None where `width` has no room.
+    /// Axes and grid alone. `any_open`: there is a row for a `^` above the highest value. None if `width` is too small.
     pub(super) fn new(width: u16, scale: &'a Scale, across: &'a PlacedAxis<'a>, any_open: bool) -> Option<Picture<'a>> {
         let labels = scale.ticks.iter().map(|(_, label)| label.len()).max().unwrap_or(0);
         // A blank and the axis.

@@ -48,7 +48,7 @@ impl Scale {
             if !(1.0..=steps_max).contains(&steps.count) {
                 continue;
             }
-            // The more rows are between the least and the greatest value, the better they are told apart; but a few
+            // The more rows are between the least and the greatest value, the better they can be distinguished; but a few
             // ticks are worth some rows.
             let few = if steps.count < 4.0 { 0.7 } else { 1.0 };
             let used = few * steps.rows_each(rows_max) * (high - low) / step;

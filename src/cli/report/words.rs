@@ -1,12 +1,10 @@
-//! The sections of the page and their words.
+//! The sections of the page and their words. All text is plain: `page` escapes it.
 
 use std::collections::BTreeMap;
 
-use super::cells::{duration, estimate, minutes, row, speed};
-use super::load;
 use super::page::{ChartLine, LINES_MAX, PageBlock, PageChart};
 use crate::cli::text::{amount, counted, mark, or_dash};
-use photofinish_history::report::probes::{ProbeReport, ProbedFigure, ProbedUpstream};
+use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, ProbedFigure, ProbedUpstream};
 
 pub const TITLE: &str = "Measured LLM providers";
 
@@ -18,12 +16,12 @@ pub const NOTHING: &str = "no probe and no benchmark is in the history since the
 const METHOD: [&str; 8] = [
     "A probe is one request of a fixed size to one upstream, sent the way of a client's request: same connections, same clock, \
      same definitions. It is streamed and read to its end. A ping before it opens the connection, so the handshake is in no TTFT; \
-     the time of the ping itself is told apart, as TTFT after idle. A probe of several requests at once is one sample: the median of \
+     the time of the ping itself is reported separately, as TTFT after idle. A probe of several requests at once is one sample: the median of \
      their figures.",
     "TTFT is the first token minus dispatch; headers, role chunks, comments and empty events are no token. tok/s is the speed of \
      decoding for one user, (tokens − those of the first event) / (last token − first token), by the token count that the provider \
      reports. End-to-end is the last token minus dispatch. An answer whose tokens the provider sent at once has no tok/s.",
-    "A quantile is the smallest value that at least its share of the values does not exceed. Behind a median stands its 95 % interval, \
+    "A quantile is the smallest value that at least its share of the values does not exceed. A median is followed by its 95 % interval, \
      by ranks: it assumes no distribution, but independent probes. It is left out where the number of probes (n) cannot bear it: \
      below 6 for a median, 36 for p90, 72 for p95, 368 for p99. ~ marks a quantile with fewer than ten values beyond it.",
     "At 8 probes a day, 72 hours are 24 probes: the interval of the median then reaches from the 7th to the 18th value, and p5 and p95 \
@@ -31,14 +29,13 @@ const METHOD: [&str; 8] = [
     "Failed probes are in no time and are counted by themselves; one of several requests fails if one of them does. So are answers \
      shorter than 80 % of the tokens that were asked for, whose times stay in. Probes that were skipped for the day's cap, or because \
      clients used the upstream, leave no row: only the metric probe_runs_total counts them.",
-    "Artificial Analysis asks the same sizes (1k, 10k, 100k tokens) as often, and tells medians of 72 hours too. It counts the tokens of \
+    "Artificial Analysis asks the same sizes (1k, 10k, 100k tokens) as often, and also reports medians of 72 hours. It counts the tokens of \
      every model with one tokenizer (o200k), so its tok/s differs where a provider's own count does, and it divides by the time after the \
      first chunk without taking out the tokens in it. Where it measures from differs from this place.",
-    "MLPerf Endpoints tells p90, not medians: ttft_p90_ms, and tps_per_user as 1000 / tpot_p90_ms, at given concurrencies over 10 to 20 \
+    "MLPerf Endpoints reports p90, not medians: ttft_p90_ms, and tps_per_user as 1000 / tpot_p90_ms, at given concurrencies over 10 to 20 \
      minutes. The levels of load below are the nearest to it.",
     "Load: users wait for their answers (closed loop), or requests arrive at a rate whatever comes back (open loop). Goodput counts \
-     requests that met every target. A level at which the client itself may have been the limit is marked as not trusted; it and one that \
-     was ended early stand in the table, not in the curves. n is the number of answered requests; the intervals count requests that \
+     requests that met every target. A level at which the client itself may have been the limit is marked as not trusted. n is the number of answered requests; the intervals count requests that \
      depend on each other as fewer.",
 ];
 
@@ -66,7 +63,7 @@ pub fn page(report: &ProbeReport) -> Vec<PageBlock> {
         page.extend(by_hour(report));
     }
     page.extend(after_idle(report));
-    page.extend(load::blocks(&report.loads));
+    page.extend(under_load(&report.loads));
     page.extend(counts(report));
     page.push(PageBlock::Heading(2, "Method".to_owned()));
     page.extend(METHOD.map(|text| PageBlock::Paragraph(text.to_owned())));
@@ -286,4 +283,107 @@ fn cost(min: Option<f64>, max: Option<f64>) -> String {
         (None, Some(max)) => format!("at most ${}", amount(max, max)),
         (None, None) => "unknown".to_owned(),
     }
+}
+
+/// The last benchmarks: their levels, and the highest rates that pass.
+fn under_load(loads: &[MeasuredLoad]) -> Vec<PageBlock> {
+    if loads.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![PageBlock::Heading(2, "Under load".to_owned())];
+    for load in loads {
+        blocks.push(PageBlock::Heading(3, format!("{}, {}", load.target, load.workload)));
+        blocks.push(PageBlock::Paragraph(about_run(load)));
+        if !load.levels.is_empty() {
+            blocks.push(levels(load));
+        }
+        for found in &load.found {
+            let rate = |rate: Option<f64>| or_dash(rate, |rate| format!("{rate:.1}/s"));
+            let missed =
+                found.first_missed.as_ref().map_or(String::new(), |missed| format!(" {missed} is missed first."));
+            let share = or_dash(found.attain, |share| format!("{:.0} %", share * 100.0));
+            blocks.push(PageBlock::Paragraph(format!(
+                "{}: {} passes, {} fails, where {share} of the requests had to meet every target.{missed}",
+                found.target,
+                rate(found.passes_per_s),
+                rate(found.fails_per_s)
+            )));
+        }
+    }
+    blocks
+}
+
+fn about_run(load: &MeasuredLoad) -> String {
+    let label = load.label.as_ref().map_or(String::new(), |label| format!(" ({label})"));
+    let machine = load.machine.as_ref().map_or(String::new(), |machine| format!(" On {machine}."));
+    let trust = match load.trust.as_deref() {
+        Some("trusted") => " The client was fast enough.".to_owned(),
+        Some(doubt) => format!(" Doubtful: {doubt}."),
+        None => String::new(),
+    };
+    let cost = load.cost_usd.map_or(String::new(), |usd| format!(" It cost ${}.", amount(usd, usd)));
+    format!("Run {}{label}, {} UTC.{machine}{trust}{cost}", load.run_id, minutes(&load.started))
+}
+
+fn levels(load: &MeasuredLoad) -> PageBlock {
+    let mut rows = vec![row(&[
+        "target",
+        "load",
+        "n",
+        "TTFT p50",
+        "tok/s of one",
+        "tok/s of all",
+        "end-to-end p50",
+        "goodput",
+        "in time",
+        "trusted",
+    ])];
+    rows.extend(load.levels.iter().map(|level| {
+        vec![
+            level.target.clone(),
+            load_of(level),
+            or_dash(level.answered, |answered| answered.to_string()),
+            estimate([level.ttft_p50_ms, level.ttft_p50_low_ms, level.ttft_p50_high_ms], duration),
+            estimate([level.tok_s_p50, level.tok_s_p50_low, level.tok_s_p50_high], speed),
+            or_dash(level.tok_s_all, speed),
+            estimate([level.end_to_end_p50_ms, level.end_to_end_p50_low_ms, level.end_to_end_p50_high_ms], duration),
+            or_dash(level.goodput_per_s, |goodput| format!("{goodput:.2}/s")),
+            estimate([level.attainment, level.attainment_low, level.attainment_high], |share| {
+                format!("{:.1} %", share * 100.0)
+            }),
+            if level.trusted { "yes" } else { "no" }.to_owned(),
+        ]
+    }));
+    PageBlock::Table(rows)
+}
+
+fn load_of(level: &LoadLevel) -> String {
+    match (level.users, level.request_rate) {
+        (Some(users), _) => counted(users, "user"),
+        (None, Some(rate)) => format!("{rate}/s"),
+        (None, None) => String::new(),
+    }
+}
+
+/// `2026-01-02T03:04:05Z` as `2026-01-02 03:04`.
+fn minutes(time: &str) -> String {
+    time.get(..16).unwrap_or(time).replace('T', " ")
+}
+
+fn row(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+/// A value with its 95 % interval, if there is one.
+fn estimate([value, low, high]: [Option<f64>; 3], shown: impl Fn(f64) -> String) -> String {
+    let interval = low.zip(high).map_or(String::new(), |(low, high)| format!(" ({} to {})", shown(low), shown(high)));
+    or_dash(value, |value| format!("{}{interval}", shown(value)))
+}
+
+fn duration(ms: f64) -> String {
+    if ms < 999.5 { format!("{ms:.0} ms") } else { format!("{:.2} s", ms / 1e3) }
+}
+
+fn speed(tok_s: f64) -> String {
+    if tok_s < 99.95 { format!("{tok_s:.1}") } else { format!("{tok_s:.0}") }
 }

@@ -35,7 +35,7 @@ impl GatewayAddress {
     /// The gateway that listens there, by an address that works on this machine.
     ///
     /// # Errors
-    /// When the configuration does not tell: its port is the system's choice, it has only socket files, or its certificate is
+    /// When the configuration does not say where: its port is the system's choice, it has only socket files, or its certificate is
     /// for a name.
     pub fn listening(listen: &[Listen], tls: bool) -> anyhow::Result<GatewayAddress> {
         const SAY: &str = "say with --url where the gateway is";

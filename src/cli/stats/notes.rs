@@ -163,7 +163,7 @@ fn left_out(question: &StatsQuestion, answer: &Stats) -> Option<String> {
     joined([list("Left out", &parts), list("Cost not known", &costs)])
 }
 
-fn list(head: &str, parts: &[(u64, &str, &str)]) -> Option<String> {
+pub(in crate::cli) fn list(head: &str, parts: &[(u64, &str, &str)]) -> Option<String> {
     let parts = parts.iter().filter(|(count, ..)| *count > 0);
     let parts: Vec<String> = parts.map(|(count, what, why)| counted(*count, what) + why).collect();
     (!parts.is_empty()).then(|| format!("{head}: {}.", parts.join("; ")))

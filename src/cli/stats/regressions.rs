@@ -38,8 +38,8 @@ pub(super) fn write(
 fn explained(answer: &Regressions, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     if !answer.findings.is_empty() {
         paragraph(
-            "p: how often anything at all would be reported with nothing changed; 0.001 is asked for. Attempts are compared \
-             within their hour and input class; TTFT with the censored ones (log-rank).",
+            "p: the chance that at least one figure is reported although none has changed; at most 0.001. Attempts are compared \
+             within their hour and input class; TTFT includes censored attempts (log-rank).",
             width,
             out,
         )?;
@@ -47,7 +47,7 @@ fn explained(answer: &Regressions, width: Option<usize>, out: &mut impl io::Writ
     if answer.findings.iter().any(|found| matches!(found.finding, Finding::Ttft { shift: None, .. })) {
         paragraph(
             "Hazard ratio: of attempts that have waited equally long, how often the first token comes next, now over before. It \
-             does not tell by how much the wait is longer.",
+             is not the factor by which the wait is longer.",
             width,
             out,
         )?;

@@ -1,60 +1,81 @@
-//! The figures as a table: the few that fit a laptop, or all of them.
+//! The figures as a table: the few that fit a laptop, or all of them, and which group is surely the best and which the worst of a
+//! column.
 //!
-//! Not for the notes below it.
+//! Not for the notes below it, nor for the figures: see `report::figures`.
 
-use super::standing::standings;
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash};
+use crate::cli::text::{GREEN, RED, brief_dollars, clean, dollars, mark, millis, or_dash};
 use photofinish_history::estimate::survival::Estimate;
 use photofinish_history::report::dimension::Dimension;
-use photofinish_history::report::figures::{
-    GAIN_SHARES, GroupFigures, RacingGain, TOK_S_SHARES, TTFT_SHARES, TimeFigures,
-};
+use photofinish_history::report::figures::{ColumnUse, FIGURES, FigureCell, FigureColumn, GroupFigures, column};
 
-const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
-const TTFT: [&str; 4] = ["TTFT p50", "TTFT p95", "TTFT p99", "TTFT n"];
-/// Only where there are plain attempts.
-const WHOLE: [&str; 4] = ["whole p50", "whole p95", "whole p99", "whole n"];
-const TOK_S: [&str; 4] = ["tok/s p50", "tok/s p5", "TPOT p95", "tok/s n"];
-const REQUESTS: [&str; 5] = ["requests", "attained", "goodput", "cost", "extra"];
-/// For groups of several upstreams.
-const GAINS: [&str; 4] = ["client p50", "client p95", "gain p50", "gain p95"];
+/// A group with fewer samples is neither best nor worst.
+const SAMPLES_LEAST: f64 = 10.0;
 
-/// The table that fits 80 columns. `colour`: paint the best and the worst of each column. Where nothing streams, the times to whole
-/// plain answers stand in place of TTFT.
+/// Which value of a column is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BestValue {
+    Least,
+    Greatest,
+    Neither,
+}
+
+/// The table that fits 80 columns. `colour`: paint the best and the worst of each column. Where nothing streams, it has the times
+/// to whole plain answers instead of TTFT.
 pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures], colour: bool) -> Sheet {
-    let shows_gain = groups.iter().any(|figures| figures.gain.is_some());
-    let won = if shows_gain { "gain p50" } else { "won %" };
-    let shows_whole = groups.iter().all(|figures| figures.ttft.is_empty()) && has_whole(groups);
-    let heads = ["n", won, if shows_whole { "whole p50" } else { "TTFT p50" }, "p95", "tok/s", "failed %", "cost"];
-    let cells = |figures: &&GroupFigures| {
-        names(figures).chain(brief_cells(figures, figures.times(shows_whole), shows_gain)).collect()
+    use BestValue::{Greatest, Least, Neither};
+    let won = match groups.iter().any(|figures| figures.gain.is_some()) {
+        true => ("gain p50", "gain_p50_ms", Neither),
+        false => ("won %", "wins", Greatest),
     };
-    let mut rows: Vec<Vec<SheetCell>> = groups.iter().map(cells).collect();
-    if colour {
-        for (place, standing) in standings(groups, shows_whole) {
-            for (row, standing) in rows.iter_mut().zip(standing) {
-                row[by.len() + place].colour = standing.colour();
-            }
+    let (p50, p95) = match groups.iter().all(|figures| figures.ttft.is_empty()) && has_whole(groups) {
+        true => (("whole p50", "whole_p50_ms", Least), ("p95", "whole_p95_ms", Least)),
+        false => (("TTFT p50", "ttft_p50_ms", Least), ("p95", "ttft_p95_ms", Least)),
+    };
+    let columns = [
+        ("n", "attempts", Neither),
+        won,
+        p50,
+        p95,
+        ("tok/s", "tok_s_p50", Greatest),
+        ("failed %", "failures", Least),
+        ("cost", "cost_usd", Neither),
+    ];
+    let mut sheet = empty_sheet(by, groups);
+    for (head, figure, best) in columns {
+        let Some(column) = column(figure) else { continue };
+        let cells: Vec<FigureCell> = groups.iter().map(|figures| (column.cell)(figures)).collect();
+        let best = if colour { best } else { Neither };
+        sheet.heads.push(head.to_owned());
+        for ((row, cell), colour) in sheet.rows.iter_mut().zip(&cells).zip(standings(groups, &cells, best)) {
+            row.push(SheetCell { text: brief_text(cell), colour });
         }
     }
-    Sheet { heads: with_names(by, &heads), names: by.len(), rows }
+    sheet
 }
 
 /// The table of everything.
 pub(super) fn wide(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
-    let shows_whole = has_whole(groups);
-    let whole = if shows_whole { &WHOLE[..] } else { &[] };
-    let mut heads = [&ATTEMPTS[..], &TTFT, whole, &TOK_S, &REQUESTS].concat();
-    let shows_gains = !by.contains(&Dimension::Upstream);
-    if shows_gains {
-        heads.extend(GAINS);
-    }
-    let cells = |figures: &&GroupFigures| {
-        let gains = if shows_gains { gains(figures) } else { Vec::new() };
-        names(figures).chain(cells(figures, shows_whole).into_iter().chain(gains).map(SheetCell::from)).collect()
+    let is_shown = |column: &FigureColumn| match column.when {
+        ColumnUse::Always => true,
+        ColumnUse::Whole => has_whole(groups),
+        ColumnUse::Gain => !by.contains(&Dimension::Upstream),
     };
-    Sheet { heads: with_names(by, &heads), names: by.len(), rows: groups.iter().map(cells).collect() }
+    let mut sheet = empty_sheet(by, groups);
+    for column in FIGURES.iter().filter_map(|figure| figure.column).filter(is_shown) {
+        sheet.heads.push(column.head.to_owned());
+        for (row, figures) in sheet.rows.iter_mut().zip(groups) {
+            row.push(wide_text(&(column.cell)(figures)).into());
+        }
+    }
+    sheet
+}
+
+/// With the names of the groups only.
+fn empty_sheet(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
+    let names = |figures: &&GroupFigures| figures.keys.iter().map(|key| clean(&key.text()).into()).collect();
+    let heads = by.iter().map(|dimension| dimension.as_str().to_owned()).collect();
+    Sheet { heads, names: by.len(), rows: groups.iter().map(names).collect() }
 }
 
 /// Whether any attempt was asked for a plain answer.
@@ -62,37 +83,42 @@ fn has_whole(groups: &[&GroupFigures]) -> bool {
     groups.iter().any(|figures| !figures.whole.is_empty())
 }
 
-fn with_names(by: &[Dimension], heads: &[&str]) -> Vec<String> {
-    by.iter().map(|dimension| dimension.name()).chain(heads.iter().copied()).map(str::to_owned).collect()
+fn brief_text(cell: &FigureCell) -> String {
+    match *cell {
+        FigureCell::Part(count, of) => percent(count, of),
+        FigureCell::Time(at, firmness) => time_text(at, mark(firmness.effective, firmness.share), brief_time),
+        FigureCell::TokensPerSecond(value, firmness) => or_dash(value, |tok_s| {
+            let decimals = if tok_s < 99.95 { 1 } else { 0 };
+            format!("{}{tok_s:.decimals$}", mark(firmness.effective, firmness.share))
+        }),
+        FigureCell::Cost(cost) => brief_dollars(&cost),
+        _ => wide_text(cell),
+    }
 }
 
-fn names(figures: &GroupFigures) -> impl Iterator<Item = SheetCell> {
-    figures.keys.iter().map(|key| SheetCell::from(clean(&key.text())))
+fn wide_text(cell: &FigureCell) -> String {
+    match *cell {
+        FigureCell::Count(count) => count.to_string(),
+        FigureCell::Part(count, of) => match (100 * count + of / 2).checked_div(of) {
+            Some(percent) if count > 0 => format!("{count} ({percent} %)"),
+            _ => count.to_string(),
+        },
+        FigureCell::Time(at, firmness) => time_text(at, mark(firmness.effective, firmness.share), millis),
+        FigureCell::TokensPerSecond(value, firmness) => {
+            or_dash(value, |tok_s| format!("{}{tok_s:.1}", mark(firmness.effective, firmness.share)))
+        }
+        FigureCell::Share(share) => or_dash(share, |share| format!("{:.0} %", 100.0 * share)),
+        FigureCell::PerSecond(rate) => or_dash(rate, per_second),
+        FigureCell::Cost(cost) => dollars(&cost),
+    }
 }
 
-fn brief_cells(figures: &GroupFigures, times: &TimeFigures, shows_gain: bool) -> Vec<SheetCell> {
-    let [p50, p95, _] = times.at;
-    let time = |p: f64, estimate: Option<Estimate>| match estimate {
-        None => "–".to_owned(),
-        Some(Estimate::Reached(us)) => format!("{}{}", mark(times.effective, p), brief_time(us)),
-        Some(Estimate::NotReached { over_us }) => format!("> {}", brief_time(over_us)),
-    };
-    let median_gain = figures.gain.as_ref().and_then(|gains| gains[0].as_ref());
-    let won = if shows_gain { gain(figures, median_gain, 0.5) } else { percent(figures.wins, figures.attempts) };
-    let tok_s = or_dash(figures.tok_s[0], |tok_s| {
-        let decimals = if tok_s < 99.95 { 1 } else { 0 };
-        format!("{}{tok_s:.decimals$}", mark(figures.tok_s_effective, 0.5))
-    });
-    let cells = [
-        figures.attempts.to_string(),
-        won,
-        time(0.5, p50),
-        time(0.95, p95),
-        tok_s,
-        percent(figures.failures, figures.attempts),
-        brief_dollars(&figures.cost),
-    ];
-    cells.map(SheetCell::from).to_vec()
+fn time_text(at: Option<Estimate>, mark: &str, text: fn(i64) -> String) -> String {
+    or_dash(at, |at| match at {
+        Estimate::Reached(us) if us < 0 => format!("{mark}−{}", text(-us)),
+        Estimate::Reached(us) => format!("{mark}{}", text(us)),
+        Estimate::NotReached { over_us } => format!("> {}", text(over_us)),
+    })
 }
 
 /// Without the sign, which is in the head.
@@ -112,68 +138,70 @@ fn brief_time(us: i64) -> String {
     }
 }
 
-/// In the order of the heads, [`GAINS`] apart.
-fn cells(figures: &GroupFigures, shows_whole: bool) -> Vec<String> {
-    let share = |count: u64| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
-        Some(percent) if count > 0 => format!("{count} ({percent} %)"),
-        _ => count.to_string(),
-    };
-    let whole = shows_whole.then(|| time_cells(&figures.whole)).into_iter().flatten();
-    let samples = figures.tok_s_effective;
-    let tok_s = TOK_S_SHARES.iter().zip(figures.tok_s).map(|(p, value)| match value {
-        None => "–".to_owned(),
-        Some(tok_s) => format!("{}{tok_s:.1}", mark(samples, *p)),
-    });
-    let tpot = or_dash(figures.tpot_p95_ms, |ms| format!("{}{}", mark(samples, 0.95), millis((ms * 1e3) as i64)));
-    let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
-    let requests = [
-        figures.requests.to_string(),
-        or_dash(figures.attainment, |share| format!("{:.0} %", 100.0 * share)),
-        or_dash(figures.goodput, rate),
-        dollars(&figures.cost),
-        dollars(&figures.extra_cost),
-    ];
-    let attempts = [figures.attempts.to_string()].into_iter().chain(counts);
-    let tok_s = tok_s.chain([tpot, figures.tok_s_samples.to_string()]);
-    attempts.chain(time_cells(&figures.ttft)).chain(whole).chain(tok_s).chain(requests).collect()
-}
-
-/// The quantiles, and how many times were seen.
-fn time_cells(times: &TimeFigures) -> impl Iterator<Item = String> {
-    let quantiles = TTFT_SHARES.iter().zip(times.at).map(|(p, estimate)| match estimate {
-        None => "–".to_owned(),
-        Some(Estimate::Reached(us)) => format!("{}{}", mark(times.effective, *p), millis(us)),
-        Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
-    });
-    quantiles.chain([times.samples.to_string()])
-}
-
-/// What streaming clients saw, and how much later the best upstream alone would have been.
-fn gains(figures: &GroupFigures) -> Vec<String> {
-    let firm = |p: f64| mark(figures.client_ttft_effective, p);
-    let seen = GAIN_SHARES.iter().zip(figures.client_ttft_ms);
-    let seen = seen.map(|(p, ms)| or_dash(ms, |ms| format!("{}{}", firm(*p), millis((ms * 1e3) as i64))));
-    let gains = GAIN_SHARES.iter().enumerate();
-    let gains = gains.map(|(place, p)| {
-        let known = figures.gain.as_ref().and_then(|gains| gains[place].as_ref());
-        gain(figures, known, *p)
-    });
-    seen.chain(gains).collect()
-}
-
-fn gain(figures: &GroupFigures, gain: Option<&RacingGain>, p: f64) -> String {
-    or_dash(gain, |gain| {
-        let sign = if gain.gain_ms < 0.0 { "−" } else { "" };
-        let weaker = figures.client_ttft_effective.min(gain.effective);
-        format!("{}{sign}{}", mark(weaker, p), millis((gain.gain_ms.abs() * 1e3) as i64))
-    })
-}
-
 /// Requests per second, to three digits.
-fn rate(per_second: f64) -> String {
-    if per_second <= 0.0 {
+fn per_second(rate: f64) -> String {
+    if rate <= 0.0 {
         return "0/s".to_owned();
     }
-    let decimals = (2.0 - per_second.log10().floor()).clamp(1.0, 9.0) as usize;
-    format!("{per_second:.decimals$}/s")
+    let decimals = (2.0 - rate.log10().floor()).clamp(1.0, 9.0) as usize;
+    format!("{rate:.decimals$}/s")
+}
+
+/// The colours of the cells: the best is surely better than every other, and the worst surely worse. Neither where two are equal.
+fn standings(groups: &[&GroupFigures], cells: &[FigureCell], best: BestValue) -> Vec<Option<&'static str>> {
+    let known = |(figures, cell): (&&GroupFigures, &FigureCell)| {
+        bounds(cell).filter(|_| best != BestValue::Neither && figures.attempts as f64 >= SAMPLES_LEAST)
+    };
+    let (low, high) = if best == BestValue::Greatest { (RED, GREEN) } else { (GREEN, RED) };
+    compared(&groups.iter().zip(cells).map(known).collect::<Vec<_>>(), low, high)
+}
+
+/// What is surely below every other is `low`, and what is surely above is `high`.
+fn compared(bounds: &[Option<(f64, f64)>], low: &'static str, high: &'static str) -> Vec<Option<&'static str>> {
+    let extreme = |(place, own): (usize, &Option<(f64, f64)>)| {
+        let (from, to) = (*own)?;
+        let others = || bounds.iter().enumerate().filter(|(other, _)| *other != place).filter_map(|(_, other)| *other);
+        match others().next() {
+            Some(_) if others().all(|(other_from, _)| to < other_from) => Some(low),
+            Some(_) if others().all(|(_, other_to)| from > other_to) => Some(high),
+            _ => None,
+        }
+    };
+    bounds.iter().enumerate().map(extreme).collect()
+}
+
+/// Between which bounds a figure lies. None: there are too few samples.
+fn bounds(cell: &FigureCell) -> Option<(f64, f64)> {
+    let exact = |value: f64| Some((value, value));
+    match *cell {
+        FigureCell::Part(count, of) => exact(count as f64 / of as f64),
+        FigureCell::Time(Some(Estimate::Reached(us)), firmness) if firmness.effective >= SAMPLES_LEAST => {
+            exact(us as f64)
+        }
+        FigureCell::Time(Some(Estimate::NotReached { over_us }), _) => Some((over_us as f64, f64::INFINITY)),
+        FigureCell::TokensPerSecond(Some(value), firmness) if firmness.effective >= SAMPLES_LEAST => exact(value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_sure_is_best_or_worst() {
+        let exact = |value: f64| Some((value, value));
+        let over = |value: f64| Some((value, f64::INFINITY));
+        let (best, worst) = (Some("best"), Some("worst"));
+        for (bounds, expected) in [
+            (vec![exact(1.0), exact(2.0), exact(3.0)], vec![best, None, worst]),
+            (vec![exact(1.0), exact(1.0)], vec![None, None]),
+            (vec![exact(1.0), None], vec![None, None]),
+            (vec![exact(1.0), over(5.0)], vec![best, worst]),
+            (vec![exact(5.0), over(1.0)], vec![None, None]),
+            (vec![over(5.0), over(3.0), exact(1.0)], vec![None, None, best]),
+        ] {
+            assert_eq!(compared(&bounds, "best", "worst"), expected, "{bounds:?}");
+        }
+    }
 }

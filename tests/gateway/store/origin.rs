@@ -1,12 +1,13 @@
 //! Who asked for a race: the columns of requests of this process, which metrics of clients leave out.
 
+use std::collections::BTreeSet;
+
 use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
 use photofinish_gateway::proxy::{AskedBy, serve_as};
-use photofinish_history::metrics::ExternalCounts;
 use photofinish_history::record::{RaceSource, RequestOrigin, RunKind, RunRecord};
 use photofinish_wire::Surface;
 use serde_json::json;
@@ -35,7 +36,7 @@ async fn a_probe_is_told_apart_and_not_among_the_figures_of_clients() {
     let gateway = Setup::over(&[&fake]).start().await;
     let run = RunRecord { run_id: "r".to_owned(), kind: RunKind::Bench, started_at: 7, ..RunRecord::default() };
     gateway.gateway().recorder().run(run);
-    let metrics = || gateway.gateway().recorder().metrics().render(&ExternalCounts::default());
+    let metrics = || gateway.gateway().recorder().metrics().render(&BTreeSet::new(), |_| {});
     let before = metrics();
     let origin = RequestOrigin {
         source: RaceSource::Probe,

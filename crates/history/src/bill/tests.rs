@@ -40,20 +40,20 @@ fn race() -> RaceRecord {
     RaceRecord { input_bytes: 10_000, max_tokens: Some(1_000), n_choices: None, ..sample::race(0) }
 }
 
-type Told = (Option<f64>, CostBasis, Option<f64>, Option<f64>);
+type Settled = (Option<f64>, CostBasis, Option<f64>, Option<f64>);
 
-fn told(row: &AttemptRecord) -> Told {
+fn settled_row(row: &AttemptRecord) -> Settled {
     let round = |usd: Option<f64>| usd.map(|usd| (usd * 1e9).round() / 1e9);
     (round(row.cost_usd), row.cost_basis, round(row.cost_usd_min), round(row.cost_usd_max))
 }
 
 /// The cost columns of the last row once the race is over.
-fn settled(race: &RaceRecord, rows: Vec<(AttemptRecord, BillBounds)>) -> Told {
+fn settled(race: &RaceRecord, rows: Vec<(AttemptRecord, BillBounds)>) -> Settled {
     let mut rows = rows;
     rows.iter_mut().for_each(|(row, bill)| bill.count(row, None));
     let mut attempts: Vec<_> = rows.iter_mut().map(|(row, bill)| (row, *bill)).collect();
     settle(race, &mut attempts);
-    told(&rows.last().unwrap().0)
+    settled_row(&rows.last().unwrap().0)
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn the_answer_is_the_winners_or_what_was_asked_for() {
     assert_eq!(most(RaceRecord { max_tokens: None, ..race() }, winner()), Some(0.024));
     let open_ended = || RaceRecord { max_tokens: None, ..race() };
     let cut_short = || AttemptRecord { tok_src: TokenSource::Partial, ..winner() };
-    assert_eq!(most(open_ended(), cut_short()), None, "nobody knows how long it would have been");
+    assert_eq!(most(open_ended(), cut_short()), None, "its length is unknown");
     assert_eq!(most(race(), cut_short()), Some(0.014));
-    assert_eq!(most(RaceRecord { winner: None, ..open_ended() }, winner()), None, "nobody won");
+    assert_eq!(most(RaceRecord { winner: None, ..open_ended() }, winner()), None, "no winner");
     let stops = vec![(cut_short(), STOPS), (cut(|_| {}), bill(CancelBilling::Stops))];
     assert_eq!(settled(&open_ended(), stops).3, Some(0.009), "500 tokens in 0.1 s");
 }
@@ -131,9 +131,9 @@ fn the_length_of_a_prompt_is_what_was_learnt_and_what_others_counted() {
     let of = |per_byte: Option<PerByte>, counted: Option<i64>| {
         let winner = row(|row| (row.input_tokens, row.tok_src) = (counted, TokenSource::Usage));
         let loser = BillBounds { per_byte, ..bill(CancelBilling::BillsFull) };
-        let told = settled(&race(), vec![(winner, STOPS), (cut(|_| {}), loser)]);
+        let result = settled(&race(), vec![(winner, STOPS), (cut(|_| {}), loser)]);
         // Subtracts the 0.001 USD of the answer.
-        (told.2, told.3.map(|usd| ((usd - 0.001) * 1e9).round() / 1e9))
+        (result.2, result.3.map(|usd| ((usd - 0.001) * 1e9).round() / 1e9))
     };
     let learnt = Some(PerByte { least: 0.2, most: 0.4 });
     assert_eq!(of(learnt, None), (Some(0.0005), Some(0.004)));
@@ -142,9 +142,9 @@ fn the_length_of_a_prompt_is_what_was_learnt_and_what_others_counted() {
     assert_eq!(of(None, Some(2_000)), (Some(0.00025), Some(0.004)), "another tokenizer: half of it to twice of it");
     assert_eq!(of(None, None), (Some(0.0), None), "no counts");
     let elsewhere = BillBounds { per_byte: None, per_byte_elsewhere: learnt, ..bill(CancelBilling::BillsFull) };
-    let told = settled(&race(), vec![(cut(|_| {}), elsewhere)]);
+    let result = settled(&race(), vec![(cut(|_| {}), elsewhere)]);
     assert_eq!(
-        (told.2, told.3),
+        (result.2, result.3),
         (Some(0.00025), Some(0.018)),
         "the same of others, and 1,000 tokens that were asked for"
     );
@@ -185,7 +185,7 @@ fn tokens_written_into_a_cache_have_a_price_of_their_own() {
     for (cached, written, usd) in [(0, 400, 0.0021), (400, 400, 0.0018), (0, 9_000, 0.00225), (800, 9_000, 0.00145)] {
         let mut row = row(|row| (row.cached_input_tokens, row.cache_write_tokens) = (Some(cached), Some(written)));
         bill.count(&mut row, None);
-        assert_eq!(told(&row).0, Some(usd), "{cached} read, {written} written");
+        assert_eq!(settled_row(&row).0, Some(usd), "{cached} read, {written} written");
     }
     // An uncounted prompt may have been written.
     let per_byte = Some(PerByte { least: 0.2, most: 0.4 });
@@ -200,11 +200,11 @@ fn a_long_prompt_has_the_price_of_long_prompts() {
     let cost = |tokens: i64| {
         let mut row = row(|row| row.input_tokens = Some(tokens));
         bill.count(&mut row, None);
-        told(&row).0
+        settled_row(&row).0
     };
     assert_eq!(cost(1_000), Some(0.002));
     assert_eq!(cost(1_001), Some(0.003502), "of more than 1,000 tokens, and its answer with it");
-    // A prompt that nobody counted may be a long one.
+    // A prompt without a count may be a long one.
     let unknown = settled(&race(), vec![(cut(|_| {}), BillBounds { per_byte: STOPS.per_byte, ..bill })]);
     let usual = settled(&race(), vec![(cut(|_| {}), STOPS)]);
     assert!(unknown.3 >= usual.3, "{unknown:?} {usual:?}");
@@ -263,7 +263,7 @@ fn the_bounds_of_a_cut_answer_are_those_of_its_tier() {
     assert_eq!(settled(&race(), vec![(row(flex), STOPS)]), (Some(0.001), AtLeast, Some(0.001), Some(0.0055)));
     let mut reported = row(flex);
     STOPS.count(&mut reported, Some(0.25));
-    assert_eq!(told(&reported).0, Some(0.25), "a reported cost is that of its tier");
+    assert_eq!(settled_row(&reported).0, Some(0.25), "a reported cost is that of its tier");
 }
 
 #[test]

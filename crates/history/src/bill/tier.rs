@@ -4,7 +4,7 @@
 
 use crate::record::AttemptRecord;
 
-/// The least and the greatest factor of the price; the same where it is known. No greatest one: nobody knows the tier.
+/// The least and the greatest factor of the price; equal if the tier is known. No greatest one: the tier is unknown.
 pub(super) fn factors(row: &AttemptRecord) -> (f64, Option<f64>) {
     let Some(tier) = row.service_tier else { return (1.0, Some(1.0)) };
     let is_listed = row.price_source.as_deref().is_some_and(|source| source.starts_with("catalogue"));

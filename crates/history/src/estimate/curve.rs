@@ -14,7 +14,7 @@ pub struct CurvePoint {
     pub time_us: i64,
     /// The share that still waits after this time.
     pub waiting: f64,
-    /// The band around it: 95 %, by Greenwood's variance of the log-log share. None where nothing varies.
+    /// The band around it: 95 %, by Greenwood's variance of the log-log share. None without variance.
     pub band: Option<(f64, f64)>,
     /// Weight under observation just before this time.
     pub at_risk: f64,
@@ -24,8 +24,8 @@ pub struct CurvePoint {
     pub cut: f64,
 }
 
-/// At most `max` points, the last of them at the longest observation. `effective`: as many events of equal weight would tell as
-/// much, which widens the band where audited losers weigh more than one.
+/// At most `max` points, the last at the longest observation. `effective`: the number of events of equal weight with the same
+/// information; it widens the band if audited losers weigh more than one.
 pub fn curve(mut points: Vec<SurvivalPoint>, effective: f64, max: usize) -> Vec<CurvePoint> {
     points.sort_unstable_by_key(|point| point.time_us);
     let mut at_risk: f64 = points.iter().map(SurvivalPoint::watched).sum();
@@ -63,7 +63,7 @@ pub fn curve(mut points: Vec<SurvivalPoint>, effective: f64, max: usize) -> Vec<
     thinned(steps, max)
 }
 
-/// The curve of the events alone, as if nothing had been cut off: what winners alone would tell.
+/// The curve of the events alone, as if nothing had been cut off: the estimate from winners alone.
 pub fn of_events_alone(points: &[SurvivalPoint], max: usize) -> Vec<CurvePoint> {
     let event = |point: &SurvivalPoint| SurvivalPoint { leave_before: 0.0, leave_after: 0.0, ..*point };
     let events: Vec<SurvivalPoint> = points.iter().filter(|point| point.events > 0.0).map(event).collect();
@@ -109,8 +109,8 @@ mod tests {
         // As in `survival`: at risk 6, 5, 3, 2; 4 and 7 are cut off.
         let points = points(&[(4, false), (1, true), (6, true), (3, true), (5, true), (7, false)]);
         let curve = curve(points, 4.0, 256);
-        let told: Vec<(i64, f64, f64)> = curve.iter().map(|point| (point.time_us, point.at_risk, point.cut)).collect();
-        assert_eq!(told, [(1, 6.0, 0.0), (3, 5.0, 0.0), (5, 3.0, 1.0), (6, 2.0, 0.0), (7, 1.0, 1.0)]);
+        let found: Vec<(i64, f64, f64)> = curve.iter().map(|point| (point.time_us, point.at_risk, point.cut)).collect();
+        assert_eq!(found, [(1, 6.0, 0.0), (3, 5.0, 0.0), (5, 3.0, 1.0), (6, 2.0, 0.0), (7, 1.0, 1.0)]);
         let expected = [5.0 / 6.0, 4.0 / 6.0, 4.0 / 9.0, 2.0 / 9.0, 2.0 / 9.0];
         assert!(curve.iter().zip(expected).all(|(point, waiting)| (point.waiting - waiting).abs() < 1e-12));
         // Greenwood at 5: 1/30 + 1/20 + 1/6 = 0.25, so 1.96 · 0.5 / |ln 4/9| = 1.2085.

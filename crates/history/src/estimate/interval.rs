@@ -9,8 +9,8 @@ pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// The ranks, from 1, of the two values between which the quantile `p` lies with 95 %, of `n` independent values. None where
-/// so few cannot bound both sides: below 6 values for the median, 36 for p90, 72 for p95, 368 for p99.
+/// The ranks, from 1, of the two values between which the quantile `p` of `n` independent values lies with 95 %. None if
+/// `n` is too small to bound both sides: below 6 values for the median, 36 for p90, 72 for p95, 368 for p99.
 pub fn quantile_ranks(n: usize, p: f64) -> Option<(usize, usize)> {
     let (low, high) = side_ranks(n, p);
     low.zip(high)

@@ -86,7 +86,7 @@ fn the_curve_finds_the_truth_where_first_tokens_alone_do_not() {
     assert!(table.iter().all(|line| document.contains(line)), "docs/records/accuracy.md lacks\n{}", table.join("\n"));
 }
 
-/// The true share that still waits after so many milliseconds: log-normal.
+/// The true share that still waits after these milliseconds: log-normal.
 fn waiting(ms: f64, median: f64, spread: f64) -> f64 {
     // Abramowitz and Stegun 7.1.26, exact to 1.5e-7.
     let z = (ms / median).ln() / spread / std::f64::consts::SQRT_2;

@@ -32,7 +32,7 @@ pub fn came_at_once(payload_events: i64, output_tokens: Option<i64>) -> bool {
 }
 
 impl Decoding {
-    /// Time per output token after the first, in microseconds. `choices`: `n` of the request. None where it cannot be
+    /// Time per output token after the first, in microseconds. `choices`: `n` of the request. None if it cannot be
     /// measured: too few tokens, an unknown count, a burst, several choices, only hidden reasoning.
     pub fn tpot_us(&self, choices: Option<i64>) -> Option<f64> {
         if self.burst == Some(true) || choices.is_some_and(|choices| choices != 1) {

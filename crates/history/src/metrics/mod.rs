@@ -26,9 +26,9 @@ use crate::record::{AttemptOutcome, AttemptRecord, LeftOutReason, RaceOutcome, R
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
+use photofinish_config::config::names::names;
 use series::NamedSeries;
-pub use text::CONTENT_TYPE;
-use text::MetricsText;
+pub use text::{CONTENT_TYPE, MetricsText};
 
 /// Maximum models with a separate series, first by name; further ones share `other`.
 const MODELS_MAX: usize = 32;
@@ -46,46 +46,6 @@ pub struct Metrics {
     probes: ProbeCounts,
     named: ArcSwap<ConfiguredNames>,
     regressions: ArcSwap<CurrentRegressions>,
-}
-
-/// Figures that other modules count.
-#[derive(Clone, Debug, Default)]
-pub struct ExternalCounts {
-    /// Races running now.
-    pub in_flight: usize,
-    /// Requests whose bodies are still coming.
-    pub arriving: usize,
-    /// Tasks running now: connections, attempts, losers that are read to their end.
-    pub tasks: usize,
-    /// Rows waiting for the database.
-    pub record_queue: usize,
-    pub records_spilled: usize,
-    pub records_written: u64,
-    pub records_dropped: u64,
-    pub records_set_aside: u64,
-    pub records_refused: u64,
-    /// Attempts whose row contradicts itself.
-    pub invariant_violations: u64,
-    /// Requests without a valid token.
-    pub unauthorized: u64,
-    /// Requests with a wrong token, on any path.
-    pub wrong_tokens: u64,
-    /// Requests refused for lack of room, by reason.
-    pub shed: Vec<(&'static str, u64)>,
-    pub memory: MemoryUse,
-    /// Upstreams whose circuit breaker is open.
-    pub open_breakers: BTreeSet<String>,
-    /// A newer configuration is not in force.
-    pub is_config_refused: bool,
-}
-
-/// Bytes that bodies, buffers and connections use.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MemoryUse {
-    pub used: usize,
-    /// The part that clients hold by their connections.
-    pub clients: usize,
-    pub max: usize,
 }
 
 /// The series of one configuration.
@@ -192,7 +152,7 @@ impl Metrics {
         self.probes.count(outcome, cost_usd);
     }
 
-    /// So many probes were not sent in their time.
+    /// Adds probes that were not sent in their time.
     pub fn probes_given_up(&self, probes: u64) {
         self.probes.count_skipped(probes);
     }
@@ -203,12 +163,13 @@ impl Metrics {
     }
 
     /// Replaces the current regressions.
-    pub fn standing(&self, regressions: CurrentRegressions) {
+    pub fn current_regressions(&self, regressions: CurrentRegressions) {
         self.regressions.store(regressions.into());
     }
 
     /// The page in text format 0.0.4; see [`CONTENT_TYPE`]. A model or an upstream without counts has no series.
-    pub fn render(&self, elsewhere: &ExternalCounts) -> String {
+    /// `open_breakers`: upstreams; `more`: writes what other parts of the gateway count.
+    pub fn render(&self, open_breakers: &BTreeSet<String>, more: impl FnOnce(&mut MetricsText)) -> String {
         let named = self.named.load();
         let mut text = MetricsText::default();
         self.render_races(&named, &mut text);
@@ -217,9 +178,9 @@ impl Metrics {
         render_tokens(&named.upstreams, &mut text);
         gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
         render_regressions(&named.upstreams, |of| &of.regressions, &self.regressions.load(), &mut text);
-        render_breakers(&named.upstreams, &elsewhere.open_breakers, &mut text);
+        render_breakers(&named.upstreams, open_breakers, &mut text);
         self.probes.render(&mut text);
-        render_elsewhere(elsewhere, &mut text);
+        more(&mut text);
         self.render_retention(&mut text);
         text.finish()
     }
@@ -313,47 +274,6 @@ fn render_breakers(upstreams: &NamedSeries<UpstreamMetrics>, open: &BTreeSet<Str
     }
 }
 
-fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
-    text.single("in_flight", "gauge", "Races running now.", elsewhere.in_flight);
-    let arriving = "Requests whose bodies are still coming; they hold no place in the race.";
-    text.single("arriving", "gauge", arriving, elsewhere.arriving);
-    text.single(
-        "tasks",
-        "gauge",
-        "Tasks of the gateway running now: client and provider connections, attempts, losers that are read to their end.",
-        elsewhere.tasks,
-    );
-    text.single("record_queue", "gauge", "Rows waiting for the database.", elsewhere.record_queue);
-    let spilled = "Rows among these in the spill file next to the database.";
-    text.single("records_spilled", "gauge", spilled, elsewhere.records_spilled);
-    let written = "Rows in the database since the start.";
-    text.single("records_written_total", "counter", written, elsewhere.records_written);
-    let dropped = "Rows lost: the queue was full, or the file for refused rows is.";
-    text.single("records_dropped_total", "counter", dropped, elsewhere.records_dropped);
-    let aside = "Rows in a database that is no longer in use: it was damaged and set aside, removed or replaced.";
-    text.single("records_set_aside_total", "counter", aside, elsewhere.records_set_aside);
-    let refused = "Rows that the database never takes; they are in a file beside it.";
-    text.single("records_refused_total", "counter", refused, elsewhere.records_refused);
-    let unauthorized = "Requests refused for lack of a valid token; they have no race.";
-    text.single("unauthorized_total", "counter", unauthorized, elsewhere.unauthorized);
-    let wrong = "Requests with a wrong token, on any path.";
-    text.single("wrong_tokens_total", "counter", wrong, elsewhere.wrong_tokens);
-    text.family("shed_total", "counter", "Requests refused for lack of room before they had a race, by reason.");
-    for (reason, count) in &elsewhere.shed {
-        text.sample(&[("reason", reason)], count);
-    }
-    let MemoryUse { used, clients, max } = elsewhere.memory;
-    let what = "Bytes that bodies, buffers and connections of clients use, as the gateway counts them.";
-    text.single("memory_used_bytes", "gauge", what, used);
-    let what = "Bytes of them that clients hold by their connections, with answers that they have not taken.";
-    text.single("memory_clients_bytes", "gauge", what, clients);
-    text.single("memory_max_bytes", "gauge", "Bytes that they may use: memory under [server].", max);
-    let refused = "1 while a newer configuration is not in force: the log and /api/config say why.";
-    text.single("config_refused", "gauge", refused, u8::from(elsewhere.is_config_refused));
-    let violations = "Attempts whose row contradicts itself: a bug of the gateway.";
-    text.single("invariant_violations_total", "counter", violations, elsewhere.invariant_violations);
-}
-
 fn ttft() -> MetricHistogram {
     MetricHistogram::new(histogram::TTFT)
 }
@@ -362,24 +282,13 @@ fn upstream_name(provider: &str, model: &str) -> String {
     [provider, "/", model].concat()
 }
 
-/// How a probe ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeOutcome {
-    Answered,
-    Failed,
-    /// Nothing was sent: no money is left, the upstream cools down, or clients used it until the slot was over.
-    Skipped,
-}
-
-impl ProbeOutcome {
-    pub const ALL: [ProbeOutcome; 3] = [ProbeOutcome::Answered, ProbeOutcome::Failed, ProbeOutcome::Skipped];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ProbeOutcome::Answered => "answered",
-            ProbeOutcome::Failed => "failed",
-            ProbeOutcome::Skipped => "skipped",
-        }
+names! {
+    /// How a probe ended.
+    pub enum ProbeOutcome {
+        Answered = "answered",
+        Failed = "failed",
+        /// Nothing was sent: no money is left, the upstream cools down, or clients used it until the slot was over.
+        Skipped = "skipped",
     }
 }
 
@@ -416,22 +325,22 @@ pub type CurrentRegressions = BTreeSet<(String, TestedFigure)>;
 fn render_regressions<S>(
     upstreams: &NamedSeries<S>,
     began: fn(&S) -> &[AtomicU64; TestedFigure::ALL.len()],
-    standing: &CurrentRegressions,
+    current: &CurrentRegressions,
     text: &mut MetricsText,
 ) {
-    let standing: BTreeSet<(&str, TestedFigure)> =
-        standing.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
+    let current: BTreeSet<(&str, TestedFigure)> =
+        current.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
     let series = |upstream, of: &S| {
         let counts = began(of).iter().map(|count| count.load(Relaxed));
         let figures = TestedFigure::ALL.into_iter().zip(counts);
-        let figures = figures.map(|(figure, count)| (figure, count, standing.contains(&(upstream, figure))));
-        figures.filter(|(_, count, stands)| *count > 0 || *stands).collect::<Vec<_>>()
+        let figures = figures.map(|(figure, count)| (figure, count, current.contains(&(upstream, figure))));
+        figures.filter(|(_, count, is_current)| *count > 0 || *is_current).collect::<Vec<_>>()
     };
     let help = "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions shows.";
     text.family("regressions", "gauge", help);
     for (upstream, of) in upstreams.iter() {
-        for (figure, _, stands) in series(upstream, of) {
-            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], u8::from(stands));
+        for (figure, _, is_current) in series(upstream, of) {
+            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], u8::from(is_current));
         }
     }
     text.family("regressions_total", "counter", "Regressions that began, by upstream and figure.");
@@ -499,12 +408,11 @@ mod regressions_tests {
     use std::path::Path;
 
     use super::*;
-    use ExternalCounts;
     use Metrics;
     use photofinish_config::config::parse;
 
     fn page(metrics: &Metrics) -> Vec<String> {
-        let page = metrics.render(&ExternalCounts::default());
+        let page = metrics.render(&BTreeSet::new(), |_| {});
         page.lines().filter(|line| line.contains("regressions") && !line.starts_with('#')).map(str::to_owned).collect()
     }
 
@@ -516,7 +424,7 @@ mod regressions_tests {
         assert_eq!(page(&metrics), [""; 0]);
         let found = [("groq/a", TestedFigure::Tpot), ("x/1", TestedFigure::Ttft), ("x/2", TestedFigure::Ttft)];
         found.iter().for_each(|(upstream, figure)| metrics.regression(upstream, *figure));
-        metrics.standing(found.iter().map(|(upstream, figure)| ((*upstream).to_owned(), *figure)).collect());
+        metrics.current_regressions(found.iter().map(|(upstream, figure)| ((*upstream).to_owned(), *figure)).collect());
         let groq = "{upstream=\"groq/a\",figure=\"tpot\"}";
         let other = "{upstream=\"other\",figure=\"ttft\"}";
         assert_eq!(
@@ -528,12 +436,12 @@ mod regressions_tests {
                 format!("photofinish_regressions_total{other} 2"),
             ]
         );
-        metrics.standing([("x/2".to_owned(), TestedFigure::Ttft)].into());
+        metrics.current_regressions([("x/2".to_owned(), TestedFigure::Ttft)].into());
         assert_eq!(
             page(&metrics)[..2],
             [format!("photofinish_regressions{groq} 0"), format!("photofinish_regressions{other} 1"),]
         );
-        metrics.standing(CurrentRegressions::new());
+        metrics.current_regressions(CurrentRegressions::new());
         assert_eq!(page(&metrics)[1], format!("photofinish_regressions{other} 0"));
     }
 }

@@ -1,5 +1,7 @@
 //! Compares the page with rows.
 
+use std::collections::BTreeSet;
+
 use std::path::Path;
 
 use super::*;
@@ -19,7 +21,7 @@ fn configured(models: &str) -> Metrics {
 const LLAMA: &str = "[models.\"llama-3.3-70b\"]\nupstreams = [\"groq/llama-70b\"]\naliases = [\"llama\"]";
 
 fn page(metrics: &Metrics) -> String {
-    metrics.render(&ExternalCounts::default())
+    metrics.render(&BTreeSet::new(), |_| {})
 }
 
 fn assert_has(page: &str, lines: &[&str]) {
@@ -150,7 +152,7 @@ fn a_large_config_has_a_bounded_page() {
 
 #[test]
 fn running_tasks_are_told() {
-    let page = Metrics::new().render(&ExternalCounts { tasks: 7, ..ExternalCounts::default() });
+    let page = Metrics::new().render(&BTreeSet::new(), |text| text.single("tasks", "gauge", "Tasks.", 7));
     assert_has(&page, &["photofinish_tasks 7"]);
 }
 
@@ -159,7 +161,7 @@ fn an_open_breaker_is_a_one() {
     let metrics = configured(LLAMA);
     let lines = |open: &[&str]| {
         let open_breakers = open.iter().map(|upstream| (*upstream).to_owned()).collect();
-        let page = metrics.render(&ExternalCounts { open_breakers, ..ExternalCounts::default() });
+        let page = metrics.render(&open_breakers, |_| {});
         page.lines().filter(|line| line.starts_with("photofinish_breaker_open{")).map(str::to_owned).collect::<Vec<_>>()
     };
     let expected = |groq: u8, other: u8| {

@@ -9,7 +9,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page as it grows.
 #[derive(Debug, Default)]
-pub(super) struct MetricsText {
+pub struct MetricsText {
     page: String,
     /// The name of the family that samples are added to.
     family: String,
@@ -22,7 +22,7 @@ impl MetricsText {
     }
 
     /// Begins a family with a name of a shared convention.
-    pub fn shared_family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn shared_family(&mut self, name: &str, kind: &str, help: &str) {
         name.clone_into(&mut self.family);
         let family = &self.family;
         self.page += &format!("# HELP {family} {help}\n# TYPE {family} {kind}\n");
@@ -38,7 +38,7 @@ impl MetricsText {
         self.line("", labels, value);
     }
 
-    pub fn histogram(&mut self, labels: &[(&str, &str)], histogram: &MetricHistogram) {
+    pub(super) fn histogram(&mut self, labels: &[(&str, &str)], histogram: &MetricHistogram) {
         let mut count = 0;
         for (bound, so_far) in histogram.cumulative() {
             let bound = bound.map_or("+Inf".to_owned(), |bound| bound.to_string());
@@ -49,7 +49,7 @@ impl MetricsText {
         self.line("_count", labels, count);
     }
 
-    pub fn finish(self) -> String {
+    pub(super) fn finish(self) -> String {
         self.page
     }
 

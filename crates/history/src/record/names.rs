@@ -4,33 +4,13 @@
 
 use super::table::{CellValue, FromCell, SqlType, ToCell, cell};
 use photofinish_base::clock::Instant;
+use photofinish_config::config::names::names;
 
-macro_rules! stored_names {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$vmeta])* $variant),+ }
-
-        impl $name {
-            /// Every value, in the order of declaration.
-            pub const ALL: &'static [$name] = &[$($name::$variant),+];
-
-            /// The stored name.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $text),+ }
-            }
-
-            /// The value with this stored name. None: the name is unknown.
-            pub fn from_name(name: &str) -> Option<$name> {
-                match name { $($text => Some($name::$variant),)+ _ => None }
-            }
-        }
-
-        cell! { $name: Text, |value| value.as_str(); }
-    };
-    // When read back, an unknown name (for example from a newer version) becomes this variant.
-    ($name:ident or $unknown:ident) => {
-        impl Default for $name {
+/// A value that is stored by its name. When read back, an unknown name (for example from a newer version) becomes `$unknown`.
+macro_rules! stored {
+    ($($name:ident $(or $unknown:ident)?),+ $(,)?) => {
+        $(cell! { $name: Text, |value| value.as_str(); }
+        $(impl Default for $name {
             fn default() -> $name {
                 $name::$unknown
             }
@@ -41,13 +21,25 @@ macro_rules! stored_names {
                 let name = if let CellValue::Text(name) = cell { name } else { "" };
                 *self = $name::from_name(name).unwrap_or_default();
             }
-        }
+        })?)+
     };
 }
 
-stored_names! {
+stored! {
+    RaceOutcome or Error,
+    RaceSource or Client,
+    RunKind or Bench,
+    AttemptOutcome or Failed,
+    StartReason,
+    CensorCause,
+    TokenSource or None,
+    CostBasis or Unknown,
+}
+
+names! {
     /// Why an upstream of the model was not raced.
-    LeftOutReason {
+    #[derive(Hash)]
+    pub enum LeftOutReason {
         /// None of its dialects has the surface.
         Dialect = "dialect",
         /// Its dialect cannot express all of the request.
@@ -65,9 +57,10 @@ stored_names! {
     }
 }
 
-stored_names! {
+names! {
     /// How a race ended.
-    RaceOutcome {
+    #[derive(Hash)]
+    pub enum RaceOutcome {
         Ok = "ok",
         Error = "error",
         ClientGone = "client_gone",
@@ -76,11 +69,11 @@ stored_names! {
         Shutdown = "shutdown",
     }
 }
-stored_names! { RaceOutcome or Error }
 
-stored_names! {
+names! {
     /// Who asked for a race.
-    RaceSource {
+    #[derive(Hash)]
+    pub enum RaceSource {
         Client = "client",
         /// A probe: a standard request at a planned time.
         Probe = "probe",
@@ -88,17 +81,19 @@ stored_names! {
         Bench = "bench",
     }
 }
-stored_names! { RaceSource or Client }
 
-stored_names! {
+names! {
     /// What a run did.
-    RunKind { Bench = "bench" }
+    #[derive(Hash)]
+    pub enum RunKind {
+        Bench = "bench",
+    }
 }
-stored_names! { RunKind or Bench }
 
-stored_names! {
+names! {
     /// How an attempt ended.
-    AttemptOutcome {
+    #[derive(Hash)]
+    pub enum AttemptOutcome {
         /// It served the client to its end.
         Won = "won",
         /// Cancelled because another attempt won.
@@ -121,29 +116,54 @@ stored_names! {
         Shed = "shed",
     }
 }
-stored_names! { AttemptOutcome or Failed }
 
-stored_names! {
+names! {
     /// Why an attempt was started.
-    StartReason { First = "first", Hedge = "hedge", Fallback = "fallback", Retry = "retry", Rescue = "rescue" }
+    #[derive(Hash)]
+    pub enum StartReason {
+        First = "first",
+        Hedge = "hedge",
+        Fallback = "fallback",
+        Retry = "retry",
+        Rescue = "rescue",
+    }
 }
 
-stored_names! {
+names! {
     /// Why the observation of an attempt's TTFT ended before its first token.
-    CensorCause { Lost = "lost", ClientGone = "client_gone", Timeout = "timeout", Shutdown = "shutdown" }
+    #[derive(Hash)]
+    pub enum CensorCause {
+        Lost = "lost",
+        ClientGone = "client_gone",
+        Timeout = "timeout",
+        Shutdown = "shutdown",
+    }
 }
 
-stored_names! {
+names! {
     /// The source of the token count.
-    TokenSource { Usage = "usage", Partial = "partial", Tokenizer = "tokenizer", Chars = "chars", Events = "events", None = "none" }
+    #[derive(Hash)]
+    pub enum TokenSource {
+        Usage = "usage",
+        Partial = "partial",
+        Tokenizer = "tokenizer",
+        Chars = "chars",
+        Events = "events",
+        None = "none",
+    }
 }
-stored_names! { TokenSource or None }
 
-stored_names! {
+names! {
     /// How exact `cost_usd` is.
-    CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
+    #[derive(Hash)]
+    pub enum CostBasis {
+        Reported = "reported",
+        Computed = "computed",
+        AtLeast = "at_least",
+        AtMost = "at_most",
+        Unknown = "unknown",
+    }
 }
-stored_names! { CostBasis or Unknown }
 
 impl AttemptOutcome {
     /// It was cut before its end, and not by its upstream.

@@ -56,37 +56,38 @@ table! {
         /// status that the client received: always 200 if the head of the answer was sent early (`keepalive`); null if
         /// the client left before the race had an answer
         http_status: Option<i64>,
-        /// other races that ran when this one began, those of probes too: they are load
+        /// other races that ran when this one began, including those of probes
         in_flight: i64,
         /// version of photofinish
         gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
-        /// the plan at the start: the upstreams in order, each with when it may start, such as
+        /// the plan at the start: the upstreams in order, each with its earliest start, such as
         /// `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`; at most 512 characters, `…` marks a cut; null when
         /// the request was rejected before it had a plan, and in rows of older versions
         plan: Option<String>,
         /// short codes for the reasons of the plan, separated by spaces; `listed`: the configured order, nothing learned;
-        /// null as `plan` is
+        /// null where `plan` is null
         why: Option<String>,
         /// `ordinal` of the attempt that continued a streamed answer which broke off (`rescue`), the last if there were
         /// several; null when there was no rescue
         rescued_by: Option<i64>,
-        /// the upstreams of the model that this race could not start, each with why: `dialect` (it does not serve the
-        /// surface), `capability` (its dialect cannot express all of the request, or the model lacks tools, a kind of input
-        /// or JSON schemas by the catalogue), `too_long` (prompt and answer surely exceed its context, or the answer its
-        /// longest one), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `max_attempts` (the plan
-        /// was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a list in `/api/races`. It is also set when the request was rejected because no
-        /// upstream was left; null when none was left out, when the request was rejected for another reason, and in rows of
-        /// older versions. Upstreams without a key are not listed. The budget is no reason: it limits the number of extra
-        /// attempts and excludes no upstream; `why` has `budget` where an extra did not fit
+        /// upstreams of the model that this race could not start, each with the reason: `dialect` (it does not serve the
+        /// surface), `capability` (its dialect cannot express all of the request, or according to the catalogue the model lacks
+        /// tools, a kind of input or JSON schemas), `too_long` (prompt and answer certainly exceed its context, or the answer
+        /// exceeds its limit), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `max_attempts` (the
+        /// plan was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
+        /// list in `/api/races`. Also set when the request was rejected because no upstream was left; null when no upstream was
+        /// left out, when the request was rejected for another reason, and in rows of older versions. Upstreams without a key
+        /// are not listed. The budget is no reason, because it excludes no upstream; `why` has `budget` where an extra attempt
+        /// exceeded it
         left_out: Option<String>,
-        /// who asked: `client`, `probe` or `bench`. Figures mean clients unless a question says otherwise
+        /// who asked: `client`, `probe` or `bench`. Figures count clients only, unless a question asks for others
         source: RaceSource,
         /// the run that asked, as in the table `run`; null for clients and probes
         run_id: Option<String>,
         /// the kind of prompt and answer, such as `1k`; null for clients
         workload: Option<String>,
-        /// when it was to leave; µs relative to `started_at`, so 0 or less where it left late. Null for clients, and where
-        /// no time was planned
+        /// planned start; µs relative to `started_at`, so 0 or less if it started late. Null for clients, and for requests
+        /// without a planned start
         scheduled_us: Option<i64>,
     }
 }
@@ -117,7 +118,8 @@ table! {
         dispatch_us: i64,
         /// probability that the plan put this upstream at this position: 1 except for `weighted`
         p_include: Option<f64>,
-        /// probability of an audit, should it lose: 1 for a probe of a broken upstream; a drained loser is not audited
+        /// probability of an audit if it loses; 1 for a trial of an upstream whose breaker is open; a drained loser is not
+        /// audited
         p_audit: Option<f64>,
         /// 1: it lost, and ran on to its own first token so that the history stays unbiased
         audited: bool,
@@ -149,7 +151,7 @@ table! {
         eof_us: Option<i64>,
         /// the gateway dropped it
         cancel_us: Option<i64>,
-        /// the TTFT, or how long no token had come when observation ended; null where it failed
+        /// the TTFT, or the time without a token until observation ended; null if the attempt failed
         ttft_obs_us: Option<i64>,
         /// 1: `ttft_obs_us` is the TTFT; 0: it is censored
         ttft_event: Option<i64>,
@@ -161,7 +163,7 @@ table! {
         /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (given up by the gateway because
         /// descriptors or memory ran out: not a failure of its upstream)
         outcome: AttemptOutcome = AttemptOutcome::ClientGone,
-        /// the provider's
+        /// status of the provider's answer
         http_status: Option<i64>,
         /// `dns`, `connect`, `tls`, `reset`, `closed`, `timeout`, `idle_timeout`, `rate_limited`, `overloaded`,
         /// `server_error`, `unauthorized`, `forbidden`, `not_found`, `bad_request`, `context_length`, `content_policy`,
@@ -169,7 +171,7 @@ table! {
         failure: Option<&'static str>,
         /// `connect`, `headers`, `first_token`, `stream`
         failure_phase: Option<&'static str>,
-        /// how long the provider asked to wait
+        /// the wait that the provider asked for
         retry_after_ms: Option<i64>,
         /// events with payload
         payload_events: i64,
@@ -187,7 +189,7 @@ table! {
         gap_p99_us: Option<i64>,
         /// between events with payload: the longest
         gap_max_us: Option<i64>,
-        /// 1: buffered by the provider, so tok/s means nothing; null where this cannot be decided
+        /// 1: the provider buffered the answer, so it has no tok/s; null if this cannot be decided
         burst: Option<bool>,
         /// 1: reading stopped because the client was slower than the provider
         client_stalled: bool,
@@ -195,7 +197,7 @@ table! {
         input_tokens: Option<i64>,
         /// part of `input_tokens` that the provider read from its cache
         cached_input_tokens: Option<i64>,
-        /// generated tokens, as the provider counts; reasoning included, also where the provider counts it apart
+        /// generated tokens, as the provider counts, including reasoning even if the provider counts it separately
         output_tokens: Option<i64>,
         /// part of `output_tokens` that was reasoning, as the provider counts
         reasoning_tokens: Option<i64>,
@@ -204,13 +206,13 @@ table! {
         tok_src: TokenSource,
         /// as the provider reports it
         finish_reason: Option<String>,
-        /// as the provider reports about itself: waiting
+        /// time of waiting, as the provider reports it
         server_queue_us: Option<i64>,
-        /// as the provider reports about itself: reading the prompt
+        /// time of reading the prompt, as the provider reports it
         server_prefill_us: Option<i64>,
-        /// as the provider reports about itself: generating
+        /// time of generating, as the provider reports it
         server_decode_us: Option<i64>,
-        /// as the provider reports about itself: in total; if only a header reports it (`openai-processing-ms`,
+        /// total time, as the provider reports it; if only a header reports it (`openai-processing-ms`,
         /// `x-envoy-upstream-service-time`), up to the head of the answer
         server_total_us: Option<i64>,
         /// requests left, by the provider's headers; the tightest of several limits
@@ -223,7 +225,7 @@ table! {
         /// `cached_price`, those written into the cache × `cache_write_price`; or it is certain that nothing is billed),
         /// `at_least` (the lower bound), `at_most` (the upper bound, where the lower is 0), `unknown`
         cost_basis: CostBasis,
-        /// other attempts that ran at this upstream at dispatch, those of probes too: they are load
+        /// other attempts that ran at this upstream at dispatch, including those of probes
         in_flight_upstream: i64,
         /// edition of these definitions: 1
         definition_version: i64 = DEFINITION_VERSION,
@@ -232,17 +234,17 @@ table! {
         cost_usd_min: Option<f64>,
         /// upper bound of its cost; null where nothing bounds it
         cost_usd_max: Option<f64>,
-        /// where the price comes from: `config`, `catalogue 2026-11-22` (the day of its facts), `reported` (the provider told
-        /// the cost itself); null where its upstream has no price
+        /// where the price comes from: `config`, `catalogue 2026-11-22` (the day of its facts), `reported` (by the
+        /// provider, as a cost); null where its upstream has no price
         price_source: Option<String>,
         /// part of `input_tokens` that the provider wrote into its cache
         cache_write_tokens: Option<i64>,
         /// the tier that served it, as its answer says: `flex`, `priority`, `ultrafast`, `fast` (Anthropic's mode), `us`
-        /// (Anthropic: in the United States alone), `reserved` (capacity that is paid for beforehand), `other`; null for the
-        /// usual tier, and where the answer does not say
+        /// (Anthropic: only in the United States), `reserved` (capacity that was paid for in advance), `other`; null for the
+        /// usual tier, and where the answer names no tier
         service_tier: Option<&'static str>,
-        /// 1: it was asked for its answer in one piece, and no stream came. Such an answer has no times of tokens and no TTFT;
-        /// `eof_us` is the time to all of it
+        /// 1: the answer was requested in one piece, and was not streamed. It has no token times and no TTFT; `eof_us` is the
+        /// time to the whole answer
         plain: bool,
     }
 }
@@ -264,11 +266,11 @@ table! {
         target: String,
         /// what was asked for: a JSON object without keys and prompts
         spec: String = "{}".to_owned(),
-        /// what it ran on: processor and system
+        /// the machine of the client: processor and system
         machine: Option<String>,
         /// `trusted`, or why the client may have spoiled the figures; null where this was not checked
         trust: Option<String>,
-        /// what its requests cost; null where that is unknown
+        /// cost of its requests; null if unknown
         cost_usd: Option<f64>,
         /// the figures: a JSON object; null while it runs
         result: Option<String>,

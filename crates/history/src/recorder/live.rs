@@ -1,8 +1,8 @@
 //! What happens in races, as it happens, for those who watch. Nothing of prompts, answers or keys.
 //!
-//! Of each second the first [`LANES_MAX`] races are told whole, of every further one only the end: nobody can follow more, and each
-//! event costs the request that it tells of. While nobody watches, a race costs one atomic load. A watcher who reads too slowly
-//! loses the oldest events and is told how many. Not for rows: `race_rows` keeps those.
+//! The first [`LANES_MAX`] races of each second send all their events, further ones only their end: a person cannot follow more, and
+//! each event costs its request time. Without watchers, a race costs one atomic load. A watcher who reads too slowly loses the
+//! oldest events and gets the number of lost ones. Not for rows: `race_rows` keeps those.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ use photofinish_base::clock::Instant;
 
 /// Watchers at the same time; a further one is refused.
 pub const WATCHERS_MAX: usize = 32;
-/// Races of one second that are told whole.
+/// Maximum number of races per second that send all their events.
 const LANES_MAX: u32 = 60;
 /// Events kept for a watcher who is behind.
 const KEPT_MAX: usize = 1_024;
@@ -34,13 +34,13 @@ const GATHERED_FOR: Duration = Duration::from_millis(40);
 #[derive(Debug)]
 pub(super) struct LiveFeed {
     watchers: AtomicUsize,
-    told: Mutex<ToldRaces>,
+    begun: Mutex<BegunRaces>,
     events: Sender<Bytes>,
 }
 
-/// Races of the present second that are told whole.
+/// Races of the present second that send all their events.
 #[derive(Debug)]
-struct ToldRaces {
+struct BegunRaces {
     since: Instant,
     count: u32,
 }
@@ -57,8 +57,8 @@ pub struct LiveWatcher {
 
 impl Default for LiveFeed {
     fn default() -> LiveFeed {
-        let told = Mutex::new(ToldRaces { since: Instant::now(), count: 0 });
-        LiveFeed { watchers: AtomicUsize::new(0), told, events: broadcast::channel(KEPT_MAX).0 }
+        let begun = Mutex::new(BegunRaces { since: Instant::now(), count: 0 });
+        LiveFeed { watchers: AtomicUsize::new(0), begun, events: broadcast::channel(KEPT_MAX).0 }
     }
 }
 
@@ -75,23 +75,23 @@ impl LiveFeed {
         self.watchers.load(Relaxed) > 0
     }
 
-    /// Whether a race that begins now is told whole.
+    /// Whether a race that begins now sends all its events.
     pub fn takes_race(&self) -> bool {
         if !self.is_watched() {
             return false;
         }
         let now = Instant::now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(told.since) >= Duration::from_secs(1) {
-            *told = ToldRaces { since: now, count: 0 };
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(begun.since) >= Duration::from_secs(1) {
+            *begun = BegunRaces { since: now, count: 0 };
         }
-        told.count += 1;
-        told.count <= LANES_MAX
+        begun.count += 1;
+        begun.count <= LANES_MAX
     }
 
     /// A race whose request is understood. Its attempts follow.
     pub fn planned(&self, race: &RaceRecord) {
-        self.tell(&LiveEvent {
+        self.send(&LiveEvent {
             event: "race",
             race_id: &race.race_id,
             started_at: Some(race.started_at),
@@ -110,16 +110,16 @@ impl LiveFeed {
             AttemptStep::FirstToken => "first_token",
         };
         let start_reason = (step == AttemptStep::Dispatched).then(|| attempt.start_reason.as_str());
-        self.tell(&LiveEvent { start_reason, ..LiveEvent::of_attempt(attempt, event, at_us) });
+        self.send(&LiveEvent { start_reason, ..LiveEvent::of_attempt(attempt, event, at_us) });
     }
 
     pub fn committed(&self, race_id: &str, ordinal: i64) {
-        self.tell(&LiveEvent { event: "commit", race_id, attempt: Some(ordinal), ..LiveEvent::default() });
+        self.send(&LiveEvent { event: "commit", race_id, attempt: Some(ordinal), ..LiveEvent::default() });
     }
 
     pub fn ended(&self, attempt: &AttemptRecord) {
         let at_us = attempt.cancel_us.or(attempt.eof_us).or(attempt.finish_us).or(attempt.ttft_obs_us);
-        self.tell(&LiveEvent {
+        self.send(&LiveEvent {
             outcome: Some(attempt.outcome.as_str()),
             failure: attempt.failure,
             http_status: attempt.http_status,
@@ -130,11 +130,11 @@ impl LiveFeed {
 
     /// `winner`: the upstream of the attempt that won.
     pub fn done(&self, race: &RaceRecord, winner: Option<&str>) {
-        self.tell(&LiveEvent { upstream: winner.map(AskedUpstream::Named), ..LiveEvent::of_race(race) });
+        self.send(&LiveEvent { upstream: winner.map(AskedUpstream::Named), ..LiveEvent::of_race(race) });
     }
 
-    /// No watcher is a reason not to be told: the last one may have just left.
-    fn tell(&self, event: &LiveEvent<'_>) {
+    /// It is no error if no watcher is left.
+    fn send(&self, event: &LiveEvent<'_>) {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(b"data: ");
         // Writing into memory does not fail.
@@ -146,7 +146,7 @@ impl LiveFeed {
 }
 
 /// One event as it is sent; what does not belong to it is left out. Written without a tree of values: it costs the request
-/// that it tells of.
+/// that it is about.
 #[derive(Default, Serialize)]
 struct LiveEvent<'a> {
     event: &'static str,
@@ -252,8 +252,8 @@ impl LiveWatcher {
     }
 
     fn lagged(&mut self, missed: u64) {
-        let told = json!({ "event": "lagged", "missed": missed });
-        self.gathered.extend_from_slice(format!("data: {told}\n\n").as_bytes());
+        let lagged = json!({ "event": "lagged", "missed": missed });
+        self.gathered.extend_from_slice(format!("data: {lagged}\n\n").as_bytes());
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::record::sample;
 
-    fn told(batch: &Bytes) -> Vec<Value> {
+    fn events(batch: &Bytes) -> Vec<Value> {
         let text = std::str::from_utf8(batch).unwrap();
         text.split_terminator("\n\n")
             .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
@@ -289,7 +289,7 @@ mod tests {
         feed.committed(&attempt.race_id, attempt.ordinal);
         feed.ended(&attempt);
         feed.done(&sample::race(1), Some("a/b"));
-        let events = told(&watcher.next().await.unwrap());
+        let events = events(&watcher.next().await.unwrap());
         let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
         assert_eq!(names, ["first_token", "commit", "end", "done"]);
         assert_eq!(events[0]["at_ms"], json!((attempt.dispatch_us + 1_500) as f64 / 1e3));
@@ -303,7 +303,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_races_of_each_second_are_told_whole() {
         let feed = Arc::new(LiveFeed::default());
-        assert!(!feed.takes_race(), "nobody watches");
+        assert!(!feed.takes_race(), "no watcher");
         let _watcher = feed.watch().unwrap();
         for _ in 0..3 {
             let taken = (0..500).filter(|_| feed.takes_race()).count();
@@ -319,7 +319,7 @@ mod tests {
         for ordinal in 0..KEPT_MAX as i64 + 300 {
             feed.committed("r", ordinal);
         }
-        let events = told(&watcher.next().await.unwrap());
+        let events = events(&watcher.next().await.unwrap());
         assert_eq!(events[0], json!({ "event": "lagged", "missed": 300 }));
         assert_eq!(events[1]["attempt"], 300);
     }

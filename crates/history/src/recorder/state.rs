@@ -13,28 +13,19 @@ use tokio::time::Instant;
 
 use crate::store::Taken;
 use photofinish_base::clock::micros_between;
+use photofinish_config::config::names::names;
 
-/// The condition of the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// The last batch was written; also before the first one.
-    Ok,
-    /// The store takes no rows now. They are kept and written later.
-    Delayed,
-    /// The same, because the database is damaged or seems so: it is examined, or moved aside.
-    Damaged,
-    /// Rows are being lost.
-    Failing,
-}
-
-impl Condition {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Condition::Ok => "ok",
-            Condition::Delayed => "delayed",
-            Condition::Damaged => "damaged",
-            Condition::Failing => "failing",
-        }
+names! {
+    /// The condition of the store.
+    pub enum Condition {
+        /// The last batch was written; also before the first one.
+        Ok = "ok",
+        /// The store takes no rows now. They are kept and written later.
+        Delayed = "delayed",
+        /// The same, because the database is damaged or seems so: it is examined, or moved aside.
+        Damaged = "damaged",
+        /// Rows are being lost.
+        Failing = "failing",
     }
 }
 
@@ -58,7 +49,7 @@ pub(super) struct StoreState {
     pub dropped: AtomicU64,
     pub violations: AtomicU64,
     pub condition: watch::Sender<Condition>,
-    told: Mutex<Told>,
+    problems: Mutex<StoreProblems>,
     /// A reader says that the database is damaged.
     pub doubted: Notify,
     pub overflow: LogThrottle,
@@ -68,7 +59,7 @@ pub(super) struct StoreState {
 
 /// Texts for the operator.
 #[derive(Debug, Default)]
-struct Told {
+struct StoreProblems {
     /// Why rows are not written now.
     problem: Option<String>,
     /// What a reader says.
@@ -91,7 +82,7 @@ impl StoreState {
             dropped: AtomicU64::new(0),
             violations: AtomicU64::new(0),
             condition: watch::Sender::new(Condition::Ok),
-            told: Mutex::default(),
+            problems: Mutex::default(),
             doubted: Notify::new(),
             overflow: LogThrottle::new(),
             refusal: LogThrottle::new(),
@@ -196,37 +187,37 @@ impl StoreState {
 
     /// Rows are not written now.
     pub fn is_troubled(&self, now: Condition, problem: &str) {
-        self.told().problem = Some(problem.to_owned());
+        self.problems().problem = Some(problem.to_owned());
         self.is(now);
     }
 
     /// Rows are written.
     pub fn is_well(&self) {
-        self.told().problem = None;
+        self.problems().problem = None;
         self.is(Condition::Ok);
     }
 
     pub fn doubt(&self, why: String) {
-        self.told().doubt = Some(why);
+        self.problems().doubt = Some(why);
         self.doubted.notify_one();
     }
 
     pub fn take_doubt(&self) -> Option<String> {
-        self.told().doubt.take()
+        self.problems().doubt.take()
     }
 
     pub fn has_set_aside(&self, aside: &Path) {
-        self.told().aside = aside.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.problems().aside = aside.file_name().map(|name| name.to_string_lossy().into_owned());
     }
 
     /// Why rows are not written now, and the name of the damaged database that was set aside last.
     pub fn problem_and_aside(&self) -> (Option<String>, Option<String>) {
-        let told = self.told();
-        (told.problem.clone(), told.aside.clone())
+        let problems = self.problems();
+        (problems.problem.clone(), problems.aside.clone())
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn problems(&self) -> std::sync::MutexGuard<'_, StoreProblems> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

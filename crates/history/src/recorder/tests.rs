@@ -109,7 +109,7 @@ async fn held_rows_wait_until_nobody_holds_them_or_their_room_is_used_up() {
     }
     until_all_written_but(&recorder, QUEUE_MAX / 2).await;
     assert_eq!(recorder.dropped(), 0);
-    // The end waits for nobody.
+    // The end does not wait.
     assert_eq!(writer.finish(LONG).await, 0);
     drop(held);
     assert_eq!(rows(&path, "race").await, QUEUE_MAX as i64 / 2 + 2);

@@ -276,7 +276,7 @@ impl WriterState {
                 lost,
                 reason,
                 path,
-                "the database refuses rows of the history: they are in a file beside it, but for those that are lost"
+                "the database refuses rows of the history: they are in a file in the same directory, except those that are lost"
             );
         }
     }
@@ -582,7 +582,7 @@ impl WriterState {
 /// From the first write after a look to the next look.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Rows, a few MB, at which the next look comes at once. If it cannot tell, the oldest are let go.
+/// Rows, a few MB, at which the next look comes at once. If its result is uncertain, the oldest are dropped.
 const UNPROVEN_MAX: usize = 8_192;
 
 #[derive(Default)]
@@ -620,7 +620,7 @@ impl Unproven {
         std::mem::take(&mut self.batches)
     }
 
-    /// A look could not tell, or has more to do: the next one comes even if no row does.
+    /// The result of a look is uncertain, or it has more to do: the next one comes even if no row does.
     pub fn not_now(&mut self) {
         while self.rows() >= UNPROVEN_MAX {
             self.batches.remove(0);

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use super::question::RaceWindow;
+use super::members::{MemberField, members, text};
+use super::question::{RaceWindow, choice};
 use crate::estimate::ShortBytes;
 use crate::estimate::cost::CostSum;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
@@ -17,21 +18,23 @@ use crate::estimate::summary::Summary;
 use crate::record::AttemptOutcome;
 use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::DAY_US;
+use photofinish_config::config::names::names;
 
 /// Groups of one answer, those with most attempts.
 pub const GROUPS_MAX: usize = 500;
 
-/// A name that `by` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum CostDimension {
-    /// The day on which the race began, UTC.
-    Day,
-    /// The model that the app asked for.
-    Model,
-    /// The caller.
-    User,
-    /// Provider and its name for the model.
-    Upstream,
+names! {
+    /// A name that `by` takes.
+    pub enum CostDimension {
+        /// The day on which the race began, UTC.
+        Day = "day",
+        /// The model that the app asked for.
+        Model = "model",
+        /// The caller.
+        User = "user",
+        /// Provider and its name for the model.
+        Upstream = "upstream",
+    }
 }
 
 /// The attempts and the groups.
@@ -40,7 +43,7 @@ pub struct CostsQuestion {
     #[command(flatten)]
     pub window: RaceWindow,
     /// One group for each of these.
-    #[arg(long, value_name = "DIMENSION", value_enum, default_value = "day")]
+    #[arg(long, value_name = "DIMENSION", value_parser = choice::<CostDimension>(), default_value = "day")]
     pub by: CostDimension,
     /// Read rows instead of roll-ups, for at most 30 s, as far back as rows are kept.
     #[arg(long)]
@@ -77,24 +80,6 @@ pub struct CostParts {
     pub rolled_extras: CostSum,
 }
 
-impl CostsQuestion {
-    /// An error in the combination of valid parts.
-    pub fn problem(&self, now_us: i64) -> Option<String> {
-        self.window.problem(now_us)
-    }
-}
-
-impl CostDimension {
-    pub fn name(self) -> &'static str {
-        match self {
-            CostDimension::Day => "day",
-            CostDimension::Model => "model",
-            CostDimension::User => "user",
-            CostDimension::Upstream => "upstream",
-        }
-    }
-}
-
 /// Reads the answer.
 ///
 /// # Errors
@@ -126,36 +111,59 @@ impl CostParts {
         self.drains.merge(&other.drains);
         self.rolled_extras.merge(&other.rolled_extras);
     }
+}
 
-    fn json(&self) -> Map<String, Value> {
-        let parts = [
-            ("all", &self.all),
-            ("answers", &self.answers),
-            ("cut", &self.cut),
-            ("audits", &self.audits),
-            ("drains", &self.drains),
-            ("rolled_extras", &self.rolled_extras),
-        ];
-        let attempts = [("attempts".to_owned(), json!(self.attempts))];
-        attempts.into_iter().chain(parts.map(|(name, sum)| (name.to_owned(), of_sum(sum)))).collect()
+members! {
+    /// A sum of costs.
+    pub COST_SUM: cost_sum(of: &CostSum) {
+        /// as `cost_basis` says; null where no attempt has a price
+        cost_usd: Number ["USD"] or_null = of.usd();
+        /// whether the cost is exact, a bound or not known
+        cost_basis: Text = of.basis().as_str();
+        /// lower bound
+        cost_usd_min: Number ["USD"] or_null = of.min_usd();
+        /// upper bound; null where nothing bounds an attempt
+        cost_usd_max: Number ["USD"] or_null = of.max_usd();
     }
 }
 
-fn of_sum(sum: &CostSum) -> Value {
-    json!({
-        "cost_usd": sum.usd(), "cost_basis": sum.basis().as_str(), "cost_usd_min": sum.min_usd(), "cost_usd_max": sum.max_usd(),
-    })
+members! {
+    /// The costs of a group. It also has the member that `by` names.
+    pub COST_PARTS: cost_parts(of: &CostParts) {
+        /// number of attempts
+        attempts: Integer = of.attempts;
+        /// every attempt
+        all: Object("CostSum") = cost_sum(&of.all);
+        /// attempts that did not lose, failed ones included
+        answers: Object("CostSum") = cost_sum(&of.answers);
+        /// losers that were cut off
+        cut: Object("CostSum") = cost_sum(&of.cut);
+        /// losers that ran on to be measured
+        audits: Object("CostSum") = cost_sum(&of.audits);
+        /// losers that were read to their end, because their provider bills a cancelled answer in full
+        drains: Object("CostSum") = cost_sum(&of.drains);
+        /// losers of rolled-up hours, which do not say why a loser ran
+        rolled_extras: Object("CostSum") = cost_sum(&of.rolled_extras);
+    }
 }
+
+/// The keys of groups; an object has only the one of the question.
+pub const COST_KEYS: [MemberField; 4] = [
+    text("day", "UTC").or_null().if_known(),
+    text("model", "as the app asked for it").or_null().if_known(),
+    text("user", "the caller").or_null().if_known(),
+    text("upstream", "`PROVIDER/MODEL`").or_null().if_known(),
+];
 
 impl Costs {
     pub fn json(&self) -> Value {
         let group = |(key, parts): &(Option<String>, CostParts)| {
-            let mut object = Map::from_iter([(self.by.name().to_owned(), json!(key))]);
-            object.extend(parts.json());
-            Value::from(object)
+            let mut group = Map::from_iter([(self.by.as_str().to_owned(), json!(key))]);
+            group.extend(cost_parts(parts));
+            Value::from(group)
         };
         let groups: Vec<Value> = self.groups.iter().map(group).collect();
-        json!({ "total": self.total.json(), "groups": groups, "left_out": self.left_out })
+        json!({ "total": cost_parts(&self.total), "groups": groups, "left_out": self.left_out })
     }
 }
 
@@ -228,40 +236,4 @@ impl Gather for CostsByKey {
             self.groups.entry(key).or_default().merge(&parts);
         }
     }
-}
-
-/// Members of the answer, for the OpenAPI document.
-pub fn schema() -> Map<String, Value> {
-    let usd = |about: &str| json!({ "type": ["number", "null"], "description": about, "x-unit": "USD" });
-    let sum = json!({
-        "type": "object",
-        "description": "A sum of costs, exact or between bounds.",
-        "properties": {
-            "cost_usd": usd("as `cost_basis` says; null where none has a price"),
-            "cost_basis": { "type": "string", "description": "whether the cost is exact, a bound or not known" },
-            "cost_usd_min": usd("no less than this"),
-            "cost_usd_max": usd("no more than this; null where nothing bounds one of them")
-        },
-        "required": ["cost_usd", "cost_basis", "cost_usd_min", "cost_usd_max"],
-        "additionalProperties": false,
-    });
-    let part = |about: &str| json!({ "$ref": "#/components/schemas/CostSum", "description": about });
-    let key = |about: &str| json!({ "type": ["string", "null"], "description": about });
-    let parts = json!({
-        "type": "object",
-        "description": "What attempts cost, by what they were for. A group has the member that `by` names.",
-        "properties": {
-            "day": key("UTC"), "model": key("as the app asked for it"), "user": key("the caller"), "upstream": key("`PROVIDER/MODEL`"),
-            "attempts": { "type": "integer" },
-            "all": part("every attempt"),
-            "answers": part("attempts that did not lose, failed ones included"),
-            "cut": part("losers that were cut off"),
-            "audits": part("losers that ran on to be measured"),
-            "drains": part("losers that were read to their end, because their provider bills a cancelled answer in full"),
-            "rolled_extras": part("losers of rolled-up hours, which do not say why a loser ran")
-        },
-        "required": ["attempts", "all", "answers", "cut", "audits", "drains", "rolled_extras"],
-        "additionalProperties": false,
-    });
-    Map::from_iter([("CostSum".to_owned(), sum), ("CostParts".to_owned(), parts)])
 }

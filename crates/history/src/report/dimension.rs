@@ -7,35 +7,38 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use crate::estimate::class::{Concurrency, Input};
+use photofinish_config::config::names::names;
 
-/// A name that `by` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Dimension {
-    /// Provider and its name for the model.
-    Upstream,
-    /// The model that the app asked for.
-    Model,
-    /// Hour of the day at which the race began, UTC.
-    Hour,
-    /// Day of the week, UTC.
-    Weekday,
-    /// Size of the request, in tokens estimated by its bytes.
-    Input,
-    /// Attempts running at the upstream when this one was started, itself included.
-    Concurrency,
-    /// The caller.
-    User,
+names! {
+    /// A name that `by` takes.
+    pub enum Dimension {
+        /// Provider and its name for the model.
+        Upstream = "upstream",
+        /// The model that the app asked for.
+        Model = "model",
+        /// Hour of the day at which the race began, UTC.
+        Hour = "hour",
+        /// Day of the week, UTC.
+        Weekday = "weekday",
+        /// Size of the request, in tokens estimated by its bytes.
+        Input = "input",
+        /// Attempts running at the upstream when this one was started, itself included.
+        Concurrency = "concurrency",
+        /// The caller.
+        User = "user",
+    }
 }
 
-/// A name that `strata` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StrataDimension {
-    /// Size of the request.
-    Input,
-    /// Whether the client asked to stream.
-    Stream,
-    /// Hour of the day, UTC.
-    Hour,
+names! {
+    /// A name that `strata` takes.
+    pub enum StrataDimension {
+        /// Size of the request.
+        Input = "input",
+        /// Whether the client asked to stream.
+        Stream = "stream",
+        /// Hour of the day, UTC.
+        Hour = "hour",
+    }
 }
 
 /// The value of an attempt in one dimension. Sorts by number or name; unknown values come first.
@@ -55,22 +58,6 @@ pub enum GroupValue {
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl Dimension {
-    /// Number of dimensions.
-    pub const COUNT: usize = 7;
-
-    /// On the command line, in the head of the table and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dimension::Upstream => "upstream",
-            Dimension::Model => "model",
-            Dimension::Hour => "hour",
-            Dimension::Weekday => "weekday",
-            Dimension::Input => "input",
-            Dimension::Concurrency => "concurrency",
-            Dimension::User => "user",
-        }
-    }
-
     /// An explanation, where the name is not enough.
     pub fn note(self) -> Option<&'static str> {
         match self {

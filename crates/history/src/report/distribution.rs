@@ -3,9 +3,10 @@
 //! Not for the estimate: see `estimate::curve`.
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::dimension::NameIndex;
+use super::members::members;
 use super::question::RaceWindow;
 use crate::estimate::ShortBytes;
 use crate::estimate::curve::{CurvePoint, curve, of_events_alone};
@@ -50,18 +51,11 @@ pub struct UpstreamCurve {
     pub seen: u64,
     /// Attempts that were cut off before.
     pub censored: u64,
-    /// As many first tokens of equal weight would tell as much.
+    /// Number of first tokens of equal weight with the same information.
     pub effective: f64,
     pub points: Vec<CurvePoint>,
-    /// What the first tokens alone would tell, as if no attempt had been cut off.
+    /// The curve of the first tokens alone, as if no attempt had been cut off.
     pub alone: Vec<CurvePoint>,
-}
-
-impl DistributionQuestion {
-    /// An error in the combination of valid parts.
-    pub fn problem(&self, now_us: i64) -> Option<String> {
-        self.window.problem(now_us)
-    }
 }
 
 /// Reads the answer.
@@ -102,31 +96,57 @@ impl UpstreamCurve {
 
 impl Distribution {
     pub fn json(&self) -> Value {
-        let curves: Vec<Value> = self.curves.iter().map(UpstreamCurve::json).collect();
+        let curves: Vec<_> = self.curves.iter().map(curve_object).collect();
         json!({ "upstreams": curves, "left_out": self.left_out })
     }
 }
 
-impl UpstreamCurve {
-    fn json(&self) -> Value {
-        let alone = self.alone.iter().map(|point| json!({ "ms": ms(point.time_us), "waiting": point.waiting }));
-        json!({
-            "upstream": self.upstream,
-            "ttft_samples": self.seen,
-            "censored": self.censored,
-            "ttft_effective": self.effective,
-            "points": self.points.iter().map(of_point).collect::<Vec<Value>>(),
-            "seen_alone": alone.collect::<Vec<Value>>(),
-        })
+members! {
+    /// A point of a curve.
+    pub CURVE_POINT: curve_point(of: &CurvePoint) {
+        /// since the dispatch
+        ms: Number ["ms"] = ms(of.time_us);
+        /// share without a first token after this time, estimated (Kaplan–Meier)
+        waiting: Number = of.waiting;
+        /// lower end of the 95 % band (Greenwood, log-log); null where nothing varies
+        low: Number or_null = of.band.map(|band| band.0);
+        /// its upper end
+        high: Number or_null = of.band.map(|band| band.1);
+        /// attempts under observation just before
+        at_risk: Number = of.at_risk;
+        /// first tokens since the point before
+        events: Number = of.events;
+        /// attempts cut off since the point before
+        cut: Number = of.cut;
     }
 }
 
-fn of_point(point: &CurvePoint) -> Value {
-    let (low, high) = point.band.unzip();
-    json!({
-        "ms": ms(point.time_us), "waiting": point.waiting, "low": low, "high": high, "at_risk": point.at_risk,
-        "events": point.events, "cut": point.cut,
-    })
+members! {
+    /// A point of the curve of the first tokens alone.
+    pub POINT_ALONE: point_alone(of: &CurvePoint) {
+        /// since the dispatch
+        ms: Number ["ms"] = ms(of.time_us);
+        /// share of the first tokens that came later
+        waiting: Number = of.waiting;
+    }
+}
+
+members! {
+    /// The distribution of one upstream.
+    pub CURVE: curve_object(of: &UpstreamCurve) {
+        /// `PROVIDER/MODEL`
+        upstream: Text = of.upstream;
+        /// first tokens that were seen
+        ttft_samples: Integer = of.seen;
+        /// attempts that were cut off before their first token
+        censored: Integer = of.censored;
+        /// number of equal weights with the same information
+        ttft_effective: Number = of.effective;
+        /// the curve falls at these times
+        points: List("CurvePoint", POINTS_MAX) = of.points.iter().map(curve_point).collect::<Vec<_>>();
+        /// the curve of the first tokens alone: too fast where losers are cut off
+        seen_alone: List("PointAlone", ALONE_MAX) = of.alone.iter().map(point_alone).collect::<Vec<_>>();
+    }
 }
 
 fn ms(us: i64) -> f64 {
@@ -171,44 +191,4 @@ impl Gather for TimesByUpstream {
             self.times(place).merge(times);
         }
     }
-}
-
-/// Members of the answer, for the OpenAPI document.
-pub fn schema() -> Map<String, Value> {
-    let number = |about: &str| json!({ "type": "number", "description": about });
-    let point = json!({
-        "type": "object",
-        "properties": {
-            "ms": { "type": "number", "description": "since the dispatch", "x-unit": "ms" },
-            "waiting": number("share without a first token after this time, estimated (Kaplan–Meier)"),
-            "low": { "type": ["number", "null"], "description": "lower end of the 95 % band (Greenwood, log-log); null where nothing varies" },
-            "high": { "type": ["number", "null"], "description": "its upper end" },
-            "at_risk": number("attempts under observation just before"),
-            "events": number("first tokens since the point before"),
-            "cut": number("attempts cut off since the point before")
-        },
-        "required": ["ms", "waiting", "low", "high", "at_risk", "events", "cut"],
-        "additionalProperties": false,
-    });
-    let alone = json!({
-        "type": "object",
-        "properties": { "ms": { "type": "number", "x-unit": "ms" }, "waiting": number("share of the first tokens that came later") },
-        "required": ["ms", "waiting"],
-        "additionalProperties": false,
-    });
-    let curve = json!({
-        "type": "object",
-        "description": "The distribution of one upstream's time to first token.",
-        "properties": {
-            "upstream": { "type": "string", "description": "`PROVIDER/MODEL`" },
-            "ttft_samples": { "type": "integer", "description": "first tokens that were seen" },
-            "censored": { "type": "integer", "description": "attempts that were cut off before their first token" },
-            "ttft_effective": number("as many first tokens of equal weight would tell as much"),
-            "points": { "type": "array", "items": point, "maxItems": POINTS_MAX, "description": "the curve falls at these times" },
-            "seen_alone": { "type": "array", "items": alone, "maxItems": ALONE_MAX, "description": "what the first tokens alone would tell: too fast where losers are cut off" }
-        },
-        "required": ["upstream", "ttft_samples", "censored", "ttft_effective", "points", "seen_alone"],
-        "additionalProperties": false,
-    });
-    Map::from_iter([("Curve".to_owned(), curve)])
 }

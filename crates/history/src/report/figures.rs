@@ -1,8 +1,13 @@
-//! The figures of one group.
+//! The figures of one group: each is declared once in [`FIGURES`], with its name, unit, definition, value and cell, for JSON, CSV,
+//! the OpenAPI document, the terminal and `stats --explain`.
 //!
-//! Not for printing or export: `cli::stats::table` and `export` do that.
+//! Not for gathering (`groups`) or for the text of a cell (`cli::stats::table`).
 
-use super::dimension::GroupValue;
+use serde_json::{Map, Value, json};
+
+use self::FigureCell::{Cost, Count, Part, PerSecond, Share};
+use super::dimension::{Dimension, GroupValue};
+use super::members::{MemberField, MemberKind, field, integer, text};
 use crate::estimate::cost::CostSum;
 use crate::estimate::goodput::SloTargets;
 use crate::estimate::spread::Times;
@@ -12,11 +17,11 @@ use crate::record::AttemptOutcome;
 use photofinish_base::failure::FailureKind;
 
 /// The quantiles of TTFT, and of the time to the whole plain answer.
-pub const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
+const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
 /// The quantiles of tok/s: the median, and the slow end.
-pub const TOK_S_SHARES: [f64; 2] = [0.50, 0.05];
+const TOK_S_SHARES: [f64; 2] = [0.50, 0.05];
 /// The quantiles of the gain from racing.
-pub const GAIN_SHARES: [f64; 2] = [0.50, 0.95];
+const GAIN_SHARES: [f64; 2] = [0.50, 0.95];
 
 /// An upstream with fewer observations is not considered as possibly better.
 const OBSERVED_ENOUGH: u64 = 20;
@@ -90,6 +95,21 @@ impl TimeFigures {
     pub fn is_empty(&self) -> bool {
         self.at[0].is_none()
     }
+
+    fn ms(&self, place: usize) -> Value {
+        json!(self.at[place].and_then(Estimate::reached).map(|us| us as f64 / 1e3))
+    }
+
+    fn over_ms(&self, place: usize) -> Value {
+        match self.at[place] {
+            Some(Estimate::NotReached { over_us }) => json!(over_us as f64 / 1e3),
+            _ => Value::Null,
+        }
+    }
+
+    fn cell(&self, place: usize) -> FigureCell {
+        FigureCell::Time(self.at[place], Firmness { effective: self.effective, share: TTFT_SHARES[place] })
+    }
 }
 
 /// The gain from racing: the clients' quantile against that of the best upstream alone.
@@ -117,9 +137,27 @@ pub struct GatheredGroup {
 }
 
 impl GroupFigures {
-    /// Of whole plain answers, or of first tokens.
-    pub fn times(&self, whole: bool) -> &TimeFigures {
-        if whole { &self.whole } else { &self.ttft }
+    fn share(&self, count: u64) -> Value {
+        json!((self.attempts > 0).then(|| count as f64 / self.attempts as f64))
+    }
+
+    fn failures_by_kind(&self) -> Map<String, Value> {
+        self.failure_kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), json!(count))).collect()
+    }
+
+    fn tok_s_cell(&self, place: usize) -> FigureCell {
+        let firmness = Firmness { effective: self.tok_s_effective, share: TOK_S_SHARES[place] };
+        FigureCell::TokensPerSecond(self.tok_s[place], firmness)
+    }
+
+    fn gain(&self, place: usize) -> Option<&RacingGain> {
+        self.gain.as_ref()?[place].as_ref()
+    }
+
+    fn gain_cell(&self, place: usize) -> FigureCell {
+        let gain = self.gain(place);
+        let weaker = gain.map_or(0.0, |gain| self.client_ttft_effective.min(gain.effective));
+        time(gain.map(|gain| gain.gain_ms), weaker, GAIN_SHARES[place])
     }
 
     /// `seconds`: length of the window.
@@ -192,4 +230,224 @@ fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Op
         let alone_ms = best_us as f64 / 1e3;
         Some(RacingGain { upstream: upstream.clone(), alone_ms, gain_ms: alone_ms - client_ms?, effective })
     })
+}
+
+/// A figure of a group.
+pub struct Figure {
+    pub field: MemberField,
+    value: fn(&GroupFigures) -> Value,
+    /// Its column in the wide table.
+    pub column: Option<FigureColumn>,
+}
+
+/// A column of the terminal.
+#[derive(Clone, Copy)]
+pub struct FigureColumn {
+    pub head: &'static str,
+    pub when: ColumnUse,
+    pub cell: fn(&GroupFigures) -> FigureCell,
+}
+
+/// Which tables have a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnUse {
+    Always,
+    /// Those with plain attempts.
+    Whole,
+    /// Those of groups of several upstreams.
+    Gain,
+}
+
+/// What a cell of the terminal shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FigureCell {
+    Count(u64),
+    /// A count, and of how many.
+    Part(u64, u64),
+    /// Microseconds.
+    Time(Option<Estimate>, Firmness),
+    TokensPerSecond(Option<f64>, Firmness),
+    Share(Option<f64>),
+    PerSecond(Option<f64>),
+    Cost(CostSum),
+}
+
+/// What decides whether a quantile may be printed without a mark: see [`is_firm`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Firmness {
+    /// Number of equal weights with the same information.
+    pub effective: f64,
+    /// The share of the quantile.
+    pub share: f64,
+}
+
+/// The keys of a group; an object has only the dimensions of the question.
+pub const KEYS: [MemberField; 7] = [
+    text("upstream", "provider and its name for the model: `PROVIDER/MODEL`").or_null().if_known(),
+    text("model", "as the app asked for it").or_null().if_known(),
+    integer("hour", "h", "hour of the day at which the race began, UTC, 0 to 23").or_null().if_known(),
+    text("weekday", "on which the race began, UTC: `Mon` to `Sun`").or_null().if_known(),
+    MemberField { unit: "tokens", ..text("input", "class of the request's size, estimated by its bytes") }
+        .or_null()
+        .if_known(),
+    text("concurrency", "class of the attempts running at the upstream at dispatch, itself included")
+        .or_null()
+        .if_known(),
+    text("user", "the caller").or_null().if_known(),
+];
+
+/// Declares figures: `name: Kind ["unit"] flags = value, when "head of the column": cell;`, where the comment is the definition.
+macro_rules! figures {
+    ($(#[doc = $meta:literal])* $table:ident, |$of:ident| {
+        $($(#[doc = $about:literal])+
+        $name:ident: $kind:ident $([$unit:literal])? $($flag:ident)* = $value:expr $(, $when:ident $head:literal: $cell:expr)?;)+
+    }) => {
+        $(#[doc = $meta])*
+        pub static $table: &[Figure] = &[$(Figure {
+            field: field(
+                stringify!($name),
+                MemberKind::$kind,
+                concat!("" $(, $unit)?),
+                concat!($($about),+).trim_ascii_start(),
+            )$(.$flag())*,
+            value: |$of: &GroupFigures| json!($value),
+            column: figures!(@column $of $($when, $head, $cell)?),
+        }),+];
+    };
+    (@column $of:ident) => { None };
+    (@column $of:ident $when:ident, $head:literal, $cell:expr) => {
+        Some(FigureColumn { head: $head, when: ColumnUse::$when, cell: |$of: &GroupFigures| $cell })
+    };
+}
+
+figures! {
+    /// The figures of a group, in the order of JSON, CSV and the terminal.
+    FIGURES, |of| {
+        /// attempts in the group
+        attempts: Integer = of.attempts, Always "attempts": Count(of.attempts);
+        /// attempts that served their client to the end
+        wins: Integer = of.wins, Always "wins": Part(of.wins, of.attempts);
+        /// `wins` as a share of `attempts`
+        win_share: Number or_null = of.share(of.wins);
+        /// attempts that failed, failed midway, timed out or were refused
+        failures: Integer = of.failures, Always "failures": Part(of.failures, of.attempts);
+        /// `failures` as a share of `attempts`
+        failure_share: Number or_null = of.share(of.failures);
+        /// failures by their kind
+        failures_by_kind: Counts = of.failures_by_kind();
+        /// attempts that finished well without a token
+        empty: Integer = of.empty, Always "empty": Part(of.empty, of.attempts);
+        /// attempts that were cut off before their first token
+        censored: Integer = of.censored, Always "censored": Part(of.censored, of.attempts);
+        /// median of the time to first token, estimated (Kaplan–Meier); null where not reached
+        ttft_p50_ms: Number ["ms"] or_null = of.ttft.ms(0), Always "TTFT p50": of.ttft.cell(0);
+        /// the data say only that the median is over this
+        ttft_p50_over_ms: Number ["ms"] if_known = of.ttft.over_ms(0);
+        /// 95th percentile, likewise
+        ttft_p95_ms: Number ["ms"] or_null = of.ttft.ms(1), Always "TTFT p95": of.ttft.cell(1);
+        /// the data say only that it is over this
+        ttft_p95_over_ms: Number ["ms"] if_known = of.ttft.over_ms(1);
+        /// 99th percentile, likewise
+        ttft_p99_ms: Number ["ms"] or_null = of.ttft.ms(2), Always "TTFT p99": of.ttft.cell(2);
+        /// the data say only that it is over this
+        ttft_p99_over_ms: Number ["ms"] if_known = of.ttft.over_ms(2);
+        /// first tokens that were seen
+        ttft_samples: Integer = of.ttft.samples, Always "TTFT n": Count(of.ttft.samples);
+        /// number of equal weights with the same information
+        ttft_effective: Number = (of.ttft.effective * 10.0).round() / 10.0;
+        /// median of the time from dispatch to the last byte of a plain answer, estimated likewise; left out without
+        /// such attempts
+        whole_p50_ms: Number ["ms"] if_known = of.whole.ms(0), Whole "whole p50": of.whole.cell(0);
+        /// the data say only that the median is over this
+        whole_p50_over_ms: Number ["ms"] if_known = of.whole.over_ms(0);
+        /// 95th percentile, likewise
+        whole_p95_ms: Number ["ms"] if_known = of.whole.ms(1), Whole "whole p95": of.whole.cell(1);
+        /// the data say only that it is over this
+        whole_p95_over_ms: Number ["ms"] if_known = of.whole.over_ms(1);
+        /// 99th percentile, likewise
+        whole_p99_ms: Number ["ms"] if_known = of.whole.ms(2), Whole "whole p99": of.whole.cell(2);
+        /// the data say only that it is over this
+        whole_p99_over_ms: Number ["ms"] if_known = of.whole.over_ms(2);
+        /// plain answers that came whole; left out without an attempt that was asked for one
+        whole_samples: Integer if_known = (!of.whole.is_empty()).then_some(of.whole.samples),
+            Whole "whole n": Count(of.whole.samples);
+        /// median of tok/s: 1 / TPOT, by the provider's own count; not of bursts and of requests for several choices
+        tok_s_p50: Number ["tokens/s"] or_null = of.tok_s[0], Always "tok/s p50": of.tok_s_cell(0);
+        /// the slow end of tok/s: 5 % of the answers are slower
+        tok_s_p5: Number ["tokens/s"] or_null = of.tok_s[1], Always "tok/s p5": of.tok_s_cell(1);
+        /// 95th percentile of the time per output token after the first
+        tpot_p95_ms: Number ["ms"] or_null = of.tpot_p95_ms,
+            Always "TPOT p95": time(of.tpot_p95_ms, of.tok_s_effective, 0.95);
+        /// attempts whose tok/s is known
+        tok_s_samples: Integer = of.tok_s_samples, Always "tok/s n": Count(of.tok_s_samples);
+        /// requests that were judged by the targets: those that the group answered, and those that it tried and no
+        /// upstream answered; not those that the client left
+        requests: Integer = of.requests, Always "requests": Count(of.requests);
+        /// requests that met the targets, per second of the window
+        goodput: Number ["requests/s"] or_null = of.goodput, Always "goodput": PerSecond(of.goodput);
+        /// requests that met the targets, as a share of `requests`
+        attainment: Number or_null = of.attainment, Always "attained": Share(of.attainment);
+        /// what all attempts cost, as `cost_basis` says
+        cost_usd: Number ["USD"] or_null = of.cost.usd(), Always "cost": Cost(of.cost);
+        /// what the losers among them cost, as `extra_cost_basis` says: the price of racing
+        extra_cost_usd: Number ["USD"] or_null = of.extra_cost.usd(), Always "extra": Cost(of.extra_cost);
+        /// whether the cost is exact, a bound or not known
+        cost_basis: Text = of.cost.basis().as_str();
+        /// the same of the losers' cost
+        extra_cost_basis: Text = of.extra_cost.basis().as_str();
+        /// lower bound of the cost of all attempts; null where no attempt has a price
+        cost_usd_min: Number ["USD"] or_null = of.cost.min_usd();
+        /// its upper bound; null where nothing bounds an attempt
+        cost_usd_max: Number ["USD"] or_null = of.cost.max_usd();
+        /// lower bound of the cost of the losers
+        extra_cost_usd_min: Number ["USD"] or_null = of.extra_cost.min_usd();
+        /// its upper bound
+        extra_cost_usd_max: Number ["USD"] or_null = of.extra_cost.max_usd();
+        /// output tokens that clients got, per second of the window
+        aggregate_tok_s: Number ["tokens/s"] or_null = of.aggregate_tok_s.map(|[served, _]| served);
+        /// the same of all attempts
+        aggregate_tok_s_with_losers: Number ["tokens/s"] or_null = of.aggregate_tok_s.map(|[_, all]| all);
+        /// median of what streaming clients saw, from request to first payload
+        client_ttft_p50_ms: Number ["ms"] or_null = of.client_ttft_ms[0],
+            Gain "client p50": time(of.client_ttft_ms[0], of.client_ttft_effective, 0.5);
+        /// 95th percentile of the same
+        client_ttft_p95_ms: Number ["ms"] or_null = of.client_ttft_ms[1],
+            Gain "client p95": time(of.client_ttft_ms[1], of.client_ttft_effective, 0.95);
+        /// streaming clients that got a first payload
+        client_ttft_samples: Integer = of.client_ttft_samples;
+        /// the upstream with the best median, in a group of several
+        best_upstream_p50: Text if_known = of.gain(0).map(|gain| &gain.upstream);
+        /// estimated median of the best upstream alone, less what the clients saw; negative where racing cost time
+        gain_p50_ms: Number ["ms"] if_known = of.gain(0).map(|gain| gain.gain_ms), Gain "gain p50": of.gain_cell(0);
+        /// the upstream with the best 95th percentile, in a group of several
+        best_upstream_p95: Text if_known = of.gain(1).map(|gain| &gain.upstream);
+        /// the same at the 95th percentile
+        gain_p95_ms: Number ["ms"] if_known = of.gain(1).map(|gain| gain.gain_ms), Gain "gain p95": of.gain_cell(1);
+    }
+}
+
+/// One object for each group: its keys and its figures.
+pub fn objects(by: &[Dimension], groups: &[GroupFigures]) -> Vec<Map<String, Value>> {
+    let one = |of: &GroupFigures| {
+        let keys = by.iter().zip(&of.keys).map(|(dimension, key)| (dimension.as_str().to_owned(), key.json()));
+        let known = FIGURES.iter().map(|figure| (figure.field, (figure.value)(of)));
+        let known = known.filter(|(field, value)| !(field.optional && value.is_null()));
+        keys.chain(known.map(|(field, value)| (field.name.to_owned(), value))).collect()
+    };
+    groups.iter().map(one).collect()
+}
+
+/// The names of the members, in their order.
+pub fn names(by: &[Dimension]) -> Vec<&'static str> {
+    by.iter().map(|dimension| dimension.as_str()).chain(FIGURES.iter().map(|figure| figure.field.name)).collect()
+}
+
+/// The column of this figure.
+pub fn column(name: &str) -> Option<FigureColumn> {
+    FIGURES.iter().find(|figure| figure.field.name == name)?.column
+}
+
+fn time(ms: Option<f64>, effective: f64, share: f64) -> FigureCell {
+    let at = ms.map(|ms| Estimate::Reached((ms * 1e3) as i64));
+    FigureCell::Time(at, Firmness { effective, share })
 }

@@ -42,7 +42,7 @@ pub struct Groups<'r> {
 }
 
 /// The value of an attempt in each dimension, as a number; for a name, its index. −1: unknown.
-type GroupKey = [i64; Dimension::COUNT];
+type GroupKey = [i64; Dimension::ALL.len()];
 
 const UNKNOWN: i64 = -1;
 
@@ -157,7 +157,7 @@ impl<'r> Groups<'r> {
     }
 
     fn group(&mut self, subject: &GroupedAttempt<'_>) -> &mut Group {
-        let mut key = [UNKNOWN; Dimension::COUNT];
+        let mut key = [UNKNOWN; Dimension::ALL.len()];
         for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
             *place = self.names.number(*dimension, subject);
         }
@@ -174,7 +174,7 @@ impl<'r> Groups<'r> {
 
     /// Its stratum and its upstream, if needed.
     fn finer(&mut self, subject: &GroupedAttempt<'_>) -> (Option<GroupKey>, Option<i64>) {
-        let mut key = [UNKNOWN; Dimension::COUNT];
+        let mut key = [UNKNOWN; Dimension::ALL.len()];
         for (place, stratum) in key.iter_mut().zip(&self.rules.strata) {
             *place = match stratum {
                 StrataDimension::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),

@@ -6,10 +6,9 @@
 pub mod costs;
 pub mod dimension;
 pub mod distribution;
-pub mod export;
-pub mod fields;
 pub mod figures;
 pub mod groups;
+pub mod members;
 pub mod probes;
 pub mod question;
 pub mod races;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, Command};
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use jiff::tz::TimeZone;
 use crate::estimate::goodput::SloTargets;
 use crate::store::{AttemptFilter, SourceFilter};
 use photofinish_base::clock::micros;
+use photofinish_config::config::names::NamedChoice;
 use photofinish_config::config::units::parse_duration;
 
 /// The races of a question.
@@ -35,7 +36,7 @@ pub struct RaceWindow {
     #[arg(long)]
     pub user: Option<String>,
     /// Who asked: clients, probes, benchmarks, or all. Other rows than those of clients are not rolled up.
-    #[arg(long, default_value = "client", value_parser = sources())]
+    #[arg(long, default_value = "client", value_parser = choice::<SourceFilter>())]
     pub source: SourceFilter,
 }
 
@@ -110,10 +111,11 @@ impl RaceWindow {
     }
 }
 
-/// For clap: whose rows a question means.
-pub fn sources() -> impl TypedValueParser<Value = SourceFilter> {
-    let names = SourceFilter::ALL.map(SourceFilter::as_str);
-    PossibleValuesParser::new(names).try_map(|name| SourceFilter::from_name(&name).ok_or("unknown"))
+/// For clap: one of the names of an enum, each with its explanation.
+pub fn choice<T: NamedChoice + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+    let values = T::VARIANTS.iter().map(|one| PossibleValue::new(one.name()).help(one.about().trim()));
+    PossibleValuesParser::new(values)
+        .try_map(|name| T::VARIANTS.iter().copied().find(|one| one.name() == name).ok_or("unknown"))
 }
 
 /// A time for people, to the second.

@@ -3,11 +3,11 @@
 //! Rows as stored, by column name, with the figures of the views. Not for SQL.
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::question::RaceWindow;
+use super::members::{MemberField, integer, number, text};
+use super::question::{RaceWindow, choice};
 use crate::record::{RaceOutcome, left_out};
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 
@@ -24,9 +24,9 @@ pub struct RacesQuestion {
     #[arg(long, value_name = "PROVIDER/MODEL", value_parser = upstream)]
     pub upstream: Option<UpstreamName>,
     /// Only races that ended so.
-    #[arg(long, value_parser = outcomes())]
+    #[arg(long, value_parser = choice::<RaceOutcome>())]
     pub outcome: Option<RaceOutcome>,
-    /// So many races at most, the newest; 1 to 1000.
+    /// Maximum number of races, the newest first; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = RACES_BY_DEFAULT, value_parser = limit, allow_hyphen_values = true)]
     pub limit: u16,
     /// Only races that began before this one: `next` of the page before.
@@ -48,13 +48,6 @@ pub struct Page {
     pub races: Vec<Map<String, Value>>,
     /// The `before` of the next page, if there is one.
     pub next: Option<String>,
-}
-
-impl RacesQuestion {
-    /// An error in the combination of valid parts.
-    pub fn problem(&self, now_us: i64) -> Option<String> {
-        self.window.problem(now_us)
-    }
 }
 
 impl Page {
@@ -126,11 +119,6 @@ fn upstream(text: &str) -> Result<UpstreamName, String> {
     }
 }
 
-fn outcomes() -> impl TypedValueParser<Value = RaceOutcome> {
-    let names = RaceOutcome::ALL.iter().map(|outcome| outcome.as_str());
-    PossibleValuesParser::new(names).try_map(|name| RaceOutcome::from_name(&name).ok_or("unknown"))
-}
-
 /// The row with its start as a time, and the upstreams that it could not start as a list.
 fn readable(mut race: ExportRow) -> Map<String, Value> {
     if let Some(text) = race.get("left_out").and_then(Value::as_str) {
@@ -145,9 +133,38 @@ fn readable(mut race: ExportRow) -> Map<String, Value> {
     race
 }
 
+/// Figures of a race, after its columns.
+pub const OF_RACE: [MemberField; 5] = [
+    text("upstream", "the winner's `provider` / `model_sent`; null when no attempt won").or_null(),
+    number("client_ttft_ms", "ms", "from the request to the first payload byte handed to the client").or_null(),
+    number(
+        "overhead_ms",
+        "ms",
+        "part of `client_ttft_ms` added by the gateway; null for a client that does not stream",
+    )
+    .or_null(),
+    number("duration_ms", "ms", "from the request to the end of the answer").or_null(),
+    text("started", "`started_at` in the format of RFC 3339"),
+];
+
+/// Figures of an attempt, after its columns.
+pub const OF_ATTEMPT: [MemberField; 4] = [
+    text("upstream", "`provider` / `model_sent`"),
+    number("ttft_ms", "ms", "first token − dispatch; null where no token was seen").or_null(),
+    number("tpot_ms", "ms", "time per output token after the first; null where it cannot be measured").or_null(),
+    number("tok_s", "tokens/s", "1 / TPOT: decoding speed for one user").or_null(),
+];
+
+/// An event of a race's timeline.
+pub const EVENT: [MemberField; 3] = [
+    number("at_ms", "ms", "since the client's request was read"),
+    integer("attempt", "", "its ordinal; null for what the client saw").or_null(),
+    text("event", "what happened"),
+];
+
 /// The events of an attempt, in their usual order. Each is a column's name without `_us`; all but the first are stored
 /// as times since the first.
-pub const OF_ATTEMPT: [&str; 12] = [
+pub const ATTEMPT_EVENTS: [&str; 12] = [
     "dispatch",
     "connect",
     "headers",
@@ -166,19 +183,19 @@ pub const OF_ATTEMPT: [&str; 12] = [
 pub const BEGIN: &str = "request_read";
 
 /// The events of a race that its client saw.
-pub const OF_RACE: [&str; 2] = ["first_token_sent", "done"];
+pub const RACE_EVENTS: [&str; 2] = ["first_token_sent", "done"];
 
 /// Sorted by time; simultaneous events in the order of the attempts.
 pub fn timeline(race: Option<&ExportRow>, attempts: &[ExportRow]) -> Vec<Value> {
     let mut events: Vec<(i64, Option<&Value>, &str)> = vec![(0, None, BEGIN)];
     for attempt in attempts {
-        let dispatched = micros(attempt, OF_ATTEMPT[0]).unwrap_or(0);
-        for event in OF_ATTEMPT {
-            let since = if event == OF_ATTEMPT[0] { 0 } else { dispatched };
+        let dispatched = micros(attempt, ATTEMPT_EVENTS[0]).unwrap_or(0);
+        for event in ATTEMPT_EVENTS {
+            let since = if event == ATTEMPT_EVENTS[0] { 0 } else { dispatched };
             events.extend(micros(attempt, event).map(|at| (since + at, attempt.get("ordinal"), event)));
         }
     }
-    for event in OF_RACE {
+    for event in RACE_EVENTS {
         events.extend(race.and_then(|race| micros(race, event)).map(|at| (at, None, event)));
     }
     events.sort_by_key(|(at, ..)| *at);

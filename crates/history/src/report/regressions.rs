@@ -9,10 +9,10 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::dimension::NameIndex;
-use super::fields::REGRESSION;
+use super::members::members;
 use super::question::{RaceWindow, time};
 use crate::estimate::class::Input;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
@@ -162,44 +162,69 @@ impl Regression {
         }
     }
 
-    /// For programs. Members of other figures are null.
+    /// For programs.
     pub fn object(&self) -> Map<String, Value> {
-        let ms = |us: f64| json!(us / 1e3);
-        let mut object: Map<String, Value> =
-            REGRESSION.map(|field| (field.name.to_owned(), Value::Null)).into_iter().collect();
-        let mut put = |name: &str, value: Value| {
-            object.insert(name.to_owned(), value);
-        };
-        put("upstream", json!(self.upstream));
-        put("figure", json!(self.finding.figure().as_str()));
-        put("p_value", json!(self.finding.p_value()));
-        put("attempts_before", json!(self.attempts_before));
-        put("attempts_now", json!(self.attempts_now));
-        let mut quantile = |share: f64, before_us: f64, now_us: f64| {
-            put("quantile", json!(share));
-            put("before_ms", ms(before_us));
-            put("now_ms", ms(now_us));
-            put("ratio", json!(now_us / before_us.max(1.0)));
-        };
+        regression(self)
+    }
+
+    /// Which quantile was compared, and its microseconds before and now.
+    fn quantile(&self) -> Option<(f64, f64, f64)> {
         match self.finding {
-            Finding::Ttft { shift, hazard_ratio, .. } => {
-                if let Some(shift) = shift {
-                    quantile(shift.share, shift.before_us as f64, shift.now_us as f64);
-                }
-                put("hazard_ratio", json!(hazard_ratio));
-            }
-            Finding::Tpot { before_us, now_us, .. } => quantile(0.5, before_us, now_us),
-            Finding::Failures { before, now, .. } => {
-                put("before_share", json!(before));
-                put("now_share", json!(now));
-                put("difference", json!(now - before));
-            }
+            Finding::Ttft { shift, .. } => shift.map(|of| (of.share, of.before_us as f64, of.now_us as f64)),
+            Finding::Tpot { before_us, now_us, .. } => Some((0.5, before_us, now_us)),
+            Finding::Failures { .. } => None,
         }
-        object
+    }
+
+    /// The shares of failed attempts before and now.
+    fn shares(&self) -> Option<(f64, f64)> {
+        match self.finding {
+            Finding::Failures { before, now, .. } => Some((before, now)),
+            _ => None,
+        }
+    }
+
+    fn hazard_ratio(&self) -> Option<f64> {
+        match self.finding {
+            Finding::Ttft { hazard_ratio, .. } => Some(hazard_ratio),
+            _ => None,
+        }
     }
 
     pub fn figure(&self) -> TestedFigure {
         self.finding.figure()
+    }
+}
+
+members! {
+    /// What is worse, in the order of JSON and CSV. A figure has no members of the other figures: these are null.
+    pub REGRESSION: regression(of: &Regression) {
+        /// provider and its name for the model: `PROVIDER/MODEL`
+        upstream: Text = of.upstream;
+        /// what is worse: `ttft`, `tpot` or `failures`
+        figure: Text = of.figure().as_str();
+        /// which quantile `before_ms` and `now_ms` are; null where none was reached
+        quantile: Number or_null = of.quantile().map(|(share, ..)| share);
+        /// the quantile in the same hours before
+        before_ms: Number ["ms"] or_null = of.quantile().map(|(_, before_us, _)| before_us / 1e3);
+        /// the quantile now
+        now_ms: Number ["ms"] or_null = of.quantile().map(|(.., now_us)| now_us / 1e3);
+        /// `now_ms` / `before_ms`
+        ratio: Number or_null = of.quantile().map(|(_, before_us, now_us)| now_us / before_us.max(1.0));
+        /// share of attempts that failed in the same hours before
+        before_share: Number or_null = of.shares().map(|(before, _)| before);
+        /// share of attempts that fail now
+        now_share: Number or_null = of.shares().map(|(_, now)| now);
+        /// `now_share` − `before_share`
+        difference: Number or_null = of.shares().map(|(before, now)| now - before);
+        /// the rate at which first tokens come at equal waiting times, now over before; below 1: later
+        hazard_ratio: Number or_null = of.hazard_ratio();
+        /// the probability that a comparison reports any difference although nothing has changed
+        p_value: Number = of.finding.p_value();
+        /// attempts of the upstream in the same hours before
+        attempts_before: Integer = of.attempts_before;
+        /// attempts of the upstream now
+        attempts_now: Integer = of.attempts_now;
     }
 }
 
@@ -296,7 +321,7 @@ struct SharedStrata {
 struct FlatSide {
     ttft: Vec<SurvivalPoint>,
     squares: Vec<SurvivalPoint>,
-    tpot: Vec<(f64, u64)>,
+    tpot: Vec<SurvivalPoint>,
     attempts: u64,
     failures: u64,
 }
@@ -356,11 +381,11 @@ impl StratumSide {
     }
 
     fn flat(&self) -> FlatSide {
-        let tpot = self.tpot.values().into_iter().map(|(ns, weight)| (ns as f64 / 1e3, weight.round() as u64));
+        let event = |(ns, weight)| SurvivalPoint { time_us: ns, events: weight, ..SurvivalPoint::default() };
         FlatSide {
             ttft: [self.ttft.points(), self.rolled.points()].concat(),
             squares: [self.squares.points(), self.rolled.coarse_squares()].concat(),
-            tpot: tpot.collect(),
+            tpot: self.tpot.values().into_iter().map(event).collect(),
             attempts: self.attempts,
             failures: self.failures,
         }

@@ -6,6 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::members::{MemberField, text};
 use super::races::{limit, race_id};
 use crate::store::{ExportRow, ReadError, RunFilter, RunSearch, StoreReader};
 use photofinish_config::config::nearest;
@@ -15,13 +16,19 @@ const RUNS_BY_DEFAULT: u16 = 50;
 /// Which runs.
 #[derive(Args, Clone, Debug)]
 pub struct RunsQuestion {
-    /// So many runs at most, the newest; 1 to 1000.
+    /// Maximum number of runs, the newest first; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = RUNS_BY_DEFAULT, value_parser = limit, allow_hyphen_values = true)]
     pub limit: u16,
     /// Only runs that began before this one: `next` of the page before.
     #[arg(long, value_name = "RUN_ID", value_parser = race_id)]
     pub before: Option<String>,
 }
+
+/// The times of a run, after its columns.
+pub const OF_RUN: [MemberField; 2] = [
+    text("started", "`started_at` in the format of RFC 3339"),
+    text("ended", "`ended_at` likewise; null while it runs").or_null(),
+];
 
 /// A page of runs.
 #[derive(Clone, Debug)]

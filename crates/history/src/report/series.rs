@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::dimension::{GroupValue, NameIndex};
-use super::question::{RaceWindow, positive_duration, slo, time};
+use super::members::{MemberField, MemberKind, field, integer, number, text};
+use super::question::{RaceWindow, choice, positive_duration, slo, time};
 use crate::estimate::ShortBytes;
 use crate::estimate::class::Concurrency;
 use crate::estimate::cost::CostSum;
@@ -24,6 +25,7 @@ use crate::estimate::summary::Summary;
 use crate::estimate::survival::{Estimate, is_firm};
 use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US, micros};
+use photofinish_config::config::names::names;
 use photofinish_config::config::units::format_duration;
 
 /// Reads the answer.
@@ -79,35 +81,38 @@ pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Resu
 
 /// Most steps of one answer.
 pub const STEPS_MAX: i64 = 2_000;
-/// The figure of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Metric {
-    /// Time to first token of an attempt, estimated with those that were cut off before theirs.
-    Ttft,
-    /// Time to first token that streaming clients saw.
-    ClientTtft,
-    /// Tokens per second after the first; a quantile of 0.05 is the slow end.
-    TokS,
-    /// Requests per second that met the targets.
-    Goodput,
-    /// Share of attempts that failed.
-    Failures,
-    /// US dollars.
-    Cost,
+names! {
+    /// The figure of a series.
+    pub enum Metric {
+        /// First token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which were cut off
+        /// before their first token.
+        Ttft = "ttft",
+        /// First payload byte handed to the client − request fully read, of clients that asked to stream. A request counts at the
+        /// upstream that served it.
+        ClientTtft = "client_ttft",
+        /// 1 / TPOT, the time per output token after the first, by the provider's own count. A quantile of 0.05 is the slow end.
+        TokS = "tok_s",
+        /// Requests that finished well within the targets, per second of the step.
+        Goodput = "goodput",
+        /// Share of attempts that failed, failed midway, timed out or were refused; losers are attempts too.
+        Failures = "failures",
+        /// US dollars of all attempts, losers included.
+        Cost = "cost",
+    }
 }
 
-/// What has a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum SeriesDimension {
-    /// Each upstream, over time.
-    Upstream,
-    /// Each model that apps asked for, over time.
-    Model,
-    /// Each caller, over time.
-    User,
-    /// Each upstream, over the attempts running there instead of over time.
-    Concurrency,
+names! {
+    /// What has a series.
+    pub enum SeriesDimension {
+        /// Each upstream, over time.
+        Upstream = "upstream",
+        /// Each model that apps asked for, over time.
+        Model = "model",
+        /// Each caller, over time.
+        User = "user",
+        /// Each upstream, over the attempts running there instead of over time.
+        Concurrency = "concurrency",
+    }
 }
 
 /// The figure, the attempts and the steps.
@@ -116,7 +121,7 @@ pub struct SeriesQuestion {
     #[command(flatten)]
     pub window: RaceWindow,
     /// The figure.
-    #[arg(long, value_enum, default_value = "ttft")]
+    #[arg(long, value_parser = choice::<Metric>(), default_value = "ttft")]
     pub metric: Metric,
     /// Of ttft, client_ttft and tok_s: which quantile, such as 0.95 or p95; the median by default.
     #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
@@ -126,7 +131,7 @@ pub struct SeriesQuestion {
     #[arg(long, value_name = "DURATION", value_parser = step, allow_hyphen_values = true)]
     pub every: Option<Duration>,
     /// A series for each of these.
-    #[arg(long, value_name = "DIMENSION", value_enum, default_value = "upstream")]
+    #[arg(long, value_name = "DIMENSION", value_parser = choice::<SeriesDimension>(), default_value = "upstream")]
     pub by: SeriesDimension,
     /// Of goodput: what a request must keep, the client's time to first token, the time per output token, or both;
     /// ttft=1s,tpot=50ms by default.
@@ -149,18 +154,6 @@ const ROUND_S: [i64; 20] = [
 const CHOSEN_STEPS: i64 = 120;
 
 impl Metric {
-    /// On the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Ttft => "ttft",
-            Metric::ClientTtft => "client_ttft",
-            Metric::TokS => "tok_s",
-            Metric::Goodput => "goodput",
-            Metric::Failures => "failures",
-            Metric::Cost => "cost",
-        }
-    }
-
     /// Whether a quantile can be asked for.
     pub fn has_quantile(self) -> bool {
         matches!(self, Metric::Ttft | Metric::ClientTtft | Metric::TokS)
@@ -184,11 +177,11 @@ impl SeriesQuestion {
             return Some(problem);
         }
         if self.quantile.is_some() && !self.metric.has_quantile() {
-            let metric = self.metric.name();
+            let metric = self.metric.as_str();
             return Some(format!("--quantile does not go with {metric}; it goes with ttft, client_ttft and tok_s"));
         }
         if self.slo.is_some() && self.metric != Metric::Goodput {
-            return Some(format!("--slo does not go with {}; it goes with goodput", self.metric.name()));
+            return Some(format!("--slo does not go with {}; it goes with goodput", self.metric.as_str()));
         }
         let every = self.every?;
         if self.by == SeriesDimension::Concurrency {
@@ -602,7 +595,7 @@ fn point(question: &SeriesQuestion, place: PointPlace, summary: &Summary, second
 
 /// All names that an object may have, in order; the columns of CSV.
 pub fn names(question: &SeriesQuestion) -> Vec<&'static str> {
-    let mut names = vec![question.by.name()];
+    let mut names = vec![question.by.member()];
     names.extend(if question.by == SeriesDimension::Concurrency { &["concurrency"][..] } else { &["start", "span_s"] });
     names.extend(question.metric.has_quantile().then_some("quantile"));
     names.push(question.metric.field());
@@ -614,6 +607,31 @@ pub fn names(question: &SeriesQuestion) -> Vec<&'static str> {
     names
 }
 
+/// A point of a series: its series, its place, and the value under the name of the figure.
+pub const POINT: [MemberField; 19] = [
+    text("upstream", "the upstream of the series").or_null().if_known(),
+    text("model", "the model of the series").or_null().if_known(),
+    text("user", "the caller of the series").or_null().if_known(),
+    text("concurrency", "class of the attempts running at the upstream").if_known(),
+    text("start", "where the step begins, in the format of RFC 3339").if_known(),
+    number("span_s", "s", "the part of the step within the window, which rates are divided by").if_known(),
+    number("quantile", "", "the share that the value does not exceed").if_known(),
+    number("ttft_ms", "ms", "time to first token, estimated (Kaplan–Meier); null where not reached")
+        .or_null()
+        .if_known(),
+    number("ttft_over_ms", "ms", "the data say only that it is over this").if_known(),
+    number("client_ttft_ms", "ms", "what streaming clients saw, from request to first payload").or_null().if_known(),
+    number("tok_s", "tokens/s", "1 / TPOT, by the provider's own count").or_null().if_known(),
+    number("goodput", "requests/s", "requests that met the targets, per second").or_null().if_known(),
+    number("failure_share", "", "failures as a share of attempts").or_null().if_known(),
+    number("cost_usd", "USD", "what the attempts cost, as `cost_basis` says").or_null().if_known(),
+    text("cost_basis", "whether the cost is exact, a bound or not known").if_known(),
+    number("cost_usd_min", "USD", "lower bound of the cost").or_null().if_known(),
+    number("cost_usd_max", "USD", "upper bound of the cost").or_null().if_known(),
+    integer("samples", "", "number of observations behind the value"),
+    field("firm", MemberKind::Boolean, "", "whether they suffice for such a figure"),
+];
+
 /// One object for each point, series by series.
 pub fn objects(question: &SeriesQuestion, series: &SeriesReport) -> Vec<Map<String, Value>> {
     let points = series.lines.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)));
@@ -621,8 +639,8 @@ pub fn objects(question: &SeriesQuestion, series: &SeriesReport) -> Vec<Map<Stri
 }
 
 impl SeriesDimension {
-    /// The name of a series in JSON.
-    pub fn name(self) -> &'static str {
+    /// The member of JSON with the name of a series.
+    fn member(self) -> &'static str {
         match self {
             SeriesDimension::Upstream | SeriesDimension::Concurrency => "upstream",
             SeriesDimension::Model => "model",
@@ -648,7 +666,7 @@ impl Metric {
 fn object(question: &SeriesQuestion, line: &SeriesLine, point: &SeriesPoint) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
-    put(question.by.name(), line.name.json());
+    put(question.by.member(), line.name.json());
     match point.place {
         PointPlace::Time { start_us, span_us } => {
             put("start", json!(Timestamp::from_microsecond(start_us).ok().map(|start| start.to_string())));

@@ -9,7 +9,7 @@ use clap::Args;
 use super::dimension::{Dimension, StrataDimension};
 use super::figures::GroupFigures;
 use super::groups::{GroupRules, Groups};
-use super::question::{RaceWindow, positive_duration, slo, whole_number};
+use super::question::{RaceWindow, choice, positive_duration, slo, whole_number};
 use super::regressions;
 use crate::estimate::goodput::{self, SloTargets};
 use crate::store::{AttemptFilter, ReadError, Selection, StoreReader};
@@ -20,7 +20,7 @@ pub struct StatsQuestion {
     #[command(flatten)]
     pub window: RaceWindow,
     /// One group for each of these, or, with commas between, for each combination.
-    #[arg(long, value_name = "DIMENSION", value_enum, value_delimiter = ',', default_value = "upstream")]
+    #[arg(long, value_name = "DIMENSION", value_parser = choice::<Dimension>(), value_delimiter = ',', default_value = "upstream")]
     pub by: Vec<Dimension>,
     /// The targets of goodput: the client's time to first token, the time per output token, or both.
     #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
@@ -32,7 +32,7 @@ pub struct StatsQuestion {
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, allow_hyphen_values = true)]
     pub half_life: Option<Duration>,
     /// Estimate TTFT separately for each of these, and mix the estimates by their share of attempts.
-    #[arg(long, value_name = "STRATUM", value_enum, value_delimiter = ',')]
+    #[arg(long, value_name = "STRATUM", value_parser = choice::<StrataDimension>(), value_delimiter = ',')]
     pub strata: Vec<StrataDimension>,
     /// Read rows instead of roll-ups, for at most 30 s, as far back as rows are kept.
     #[arg(long)]
@@ -71,7 +71,7 @@ impl StatsQuestion {
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let again = |(at, dimension): &(usize, &Dimension)| self.by[..*at].contains(dimension);
         let twice = || self.by.iter().enumerate().find(again);
-        let twice = || Some(format!("--by has {} twice; name each dimension once", twice()?.1.name()));
+        let twice = || Some(format!("--by has {} twice; name each dimension once", twice()?.1.as_str()));
         self.window.problem(now_us).or_else(twice)
     }
 }

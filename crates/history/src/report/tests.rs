@@ -113,7 +113,7 @@ async fn no_lucky_attempt_and_no_other_model_is_the_best_upstream() {
     let orphan = [won(77, "slow", 500_000)];
     let (_directory, path) = store_with(many("m").chain(orphan).collect()).await;
     assert!(asked(&path, &[("by", "weekday")], now_us).groups[0].gain.is_some());
-    // Of another model it can stand for nothing.
+    // For another model it proves nothing.
     let (_directory, path) = store_with(many("m").chain([race(99, "other"), won(99, "lucky", 50_000)]).collect()).await;
     assert_eq!(asked(&path, by_user, now_us).groups[0].gain, None);
 }
@@ -153,10 +153,7 @@ async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
     let (_directory, path) = store_with([race(n, "m")].into_iter().chain(attempts).chain(others).collect()).await;
     let stats = asked(&path, &[("provider", "audited")], STARTED_AT + 2 * HOUR_US);
     // Three of seven end at 50 ms; three leave at 90; what is left is the audited one, from 100 ms on for four.
-    let ttft = |share: f64| {
-        let shares = super::figures::TTFT_SHARES;
-        stats.groups[0].ttft.at[shares.iter().position(|at| *at == share).unwrap()]
-    };
+    let ttft = |share: f64| stats.groups[0].ttft.at[[0.50, 0.95, 0.99].iter().position(|at| *at == share).unwrap()];
     assert_eq!(ttft(0.50), Some(Estimate::Reached(300_000)));
     assert!((stats.groups[0].ttft.effective - 49.0 / 19.0).abs() < 1e-9, "{}", stats.groups[0].ttft.effective);
 }

@@ -1,6 +1,6 @@
 //! Finds damage to a file: a quick look, over a connection of its own, whether its newest part can be read and has the rows that
 //! were written, and the check of the whole file that confirms it. A writer has the pages that it uses in memory, so it may
-//! write for hours into a file that nobody can read.
+//! write for hours into an unreadable file.
 //!
 //! Not for moving a damaged file away: see `set_aside`.
 

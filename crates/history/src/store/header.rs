@@ -10,7 +10,7 @@ use std::path::Path;
 /// How every SQLite database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Where the number of the program stands that a database belongs to. <https://www.sqlite.org/fileformat.html>
+/// Position of the number of the program that a database belongs to. <https://www.sqlite.org/fileformat.html>
 const APPLICATION_ID: std::ops::Range<usize> = 68..72;
 
 /// "PHOT"; the first migration sets it.

@@ -91,7 +91,7 @@ impl FileSlot {
 /// What became of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Rows that the database will never take. They are in a file beside it, except those that are lost.
+    /// Rows that the database will never take. They are in a file in the same directory, except those that are lost.
     pub refused: usize,
     /// Rows of these that are lost.
     pub lost: usize,
@@ -104,7 +104,7 @@ pub struct Taken {
 pub enum ReadBack {
     /// Every row is there.
     Proven,
-    /// So many rows are not.
+    /// The number of rows that are not.
     Missing(u64),
     /// They were written into another file.
     OtherFile,
@@ -153,7 +153,7 @@ impl Store {
     }
 
     /// Writes the batch. If the database refuses a row for good, it writes race by race, and puts the races that are
-    /// refused into a file beside it.
+    /// refused into a file in the same directory.
     pub fn take(&self, batch: &[Record]) -> Result<Taken, WriteError> {
         Ok(self.put_apart(batch, &self.take_rows(batch)?))
     }

@@ -68,7 +68,7 @@ pub enum OpenError {
     )]
     Damaged { path: PathBuf, reason: String },
     #[error(
-        "{path} is damaged, and {count} damaged files are beside it already: find out what damages them, and move them \
+        "{path} is damaged, and its directory already has {count} damaged files: find out what damages them, and move them \
          away"
     )]
     TooManyAside { path: PathBuf, count: usize },
@@ -117,7 +117,7 @@ const ANALYSIS_LIMIT: u32 = 400;
 /// process from opening one of the old and one of the new.
 static MOVING: RwLock<()> = RwLock::new(());
 
-/// Waits until nobody opens a file, and keeps everybody from it.
+/// Waits until no file is being opened, and keeps others from opening one.
 pub(super) fn moving() -> RwLockWriteGuard<'static, ()> {
     MOVING.write().unwrap_or_else(PoisonError::into_inner)
 }
@@ -149,7 +149,7 @@ fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<Connection, OpenE
     let connection = connect_writing(path).map_err(|error| explain(path, &error))?;
     match owner(&connection).map_err(|error| explain(path, &error))? {
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
-        FileOwner::Nobody => {
+        FileOwner::None => {
             connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(|error| explain(path, &error))?
         }
         FileOwner::Photofinish => {}
@@ -269,7 +269,7 @@ fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError
     let explained = |error| explain_own(path, &error);
     match owner(connection).map_err(|error| explain(path, &error))? {
         FileOwner::Photofinish => {}
-        FileOwner::Nobody => return Err(OpenError::Older { path: path.into() }),
+        FileOwner::None => return Err(OpenError::Older { path: path.into() }),
         FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
     }
     let newest = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
@@ -333,7 +333,7 @@ fn create_private(path: &Path) -> std::io::Result<()> {
 
 enum FileOwner {
     /// No table yet.
-    Nobody,
+    None,
     Photofinish,
     Other,
 }
@@ -342,7 +342,7 @@ fn owner(connection: &Connection) -> rusqlite::Result<FileOwner> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     Ok(match (number("PRAGMA application_id")?, number("SELECT count(*) FROM sqlite_schema")?) {
         (id, _) if id == i64::from(PHOTOFINISH) => FileOwner::Photofinish,
-        (0, 0) => FileOwner::Nobody,
+        (0, 0) => FileOwner::None,
         _ => FileOwner::Other,
     })
 }

@@ -54,12 +54,12 @@ pub struct StoreReader {
     exact_max: u64,
     /// The caller no longer waits for the answer.
     stop: Arc<AtomicBool>,
-    /// Told why, when the file seems damaged.
-    tell_damage: Option<TellDamage>,
+    /// Gets the reason when the file seems damaged.
+    on_damage: Option<OnDamage>,
 }
 
 /// Takes a text for the operator.
-pub type TellDamage = Arc<dyn Fn(String) + Send + Sync>;
+pub type OnDamage = Arc<dyn Fn(String) + Send + Sync>;
 
 impl StoreReader {
     /// # Errors
@@ -71,7 +71,7 @@ impl StoreReader {
             connection,
             time_limit: QUERY_FOR,
             stop: Arc::default(),
-            tell_damage: None,
+            on_damage: None,
             exact_max: EXACT_MAX,
         })
     }
@@ -87,9 +87,9 @@ impl StoreReader {
         StoreReader { stop, ..self }
     }
 
-    /// Tells of each error that says that the file is damaged.
-    pub fn telling_of_damage(self, tell: TellDamage) -> StoreReader {
-        StoreReader { tell_damage: Some(tell), ..self }
+    /// Calls `on_damage` with each error that says that the file is damaged.
+    pub fn on_damage(self, on_damage: OnDamage) -> StoreReader {
+        StoreReader { on_damage: Some(on_damage), ..self }
     }
 
     /// Whether the caller no longer waits for the answer.
@@ -192,8 +192,8 @@ impl StoreReader {
             Some(rusqlite::ErrorCode::OperationInterrupted) if self.stop.load(Relaxed) => ReadError::Stopped { path },
             Some(rusqlite::ErrorCode::OperationInterrupted) => ReadError::TimeLimit { path },
             _ => {
-                if let Some(tell) = self.tell_damage.as_ref().filter(|_| symptom(error).is_some()) {
-                    tell(error.to_string());
+                if let Some(on_damage) = self.on_damage.as_ref().filter(|_| symptom(error).is_some()) {
+                    on_damage(error.to_string());
                 }
                 ReadError::Failed { path, reason: error.to_string() }
             }

@@ -8,6 +8,7 @@ use crate::estimate::ShortBytes;
 use crate::estimate::class::{Concurrency, Input};
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::record::RaceSource;
+use photofinish_config::config::names::names;
 
 /// The selected attempts: all conditions that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -118,35 +119,24 @@ impl Coverage {
     }
 }
 
-/// Whose rows. Roll-ups have those of clients only, so the others are read as rows, as far back as these are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SourceFilter {
-    #[default]
-    Client,
-    Probe,
-    Bench,
-    All,
+names! {
+    /// Whose rows. Roll-ups have those of clients only, so the others are read as rows, as far back as these are kept.
+    pub enum SourceFilter {
+        Client = "client",
+        Probe = "probe",
+        Bench = "bench",
+        All = "all",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "`names!` takes no attributes of variants")]
+impl Default for SourceFilter {
+    fn default() -> SourceFilter {
+        SourceFilter::Client
+    }
 }
 
 impl SourceFilter {
-    /// In the order of their declaration.
-    pub const ALL: [SourceFilter; 4] =
-        [SourceFilter::Client, SourceFilter::Probe, SourceFilter::Bench, SourceFilter::All];
-
-    /// The name in options and parameters.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SourceFilter::Client => "client",
-            SourceFilter::Probe => "probe",
-            SourceFilter::Bench => "bench",
-            SourceFilter::All => "all",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<SourceFilter> {
-        SourceFilter::ALL.into_iter().find(|filter| filter.as_str() == name)
-    }
-
     /// Whether rows of this source are meant. None: the row of the race is missing; then it counts as a client's.
     pub(super) fn wants(self, source: Option<RaceSource>) -> bool {
         match (self, source.unwrap_or_default()) {

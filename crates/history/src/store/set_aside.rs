@@ -14,8 +14,8 @@ use super::write::WriteError;
 use super::{OpenError, Store, open};
 use photofinish_base::clock::wall_micros;
 
-/// Damaged files that may be beside a database. Then no further one is moved, so that whatever damages them does not fill
-/// the disk.
+/// Maximum number of damaged files in the directory of a database. No further one is moved, so that whatever damages them
+/// does not fill the disk.
 const ASIDE_MAX: usize = 10;
 
 /// Entries of the directory that are looked through for them.
@@ -94,7 +94,7 @@ impl Store {
     }
 }
 
-/// The damaged files beside a database, oldest first.
+/// The damaged files in the directory of a database, oldest first.
 pub fn set_aside_files(database: &Path) -> Vec<SetAside> {
     let Some(name) = database.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let begin = format!("{name}{MARK}");
@@ -117,12 +117,12 @@ pub fn set_aside_files(database: &Path) -> Vec<SetAside> {
 /// Of a time in a name.
 const LENGTH: usize = "20260102T030405Z".len();
 
-/// An empty database beside the one at the path.
+/// An empty database in the directory of the one at the path.
 fn new_file(path: &Path) -> Result<PathBuf, OpenError> {
-    let new = PathBuf::from(beside(path, ".new"));
+    let new = PathBuf::from(with_suffix(path, ".new"));
     // Left by a crash.
     for suffix in SUFFIXES {
-        let _ = std::fs::remove_file(beside(&new, suffix));
+        let _ = std::fs::remove_file(with_suffix(&new, suffix));
     }
     let connection = open::writable(&new, None)?;
     // Closed, it has no log.
@@ -136,7 +136,7 @@ fn move_away(path: &Path, at_us: i64) -> io::Result<PathBuf> {
     let aside = free_name(path, at_us)?;
     let mut moved = Vec::new();
     for suffix in SUFFIXES {
-        let (from, to) = (beside(path, suffix), beside(&aside, suffix));
+        let (from, to) = (with_suffix(path, suffix), with_suffix(&aside, suffix));
         match std::fs::rename(&from, &to) {
             Ok(()) => moved.push((from, to)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !suffix.is_empty() => {}
@@ -155,14 +155,14 @@ fn move_away(path: &Path, at_us: i64) -> io::Result<PathBuf> {
 fn free_name(path: &Path, at_us: i64) -> io::Result<PathBuf> {
     let time = Timestamp::from_microsecond(at_us).unwrap_or_default().strftime("%Y%m%dT%H%M%SZ").to_string();
     let names = (1..=ASIDE_MAX).map(|number| match number {
-        1 => PathBuf::from(beside(path, &format!("{MARK}{time}"))),
-        number => PathBuf::from(beside(path, &format!("{MARK}{time}-{number}"))),
+        1 => PathBuf::from(with_suffix(path, &format!("{MARK}{time}"))),
+        number => PathBuf::from(with_suffix(path, &format!("{MARK}{time}-{number}"))),
     });
-    let is_free = |name: &PathBuf| SUFFIXES.iter().all(|suffix| !Path::new(&beside(name, suffix)).exists());
+    let is_free = |name: &PathBuf| SUFFIXES.iter().all(|suffix| !Path::new(&with_suffix(name, suffix)).exists());
     names.into_iter().find(is_free).ok_or_else(|| io::ErrorKind::AlreadyExists.into())
 }
 
-fn beside(path: &Path, suffix: &str) -> std::ffi::OsString {
+fn with_suffix(path: &Path, suffix: &str) -> std::ffi::OsString {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name
@@ -187,12 +187,12 @@ mod tests {
             ["history.db.damaged-20260102T030405Z-2", "history.db.damaged-20260102T030405Z-3"].into_iter().enumerate()
         {
             std::fs::write(&path, format!("{number}")).unwrap();
-            std::fs::write(beside(&path, "-wal"), format!("log {number}")).unwrap();
+            std::fs::write(with_suffix(&path, "-wal"), format!("log {number}")).unwrap();
             let aside = move_away(&path, at_us).unwrap();
             assert_eq!(aside, directory.path().join(name));
             assert_eq!(std::fs::read_to_string(&aside).unwrap(), format!("{number}"));
-            assert_eq!(std::fs::read_to_string(beside(&aside, "-wal")).unwrap(), format!("log {number}"));
-            assert!(!path.exists() && !Path::new(&beside(&path, "-wal")).exists());
+            assert_eq!(std::fs::read_to_string(with_suffix(&aside, "-wal")).unwrap(), format!("log {number}"));
+            assert!(!path.exists() && !Path::new(&with_suffix(&path, "-wal")).exists());
             let last = set_aside_files(&path).pop().unwrap();
             assert_eq!((last.at_us, last.name.as_str()), (at_us, name));
         }
@@ -203,8 +203,8 @@ mod tests {
     fn a_file_that_cannot_be_moved_keeps_its_log() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("history.db");
-        std::fs::write(beside(&path, "-wal"), "log").unwrap();
+        std::fs::write(with_suffix(&path, "-wal"), "log").unwrap();
         assert!(move_away(&path, 0).is_err());
-        assert_eq!(std::fs::read_to_string(beside(&path, "-wal")).unwrap(), "log");
+        assert_eq!(std::fs::read_to_string(with_suffix(&path, "-wal")).unwrap(), "log");
     }
 }

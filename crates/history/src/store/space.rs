@@ -16,7 +16,7 @@ const CHECKPOINT_FOR: Duration = Duration::from_millis(50);
 /// Pages that are given back in one transaction: a few milliseconds.
 const GIVEN_BACK_MAX: u64 = 200;
 
-/// Free pages that stay for new rows: one in so many, and at least [`KEPT_MIN`].
+/// Free pages that stay for new rows: one in this number, and at least [`KEPT_MIN`].
 const KEPT_SHARE: u64 = 10;
 
 /// 4 MiB.

@@ -123,7 +123,7 @@ impl Spill {
         self.store.close();
     }
 
-    /// Removes the empty file, unless another gateway uses it: that one would write into a file that nobody finds again. The
+    /// Removes the empty file, unless another gateway uses it: that gateway would then write into a file without a name. The
     /// last one to empty it removes it.
     fn remove(&self, mut opened: Opened) {
         let removed = match self.remove_alone(&mut opened.connection) {

@@ -1,5 +1,5 @@
 //! Writes a batch of records as one transaction, with one prepared statement for each table; or race by race, if the
-//! database refuses one of them. Rows that it will never take go into a file beside it, one line of JSON for each.
+//! database refuses one of them. Rows that it will never take go into a file in the same directory, one line of JSON for each.
 //!
 //! An existing race or attempt stays unchanged, so a batch can be sent again when it is unclear whether its commit
 //! succeeded. A run is written when it begins and again when it ends. Not for reading, nor for rows that wait: see `spill`.

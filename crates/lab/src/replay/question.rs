@@ -8,7 +8,7 @@ use super::past_requests::PastRequests;
 use photofinish_config::config::units::{bounded, duration_within, within};
 use photofinish_config::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
 use photofinish_history::estimate::goodput;
-use photofinish_history::report::question::{RaceWindow, TimePoint, moment, slo, sources, whole_number};
+use photofinish_history::report::question::{RaceWindow, TimePoint, choice, moment, slo, whole_number};
 use photofinish_history::store::SourceFilter;
 use photofinish_routing::policy::{PolicySetting, rules};
 
@@ -48,7 +48,7 @@ pub struct ReplayQuestion {
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<TimePoint>,
     /// Who asked: clients, probes, benchmarks, or all.
-    #[arg(long, default_value = "client", value_parser = sources())]
+    #[arg(long, default_value = "client", value_parser = choice::<SourceFilter>())]
     pub source: SourceFilter,
     /// The seed of the draws: the same seed gives the same answer.
     #[arg(long, default_value_t = 1, value_parser = whole_number)]

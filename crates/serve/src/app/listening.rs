@@ -13,7 +13,7 @@ pub enum Listening {
     /// It opens them. An address in use ends the start.
     #[default]
     Alone,
-    /// It opens them beside those of an older gateway, which is stopped afterwards.
+    /// It opens them while an older gateway still listens; that gateway is stopped afterwards.
     TakeOver,
     /// The service manager opened them. `listen` in the configuration is not used.
     Passed(Vec<PassedListener>),

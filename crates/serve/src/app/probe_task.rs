@@ -123,7 +123,7 @@ trait ProbeHost {
     /// Whether clients use the upstream now.
     fn is_busy(&self, upstream: &UpstreamConfig) -> bool;
 
-    /// So many probes will not be sent.
+    /// Counts probes that will not be sent.
     fn given_up(&self, probes: u64);
 
     /// Sends one probe: see [`Prober::probe`].

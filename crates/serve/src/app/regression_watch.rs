@@ -44,8 +44,8 @@ struct WatchHistory {
 #[derive(Debug, Default)]
 struct WatchedFigure {
     /// Whether it counts as a regression.
-    stands: bool,
-    /// Consecutive checks that contradict `stands`.
+    is_current: bool,
+    /// Consecutive checks that contradict `is_current`.
     against: u8,
 }
 
@@ -59,15 +59,15 @@ struct RegressionChange {
 /// Runs until the gateway drains. `path`: the database file.
 pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
     let mut looked = WatchHistory::default();
-    let told = |found| looked.tell(found, gateway.recorder().metrics());
-    look_again((&path, gateway.recorder()), gateway.shutdown(), wall_micros, told).await;
+    let report = |found| looked.report(found, gateway.recorder().metrics());
+    look_again((&path, gateway.recorder()), gateway.shutdown(), wall_micros, report).await;
 }
 
 async fn look_again(
     history: (&Path, &Recorder),
     shutdown: &Shutdown,
     now: fn() -> i64,
-    mut told: impl FnMut(WatchResult),
+    mut report: impl FnMut(WatchResult),
 ) {
     let mut draining = std::pin::pin!(shutdown.draining());
     loop {
@@ -76,11 +76,11 @@ async fn look_again(
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         let Some(found) = look(history, shutdown, now).await else { return };
-        told(found);
+        report(found);
     }
 }
 
-/// None once the gateway drains: nothing waits for the history then. The recorder is told of damage to it.
+/// None once the gateway drains: nothing waits for the history then. The recorder learns of damage to it.
 async fn look((path, recorder): (&Path, &Recorder), shutdown: &Shutdown, now: fn() -> i64) -> Option<WatchResult> {
     let stop = Arc::new(AtomicBool::new(false));
     let (path, recorder, stopped) = (path.to_owned(), recorder.clone(), stop.clone());
@@ -107,12 +107,12 @@ async fn look((path, recorder): (&Path, &Recorder), shutdown: &Shutdown, now: fn
 }
 
 impl WatchHistory {
-    fn tell(&mut self, found: WatchResult, metrics: &Metrics) {
+    fn report(&mut self, found: WatchResult, metrics: &Metrics) {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
                 if !self.failed {
-                    tracing::warn!(error, "cannot tell whether an upstream has become worse");
+                    tracing::warn!(error, "cannot compare the upstreams with earlier hours");
                 }
                 self.failed = true;
                 return;
@@ -142,8 +142,8 @@ impl WatchHistory {
                 "no longer worse than in the same hours of the days before"
             );
         }
-        let standing = self.known.iter().filter(|(_, known)| known.stands);
-        metrics.standing(standing.map(|(key, _)| key.clone()).collect());
+        let current = self.known.iter().filter(|(_, known)| known.is_current);
+        metrics.current_regressions(current.map(|(key, _)| key.clone()).collect());
     }
 
     /// Applies the findings of one check.
@@ -153,16 +153,16 @@ impl WatchHistory {
         }
         let mut change = RegressionChange::default();
         self.known.retain(|key, known| {
-            if found.contains(key) == known.stands {
+            if found.contains(key) == known.is_current {
                 known.against = 0;
-                return known.stands;
+                return known.is_current;
             }
             known.against += 1;
             if known.against == LOOKS {
-                *known = WatchedFigure { stands: !known.stands, against: 0 };
-                if known.stands { &mut change.begun } else { &mut change.gone }.push(key.clone());
+                *known = WatchedFigure { is_current: !known.is_current, against: 0 };
+                if known.is_current { &mut change.begun } else { &mut change.gone }.push(key.clone());
             }
-            known.stands || known.against > 0
+            known.is_current || known.against > 0
         });
         change
     }

@@ -49,7 +49,7 @@ impl ReloadOrder {
 /// Why a reload changed nothing.
 enum NotReloaded {
     Refused(RefusedConfiguration),
-    /// The text is not the one that was accepted. What was told of the file stays.
+    /// The text is not the one that was accepted. What was said of the file stays valid.
     NotAccepted(String),
 }
 
@@ -135,7 +135,7 @@ impl Reloading {
     }
 
     /// # Errors
-    /// The new configuration drops much of the old one, and nobody has accepted it.
+    /// The new configuration drops much of the old one, and this has not been accepted.
     fn check_losses(&self, before: &Config, config: &Config, accept: Option<String>) -> Result<(), NotReloaded> {
         if let Some(accept) = accept {
             let print = config.text.map_or_else(|| "none".to_owned(), |text| text.to_string());
@@ -156,7 +156,7 @@ impl Reloading {
     }
 
     /// # Errors
-    /// A listener that others can reach would need no token. Nobody can accept that: a start refuses it too.
+    /// A listener that others can reach would need no token. This cannot be accepted: a start refuses it too.
     fn check_listeners(&self, config: &Config) -> Result<(), NotReloaded> {
         let open = self.bound.iter().find(|listen| !listen.is_local() && config.users.is_empty());
         let Some(open) = open else { return Ok(()) };

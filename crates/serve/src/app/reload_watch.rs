@@ -1,5 +1,5 @@
 //! Looks at the files of the configuration while the gateway runs, and asks for a reload: on SIGHUP, or when the file, one of the
-//! certificates and keys that it names, or the catalogue beside the store has changed.
+//! certificates and keys that it names, or the catalogue in the store's directory has changed.
 //!
 //! A file that is being written looks different each time, and a certificate and its key are not replaced in one step. So a change
 //! counts once two looks have found the same. Not for what a reload may take: see `reload`.
@@ -145,7 +145,7 @@ impl FilesLook {
         if files == in_force {
             return LookResult::InForce;
         }
-        // Asked for by a person, who was told.
+        // A person asked for it and got the answer.
         let is_told = files.beside == in_force.beside
             && refused.and_then(|refused| refused.text).is_some_and(|text| files.text == SeenText::Read(text));
         match last == Some(self) && tried != Some(files) && !is_told {

@@ -82,7 +82,7 @@ impl AcceptLoop {
         }
     }
 
-    /// Serves whoever has begun to connect, and nobody else.
+    /// Serves only the clients that have begun to connect.
     async fn close(mut self) {
         self.listener.turn_away();
         let by = Instant::now() + HANDSHAKES_FOR;
@@ -164,11 +164,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn warnings_come_with_their_number_once_in_a_while() {
-        let (mut turned_away, mut told) = (ShedConnections::default(), Vec::new());
+        let (mut turned_away, mut counted) = (ShedConnections::default(), Vec::new());
         for _ in 0..1_000 {
-            told.extend(turned_away.count());
+            counted.extend(turned_away.count());
             tokio::time::advance(Duration::from_millis(10)).await;
         }
-        assert_eq!(told, [1, 500]);
+        assert_eq!(counted, [1, 500]);
     }
 }

@@ -173,7 +173,7 @@ impl HeadCheck {
 
     /// Whether what begins here is a header that says nothing of the body, as most lines are. It ends at `end`.
     fn is_plain(&self, line: &[u8], end: usize) -> bool {
-        // The colon stands right behind a name.
+        // The colon follows the name at once.
         let may_delimit = |name: &[u8]| line.get(name.len()) == Some(&b':');
         let is_whole_header = self.line == LineKind::Header && self.kept_len == 0 && end > 1;
         is_whole_header && line[end - 1] == b'\r' && !may_delimit(CONTENT_LENGTH) && !may_delimit(TRANSFER_ENCODING)

@@ -18,17 +18,17 @@ use photofinish_base::memory::{ClientLease, Memory};
 /// These seven are measured, as the growth of the process's resident memory by a thousand connections or ten thousand
 /// requests of a kind: `tests/attacks/held` repeats it, and fails where they are wrong by more than a factor of two.
 const CONNECTION: usize = 6 << 10;
-/// What TLS takes beside that, from the first byte of the handshake on.
+/// What TLS takes in addition, from the first byte of the handshake on.
 const TLS: usize = 12 << 10;
-/// What HTTP/1.1 takes beside that, with a read buffer and a head.
+/// What HTTP/1.1 takes in addition, with a read buffer and a head.
 const HTTP1: usize = 10 << 10;
-/// What HTTP/2 takes beside that. Half of it is taken only while a head with many headers does not end.
+/// What HTTP/2 takes in addition. Half of it is taken only while a head with many headers does not end.
 const HTTP2: usize = 30 << 10;
 /// What a request over HTTP/2 takes until its answer has left, without that answer.
 const STREAM: usize = 4 << 10;
-/// What it takes beside that until its answer begins, without its head.
+/// What it takes in addition until its answer begins, without its head.
 const WORK: usize = 8 << 10;
-/// What each of its headers takes until then, beside its value.
+/// What each of its headers takes until then, in addition to its value.
 const HEADER: usize = 96;
 /// Read buffers up to this size are part of [`HTTP1`], [`HTTP2`] and [`TLS`].
 const READ_BUFFER: usize = 8 << 10;
@@ -98,7 +98,7 @@ pub(super) struct RequestInProgress {
     is_left: bool,
     /// What it added to the connection's lease.
     bytes: usize,
-    /// What it added beside that until it rests.
+    /// What it added to that until it rests.
     work: usize,
 }
 
@@ -176,7 +176,7 @@ impl ConnectionPlace {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Whether a request had a valid token. If none had, `has_token` tells it of the newest one.
+    /// Whether a request had a valid token. If none had, `has_token` is about the newest one.
     pub fn is_known(&self, has_token: impl FnOnce() -> bool) -> bool {
         let known = self.is_known.load(Ordering::Relaxed) || has_token();
         self.is_known.store(known, Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl ConnectionPlace {
         self.is_refusing.load(Ordering::Relaxed) && self.is_refusing.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether so many requests were refused that it must close, whatever runs on it.
+    /// Whether the number of refused requests requires it to close, whatever runs on it.
     pub fn floods(&self) -> bool {
         self.unknown_refused.load(Ordering::Relaxed) > REFUSED_MAX
     }

@@ -66,7 +66,7 @@ fn frame(page: &str, root: &str, path: &str) -> Response<Body> {
     guarded(answer.unwrap_or_else(|| Rejection::not_found(path, Some("/dashboard")).into_response()))
 }
 
-/// Tells the page whether it may read `/api`.
+/// Says whether the page may read `/api`.
 pub async fn session(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
     let answer = proxy::admin_user(&site.gateway, &client).map(|user| {
         let user = user.map(|user| user.name.clone());

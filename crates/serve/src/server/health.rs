@@ -12,7 +12,7 @@ use serde_json::json;
 
 use photofinish_config::config::{Keys, Provider};
 use photofinish_gateway::proxy::{self, Client, Gateway};
-use photofinish_history::metrics::{self, ExternalCounts, MemoryUse};
+use photofinish_history::metrics::{self, MetricsText};
 use photofinish_history::recorder::Condition;
 
 pub async fn alive() -> Response<Body> {
@@ -61,26 +61,45 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Res
     if let Err(rejection) = proxy::admin(&gateway, &client) {
         return rejection.into_response();
     }
-    let (recorder, memory) = (gateway.recorder(), gateway.memory());
-    let elsewhere = ExternalCounts {
-        in_flight: gateway.races(),
-        arriving: gateway.arriving(),
-        tasks: gateway.shutdown().running(),
-        record_queue: recorder.depth(),
-        records_spilled: recorder.spilled(),
-        records_written: recorder.written(),
-        records_dropped: recorder.dropped(),
-        records_set_aside: recorder.set_aside(),
-        records_refused: recorder.refused(),
-        invariant_violations: recorder.violations(),
-        unauthorized: gateway.totals().unauthorized_so_far(),
-        wrong_tokens: gateway.totals().wrong_tokens_so_far(),
-        shed: gateway.totals().shed.so_far(),
-        memory: MemoryUse { used: memory.used(), clients: memory.clients(), max: memory.max() },
-        open_breakers: gateway.open_breakers(),
-        is_config_refused: gateway.refused_configuration().is_some(),
-    };
-    let mut response = Response::new(Body::from(recorder.metrics().render(&elsewhere)));
+    let page = gateway.recorder().metrics().render(&gateway.open_breakers(), |text| counts(&gateway, text));
+    let mut response = Response::new(Body::from(page));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
     response
+}
+
+/// What the gateway counts outside of its rows.
+fn counts(gateway: &Gateway, text: &mut MetricsText) {
+    let (recorder, memory, totals) = (gateway.recorder(), gateway.memory(), gateway.totals());
+    let mut gauge = |name: &str, help: &str, value: usize| text.single(name, "gauge", help, value);
+    gauge("in_flight", "Races running now.", gateway.races());
+    gauge("arriving", "Requests whose bodies are still coming; they hold no place in the race.", gateway.arriving());
+    let help = "Tasks of the gateway running now: client and provider connections, attempts, losers that are read to their end.";
+    gauge("tasks", help, gateway.shutdown().running());
+    gauge("record_queue", "Rows waiting for the database.", recorder.depth());
+    gauge("records_spilled", "Rows among these in the spill file next to the database.", recorder.spilled());
+    let mut counter = |name: &str, help: &str, value: u64| text.single(name, "counter", help, value);
+    counter("records_written_total", "Rows in the database since the start.", recorder.written());
+    let help = "Rows lost: the queue was full, or the file for refused rows is.";
+    counter("records_dropped_total", help, recorder.dropped());
+    let help = "Rows in a database that is no longer in use: it was damaged and set aside, removed or replaced.";
+    counter("records_set_aside_total", help, recorder.set_aside());
+    let help = "Rows that the database never takes; they are in a file next to it.";
+    counter("records_refused_total", help, recorder.refused());
+    let help = "Requests refused for lack of a valid token; they have no race.";
+    counter("unauthorized_total", help, totals.unauthorized_so_far());
+    counter("wrong_tokens_total", "Requests with a wrong token, on any path.", totals.wrong_tokens_so_far());
+    text.family("shed_total", "counter", "Requests refused for lack of room before they had a race, by reason.");
+    for (reason, count) in totals.shed.so_far() {
+        text.sample(&[("reason", reason)], count);
+    }
+    let mut gauge = |name: &str, help: &str, value: usize| text.single(name, "gauge", help, value);
+    let help = "Bytes that bodies, buffers and connections of clients use, as the gateway counts them.";
+    gauge("memory_used_bytes", help, memory.used());
+    let help = "Bytes of them that clients hold by their connections, with answers that they have not taken.";
+    gauge("memory_clients_bytes", help, memory.clients());
+    gauge("memory_max_bytes", "Bytes that they may use: memory under [server].", memory.max());
+    let help = "1 while a newer configuration is not in force: the log and /api/config say why.";
+    gauge("config_refused", help, usize::from(gateway.refused_configuration().is_some()));
+    let help = "Attempts whose row contradicts itself: a bug of the gateway.";
+    text.single("invariant_violations_total", "counter", help, recorder.violations());
 }

@@ -17,7 +17,7 @@ use photofinish_gateway::proxy::{Rejection, sends_token};
 
 /// The relation between the page that sent a request and the gateway, as its browser reports it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What the browser wants to do with the answer, and where it will stand: together, the address bar of a tab.
+/// What the browser wants to do with the answer, and where it will show it: together, the address bar of a tab.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Characters allowed in a host name (RFC 3986, reg-name) in addition to letters and digits.

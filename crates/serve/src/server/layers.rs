@@ -146,7 +146,7 @@ fn drop_foreign_cookies(request: &mut Request<Body>, is_foreign: bool) {
     }
 }
 
-/// Google's clients may send the key in the query. On no other path: addresses stand in logs.
+/// Google's clients may send the key in the query. On no other path: logs contain addresses.
 fn take_key(request: &mut Request<Body>) {
     let uri = request.uri();
     let takes_key = uri.path().starts_with("/v1beta/") || bare(uri.path()).starts_with("/models");

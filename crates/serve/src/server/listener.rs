@@ -70,7 +70,7 @@ impl Listener {
     /// A socket of the service manager.
     ///
     /// # Errors
-    /// The system does not tell its address.
+    /// The system gives no address for it.
     pub fn passed(socket: PassedListener) -> io::Result<Listener> {
         let (at, kind) = match socket {
             PassedListener::Tcp(listener) => (Listen::Tcp(listener.local_addr()?), ListenerKind::Tcp(listener)),

@@ -160,9 +160,20 @@ async fn explain_defines_every_column() {
     let text = shown(&path, "--explain", Some(80)).await;
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let (_, definitions) = text.split_once("\nColumns:\n").unwrap();
-    for head in
-        ["n", "won %", "TTFT", "whole", "tok/s", "failed %", "cost", "censored", "goodput", "extra", "gain", "~"]
-    {
+    for head in [
+        "attempts",
+        "wins",
+        "TTFT p50",
+        "whole p50",
+        "tok/s p50",
+        "failures",
+        "cost",
+        "censored",
+        "goodput",
+        "extra",
+        "gain p50",
+        "~",
+    ] {
         let mut starts = definitions.lines().map(|line| line.trim_start());
         assert!(starts.any(|line| line.starts_with(head)), "{head}: {definitions}");
     }

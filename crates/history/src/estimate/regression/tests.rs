@@ -24,8 +24,8 @@ struct World {
 struct Seen {
     points: Vec<SurvivalPoint>,
     squares: Vec<SurvivalPoint>,
-    /// Times of won races.
-    won: Vec<(f64, u64)>,
+    /// The won races.
+    won: Vec<SurvivalPoint>,
 }
 
 const WORLD: World = World { attempts: 200, median_us: 400e3, spread: 0.5, rival_us: 300e3, common: 0.0, audit: 0.0 };
@@ -50,11 +50,11 @@ impl Seen {
         let ended = |at: f64, events: f64| SurvivalPoint { time_us: at as i64, events, ..SurvivalPoint::default() };
         let left = SurvivalPoint { time_us: cut as i64, leave_after: 1.0, ..SurvivalPoint::default() };
         if first_token <= cut {
-            self.won.push((first_token, 1));
+            self.won.push(ended(first_token, 1.0));
             self.push(ended(first_token, 1.0), ended(first_token, 1.0));
         } else if let Some(weight) = audited {
-            let stands = |weight: f64| SurvivalPoint { leave_after: 1.0 - weight, ..left };
-            self.push(stands(weight), stands(weight * weight));
+            let entry = |weight: f64| SurvivalPoint { leave_after: 1.0 - weight, ..left };
+            self.push(entry(weight), entry(weight * weight));
             self.push(ended(first_token, weight), ended(first_token, weight * weight));
         } else {
             self.push(left, left);
@@ -91,7 +91,7 @@ struct Side([Figures; 2]);
 
 struct Figures {
     ttft: Seen,
-    tpot: Vec<(f64, u64)>,
+    tpot: Vec<SurvivalPoint>,
     failures: u64,
 }
 
@@ -100,7 +100,7 @@ impl Side {
         let attempts = draws.usize(100..400);
         Side([1.0, 2.0].map(|size| {
             let world = World { attempts, median_us: 435e3 * size, rival_us: 300e3 * size, ..WORLD };
-            let tpot = (0..attempts).map(|_| ((20e3 * size * normal(draws).exp()).round(), 1)).collect();
+            let tpot = (0..attempts).map(|_| events((20e6 * size * normal(draws).exp()) as i64, 1)).collect();
             let failures = (0..attempts).filter(|_| draws.f64() < 0.05 * size).count() as u64;
             Figures { ttft: world.watch(draws), tpot, failures }
         }))
@@ -138,7 +138,7 @@ fn quiet_when_nothing_has_changed() {
                 Finding::Failures { .. } => 2,
             }] += 1;
         }
-        rejected += usize::from(two_sided(log_rank(&strata).z()) <= 0.05);
+        rejected += usize::from(two_sided(log_rank(&strata, of_ttft).z()) <= 0.05);
         censored += now.0[0].ttft.censored() / 1_000.0;
     }
     assert!(censored > 0.65, "{censored}");
@@ -202,7 +202,7 @@ fn audits_keep_the_comparison_honest_under_correlated_slowness() {
     let slow_rival = World { rival_us: 500e3, ..quick_rival };
     let blind = |world: World| World { audit: 0.0, ..world };
     let rejected = |before: &Seen, now: &Seen| {
-        let test = log_rank(&[RegressionStratum { before: before.sample(), now: now.sample() }]);
+        let test = log_rank(&[RegressionStratum { before: before.sample(), now: now.sample() }], of_ttft);
         usize::from(two_sided(test.z()) <= 0.05)
     };
     let (mut audited, mut unaudited) = (0, 0);
@@ -246,17 +246,17 @@ fn more_of_the_slow_requests_are_no_regression() {
 
 #[test]
 fn small_effects_and_small_samples_are_kept_back() {
-    let tpot = |before: &[(f64, u64)], now: &[(f64, u64)], upstreams: usize| {
+    let tpot = |before: &[SurvivalPoint], now: &[SurvivalPoint], upstreams: usize| {
         let sample = |tpot| Sample { tpot, ..Sample::default() };
         compare(&[RegressionStratum { before: sample(before), now: sample(now) }], &Thresholds::default(), upstreams)
             .len()
     };
-    let around = |middle: f64, each: u64| [0.98, 1.0, 1.02].map(|factor| (middle * factor, each));
+    let around = |middle: f64, each: u64| [0.98, 1.0, 1.02].map(|factor| events((middle * factor * 1e6) as i64, each));
     assert_eq!(tpot(&around(100.0, 1_000), &around(124.0, 1_000), 1), 0, "however sure");
     assert_eq!(tpot(&around(100.0, 1_000), &around(126.0, 1_000), 1), 1);
     assert_eq!(tpot(&around(100.0, 1_000), &around(200.0, 6), 1), 0, "too few");
     assert_eq!(tpot(&around(100.0, 7), &around(200.0, 7), 1), 1);
-    assert_eq!(tpot(&around(100.0, 7), &around(200.0, 7), 1_000_000), 0, "one among a million upstreams");
+    assert_eq!(tpot(&around(100.0, 7), &around(200.0, 7), 100_000_000), 0, "one of very many upstreams");
 }
 
 #[test]
@@ -273,6 +273,11 @@ fn more_failures_are_found() {
     assert_eq!(failures([100_000, 1_000, 100_000, 5_000]), [], "four points are too little");
     assert_eq!(failures([100_000, 1_000, 100_000, 6_100]).len(), 1);
     assert_eq!(failures([2_000, 2, 19, 19]), [], "too few attempts");
+}
+
+/// `count` equal times with weight 1.
+fn events(time_us: i64, count: u64) -> SurvivalPoint {
+    SurvivalPoint { time_us, events: count as f64, ..SurvivalPoint::default() }
 }
 
 /// One draw of the standard normal distribution (Box and Muller).

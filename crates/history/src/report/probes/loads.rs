@@ -11,7 +11,7 @@ use crate::store::{ReadError, RunFilter, StoreReader};
 
 /// Runs that are looked through, newest first.
 const RUNS_MAX: usize = 200;
-/// Runs that are told: the newest of each target and workload.
+/// Runs in the report: the newest of each target and workload.
 const LOADS_MAX: usize = 20;
 
 /// One run.
@@ -60,9 +60,6 @@ pub struct LoadLevel {
     pub attainment_high: Option<f64>,
     /// The client was not what limited it.
     pub trusted: bool,
-    /// Trusted, and run to its end: it may stand in a curve.
-    #[serde(skip)]
-    pub in_curve: bool,
 }
 
 /// The end of a search for the highest rate.
@@ -122,7 +119,6 @@ fn load(run: &Map<String, Value>) -> Option<MeasuredLoad> {
 }
 
 fn level(stage: &Value) -> LoadLevel {
-    let trusted = stage["doubts"].as_array().is_none_or(Vec::is_empty);
     let of = |estimate: &Value| ["value", "low", "high"].map(|side| estimate[side].as_f64());
     let [ttft_p50_ms, ttft_p50_low_ms, ttft_p50_high_ms] = of(&stage["ttft_ms"]["p50"]);
     let [tok_s_p50, tok_s_p50_low, tok_s_p50_high] = of(&stage["tok_s"]["p50"]);
@@ -147,8 +143,7 @@ fn level(stage: &Value) -> LoadLevel {
         attainment,
         attainment_low,
         attainment_high,
-        trusted,
-        in_curve: trusted && stage["ended"].is_null(),
+        trusted: stage["doubts"].as_array().is_none_or(Vec::is_empty),
     }
 }
 

@@ -25,7 +25,7 @@ use photofinish_base::clock::{DAY_US, HOUR_US, SECOND_US};
 use photofinish_config::config::{Config, PING};
 use public_names::PublicNames;
 
-/// The hour of the day is told from so long a window on: each hour has some days.
+/// The shortest window that shows the hour of the day: each hour then has several days.
 const HOURS_FROM_US: i64 = 14 * DAY_US;
 /// Up to this window each probe is a point; in a longer one each day is.
 const SINGLE_UP_TO_US: i64 = 4 * DAY_US;
@@ -79,7 +79,7 @@ impl ProbesQuestion {
 }
 
 impl ProbeReport {
-    /// Whether there is nothing to tell.
+    /// Whether there is nothing to report.
     pub fn is_empty(&self) -> bool {
         self.upstreams.is_empty() && self.pings.is_empty() && self.loads.is_empty() && self.skipped.is_empty()
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;

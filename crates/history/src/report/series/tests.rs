@@ -74,7 +74,7 @@ fn races() -> Vec<Record> {
                 other.censor_cause = None;
             }
             1 => {
-                // Nobody answered.
+                // No answer.
                 (race.outcome, race.winner, race.first_token_sent_us) = (RaceOutcome::Error, None, None);
                 won = AttemptRecord { ordinal: 0, provider: "groq".into(), ..sample::failed(n) };
                 other = AttemptRecord { ordinal: 1, provider: "cerebras".into(), ..sample::failed(n) };
@@ -115,7 +115,7 @@ fn agree(path: &std::path::Path, metric: Metric, by: &str, tail: bool) -> usize 
     };
     let window = "--since 2026-01-02T03:00:00Z --until 2026-01-02T06:00:00Z";
     let every = if by == "concurrency" { "" } else { "--every 10m" };
-    let line = format!("{window} --metric {} --by {by} {share} {every}", metric.name());
+    let line = format!("{window} --metric {} --by {by} {share} {every}", metric.as_str());
     let series = answered(path, &line);
     let reader = StoreReader::open(path).unwrap();
     let mut compared = 0;
@@ -329,7 +329,7 @@ async fn points_have_the_names_of_the_contract() {
         let series = ask(&StoreReader::open(&path).unwrap(), &question, NOW).unwrap();
         let names = names(&question);
         let objects = objects(&question, &series);
-        // What an object has stands in the order of the columns.
+        // The members of an object are in the order of the columns.
         for object in &objects {
             let there: Vec<&str> = names.iter().copied().filter(|name| object.contains_key(*name)).collect();
             assert_eq!(object.keys().collect::<Vec<_>>(), there);

@@ -6,7 +6,7 @@ use super::*;
 use crate::record::{RaceSource, sample};
 use crate::report::question::from_pairs;
 use crate::report::races::{self, RacesQuestion};
-use crate::report::{costs, distribution, export, regressions, series, stats};
+use crate::report::{costs, distribution, figures, regressions, series, stats};
 use crate::store::columns::{DAY_US, HOUR_US, first_race_id};
 
 /// Records of probes and benchmarks: all over the world's time, and before, between and after its rows.
@@ -57,7 +57,7 @@ fn answers(path: &Path, more: &str) -> Vec<(String, String)> {
             for by in GROUPS.iter().step_by(5) {
                 let asked = format!("by={by}&{asked}");
                 let stats = stats::ask(reader, &question::<stats::StatsQuestion>(&asked), NOW_US).unwrap();
-                let objects = export::objects(&question::<stats::StatsQuestion>(&asked).by, &stats.groups);
+                let objects = figures::objects(&question::<stats::StatsQuestion>(&asked).by, &stats.groups);
                 let whole = (stats.span_us, stats.attempts, stats.without_attempts, stats.running, stats.rolled_until);
                 answers.push((asked, format!("{objects:?} {whole:?} {:?}", stats.whole_hours)));
             }

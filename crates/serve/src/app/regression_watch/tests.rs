@@ -1,12 +1,13 @@
 //! When a finding is reported, and where.
 
+use std::collections::BTreeSet;
+
 use std::io;
 use std::sync::Mutex;
 
 use super::*;
 use photofinish_base::clock::Instant;
 use photofinish_history::estimate::regression::Finding;
-use photofinish_history::metrics::ExternalCounts;
 use photofinish_history::record::{AttemptRecord, sample};
 use photofinish_history::store::{Record, Store};
 
@@ -16,7 +17,7 @@ const NOW: i64 = 1_767_931_200_000_000;
 #[test]
 fn two_looks_in_a_row_decide() {
     // What the checks found, and what is reported after each.
-    for (looks, told) in [
+    for (looks, expected) in [
         ("x", "."),
         ("xx", ".+"),
         ("xxxx", ".+.."),
@@ -44,7 +45,7 @@ fn two_looks_in_a_row_decide() {
                 }
             })
             .collect();
-        assert_eq!(said, told, "{looks}");
+        assert_eq!(said, expected, "{looks}");
     }
 }
 
@@ -95,31 +96,31 @@ fn the_log_and_the_metrics_are_told_once() {
     let (lines, metrics, mut looked) = (Lines::default(), Metrics::new(), WatchHistory::default());
     let _guard = lines.subscribe();
     let gauge = || {
-        let page = metrics.render(&ExternalCounts::default());
+        let page = metrics.render(&BTreeSet::new(), |_| {});
         let of_regressions = page.lines().filter(|line| line.starts_with("photofinish_regressions{"));
         of_regressions.filter_map(|line| line.rsplit(' ').next()).collect::<String>()
     };
-    looked.tell(Ok(vec![regression()]), &metrics);
+    looked.report(Ok(vec![regression()]), &metrics);
     assert_eq!((lines.take().as_str(), gauge().as_str()), ("", ""));
-    looked.tell(Ok(vec![regression()]), &metrics);
+    looked.report(Ok(vec![regression()]), &metrics);
     let line = lines.take();
     for part in ["WARN", "upstream=\"groq/a\"", "figure=\"tpot\"", "TPOT p50 20.0 ms → 40.0 ms (×2.00)", ", p = 2.0e-4"]
     {
         assert!(line.contains(part), "{part} is not in {line}");
     }
     assert_eq!((line.lines().count(), gauge().as_str()), (1, "1"));
-    looked.tell(Ok(vec![regression()]), &metrics);
-    looked.tell(Ok(Vec::new()), &metrics);
+    looked.report(Ok(vec![regression()]), &metrics);
+    looked.report(Ok(Vec::new()), &metrics);
     assert_eq!((lines.take().as_str(), gauge().as_str()), ("", "1"));
     // A failed check reports nothing about upstreams. The failure is reported once.
-    looked.tell(Err("locked".into()), &metrics);
-    looked.tell(Err("locked".into()), &metrics);
+    looked.report(Err("locked".into()), &metrics);
+    looked.report(Err("locked".into()), &metrics);
     assert_eq!((lines.take().lines().count(), gauge().as_str()), (1, "1"));
-    looked.tell(Ok(Vec::new()), &metrics);
+    looked.report(Ok(Vec::new()), &metrics);
     let line = lines.take();
     assert!(line.contains("INFO") && line.contains("groq/a") && line.contains("no longer worse"), "{line}");
     assert_eq!(gauge(), "0");
-    let page = metrics.render(&ExternalCounts::default());
+    let page = metrics.render(&BTreeSet::new(), |_| {});
     assert!(page.contains("photofinish_regressions_total{upstream=\"other\",figure=\"tpot\"} 1"), "{page}");
 }
 
@@ -159,13 +160,13 @@ async fn it_looks_every_five_minutes_until_the_gateway_drains() {
     let directory = tempfile::tempdir().unwrap();
     let (path, shutdown, began) = (directory.path().join("history.db"), Shutdown::new(), Instant::now());
     let mut looks = Vec::new();
-    let told = |found: WatchResult| {
+    let report = |found: WatchResult| {
         looks.push((began.elapsed().as_secs(), found.is_err()));
         if looks.len() == 3 {
             shutdown.drain();
         }
     };
-    look_again((&path, &Recorder::without_store()), &shutdown, || NOW, told).await;
+    look_again((&path, &Recorder::without_store()), &shutdown, || NOW, report).await;
     assert_eq!(looks, [(300, true), (600, true), (900, true)]);
     assert!(shutdown.finished(Duration::from_secs(1)).await);
 }

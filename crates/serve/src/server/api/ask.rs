@@ -19,7 +19,7 @@ use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Rejection;
 use photofinish_history::recorder::Recorder;
-use photofinish_history::report::export;
+use photofinish_history::report::members::write_json;
 use photofinish_history::report::question::{BadParameter, from_pairs, time};
 use photofinish_history::store::{OpenError, ReadError, StoreReader};
 
@@ -32,7 +32,7 @@ const WAIT_FOR: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct DatabaseReads {
     path: PathBuf,
-    /// Told when the database cannot be read because it is damaged.
+    /// Called when the database cannot be read because it is damaged.
     recorder: Recorder,
     places: Arc<Semaphore>,
     shutdown: Shutdown,
@@ -145,7 +145,7 @@ pub fn refused(bad: BadParameter) -> Rejection {
 /// Exactly the bytes that the command prints with `--json`.
 pub fn as_printed(objects: &[Map<String, Value>], rolled_until: Option<i64>) -> Result<Response<Body>, Rejection> {
     let mut bytes = Vec::new();
-    export::write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;
+    write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;
     Ok(with_source(json(bytes), rolled_until))
 }
 

@@ -13,9 +13,10 @@ use super::ask::json as json_answer;
 use crate::server::served_paths::ServedPaths;
 use photofinish_config::config::units::format_duration;
 use photofinish_config::config::{
-    Config, Cors, Keys, ModelConfig, Permit, Provider, Retention, UpstreamConfig, User, today,
+    Config, Cors, Keys, ModelConfig, Permit, Price, Provider, Retention, Server, UpstreamConfig, User, today,
 };
 use photofinish_gateway::proxy::{self, Client};
+use photofinish_history::report::members::members;
 
 /// Models of the answer; with a catalogue there may be thousands.
 const MODELS_MAX: usize = 1_000;
@@ -23,43 +24,135 @@ const MODELS_MAX: usize = 1_000;
 pub async fn config(State(site): State<ServedPaths>, client: Client) -> Response<Body> {
     match proxy::admin(&site.gateway, &client) {
         Ok(()) => {
-            let mut told = told(&site.gateway.live().config);
             let refused = site.gateway.refused_configuration();
-            told["problems"] = refused.as_ref().map(ToString::to_string).into();
-            told["accept"] = refused.and_then(|refused| refused.accepted_by()).into();
-            json_answer(told.to_string())
+            let problems = refused.as_ref().map(ToString::to_string);
+            let accept = refused.and_then(|refused| refused.accepted_by());
+            let configuration = configuration(&site.gateway.live().config, problems, accept);
+            json_answer(Value::from(configuration).to_string())
         }
         Err(rejection) => rejection.into_response(),
     }
 }
 
-pub(super) fn told(config: &Config) -> Value {
-    let server = &config.server;
-    let warnings: Vec<&String> = config.warnings.iter().collect();
-    let listen: Vec<String> = server.listen.iter().map(|listen| listen.url(server.tls.is_some())).collect();
-    json!({
-        "source": config.source.to_string(),
-        "problems": null,
-        "accept": null,
-        "store": config.store.path.display().to_string(),
-        "retention": retention(&config.store.retention),
-        "catalogue": config.catalogue.date(),
-        "server": {
-            "listen": listen,
-            "tls": server.tls.is_some(),
-            "hosts": server.hosts,
-            "cors": cors(&server.cors),
-            "body_max": server.body_max,
-            "memory": server.memory,
-            "max_in_flight": server.max_in_flight,
-            "drain": format_duration(server.drain),
-        },
-        "providers": config.providers.values().map(|of| provider(config, of)).collect::<Vec<Value>>(),
-        "models": config.models.values().take(MODELS_MAX).map(|of| model(config, of)).collect::<Vec<Value>>(),
-        "models_left_out": config.models.len().saturating_sub(MODELS_MAX),
-        "users": config.users.iter().map(|of| user(of)).collect::<Vec<Value>>(),
-        "warnings": warnings.into_iter().chain(&config.old_catalogue(&today())).collect::<Vec<&String>>(),
-    })
+members! {
+    /// The configuration in force: names, numbers and states, without keys, tokens, hashes and the paths of addresses.
+    pub CONFIGURATION: configuration(config: &Config, problems: Option<String>, accept: Option<String>) {
+        /// where it was read
+        source: Text = config.source.to_string();
+        /// of a newer file that is not in force, with line and column; null where the file is in force
+        problems: Text or_null = problems;
+        /// the request that puts that file in force, where it is valid and drops much: `POST /api/reload?accept=FINGERPRINT`
+        accept: Text or_null = accept;
+        /// path of the database
+        store: Text = config.store.path.display().to_string();
+        /// `forever` or a duration
+        retention: Text = retention(&config.store.retention);
+        /// date of the catalogue of models
+        catalogue: Text = config.catalogue.date();
+        server: Object("ConfiguredServer") = server(&config.server);
+        providers: List("ConfiguredProvider", usize::MAX) =
+            config.providers.values().map(|of| provider(config, of)).collect::<Vec<_>>();
+        models: List("ConfiguredModel", MODELS_MAX) =
+            config.models.values().take(MODELS_MAX).map(|of| model(config, of)).collect::<Vec<_>>();
+        models_left_out: Integer = config.models.len().saturating_sub(MODELS_MAX);
+        users: List("ConfiguredUser", usize::MAX) = config.users.iter().map(|of| user(of)).collect::<Vec<_>>();
+        /// as `photofinish check` prints them
+        warnings: Texts = config.warnings.iter().chain(&config.old_catalogue(&today())).collect::<Vec<&String>>();
+    }
+}
+
+members! {
+    /// The table `[server]`.
+    pub SERVER: server(of: &Server) {
+        listen: Texts = of.listen.iter().map(|listen| listen.url(of.tls.is_some())).collect::<Vec<String>>();
+        tls: Boolean = of.tls.is_some();
+        hosts: Texts = of.hosts;
+        cors: Texts = cors(&of.cors);
+        /// bytes
+        body_max: Integer = of.body_max;
+        /// bytes
+        memory: Integer = of.memory;
+        /// requests
+        max_in_flight: Integer = of.max_in_flight;
+        /// a duration, such as `30s`
+        drain: Text = format_duration(of.drain);
+    }
+}
+
+members! {
+    /// A provider.
+    pub PROVIDER: provider(config: &Config, of: &Provider) {
+        provider: Text = of.name;
+        on: Boolean = config.provider_is_on(of);
+        /// null where it is on
+        why_off: Text or_null = of.why_off();
+        simulated: Boolean = of.simulate.is_some();
+        /// scheme, name and port alone
+        host: Text or_null = host(&of.base_url);
+        dialects: Texts = of.dialects.iter().map(|spoken| spoken.dialect.as_str()).collect::<Vec<&str>>();
+        /// how many
+        keys: Integer = match &of.keys {
+            Keys::Keys(keys) => keys.len(),
+            Keys::Token(_) => 1,
+            Keys::Off(_) | Keys::NotConfigured => 0,
+        };
+        cancel_billing: Text = of.cancel_billing.as_str();
+        /// providers that share one can fail together
+        domain: Text or_null = of.domain;
+        http_proxy: Boolean = of.preferred().transport.proxy.is_some();
+    }
+}
+
+members! {
+    /// A model.
+    pub MODEL: model(config: &Config, of: &ModelConfig) {
+        model: Text = of.name;
+        aliases: Texts =
+            config.aliases.iter().filter(|(_, model)| **model == of.name).map(|(alias, _)| alias).collect::<Vec<&String>>();
+        policy: Text = of.race.policy.as_str();
+        max_attempts: Integer = of.race.max_attempts;
+        upstreams: List("ConfiguredUpstream", usize::MAX) =
+            of.upstreams.iter().map(|of| upstream(config, of)).collect::<Vec<_>>();
+    }
+}
+
+members! {
+    /// An upstream of a model.
+    pub UPSTREAM: upstream(config: &Config, of: &UpstreamConfig) {
+        /// `PROVIDER/MODEL`
+        upstream: Text = of.name();
+        on: Boolean = config.provider_is_on(&of.provider);
+        weight: Number = of.weight;
+        /// tokens
+        context: Integer or_null = of.context;
+        price: Object("ConfiguredPrice") or_null = of.price.map(|of| price(&of));
+    }
+}
+
+members! {
+    /// A price.
+    pub PRICE: price(of: &Price) {
+        /// US dollars per million tokens
+        input: Number = of.input;
+        /// US dollars per million tokens
+        output: Number = of.output;
+    }
+}
+
+members! {
+    /// A user.
+    pub USER: user(of: &User) {
+        user: Text = of.name;
+        admin: Boolean = of.admin;
+        /// `usual`, `all`, or what the user may set by header
+        overrides: TextOrTexts = match &of.overrides {
+            Permit::Usual => json!("usual"),
+            Permit::All => json!("all"),
+            Permit::Listed(listed) => json!(listed.iter().map(|one| one.as_str()).collect::<Vec<&str>>()),
+        };
+        /// providers
+        own_keys: Texts = of.keys.keys().collect::<Vec<&String>>();
+    }
 }
 
 fn retention(retention: &Retention) -> String {
@@ -77,62 +170,9 @@ fn cors(cors: &Cors) -> Value {
     }
 }
 
-fn provider(config: &Config, provider: &Provider) -> Value {
-    let keys = match &provider.keys {
-        Keys::Keys(keys) => keys.len(),
-        Keys::Token(_) => 1,
-        Keys::Off(_) | Keys::NotConfigured => 0,
-    };
-    let dialects: Vec<&str> = provider.dialects.iter().map(|spoken| spoken.dialect.as_str()).collect();
-    json!({
-        "provider": provider.name,
-        "on": config.provider_is_on(provider),
-        "why_off": provider.why_off(),
-        "simulated": provider.simulate.is_some(),
-        "host": host(&provider.base_url),
-        "dialects": dialects,
-        "keys": keys,
-        "cancel_billing": provider.cancel_billing.as_str(),
-        "domain": provider.domain,
-        "http_proxy": provider.preferred().transport.proxy.is_some(),
-    })
-}
-
 /// Scheme, name and port. The rest may hold a secret.
 fn host(address: &str) -> Option<String> {
     let uri: Uri = address.parse().ok()?;
     let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
     Some(format!("{}://{}{port}", uri.scheme_str()?, uri.host()?))
-}
-
-fn model(config: &Config, model: &ModelConfig) -> Value {
-    let aliases: Vec<&String> =
-        config.aliases.iter().filter(|(_, of)| **of == model.name).map(|(alias, _)| alias).collect();
-    let upstream = |of: &UpstreamConfig| {
-        let price = of.price.map(|price| json!({ "input": price.input, "output": price.output }));
-        json!({
-            "upstream": of.name(),
-            "on": config.provider_is_on(&of.provider),
-            "weight": of.weight,
-            "context": of.context,
-            // US dollars per million tokens.
-            "price": price,
-        })
-    };
-    json!({
-        "model": model.name,
-        "aliases": aliases,
-        "policy": model.race.policy.as_str(),
-        "max_attempts": model.race.max_attempts,
-        "upstreams": model.upstreams.iter().map(upstream).collect::<Vec<Value>>(),
-    })
-}
-
-fn user(user: &User) -> Value {
-    let overrides = match &user.overrides {
-        Permit::Usual => json!("usual"),
-        Permit::All => json!("all"),
-        Permit::Listed(listed) => json!(listed.iter().map(|one| one.as_str()).collect::<Vec<&str>>()),
-    };
-    json!({ "user": user.name, "admin": user.admin, "overrides": overrides, "own_keys": user.keys.keys().collect::<Vec<&String>>() })
 }

@@ -21,7 +21,7 @@ use photofinish_history::recorder::{LiveWatcher, WATCHERS_MAX};
 use photofinish_history::store::StoreReader;
 use photofinish_lab::replay::{self, ReplayQuestion, ReplayedHistory, object};
 
-/// How often it tells how many races run, and checks the right to watch.
+/// How often it sends the number of running races, and checks the right to watch.
 const BEAT: Duration = Duration::from_secs(1);
 
 pub async fn live(State(site): State<ServedPaths>, client: Client, headers: HeaderMap) -> Response<Body> {
@@ -48,7 +48,7 @@ struct Watch {
     watcher: LiveWatcher,
     /// Nothing was sent yet.
     first: bool,
-    /// When it is told next how many races run.
+    /// When it sends the number of running races next.
     beat: Instant,
 }
 
@@ -63,10 +63,10 @@ impl Watch {
                 if !proxy::is_still_admin(&self.site.gateway, &self.headers) {
                     return None;
                 }
-                let told = json!({ "event": "running", "running": self.site.gateway.races() });
+                let running = json!({ "event": "running", "running": self.site.gateway.races() });
                 let retry = if std::mem::take(&mut self.first) { "retry: 2000\n" } else { "" };
                 self.beat = Instant::now() + BEAT;
-                Some((Ok(format!("{retry}data: {told}\n\n").into()), self))
+                Some((Ok(format!("{retry}data: {running}\n\n").into()), self))
             }
             events = self.watcher.next() => Some((Ok(events?), self)),
         }
@@ -78,7 +78,7 @@ pub const REPLAYS_MAX: usize = 1;
 /// Threads of one.
 const THREADS_MAX: usize = 1;
 /// Tellings of how far it is that wait for a slow reader; further ones are left out.
-const TOLD_MAX: usize = 8;
+const PROGRESS_MAX: usize = 8;
 
 pub async fn replay(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     match begin(&site, &client, &uri) {
@@ -98,27 +98,27 @@ fn begin(site: &ServedPaths, client: &Client, uri: &Uri) -> Result<RunningReplay
     let live = site.gateway.live();
     let wanted = asked.wanted(&live.config).map_err(|why| Rejection::parameter(Some("model".to_owned()), &why))?;
     let place = site.replays.clone().try_acquire_owned().map_err(|_| Rejection::replaying())?;
-    let (sender, told) = mpsc::channel(TOLD_MAX);
+    let (sender, progress) = mpsc::channel(PROGRESS_MAX);
     let reads = site.reads.clone();
     let read = move |reader: &StoreReader| {
         let mut last = 0;
         let progress = &mut |over: usize, of: usize| {
             if over > std::mem::replace(&mut last, over) {
-                // A slow reader is told the next time.
+                // A slow reader gets it the next time.
                 let _ = sender.try_send(json!({ "event": "progress", "over": over, "of": of }));
             }
             !reader.is_stopped()
         };
         let (config, asked) = (&live.config, (asked, wanted.as_ref()));
         replay::ask(reader, config, asked, wall_micros(), THREADS_MAX, progress)
-            .map(|history| told_of(&history))
+            .map(|history| summary_of(&history))
             .map_err(unread)
     };
     let answer = Box::pin(async move { reads.read(read).await });
-    Ok(RunningReplay { told, answer: Some(answer), _place: place })
+    Ok(RunningReplay { progress, answer: Some(answer), _place: place })
 }
 
-fn told_of(history: &ReplayedHistory) -> Value {
+fn summary_of(history: &ReplayedHistory) -> Value {
     match history {
         ReplayedHistory::Nothing => json!({ "event": "nothing", "requests": 0, "plain": 0 }),
         ReplayedHistory::TooLittle { past, .. } => {
@@ -129,7 +129,7 @@ fn told_of(history: &ReplayedHistory) -> Value {
 }
 
 struct RunningReplay {
-    told: mpsc::Receiver<Value>,
+    progress: mpsc::Receiver<Value>,
     /// None once it has answered. Dropping it stops the replay.
     answer: Option<BoxFuture<'static, Result<Value, Rejection>>>,
     _place: OwnedSemaphorePermit,
@@ -140,7 +140,7 @@ impl RunningReplay {
         let answer = self.answer.as_mut()?;
         let event = tokio::select! {
             biased;
-            Some(told) = self.told.recv() => told,
+            Some(progress) = self.progress.recv() => progress,
             answer = answer => {
                 self.answer = None;
                 answer.unwrap_or_else(|rejection| json!({ "event": "failed", "message": rejection.message() }))

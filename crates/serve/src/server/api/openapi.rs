@@ -1,8 +1,9 @@
 //! The OpenAPI document of the gateway: `openapi.json`, completed with the parts that follow from declarations. A test
 //! compares its paths with the router.
 //!
-//! In the file, an answer that is a string is an error. An operation without `default` gets the default answer of
-//! `server::routes::edge`. Not for parameters and schemas: see `schema`.
+//! In the file, `use` names what an operation shares with others: the `fragments`. An answer that is a string is an error. An
+//! operation without `default` gets the default answer of `server::routes::edge`. Parameters follow from the command line's
+//! arguments, schemas from field lists and from types.
 
 use std::any::TypeId;
 use std::sync::LazyLock;
@@ -18,15 +19,15 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::ask::json as json_answer;
+use super::config;
 use super::questions::{ReloadQuestion, RoutingQuestion};
 use crate::server::served_paths::ServedPaths;
 use photofinish_gateway::proxy::{self, Client};
 use photofinish_history::record::table::Table as _;
 use photofinish_history::record::{AttemptRecord, LeftOutReason, RaceRecord, RunRecord};
-use photofinish_history::report::fields::{
-    EVENT, FIGURES, FieldKind, KEYS, MemberField, OF_ATTEMPT, OF_RACE, OF_RUN, POINT, REGRESSION, of_columns,
-};
-use photofinish_history::report::{costs, distribution, races, runs, series, stats};
+use photofinish_history::report::figures::{FIGURES, KEYS};
+use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
+use photofinish_history::report::{costs, distribution, races, regressions, runs, series, stats};
 use photofinish_lab::replay::ReplayQuestion;
 use photofinish_routing::status::RoutingReport;
 
@@ -65,8 +66,10 @@ pub fn openapi() -> Value {
     for (name, schema) in schemas() {
         document["components"]["schemas"][name] = schema;
     }
+    let fragments = document.as_object_mut().and_then(|document| document.remove("fragments")).unwrap_or_default();
     let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
+        *operation = completed(operation, &fragments);
         let Some(answers) = operation["responses"].as_object_mut() else { continue };
         answers.entry("default").or_insert_with(|| REFUSED.into());
         for answer in answers.values_mut() {
@@ -77,6 +80,30 @@ pub fn openapi() -> Value {
         }
     }
     document
+}
+
+/// An operation with the fragments that it uses. Its own members count where both have one; of a text, its own comes first.
+fn completed(operation: &mut Value, fragments: &Value) -> Value {
+    let own = operation.take();
+    let mut whole = json!({});
+    for name in own["use"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        merge(&mut whole, &fragments[name]);
+    }
+    merge(&mut whole, &own);
+    if let Some(members) = whole.as_object_mut() {
+        members.remove("use");
+    }
+    whole
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            from.iter().for_each(|(name, value)| merge(into.entry(name).or_insert(Value::Null), value));
+        }
+        (Value::String(into), Value::String(from)) => into.insert_str(0, from),
+        (into, from) => *into = from.clone(),
+    }
 }
 
 /// One of `left_out`, which is text in the database.
@@ -95,7 +122,7 @@ fn left_out_upstream() -> Value {
 
 /// A run: `spec` and `result` are text in the database, and objects here.
 fn run() -> Value {
-    let mut run = object("A run of a benchmark.", &[&of_columns(RunRecord::COLUMNS), &OF_RUN]);
+    let mut run = object("A run of a benchmark.", &[&of_columns(RunRecord::COLUMNS), &runs::OF_RUN]);
     for (name, kind) in [("spec", json!("object")), ("result", json!(["object", "null"]))] {
         run["properties"][name]["type"] = kind;
         // Each command writes its own.
@@ -109,41 +136,69 @@ fn run() -> Value {
 
 /// The schemas that follow from declarations, by name.
 fn schemas() -> Map<String, Value> {
-    let mut event = object("Something that happened in a race.", &[&EVENT]);
-    let events: Vec<&str> = [races::BEGIN].into_iter().chain(races::OF_ATTEMPT).chain(races::OF_RACE).collect();
+    let mut event = object("Something that happened in a race.", &[&races::EVENT]);
+    let events: Vec<&str> = [races::BEGIN].into_iter().chain(races::ATTEMPT_EVENTS).chain(races::RACE_EVENTS).collect();
     event["properties"]["event"]["enum"] = json!(events);
     let mut race =
-        object("A client's request: the row and its figures.", &[&of_columns(RaceRecord::COLUMNS), &OF_RACE]);
+        object("A client's request: the row and its figures.", &[&of_columns(RaceRecord::COLUMNS), &races::OF_RACE]);
     let left_out = &mut race["properties"]["left_out"];
     left_out["type"] = json!(["array", "null"]);
     left_out["items"] = left_out_upstream();
+    let figures: Vec<MemberField> = FIGURES.iter().map(|figure| figure.field).collect();
     let fields = [
-        ("Group", object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &FIGURES])),
-        ("Regression", object("A figure of an upstream that is worse than in the same hours before.", &[&REGRESSION])),
-        ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&POINT])),
+        ("Group", object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &figures])),
+        (
+            "Regression",
+            object("A figure of an upstream that is worse than in the same hours before.", &[regressions::REGRESSION]),
+        ),
+        ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&series::POINT])),
         ("Race", race),
         (
             "Attempt",
             object(
                 "An attempt at a provider: the row and its figures. Times are since its own dispatch unless the member says otherwise.",
-                &[&of_columns(AttemptRecord::COLUMNS), &OF_ATTEMPT],
+                &[&of_columns(AttemptRecord::COLUMNS), &races::OF_ATTEMPT],
             ),
         ),
         ("Event", event),
         ("Run", run()),
+        (
+            "Configuration",
+            object(
+                "The configuration in force: names, numbers and states, without keys, tokens, hashes and the paths of addresses.",
+                &[config::CONFIGURATION],
+            ),
+        ),
+        ("ConfiguredServer", object("The table `[server]`.", &[config::SERVER])),
+        ("ConfiguredProvider", object("A provider.", &[config::PROVIDER])),
+        ("ConfiguredModel", object("A model.", &[config::MODEL])),
+        ("ConfiguredUpstream", object("An upstream of a model.", &[config::UPSTREAM])),
+        ("ConfiguredPrice", object("A price.", &[config::PRICE])),
+        ("ConfiguredUser", object("A user.", &[config::USER])),
+        ("CurvePoint", object("A point of a curve.", &[distribution::CURVE_POINT])),
+        ("PointAlone", object("A point of the curve of the first tokens alone.", &[distribution::POINT_ALONE])),
+        ("Curve", object("The distribution of one upstream's time to first token.", &[distribution::CURVE])),
+        ("CostSum", object("A sum of costs, exact or between bounds.", &[costs::COST_SUM])),
+        (
+            "CostParts",
+            object(
+                "What attempts cost, by what they were for. A group has the member that `by` names.",
+                &[&costs::COST_KEYS, costs::COST_PARTS],
+            ),
+        ),
     ];
     let fields = fields.map(|(name, schema)| (name.to_owned(), schema)).into_iter();
-    fields.chain(derived::<RoutingReport>()).chain(distribution::schema()).chain(costs::schema()).collect()
+    fields.chain(derived::<RoutingReport>()).collect()
 }
 
 /// The arguments of a question as query parameters.
-pub(super) fn parameters<Q: Args>() -> Vec<Value> {
+fn parameters<Q: Args>() -> Vec<Value> {
     let command = Q::augment_args(Command::new("query").disable_help_flag(true));
     command.get_arguments().filter_map(parameter).collect()
 }
 
 /// The schemas of a type and of the types in it, by name: OpenAPI 3.1 uses JSON Schema 2020-12.
-pub(super) fn derived<T: JsonSchema>() -> Map<String, Value> {
+fn derived<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut generator = settings.into_generator();
@@ -152,7 +207,7 @@ pub(super) fn derived<T: JsonSchema>() -> Map<String, Value> {
 }
 
 /// An object with these members and no others.
-pub(super) fn object(about: &str, fields: &[&[MemberField]]) -> Value {
+fn object(about: &str, fields: &[&[MemberField]]) -> Value {
     let fields = || fields.iter().copied().flatten();
     let properties: Map<String, Value> = fields().map(|field| (field.name.to_owned(), member(field))).collect();
     let required: Vec<&str> = fields().filter(|field| !field.optional).map(|field| field.name).collect();
@@ -166,22 +221,27 @@ pub(super) fn object(about: &str, fields: &[&[MemberField]]) -> Value {
 }
 
 fn member(field: &MemberField) -> Value {
-    let kind = match field.kind {
-        FieldKind::Integer => "integer",
-        FieldKind::Number => "number",
-        FieldKind::Text => "string",
-        FieldKind::Boolean => "boolean",
-        FieldKind::Counts => "object",
+    let of_schema = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let mut schema = match field.kind {
+        MemberKind::Integer => json!({ "type": "integer" }),
+        MemberKind::Number => json!({ "type": "number" }),
+        MemberKind::Text => json!({ "type": "string" }),
+        MemberKind::Boolean => json!({ "type": "boolean" }),
+        MemberKind::Counts => json!({ "type": "object", "additionalProperties": { "type": "integer" } }),
+        MemberKind::Object(name) if field.nullable => json!({ "oneOf": [of_schema(name), { "type": "null" }] }),
+        MemberKind::Object(name) => of_schema(name),
+        MemberKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+        MemberKind::TextOrTexts => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
+        MemberKind::List(name, usize::MAX) => json!({ "type": "array", "items": of_schema(name) }),
+        MemberKind::List(name, most) => json!({ "type": "array", "items": of_schema(name), "maxItems": most }),
     };
-    let mut schema = json!({ "type": kind, "description": field.about });
-    if field.nullable {
+    if let Some(kind) = schema.get("type").filter(|_| field.nullable).cloned() {
         schema["type"] = json!([kind, "null"]);
     }
-    if field.kind == FieldKind::Counts {
-        schema["additionalProperties"] = json!({ "type": "integer" });
-    }
-    if !field.unit.is_empty() {
-        schema["x-unit"] = json!(field.unit);
+    for (name, text) in [("description", field.about), ("x-unit", field.unit)] {
+        if !text.is_empty() {
+            schema[name] = json!(text);
+        }
     }
     schema
 }

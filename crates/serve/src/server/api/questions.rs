@@ -12,77 +12,85 @@ use serde_json::{Value, json};
 use super::ask::{as_printed, json, json as json_answer, leaving_out, question, refused, unread, with_source};
 use crate::server::served_paths::ServedPaths;
 use photofinish_gateway::proxy::{self, Client, Rejection};
+use photofinish_history::report::costs::{self, CostsQuestion};
+use photofinish_history::report::distribution::{self, DistributionQuestion};
 use photofinish_history::report::question::BadParameter;
+use photofinish_history::report::races::{self, RacesQuestion};
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
-use photofinish_history::report::series::{self, SeriesError};
-use photofinish_history::report::{costs, distribution, export, races, regressions, stats};
+use photofinish_history::report::series::{self, SeriesError, SeriesQuestion};
+use photofinish_history::report::stats::{self, ReportQuestion};
+use photofinish_history::report::{figures, regressions};
 use photofinish_history::store::StoreReader;
 
-pub async fn stats(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+/// Answers an admin's question about the history.
+async fn ask<Q, F>(
+    (site, client, uri): (ServedPaths, Client, Uri),
+    problem: fn(&Q, i64) -> Option<String>,
+    read: F,
+) -> Response<Body>
+where
+    Q: Args + Send + 'static,
+    F: FnOnce(&StoreReader, &Q, i64) -> Result<Response<Body>, Rejection> + Send + 'static,
+{
     let answer = async {
         proxy::admin(&site.gateway, &client)?;
-        let (question, now_us) = question(&uri, stats::ReportQuestion::problem)?;
-        let read = move |reader: &StoreReader| {
-            if let Some(question) = question.of_regressions() {
-                let answer = regressions::ask(reader, &question, now_us).map_err(unread)?;
-                return Ok((answer.objects(), None));
-            }
-            let question = &question.figures;
-            let answer = stats::ask(reader, question, now_us).map_err(unread)?;
-            Ok((export::objects(&question.by, &answer.groups), answer.rolled_until))
-        };
-        let (objects, rolled_until) = site.reads.read(read).await?;
-        as_printed(&objects, rolled_until)
+        let (question, now_us) = question(&uri, problem)?;
+        site.reads.read(move |reader| read(reader, &question, now_us)).await
     };
     site.of_history(answer.await)
+}
+
+pub async fn stats(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+    ask((site, client, uri), ReportQuestion::problem, |reader, question, now_us| {
+        if let Some(question) = question.of_regressions() {
+            let answer = regressions::ask(reader, &question, now_us).map_err(unread)?;
+            return as_printed(&answer.objects(), None);
+        }
+        let question = &question.figures;
+        let answer = stats::ask(reader, question, now_us).map_err(unread)?;
+        as_printed(&figures::objects(&question.by, &answer.groups), answer.rolled_until)
+    })
+    .await
 }
 
 pub async fn history(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
-    let answer = async {
-        proxy::admin(&site.gateway, &client)?;
-        let (question, now_us) = question(&uri, series::SeriesQuestion::problem)?;
-        let read = move |reader: &StoreReader| match series::ask(reader, &question, now_us) {
-            Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until, answer.left_out.0)),
-            Err(SeriesError::Steps(problem)) => Err(refused(BadParameter::of_problem(&problem))),
-            Err(SeriesError::Read(error)) => Err(unread(error)),
-            Err(error @ SeriesError::Damaged(_)) => Err(Rejection::history(error.to_string(), false)),
-        };
-        let (objects, rolled_until, left_out) = site.reads.read(read).await?;
-        Ok(leaving_out(as_printed(&objects, rolled_until)?, left_out))
-    };
-    site.of_history(answer.await)
+    ask((site, client, uri), SeriesQuestion::problem, |reader, question, now_us| {
+        let answer = series::ask(reader, question, now_us).map_err(|error| match error {
+            SeriesError::Steps(problem) => refused(BadParameter::of_problem(&problem)),
+            SeriesError::Read(error) => unread(error),
+            error @ SeriesError::Damaged(_) => Rejection::history(error.to_string(), false),
+        })?;
+        let response = as_printed(&series::objects(question, &answer), answer.rolled_until)?;
+        Ok(leaving_out(response, answer.left_out.0))
+    })
+    .await
 }
 
 pub async fn distribution(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
-    let answer = async {
-        proxy::admin(&site.gateway, &client)?;
-        let (question, now_us) = question(&uri, distribution::DistributionQuestion::problem)?;
-        let read = move |reader: &StoreReader| distribution::ask(reader, &question, now_us).map_err(unread);
-        let answer = site.reads.read(read).await?;
+    let problem = |question: &DistributionQuestion, now_us| question.window.problem(now_us);
+    ask((site, client, uri), problem, |reader, question, now_us| {
+        let answer = distribution::ask(reader, question, now_us).map_err(unread)?;
         Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
-    };
-    site.of_history(answer.await)
+    })
+    .await
 }
 
 pub async fn costs(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
-    let answer = async {
-        proxy::admin(&site.gateway, &client)?;
-        let (question, now_us) = question(&uri, costs::CostsQuestion::problem)?;
-        let read = move |reader: &StoreReader| costs::ask(reader, &question, now_us).map_err(unread);
-        let answer = site.reads.read(read).await?;
+    let problem = |question: &CostsQuestion, now_us| question.window.problem(now_us);
+    ask((site, client, uri), problem, |reader, question, now_us| {
+        let answer = costs::ask(reader, question, now_us).map_err(unread)?;
         Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
-    };
-    site.of_history(answer.await)
+    })
+    .await
 }
 
 pub async fn races(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
-    let answer = async {
-        proxy::admin(&site.gateway, &client)?;
-        let (question, now_us) = question(&uri, races::RacesQuestion::problem)?;
-        let page = site.reads.read(move |reader| races::page(reader, &question, now_us).map_err(unread)).await?;
+    let problem = |question: &RacesQuestion, now_us| question.window.problem(now_us);
+    ask((site, client, uri), problem, |reader, question, now_us| {
+        let page = races::page(reader, question, now_us).map_err(unread)?;
         Ok(json(page.json().to_string()))
-    };
-    site.of_history(answer.await)
+    })
+    .await
 }
 
 /// The id comes from the client and may be invalid text.
@@ -95,28 +103,28 @@ pub async fn race(
         proxy::admin(&site.gateway, &client)?;
         let typed = id.map(|Path(id)| id).unwrap_or_default();
         let race_id = races::race_id(&typed).map_err(|expected| {
-            Rejection::parameter(
-                Some("race_id".to_owned()),
-                &format!("invalid value '{typed}' for 'race_id': {expected}"),
-            )
+            let message = format!("invalid value '{typed}' for 'race_id': {expected}");
+            Rejection::parameter(Some("race_id".to_owned()), &message)
         })?;
-        let asked = race_id.clone();
-        let found = site.reads.read(move |reader| races::one(reader, &asked).map_err(unread)).await?;
-        let race = found.ok_or_else(|| Rejection::unknown_race(&race_id))?;
-        Ok(json(race.to_string()))
+        let read = move |reader: &StoreReader| {
+            let race = races::one(reader, &race_id).map_err(unread)?;
+            Ok(json(race.ok_or_else(|| Rejection::unknown_race(&race_id))?.to_string()))
+        };
+        site.reads.read(read).await
     };
     site.of_history(answer.await)
 }
 
 pub async fn runs(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
-    let answer = async {
-        proxy::admin(&site.gateway, &client)?;
-        // Its parts fit together always.
-        let (question, _) = question::<RunsQuestion>(&uri, |_, _| None)?;
-        let page = site.reads.read(move |reader| runs::page(reader, &question).map_err(unread)).await?;
-        Ok(json(page.json().to_string()))
-    };
-    site.of_history(answer.await)
+    ask(
+        (site, client, uri),
+        |_: &RunsQuestion, _| None,
+        |reader, question, _| {
+            let page = runs::page(reader, question).map_err(unread)?;
+            Ok(json(page.json().to_string()))
+        },
+    )
+    .await
 }
 
 /// The name comes from the client and may be invalid text.
@@ -129,13 +137,13 @@ pub async fn run(
         proxy::admin(&site.gateway, &client)?;
         let name = name.map(|Path(name)| name).unwrap_or_default();
         let read = move |reader: &StoreReader| {
-            runs::one(reader, &name).map_err(|error| match error {
+            let run = runs::one(reader, &name).map_err(|error| match error {
                 RunError::Read(error) => unread(error),
                 RunError::Unknown { .. } | RunError::Several { .. } => Rejection::unknown_run(&error.to_string()),
-            })
+            })?;
+            Ok(json(Value::from(run).to_string()))
         };
-        let run = site.reads.read(read).await?;
-        Ok(json(Value::from(run).to_string()))
+        site.reads.read(read).await
     };
     site.of_history(answer.await)
 }

@@ -17,7 +17,7 @@ use photofinish_gateway::proxy::Rejection;
 use photofinish_history::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::question::from_pairs;
-use photofinish_history::report::{costs, distribution, export, races, regressions, series, stats};
+use photofinish_history::report::{costs, distribution, figures, races, regressions, series, stats};
 use photofinish_history::store::{Record, Store, StoreReader};
 
 /// One race with every column filled in, and one with every optional column empty. Both have such attempts.
@@ -162,7 +162,7 @@ async fn answers_are_as_the_document_says() {
     for by in ["upstream", "model,user", "hour,weekday", "input,concurrency"] {
         let question: stats::StatsQuestion = from_pairs(&pairs("by", by)).unwrap();
         let answer = stats::ask(&reader, &question, now_us).unwrap();
-        let groups = Value::from_iter(export::objects(&question.by, &answer.groups));
+        let groups = Value::from_iter(figures::objects(&question.by, &answer.groups));
         assert_fits(&document, answer_of(&document, "/api/stats"), &groups, by);
     }
     for (name, value) in ["ttft", "client_ttft", "tok_s", "goodput", "failures", "cost"]
@@ -230,7 +230,7 @@ fn a_regression_is_as_the_document_says() {
         assert_fits(&document, schema, &Value::from(found.object()), "regression");
     }
     let properties = resolve(&document, schema)["properties"].as_object().unwrap().keys();
-    assert!(properties.eq(photofinish_history::report::fields::REGRESSION.iter().map(|field| field.name)));
+    assert!(properties.eq(regressions::REGRESSION.iter().map(|field| field.name)));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn the_configuration_is_as_the_document_says() {
                 [models.m]\naliases = [\"n\"]\nupstreams = [{ upstream = \"one/x\", input_price = 1.0, output_price = 2.0, context = 8192 }, \"two/y\"]\n\
                 [users.ann]\ntoken = \"t\"\nadmin = true\noverrides = [\"policy\"]\n[users.bob]\ntoken = \"u\"\n";
     let config = photofinish_config::config::parse(text, std::path::Path::new("config.toml"), &|_| None).unwrap();
-    let (document, mut told) = (openapi(), config::told(&config));
+    let (document, mut told) = (openapi(), Value::from(config::configuration(&config, None, None)));
     assert!(told["providers"].as_array().unwrap().len() >= 2 && told["users"].as_array().unwrap().len() == 2);
     for problems in [Value::Null, "config.toml:1:1: what".into()] {
         told["problems"] = problems;
