@@ -23,3 +23,10 @@ pub struct Invalid {
     /// `messages[0].content`, or the vendor's own notation.
     pub param: Option<String>,
 }
+
+impl Invalid {
+    /// A problem with this member.
+    pub fn at(param: impl Into<String>, message: impl Into<String>) -> Invalid {
+        Invalid { message: message.into(), param: Some(param.into()) }
+    }
+}

@@ -1,5 +1,5 @@
 //! The APIs that an app calls ([`Surface`]) and that a provider speaks ([`Dialect`]), and their constant properties.
-//! Vocabulary: imports no dialect. Their functions are in `dispatch`.
+//! Vocabulary: imports no dialect. Their functions are in [`crate::dialects`].
 
 use percent_encoding::percent_decode_str;
 
@@ -39,18 +39,20 @@ pub enum AnswerForm {
     WithUsage,
 }
 
-/// An API that a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Dialect {
-    /// OpenAI's chat completions, completions and embeddings.
-    OpenAi,
-    Responses,
-    Anthropic,
-    Gemini,
-    /// Bedrock's ConverseStream.
-    Bedrock,
-    /// Ollama's own API.
-    Ollama,
+names! {
+    /// An API that a provider speaks, by its name in the config and in `attempt.dialect`.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum Dialect {
+        /// OpenAI's chat completions, completions and embeddings.
+        OpenAi = "openai",
+        Responses = "responses",
+        Anthropic = "anthropic",
+        Gemini = "gemini",
+        /// Bedrock's ConverseStream.
+        Bedrock = "bedrock",
+        /// Ollama's own API.
+        Ollama = "ollama",
+    }
 }
 
 impl Surface {
@@ -83,51 +85,42 @@ impl Surface {
         Surface::Passed(PassedCall::Compaction),
     ];
 
+    /// Its stored name, its path, and its dialect.
+    #[inline]
+    fn facts(self) -> (&'static str, &'static str, Dialect) {
+        match self {
+            Surface::Chat => ("chat", "/v1/chat/completions", Dialect::OpenAi),
+            Surface::Completions => ("completions", "/v1/completions", Dialect::OpenAi),
+            Surface::Embeddings => ("embeddings", "/v1/embeddings", Dialect::OpenAi),
+            Surface::Responses => ("responses", "/v1/responses", Dialect::Responses),
+            Surface::Messages => ("messages", "/v1/messages", Dialect::Anthropic),
+            Surface::CountTokens => ("count_tokens", "/v1/messages/count_tokens", Dialect::Anthropic),
+            Surface::OllamaChat => ("ollama_chat", "/api/chat", Dialect::Ollama),
+            Surface::OllamaGenerate => ("ollama_generate", "/api/generate", Dialect::Ollama),
+            Surface::OllamaEmbed => ("ollama_embed", "/api/embed", Dialect::Ollama),
+            Surface::Gemini => ("gemini", "/v1beta/models/{model}:generateContent", Dialect::Gemini),
+            Surface::GeminiCount => ("gemini_count_tokens", "/v1beta/models/{model}:countTokens", Dialect::Gemini),
+            Surface::Passed(PassedCall::Compaction) => {
+                (PassedCall::Compaction.as_str(), PassedCall::Compaction.path(), Dialect::Responses)
+            }
+            Surface::Passed(call) => (call.as_str(), call.path(), Dialect::OpenAi),
+        }
+    }
+
     /// The stored name, in `race.api`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Surface::Chat => "chat",
-            Surface::Completions => "completions",
-            Surface::Embeddings => "embeddings",
-            Surface::Responses => "responses",
-            Surface::Messages => "messages",
-            Surface::CountTokens => "count_tokens",
-            Surface::OllamaChat => "ollama_chat",
-            Surface::OllamaGenerate => "ollama_generate",
-            Surface::OllamaEmbed => "ollama_embed",
-            Surface::Gemini => "gemini",
-            Surface::GeminiCount => "gemini_count_tokens",
-            Surface::Passed(call) => call.as_str(),
-        }
+        self.facts().0
     }
 
     /// The path at which the gateway serves it.
     pub fn path(self) -> &'static str {
-        match self {
-            Surface::Chat => "/v1/chat/completions",
-            Surface::Completions => "/v1/completions",
-            Surface::Embeddings => "/v1/embeddings",
-            Surface::Responses => "/v1/responses",
-            Surface::Messages => "/v1/messages",
-            Surface::CountTokens => "/v1/messages/count_tokens",
-            Surface::OllamaChat => "/api/chat",
-            Surface::OllamaGenerate => "/api/generate",
-            Surface::OllamaEmbed => "/api/embed",
-            Surface::Gemini => "/v1beta/models/{model}:generateContent",
-            Surface::GeminiCount => "/v1beta/models/{model}:countTokens",
-            Surface::Passed(call) => call.path(),
-        }
+        self.facts().1
     }
 
     /// The dialect whose upstreams get requests of this surface unchanged.
+    #[inline]
     pub fn dialect(self) -> Dialect {
-        match self {
-            Surface::Responses | Surface::Passed(PassedCall::Compaction) => Dialect::Responses,
-            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => Dialect::OpenAi,
-            Surface::Messages | Surface::CountTokens => Dialect::Anthropic,
-            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => Dialect::Ollama,
-            Surface::Gemini | Surface::GeminiCount => Dialect::Gemini,
-        }
+        self.facts().2
     }
 
     /// Whether the path names the model, and whether the answer is streamed.
@@ -189,34 +182,30 @@ impl Surface {
 
     /// The surface's name for reasoning of earlier turns.
     pub fn reasoning(self) -> &'static str {
-        match self {
-            Surface::Messages | Surface::CountTokens => "thinking",
-            Surface::Responses => "reasoning",
-            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => "reasoning_details",
-            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => "messages.thinking",
-            Surface::Gemini | Surface::GeminiCount => "thoughts",
+        match self.dialect() {
+            Dialect::Anthropic => "thinking",
+            Dialect::Responses => "reasoning",
+            Dialect::OpenAi | Dialect::Bedrock => "reasoning_details",
+            Dialect::Ollama => "messages.thinking",
+            Dialect::Gemini => "thoughts",
         }
     }
 
     /// Keeps a stream alive for the client and proxies before it. Clients ignore it.
     pub fn heartbeat(self) -> &'static [u8] {
-        match self {
+        match self.dialect() {
             // The vendor's own event.
-            Surface::Messages | Surface::CountTokens => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
-            Surface::Chat
-            | Surface::Completions
-            | Surface::Responses
-            | Surface::Embeddings
-            | Surface::Passed(_) => b": keep-alive\n\n",
+            Dialect::Anthropic => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            Dialect::OpenAi | Dialect::Bedrock | Dialect::Responses => b": keep-alive\n\n",
             // Lines of JSON have no comments, so it is an answer without text.
-            Surface::OllamaChat | Surface::OllamaEmbed => {
+            Dialect::Ollama if self == Surface::OllamaGenerate => {
+                b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"response\":\"\",\"done\":false}\n"
+            }
+            Dialect::Ollama => {
                 b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n"
             }
-            Surface::Gemini | Surface::GeminiCount => {
+            Dialect::Gemini => {
                 b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"index\":0}]}\n\n"
-            }
-            Surface::OllamaGenerate => {
-                b"{\"model\":\"\",\"created_at\":\"1970-01-01T00:00:00Z\",\"response\":\"\",\"done\":false}\n"
             }
         }
     }
@@ -225,10 +214,8 @@ impl Surface {
     pub fn ending(self) -> &'static [u8] {
         match self {
             Surface::Chat | Surface::Completions => b"data: [DONE]\n\n",
-            Surface::Responses | Surface::Embeddings | Surface::CountTokens | Surface::Passed(_) => b"",
-            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => b"",
-            Surface::Gemini | Surface::GeminiCount => b"",
             Surface::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+            _ => b"",
         }
     }
 }
@@ -245,21 +232,6 @@ impl Dialect {
         }
     }
 
-    pub const ALL: [Dialect; 6] =
-        [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama];
-
-    /// The name in the config and in `attempt.dialect`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Dialect::OpenAi => "openai",
-            Dialect::Responses => "responses",
-            Dialect::Anthropic => "anthropic",
-            Dialect::Gemini => "gemini",
-            Dialect::Bedrock => "bedrock",
-            Dialect::Ollama => "ollama",
-        }
-    }
-
     /// How its streams are cut into events.
     pub fn framing(self) -> Framing {
         match self {
@@ -272,42 +244,25 @@ impl Dialect {
 
 // OpenAI's calls that the gateway does not read: audio, images, moderations and compactions. Requests and answers are passed
 // through byte for byte, except for `model`. Vocabulary: imports no dialect. Not for their bodies: see
-// `request::form` and `whole`.
+// `request::form` and `answer::whole`.
 
-/// A call whose answer is raced as a whole, whatever its format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PassedCall {
-    /// Audio to text. Its request is a multipart form.
-    Transcription,
-    /// Text to audio.
-    Speech,
-    /// Text to images.
-    Image,
-    Moderation,
-    /// A conversation of the Responses API to a short form of it.
-    Compaction,
+names! {
+    /// A call whose answer is raced as a whole, whatever its format, by its stored name.
+    #[derive(Hash)]
+    pub enum PassedCall {
+        /// Audio to text. Its request is a multipart form.
+        Transcription = "transcriptions",
+        /// Text to audio.
+        Speech = "speech",
+        /// Text to images.
+        Image = "images",
+        Moderation = "moderations",
+        /// A conversation of the Responses API to a short form of it.
+        Compaction = "compactions",
+    }
 }
 
 impl PassedCall {
-    pub const ALL: [PassedCall; 5] = [
-        PassedCall::Transcription,
-        PassedCall::Speech,
-        PassedCall::Image,
-        PassedCall::Moderation,
-        PassedCall::Compaction,
-    ];
-
-    /// The stored name, in `race.api`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PassedCall::Transcription => "transcriptions",
-            PassedCall::Speech => "speech",
-            PassedCall::Image => "images",
-            PassedCall::Moderation => "moderations",
-            PassedCall::Compaction => "compactions",
-        }
-    }
-
     /// The path at which the gateway serves it.
     pub fn path(self) -> &'static str {
         match self {

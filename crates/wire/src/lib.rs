@@ -7,6 +7,9 @@
 //! common (`translate`, `quirks`, `request`, `answer`) ← the dialects (`dialects`) ← translations (`translate::request`,
 //! `translate::response`, `answer::rescue`).
 
+#[macro_use]
+mod macros;
+
 pub mod answer;
 pub mod client_error;
 pub mod dialect;

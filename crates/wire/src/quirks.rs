@@ -1,10 +1,9 @@
 //! What an upstream demands of a request beyond its dialect, as data: of a model, wherever it is served, by `models.toml`;
-//! of a provider, by the catalogue of providers and the configuration.
+//! of a provider, from the catalogue of providers and the configuration.
 //!
 //! Writers of translations look here instead of at names. A request in the upstream's own dialect is changed by `own_dialect`.
 
 mod changes;
-
 mod own_dialect;
 
 use std::sync::LazyLock;
@@ -13,11 +12,10 @@ use serde::Deserialize;
 
 use crate::translate::{Losses, ToolChoice};
 
-pub use changes::RequestChanges;
-pub use changes::{RefusalLesson, without};
+pub use changes::{RefusalLesson, RequestChanges, without};
 pub use own_dialect::{concerns, parses, rewritten};
 
-/// Stands for reasoning that a vendor wants back and that nobody has.
+/// Replaces reasoning that a vendor wants back and that the client did not keep.
 pub(crate) const UNKNOWN_REASONING: &str = "(The reasoning of this turn is not known.)";
 
 /// What the system says in the middle of a conversation, for a vendor that takes it only from the user.
@@ -105,17 +103,10 @@ impl TranslationOptions {
 /// Makes an enum with the names of its values in files.
 macro_rules! forms {
     ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $says:literal])* $variant:ident = $text:literal,)+ }) => {
-        $(#[doc = $about])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-        pub enum $name { $($(#[doc = $says])* #[serde(rename = $text)] $variant,)+ }
-
-        impl $name {
-            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
-
-            /// The name in files.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $text,)+ }
-            }
+        names! {
+            $(#[doc = $about])+
+            #[derive(Deserialize)]
+            pub enum $name { $($(#[doc = $says])* #[serde(rename = $text)] $variant = $text,)+ }
         }
     };
 }
@@ -211,9 +202,9 @@ impl QuirkSet {
 /// What a provider demands of requests, and what the operator changes in them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProviderRequests {
-    /// By the catalogue of providers.
+    /// From the catalogue of providers.
     pub known: QuirkSet,
-    /// Members that the provider refuses, by the catalogue.
+    /// Members that the provider refuses, from the catalogue.
     pub refused: Vec<String>,
     /// By the configuration.
     pub own: QuirkSet,
@@ -222,7 +213,7 @@ pub struct ProviderRequests {
     pub models: Vec<ModelRequests>,
 }
 
-/// The same for the models whose names have a pattern, in which `*` stands for any text.
+/// The same for the models whose names match a pattern, in which `*` matches any text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRequests {
     pub pattern: String,
@@ -279,7 +270,7 @@ fn normal(name: &str) -> String {
     name.chars().map(|c| if matches!(c, '.' | '@' | ':' | '_' | '/') { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// Whether `name` has this pattern, in which `*` stands for any text.
+/// Whether `name` matches this pattern, in which `*` matches any text.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut left) = name.strip_prefix(start) else { return false };

@@ -121,7 +121,7 @@ impl RequestKeys {
 macro_rules! named {
     ($($name:ident),+) => {
         $(impl NamedChoice for $name {
-            const VARIANTS: &'static [$name] = $name::ALL;
+            const VARIANTS: &'static [$name] = &$name::ALL;
 
             fn name(self) -> &'static str {
                 self.as_str()

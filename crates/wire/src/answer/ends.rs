@@ -17,7 +17,7 @@ pub enum End {
     Pause,
     /// The vendor says that the answer failed: the attempt failed.
     BrokenOff,
-    /// A word that nobody knows yet. It is passed on to clients of the same dialect, and is no good end for others.
+    /// An unknown word. It is passed on to clients of the same dialect, and is no good end for others.
     Unknown,
 }
 
@@ -98,7 +98,7 @@ const ENDS: [(End, &[&str]); 8] = [
             // Bedrock.
             "malformed_model_output",
             "malformed_tool_use",
-            // Gemini: a call that nobody can run, and ends that say nothing.
+            // Gemini: a call that cannot be run, and ends without a cause.
             "MALFORMED_FUNCTION_CALL",
             "MALFORMED_RESPONSE",
             "MISSING_THOUGHT_SIGNATURE",

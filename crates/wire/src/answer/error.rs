@@ -2,7 +2,7 @@
 //! inside a 200 response.
 //!
 //! Vendors share no error format, only habits: an `error` object or text, FastAPI's `detail`, a bare `message`. Not for
-//! the effect of a failure on the race: see `race::verdict`.
+//! the effect of a failure on the race: see `photofinish_routing::verdict`.
 
 mod complaint;
 
@@ -70,15 +70,27 @@ pub fn of_answer(status: u16, headers: &HeaderMap, body: &[u8]) -> ErrorFacts {
                 of_words(&words, &message).filter(|kind| is_about_the_request(*kind)).unwrap_or(FailureKind::BadRequest)
             }
         });
-    let (kind, certain) = blamed(kind, &words, &message);
-    let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
-    let message = page(&message, Some(status), headers).unwrap_or_else(|| or_status(message, status));
-    ErrorFacts { kind, certain, whole_account, status: Some(status), message, reset: reset_for(kind, reset) }
+    let mut facts = facts(kind, &words, message, Some(status), headers, reset);
+    if facts.message.is_empty() {
+        facts.message = format!("HTTP status {status} without a message");
+    }
+    facts
 }
 
-/// The end of a limit is of interest where waiting helps.
-fn reset_for(kind: FailureKind, reset: Option<Reset>) -> Option<Reset> {
-    reset.filter(|_| matches!(kind, FailureKind::RateLimited | FailureKind::Overloaded))
+fn facts(
+    kind: FailureKind,
+    words: &[String],
+    message: String,
+    status: Option<u16>,
+    headers: &HeaderMap,
+    reset: Option<Reset>,
+) -> ErrorFacts {
+    let (kind, certain) = blamed(kind, words, &message);
+    let whole_account = kind == FailureKind::RateLimited && limits_account(words, &message);
+    let message = page(&message, status, headers).unwrap_or(message);
+    // The end of a limit is of interest where waiting helps.
+    let reset = reset.filter(|_| matches!(kind, FailureKind::RateLimited | FailureKind::Overloaded));
+    ErrorFacts { kind, certain, whole_account, status, message, reset }
 }
 
 /// Decides whether a refusal is about the request or about the upstream and its key, and whether that is certain.
@@ -106,10 +118,7 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
         (Some(status), None) => of_body(status, b"").kind,
         (None, None) => FailureKind::InStreamError,
     };
-    let (kind, certain) = blamed(kind, &words, &message);
-    let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
-    let message = page(&message, status, &HeaderMap::new()).unwrap_or(message);
-    ErrorFacts { kind, certain, whole_account, status, message, reset: reset_for(kind, reset) }
+    facts(kind, &words, message, status, &HeaderMap::new(), reset)
 }
 
 /// Reads the end of an answer that broke off with this finish reason. `data`: its event, which may have more words about
@@ -144,7 +153,7 @@ fn read(body: &[u8]) -> (Vec<String>, String, Option<Reset>) {
     let error = value.get("error").filter(|error| !error.is_null()).or(wrapped).or(failed);
     let listed = || value.get("errors").and_then(|errors| errors.get(0)).filter(|error| error.is_object());
     let error = error.or_else(|| error_of_choice(&value)).or_else(listed).unwrap_or(&value);
-    // Beside an error that is only a text, they stand outside.
+    // If the error is only a text, they are outside of it.
     let named = if error.is_string() { &value } else { error };
     let mut words: Vec<String> = WORDS
         .iter()
@@ -335,10 +344,6 @@ fn is_about_the_request(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::ContextLength | FailureKind::ContentPolicy | FailureKind::BadRequest)
 }
 
-fn or_status(message: String, status: u16) -> String {
-    if message.is_empty() { format!("HTTP status {status} without a message") } else { message }
-}
-
 fn shorten(text: &str) -> String {
     let end = text.floor_char_boundary(MESSAGE_MAX);
     text[..end].trim().to_owned()
@@ -363,7 +368,7 @@ fn letters_of(word: &str) -> String {
 // Decides the cause of a refusal: the model, key or account (for every request), or this one request. Uses known words
 // of vendors; with other words the cause is unknown.
 //
-// Not for the consequences: see `race::verdict`.
+// Not for the consequences: see `photofinish_routing::verdict`.
 
 /// The subject of a refusal (402, 403, 404).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -576,7 +581,7 @@ pub fn limits_account(words: &[String], message: &str) -> bool {
 }
 
 // Web pages in the place of an error: a proxy or CDN before the provider answered, not the provider. Their text is
-// markup that tells a client nothing, so a few words stand for it.
+// markup that tells a client nothing, so a few words replace it.
 
 /// Longer titles, and names of servers, are left out.
 const TITLE_MAX: usize = 80;

@@ -1,4 +1,4 @@
-//! Reads when a rate limit ends, from the body of its error. Not for headers: see `limits`; both write times alike.
+//! Reads when a rate limit ends, from the body of its error. Not for headers: see [`super::headers`]; both write times alike.
 
 use std::time::Duration;
 

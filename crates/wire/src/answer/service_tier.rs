@@ -1,6 +1,6 @@
 //! The tier that served a request, as its answer says. The price depends on it.
 //!
-//! Not for prices: see `routing::bill`.
+//! Not for prices: see `photofinish_history`.
 
 /// The tiers that vendors sell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub struct Usage {
     pub reasoning_tokens: Option<i64>,
     /// USD, if the provider itself reports a price.
     pub cost_usd: Option<f64>,
-    /// None: not told.
+    /// None: unknown.
     pub tier: Option<ServiceTier>,
     /// Microseconds, like the next three.
     pub queue_us: Option<i64>,
@@ -50,7 +50,7 @@ impl Usage {
         self.tier = wire.tier().or(self.tier);
     }
 
-    /// Adds a price that stands beside the `usage` object.
+    /// Adds a price that is outside the `usage` object.
     pub fn add_cost(&mut self, json: &str) {
         self.add_price(price(json));
     }
@@ -321,50 +321,47 @@ impl WireUsage {
         let completion = self.completion_tokens_details.or(self.output_tokens_details).unwrap_or_default();
         // Anthropic and Bedrock count cache reads and writes apart from the input. These member names are their own.
         let own = if self.input_tokens_details.is_none() { self.input_tokens } else { Number(None) };
-        let fresh = known([own, self.bedrock_input]);
+        let fresh = known(&[own, self.bedrock_input]);
         // Gemini counts tool tokens apart from the prompt.
         let gemini = self.gemini_prompt.plus(self.gemini_tool_use);
-        let whole = known([self.prompt_tokens, self.input_tokens.unless(own), gemini, self.prompt_eval_count]);
+        let whole = known(&[self.prompt_tokens, self.input_tokens.unless(own), gemini, self.prompt_eval_count]);
         let is_whole = whole.is_positive() || (whole.0.is_some() && fresh.0.is_none());
         let thoughts = [self.gemini_candidates, self.gemini_thoughts].iter().any(|count| count.0.is_some());
         let has_details = self.prompt_tokens_details.is_some() || self.input_tokens_details.is_some();
+        let count = |numbers: &[Number]| known(numbers).whole();
         let counts = Counts {
             input: if is_whole { whole } else { fresh }.whole(),
-            cached: known([
+            cached: count(&[
                 prompt.cached_tokens,
                 self.prompt_cache_hit_tokens,
                 self.cached_tokens,
                 self.cache_read_input_tokens,
                 self.gemini_cached,
                 self.bedrock_cache_read,
-            ])
-            .whole(),
-            created: known([
+            ]),
+            created: count(&[
                 prompt.cache_write_tokens,
                 self.cache_write_tokens,
                 self.cache_creation_input_tokens,
                 self.bedrock_cache_write,
-            ])
-            .whole(),
-            output: known([
+            ]),
+            output: count(&[
                 self.completion_tokens,
                 self.output_tokens,
                 self.gemini_candidates,
                 self.bedrock_output,
                 self.eval_count,
-            ])
-            .whole(),
-            reasoning: known([
+            ]),
+            reasoning: count(&[
                 completion.reasoning_tokens,
                 completion.thinking_tokens,
                 self.reasoning_tokens,
                 self.gemini_thoughts,
-            ])
-            .whole(),
+            ]),
             cache_apart: !is_whole && !has_details,
             reasoning_apart: thoughts,
         };
-        let total = known([self.total_tokens, self.gemini_total, self.bedrock_total]).whole();
+        let total = count(&[self.total_tokens, self.gemini_total, self.bedrock_total]);
         counts.decided(total, is_whole).plus(self.compaction())
     }
 
@@ -498,7 +495,7 @@ impl<'de> Deserialize<'de> for Number {
 
 /// The first that is above 0, else the first that is there: some servers write the names of two vendors and leave one of
 /// them at 0.
-fn known<const N: usize>(numbers: [Number; N]) -> Number {
+fn known(numbers: &[Number]) -> Number {
     let positive = numbers.iter().find(|number| number.is_positive());
     positive.or(numbers.iter().find(|number| number.0.is_some())).copied().unwrap_or_default()
 }

@@ -44,7 +44,7 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     let mut chunk = chunk_of(event.raw.len());
     match std::str::from_utf8(&event.raw).map_err(|_| InvalidJson).and_then(|text| facts(text, &mut chunk)) {
         Ok(_) => {
-            // Every input has tokens, so a count of zero stands for an unknown one.
+            // Every input has tokens, so a count of zero means an unknown one.
             chunk.usage = chunk.usage.filter(|usage| Usage::of(usage).input_tokens != Some(0));
             Frame::Chunk(chunk)
         }
@@ -82,22 +82,18 @@ fn chunk_of(length: usize) -> Chunk<'static> {
 /// Adds the facts of a JSON object to the chunk. True: it is an error.
 fn facts<'a>(text: &'a str, chunk: &mut Chunk<'a>) -> Result<bool, InvalidJson> {
     let mut is_error = false;
-    Json::new(text).object(|name, json| {
-        match name {
-            "usage" => chunk.usage = json.some()?.map(Cow::Borrowed).or(chunk.usage.take()),
-            // Ollama's count.
-            "prompt_eval_count" => {
-                chunk.usage = json.some()?.map(|count| Cow::Owned(format!("{{\"prompt_eval_count\":{count}}}")));
-            }
-            "service_tier" => chunk.tier = json.string_or_skip()?.map(ServiceTier::of_name),
-            "cost" => chunk.cost = json.some()?.map(Cow::Borrowed),
-            "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
-            "error" => is_error |= says_error(json.skip()?),
-            // A token count is the answer, not the usage of the attempt.
-            _ => drop(json.skip()?),
-        }
-        Ok(())
-    })?;
+    Json::new(text).object(members!(|json| {
+        "usage" => chunk.usage = json.some()?.map(Cow::Borrowed).or(chunk.usage.take()),
+        // Ollama's count.
+        "prompt_eval_count" => {
+            chunk.usage = json.some()?.map(|count| Cow::Owned(format!("{{\"prompt_eval_count\":{count}}}")));
+        },
+        "service_tier" => chunk.tier = json.string_or_skip()?.map(ServiceTier::of_name),
+        "cost" => chunk.cost = json.some()?.map(Cow::Borrowed),
+        "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
+        "error" => is_error |= says_error(json.skip()?),
+        // A token count is the answer, not the usage of the attempt.
+    }))?;
     Ok(is_error)
 }
 

@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -168,157 +168,86 @@ impl EmbeddingForm {
         if answer.vectors.len() != self.inputs {
             return None;
         }
-        let model = answer.model.as_deref().unwrap_or(model);
-        let written = if self.surface == Surface::OllamaEmbed {
-            let (embeddings, prompt_eval_count) = (&answer.vectors, answer.tokens);
-            serde_json::to_vec(&OllamaEmbeddings { model, embeddings, prompt_eval_count })
-        } else {
-            let data = answer.vectors.iter().enumerate().map(|(index, vector)| {
-                let embedding =
-                    if self.base64 { WrittenVector::base64(vector) } else { WrittenVector::Numbers(vector) };
-                OpenAiVector { object: "embedding", index, embedding }
-            });
-            // Clients require the member. The gateway does not record a count of zero.
-            let tokens = answer.tokens.unwrap_or(0);
-            let usage = OpenAiTokens { prompt_tokens: tokens, total_tokens: tokens };
-            serde_json::to_vec(&OpenAiEmbeddings { object: "list", data: data.collect(), model, usage })
-        };
-        written.ok().map(Bytes::from)
+        let (model, vectors) = (Value::from(answer.model.as_deref().unwrap_or(model)), &answer.vectors);
+        if self.surface == Surface::OllamaEmbed {
+            let count = answer.tokens.map(|tokens| format!(",\"prompt_eval_count\":{tokens}")).unwrap_or_default();
+            let vectors = serde_json::to_string(vectors).ok()?;
+            return Some(format!("{{\"model\":{model},\"embeddings\":{vectors}{count}}}").into());
+        }
+        let data = vectors.iter().enumerate().map(|(index, vector)| {
+            let embedding = if self.base64 { base64_of(vector) } else { serde_json::to_string(vector).ok()? };
+            Some(format!("{{\"object\":\"embedding\",\"index\":{index},\"embedding\":{embedding}}}"))
+        });
+        let data = data.collect::<Option<Vec<String>>>()?.join(",");
+        // Clients require the member. The gateway does not record a count of zero.
+        let tokens = answer.tokens.unwrap_or(0);
+        let usage = format!("{{\"prompt_tokens\":{tokens},\"total_tokens\":{tokens}}}");
+        Some(format!("{{\"object\":\"list\",\"data\":[{data}],\"model\":{model},\"usage\":{usage}}}").into())
     }
+}
+
+/// Little-endian floats, as a JSON text.
+fn base64_of(vector: &[f32]) -> String {
+    let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+    format!("\"{}\"", STANDARD.encode(bytes))
 }
 
 fn read_answer(dialect: Dialect, body: &[u8]) -> Option<EmbeddingAnswer> {
-    match dialect {
-        Dialect::Ollama => {
-            let wire: OllamaVectors = serde_json::from_slice(body).ok()?;
-            Some(EmbeddingAnswer { vectors: wire.embeddings, model: wire.model, tokens: wire.prompt_eval_count })
-        }
-        Dialect::Gemini => {
-            let wire: GeminiVectors = serde_json::from_slice(body).ok()?;
-            let vectors = wire.embeddings.into_iter().map(|embedding| embedding.values).collect();
-            let tokens = wire.usage_metadata.and_then(|usage| usage.prompt_token_count);
-            Some(EmbeddingAnswer { vectors, model: None, tokens })
-        }
-        Dialect::Bedrock => {
-            let wire: BedrockVectors<'_> = serde_json::from_slice(body).ok()?;
-            let vectors = match (wire.embedding, wire.embeddings.map(RawValue::get)) {
-                (Some(vector), _) => vec![vector],
-                (None, Some(list)) if list.starts_with('[') => serde_json::from_str(list).ok()?,
-                (None, Some(by_type)) => serde_json::from_str::<CohereVectors>(by_type).ok()?.float,
-                (None, None) => return None,
-            };
-            Some(EmbeddingAnswer { vectors, model: None, tokens: wire.input_text_token_count })
-        }
+    let mut wire: WireEmbeddings<'_> = serde_json::from_slice(body).ok()?;
+    let listed = wire.embeddings.map(RawValue::get);
+    let of_objects = |vectors: Vec<WireVector>| vectors.into_iter().map(|vector| vector.embedding).collect();
+    let vectors = match dialect {
+        Dialect::Ollama => serde_json::from_str(listed?).ok()?,
+        Dialect::Gemini => of_objects(serde_json::from_str(listed?).ok()?),
+        Dialect::Bedrock => match (wire.embedding, listed) {
+            (Some(vector), _) => vec![vector],
+            (None, Some(list)) if list.starts_with('[') => serde_json::from_str(list).ok()?,
+            (None, by_type) => serde_json::from_str::<CohereVectors>(by_type?).ok()?.float,
+        },
         Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => {
-            let mut wire: OpenAiWireEmbeddings = serde_json::from_slice(body).ok()?;
-            wire.data.sort_by_key(|vector| vector.index);
-            let vectors = wire.data.into_iter().map(|vector| vector.embedding).collect();
-            let tokens = wire.usage.and_then(|usage| usage.prompt_tokens);
-            Some(EmbeddingAnswer { vectors, model: wire.model, tokens })
+            let data = wire.data.as_mut()?;
+            data.sort_by_key(|vector| vector.index);
+            of_objects(std::mem::take(data))
         }
-    }
+    };
+    let tokens = wire.usage.and_then(|usage| usage.prompt_tokens);
+    let tokens = tokens.or(wire.prompt_eval_count).or(wire.input_text_token_count);
+    Some(EmbeddingAnswer { vectors, model: wire.model, tokens })
 }
 
+/// Every form of the answer. A member that a dialect does not use is absent.
 #[derive(Deserialize)]
-struct OllamaVectors {
-    embeddings: Vec<Vec<f32>>,
-    model: Option<String>,
-    prompt_eval_count: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GeminiVectors {
-    embeddings: Vec<GeminiVector>,
-    usage_metadata: Option<GeminiTokens>,
-}
-
-#[derive(Deserialize)]
-struct GeminiVector {
-    values: Vec<f32>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct GeminiTokens {
-    prompt_token_count: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct BedrockVectors<'a> {
-    embedding: Option<Vec<f32>>,
+struct WireEmbeddings<'a> {
+    data: Option<Vec<WireVector>>,
+    /// Lists of numbers, Gemini's objects, or lists by their type.
     #[serde(borrow)]
     embeddings: Option<&'a RawValue>,
+    embedding: Option<Vec<f32>>,
+    model: Option<String>,
+    #[serde(alias = "usageMetadata")]
+    usage: Option<WireTokens>,
+    prompt_eval_count: Option<u64>,
     #[serde(rename = "inputTextTokenCount")]
     input_text_token_count: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct CohereVectors {
-    float: Vec<Vec<f32>>,
-}
-
-#[derive(Deserialize)]
-struct OpenAiWireEmbeddings {
-    data: Vec<OpenAiWireVector>,
-    model: Option<String>,
-    usage: Option<OpenAiWireTokens>,
-}
-
-#[derive(Deserialize)]
-struct OpenAiWireVector {
+struct WireVector {
     #[serde(default)]
     index: u64,
+    #[serde(alias = "values")]
     embedding: Vec<f32>,
 }
 
 #[derive(Deserialize)]
-struct OpenAiWireTokens {
+struct WireTokens {
+    #[serde(alias = "promptTokenCount")]
     prompt_tokens: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct OllamaEmbeddings<'a> {
-    model: &'a str,
-    embeddings: &'a [Vec<f32>],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_eval_count: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct OpenAiEmbeddings<'a> {
-    object: &'static str,
-    data: Vec<OpenAiVector<'a>>,
-    model: &'a str,
-    usage: OpenAiTokens,
-}
-
-#[derive(Serialize)]
-struct OpenAiVector<'a> {
-    object: &'static str,
-    index: usize,
-    embedding: WrittenVector<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum WrittenVector<'a> {
-    Numbers(&'a [f32]),
-    /// Little-endian floats.
-    Base64(String),
-}
-
-impl WrittenVector<'_> {
-    fn base64(vector: &[f32]) -> Self {
-        let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-        WrittenVector::Base64(STANDARD.encode(bytes))
-    }
-}
-
-#[derive(Serialize)]
-struct OpenAiTokens {
-    prompt_tokens: u64,
-    total_tokens: u64,
+#[derive(Deserialize)]
+struct CohereVectors {
+    float: Vec<Vec<f32>>,
 }
 
 #[cfg(test)]

@@ -38,15 +38,13 @@ impl Surface {
     /// The problem, in the words of the surface's vendor.
     pub fn conversation(self, body: &[u8]) -> Result<Conversation, Invalid> {
         bounds::check(self, body)?;
-        let read = match self {
-            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
-                openai::conversation(body)
-            }
-            Surface::Responses => responses::conversation(body),
-            Surface::Messages | Surface::CountTokens => anthropic::conversation(body),
-            Surface::OllamaChat | Surface::OllamaEmbed => ollama::chat(body),
-            Surface::OllamaGenerate => ollama::generate(body),
-            Surface::Gemini | Surface::GeminiCount => gemini::conversation(body),
+        let read = match self.dialect() {
+            Dialect::OpenAi | Dialect::Bedrock => openai::conversation(body),
+            Dialect::Responses => responses::conversation(body),
+            Dialect::Anthropic => anthropic::conversation(body),
+            Dialect::Ollama if self == Surface::OllamaGenerate => ollama::generate(body),
+            Dialect::Ollama => ollama::chat(body),
+            Dialect::Gemini => gemini::conversation(body),
         };
         read.map_err(|invalid| bounds::unreadable(self, body).unwrap_or(invalid))
     }
@@ -58,11 +56,9 @@ impl Surface {
             Surface::Chat => openai::without_reasoning(body, taken),
             Surface::Responses => responses::without_reasoning(body, taken),
             Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
-            Surface::Completions | Surface::Embeddings | Surface::Passed(_) => None,
             Surface::Gemini => gemini::without_reasoning(body, taken),
-            Surface::GeminiCount => None,
-            // Its reasoning has no signatures.
-            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => None,
+            // Ollama's reasoning has no signatures, and the others have none.
+            _ => None,
         }
     }
 
@@ -97,15 +93,14 @@ impl Surface {
         legacy_functions: bool,
         echo: &Arc<Map<String, Value>>,
     ) -> Box<dyn WritePieces> {
-        match self {
-            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
+        match self.dialect() {
+            Dialect::OpenAi | Dialect::Bedrock => {
                 Box::new(openai::OpenAiWriter::new(model, include_usage, legacy_functions))
             }
-            Surface::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
-            Surface::Messages | Surface::CountTokens => Box::new(anthropic::AnthropicWriter::new(model)),
-            Surface::OllamaChat | Surface::OllamaEmbed => Box::new(OllamaWriter::new(OllamaForm::Chat, model)),
-            Surface::OllamaGenerate => Box::new(OllamaWriter::new(OllamaForm::Generate, model)),
-            Surface::Gemini | Surface::GeminiCount => Box::new(gemini::GeminiWriter::new(model)),
+            Dialect::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
+            Dialect::Anthropic => Box::new(anthropic::AnthropicWriter::new(model)),
+            Dialect::Ollama => Box::new(OllamaWriter::new(OllamaForm::of(self), model)),
+            Dialect::Gemini => Box::new(gemini::GeminiWriter::new(model)),
         }
     }
 
@@ -118,11 +113,7 @@ impl Surface {
             Surface::Messages => Box::new(anthropic::MessageAssembly::default()),
             Surface::OllamaChat | Surface::OllamaGenerate => Box::new(ollama::OllamaAssembly::default()),
             Surface::Gemini => Box::new(gemini::GeminiAssembly::default()),
-            Surface::Embeddings
-            | Surface::CountTokens
-            | Surface::OllamaEmbed
-            | Surface::GeminiCount
-            | Surface::Passed(_) => Box::new(whole::WholeAssembly::default()),
+            _ => Box::new(whole::WholeAssembly::default()),
         }
     }
 
@@ -143,18 +134,12 @@ impl Surface {
 
     /// The event that ends a broken stream.
     pub fn error_event(self, error: &ErrorShape<'_>) -> Bytes {
-        match self {
-            Surface::Chat | Surface::Completions | Surface::Embeddings | Surface::Passed(_) => {
-                Bytes::from(format!("data: {}\n\n", openai::error(error)))
-            }
-            Surface::Gemini | Surface::GeminiCount => Bytes::from(format!("data: {}\n\n", gemini::error(error))),
-            Surface::Responses => responses::error_event(error),
-            Surface::Messages | Surface::CountTokens => {
-                Bytes::from(format!("event: error\ndata: {}\n\n", anthropic::error(error)))
-            }
-            Surface::OllamaChat | Surface::OllamaGenerate | Surface::OllamaEmbed => {
-                Bytes::from(format!("{}\n", ollama::error(error)))
-            }
+        let shape = self.error(error);
+        match self.dialect() {
+            Dialect::OpenAi | Dialect::Bedrock | Dialect::Gemini => format!("data: {shape}\n\n").into(),
+            Dialect::Responses => responses::error_event(error),
+            Dialect::Anthropic => format!("event: error\ndata: {shape}\n\n").into(),
+            Dialect::Ollama => format!("{shape}\n").into(),
         }
     }
 

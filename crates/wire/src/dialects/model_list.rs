@@ -1,5 +1,5 @@
 //! A provider's own list of its models: where each dialect has it, and how one page of it is read. Not for asking: see
-//! `attempt::model_list`.
+//! `photofinish_gateway`.
 
 use serde::Deserialize;
 

@@ -207,7 +207,7 @@ impl<'a> Json<'a> {
             .position(|byte| !matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.' | b'E'))
             .unwrap_or(rest.len());
         let word = &rest[..len];
-        if !is_number(word) && !matches!(word, b"null" | b"true" | b"false") {
+        if !is_scalar(word) {
             return Err(InvalidJson);
         }
         self.at += len;
@@ -246,6 +246,12 @@ fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
         at += 8;
     }
     bytes.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20)).map(|offset| at + offset)
+}
+
+/// Whether a word is a number, true, false or null.
+#[inline]
+pub(crate) fn is_scalar(word: &[u8]) -> bool {
+    is_number(word) || matches!(word, b"null" | b"true" | b"false")
 }
 
 /// Whether a word is a JSON number.

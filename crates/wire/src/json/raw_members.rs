@@ -62,4 +62,4 @@ pub(crate) fn written(members: &RawMembers<'_>) -> String {
 /// Borrowed if it has no escapes. Transparent: serde_json shows a long number as an object whose name is no newtype.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(crate) struct MemberName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -18,7 +18,7 @@ const HALVES_MAX: usize = 16;
 const TEXTS_MAX: usize = 256;
 /// Bytes of an escape such as `\ud83d`.
 const ESCAPE: usize = 6;
-/// Stands for a character that is not known.
+/// Replaces a character that is not known.
 const UNKNOWN: u16 = 0xFFFD;
 
 /// The first halves at the end of the texts of one stream. A half that waits when the stream ends is dropped: the text was
@@ -113,7 +113,7 @@ fn written(json: &[u8], mut edits: Vec<TextEdit>) -> Cow<'_, [u8]> {
     Cow::Owned(whole)
 }
 
-/// The escapes that are half a character without the other half beside it.
+/// The escapes that are half a character without an adjacent other half.
 fn lone_halves(json: &[u8]) -> Vec<(usize, u16)> {
     let unit = |at: usize| {
         let hex = json.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
@@ -140,7 +140,7 @@ fn is_second(half: u16) -> bool {
 
 /// A text that the next event may continue.
 struct TextSpan {
-    /// Where it stands in the event, without its quotes.
+    /// Its place in the event, without its quotes.
     start: usize,
     end: usize,
     /// What it is: its place, and the numbers and types in its event.

@@ -45,80 +45,20 @@ pub(crate) trait ToJson {
     fn to_json(&self) -> Value;
 }
 
-impl ToJson for Value {
+impl<T: Clone + Into<Value>> ToJson for T {
     fn to_json(&self) -> Value {
-        self.clone()
+        self.clone().into()
     }
 }
-
-impl ToJson for Map<String, Value> {
-    fn to_json(&self) -> Value {
-        Value::Object(self.clone())
-    }
-}
-
-impl ToJson for str {
-    fn to_json(&self) -> Value {
-        Value::from(self)
-    }
-}
-
-impl ToJson for String {
-    fn to_json(&self) -> Value {
-        Value::from(self.as_str())
-    }
-}
-
-impl<T: ToJson + ?Sized> ToJson for &T {
-    fn to_json(&self) -> Value {
-        (**self).to_json()
-    }
-}
-
-impl<T: ToJson + ?Sized> ToJson for &mut T {
-    fn to_json(&self) -> Value {
-        (**self).to_json()
-    }
-}
-
-impl<T: ToJson> ToJson for Option<T> {
-    fn to_json(&self) -> Value {
-        self.as_ref().map_or(Value::Null, T::to_json)
-    }
-}
-
-impl<T: ToJson> ToJson for [T] {
-    fn to_json(&self) -> Value {
-        self.iter().map(T::to_json).collect()
-    }
-}
-
-impl<T: ToJson, const LENGTH: usize> ToJson for [T; LENGTH] {
-    fn to_json(&self) -> Value {
-        self.as_slice().to_json()
-    }
-}
-
-impl<T: ToJson> ToJson for Vec<T> {
-    fn to_json(&self) -> Value {
-        self.as_slice().to_json()
-    }
-}
-
-macro_rules! scalars {
-    ($($scalar:ty),*) => {
-        $(impl ToJson for $scalar {
-            fn to_json(&self) -> Value {
-                Value::from(*self)
-            }
-        })*
-    };
-}
-scalars!(bool, f64, i32, i64, u16, u32, u64, usize);
 
 /// As serde_json's macro of this name, which serializes each value and so rewrites its numbers: this copies values. A name
-/// that is more than one token stands in parentheses.
+/// that is more than one token is written in parentheses.
 macro_rules! json {
+    // Found through any number of references.
+    (@value $value:expr) => {{
+        use $crate::json::values::ToJson as _;
+        $value.to_json()
+    }};
     (@members $members:ident) => {};
     (@members $members:ident $name:tt : null $(, $($rest:tt)*)?) => {
         $members.insert($name.to_owned(), serde_json::Value::Null);
@@ -133,7 +73,7 @@ macro_rules! json {
         $crate::json::values::json!(@members $members $($($rest)*)?);
     };
     (@members $members:ident $name:tt : $value:expr $(, $($rest:tt)*)?) => {
-        $members.insert($name.to_owned(), $crate::json::values::ToJson::to_json(&$value));
+        $members.insert($name.to_owned(), $crate::json::values::json!(@value $value));
         $crate::json::values::json!(@members $members $($($rest)*)?);
     };
     (@items $items:ident) => {};
@@ -146,7 +86,7 @@ macro_rules! json {
         $crate::json::values::json!(@items $items $($($rest)*)?);
     };
     (@items $items:ident $value:expr $(, $($rest:tt)*)?) => {
-        $items.extend([$crate::json::values::ToJson::to_json(&$value)]);
+        $items.extend([$crate::json::values::json!(@value $value)]);
         $crate::json::values::json!(@items $items $($($rest)*)?);
     };
     ({}) => {
@@ -166,7 +106,7 @@ macro_rules! json {
         serde_json::Value::Array(items)
     }};
     ($value:expr) => {
-        $crate::json::values::ToJson::to_json(&$value)
+        $crate::json::values::json!(@value $value)
     };
 }
 pub(crate) use json;

@@ -49,39 +49,42 @@ impl RequestChanges {
     pub(super) fn apply(&self, generates: bool, members: &mut RawMembers<'_>, losses: &mut Losses) -> bool {
         let mut changed = false;
         for name in &self.drop {
-            let before = members.len();
-            members.retain(|(member, _)| member != name);
-            if members.len() < before {
+            if remove(members, name) {
                 losses.form(name);
+                changed = true;
             }
-            changed |= members.len() < before;
         }
         for name in &self.refused {
-            // What says nothing is no loss.
+            // A member that says nothing is no loss.
             let says = |text: &str| !matches!(text, "null" | "false" | "{}" | "[]");
             losses.lose_if(members.iter().any(|(member, text)| member == name && says(text)), name);
-            let before = members.len();
-            members.retain(|(member, _)| member != name);
-            changed |= members.len() < before;
+            changed |= remove(members, name);
         }
         if !generates {
             return changed;
         }
         for (name, value) in &self.set {
-            members.retain(|(member, _)| member != name);
+            remove(members, name);
             members.push((Cow::Owned(name.clone()), Cow::Owned(value.to_string())));
             changed = true;
         }
         for (name, value) in &self.default {
             let is_there = members.iter().any(|(member, text)| member == name && text != "null");
             if !is_there {
-                members.retain(|(member, _)| member != name);
+                remove(members, name);
                 members.push((Cow::Owned(name.clone()), Cow::Owned(value.to_string())));
                 changed = true;
             }
         }
         changed
     }
+}
+
+/// Removes a member. Returns whether it was there.
+pub(super) fn remove(members: &mut RawMembers<'_>, name: &str) -> bool {
+    let before = members.len();
+    members.retain(|(member, _)| member != name);
+    members.len() < before
 }
 
 /// Sends a member under another name; where it is there under both, under that one alone. Returns whether it was there.

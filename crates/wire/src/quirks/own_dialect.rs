@@ -1,15 +1,12 @@
-//! Changes a request that goes up in the client's own dialect, as far as its upstream demands: nobody else does, and the vendor
-//! would refuse it. Members that are not touched keep their bytes.
+//! Changes a request that goes up in the client's own dialect as its upstream demands it, because the vendor would refuse it
+//! otherwise. Members that are not touched keep their bytes.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::changes::rename;
-use super::{
-    CallIdForm, PastReasoning, Quirks, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING,
-    reminder,
-};
+use super::changes::{RequestChanges, remove, rename};
+use super::{CallIdForm, PastReasoning, Quirks, SamplingForm, ThinkingForm, ThinkingOff, UNKNOWN_REASONING, reminder};
 use crate::dialect::Surface;
 use crate::json::raw_members::{RawMembers, raw_members, written};
 use crate::json::values::json;
@@ -110,8 +107,7 @@ impl Rewriter<'_, '_> {
     }
 
     fn remove(&mut self, name: &str) {
-        self.members.retain(|(member, _)| member != name);
-        self.changed = true;
+        self.changed |= remove(self.members, name);
     }
 
     fn chat(&mut self, quirks: &Quirks) {
@@ -234,7 +230,7 @@ fn remind(messages: &mut Value, losses: &mut Losses) -> bool {
     changed
 }
 
-/// Fits ids of calls, and adds reasoning that nobody has. Returns whether anything was changed.
+/// Fits ids of calls, and adds a text for missing reasoning. Returns whether anything was changed.
 fn chat_history(messages: &mut Value, wants_reasoning: bool, mut ids: Option<CallIds>) -> bool {
     let mut changed = false;
     for message in messages.as_array_mut().into_iter().flatten() {

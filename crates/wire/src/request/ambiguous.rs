@@ -3,17 +3,16 @@
 //! not send these.
 //!
 //! Names are compared as the most lenient servers do: Go's JSON reader and .NET's ignore the case, and some ignore
-//! underscores and hyphens. Not for who may send them: see `proxy`.
+//! underscores and hyphens. Not for who may send them: see the gateway.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Deserializer;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::dialect::Surface;
-use crate::json::raw_members::MemberName;
+use crate::json::{InvalidJson, Json, unescape};
+use crate::translate::bounds::DEPTH_MAX;
 use photofinish_base::printable::quoted;
 
 /// A member, and what an upstream may take it for.
@@ -120,7 +119,7 @@ pub(super) fn find(surface: Surface, members: &[(Cow<'_, str>, &RawValue)]) -> O
         } else {
             return None;
         };
-        let path = within.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
+        let path = within.find(&mut Json::nested(value.get(), DEPTH_MAX));
         // What is nested too deeply to be read is not let through.
         Some(further(format!("{name}{}", path.unwrap_or_else(|_| Some(String::new()))?)))
     })
@@ -143,7 +142,7 @@ fn further(name: String) -> AmbiguousMember {
     AmbiguousMember { name, reading: OtherReading::Models }
 }
 
-/// Where a value stands. It finds the path of the first member in the value that names a model, and keeps nothing else.
+/// The place of a value. It finds the path of the first member in the value that names a model, and keeps nothing else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
     /// A member's options, down to the last.
@@ -154,78 +153,44 @@ enum Within {
     Schema,
 }
 
-impl<'de> DeserializeSeed<'de> for Within {
-    type Value = Option<String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Option<String>, D::Error> {
-        value.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Within {
-    type Value = Option<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<String>, A::Error> {
-        let mut found = None;
-        while let Some(MemberName(name)) = map.next_key()? {
-            if found.is_some() {
-                map.next_value::<IgnoredAny>()?;
-            } else if names_model(&name) {
-                map.next_value::<IgnoredAny>()?;
-                found = Some(format!(".{name}"));
-            } else if self == Within::Tools && name == "type" {
-                let kind = map.next_value::<&RawValue>()?.get().to_ascii_lowercase();
-                found = ASKING_TOOLS.iter().any(|tool| kind.contains(tool)).then(|| ".type".to_owned());
-            } else if self == Within::Schema {
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                let is_schema = self == Within::Tools && is_one_of(&name, &SCHEMAS);
-                let inner = map.next_value_seed(if is_schema { Within::Schema } else { self })?;
-                found = inner.map(|path| format!(".{name}{path}"));
-            }
+impl Within {
+    /// The path of the first member in the value that names a model.
+    fn find(self, json: &mut Json<'_>) -> Result<Option<String>, InvalidJson> {
+        let (mut found, mut place) = (None, 0_usize);
+        match json.peek() {
+            Some(b'{') => json.object(|name, json| {
+                if found.is_none() {
+                    let name = unescape(name).ok_or(InvalidJson)?;
+                    found = self.member(&name, json)?.map(|path| format!(".{name}{path}"));
+                    return Ok(());
+                }
+                json.skip().map(drop)
+            })?,
+            Some(b'[') if self != Within::Schema => json.list(|json| {
+                let inner = if found.is_none() { self.find(json)? } else { json.skip().map(|_| None)? };
+                found = found.take().or(inner.map(|path| format!("[{place}]{path}")));
+                place += 1;
+                Ok(())
+            })?,
+            _ => drop(json.skip()?),
         }
         Ok(found)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Option<String>, A::Error> {
-        let (mut found, mut place) = (None, 0);
-        loop {
-            if found.is_some() || self == Within::Schema {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                return Ok(found);
-            }
-            let Some(inner) = list.next_element_seed(self)? else { return Ok(None) };
-            found = inner.map(|path| format!("[{place}]{path}"));
-            place += 1;
+    /// The path behind this member if it, or something in its value, names a model.
+    fn member(self, name: &str, json: &mut Json<'_>) -> Result<Option<String>, InvalidJson> {
+        if names_model(name) {
+            return json.skip().map(|_| Some(String::new()));
         }
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Option<String>, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Option<String>, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Option<String>, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Option<String>, E> {
-        Ok(None)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Option<String>, E> {
-        Ok(None)
-    }
-
-    fn visit_unit<E>(self) -> Result<Option<String>, E> {
-        Ok(None)
+        match self {
+            Within::Schema => json.skip().map(|_| None),
+            Within::Tools if name == "type" => {
+                let kind = json.skip()?.to_ascii_lowercase();
+                Ok(ASKING_TOOLS.iter().any(|tool| kind.contains(tool)).then(String::new))
+            }
+            Within::Tools if is_one_of(name, &SCHEMAS) => Within::Schema.find(json),
+            Within::Tools | Within::Options => self.find(json),
+        }
     }
 }
 
@@ -246,7 +211,7 @@ fn names_model(name: &str) -> bool {
     has_word && !is_one_of(name, &HARMLESS)
 }
 
-/// Without case, also of the two characters beyond ASCII that stand for ASCII letters: the long s and the Kelvin sign.
+/// Without case, also of the two characters beyond ASCII that mean ASCII letters: the long s and the Kelvin sign.
 fn folded(name: &str) -> impl Iterator<Item = char> {
     name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }

@@ -43,7 +43,7 @@ pub(super) fn model_field(content_type: &str, body: &[u8]) -> Result<FormModel, 
     let boundary = boundary.ok_or(InvalidRequest::Form("has no valid `boundary` in its content-type"))?;
     let delimiter = format!("--{boundary}");
     let finder = memmem::Finder::new(&delimiter);
-    // The first delimiter needs no line end before it. Some readers look for it anywhere in what stands before.
+    // The first delimiter needs no line end before it. Some readers look for it anywhere before that.
     let opening = finder.find(body).ok_or(NO_BOUNDARY)?;
     if !matches!(&body[..opening], b"" | b"\r\n") {
         return Err(InvalidRequest::Form("has something before its first part"));

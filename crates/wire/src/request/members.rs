@@ -126,7 +126,7 @@ struct NestedLimits {
 pub(super) fn limits(surface: Surface, value: &RawValue) -> (Option<i64>, Option<i64>) {
     let limits: NestedLimits = serde_json::from_str(value.get()).unwrap_or_default();
     match surface.dialect() {
-        // Negative numbers stand for no limit.
+        // Negative numbers mean no limit.
         Dialect::Ollama => (limits.num_predict.filter(|tokens| *tokens > 0), None),
         Dialect::Gemini => (limits.max_output_tokens, limits.candidate_count),
         _ => (None, None),

@@ -202,6 +202,19 @@ impl ApiRequest {
         Ok(request)
     }
 
+    /// A request that a translation wrote for an upstream whose path has the model: nothing is set in it.
+    pub(crate) fn fixed(body: Bytes, max_tokens: Option<i64>) -> ApiRequest {
+        ApiRequest { end: body.len(), body, max_tokens, ..ApiRequest::empty(Surface::Gemini) }
+    }
+
+    /// The same request with another body. None: it is no object.
+    pub(crate) fn with_body(&self, body: impl Into<Bytes>) -> Option<ApiRequest> {
+        let request = ApiRequest::written(self.surface, body.into()).ok()?;
+        // What a translation asks for in a form that is not read here.
+        let asked = self.max_tokens.filter(|_| self.surface.is_in_path());
+        Some(ApiRequest { max_tokens: request.max_tokens.or(asked), ..request })
+    }
+
     /// The facts, without the body.
     fn read(surface: Surface, text: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Result<ApiRequest, InvalidRequest> {
         let mut request = ApiRequest {
@@ -341,6 +354,9 @@ impl ApiRequest {
     /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
     /// usage as `form` says. All other members keep their bytes.
     pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
+        if self.surface.is_in_path() {
+            return self.body.clone();
+        }
         let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);
         let mut position = 0;
         let mut seen = [false; 3];

@@ -4,43 +4,27 @@
 use crate::dialect::Dialect;
 use crate::quirks::Quirks;
 
-/// The forms that a provider accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prefix {
-    /// Decided by what is known of the model: Claude up to 4.5 accepts a prefix, and other models get no such request.
-    #[default]
-    Auto,
-    Off,
-    /// The message, without a mark.
-    Plain,
-    /// With `prefix: true` in the message (Mistral, DeepSeek's beta).
-    Prefix,
-    /// With `partial: true` in the message (Moonshot).
-    Partial,
-    /// With `continue_final_message: true` in the request (vLLM, SGLang).
-    ContinueFinalMessage,
+names! {
+    /// How the continuation of an answer is requested: the text so far becomes the last assistant message, which servers mark as
+    /// incomplete in different ways.
+    #[derive(Default)]
+    pub enum Prefix {
+        /// Decided by what is known of the model: Claude up to 4.5 accepts a prefix, and other models get no such request.
+        #[default]
+        Auto = "auto",
+        Off = "off",
+        /// The message, without a mark.
+        Plain = "plain",
+        /// With `prefix: true` in the message (Mistral, DeepSeek's beta).
+        Prefix = "prefix",
+        /// With `partial: true` in the message (Moonshot).
+        Partial = "partial",
+        /// With `continue_final_message: true` in the request (vLLM, SGLang).
+        ContinueFinalMessage = "continue_final_message",
+    }
 }
 
 impl Prefix {
-    pub const ALL: [Prefix; 6] =
-        [Prefix::Auto, Prefix::Off, Prefix::Plain, Prefix::Prefix, Prefix::Partial, Prefix::ContinueFinalMessage];
-
-    /// The name in the config.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Prefix::Auto => "auto",
-            Prefix::Off => "off",
-            Prefix::Plain => "plain",
-            Prefix::Prefix => "prefix",
-            Prefix::Partial => "partial",
-            Prefix::ContinueFinalMessage => "continue_final_message",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Prefix> {
-        Prefix::ALL.into_iter().find(|prefix| prefix.as_str() == name)
-    }
-
     /// The form for this model in this dialect: never `Auto`.
     pub fn of(self, dialect: Dialect, quirks: &Quirks) -> Prefix {
         match self {

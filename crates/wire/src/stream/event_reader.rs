@@ -105,7 +105,7 @@ const MESSAGES: [&str; 6] = ["message", "Message", "msg", "error_msg", "error_me
 /// Members with a code, which is no failure if it is one of [`GOOD`] or a good status.
 const CODES: [&str; 6] = ["code", "status_code", "statusCode", "error_code", "errorCode", "errorType"];
 const GOOD: [&str; 6] = ["", "null", "0", "ok", "success", "true"];
-/// Members that may stand beside a message which is alone.
+/// Members that may accompany a message without other members.
 const BESIDE: [&str; 8] = ["request_id", "requestId", "requestid", "trace_id", "traceId", "timestamp", "path", "param"];
 
 /// What the members of an object say.

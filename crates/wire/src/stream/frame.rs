@@ -36,7 +36,7 @@ pub struct Chunk<'a> {
     pub usage: Option<Cow<'a, str>>,
     pub timings: Option<Cow<'a, str>>,
     pub time_info: Option<Cow<'a, str>>,
-    /// A price beside the usage, as JSON (Venice).
+    /// A price outside the usage, as JSON (Venice).
     pub cost: Option<Cow<'a, str>>,
     /// The tier that serves the request, if the event names one.
     pub tier: Option<ServiceTier>,
@@ -73,36 +73,25 @@ pub struct Payload {
     pub chars: u32,
 }
 
-/// The kind of output in an event. Only an event with a non-empty payload of one of these kinds can win a race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PayloadKind {
-    Text,
-    Reasoning,
-    Tool,
-    Refusal,
-    Audio,
-    Image,
-    /// An answer without tokens that arrives all at once: an embedding, a token count.
-    Whole,
+names! {
+    /// The kind of output in an event, by its stored name. Only an event with a non-empty payload of one of these kinds can win
+    /// a race.
+    pub enum PayloadKind {
+        Text = "text",
+        Reasoning = "reasoning",
+        Tool = "tool",
+        Refusal = "refusal",
+        Audio = "audio",
+        Image = "image",
+        /// An answer without tokens that arrives all at once: an embedding, a token count.
+        Whole = "whole",
+    }
 }
 
 impl PayloadKind {
     /// Base64 text, of which few tokens make much.
     pub fn is_data(self) -> bool {
         matches!(self, PayloadKind::Audio | PayloadKind::Image | PayloadKind::Whole)
-    }
-
-    /// The stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PayloadKind::Text => "text",
-            PayloadKind::Reasoning => "reasoning",
-            PayloadKind::Tool => "tool",
-            PayloadKind::Refusal => "refusal",
-            PayloadKind::Audio => "audio",
-            PayloadKind::Image => "image",
-            PayloadKind::Whole => "whole",
-        }
     }
 }
 
@@ -182,7 +171,7 @@ fn owned(text: Option<Cow<'_, str>>) -> Option<Cow<'static, str>> {
     text.map(|text| Cow::Owned(text.into_owned()))
 }
 
-/// Whether a text, as it stands between its quotes, has a character that is surely no white space.
+/// Whether a text, given as it is between its quotes, has a character that is surely no white space.
 fn is_more_than_space(quoted: &str) -> bool {
     quoted.split('\\').enumerate().any(|(at, part)| {
         // The first character behind a backslash belongs to the escape.

@@ -77,12 +77,12 @@ fn written(text: &str, name: Option<&[u8]>) -> SseEvent {
     SseEvent { raw: Bytes::from(format!("{name}data: {}\n\n", one_line(text))) }
 }
 
-/// Line ends in JSON stand between values only.
+/// JSON has line ends only between values.
 fn one_line(text: &str) -> String {
     text.trim().replace(['\r', '\n'], " ")
 }
 
-/// The text with `null` for every number that JSON lacks. None if one stands in the arguments of a call, where another
+/// The text with `null` for every number that JSON lacks. None if one is in the arguments of a call, where another
 /// value would mean something else.
 fn with_json_numbers(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     if NO_NUMBERS.iter().all(|word| memmem::find(text, word).is_none()) {

@@ -28,7 +28,7 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoreText {
     pub payload: Payload,
-    /// Where the text stands in the event: the bytes between the quotes.
+    /// The position of the text in the event: the bytes between the quotes.
     pub at: Range<usize>,
     /// The text is a call's arguments.
     pub calls: bool,

@@ -5,10 +5,13 @@
 
 use std::collections::HashMap;
 
+use crate::json::is_scalar;
 use crate::translate::{AnswerPiece, FinishReason};
 
 /// Maximum nesting, that of `serde_json`. Deeper arguments are not JSON for readers of a whole answer.
 const DEPTH_MAX: u32 = 127;
+/// Maximum bytes of a number.
+const SCALAR_MAX: usize = 1_024;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
@@ -108,6 +111,8 @@ pub struct ArgumentScan {
     /// The first byte that is no white space.
     begins: Option<u8>,
     depth: u32,
+    /// The number or word so far.
+    scalar: Vec<u8>,
     /// Open brackets, one bit per level, the innermost lowest: 1 for an object.
     objects: u128,
 }
@@ -127,37 +132,17 @@ enum ScanState {
     Value,
     /// After a value: a comma, or the end of the object or list.
     Behind,
-    String {
-        is_name: bool,
-    },
-    Escape {
-        is_name: bool,
-    },
-    /// Hexadecimal digits that are still missing.
-    Hex {
-        is_name: bool,
-        left: u8,
-    },
-    /// The rest of `true`, `false` or `null`.
-    Word(&'static [u8]),
-    Number(NumberState),
+    /// In a string. Here and in the next two: whether it is a name.
+    String(bool),
+    Escape(bool),
+    /// With the number of hexadecimal digits that are still missing.
+    Hex(bool, u8),
+    /// A number, `true`, `false` or `null`.
+    Scalar,
     /// The value is complete.
     End,
     /// The text is not JSON.
     Broken,
-}
-
-/// The part of a number that was read last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NumberState {
-    Minus,
-    Zero,
-    Whole,
-    Point,
-    Fraction,
-    Exponent,
-    Sign,
-    Power,
 }
 
 impl ArgumentScan {
@@ -174,7 +159,7 @@ impl ArgumentScan {
     fn is_value(&self) -> bool {
         match self.state {
             ScanState::End => true,
-            ScanState::Number(digits) => self.depth == 0 && digits.may_end(),
+            ScanState::Scalar => self.depth == 0 && is_scalar(&self.scalar),
             _ => false,
         }
     }
@@ -207,13 +192,14 @@ impl ArgumentScan {
 
     fn step(&mut self, byte: u8) {
         self.state = match self.state {
-            ScanState::String { .. } if !matches!(byte, b'"' | b'\\' | ..0x20) => return,
+            ScanState::String(_) if !matches!(byte, b'"' | b'\\' | ..0x20) => return,
             ScanState::Broken => return,
-            ScanState::Number(digits) => match digits.behind(byte) {
-                Some(digits) => ScanState::Number(digits),
-                None if digits.may_end() => self.next(self.behind_value(), byte),
-                None => ScanState::Broken,
-            },
+            ScanState::Scalar if matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.' | b'E') => {
+                self.scalar.push(byte);
+                if self.scalar.len() > SCALAR_MAX { ScanState::Broken } else { return }
+            }
+            ScanState::Scalar if is_scalar(&std::mem::take(&mut self.scalar)) => self.next(self.behind_value(), byte),
+            ScanState::Scalar => ScanState::Broken,
             state => self.next(state, byte),
         };
     }
@@ -221,52 +207,32 @@ impl ArgumentScan {
     fn next(&mut self, state: ScanState, byte: u8) -> ScanState {
         let is_space = matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
         match (state, byte) {
-            (
-                ScanState::Start
-                | ScanState::FirstName
-                | ScanState::Name
-                | ScanState::Colon
-                | ScanState::FirstItem
-                | ScanState::Value
-                | ScanState::Behind
-                | ScanState::End,
-                _,
-            ) if is_space => state,
+            _ if is_space && !matches!(state, ScanState::String(_) | ScanState::Escape(_) | ScanState::Hex(..)) => {
+                state
+            }
             (ScanState::Start, _) => {
                 self.begins = Some(byte);
                 self.value(byte)
             }
             (ScanState::FirstName, b'}') | (ScanState::FirstItem, b']') => self.close(),
-            (ScanState::FirstName | ScanState::Name, b'"') => ScanState::String { is_name: true },
+            (ScanState::FirstName | ScanState::Name, b'"') => ScanState::String(true),
             (ScanState::Colon, b':') => ScanState::Value,
             (ScanState::FirstItem | ScanState::Value, _) => self.value(byte),
-            (ScanState::Behind, b',') => {
-                if self.objects & 1 == 1 {
-                    ScanState::Name
-                } else {
-                    ScanState::Value
-                }
-            }
+            (ScanState::Behind, b',') if self.objects & 1 == 1 => ScanState::Name,
+            (ScanState::Behind, b',') => ScanState::Value,
             (ScanState::Behind, b'}') if self.objects & 1 == 1 => self.close(),
             (ScanState::Behind, b']') if self.objects & 1 == 0 => self.close(),
-            (ScanState::String { is_name: true }, b'"') => ScanState::Colon,
-            (ScanState::String { is_name: false }, b'"') => self.behind_value(),
-            (ScanState::String { is_name }, b'\\') => ScanState::Escape { is_name },
-            (ScanState::Escape { is_name }, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                ScanState::String { is_name }
+            (ScanState::String(true), b'"') => ScanState::Colon,
+            (ScanState::String(false), b'"') => self.behind_value(),
+            (ScanState::String(is_name), b'\\') => ScanState::Escape(is_name),
+            (ScanState::Escape(is_name), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                ScanState::String(is_name)
             }
-            (ScanState::Escape { is_name }, b'u') => ScanState::Hex { is_name, left: 4 },
-            (ScanState::Hex { is_name, left }, _) if byte.is_ascii_hexdigit() => match left {
-                0 | 1 => ScanState::String { is_name },
-                left => ScanState::Hex { is_name, left: left - 1 },
+            (ScanState::Escape(is_name), b'u') => ScanState::Hex(is_name, 4),
+            (ScanState::Hex(is_name, left), _) if byte.is_ascii_hexdigit() => match left {
+                0 | 1 => ScanState::String(is_name),
+                left => ScanState::Hex(is_name, left - 1),
             },
-            (ScanState::Word([expected, rest @ ..]), _) if byte == *expected => {
-                if rest.is_empty() {
-                    self.behind_value()
-                } else {
-                    ScanState::Word(rest)
-                }
-            }
             _ => ScanState::Broken,
         }
     }
@@ -275,13 +241,11 @@ impl ArgumentScan {
         match byte {
             b'{' => self.open(true),
             b'[' => self.open(false),
-            b'"' => ScanState::String { is_name: false },
-            b't' => ScanState::Word(b"rue"),
-            b'f' => ScanState::Word(b"alse"),
-            b'n' => ScanState::Word(b"ull"),
-            b'-' => ScanState::Number(NumberState::Minus),
-            b'0' => ScanState::Number(NumberState::Zero),
-            b'1'..=b'9' => ScanState::Number(NumberState::Whole),
+            b'"' => ScanState::String(false),
+            b't' | b'f' | b'n' | b'-' | b'0'..=b'9' => {
+                self.scalar.push(byte);
+                ScanState::Scalar
+            }
             _ => ScanState::Broken,
         }
     }
@@ -304,26 +268,6 @@ impl ArgumentScan {
 
     fn behind_value(&self) -> ScanState {
         if self.depth == 0 { ScanState::End } else { ScanState::Behind }
-    }
-}
-
-impl NumberState {
-    /// The part of the number after this byte. None if the byte does not belong to it.
-    fn behind(self, byte: u8) -> Option<NumberState> {
-        Some(match (self, byte) {
-            (NumberState::Minus, b'0') => NumberState::Zero,
-            (NumberState::Minus | NumberState::Whole, b'0'..=b'9') => NumberState::Whole,
-            (NumberState::Zero | NumberState::Whole, b'.') => NumberState::Point,
-            (NumberState::Zero | NumberState::Whole | NumberState::Fraction, b'e' | b'E') => NumberState::Exponent,
-            (NumberState::Point | NumberState::Fraction, b'0'..=b'9') => NumberState::Fraction,
-            (NumberState::Exponent, b'+' | b'-') => NumberState::Sign,
-            (NumberState::Exponent | NumberState::Sign | NumberState::Power, b'0'..=b'9') => NumberState::Power,
-            _ => return None,
-        })
-    }
-
-    fn may_end(self) -> bool {
-        matches!(self, NumberState::Zero | NumberState::Whole | NumberState::Fraction | NumberState::Power)
     }
 }
 

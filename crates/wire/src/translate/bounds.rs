@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::client_error::Invalid;
 use crate::dialect::{Dialect, Surface};
-use crate::json::Json;
+use crate::json::{InvalidJson, Json};
 
 /// Maximum tools of a request.
 pub const TOOLS_MAX: usize = 20_000;
@@ -29,32 +29,16 @@ pub(crate) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
             tools += 1;
             json.object(|name, json| match name {
                 // Tools of a namespace, and Gemini's.
-                "tools" | "functionDeclarations" | "function_declarations" => json.list(|json| {
-                    tools += 1;
-                    json.skip().map(drop)
-                }),
+                "tools" | "functionDeclarations" | "function_declarations" => count(json, &mut tools),
                 _ => json.skip().map(drop),
             })
         }),
-        "systemInstruction" | "system_instruction" => json.object(|_, json| {
-            json.list(|json| {
-                parts += 1;
-                json.skip().map(drop)
-            })
-        }),
+        "systemInstruction" | "system_instruction" => json.object(|_, json| count(json, &mut parts)),
         "messages" | "input" | "contents" => json.list(|json| {
             messages += 1;
-            json.object(|_, json| {
-                json.list(|json| {
-                    parts += 1;
-                    json.skip().map(drop)
-                })
-            })
+            json.object(|_, json| count(json, &mut parts))
         }),
-        "system" => json.list(|json| {
-            parts += 1;
-            json.skip().map(drop)
-        }),
+        "system" => count(json, &mut parts),
         _ => json.skip().map(drop),
     });
     if counted.is_err() {
@@ -75,6 +59,14 @@ pub(crate) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
         }
     }
     Ok(())
+}
+
+/// Counts the items of a list.
+fn count(json: &mut Json<'_>, items: &mut usize) -> Result<(), InvalidJson> {
+    json.list(|json| {
+        *items += 1;
+        json.skip().map(drop)
+    })
 }
 
 fn too_many(surface: Surface, name: &str, what: &str, count: usize, most: usize) -> Invalid {

@@ -104,23 +104,13 @@ pub struct Sampling {
     pub logit_bias: Option<Value>,
 }
 
-/// The speaker of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// A system or developer message after the first turn.
-    System,
-    User,
-    Assistant,
-}
-
-impl Role {
-    /// The name that most dialects use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        }
+names! {
+    /// The speaker of a turn, by the name that most dialects use.
+    pub enum Role {
+        /// A system or developer message after the first turn.
+        System = "system",
+        User = "user",
+        Assistant = "assistant",
     }
 }
 
@@ -289,7 +279,7 @@ pub enum ToolChoice {
 }
 
 impl Format {
-    /// The member that is lost with it. A request for any JSON says so in its prompt too; a schema stands nowhere else.
+    /// The member that is lost with it. A request for any JSON says so in its prompt too; a schema is only in this member.
     pub fn member(&self) -> &'static str {
         match self {
             Format::Text | Format::Json => "response_format",
@@ -334,38 +324,21 @@ impl Reasoning {
     }
 }
 
-/// In ascending order. `from_name` and `as_str` use OpenAI's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effort {
-    None,
-    Minimal,
-    Low,
-    Medium,
-    High,
-    XHigh,
-    Max,
+names! {
+    /// In ascending order, by OpenAI's names.
+    #[derive(PartialOrd, Ord)]
+    pub enum Effort {
+        None = "none",
+        Minimal = "minimal",
+        Low = "low",
+        Medium = "medium",
+        High = "high",
+        XHigh = "xhigh",
+        Max = "max",
+    }
 }
 
 impl Effort {
-    const ALL: [Effort; 7] =
-        [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Effort::None => "none",
-            Effort::Minimal => "minimal",
-            Effort::Low => "low",
-            Effort::Medium => "medium",
-            Effort::High => "high",
-            Effort::XHigh => "xhigh",
-            Effort::Max => "max",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Effort> {
-        Effort::ALL.into_iter().find(|effort| effort.as_str() == name)
-    }
-
     /// The thinking budget for this effort, in tokens. The values are those that common gateways use: 1,024, 4,096, and
     /// so on by powers of two.
     pub fn budget(self) -> u64 {

@@ -1,5 +1,5 @@
 //! Records what a request loses in translation, so that the request is refused or the loss reported, never silent.
-//! `loss_class` says what each loss means.
+//! [`TABLE`] says what each loss means.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -155,7 +155,7 @@ fn add(names: &mut Vec<String>, name: &str) {
 pub enum LossClass {
     /// Helps the vendor's accounting or caching. Dropped silently.
     Hint,
-    /// How something is said, and what stands beside it. Dropped and named.
+    /// How something is said, and additions to it. Dropped and named.
     Form,
     /// A form that shapes the answer. Dropped and named; upstreams that keep it are preferred.
     Setting,
@@ -316,11 +316,11 @@ pub const TABLE: [(LossClass, &[&str]); 4] = [
     ),
 ];
 
-/// The members that hold the conversation. What stands in them and is not known is content.
+/// The members that hold the conversation. Unknown members in them are content.
 const CONVERSATION: [&str; 6] = ["messages", "input", "contents", "system", "systemInstruction", "instructions"];
 
-/// The class of a member by its name, such as `seed` or `messages[2].content[0].citations`. What nobody knows is content
-/// within the conversation, a form within a tool, and a setting beside them.
+/// The class of a member by its name, such as `seed` or `messages[2].content[0].citations`. An unknown member is content
+/// within the conversation, a form within a tool, and a setting elsewhere.
 pub fn class_of(name: &str) -> LossClass {
     let plain = without_indexes(name);
     let anywhere = plain.rfind('.').map_or("", |at| &plain[at..]);
@@ -348,104 +348,62 @@ fn without_indexes(name: &str) -> String {
         .collect()
 }
 
-// The names by which a caller knows a member that a translation lost. Not for recording losses: see `neutral::losses`.
-
-/// Dialects report losses by chat's names. These are the names of Messages.
-const OF_MESSAGES: [(&str, &str); 18] = [
-    ("response_format.json_schema", "output_config.format"),
-    ("response_format.json_schema.name", "output_config.format.name"),
-    ("response_format.schema", "output_config.format.schema"),
-    ("stop", "stop_sequences"),
-    ("user", "metadata.user_id"),
-    ("reasoning", "thinking"),
-    ("reasoning_effort", "output_config.effort"),
-    ("reasoning_content", "thinking"),
-    ("reasoning.exclude", "thinking.display"),
-    ("budget_tokens", "thinking.budget_tokens"),
-    ("response_format", "output_config.format"),
-    ("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
-    ("max_completion_tokens", "max_tokens"),
-    ("image_url", "source.url"),
-    ("document_url", "source.url"),
-    ("document.url", "source.url"),
-    ("file_id", "source.file_id"),
-    ("document.title", "title"),
-];
-/// The names of Responses.
-const OF_RESPONSES: [(&str, &str); 20] = [
-    ("response_format.json_schema", "text.format"),
-    ("response_format.json_schema.name", "text.format.name"),
-    ("response_format.json_schema.description", "text.format.description"),
-    ("response_format.schema", "text.format.schema"),
-    ("max_tokens", "max_output_tokens"),
-    ("max_completion_tokens", "max_output_tokens"),
-    ("reasoning_effort", "reasoning.effort"),
-    ("budget_tokens", "reasoning.effort"),
-    ("thinking.budget_tokens", "reasoning.effort"),
-    ("reasoning.exclude", "reasoning.summary"),
-    ("reasoning.encrypted_content", "include"),
-    ("reasoning_content", "reasoning"),
-    ("thinking", "reasoning"),
-    ("response_format", "text.format"),
-    ("verbosity", "text.verbosity"),
-    ("logprobs", "top_logprobs"),
-    ("image_url.detail", "detail"),
-    ("document_url", "file_url"),
-    ("document.url", "file_url"),
-    ("document.title", "filename"),
-];
-
-/// Ollama's names for them.
-const OF_OLLAMA: [(&str, &str); 16] = [
-    ("response_format.json_schema", "format"),
-    ("response_format.schema", "format"),
-    ("stop", "options.stop"),
-    ("seed", "options.seed"),
-    ("temperature", "options.temperature"),
-    ("top_p", "options.top_p"),
-    ("top_k", "options.top_k"),
-    ("max_tokens", "options.num_predict"),
-    ("max_completion_tokens", "options.num_predict"),
-    ("presence_penalty", "options.presence_penalty"),
-    ("frequency_penalty", "options.frequency_penalty"),
-    ("response_format", "format"),
-    ("reasoning", "think"),
-    ("reasoning_effort", "think"),
-    ("thinking", "messages.thinking"),
-    ("reasoning_content", "messages.thinking"),
-];
-
-/// Gemini's names for them.
-const OF_GEMINI: [(&str, &str); 17] = [
-    ("response_format.json_schema", "generationConfig.responseJsonSchema"),
-    ("response_format.schema", "generationConfig.responseJsonSchema"),
-    ("stop", "generationConfig.stopSequences"),
-    ("seed", "generationConfig.seed"),
-    ("temperature", "generationConfig.temperature"),
-    ("top_p", "generationConfig.topP"),
-    ("top_k", "generationConfig.topK"),
-    ("n", "generationConfig.candidateCount"),
-    ("max_tokens", "generationConfig.maxOutputTokens"),
-    ("presence_penalty", "generationConfig.presencePenalty"),
-    ("frequency_penalty", "generationConfig.frequencyPenalty"),
-    ("logprobs", "generationConfig.responseLogprobs"),
-    ("top_logprobs", "generationConfig.logprobs"),
-    ("response_format", "generationConfig.responseMimeType"),
-    ("reasoning", "generationConfig.thinkingConfig"),
-    ("reasoning_effort", "generationConfig.thinkingConfig"),
-    ("tool_choice", "toolConfig"),
+/// Dialects report losses by chat's names. These are the names of Messages, Responses, Ollama and Gemini; empty: the same.
+const NAMES: [(&str, [&str; 4]); 35] = [
+    ("budget_tokens", ["thinking.budget_tokens", "reasoning.effort", "", ""]),
+    ("document.title", ["title", "filename", "", ""]),
+    ("document.url", ["source.url", "file_url", "", ""]),
+    ("document_url", ["source.url", "file_url", "", ""]),
+    ("file_id", ["source.file_id", "", "", ""]),
+    ("frequency_penalty", ["", "", "options.frequency_penalty", "generationConfig.frequencyPenalty"]),
+    ("image_url", ["source.url", "", "", ""]),
+    ("image_url.detail", ["", "detail", "", ""]),
+    ("logprobs", ["", "top_logprobs", "", "generationConfig.responseLogprobs"]),
+    ("max_completion_tokens", ["max_tokens", "max_output_tokens", "options.num_predict", ""]),
+    ("max_tokens", ["", "max_output_tokens", "options.num_predict", "generationConfig.maxOutputTokens"]),
+    ("n", ["", "", "", "generationConfig.candidateCount"]),
+    ("parallel_tool_calls", ["tool_choice.disable_parallel_tool_use", "", "", ""]),
+    ("presence_penalty", ["", "", "options.presence_penalty", "generationConfig.presencePenalty"]),
+    ("reasoning", ["thinking", "", "think", "generationConfig.thinkingConfig"]),
+    ("reasoning.encrypted_content", ["", "include", "", ""]),
+    ("reasoning.exclude", ["thinking.display", "reasoning.summary", "", ""]),
+    ("reasoning_content", ["thinking", "reasoning", "messages.thinking", ""]),
+    ("reasoning_effort", ["output_config.effort", "reasoning.effort", "think", "generationConfig.thinkingConfig"]),
+    ("response_format", ["output_config.format", "text.format", "format", "generationConfig.responseMimeType"]),
+    (
+        "response_format.json_schema",
+        ["output_config.format", "text.format", "format", "generationConfig.responseJsonSchema"],
+    ),
+    ("response_format.json_schema.description", ["", "text.format.description", "", ""]),
+    ("response_format.json_schema.name", ["output_config.format.name", "text.format.name", "", ""]),
+    (
+        "response_format.schema",
+        ["output_config.format.schema", "text.format.schema", "format", "generationConfig.responseJsonSchema"],
+    ),
+    ("seed", ["", "", "options.seed", "generationConfig.seed"]),
+    ("stop", ["stop_sequences", "", "options.stop", "generationConfig.stopSequences"]),
+    ("temperature", ["", "", "options.temperature", "generationConfig.temperature"]),
+    ("thinking", ["", "reasoning", "messages.thinking", ""]),
+    ("thinking.budget_tokens", ["", "reasoning.effort", "", ""]),
+    ("tool_choice", ["", "", "", "toolConfig"]),
+    ("top_k", ["", "", "options.top_k", "generationConfig.topK"]),
+    ("top_logprobs", ["", "", "", "generationConfig.logprobs"]),
+    ("top_p", ["", "", "options.top_p", "generationConfig.topP"]),
+    ("user", ["metadata.user_id", "", "", ""]),
+    ("verbosity", ["", "text.verbosity", "", ""]),
 ];
 
 /// The caller's name for a lost member.
-pub(crate) fn name_of(surface: Surface, name: &str) -> &str {
-    let table: &[(&str, &'static str)] = match surface {
-        Surface::Messages => &OF_MESSAGES,
-        Surface::Responses => &OF_RESPONSES,
-        Surface::OllamaChat | Surface::OllamaGenerate => &OF_OLLAMA,
-        Surface::Gemini => &OF_GEMINI,
-        _ => &[],
+pub(super) fn name_of(surface: Surface, name: &str) -> &str {
+    let column = match surface {
+        Surface::Messages => 0,
+        Surface::Responses => 1,
+        Surface::OllamaChat | Surface::OllamaGenerate => 2,
+        Surface::Gemini => 3,
+        _ => return name,
     };
-    table.iter().find(|(chat, _)| *chat == name).map_or(name, |(_, own)| own)
+    let own = NAMES.iter().find(|(chat, _)| *chat == name).map_or("", |(_, names)| names[column]);
+    if own.is_empty() { name } else { own }
 }
 
 #[cfg(test)]

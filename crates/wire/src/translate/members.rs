@@ -1,10 +1,10 @@
 //! Takes the members of a request's objects one by one, with the vendor's error for missing members and wrong types.
-//! The rest can be reported as lost. Not for streams: see `reader`.
+//! The rest can be reported as lost. Not for streams: see [`crate::json`].
 
 use serde_json::{Map, Value};
 
 use crate::client_error::Invalid;
-use crate::translate::Losses;
+use crate::translate::{Effort, Losses};
 
 /// An object of a request.
 pub(crate) struct ObjectMembers {
@@ -38,9 +38,16 @@ impl ObjectMembers {
         self.map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
     }
 
-    /// Puts a member back.
-    pub(crate) fn put(&mut self, name: &str, value: Value) {
-        self.map.insert(name.to_owned(), value);
+    /// A string member, without taking it.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.map.get(name)?.as_str()
+    }
+
+    /// Leaves a member out if its value changes nothing.
+    pub(crate) fn leave_out(&mut self, name: &str, changes_nothing: impl FnOnce(&Value) -> bool) {
+        if self.map.get(name).is_some_and(changes_nothing) {
+            self.take(name);
+        }
     }
 
     /// # Errors
@@ -58,10 +65,17 @@ impl ObjectMembers {
     /// # Errors
     /// If it is neither an object nor null.
     pub(crate) fn schema(&mut self, name: &str) -> Result<Option<Value>, Invalid> {
+        Ok(self.plain_object(name)?.filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty())))
+    }
+
+    /// An object whose members are not read.
+    ///
+    /// # Errors
+    /// If it is neither an object nor null.
+    pub(crate) fn plain_object(&mut self, name: &str) -> Result<Option<Value>, Invalid> {
         match self.take(name) {
-            None => Ok(None),
-            Some(Value::Object(schema)) => Ok((!schema.is_empty()).then_some(Value::Object(schema))),
-            Some(other) => Err(wrong_type(&self.path_of(name), "an object", kind_of(&other))),
+            Some(other) if !other.is_object() => Err(wrong_type(&self.path_of(name), "an object", kind_of(&other))),
+            value => Ok(value),
         }
     }
 
@@ -80,6 +94,36 @@ impl ObjectMembers {
             }
             value => Ok(value),
         }
+    }
+
+    /// # Errors
+    /// If it is no effort.
+    pub(crate) fn effort(&mut self, name: &str) -> Result<Option<Effort>, Invalid> {
+        let Some(word) = self.string(name)? else { return Ok(None) };
+        let supported = ["none", "minimal", "low", "medium", "high", "xhigh"];
+        match Effort::from_name(&word) {
+            None => Err(wrong_value(&self.path_of(name), &word, &supported)),
+            effort => Ok(effort),
+        }
+    }
+
+    /// Texts: a list of them, or one. `expected`: the vendor's words for both.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub(crate) fn texts(&mut self, name: &str, expected: &str) -> Result<Vec<String>, Invalid> {
+        let wrong = |value: &Value| wrong_type(&self.path_of(name), expected, kind_of(value));
+        let items = match self.map.get(name) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::String(text)) => vec![text.clone()],
+            Some(list @ Value::Array(items)) => {
+                let text = |item: &Value| item.as_str().map(str::to_owned).ok_or_else(|| wrong(list));
+                items.iter().map(text).collect::<Result<_, _>>()?
+            }
+            Some(other) => return Err(wrong(other)),
+        };
+        self.take(name);
+        Ok(items)
     }
 
     /// # Errors
@@ -116,7 +160,7 @@ impl ObjectMembers {
                 let message = format!(
                     "Invalid '{path}': integer below minimum value. Expected a value >= {min}, but got {number} instead."
                 );
-                Err(Invalid { message, param: Some(path) })
+                Err(Invalid::at(path, message))
             }
         }
     }
@@ -135,7 +179,7 @@ impl ObjectMembers {
         let message = format!(
             "Invalid '{path}': decimal {side} value. Expected a value {sign} {limit}, but got {number} instead."
         );
-        Err(Invalid { message, param: Some(path) })
+        Err(Invalid::at(path, message))
     }
 
     /// # Errors
@@ -167,6 +211,11 @@ impl ObjectMembers {
         for (name, value) in &self.map {
             losses.lose_value(&self.path_of(name), value);
         }
+    }
+
+    /// Reports the rest as lost, but for these members and those that are false.
+    pub(crate) fn tell_others(self, quiet: &[&str], losses: &mut Losses) {
+        losses.lose_others(&self.map, &self.path, quiet);
     }
 
     /// The rest, as an object.
@@ -226,19 +275,19 @@ pub fn is_empty_list(text: &str) -> bool {
 }
 
 pub(crate) fn missing(path: &str) -> Invalid {
-    Invalid { message: format!("Missing required parameter: '{path}'."), param: Some(path.to_owned()) }
+    Invalid::at(path, format!("Missing required parameter: '{path}'."))
 }
 
 pub(crate) fn wrong_type(path: &str, expected: &str, got: &str) -> Invalid {
     let message = format!("Invalid type for '{path}': expected {expected}, but got {got} instead.");
-    Invalid { message, param: Some(path.to_owned()) }
+    Invalid::at(path, message)
 }
 
 pub(crate) fn empty_list(path: &str) -> Invalid {
     let message = format!(
         "Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array instead."
     );
-    Invalid { message, param: Some(path.to_owned()) }
+    Invalid::at(path, message)
 }
 
 /// Repeats the value only if it looks like a name. Otherwise it might be part of the prompt.
@@ -252,7 +301,7 @@ pub(crate) fn wrong_value(path: &str, value: &str, supported: &[&str]) -> Invali
         [others @ .., last] => format!("{}, and {last}", others.join(", ")),
         [] => String::new(),
     };
-    Invalid { message: format!("Invalid value{got}. Supported values are: {names}."), param: Some(path.to_owned()) }
+    Invalid::at(path, format!("Invalid value{got}. Supported values are: {names}."))
 }
 
 /// The vendor's name for the type of a value.

@@ -31,4 +31,4 @@ pub use conversation::{
 };
 pub use custom::{Customs, as_functions};
 pub use losses::Losses;
-pub use piece::{AnswerPiece, FinishReason, ReadPieces, WritePieces};
+pub use piece::{AnswerPiece, FinishReason, HeldCall, HeldCalls, ReadPieces, WritePieces};

@@ -1,10 +1,13 @@
 //! An answer in neutral form, as it arrives.
 
 use bytes::{Bytes, BytesMut};
+use serde_json::Value;
 
 use crate::answer::ends::End;
 use crate::answer::usage::Usage;
 use crate::client_error::ErrorShape;
+use crate::json::numbers::parse;
+use crate::json::values::json;
 use crate::stream::sse::SseEvent;
 
 /// One piece of an answer, in the order of the stream. `index` is the choice of a chat answer with `n` > 1, else 0.
@@ -95,7 +98,7 @@ pub enum FinishReason {
     Refusal,
     /// The vendor paused a long turn; sending it back continues it (Anthropic's `pause_turn`).
     Pause,
-    /// A word that nobody knows, or of an answer that broke off. Never written as a good end.
+    /// An unknown word, or the word of an answer that broke off. Never written as a good end.
     Other(String),
 }
 
@@ -112,6 +115,49 @@ impl FinishReason {
             End::Pause => FinishReason::Pause,
             End::BrokenOff | End::Unknown => FinishReason::Other(word.to_owned()),
         }
+    }
+}
+
+/// Calls whose arguments may not be complete, for a surface that writes each call in one piece.
+#[derive(Default)]
+pub struct HeldCalls(Vec<HeldCall>);
+
+/// A call with its arguments so far.
+pub struct HeldCall {
+    index: u32,
+    call: u32,
+    pub id: Option<String>,
+    pub name: String,
+    arguments: String,
+    pub signature: Option<String>,
+}
+
+impl HeldCalls {
+    /// Adds a call, or more of its arguments.
+    pub fn hold(&mut self, piece: AnswerPiece) {
+        match piece {
+            AnswerPiece::Call { index, call, id, name, signature, .. } => {
+                let id = Some(id).filter(|id| !id.is_empty());
+                self.0.push(HeldCall { index, call, id, name, arguments: String::new(), signature });
+            }
+            AnswerPiece::Arguments { index, call, text } => {
+                let held = self.0.iter_mut().rev().find(|held| (held.index, held.call) == (index, call));
+                held.into_iter().for_each(|held| held.arguments.push_str(&text));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the calls of a choice out.
+    pub fn take(&mut self, index: u32) -> Vec<HeldCall> {
+        self.0.extract_if(.., |held| held.index == index).collect()
+    }
+}
+
+impl HeldCall {
+    /// Arguments that are no object end a stream with an error before they are written.
+    pub fn arguments(&self) -> Value {
+        parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}))
     }
 }
 

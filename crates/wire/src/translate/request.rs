@@ -1,5 +1,6 @@
 //! A request for one kind of upstream: passed through, with model and options set, if the upstream speaks the caller's
-//! dialect; else translated.
+//! dialect; else translated. Also as its upstream demands it, with the operator's changes, or without a member that the upstream
+//! refused; what is demanded: see [`crate::quirks`].
 
 use std::collections::HashSet;
 use std::fmt;
@@ -27,25 +28,19 @@ pub struct RequestTranslation {
     /// The surface that the caller called.
     surface: Surface,
     dialect: Dialect,
-    body: UpstreamBody,
+    /// Members are set in it for each upstream.
+    request: Arc<ApiRequest>,
     losses: Losses,
-    /// Free-form tools that were translated to functions.
-    customs: HashSet<String>,
-    /// The caller lists `functions` instead of tools.
-    legacy_functions: bool,
+    /// Free-form tools that were translated to functions, and whose calls are translated back.
+    pub(super) customs: HashSet<String>,
+    /// The caller lists `functions` instead of tools, so that an answer has a `function_call`.
+    pub(super) legacy_functions: bool,
     /// Members of the request that a translated answer repeats.
-    echo: Arc<Map<String, Value>>,
+    pub(super) echo: Arc<Map<String, Value>>,
     /// How an answer with embeddings is translated back.
-    embedding: Option<EmbeddingForm>,
+    pub(super) embedding: Option<EmbeddingForm>,
     /// Accounts for the memory of a translation.
     _lease: Option<Lease>,
-}
-
-enum UpstreamBody {
-    /// Members are set for each upstream.
-    Spliced(Arc<ApiRequest>),
-    /// The model is in the path. With its `max_tokens`.
-    Fixed(Bytes, Option<i64>),
 }
 
 impl fmt::Debug for RequestTranslation {
@@ -62,7 +57,7 @@ impl RequestTranslation {
     /// For upstreams of the caller's dialect: passed through, without reasoning that another vendor made.
     pub fn untouched(request: Arc<ApiRequest>) -> RequestTranslation {
         RequestTranslation::cleaned(&request, RemovedReasoning::Foreign)
-            .unwrap_or_else(|| RequestTranslation::spliced(request, Losses::default()))
+            .unwrap_or_else(|| RequestTranslation::passed(request, Losses::default()))
     }
 
     /// For an upstream that refused the reasoning: without any. None: it contained none.
@@ -79,26 +74,25 @@ impl RequestTranslation {
         if !conversation.forget_reasoning() {
             return None;
         }
-        let mut request_translation = RequestTranslation::translated(surface, &conversation, dialect, options).ok()?;
-        request_translation.losses.lose(surface.reasoning());
-        Some(request_translation)
+        let mut translation = RequestTranslation::translated(surface, &conversation, dialect, options).ok()?;
+        translation.losses.lose(surface.reasoning());
+        Some(translation)
     }
 
     fn cleaned(request: &ApiRequest, taken: RemovedReasoning) -> Option<RequestTranslation> {
         let surface = request.surface;
-        let body = surface.without_reasoning(request.body(), taken)?;
-        let request = ApiRequest::written(surface, Bytes::from(body)).ok()?;
+        let request = request.with_body(surface.without_reasoning(request.body(), taken)?)?;
         let mut losses = Losses::default();
         losses.lose(surface.reasoning());
-        Some(RequestTranslation::spliced(Arc::new(request), losses))
+        Some(RequestTranslation::passed(Arc::new(request), losses))
     }
 
-    fn spliced(request: Arc<ApiRequest>, losses: Losses) -> RequestTranslation {
+    fn passed(request: Arc<ApiRequest>, losses: Losses) -> RequestTranslation {
         RequestTranslation {
             surface: request.surface,
             dialect: request.surface.dialect(),
             legacy_functions: request.legacy_functions,
-            body: UpstreamBody::Spliced(request),
+            request,
             losses,
             customs: HashSet::new(),
             echo: Arc::default(),
@@ -118,25 +112,24 @@ impl RequestTranslation {
         options: &TranslationOptions,
     ) -> Result<RequestTranslation, Invalid> {
         let mut lost = Losses::default();
-        let plain = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
-        let (mut losses, echo) = (conversation.losses.clone(), conversation.echo.clone());
-        let legacy_functions = conversation.legacy_functions;
-        let (conversation, customs) = match &plain {
-            Some((plain, customs)) => (plain, customs.clone()),
-            None => (conversation, HashSet::new()),
-        };
+        let functions = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
+        let (plain, customs) = functions.map_or((None, HashSet::new()), |(plain, customs)| (Some(plain), customs));
+        let written = plain.as_ref().unwrap_or(conversation);
+        let body = Bytes::from(dialect.request(written, options, &mut lost).to_string());
         let max_tokens = conversation.sampling.max_tokens.and_then(|tokens| i64::try_from(tokens).ok());
-        let body = Bytes::from(dialect.request(conversation, options, &mut lost).to_string());
-        let body = match dialect {
-            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body, max_tokens),
-            Dialect::OpenAi => spliced(Surface::Chat, body)?,
-            Dialect::Responses => spliced(Surface::Responses, body)?,
-            Dialect::Ollama => spliced(Surface::OllamaChat, body)?,
-            Dialect::Anthropic => spliced(Surface::Messages, body)?,
-        };
+        let mut losses = conversation.losses.clone();
         losses.extend(&lost.renamed(|name| name_of(surface, name)));
-        let (embedding, _lease) = (None, None);
-        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
+        Ok(RequestTranslation {
+            surface,
+            dialect,
+            request: Arc::new(request_of(dialect, dialect.conversing(), body, max_tokens)?),
+            losses,
+            customs,
+            legacy_functions: conversation.legacy_functions,
+            echo: conversation.echo.clone(),
+            embedding: None,
+            _lease: None,
+        })
     }
 
     /// A request for embeddings, for upstreams of another dialect.
@@ -149,17 +142,13 @@ impl RequestTranslation {
         dialect: Dialect,
         options: &TranslationOptions,
     ) -> Result<RequestTranslation, Invalid> {
-        let request = EmbeddingRequest::read(body)?;
+        let asked = EmbeddingRequest::read(body)?;
         let mut losses = Losses::default();
-        let body = Bytes::from(request.write(dialect, &options.model, &mut losses)?.to_string());
-        let body = match dialect {
-            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body, None),
-            Dialect::Ollama => spliced(Surface::OllamaEmbed, body)?,
-            Dialect::OpenAi | Dialect::Responses | Dialect::Anthropic => spliced(Surface::Embeddings, body)?,
-        };
-        let embedding = Some(request.form(surface, dialect));
-        let (customs, legacy_functions, echo, _lease) = (HashSet::new(), false, Arc::default(), None);
-        Ok(RequestTranslation { surface, dialect, body, losses, customs, legacy_functions, echo, embedding, _lease })
+        let body = Bytes::from(asked.write(dialect, &options.model, &mut losses)?.to_string());
+        let of_dialect = if dialect == Dialect::Ollama { Surface::OllamaEmbed } else { Surface::Embeddings };
+        let request = Arc::new(request_of(dialect, of_dialect, body, None)?);
+        let embedding = Some(asked.form(surface, dialect));
+        Ok(RequestTranslation { surface, dialect, embedding, ..RequestTranslation::passed(request, losses) })
     }
 
     /// The request to continue the text `said` of its answer, on which so many tokens were `spent`, and how many bytes of it
@@ -171,8 +160,7 @@ impl RequestTranslation {
         prefix: Prefix,
         quirks: &Quirks,
     ) -> Option<(RequestTranslation, usize)> {
-        let UpstreamBody::Spliced(request) = &self.body else { return None };
-        let prefix = match (request.surface, prefix) {
+        let prefix = match (self.request.surface, prefix) {
             // A completion can always be continued with a longer prompt.
             (Surface::Completions, Prefix::Auto) => Prefix::Plain,
             _ => prefix.of(self.dialect, quirks),
@@ -187,25 +175,66 @@ impl RequestTranslation {
         if said.is_empty() {
             return None;
         }
-        let request = Arc::new(request.continued(said, spent, prefix)?);
-        let request_translation = RequestTranslation {
-            body: UpstreamBody::Spliced(request),
-            losses: self.losses.clone(),
+        let request = self.request.continued(said, spent, prefix)?;
+        Some((RequestTranslation { embedding: None, ..self.with(request, &Losses::default()) }, said.len()))
+    }
+
+    /// The same with another request, and with these losses too.
+    fn with(&self, request: ApiRequest, lost: &Losses) -> RequestTranslation {
+        let mut losses = self.losses.clone();
+        losses.extend(lost);
+        RequestTranslation {
+            request: Arc::new(request),
+            losses,
             customs: self.customs.clone(),
             echo: self.echo.clone(),
-            embedding: None,
+            embedding: self.embedding.clone(),
             _lease: None,
             ..*self
-        };
-        Some((request_translation, said.len()))
+        }
+    }
+
+    /// For an upstream of the caller's dialect that demands something: see [`crate::quirks`]. None: it gets the request as it
+    /// is.
+    pub fn own_dialect(&self, options: &TranslationOptions, changes: &RequestChanges) -> Option<RequestTranslation> {
+        if self.request.is_form() {
+            return None;
+        }
+        let (body, lost) = quirks::rewritten(self.surface, self.request.body(), &options.quirks, changes)?;
+        Some(self.with(self.request.with_body(body)?, &lost))
+    }
+
+    /// A translation with the changes that the operator makes in requests to a provider.
+    pub fn changed(mut self, changes: &RequestChanges) -> RequestTranslation {
+        // Nothing but the operator's changes: the writer knew the quirks.
+        let rewritten = quirks::rewritten(self.asked(), self.request.body(), &Quirks::default(), changes);
+        if let Some((body, lost)) = rewritten
+            && let Some(request) = self.request.with_body(body)
+        {
+            self.request = Arc::new(request);
+            self.losses.extend(&lost);
+        }
+        self
+    }
+
+    /// Without what these refusals were about. None: it has nothing of it.
+    pub fn without(&self, lessons: &[RefusalLesson]) -> Option<RequestTranslation> {
+        if lessons.is_empty() || self.request.is_form() || self.embedding.is_some() {
+            return None;
+        }
+        let (body, lost) = quirks::without(self.request.body(), lessons)?;
+        Some(self.with(self.request.with_body(body)?, &lost))
+    }
+
+    /// The value of a member, as JSON text.
+    pub fn value_of(&self, name: &str) -> Option<String> {
+        let members = raw_members(self.request.body()).filter(|_| !self.request.is_form())?;
+        members.into_iter().rfind(|(member, _)| member == name).map(|(_, text)| text.into_owned())
     }
 
     /// Bytes of the body, without members that are set for each upstream.
     pub fn len(&self) -> usize {
-        match &self.body {
-            UpstreamBody::Spliced(request) => request.len(),
-            UpstreamBody::Fixed(body, _) => body.len(),
-        }
+        self.request.len()
     }
 
     /// Never true: it is an object.
@@ -215,18 +244,12 @@ impl RequestTranslation {
 
     /// The longest answer that it asks for.
     pub fn max_tokens(&self) -> Option<i64> {
-        match &self.body {
-            UpstreamBody::Spliced(request) => request.max_tokens,
-            UpstreamBody::Fixed(_, max_tokens) => *max_tokens,
-        }
+        self.request.max_tokens
     }
 
     /// Bytes of a prompt that its answer repeats.
     pub fn echoed(&self) -> usize {
-        match &self.body {
-            UpstreamBody::Spliced(request) if request.echoes => request.len(),
-            UpstreamBody::Spliced(_) | UpstreamBody::Fixed(..) => 0,
-        }
+        if self.request.echoes { self.request.len() } else { 0 }
     }
 
     /// Holds `lease` for the memory of its body until it is dropped.
@@ -252,26 +275,6 @@ impl RequestTranslation {
         self.dialect != self.surface.dialect()
     }
 
-    /// Free-form tools that were translated to functions, and whose calls must be translated back.
-    pub fn customs(&self) -> &HashSet<String> {
-        &self.customs
-    }
-
-    /// The caller lists `functions`, so that an answer has a `function_call`.
-    pub fn legacy_functions(&self) -> bool {
-        self.legacy_functions
-    }
-
-    /// Members of the request that a translated answer repeats.
-    pub fn echo(&self) -> &Arc<Map<String, Value>> {
-        &self.echo
-    }
-
-    /// How an answer with embeddings is translated back.
-    pub fn embedding_form(&self) -> Option<&EmbeddingForm> {
-        self.embedding.as_ref()
-    }
-
     /// The losses of the translation.
     pub fn losses(&self) -> &Losses {
         &self.losses
@@ -284,98 +287,22 @@ impl RequestTranslation {
 
     /// The content type of the body.
     pub fn content_type(&self) -> HeaderValue {
-        match &self.body {
-            UpstreamBody::Spliced(request) => request.content_type(),
-            UpstreamBody::Fixed(..) => HeaderValue::from_static("application/json"),
-        }
+        self.request.content_type()
     }
 
     /// The body for an upstream's model.
     pub fn body_for(&self, model: &str, form: AnswerForm) -> Bytes {
-        match &self.body {
-            UpstreamBody::Spliced(request) => request.body_for(model, form),
-            UpstreamBody::Fixed(body, _) => body.clone(),
-        }
+        self.request.body_for(model, form)
     }
 }
 
-/// The surface decides which members are set.
-fn spliced(surface: Surface, body: Bytes) -> Result<UpstreamBody, Invalid> {
-    match ApiRequest::written(surface, body) {
-        Ok(request) => Ok(UpstreamBody::Spliced(Arc::new(request))),
-        Err(invalid) => Err(Invalid { message: invalid.to_string(), param: None }),
-    }
-}
-
-// A request as its upstream demands it: in the caller's own dialect, with the operator's changes, or without a member that the
-// upstream refused. Not for what is demanded: see `quirks`.
-
-impl RequestTranslation {
-    /// For an upstream of the caller's dialect that demands something: see `quirks`. None: it gets the request as it is.
-    pub fn own_dialect(&self, options: &TranslationOptions, changes: &RequestChanges) -> Option<RequestTranslation> {
-        let UpstreamBody::Spliced(request) = &self.body else { return None };
-        if request.is_form() {
-            return None;
+/// A request that was just written; its surface decides which members are set. In some dialects the model is in the path.
+fn request_of(dialect: Dialect, surface: Surface, body: Bytes, max_tokens: Option<i64>) -> Result<ApiRequest, Invalid> {
+    match dialect {
+        Dialect::Gemini | Dialect::Bedrock => Ok(ApiRequest::fixed(body, max_tokens)),
+        _ => {
+            ApiRequest::written(surface, body).map_err(|invalid| Invalid { message: invalid.to_string(), param: None })
         }
-        let (body, losses) = quirks::rewritten(self.surface, request.body(), &options.quirks, changes)?;
-        let request = ApiRequest::written(self.surface, Bytes::from(body)).ok()?;
-        let mut changed = RequestTranslation::spliced(Arc::new(request), self.losses.clone());
-        changed.losses.extend(&losses);
-        Some(changed)
-    }
-
-    /// A translation with the changes that the operator makes in requests to a provider.
-    pub fn changed(mut self, changes: &RequestChanges) -> RequestTranslation {
-        let surface = self.asked();
-        // Nothing but the operator's changes: the writer knew the quirks.
-        let rewritten = |body: &[u8]| quirks::rewritten(surface, body, &Quirks::default(), changes);
-        match &self.body {
-            UpstreamBody::Spliced(request) => {
-                if let Some((body, losses)) = rewritten(request.body())
-                    && let Ok(request) = ApiRequest::written(request.surface, Bytes::from(body))
-                {
-                    self.body = UpstreamBody::Spliced(Arc::new(request));
-                    self.losses.extend(&losses);
-                }
-            }
-            UpstreamBody::Fixed(body, max_tokens) => {
-                if let Some((body, losses)) = rewritten(body) {
-                    self.body = UpstreamBody::Fixed(Bytes::from(body), *max_tokens);
-                    self.losses.extend(&losses);
-                }
-            }
-        }
-        self
-    }
-
-    /// Without what these refusals were about. None: it has nothing of it.
-    pub fn without(&self, lessons: &[RefusalLesson]) -> Option<RequestTranslation> {
-        let UpstreamBody::Spliced(request) = &self.body else { return None };
-        if lessons.is_empty() || request.is_form() || self.embedding.is_some() {
-            return None;
-        }
-        let (body, lost) = quirks::without(request.body(), lessons)?;
-        let request = ApiRequest::written(request.surface, Bytes::from(body)).ok()?;
-        let mut losses = self.losses.clone();
-        losses.extend(&lost);
-        Some(RequestTranslation {
-            body: UpstreamBody::Spliced(Arc::new(request)),
-            losses,
-            customs: self.customs.clone(),
-            echo: self.echo.clone(),
-            embedding: None,
-            _lease: None,
-            ..*self
-        })
-    }
-
-    /// The value of a member, as JSON text.
-    pub fn value_of(&self, name: &str) -> Option<String> {
-        let UpstreamBody::Spliced(request) = &self.body else { return None };
-        if request.is_form() {
-            return None;
-        }
-        raw_members(request.body())?.into_iter().rfind(|(member, _)| member == name).map(|(_, text)| text.into_owned())
     }
 }
 

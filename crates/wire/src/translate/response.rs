@@ -66,24 +66,24 @@ impl ResponseTranslation {
     /// requested usage.
     pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
-        let legacy_functions = request_translation.legacy_functions();
+        let legacy_functions = request_translation.legacy_functions;
         let is_conversation = request_translation.is_translated() && surface.is_translated();
         let translation = is_conversation.then(|| AnswerTranslation {
             customs: match surface {
                 Surface::Messages | Surface::OllamaChat | Surface::OllamaGenerate | Surface::Gemini => {
                     Customs::for_functions()
                 }
-                _ => Customs::new(request_translation.customs().clone()),
+                _ => Customs::new(request_translation.customs.clone()),
             },
             reader: dialect.reader(),
-            writer: surface.writer(model, include_usage, legacy_functions, request_translation.echo()),
+            writer: surface.writer(model, include_usage, legacy_functions, &request_translation.echo),
             arguments: CallArguments::default(),
             pieces: Vec::new(),
             items: 0,
             bytes: 0,
             ended: false,
         });
-        let embedding = request_translation.embedding_form().map(|form| (form.clone(), model.to_owned()));
+        let embedding = request_translation.embedding.as_ref().map(|form| (form.clone(), model.to_owned()));
         ResponseTranslation { surface, dialect, legacy_functions, translation, embedding, calls: None, seen: None }
     }
 

@@ -21,16 +21,17 @@ const CALL: &str = "call.";
 /// Likewise: encrypted reasoning.
 const REDACTED: &str = "redacted.";
 
-/// A vendor that makes signatures and accepts them back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignatureOwner {
-    /// On every platform: Claude on Bedrock signs in the same way.
-    Anthropic,
-    /// OpenAI's `encrypted_content`.
-    Responses,
-    Gemini,
-    /// `reasoning_details` of a server of the chat dialect. Any vendor may be behind it.
-    OpenAi,
+names! {
+    /// A vendor that makes signatures and accepts them back.
+    pub enum SignatureOwner {
+        /// On every platform: Claude on Bedrock signs in the same way.
+        Anthropic = "anthropic",
+        /// OpenAI's `encrypted_content`.
+        Responses = "responses",
+        Gemini = "gemini",
+        /// `reasoning_details` of a server of the chat dialect. Any vendor may be behind it.
+        OpenAi = "openai",
+    }
 }
 
 /// The purpose of a signature, in a format with a single place for all of them.
@@ -44,17 +45,6 @@ pub enum SignatureUse {
     Call(String),
     /// Unsigned reasoning.
     Unsigned,
-}
-
-impl SignatureOwner {
-    fn as_str(self) -> &'static str {
-        match self {
-            SignatureOwner::Anthropic => "anthropic",
-            SignatureOwner::Responses => "responses",
-            SignatureOwner::Gemini => "gemini",
-            SignatureOwner::OpenAi => "openai",
-        }
-    }
 }
 
 /// Marks a signature from `owner`'s format. An existing mark is kept.

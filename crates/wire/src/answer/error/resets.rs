@@ -1,4 +1,4 @@
-//! Ends of limits that stand only in the body.
+//! Ends of limits that are only in the body.
 
 use super::*;
 

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::client_error::ErrorShape;
@@ -24,16 +23,8 @@ pub(super) enum WirePosition {
     Responses(Box<Items>),
     /// Every line is complete. The model's name, from the first line.
     Ollama(OllamaForm, Option<String>),
-    /// Every event is complete. Its names, from the first one.
-    Gemini(Option<GeminiNames>),
-}
-
-/// The names of an answer.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct GeminiNames {
-    response_id: Option<String>,
-    model_version: String,
+    /// Every event is complete. The id and the model, from the first one.
+    Gemini(Option<(Option<String>, String)>),
 }
 
 /// The blocks of a message.
@@ -71,31 +62,6 @@ struct OpenItem {
     part: Option<usize>,
 }
 
-#[derive(Deserialize)]
-struct OllamaLine {
-    #[serde(default)]
-    model: String,
-}
-
-#[derive(Deserialize)]
-struct BlockWire {
-    #[serde(rename = "type", default)]
-    kind: String,
-    index: Option<u64>,
-    content_block: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct ItemWire {
-    #[serde(rename = "type", default)]
-    kind: String,
-    sequence_number: Option<u64>,
-    output_index: Option<u64>,
-    response: Option<Map<String, Value>>,
-    item: Option<Value>,
-    part: Option<Value>,
-}
-
 impl WirePosition {
     pub fn new(surface: Surface) -> WirePosition {
         match surface {
@@ -103,34 +69,33 @@ impl WirePosition {
             Surface::Completions => WirePosition::Completions(None),
             Surface::Messages | Surface::CountTokens => WirePosition::Messages(MessageBlocks::default()),
             Surface::Responses => WirePosition::Responses(Box::default()),
-            Surface::OllamaChat | Surface::OllamaEmbed => WirePosition::Ollama(OllamaForm::Chat, None),
-            Surface::OllamaGenerate => WirePosition::Ollama(OllamaForm::Generate, None),
+            Surface::OllamaChat | Surface::OllamaEmbed | Surface::OllamaGenerate => {
+                WirePosition::Ollama(OllamaForm::of(surface), None)
+            }
             Surface::Gemini | Surface::GeminiCount => WirePosition::Gemini(None),
         }
     }
 
     /// Reads the next event. `said`: bytes of text before it.
     pub fn see(&mut self, event: &SseEvent, said: usize) {
-        if let WirePosition::Ollama(_, model) = self {
-            if model.is_none() {
-                *model = serde_json::from_slice(&event.raw).ok().map(|OllamaLine { model }| model);
-            }
-            return;
-        }
-        let Some(data) = event.fields().data else { return };
+        let is_delta = event.fields().name == Some(b"content_block_delta");
+        let data = || event.fields().data.and_then(|data| serde_json::from_slice::<Value>(&data).ok());
         match self {
             WirePosition::Chat(names @ None) | WirePosition::Completions(names @ None) => {
-                *names = ChunkNames::of(&data)
+                *names = event.fields().data.and_then(|data| ChunkNames::of(&data));
             }
-            WirePosition::Chat(_) | WirePosition::Completions(_) => {}
-            WirePosition::Messages(blocks) if event.fields().name != Some(b"content_block_delta") => {
-                serde_json::from_slice(&data).into_iter().for_each(|wire| blocks.see(wire));
+            WirePosition::Ollama(_, model @ None) => {
+                let line = serde_json::from_slice(&event.raw).ok().filter(Value::is_object);
+                *model = line.map(|line| owned(&line, "model"));
             }
-            WirePosition::Gemini(names @ None) => *names = serde_json::from_slice(&data).ok(),
-            WirePosition::Messages(_) | WirePosition::Ollama(..) | WirePosition::Gemini(_) => {}
-            WirePosition::Responses(items) => {
-                serde_json::from_slice(&data).into_iter().for_each(|wire| items.see(wire, said));
+            WirePosition::Gemini(names @ None) => {
+                let named =
+                    |chunk: Value| (chunk["responseId"].as_str().map(str::to_owned), owned(&chunk, "modelVersion"));
+                *names = data().filter(Value::is_object).map(named);
             }
+            WirePosition::Messages(blocks) if !is_delta => data().iter().for_each(|event| blocks.see(event)),
+            WirePosition::Responses(items) => data().into_iter().for_each(|event| items.see(event, said)),
+            _ => {}
         }
     }
 
@@ -163,8 +128,8 @@ impl WirePosition {
             }
             WirePosition::Responses(items) => Box::new(items.writer(text)),
             WirePosition::Gemini(names) => {
-                let GeminiNames { response_id, model_version } = names.clone().unwrap_or_default();
-                Box::new(gemini::GeminiWriter::behind(response_id, &model_version))
+                let (id, model) = names.clone().unwrap_or_default();
+                Box::new(gemini::GeminiWriter::behind(id, &model))
             }
             WirePosition::Ollama(form, model) => {
                 Box::new(OllamaWriter::new(*form, model.as_deref().unwrap_or_default()))
@@ -182,13 +147,13 @@ impl WirePosition {
 }
 
 impl MessageBlocks {
-    fn see(&mut self, wire: BlockWire) {
-        match wire.kind.as_str() {
+    fn see(&mut self, event: &Value) {
+        match event["type"].as_str().unwrap_or_default() {
             "message_start" => self.started = true,
             "content_block_start" => {
-                let index = wire.index.unwrap_or(self.next);
+                let index = event["index"].as_u64().unwrap_or(self.next);
                 self.next = self.next.max(index.saturating_add(1));
-                self.open = Some(wire.content_block.is_some_and(|block| block["type"] == "text"));
+                self.open = Some(event["content_block"]["type"] == "text");
             }
             "content_block_stop" => self.open = None,
             _ => {}
@@ -197,42 +162,36 @@ impl MessageBlocks {
 }
 
 impl Items {
-    fn see(&mut self, wire: ItemWire, said: usize) {
-        self.number = wire.sequence_number.unwrap_or(self.number);
-        match wire.kind.as_str() {
-            "response.created" | "response.in_progress" | "response.queued" => {
-                if let Some(response) = wire.response.filter(|_| self.response.is_empty()) {
+    fn see(&mut self, mut event: Value, said: usize) {
+        self.number = event["sequence_number"].as_u64().unwrap_or(self.number);
+        let index = event["output_index"].as_u64().unwrap_or(0);
+        let mut taken = |name: &str| event.get_mut(name).map(Value::take).unwrap_or_default();
+        let kind = taken("type");
+        match (kind.as_str().unwrap_or_default(), &mut self.open) {
+            ("response.created" | "response.in_progress" | "response.queued", _) => {
+                if let Value::Object(response) = taken("response")
+                    && self.response.is_empty()
+                {
                     self.response = response;
                 }
             }
-            "response.output_item.added" => {
-                self.odd |= self.open.is_some();
-                let item = wire.item.unwrap_or_default();
-                self.open = Some(OpenItem {
-                    index: wire.output_index.unwrap_or(0),
-                    id: item["id"].as_str().unwrap_or_default().to_owned(),
-                    is_message: item["type"] == "message",
-                    content: Vec::new(),
-                    part: None,
-                });
+            ("response.output_item.added", open) => {
+                self.odd |= open.is_some();
+                let item = taken("item");
+                let (id, is_message) = (owned(&item, "id"), item["type"] == "message");
+                *open = Some(OpenItem { index, id, is_message, content: Vec::new(), part: None });
             }
-            "response.output_item.done" => {
-                self.done.insert(wire.output_index.unwrap_or(0), wire.item.unwrap_or_default());
-                self.open = None;
+            ("response.output_item.done", open) => {
+                self.done.insert(index, taken("item"));
+                *open = None;
             }
-            kind => self.see_part(kind, wire.part, said),
-        }
-    }
-
-    fn see_part(&mut self, kind: &str, part: Option<Value>, said: usize) {
-        match (kind, &mut self.open) {
             ("response.content_part.added" | "response.output_text.delta", Some(open)) => {
                 open.part.get_or_insert(said);
             }
             ("response.output_text.delta", None) => self.odd = true,
             ("response.content_part.done", Some(open)) => {
                 open.part = None;
-                open.content.extend(part);
+                open.content.extend(Some(taken("part")).filter(|part| !part.is_null()));
             }
             _ => {}
         }
@@ -251,6 +210,10 @@ impl Items {
         });
         responses::ResponsesWriter::behind(&self.response, self.number, output, open)
     }
+}
+
+fn owned(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or_default().to_owned()
 }
 
 /// Maximum items that the end of an answer repeats.

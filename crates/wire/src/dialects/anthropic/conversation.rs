@@ -1,4 +1,4 @@
-//! Reads the top level of a Messages request as a conversation. `content` reads the blocks.
+//! Reads the top level of a Messages request as a conversation: options, turns and their blocks.
 //!
 //! Features that only this vendor has (its own tools, servers, files, context editing) are reported as lost by name.
 
@@ -390,7 +390,7 @@ fn list(
     Ok(parts)
 }
 
-/// Reports members that nobody knows.
+/// Reports unknown members.
 fn tell_unknown(kind: &str, block: &Map<String, Value>, place: &BlockPath, losses: &mut Losses) {
     let Some((_, known)) = KNOWN.iter().find(|(name, _)| *name == kind) else { return };
     let is_known = |name: &str| matches!(name, "type" | "cache_control") || known.contains(&name);

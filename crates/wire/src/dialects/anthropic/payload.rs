@@ -46,30 +46,25 @@ struct DeltaText<'a> {
 impl<'a> AnthropicWire<'a> {
     fn read(text: &'a str) -> Result<AnthropicWire<'a>, InvalidJson> {
         let mut wire = AnthropicWire::default();
-        Json::whole(text, |name, json| {
-            match name {
+        Json::whole(
+            text,
+            members!(|json| {
                 "type" => wire.name = json.string_or_skip()?,
                 "delta" => wire.delta = DeltaText::read(json)?,
                 "content_block" => wire.block = DeltaText::read(json)?,
                 "message" => wire.message(json)?,
                 "usage" => wire.usage = json.some()?.or(wire.usage),
                 "error" => wire.is_error |= json.some()?.is_some(),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+            }),
+        )?;
         Ok(wire)
     }
 
     fn message(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
-        json.object(|name, json| {
-            match name {
-                "model" => self.model = json.text()?,
-                "usage" => self.usage = json.some()?.or(self.usage),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })
+        json.object(members!(|json| {
+            "model" => self.model = json.text()?,
+            "usage" => self.usage = json.some()?.or(self.usage),
+        }))
     }
 
     fn frame(self, text: &'a str) -> Frame<'a> {

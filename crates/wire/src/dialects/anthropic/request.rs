@@ -1,4 +1,4 @@
-//! Writes a conversation as a Messages request, except the turns (see `blocks`).
+//! Writes a conversation as a Messages request.
 //!
 //! `max_tokens` is required here, so a default is written. Anthropic's temperature ends at 1, so a higher one is lost.
 //! Newer models accept an effort, older ones a thinking budget. If thinking and a forced tool exclude each other, the

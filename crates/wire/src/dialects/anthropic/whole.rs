@@ -163,15 +163,11 @@ impl MessageAssembly {
     /// the object in it becomes a tree.
     fn add_delta(&mut self, text: &str) -> Option<bool> {
         let (mut is_delta, mut index, mut delta) = (false, 0, None);
-        let walked = Json::nested(text, DEPTH_MAX).to_end(|name, json| {
-            match name {
-                "type" => is_delta = json.string_or_skip()? == Some("content_block_delta"),
-                "index" => index = json.skip()?.parse().unwrap_or(0),
-                "delta" => delta = Some(json.skip()?).filter(|delta| delta.starts_with('{')),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        });
+        let walked = Json::nested(text, DEPTH_MAX).to_end(members!(|json| {
+            "type" => is_delta = json.string_or_skip()? == Some("content_block_delta"),
+            "index" => index = json.skip()?.parse().unwrap_or(0),
+            "delta" => delta = Some(json.skip()?).filter(|delta| delta.starts_with('{')),
+        }));
         walked.ok().filter(|()| is_delta)?;
         self.last = Some(index);
         let Some(delta) = object(delta.unwrap_or("{}").as_bytes()) else { return Some(false) };

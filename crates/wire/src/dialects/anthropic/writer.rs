@@ -258,7 +258,7 @@ impl AnthropicWriter {
             Some(FinishReason::Length) => "max_tokens",
             Some(FinishReason::Filtered | FinishReason::Refusal) => "refusal",
             Some(FinishReason::Pause) => "pause_turn",
-            // Nobody knows how it ended: it must not look good.
+            // The end is unknown, so it must not look good.
             Some(FinishReason::Other(_)) => "max_tokens",
             _ if self.refused => "refusal",
             // Some vendors report `stop` for a call, others a call that never came.

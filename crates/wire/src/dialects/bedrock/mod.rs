@@ -1,5 +1,5 @@
 //! The `bedrock` dialect: AWS's ConverseStream, for any model behind it. Reads its frames and errors, and writes its
-//! requests. Not for cutting streams into frames (see `binary`) or for signing requests (see `upstream`).
+//! requests. Not for cutting streams into frames (see [`crate::stream`]) or for signing requests (see `photofinish_transport`).
 
 mod reader;
 mod request;

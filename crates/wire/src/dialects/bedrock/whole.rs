@@ -14,7 +14,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let blocks = message.get("content")?.as_array()?;
     let mut out = BytesMut::new();
     let mut write = |name: &str, payload: &Value| write_event(name, payload.to_string().as_bytes(), &mut out);
-    write("messageStart", &json!({ "role": message.get("role") }));
+    write("messageStart", &json!({ "role": message["role"] }));
     for (index, block) in blocks.iter().enumerate() {
         let (start, deltas) = events_of_block(block);
         if let Some(start) = start {

@@ -1,4 +1,4 @@
-//! Reads a `generateContent` request as a conversation: its options. `turns` reads the contents. Not for requests that
+//! Reads a `generateContent` request as a conversation: its options and contents. Not for requests that
 //! are passed through: see [`check()`].
 
 use serde_json::Value;
@@ -37,10 +37,7 @@ pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>, counted: bool) -> Res
 }
 
 fn without_contents() -> Invalid {
-    Invalid {
-        message: "* GenerateContentRequest.contents: contents is not specified".to_owned(),
-        param: Some("contents".to_owned()),
-    }
+    Invalid::at("contents", "* GenerateContentRequest.contents: contents is not specified")
 }
 
 /// Reads a request for translation.
@@ -264,7 +261,7 @@ fn reasoning(mut thinking: ObjectMembers, losses: &mut Losses) -> Result<Option<
     Ok((read != Reasoning::default()).then_some(read))
 }
 
-// Reads the contents of a `generateContent` request as turns. `contents` writes them.
+// The contents of a `generateContent` request, as turns.
 //
 // Google's SDKs send an earlier answer as one content per event that they got, so neighbours of one speaker are
 // joined, and so are neighbouring texts in them.

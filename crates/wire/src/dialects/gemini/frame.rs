@@ -39,21 +39,20 @@ struct GeminiWire<'a> {
 impl<'a> GeminiWire<'a> {
     fn read(text: &'a str) -> Result<GeminiWire<'a>, InvalidJson> {
         let mut wire = GeminiWire::default();
-        Json::whole(text, |name, json| {
-            match name {
+        Json::whole(
+            text,
+            members!(|json| {
                 "candidates" => json.list(|json| wire.candidate(json))?,
                 // Vertex sends this object without counts until the end. Then it is ignored.
                 "usageMetadata" => {
                     let usage = json.some()?.filter(|usage| usage.contains("TokenCount"));
                     wire.chunk.usage = usage.map(Cow::Borrowed);
-                }
+                },
                 "modelVersion" => wire.chunk.model = json.text()?,
                 "promptFeedback" => wire.blocked |= json.member("blockReason", Json::some)?.is_some(),
                 "error" => wire.is_error |= says_error(json.skip()?),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+            }),
+        )?;
         wire.chunk.text = wire.chunk.text.filter(|_| wire.parts == 1);
         wire.chunk.usage_only = wire.chunk.choices == 0 && wire.chunk.usage.is_some();
         Ok(wire)
@@ -61,18 +60,14 @@ impl<'a> GeminiWire<'a> {
 
     fn candidate(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         let (mut index, mut reason) = (0_u32, None);
-        json.object(|name, json| {
-            match name {
-                "index" => index = json.skip()?.parse().unwrap_or(0),
-                "content" => json.object(|name, json| match name {
-                    "parts" => json.list(|json| self.part(json)),
-                    _ => json.skip().map(drop),
-                })?,
-                "finishReason" => reason = finish_reason(json)?,
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+        json.object(members!(|json| {
+            "index" => index = json.skip()?.parse().unwrap_or(0),
+            "content" => json.object(|name, json| match name {
+                "parts" => json.list(|json| self.part(json)),
+                _ => json.skip().map(drop),
+            })?,
+            "finishReason" => reason = finish_reason(json)?,
+        }))?;
         let bit = 1 << u32::min(index, 63);
         self.chunk.choices |= bit;
         self.chunk.finished |= if reason.is_some() { bit } else { 0 };
@@ -82,21 +77,17 @@ impl<'a> GeminiWire<'a> {
 
     fn part(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         let (mut thought, mut text, mut other) = (false, None, None);
-        json.object(|name, json| {
-            match name {
-                "thought" => thought = json.skip()? == "true",
-                "text" => text = json.string_or_skip()?.filter(|text| !text.is_empty()),
-                "functionCall" => {
-                    self.chunk.calls = true;
-                    other = call(json)?;
-                }
-                "inlineData" => other = data(json)?,
-                // The model wrote the code. Its result is not payload.
-                "executableCode" => other = code(json)?,
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+        json.object(members!(|json| {
+            "thought" => thought = json.skip()? == "true",
+            "text" => text = json.string_or_skip()?.filter(|text| !text.is_empty()),
+            "functionCall" => {
+                self.chunk.calls = true;
+                other = call(json)?;
+            },
+            "inlineData" => other = data(json)?,
+            // The model wrote the code. Its result is not payload.
+            "executableCode" => other = code(json)?,
+        }))?;
         let text_payload = text.and_then(|text| Payload::of_text(PayloadKind::Text, text));
         let Some(mut payload) = text_payload.or(other) else { return Ok(()) };
         if thought {

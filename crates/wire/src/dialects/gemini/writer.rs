@@ -6,26 +6,17 @@ use serde_json::{Map, Value};
 
 use crate::answer::usage::Usage;
 use crate::dialects::gemini::write_signature;
-use crate::json::numbers::parse;
 use crate::json::values::{PutMember, json};
 use crate::translate::signature::of_redacted;
-use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+use crate::translate::{AnswerPiece, FinishReason, HeldCall, HeldCalls, WritePieces};
 
 /// Writes one stream.
 pub struct GeminiWriter {
     id: Option<String>,
     model: String,
-    /// Calls whose arguments may not be complete, by candidate and number.
-    calls: Vec<(u32, u32, HeldGeminiCall)>,
+    calls: HeldCalls,
     finished: Vec<(u32, FinishReason)>,
     usage: Usage,
-}
-
-struct HeldGeminiCall {
-    id: String,
-    name: String,
-    arguments: String,
-    signature: Option<String>,
 }
 
 impl GeminiWriter {
@@ -36,7 +27,13 @@ impl GeminiWriter {
 
     /// Continues an answer that was begun under these names.
     pub fn behind(id: Option<String>, model: &str) -> GeminiWriter {
-        GeminiWriter { id, model: model.to_owned(), calls: Vec::new(), finished: Vec::new(), usage: Usage::default() }
+        GeminiWriter {
+            id,
+            model: model.to_owned(),
+            calls: HeldCalls::default(),
+            finished: Vec::new(),
+            usage: Usage::default(),
+        }
     }
 
     fn event(&mut self, candidates: Vec<Value>, usage: Option<Value>, out: &mut BytesMut) {
@@ -70,25 +67,22 @@ impl GeminiWriter {
 
     /// Writes the held calls of a candidate, in one event.
     fn give_calls(&mut self, index: u32, out: &mut BytesMut) {
-        let calls: Vec<Value> =
-            self.calls.extract_if(.., |(of, ..)| *of == index).map(|(_, _, call)| call.write()).collect();
+        let calls: Vec<Value> = self.calls.take(index).into_iter().map(written).collect();
         if !calls.is_empty() {
             self.parts(index, calls, out);
         }
     }
 }
 
-impl HeldGeminiCall {
-    /// Arguments that are no object end a stream with an error before they are written.
-    fn write(self) -> Value {
-        let mut call = Map::new();
-        call.put("id", Some(self.id).filter(|id| !id.is_empty()));
-        call.put("name", Some(self.name));
-        call.put("args", Some(parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}))));
-        let mut part = json!({ "functionCall": call });
-        part.put("thoughtSignature", self.signature.as_deref().map(write_signature));
-        part
-    }
+fn written(call: HeldCall) -> Value {
+    let mut written = Map::new();
+    let arguments = call.arguments();
+    written.put("id", call.id);
+    written.put("name", Some(call.name));
+    written.put("args", Some(arguments));
+    let mut part = json!({ "functionCall": written });
+    part.put("thoughtSignature", call.signature.as_deref().map(write_signature));
+    part
 }
 
 impl WritePieces for GeminiWriter {
@@ -110,13 +104,7 @@ impl WritePieces for GeminiWriter {
             }
             AnswerPiece::Signature { index, signature, .. } => self.signature(index, &signature, out),
             AnswerPiece::Redacted { index, data, .. } => self.signature(index, &of_redacted(&data), out),
-            AnswerPiece::Call { index, call, id, name, signature, .. } => {
-                self.calls.push((index, call, HeldGeminiCall { id, name, arguments: String::new(), signature }));
-            }
-            AnswerPiece::Arguments { index, call, text } => {
-                let held = self.calls.iter_mut().rev().find(|(of, number, _)| (*of, *number) == (index, call));
-                held.into_iter().for_each(|(.., held)| held.arguments.push_str(&text));
-            }
+            piece @ (AnswerPiece::Call { .. } | AnswerPiece::Arguments { .. }) => self.calls.hold(piece),
             AnswerPiece::Finish { index, finish } => {
                 self.give_calls(index, out);
                 self.finished.push((index, finish));

@@ -1,4 +1,4 @@
-//! Reads a request to `/api/chat` or `/api/generate` as a conversation: its options. `turns` reads the messages. Not for
+//! Reads a request to `/api/chat` or `/api/generate` as a conversation: its options and messages. Not for
 //! requests that are passed through: see [`check_chat`] and [`check_generate`].
 
 use serde_json::Value;
@@ -176,36 +176,17 @@ fn sampling(mut options: ObjectMembers, losses: &mut Losses) -> Result<Sampling,
         presence_penalty: options.number("presence_penalty", f64::MIN, f64::MAX)?.filter(|penalty| *penalty != 0.0),
         frequency_penalty: options.number("frequency_penalty", f64::MIN, f64::MAX)?.filter(|penalty| *penalty != 0.0),
         seed: options.integer("seed")?,
-        stop: stop(&mut options)?,
+        stop: options.texts("stop", "an array of strings")?,
         ..Sampling::default()
     };
     for (name, neutral) in NEUTRAL {
-        let Some(value) = options.take(name) else { continue };
-        if value.as_f64() != Some(neutral) {
-            options.put(name, value);
-        }
+        options.leave_out(name, |value| value.as_f64() == Some(neutral));
     }
     options.tell_rest(losses);
     Ok(sampling)
 }
 
-fn stop(options: &mut ObjectMembers) -> Result<Vec<String>, Invalid> {
-    let wrong = |got| wrong_type("options.stop", "an array of strings", got);
-    match options.take("stop") {
-        None => Ok(Vec::new()),
-        Some(Value::String(text)) => Ok(vec![text]),
-        Some(Value::Array(items)) => {
-            let texts = items.into_iter().map(|item| match item {
-                Value::String(text) => Ok(text),
-                other => Err(wrong(kind_of(&other))),
-            });
-            texts.collect()
-        }
-        Some(other) => Err(wrong(kind_of(&other))),
-    }
-}
-
-// Reads the messages of an `/api/chat` request as turns. `messages` writes them.
+// The messages of an `/api/chat` request, as turns.
 
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 

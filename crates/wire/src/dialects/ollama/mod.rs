@@ -96,8 +96,9 @@ impl<'a> OllamaWire<'a> {
     fn read(text: &'a str) -> Result<OllamaWire<'a>, InvalidJson> {
         let mut wire = OllamaWire::default();
         let mut reason = None;
-        Json::whole(text, |name, json| {
-            match name {
+        Json::whole(
+            text,
+            members!(|json| {
                 "message" => wire.message(json)?,
                 "response" => wire.answer = wire.answer.saturating_add(chars(json)?),
                 "thinking" => wire.reasoning = wire.reasoning.saturating_add(chars(json)?),
@@ -106,10 +107,8 @@ impl<'a> OllamaWire<'a> {
                 "done_reason" => reason = json.text()?,
                 "error" => wire.is_error |= says_error(json.skip()?),
                 "eval_count" | "prompt_eval_count" | "total_duration" => wire.counts |= json.some()?.is_some(),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+            }),
+        )?;
         // Gives no position of its text: every line has a new time stamp, so the template shortcut could not apply.
         wire.chunk.payload = wire.payload();
         wire.chunk.calls = wire.tool > 0;
@@ -125,15 +124,11 @@ impl<'a> OllamaWire<'a> {
     }
 
     fn message(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
-        json.object(|name, json| {
-            match name {
-                "content" => self.answer = self.answer.saturating_add(chars(json)?),
-                "thinking" => self.reasoning = self.reasoning.saturating_add(chars(json)?),
-                "tool_calls" => json.list(|json| self.call(json))?,
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })
+        json.object(members!(|json| {
+            "content" => self.answer = self.answer.saturating_add(chars(json)?),
+            "thinking" => self.reasoning = self.reasoning.saturating_add(chars(json)?),
+            "tool_calls" => json.list(|json| self.call(json))?,
+        }))
     }
 
     fn call(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {

@@ -7,9 +7,9 @@ use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value};
 
 use crate::answer::usage::Usage;
-use crate::json::numbers::parse;
+use crate::dialect::Surface;
 use crate::json::values::{PutMember, json};
-use crate::translate::{AnswerPiece, FinishReason, WritePieces};
+use crate::translate::{AnswerPiece, FinishReason, HeldCall, HeldCalls, WritePieces};
 use photofinish_base::clock::Instant;
 
 /// Which of the two requests is answered.
@@ -19,6 +19,12 @@ pub enum OllamaForm {
     Generate,
 }
 
+impl OllamaForm {
+    pub fn of(surface: Surface) -> OllamaForm {
+        if surface == Surface::OllamaGenerate { OllamaForm::Generate } else { OllamaForm::Chat }
+    }
+}
+
 /// Writes one stream.
 pub struct OllamaWriter {
     form: OllamaForm,
@@ -26,16 +32,9 @@ pub struct OllamaWriter {
     began: Instant,
     /// When the first piece of output came.
     first: Option<Instant>,
-    /// Calls whose arguments may not be complete, by number.
-    calls: Vec<(u32, HeldCall)>,
+    calls: HeldCalls,
     finish: Option<FinishReason>,
     usage: Usage,
-}
-
-struct HeldCall {
-    id: String,
-    name: String,
-    arguments: String,
 }
 
 impl OllamaWriter {
@@ -46,7 +45,7 @@ impl OllamaWriter {
             model: model.to_owned(),
             began: Instant::now(),
             first: None,
-            calls: Vec::new(),
+            calls: HeldCalls::default(),
             finish: None,
             usage: Usage::default(),
         }
@@ -94,23 +93,19 @@ impl OllamaWriter {
 
     /// Writes the held calls, in one line.
     fn give_calls(&mut self, out: &mut BytesMut) {
-        if self.calls.is_empty() {
-            return;
+        let calls: Vec<Value> = self.calls.take(0).into_iter().map(written).collect();
+        if !calls.is_empty() {
+            self.output("tool_calls", calls, out);
         }
-        let calls: Vec<Value> = std::mem::take(&mut self.calls).into_iter().map(|(_, call)| call.write()).collect();
-        self.output("tool_calls", calls, out);
     }
 }
 
-impl HeldCall {
-    /// Arguments that are no object end a stream with an error before they are written.
-    fn write(self) -> Value {
-        let arguments = parse(self.arguments.as_bytes()).unwrap_or_else(|_| json!({}));
-        let mut call = Map::new();
-        call.put("id", Some(self.id).filter(|id| !id.is_empty()));
-        call.put("function", Some(json!({ "name": self.name, "arguments": arguments })));
-        Value::Object(call)
-    }
+fn written(call: HeldCall) -> Value {
+    let function = json!({ "name": call.name, "arguments": call.arguments() });
+    let mut written = Map::new();
+    written.put("id", call.id);
+    written.put("function", Some(function));
+    Value::Object(written)
 }
 
 impl WritePieces for OllamaWriter {
@@ -126,12 +121,8 @@ impl WritePieces for OllamaWriter {
                 self.give_calls(out);
                 self.output("thinking", text, out);
             }
-            AnswerPiece::Call { index: 0, call, id, name, .. } => {
-                self.calls.push((call, HeldCall { id, name, arguments: String::new() }));
-            }
-            AnswerPiece::Arguments { index: 0, call, text } => {
-                let held = self.calls.iter_mut().rev().find(|(number, _)| *number == call);
-                held.into_iter().for_each(|(_, held)| held.arguments.push_str(&text));
+            piece @ (AnswerPiece::Call { index: 0, .. } | AnswerPiece::Arguments { index: 0, .. }) => {
+                self.calls.hold(piece)
             }
             AnswerPiece::Finish { index: 0, finish } => {
                 self.give_calls(out);

@@ -45,7 +45,7 @@ impl AssembledChoice for AssembledMessage {
                     self.text = GrownMembers::only_text(&delta).filter(|_| !has_logprobs).map(str::to_owned);
                     self.message.join(delta);
                 }
-                // A whole message beside deltas repeats them.
+                // A whole message in a chunk with deltas repeats them.
                 ("delta" | "message", _) => {}
                 ("finish_reason", reason) => self.finish_reason = reason,
                 ("logprobs", logprobs) => self.logprobs.join(logprobs),

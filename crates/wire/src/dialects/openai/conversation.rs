@@ -1,4 +1,4 @@
-//! Reads a chat request as a conversation: its options. `messages` and `tools` read the rest.
+//! Reads a chat request as a conversation: its options and tools. `messages` reads the turns.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::translate::members::{
     ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, ObjectMembers, STRING, TypeRule, check_types, empty_list, is_empty_list,
     kind_of, kind_of_text, missing, required, wrong_type, wrong_value,
 };
-use crate::translate::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
+use crate::translate::{Conversation, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 
 /// Values that mean the same as an absent member.
 const DEFAULTS: [(&str, &str); 7] = [
@@ -53,7 +53,9 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     }
     messages::read(list, &mut conversation)?;
     read(&mut request, &mut conversation)?;
-    leave_out_defaults(&mut request);
+    for (name, default) in DEFAULTS {
+        request.leave_out(name, |value| value.to_string().as_str() == default);
+    }
     conversation.sampling = sampling(&mut request)?;
     conversation.format = format(&mut request, &mut conversation.losses)?;
     conversation.reasoning = reasoning(&mut request, &mut conversation.losses)?;
@@ -86,16 +88,6 @@ pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid
     check_types(&TYPES, &|name| member(name).map(kind_of_text))
 }
 
-fn leave_out_defaults(request: &mut ObjectMembers) {
-    for (name, default) in DEFAULTS {
-        let Some(value) = request.take(name) else { continue };
-        let text = value.to_string();
-        if text != default {
-            request.put(name, value);
-        }
-    }
-}
-
 fn sampling(request: &mut ObjectMembers) -> Result<Sampling, Invalid> {
     let limits = [request.count("max_completion_tokens", 1)?, request.count("max_tokens", 1)?];
     Ok(Sampling {
@@ -108,27 +100,11 @@ fn sampling(request: &mut ObjectMembers) -> Result<Sampling, Invalid> {
         frequency_penalty: request.number("frequency_penalty", -2.0, 2.0)?.filter(|penalty| *penalty != 0.0),
         seed: request.integer("seed")?,
         n: request.count("n", 1)?.filter(|n| *n > 1),
-        stop: stop(request)?,
+        stop: request.texts("stop", "one of a string or array of strings")?,
         logprobs: request.boolean("logprobs")?.filter(|wanted| *wanted),
         top_logprobs: request.count("top_logprobs", 0)?.filter(|count| *count > 0),
         logit_bias: request.object("logit_bias")?.map(|bias| Value::Object(bias.into_rest())),
     })
-}
-
-fn stop(request: &mut ObjectMembers) -> Result<Vec<String>, Invalid> {
-    let wrong = |got| wrong_type("stop", "one of a string or array of strings", got);
-    match request.take("stop") {
-        None => Ok(Vec::new()),
-        Some(Value::String(text)) => Ok(vec![text]),
-        Some(Value::Array(items)) => {
-            let texts = items.into_iter().map(|item| match item {
-                Value::String(text) => Ok(text),
-                _ => Err(wrong("an array")),
-            });
-            texts.collect()
-        }
-        Some(other) => Err(wrong(kind_of(&other))),
-    }
 }
 
 fn format(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
@@ -159,9 +135,9 @@ fn format(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<For
 /// Clients request reasoning in three ways: OpenAI's `reasoning_effort`, OpenRouter's `reasoning` and Anthropic's
 /// `thinking`.
 fn reasoning(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Reasoning>, Invalid> {
-    let mut read = Reasoning { effort: effort(request, "reasoning_effort")?, ..Reasoning::default() };
+    let mut read = Reasoning { effort: request.effort("reasoning_effort")?, ..Reasoning::default() };
     if let Some(mut wanted) = request.object("reasoning")? {
-        read.effort = effort(&mut wanted, "effort")?.or(read.effort);
+        read.effort = wanted.effort("effort")?.or(read.effort);
         read.budget = wanted.count("max_tokens", 0)?;
         read.enabled = wanted.boolean("enabled")?;
         read.show = wanted.boolean("exclude")?.map(|exclude| !exclude);
@@ -184,15 +160,6 @@ fn reasoning(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<
         thinking.tell_rest(losses);
     }
     Ok((read != Reasoning::default()).then_some(read))
-}
-
-fn effort(members: &mut ObjectMembers, name: &str) -> Result<Option<Effort>, Invalid> {
-    let Some(word) = members.string(name)? else { return Ok(None) };
-    let supported = ["none", "minimal", "low", "medium", "high", "xhigh"];
-    match Effort::from_name(&word) {
-        Some(effort) => Ok(Some(effort)),
-        None => Err(wrong_value(&members.path_of(name), &word, &supported)),
-    }
 }
 
 fn about_the_caller(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
@@ -231,11 +198,8 @@ pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation)
         None => legacy_choice(request, &mut conversation.losses)?,
     };
     if !listed && matches!(choice, Some(ToolChoice::Required | ToolChoice::Named(_))) {
-        return Err(Invalid {
-            message: "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."
-                .to_owned(),
-            param: Some("tool_choice".to_owned()),
-        });
+        let message = "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.";
+        return Err(Invalid::at("tool_choice", message));
     }
     conversation.tool_choice = choice.filter(|_| listed);
     // Every vendor allows parallel calls by default.

@@ -1,4 +1,4 @@
-//! Reads the messages of a chat request as turns. `parts` reads their content.
+//! Reads the messages of a chat request as turns.
 
 use std::collections::HashMap;
 
@@ -136,19 +136,14 @@ impl MessageReader<'_> {
 
     fn tool(&mut self, message: &mut ObjectMembers, at: usize, cache: Option<CacheHint>) -> Result<(), Invalid> {
         if self.calls.is_empty() {
-            return Err(Invalid {
-                message: "Invalid parameter: messages with role 'tool' must be a response to a preceding message with \
-                          'tool_calls'."
-                    .to_owned(),
-                param: Some(format!("messages.[{at}].role")),
-            });
+            let message = "Invalid parameter: messages with role 'tool' must be a response to a preceding message with \
+                           'tool_calls'.";
+            return Err(Invalid::at(format!("messages.[{at}].role"), message));
         }
         let call_id = message.required_string("tool_call_id")?;
         let Some(open) = self.calls.get_mut(&call_id) else {
-            return Err(Invalid {
-                message: "Invalid parameter: 'tool_call_id' not found in 'tool_calls' of previous message.".to_owned(),
-                param: Some(format!("messages.[{at}].tool_call_id")),
-            });
+            let message = "Invalid parameter: 'tool_call_id' not found in 'tool_calls' of previous message.";
+            return Err(Invalid::at(format!("messages.[{at}].tool_call_id"), message));
         };
         open.answered = true;
         let (name, custom) = (open.name.clone(), open.custom);
@@ -162,12 +157,9 @@ impl MessageReader<'_> {
     fn function(&mut self, message: &mut ObjectMembers, cache: Option<CacheHint>) -> Result<(), Invalid> {
         let name = message.required_string("name")?;
         let Some((call_id, _)) = self.function.take_if(|(_, called)| *called == name) else {
-            return Err(Invalid {
-                message: "Invalid parameter: messages with role 'function' must be a response to a preceding message \
-                          with 'function_call'."
-                    .to_owned(),
-                param: Some(message.path_of("name")),
-            });
+            let complaint = "Invalid parameter: messages with role 'function' must be a response to a preceding message \
+                             with 'function_call'.";
+            return Err(Invalid::at(message.path_of("name"), complaint));
         };
         let path = message.path_of("content");
         let parts = match message.take("content") {
@@ -200,8 +192,7 @@ impl MessageReader<'_> {
 }
 
 fn no_content(param: String) -> Invalid {
-    let message = "Invalid value for 'content': expected a string, got null.".to_owned();
-    Invalid { message, param: Some(param) }
+    Invalid::at(param, "Invalid value for 'content': expected a string, got null.")
 }
 
 fn read_call(call: &mut ObjectMembers, losses: &mut Losses) -> Result<ToolCall, Invalid> {

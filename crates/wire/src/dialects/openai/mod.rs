@@ -160,8 +160,9 @@ impl<'a> OpenAiWire<'a> {
     fn read(text: &'a str) -> Result<OpenAiWire<'a>, InvalidJson> {
         let mut wire = OpenAiWire::default();
         let mut usage = None;
-        Json::whole(text, |name, json| {
-            match name {
+        Json::whole(
+            text,
+            members!(|json| {
                 "choices" => json.list(|json| wire.choice(json))?,
                 "model" => wire.chunk.model = json.text()?,
                 "usage" => usage = json.some()?,
@@ -174,10 +175,8 @@ impl<'a> OpenAiWire<'a> {
                 "x_groq" => wire.groq(json)?,
                 "base_resp" => wire.base_resp(json)?,
                 "obfuscation" => wire.chunk.padding = json.string_or_skip()?,
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+            }),
+        )?;
         wire.chunk.usage_only = wire.choices == 0 && usage.is_some();
         wire.chunk.usage = usage.or(wire.other_usage).map(Cow::Borrowed);
         Ok(wire)
@@ -187,30 +186,26 @@ impl<'a> OpenAiWire<'a> {
         self.choices += 1;
         let (mut index, mut finished, mut open, mut ended_badly) = (0_u32, false, false, false);
         let (mut has_delta, mut has_message, mut has_error, mut legacy) = (false, false, false, None);
-        json.object(|name, json| {
-            match name {
-                "index" => index = json.skip()?.parse().unwrap_or(0),
-                "delta" => {
-                    has_delta = json.peek() == Some(b'{');
-                    self.payload(payload::of_delta(json)?);
-                }
-                "message" => has_message = json.skip()?.starts_with('{'),
-                // A legacy completion. Some vendors repeat the delta's text here.
-                "text" => legacy = Some(payload::of_text(json)?),
-                "finish_reason" => {
-                    let reason = json.text()?;
-                    finished |= reason.is_some();
-                    open = reason.is_none();
-                    ended_badly = reason.as_deref() == Some("error");
-                    self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
-                }
-                "error" => has_error = says_error(json.skip()?),
-                // Some vendors send usage in the choice.
-                "usage" => self.other_usage = json.some()?.or(self.other_usage),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+        json.object(members!(|json| {
+            "index" => index = json.skip()?.parse().unwrap_or(0),
+            "delta" => {
+                has_delta = json.peek() == Some(b'{');
+                self.payload(payload::of_delta(json)?);
+            },
+            "message" => has_message = json.skip()?.starts_with('{'),
+            // A legacy completion. Some vendors repeat the delta's text here.
+            "text" => legacy = Some(payload::of_text(json)?),
+            "finish_reason" => {
+                let reason = json.text()?;
+                finished |= reason.is_some();
+                open = reason.is_none();
+                ended_badly = reason.as_deref() == Some("error");
+                self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
+            },
+            "error" => has_error = says_error(json.skip()?),
+            // Some vendors send usage in the choice.
+            "usage" => self.other_usage = json.some()?.or(self.other_usage),
+        }))?;
         if let Some(legacy) = legacy.filter(|_| !has_delta) {
             self.payload(legacy);
         }
@@ -232,14 +227,10 @@ impl<'a> OpenAiWire<'a> {
 
     /// Groq's own object.
     fn groq(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
-        json.object(|name, json| {
-            match name {
-                "usage" => self.other_usage = json.some()?.or(self.other_usage),
-                "error" => self.is_error |= says_error(json.skip()?),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })
+        json.object(members!(|json| {
+            "usage" => self.other_usage = json.some()?.or(self.other_usage),
+            "error" => self.is_error |= says_error(json.skip()?),
+        }))
     }
 
     /// MiniMax's own object: any status but 0 is an error.
@@ -281,10 +272,10 @@ impl ChunkNames {
     }
 }
 
-// What a usage chunk says beside the usage.
+// Members of a usage chunk other than the usage.
 
-/// Members that servers move from the last event to the usage chunk if they are asked for one: vLLM, llama.cpp. Others stay away:
-/// nobody knows that the server would have sent them.
+/// Members that servers move from the last event to the usage chunk if they are asked for one: vLLM, llama.cpp. Others are left out,
+/// because the server might not have sent them.
 const MOVED: [&str; 2] = ["system_fingerprint", "timings"];
 
 /// `events` with those of these members of a usage chunk that the last of them lacks.
@@ -321,7 +312,7 @@ fn joined(events: &[u8], usage_chunk: &[u8]) -> Result<Option<String>, InvalidJs
     Ok((!added.is_empty() && !is_empty).then(|| [&text[..end], &added, &text[end..]].concat()))
 }
 
-/// The object in the last line of data, and where its closing brace stands.
+/// The object in the last line of data, and the position of its closing brace.
 fn last_data(events: &[u8]) -> Result<(usize, &str), InvalidJson> {
     let end = memrchr(b'}', events).ok_or(InvalidJson)?;
     let start = memrchr2(b'\n', b'\r', &events[..end]).map_or(0, |at| at + 1);

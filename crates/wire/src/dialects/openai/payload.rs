@@ -94,14 +94,10 @@ fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Inva
     let mut all = None;
     json.list(|json| {
         let (mut thinking, mut part) = (false, None);
-        json.object(|name, json| {
-            match name {
-                "type" => thinking = json.string_or_skip()? == Some("thinking"),
-                "text" | "thinking" => part = Payload::merge(part, content(json, kind)?),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+        json.object(members!(|json| {
+            "type" => thinking = json.string_or_skip()? == Some("thinking"),
+            "text" | "thinking" => part = Payload::merge(part, content(json, kind)?),
+        }))?;
         let part =
             part.map(|part: Payload| if thinking { Payload { kind: PayloadKind::Reasoning, ..part } } else { part });
         all = Payload::merge(all, part);
@@ -126,15 +122,11 @@ fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), InvalidJso
     let (mut found, mut all) = (false, None);
     json.list(|json| {
         found = true;
-        json.object(|name, json| {
-            match name {
-                "function" | "custom" => {
-                    all = Payload::merge(all, Payload::of_chars(PayloadKind::Tool, function(json)?))
-                }
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })
+        json.object(members!(|json| {
+            "function" | "custom" => {
+                all = Payload::merge(all, Payload::of_chars(PayloadKind::Tool, function(json)?))
+            },
+        }))
     })?;
     Ok((found, all))
 }

@@ -71,8 +71,9 @@ impl OpenAiReader {
         let start = pieces.len();
         let (mut id, mut model, mut timings, mut counts, mut cost) = (None, None, None, None, None);
         let mut usage = self.usage;
-        Json::whole(text, |name, json| {
-            match name {
+        Json::whole(
+            text,
+            members!(|json| {
                 "id" if !self.id_told => id = json.string_or_skip()?.filter(|id| !id.is_empty()),
                 "model" if !self.model_told => model = json.string_or_skip()?.filter(|model| !model.is_empty()),
                 "choices" => json.list(|json| self.choice(json, &mut usage, pieces))?,
@@ -81,10 +82,8 @@ impl OpenAiReader {
                 "timings" => timings = json.some()?,
                 "time_info" | "perf_metrics" => json.some()?.into_iter().for_each(|text| usage.add_time_info(text)),
                 "x_groq" => json.member("usage", Json::some)?.into_iter().for_each(|text| usage.add(text)),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+            }),
+        )?;
         if id.is_some() || model.is_some() {
             self.id_told |= id.is_some();
             self.model_told |= model.is_some();
@@ -107,19 +106,15 @@ impl OpenAiReader {
         pieces: &mut Vec<AnswerPiece>,
     ) -> Result<(), InvalidJson> {
         let (mut index, mut delta, mut text, mut reason, mut sequence) = (0, None, None, None, None);
-        json.object(|name, json| {
-            match name {
-                "index" => index = json.skip()?.parse().unwrap_or(0),
-                "delta" => delta = json.some()?,
-                "text" => text = json.some()?,
-                "finish_reason" => reason = json.string_or_skip()?.filter(|reason| !reason.is_empty()),
-                // vLLM and SGLang name the matched sequence. A number is a token's id.
-                "stop_reason" | "matched_stop" => sequence = json.string_or_skip()?.or(sequence),
-                "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+        json.object(members!(|json| {
+            "index" => index = json.skip()?.parse().unwrap_or(0),
+            "delta" => delta = json.some()?,
+            "text" => text = json.some()?,
+            "finish_reason" => reason = json.string_or_skip()?.filter(|reason| !reason.is_empty()),
+            // vLLM and SGLang name the matched sequence. A number is a token's id.
+            "stop_reason" | "matched_stop" => sequence = json.string_or_skip()?.or(sequence),
+            "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
+        }))?;
         let Some(choice) = self.choice_at(index) else { return Ok(()) };
         match (delta, text) {
             (Some(delta), _) => choice.delta(delta, pieces)?,
@@ -182,15 +177,8 @@ impl ChoiceReader {
             *place = place.take().or(value);
             Ok(())
         })?;
-        if delta
-            .reasoning
-            .or(delta.details)
-            .or(delta.content)
-            .or(delta.refusal)
-            .or(delta.audio)
-            .or(delta.images)
-            .is_some()
-        {
+        let DeltaMembers { reasoning, details, content, refusal, audio, images, .. } = &delta;
+        if [reasoning, details, content, refusal, audio, images].iter().any(|member| member.is_some()) {
             self.calls.close(self.index, None, pieces);
         }
         self.reasoning(&delta, pieces)?;
@@ -218,16 +206,12 @@ impl ChoiceReader {
         }
         json.list(|json| {
             let (mut kind, mut text, mut thought, mut image) = (None, None, None, None);
-            json.object(|name, json| {
-                match name {
-                    "type" => kind = json.string_or_skip()?,
-                    "text" => text = json.some()?,
-                    "thinking" => thought = json.some()?,
-                    "image_url" => image = json.some()?,
-                    _ => drop(json.skip()?),
-                }
-                Ok(())
-            })?;
+            json.object(members!(|json| {
+                "type" => kind = json.string_or_skip()?,
+                "text" => text = json.some()?,
+                "thinking" => thought = json.some()?,
+                "image_url" => image = json.some()?,
+            }))?;
             if let Some(thought) = thought {
                 self.thought(words_of_parts(thought)?, pieces);
             } else if let Some(text) = text {
@@ -447,24 +431,20 @@ impl ChoiceCalls {
     pub(super) fn read(&mut self, index: u32, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         Json::new(raw).list(|json| {
             let mut fragment = Fragment::default();
-            json.object(|name, json| {
-                match name {
-                    "index" => fragment.number = json.skip()?.parse().ok(),
-                    "id" => fragment.id = json.string_or_skip()?.map(words).unwrap_or_default(),
-                    "function" => fragment.function(json)?,
-                    "custom" => {
-                        fragment.custom = true;
-                        fragment.function(json)?;
-                    }
-                    "extra_content" => fragment.signature = signature(json.skip()?, "/google/thought_signature"),
-                    "provider_specific_fields" => {
-                        let found = signature(json.skip()?, "/thought_signature");
-                        fragment.signature = fragment.signature.take().or(found);
-                    }
-                    _ => drop(json.skip()?),
-                }
-                Ok(())
-            })?;
+            json.object(members!(|json| {
+                "index" => fragment.number = json.skip()?.parse().ok(),
+                "id" => fragment.id = json.string_or_skip()?.map(words).unwrap_or_default(),
+                "function" => fragment.function(json)?,
+                "custom" => {
+                    fragment.custom = true;
+                    fragment.function(json)?;
+                },
+                "extra_content" => fragment.signature = signature(json.skip()?, "/google/thought_signature"),
+                "provider_specific_fields" => {
+                    let found = signature(json.skip()?, "/thought_signature");
+                    fragment.signature = fragment.signature.take().or(found);
+                },
+            }))?;
             self.add(index, fragment, pieces);
             Ok(())
         })

@@ -1,5 +1,4 @@
-//! Writes a conversation as a chat request: tools and options, and reports what cannot be written. `turns` writes the
-//! messages.
+//! Writes a conversation as a chat request: turns, tools and options. Reports what cannot be written.
 //!
 //! `top_k` is sent to all servers except OpenAI: most support it, and others report an error. Metadata is not sent:
 //! OpenAI accepts it only with `store`.
@@ -60,7 +59,7 @@ fn tool_of(tool: &Tool, losses: &mut Losses) -> Value {
 fn grammar_of(format: &Value) -> Value {
     match (format.get("type").and_then(Value::as_str), format.get("definition")) {
         (Some("grammar"), Some(definition)) => json!({
-            "type": "grammar", "grammar": { "definition": definition, "syntax": format.get("syntax") },
+            "type": "grammar", "grammar": { "definition": definition, "syntax": format["syntax"] },
         }),
         _ => format.clone(),
     }

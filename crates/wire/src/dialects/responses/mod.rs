@@ -20,7 +20,6 @@ pub use whole::{ResponseAssembly, events_of_whole};
 pub use writer::{OpenMessage, ResponsesWriter, error_event, error_event_behind};
 
 use crate::client_error::{ErrorShape, Invalid};
-use crate::quirks::TranslationOptions;
 use crate::stream::event_reader::{EventData, data_of};
 use crate::stream::sse::SseEvent;
 use crate::translate::signature::{RemovedReasoning, cleaned};

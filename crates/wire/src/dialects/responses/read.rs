@@ -98,21 +98,17 @@ struct ResponseFacts<'a> {
 
 fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
     let mut facts = ResponseFacts::default();
-    Json::new(text).object(|name, json| {
-        match name {
-            "model" => facts.model = json.text()?,
-            "usage" => facts.usage = json.some()?,
-            "status" => facts.status = json.string_or_skip()?,
-            "service_tier" => facts.tier = json.string_or_skip()?.map(ServiceTier::of_name),
-            "incomplete_details" => facts.reason = json.member("reason", Json::text)?,
-            "output" => json.list(|json| {
-                facts.payload = Payload::merge(facts.payload, item(json.skip()?)?);
-                Ok(())
-            })?,
-            _ => drop(json.skip()?),
-        }
-        Ok(())
-    })?;
+    Json::new(text).object(members!(|json| {
+        "model" => facts.model = json.text()?,
+        "usage" => facts.usage = json.some()?,
+        "status" => facts.status = json.string_or_skip()?,
+        "service_tier" => facts.tier = json.string_or_skip()?.map(ServiceTier::of_name),
+        "incomplete_details" => facts.reason = json.member("reason", Json::text)?,
+        "output" => json.list(|json| {
+            facts.payload = Payload::merge(facts.payload, item(json.skip()?)?);
+            Ok(())
+        })?,
+    }))?;
     Ok(facts)
 }
 
@@ -129,19 +125,15 @@ pub(super) fn end_word<'a>(kind: &str, status: Option<&'a str>) -> &'a str {
 fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
     let (mut kind, mut called, mut result) = ("", 0_u32, None);
     let mut parts = [None; 2];
-    Json::new(text).object(|name, json| {
-        match name {
-            "type" => kind = json.string_or_skip()?.unwrap_or_default(),
-            "name" | "arguments" | "input" | "code" => {
-                called = called.saturating_add(json.string_or_skip()?.map_or(0, characters));
-            }
-            "result" => result = json.string_or_skip()?.filter(|result| !result.is_empty()),
-            "content" => parts[0] = content(json)?,
-            "summary" => parts[1] = content(json)?,
-            _ => drop(json.skip()?),
-        }
-        Ok(())
-    })?;
+    Json::new(text).object(members!(|json| {
+        "type" => kind = json.string_or_skip()?.unwrap_or_default(),
+        "name" | "arguments" | "input" | "code" => {
+            called = called.saturating_add(json.string_or_skip()?.map_or(0, characters));
+        },
+        "result" => result = json.string_or_skip()?.filter(|result| !result.is_empty()),
+        "content" => parts[0] = content(json)?,
+        "summary" => parts[1] = content(json)?,
+    }))?;
     let [content, summary] = parts;
     let payload = match kind {
         "message" => content,
@@ -196,8 +188,9 @@ impl<'a> ResponsesWire<'a> {
     /// Reads one event. `name` is the value of its `event` line.
     pub fn read(text: &'a str, name: &'a [u8]) -> Result<ResponsesWire<'a>, InvalidJson> {
         let mut wire = ResponsesWire::default();
-        Json::whole(text, |name, json| {
-            match name {
+        Json::whole(
+            text,
+            members!(|json| {
                 "type" => wire.kind = json.string_or_skip()?.unwrap_or_default(),
                 "delta" => wire.delta = json.string_or_skip()?.filter(|delta| !delta.is_empty()),
                 "sequence_number" => wire.number = json.some()?,
@@ -209,10 +202,8 @@ impl<'a> ResponsesWire<'a> {
                 "partial_image_b64" => wire.partial_image = json.string_or_skip()?.filter(|image| !image.is_empty()),
                 "output_index" => wire.output_index = json.skip()?.parse().ok(),
                 "content_index" | "summary_index" => wire.part_index = json.skip()?.parse().ok(),
-                _ => drop(json.skip()?),
-            }
-            Ok(())
-        })?;
+            }),
+        )?;
         if wire.kind.is_empty() {
             wire.kind = std::str::from_utf8(name).unwrap_or_default();
         }

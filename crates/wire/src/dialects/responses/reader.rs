@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::SseEvent;
+use super::conversation::thoughts;
 use super::read::end_word;
 use crate::answer::usage::Usage;
 use crate::dialects::responses::read::ResponsesWire;
@@ -160,7 +161,7 @@ impl ResponsesReader {
             "reasoning" => {
                 let block = known.block.unwrap_or(0);
                 if !known.said {
-                    let text = crate::dialects::responses::conversation::thoughts(item);
+                    let text = thoughts(item.get("content"), item.get("summary"));
                     known.said = !text.is_empty();
                     pieces.extend(known.said.then_some(AnswerPiece::Thinking { index: 0, block, text }));
                 }

@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use crate::dialects::responses::{TranslationOptions, conversation};
 use crate::json::values::{PutMember, json};
+use crate::quirks::TranslationOptions;
 use crate::translate::outgoing::{
     effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of, system_texts,
 };
 use crate::translate::signature::{SignatureOwner, own};
 use crate::translate::{
-    Conversation, Effort, Format, Losses, MessagePart, Reasoning, ReasoningPart, Role, Tool, ToolCall, ToolChoice,
-    ToolResult,
+    Conversation, Document, Effort, Format, Losses, MessagePart, Reasoning, ReasoningPart, Role, Source, Tool,
+    ToolCall, ToolChoice, ToolResult,
 };
 
 /// The vendor's minimum limit, in tokens.
@@ -93,7 +93,7 @@ fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
             }
             message.extend(match (turn.role, part) {
                 (Role::Assistant, _) => write_output(part, losses),
-                _ => conversation::write(part, losses),
+                _ => write_input(part, losses),
             });
         }
         flush(turn.role, &mut message, &mut items);
@@ -143,7 +143,7 @@ fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     let output = match result.parts.as_slice() {
         [] => Value::from(""),
         [MessagePart::Text { text, cache: None }] => Value::from(text.as_str()),
-        parts => parts.iter().filter_map(|part| conversation::write(part, losses)).collect(),
+        parts => parts.iter().filter_map(|part| write_input(part, losses)).collect(),
     };
     json!({ "type": kind, "call_id": result.call_id, "output": output })
 }
@@ -232,4 +232,49 @@ fn thinks(reasoning: &Reasoning) -> bool {
         || reasoning.budget.is_some_and(|budget| budget > 0)
         || reasoning.effort.is_some();
     asked && reasoning.enabled != Some(false) && reasoning.effort != Some(Effort::None)
+}
+
+/// Writes a part of a user message or a tool result. None if the dialect does not support the part; that is reported to
+/// `losses`.
+fn write_input(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
+    lose_cache(part.cache(), losses);
+    match part {
+        MessagePart::Text { text, .. } | MessagePart::Refusal(text) => {
+            Some(json!({ "type": "input_text", "text": text }))
+        }
+        MessagePart::Image(image) => {
+            let detail = image.detail.as_deref().unwrap_or("auto");
+            let url = url_of(&image.source, losses)?;
+            Some(json!({ "type": "input_image", "image_url": url, "detail": detail }))
+        }
+        MessagePart::Document(document) => write_document(document, losses),
+        MessagePart::Audio(audio) => Some(json!({
+            "type": "input_audio", "input_audio": { "data": audio.data, "format": audio.format },
+        })),
+        // These are separate items.
+        MessagePart::Thinking(_) | MessagePart::Call(_) | MessagePart::Result(_) => None,
+    }
+}
+
+fn write_document(document: &Document, losses: &mut Losses) -> Option<Value> {
+    match &document.source {
+        Source::Text(text) => {
+            let name = document.name.iter().map(|name| format!("{name}\n\n"));
+            Some(json!({ "type": "input_text", "text": name.chain([text.clone()]).collect::<String>() }))
+        }
+        Source::Url(url) => Some(json!({ "type": "input_file", "file_url": url })),
+        source => {
+            let name = document.name.as_deref().unwrap_or(match source {
+                Source::Base64 { media_type, .. } if media_type == "application/pdf" => "document.pdf",
+                _ => "document",
+            });
+            let data = url_of(source, losses)?;
+            Some(json!({ "type": "input_file", "filename": name, "file_data": data }))
+        }
+    }
+}
+
+/// A URL of the bytes. None if they are in one vendor's file store.
+fn url_of(source: &Source, losses: &mut Losses) -> Option<String> {
+    source.url().or_else(|| losses.part("file_id"))
 }

@@ -509,7 +509,7 @@ impl Status {
             Some(FinishReason::Length) => Status::Incomplete("max_output_tokens"),
             // A refusal of another vendor is its filter, which cut the answer.
             Some(FinishReason::Filtered | FinishReason::Refusal) => Status::Incomplete("content_filter"),
-            // Nobody knows how it ended: it must not look good.
+            // The end is unknown, so it must not look good.
             Some(FinishReason::Other(_)) => Status::Incomplete("unknown"),
             Some(
                 FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::ToolCalls | FinishReason::Pause,

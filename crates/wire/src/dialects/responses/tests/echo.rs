@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dialect::{Dialect, Surface};
+use crate::quirks::TranslationOptions;
 use crate::request::ApiRequest;
 use crate::translate::request::RequestTranslation;
 use crate::translate::response::ResponseTranslation;

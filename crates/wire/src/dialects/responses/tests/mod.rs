@@ -8,6 +8,7 @@ mod round_trip;
 mod streams;
 mod surface;
 
+use crate::quirks::TranslationOptions;
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dialect::{Dialect, Surface};
+use crate::quirks::TranslationOptions;
 use crate::translate::MessagePart;
 use crate::translate::request::RequestTranslation;
 use crate::translate::response::ResponseTranslation;
