@@ -17,9 +17,10 @@ use super::routing::{self, GatewayAddress};
 use super::screen::ScreenSettings;
 use super::text::{GREEN, GREY, ShadedRow, YELLOW, write_columns, write_shaded};
 use photofinish_config::config::{
-    Config, HedgeAfter, ModelConfig, Objective, Policy, Price, PriceSource, RaceSettings, UpstreamConfig, units,
+    Config, HedgeAfter, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units,
 };
 use photofinish_config::offerings::Offering;
+use photofinish_routing::policy::{PolicySetting, rules};
 use photofinish_routing::status::RoutingReport;
 
 pub mod update;
@@ -159,17 +160,20 @@ fn aliases<'c>(config: &'c Config, model: &ModelConfig) -> impl Iterator<Item = 
 
 /// The policy with the settings that matter to it.
 fn policy(race: &RaceSettings) -> String {
-    let name = race.policy.as_str();
-    match (race.policy, race.hedge_after) {
-        (Policy::Race | Policy::Fallback | Policy::Weighted, _) => name.to_owned(),
-        (Policy::Hedge, HedgeAfter::After(_)) => format!("{name} after {}", race.hedge_after.text()),
-        (Policy::Hedge, HedgeAfter::Quantile(_)) => {
+    let told = |setting: &PolicySetting| match (setting, race.hedge_after) {
+        (PolicySetting::HedgeAfter, HedgeAfter::After(_)) => format!(" after {}", race.hedge_after.text()),
+        (PolicySetting::HedgeAfter, HedgeAfter::Quantile(_)) => {
             let unlearned = units::format_duration(race.hedge_after.unlearned());
-            format!("{name} after {} ({unlearned} until learned)", race.hedge_after.text())
+            format!(" after {} ({unlearned} until learned)", race.hedge_after.text())
         }
-        (Policy::Fastest, _) => format!("{name}{}", objective(race)),
-        (Policy::Adaptive | Policy::Rule, _) => format!("{name}{}, budget {}", objective(race), race.budget),
-    }
+        (PolicySetting::Objective, _) => objective(race),
+        (PolicySetting::HoldMax, _) if race.optimise == Objective::Ttft => String::new(),
+        (PolicySetting::HoldMax, _) => format!(", hold_max {}", units::format_duration(race.hold_max)),
+        (PolicySetting::Budget, _) => format!(", budget {}", race.budget),
+        (PolicySetting::Weights, _) => String::new(),
+    };
+    let settings: String = rules(race.policy).settings().iter().map(told).collect();
+    format!("{}{settings}", race.policy.as_str())
 }
 
 /// Empty for the usual objective.
@@ -178,17 +182,11 @@ fn objective(race: &RaceSettings) -> String {
         return String::new();
     }
     let name = format!(", optimise {}", race.optimise.as_str());
-    let held = match (race.policy, race.optimise) {
-        (Policy::Adaptive, Objective::Completion | Objective::Goodput) => {
-            format!(", hold_max {}", units::format_duration(race.hold_max))
-        }
-        _ => String::new(),
-    };
     if race.optimise != Objective::Goodput {
-        return format!("{name}{held}");
+        return name;
     }
     let [ttft, tpot] = [race.slo.ttft, race.slo.tpot].map(units::format_duration);
-    format!("{name} (TTFT {ttft}, TPOT {tpot}){held}")
+    format!("{name} (TTFT {ttft}, TPOT {tpot})")
 }
 
 fn upstream_row(config: &Config, model: &ModelConfig, upstream: &UpstreamConfig) -> ShadedRow {
@@ -202,7 +200,7 @@ fn upstream_row(config: &Config, model: &ModelConfig, upstream: &UpstreamConfig)
         None => "no price".to_owned(),
     };
     let mut row = vec![upstream.name(), state.as_str().to_owned(), price];
-    if model.race.policy == Policy::Weighted {
+    if rules(model.race.policy).settings().contains(&PolicySetting::Weights) {
         row.push(format!("weight {}", upstream.weight));
     }
     (row, Some(state.colour()))
