@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::bill::BillBounds;
 use crate::metrics::Metrics;
-use crate::record::{AttemptRecord, RaceRecord, RaceSource, RunRecord};
+use crate::record::{AttemptRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
 use crate::store::{OpenError, Record, Store, StoreReader};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
@@ -148,6 +148,13 @@ impl Recorder {
         }
         if self.is_watched {
             self.live.committed(race_id, ordinal);
+        }
+    }
+
+    /// What a race decided: see [`Metrics::decided`].
+    pub fn decided(&self, refused_hedge: bool, left_out: impl Iterator<Item = LeftOutReason>) {
+        if self.is_of_client() {
+            self.metrics.decided(refused_hedge, left_out);
         }
     }
 

@@ -20,9 +20,8 @@ use arc_swap::ArcSwap;
 
 use crate::estimate::regression::TestedFigure;
 use crate::estimate::speed::Decoding;
-use crate::reason::DecisionReason;
 use crate::record::table::Subset as _;
-use crate::record::{AttemptOutcome, AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, StartReason, left_out};
+use crate::record::{AttemptOutcome, AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, StartReason};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
@@ -104,10 +103,15 @@ impl Metrics {
         });
     }
 
+    /// What a race decided. `refused_hedge`: a hedge would have paid, and the budget did not allow it. `left_out`: why upstreams could
+    /// not start.
+    pub fn decided(&self, refused_hedge: bool, left_out: impl Iterator<Item = LeftOutReason>) {
+        self.starts.decided(refused_hedge, left_out);
+    }
+
     /// `overhead_us`: the time that the gateway itself added before the client's first token. None: unknown.
     pub fn race(&self, race: &RaceRecord, overhead_us: Option<i64>) {
         self.races[race.outcome as usize].fetch_add(1, Relaxed);
-        self.starts.race(race);
         if let Some(sent) = race.first_token_sent_us {
             self.named.load().models.of(&race.model).observe(micros(sent));
         }
@@ -363,12 +367,9 @@ struct Starts {
 }
 
 impl Starts {
-    pub fn race(&self, race: &RaceRecord) {
-        let codes = race.why.as_deref().unwrap_or_default();
-        if codes.split(' ').any(|code| code == DecisionReason::Budget.as_str()) {
-            self.refused_hedges.fetch_add(1, Relaxed);
-        }
-        for reason in race.left_out.iter().flat_map(|text| left_out::reasons(text)) {
+    pub fn decided(&self, refused_hedge: bool, left_out: impl Iterator<Item = LeftOutReason>) {
+        self.refused_hedges.fetch_add(u64::from(refused_hedge), Relaxed);
+        for reason in left_out {
             self.left_out[reason as usize].fetch_add(1, Relaxed);
         }
     }

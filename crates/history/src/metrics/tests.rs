@@ -82,8 +82,8 @@ fn starts_are_counted_by_their_reason() {
     attempt(AttemptOutcome::Won, StartReason::Hedge);
     attempt(AttemptOutcome::Lost, StartReason::Hedge);
     attempt(AttemptOutcome::Failed, StartReason::Retry);
-    for why in [Some("best budget"), Some("budget"), Some("hedge"), None] {
-        metrics.race(&RaceRecord { why: why.map(str::to_owned), ..sample::race(0) }, None);
+    for refused_hedge in [true, true, false] {
+        metrics.decided(refused_hedge, [].into_iter());
     }
     assert_has(
         &page(&metrics),
@@ -102,8 +102,8 @@ fn starts_are_counted_by_their_reason() {
 #[test]
 fn upstreams_left_out_are_counted_by_reason() {
     let metrics = Metrics::new();
-    for left_out in [Some("a/x@breaker b/y@cooling_down"), Some("a/x@breaker"), None] {
-        metrics.race(&RaceRecord { left_out: left_out.map(str::to_owned), ..sample::race(0) }, None);
+    for left_out in [&[LeftOutReason::Breaker, LeftOutReason::CoolingDown][..], &[LeftOutReason::Breaker], &[]] {
+        metrics.decided(false, left_out.iter().copied());
     }
     assert_has(
         &page(&metrics),

@@ -8,8 +8,9 @@ use http::StatusCode;
 use tracing::Span;
 
 use super::cooldown::CooldownReason;
-use super::state::{StreamingHabit, lock};
+use super::state::StreamingHabit;
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
+use crate::money::lock;
 use crate::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use photofinish_base::clock::Instant;
 use photofinish_base::failure::{Failure, FailureKind, Phase};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::breaker::Breakers;
@@ -12,6 +12,7 @@ use super::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns,
 use super::windows::{ContextWindow, ContextWindows, PromptLength};
 use super::{CallerId, Candidate, LiveConfig};
 use crate::learning::Learning;
+use crate::money::lock;
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{Config, Keys, UpstreamStream};
 use photofinish_config::keyring::HashedKey;
@@ -291,10 +292,6 @@ impl UpstreamHealth {
 /// The length of a request's prompt.
 pub fn prompt_length(request: &ApiRequest) -> PromptLength {
     PromptLength::of(&request.prompt())
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

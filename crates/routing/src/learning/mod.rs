@@ -18,11 +18,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
-use crate::money::{CostBudget, SharedCostBudget};
+use crate::money::{CostBudget, SharedCostBudget, lock};
 use photofinish_base::clock::{Instant, micros_between, wall_micros};
 use prefixes::{KeptKeys, Prefixes};
 use upstream_stats::Prompts;
@@ -252,10 +252,6 @@ impl Learning {
 
 fn new_cost_budget(key: &CostBudgetKey) -> SharedCostBudget {
     Arc::new(Mutex::new(CostBudget::new(key.budget())))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// At most `max` values; the search for what was used longest ago goes through all of them, so not many.

@@ -2,7 +2,7 @@
 
 use super::{LatencyClock, Learning};
 use crate::forecast::SendConditions;
-use crate::money::SharedCostBudget;
+use crate::money::{SharedCostBudget, lock};
 use photofinish_base::failure::FailureKind;
 use photofinish_history::record::AttemptOutcome;
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
@@ -87,7 +87,7 @@ fn usual(recorded: &Recorded, cost_budget: &SharedCostBudget, cost: &dyn Fn(&Rec
     let whole_us =
         served.filter(|served| served.plain && !recorded.stream).map(|served| served.dispatch_us + served.ended_us);
     let ttft_us = if recorded.stream { recorded.client_ttft_us } else { token_us };
-    let mut cost_budget = super::lock(cost_budget);
+    let mut cost_budget = lock(cost_budget);
     whole_us.into_iter().for_each(|us| cost_budget.took_whole(us));
     cost_budget.finished(ttft_us, served.and_then(|served| served.output_tokens));
     if let Some(cost) = served.and_then(cost) {

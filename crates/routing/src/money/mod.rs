@@ -6,4 +6,5 @@ mod race_budget;
 pub mod tariff;
 
 pub use cost_budget::{BudgetSnapshot, CostBudget};
+pub(crate) use race_budget::lock;
 pub use race_budget::{RaceBudget, SharedCostBudget};

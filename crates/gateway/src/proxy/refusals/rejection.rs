@@ -17,6 +17,7 @@ use photofinish_base::failure::{Failure, FailureKind};
 use photofinish_base::printable::quoted;
 use photofinish_config::config::Config;
 use photofinish_config::config::units::format_bytes;
+use photofinish_history::record::LeftOutUpstream;
 use photofinish_routing::health::cooldown::{ASK_AGAIN_FOR, CooldownReason};
 use photofinish_routing::health::{CooldownState, cooling_down};
 use photofinish_wire::client_error::{ErrorShape, Invalid};
@@ -48,8 +49,8 @@ struct RejectionParts {
     after_race: bool,
     /// No upstream supports such a call.
     unspoken: bool,
-    /// The upstreams that could not start, as the race's row has them.
-    left_out: Option<String>,
+    /// The upstreams that could not start.
+    left_out: Vec<LeftOutUpstream>,
 }
 
 impl Rejection {
@@ -63,7 +64,7 @@ impl Rejection {
             instead: None,
             after_race: false,
             unspoken: false,
-            left_out: None,
+            left_out: Vec::new(),
         }))
     }
 
@@ -88,7 +89,7 @@ impl Rejection {
     }
 
     /// For the race's row.
-    pub fn leaving_out(mut self, left_out: Option<String>) -> Rejection {
+    pub fn leaving_out(mut self, left_out: Vec<LeftOutUpstream>) -> Rejection {
         self.0.left_out = left_out;
         self
     }
@@ -285,9 +286,9 @@ impl Rejection {
         self.0.code.code
     }
 
-    /// The upstreams that could not start, as the race's row has them.
-    pub fn left_out(&self) -> Option<&str> {
-        self.0.left_out.as_deref()
+    /// The upstreams that could not start.
+    pub fn left_out(&self) -> &[LeftOutUpstream] {
+        &self.0.left_out
     }
 
     pub fn message(&self) -> &str {

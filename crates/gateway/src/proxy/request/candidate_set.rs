@@ -12,7 +12,7 @@ use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
 use photofinish_base::failure::Failure;
 use photofinish_config::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig, UpstreamOrder};
 use photofinish_config::keyring::HashedKey;
-use photofinish_history::record::{LeftOutReason, LeftOutUpstream, left_out};
+use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
 use photofinish_routing::health::windows::ContextWindow;
 use photofinish_routing::health::{
@@ -71,14 +71,14 @@ impl CandidateSet {
     }
 
     /// The upstreams that this race cannot start, and why, for its row. Policies that learn may start any candidate.
-    pub fn left_out(&self, plan: &RacePlan) -> Option<String> {
+    pub fn left_out(&self, plan: &RacePlan) -> Vec<LeftOutUpstream> {
         let mut all = self.unable.clone();
         all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
         if self.settings.policy.order() != UpstreamOrder::Learned {
             let behind = plan.entries.iter().skip(plan.max_attempts);
             all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::MaxAttempts)));
         }
-        left_out::text(&all)
+        all
     }
 
     /// Every failure with its upstream's name, including upstreams that cool down.
@@ -98,12 +98,12 @@ impl CandidateSet {
 /// The answer if no upstream is left, with the names of all of them for the race's row.
 fn none_left(outbound: Outbound<'_>, model: &str, off: &[String], cooling: Vec<(String, CooldownState)>) -> Rejection {
     let cool = cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason()));
-    let all: Vec<LeftOutUpstream> = outbound.left_out().iter().cloned().chain(cool).collect();
+    let all = outbound.left_out().iter().cloned().chain(cool).collect();
     let rejection = match cooling.is_empty() {
         true => outbound.rejection(model, off),
         false => rejection::all_cooling_down(cooling),
     };
-    rejection.leaving_out(left_out::text(&all))
+    rejection.leaving_out(all)
 }
 
 fn left_out_for(upstream: &str, reason: LeftOutReason) -> LeftOutUpstream {

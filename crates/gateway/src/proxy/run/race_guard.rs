@@ -20,7 +20,8 @@ use photofinish_base::clock::{Instant, micros_between, signed_micros_between, wa
 use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{RaceSettings, User};
-use photofinish_history::record::{RaceOutcome, RaceRecord, RaceSource, RequestOrigin};
+use photofinish_history::reason::DecisionReason;
+use photofinish_history::record::{LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out};
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
 use photofinish_routing::money::RaceBudget;
@@ -42,6 +43,8 @@ pub struct RaceGuard {
     is_plain: bool,
     /// None: it was rejected before it was planned.
     steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
+    /// The upstreams that it could not start.
+    left_out: Vec<LeftOutUpstream>,
     /// When it was to leave, if that was planned.
     scheduled: Option<Instant>,
     attempts: Arc<AtomicUsize>,
@@ -66,8 +69,8 @@ pub struct Planned<'f> {
     pub settings: &'f RaceSettings,
     /// The plan as text.
     pub plan: String,
-    /// The upstreams that it cannot start, as text.
-    pub left_out: Option<String>,
+    /// The upstreams that it cannot start.
+    pub left_out: Vec<LeftOutUpstream>,
     /// Why it was run so: read when the row is written.
     pub reasons: DecisionReasons,
     /// Pays for it.
@@ -121,6 +124,7 @@ impl RaceGuard {
             token_us: None,
             is_plain: false,
             steering: None,
+            left_out: Vec::new(),
             attempts: Arc::default(),
             recorder: gateway.recorder().for_race(source),
             scheduled,
@@ -215,8 +219,8 @@ impl RaceGuard {
         self.name();
         tracing::debug!(status = rejection.status().as_u16(), code = rejection.code(), "the gateway answers itself");
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
-        if let Some(left_out) = rejection.left_out() {
-            self.record.left_out = Some(left_out.to_owned());
+        if !rejection.left_out().is_empty() {
+            self.left_out = rejection.left_out().to_vec();
         }
         self.record.done_us = Some(self.elapsed());
         self.outcome = Some(match rejection.is_after_race() {
@@ -250,8 +254,8 @@ impl RaceGuard {
         Some((self.record.first_token_sent_us? - token_us).max(0))
     }
 
-    /// Settles the race's budget. Returns the codes of the reasons.
-    fn pay(&mut self) -> Option<String> {
+    /// Settles the race's budget. Returns the reasons.
+    fn pay(&mut self) -> Option<DecisionReasons> {
         let (reasons, race_budget) = self.steering.take()?;
         // A client that does not stream sees no first token.
         let ttft_us = if self.record.stream { self.record.first_token_sent_us } else { self.token_us };
@@ -261,7 +265,7 @@ impl RaceGuard {
         } else {
             race_budget.finished(ttft_us, None);
         }
-        reasons.text()
+        Some(reasons)
     }
 
     fn elapsed(&self) -> i64 {
@@ -308,9 +312,15 @@ impl<'g> ParsedRace<'g> {
         let guard = self.0;
         guard.record.policy = Some(settings.policy.as_str());
         guard.record.optimise = Some(settings.optimise.as_str());
-        tracing::debug!(plan, left_out, policy = guard.record.policy, why = reasons.text(), "planned");
+        tracing::debug!(
+            plan,
+            left_out = left_out::text(&left_out),
+            policy = guard.record.policy,
+            why = reasons.text(),
+            "planned"
+        );
         guard.record.plan = Some(plan);
-        guard.record.left_out = left_out;
+        guard.left_out = left_out;
         guard.recorder.planned(&guard.record);
         guard.steering = Some((reasons, race_budget));
         guard
@@ -371,7 +381,10 @@ impl Drop for RaceGuard {
         self.record.done_us.get_or_insert(now);
         self.record.scheduled_us = self.scheduled.map(|at| signed_micros_between(self.read_at, at));
         let overhead_us = self.overhead_us();
-        self.record.why = self.pay();
+        let reasons = self.pay().unwrap_or_default();
+        (self.record.why, self.record.left_out) = (reasons.text(), left_out::text(&self.left_out));
+        let left_out = self.left_out.iter().map(|left_out| left_out.reason);
+        self.recorder.decided(reasons.contains(DecisionReason::Budget), left_out);
         self.name();
         let record = std::mem::take(&mut self.record);
         let (outcome, attempts, winner, why) =
