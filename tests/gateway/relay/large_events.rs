@@ -39,8 +39,7 @@ fn longest(value: &Value) -> usize {
 #[tokio::test]
 async fn an_image_passes_streamed_and_whole_over_every_surface() {
     for (surface, dialect, bytes) in [
-        (Surface::Gemini, Dialect::Gemini, 40 * MIB),
-        (Surface::Gemini, Dialect::Gemini, 12 * MIB),
+        (Surface::Gemini, Dialect::Gemini, 24 * MIB),
         (Surface::Chat, Dialect::Gemini, 12 * MIB),
         (Surface::Chat, Dialect::OpenAi, 12 * MIB),
         (Surface::Gemini, Dialect::OpenAi, 12 * MIB),
