@@ -8,7 +8,8 @@ export CARGO_INCREMENTAL=0
 export INSTA_UPDATE=no
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 passed=0
-photofinish=${CARGO_TARGET_DIR:-$PWD/target}/release/photofinish
+profile=${profile:-release}
+photofinish=${CARGO_TARGET_DIR:-$PWD/target}/$profile/photofinish
 
 # step TITLE COMMAND…: runs a function or program, says how long it took, and ends the run if it fails.
 step() {
@@ -55,9 +56,14 @@ needed() {
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } || echo "cannot install $*"
 }
 
-# release: the program as it is shipped.
-release() {
-  cargo build --locked --release
+build() {
+  cargo build --locked --profile "$profile"
+}
+
+# What a request costs, against the committed figures of this profile. scripts/instructions says when it skips them.
+instructions() {
+  command -v valgrind >/dev/null || needed valgrind
+  timeout 300 scripts/instructions --binary "$photofinish" --check "benches/instructions-$profile.json"
 }
 
 ended() {
