@@ -1,20 +1,19 @@
 //! The text of a streamed answer, event by event, and the message of an error.
 
 use std::io;
+use std::pin::Pin;
 
 use axum::body::Body;
-use http_body_util::BodyExt as _;
+use bytes::Bytes;
+use eventsource_stream::{EventStream, EventStreamError};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
-
-use photofinish_wire::stream::sse::SseScanner;
-
-/// Bytes of one event, as the gateway bounds it too.
-const EVENT_MAX: usize = 64 << 20;
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
+use tokio_util::io::StreamReader;
 
 /// Reads the events of one answer.
 pub struct AnswerReader {
-    body: Body,
-    events: SseScanner,
+    events: AnswerEvents,
     /// The error that the answer itself reports after its first token.
     pub broke: Option<String>,
 }
@@ -29,7 +28,7 @@ pub struct PrintedPiece {
 
 impl AnswerReader {
     pub fn new(body: Body) -> AnswerReader {
-        AnswerReader { body, events: SseScanner::new(EVENT_MAX), broke: None }
+        AnswerReader { events: AnswerEvents::new(body), broke: None }
     }
 
     /// What the next event adds; none at the end. It may be dropped while it waits, and nothing is lost.
@@ -37,27 +36,20 @@ impl AnswerReader {
     /// # Errors
     /// When the body breaks off.
     pub async fn next(&mut self) -> io::Result<Option<PrintedPiece>> {
-        loop {
-            match self.events.next_event() {
-                Ok(Some(event)) => {
-                    let mut piece = PrintedPiece::default();
-                    let data = event.fields().data.unwrap_or_default();
-                    if let Ok(chunk) = serde_json::from_str(&String::from_utf8_lossy(&data)) {
-                        self.take(&chunk, &mut piece);
-                    }
-                    return Ok(Some(piece));
-                }
-                Ok(None) => {}
-                Err(_) => {
-                    self.broke.get_or_insert_with(|| format!("an event of more than {EVENT_MAX} bytes"));
-                    return Ok(None);
-                }
+        let mut piece = PrintedPiece::default();
+        match self.events.next().await {
+            None => return Ok(None),
+            Some(Err(Unread::Transport(error))) => return Err(error),
+            Some(Err(Unread::Broken(why))) => {
+                self.broke.get_or_insert(why);
             }
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
-            if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
-                self.events.push(data);
+            Some(Ok(data)) => {
+                if let Ok(chunk) = serde_json::from_str(&data) {
+                    self.take(&chunk, &mut piece);
+                }
             }
         }
+        Ok(Some(piece))
     }
 
     fn take(&mut self, chunk: &Value, piece: &mut PrintedPiece) {
@@ -120,10 +112,74 @@ impl Refusal {
     }
 }
 
+/// Bytes of one event, as the gateway bounds it too.
+const EVENT_MAX: usize = 64 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Why an answer cannot be read to its end.
+#[derive(Debug)]
+pub enum Unread {
+    /// The answer itself is broken.
+    Broken(String),
+    Transport(io::Error),
+}
+
+/// Whole lines of valid UTF-8.
+type GuardedLines = Pin<Box<dyn Stream<Item = Result<String, Unread>> + Send>>;
+
+/// The data of each event, in order. It ends with the body, or with the first error.
+pub struct AnswerEvents {
+    events: EventStream<GuardedLines>,
+    ended: bool,
+}
+
+impl AnswerEvents {
+    pub fn new(body: Body) -> AnswerEvents {
+        let codec = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), EVENT_MAX);
+        let lines = FramedRead::new(StreamReader::new(body.into_data_stream().map_err(io::Error::other)), codec);
+        let mut guard = EventGuard::default();
+        AnswerEvents { events: EventStream::new(Box::pin(lines.map(move |line| guard.line(line)))), ended: false }
+    }
+
+    /// The next event's data. It may be dropped while it waits, and nothing is lost.
+    pub async fn next(&mut self) -> Option<Result<String, Unread>> {
+        let event = if self.ended { None } else { self.events.next().await }?;
+        self.ended = event.is_err();
+        Some(event.map(|event| event.data).map_err(|error| match error {
+            EventStreamError::Transport(error) => error,
+            EventStreamError::Utf8(error) => Unread::Broken(error.to_string()),
+            EventStreamError::Parser(error) => Unread::Broken(error.to_string()),
+        }))
+    }
+}
+
+#[derive(Default)]
+struct EventGuard {
+    /// Bytes of the event so far.
+    event: usize,
+    begun: bool,
+}
+
+impl EventGuard {
+    /// The line as text, with its line feed.
+    fn line(&mut self, line: Result<Bytes, AnyDelimiterCodecError>) -> Result<String, Unread> {
+        let too_long = || Unread::Broken(format!("an event of more than {EVENT_MAX} bytes"));
+        let line = line.map_err(|error| match error {
+            AnyDelimiterCodecError::MaxChunkLengthExceeded => too_long(),
+            AnyDelimiterCodecError::Io(error) => Unread::Transport(error),
+        })?;
+        self.event = if line.trim_ascii_end().is_empty() { 0 } else { self.event + line.len() };
+        if self.event > EVENT_MAX {
+            return Err(too_long());
+        }
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(&line);
+        Ok((String::from_utf8_lossy(line) + "\n").into_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     #[tokio::test]
@@ -153,21 +209,43 @@ mod tests {
         let wrong = r#"{"error":{"message":"header x: y","code":"photofinish_bad_header"}}"#;
         assert!(Refusal::read(400, wrong.as_bytes()).is_wrong_use());
     }
+}
 
-    async fn read(chunks: Vec<Vec<u8>>) -> (String, Option<String>) {
-        let chunks = chunks.into_iter().map(|chunk| Ok::<_, std::convert::Infallible>(Bytes::from(chunk)));
-        let mut answer = AnswerReader::new(Body::from_stream(futures_util::stream::iter(chunks)));
-        let mut text = String::new();
-        while let Some(piece) = answer.next().await.unwrap() {
-            text += &piece.text;
+#[cfg(test)]
+mod events_tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+
+    use super::*;
+
+    async fn read(chunks: Vec<Vec<u8>>) -> (Vec<String>, Option<Unread>) {
+        let chunks = chunks.into_iter().map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
+        let mut events = AnswerEvents::new(Body::from_stream(stream::iter(chunks)));
+        let mut data = Vec::new();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => data.push(event),
+                Err(error) => return (data, Some(error)),
+            }
         }
-        (text, answer.broke)
+        (data, None)
+    }
+
+    #[tokio::test]
+    async fn events_are_the_same_for_any_split() {
+        let text = "\u{feff}data: Grüße\n\n: ping\n\ndata: a\r\ndata: b\r\n\r\ndata: last\n\ndata: unfinished";
+        for split in 0..text.len() {
+            let (a, b) = text.as_bytes().split_at(split);
+            let (data, error) = read(vec![a.to_vec(), b.to_vec()]).await;
+            assert_eq!((data, error.is_none()), (vec!["Grüße".into(), "a\nb".into(), "last".into()], true), "{split}");
+        }
     }
 
     #[tokio::test]
     async fn invalid_bytes_cost_their_own_characters_only() {
-        let answer = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\xFFb\"}}]}\n\n".to_vec();
-        assert_eq!(read(vec![answer]).await, ("a\u{fffd}b".to_owned(), None));
+        let (data, error) = read(vec![b"data: a\xFFb\n\ndata: c\n\n".to_vec()]).await;
+        assert_eq!((data, error.is_none()), (vec!["a\u{fffd}b".to_owned(), "c".to_owned()], true));
     }
 
     #[tokio::test]
@@ -175,8 +253,8 @@ mod tests {
         let line = vec![vec![b'x'; 64 << 10]; 1_100];
         let lines = vec![[b"data: ".as_slice(), &[b'x'; 1_000], b"\n"].concat().repeat(10); 7_000];
         for chunks in [line, lines] {
-            let (text, broke) = read(chunks).await;
-            assert!(text.is_empty() && broke.is_some_and(|why| why.contains("more than")));
+            let (data, error) = read(chunks).await;
+            assert!(data.is_empty() && matches!(error, Some(Unread::Broken(why)) if why.contains("more than")));
         }
     }
 }
