@@ -396,6 +396,8 @@ impl Provider {
     }
 }
 
+/// A provider at an address that the gateway listens on gets each request back, which would race again. Loops that the file
+/// does not show are not found: a host name of this machine, or a proxy that leads back.
 /// A provider that a model uses is one problem; an unused one is a warning.
 fn check_own_addresses(
     scope: &ReaderScope<'_>,

@@ -43,7 +43,7 @@ pub struct GroupFigures {
     pub ttft: TimeFigures,
     /// Of plain answers: from the attempt's dispatch to its last byte. Not by stratum.
     pub whole: TimeFigures,
-    /// Tokens per second, at each of [`TOK_S_SHARES`].
+    /// Tokens per second, at each of `TOK_S_SHARES`.
     pub tok_s: [Option<f64>; 2],
     pub tpot_p95_ms: Option<f64>,
     pub tok_s_samples: u64,
@@ -60,12 +60,12 @@ pub struct GroupFigures {
     pub extra_cost: CostSum,
     /// Output tokens per second of the window: those that clients got, and those of all attempts.
     pub aggregate_tok_s: Option<[f64; 2]>,
-    /// What streaming clients saw, at each of [`GAIN_SHARES`]; milliseconds.
+    /// What streaming clients saw, at each of `GAIN_SHARES`; milliseconds.
     pub client_ttft_ms: [Option<f64>; 2],
     pub client_ttft_samples: u64,
     /// Number of equal weights with the same information.
     pub client_ttft_effective: f64,
-    /// At each of [`GAIN_SHARES`], for a group of several upstreams of one model. None if no upstream reached the
+    /// At each of `GAIN_SHARES`, for a group of several upstreams of one model. None if no upstream reached the
     /// quantile, or one that did not reach it may be better.
     pub gain: Option<[Option<RacingGain>; 2]>,
     /// Attempts that generated something, but whose tok/s is not known.
@@ -77,7 +77,7 @@ pub struct GroupFigures {
 /// Times of which some are censored.
 #[derive(Clone, Debug)]
 pub struct TimeFigures {
-    /// At each of [`TTFT_SHARES`]; none without observations.
+    /// At each of `TTFT_SHARES`; none without observations.
     pub at: [Option<Estimate>; 3],
     /// Those that were seen.
     pub samples: u64,

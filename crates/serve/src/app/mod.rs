@@ -134,7 +134,7 @@ impl App {
         let recorder = recorder.watched(probe_rows.clone());
         let GatewayParts { gateway, serving, lines, simulated, tokens } =
             GatewayParts::join(config, recorder, resolver).await?;
-        serving.spawn(tidy(serving.clone()));
+        serving.spawn(return_memory(serving.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
         serving.spawn(regression_watch::watch(path, gateway.clone()));
@@ -280,14 +280,17 @@ async fn open_store(config: &Config) -> anyhow::Result<Store> {
     Ok(Store::unopened(path))
 }
 
-const EVERY: Duration = Duration::from_secs(5);
+const RETURN_EVERY: Duration = Duration::from_secs(5);
 /// In bytes. The allocator gives a request of this size a separate block. Nothing is written to it, so it uses no
 /// memory.
 const BLOCK: usize = 16 << 20;
 
-async fn tidy(shutdown: Shutdown) {
+/// Gives the memory of large requests back to the system once they are over. The allocator returns pages a second after
+/// they were freed, but checks for them only when a large block is freed. After a burst of large bodies a quiet gateway
+/// frees no such block, and would keep hundreds of megabytes.
+async fn return_memory(shutdown: Shutdown) {
     let mut draining = std::pin::pin!(shutdown.draining());
-    while tokio::time::timeout(EVERY, &mut draining).await.is_err() {
+    while tokio::time::timeout(RETURN_EVERY, &mut draining).await.is_err() {
         drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
     }
 }

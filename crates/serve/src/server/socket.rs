@@ -231,6 +231,9 @@ const QUIET_FOR: Duration = Duration::from_millis(500);
 
 /// Resolves when the gateway drains, no request of this connection has run for [`QUIET_FOR`], and nothing has come from its client
 /// for as long; or when the gateway cancels what still runs.
+///
+/// HTTP/1.1 cannot say which request is still answered: one that is on its way to a connection that closes is lost. A client with
+/// more to ask learns it from the next answer. One that has been quiet for a while hardly asks at the moment of the close.
 pub(super) async fn quiet(shutdown: &Shutdown, connection: &ConnectionPlace, client: &ClientPresence) {
     shutdown.draining().await;
     let (mut since, mut before) = (Instant::now(), client.heard());
@@ -253,6 +256,8 @@ pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Pause after the first part of a preface, until the rest is looked for. It doubles each time.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// The HTTP version of a connection, known before hyper reads from it. hyper-util finds it too, but reads the first bytes for
+/// that. hyper then enlarges its read buffer for the rest of the head: twice the memory as long as the connection is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HttpVersion {
     Http1,

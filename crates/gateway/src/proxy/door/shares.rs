@@ -217,7 +217,8 @@ impl LastRefusals {
 /// The part that is left to others while none of them waits: an eighth.
 const RESERVE: usize = 8;
 
-/// A caller asks for more of something.
+/// A caller asks for more of something. What it holds is never taken away, so what it may take depends on what it leaves: at
+/// most half of what the others leave, and while no other waits more, up to a reserve that the next one finds.
 #[derive(Clone, Copy, Debug)]
 pub struct ShareQuestion {
     /// All there is.

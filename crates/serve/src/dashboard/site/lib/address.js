@@ -1,7 +1,7 @@
 // The address of the page: it holds all that a reader chose, so that it can be shared. Nothing else remembers a choice.
 import { useCallback, useEffect, useState } from "./html.js";
 
-/** Where the gateway stands: `/`, or a path below which a proxy serves it. */
+/** The path of the gateway: `/`, or a path below which a proxy serves it. */
 const HOME = new URL("../../../", import.meta.url).pathname;
 export const ROOT = `${HOME}dashboard`;
 const CHANGED = "photofinish:address";

@@ -35,9 +35,9 @@ export async function send(url, options = {}) {
   }
   // A gateway that is not ready says so with a 503.
   if (answer.ok || (answer.status === 503 && url === "/readyz")) return answer;
-  const told = await answer.json().catch(() => null);
+  const refusal = await answer.json().catch(() => null);
   const wait = Number(answer.headers.get("retry-after")) || undefined;
-  const error = new ApiError(answer.status, told?.error?.code ?? "", told?.error?.message ?? `status ${answer.status}`, wait);
+  const error = new ApiError(answer.status, refusal?.error?.code ?? "", refusal?.error?.message ?? `status ${answer.status}`, wait);
   if (answer.status === 401 && !url.startsWith("/dashboard/")) dispatchEvent(new Event(LOGGED_OUT));
   throw error;
 }
@@ -87,7 +87,7 @@ export function useAnswer(url, every = 0) {
       setBusy(false);
       if (wait > 0) timer = setTimeout(() => (document.hidden ? wake() : void ask()), wait * 1000);
     };
-    // A page that nobody looks at asks nothing.
+    // A hidden page sends no requests.
     const wake = () => document.addEventListener("visibilitychange", ask, { once: true, signal: stop.signal });
     void ask();
     return () => {

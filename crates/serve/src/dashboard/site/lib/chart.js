@@ -38,7 +38,7 @@ export function Legend({ names, all = names }) {
   })}</ul>`;
 }
 
-/** Lines of one chart: of more, nobody can tell which is which. */
+/** Lines of one chart: readers cannot tell more apart. */
 const DRAWN = 12;
 
 /** The names with the largest weight, in their own order. @param {string[]} names @param {(name: string) => number} weight */
@@ -47,7 +47,7 @@ export function heaviest(names, weight) {
   return names.filter((name) => kept.has(name));
 }
 
-/** A letter for each name, which stands at its line too. @param {string[]} names @param {string} name */
+/** A letter for each name, which is at its line too. @param {string[]} names @param {string} name */
 export function letter(names, name) {
   const at = names.indexOf(name);
   return at < 26 ? String.fromCharCode(65 + at) : `${String.fromCharCode(64 + Math.floor(at / 26))}${String.fromCharCode(65 + (at % 26))}`;

@@ -10,7 +10,7 @@ export const LEGEND = "· connecting  ─ sent  ━ headers  ◆ first token  �
 const ROW = 22;
 
 /** What became of it, in words. @param {Lane} lane */
-export function fate(lane) {
+export function ending(lane) {
   if (lane.failure) return `failed: ${lane.failure}`;
   if (lane.outcome === "won") return "won";
   if (lane.outcome === "lost") return lane.audited ? "lost, measured to its first token" : "lost: cancelled";
@@ -31,16 +31,16 @@ export function Lanes({ lanes, now, width, events = [] }) {
   const row = narrow ? ROW * 2 : ROW;
   const x = (/** @type {number} */ ms) => names + 8 + (Math.max(0, ms) / most) * room;
   const height = lanes.length * row + 24;
-  const said = lanes.map((lane) => `${lane.upstream} ${fate(lane)} at ${time(lane.end ?? lane.first ?? lane.dispatch)}`).join("; ");
+  const said = lanes.map((lane) => `${lane.upstream} ${ending(lane)} at ${time(lane.end ?? lane.first ?? lane.dispatch)}`).join("; ");
   return html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${said || "no attempt yet"}>
     ${ticks(most, Math.max(2, room / 110)).map((at) => html`<g><line class="grid" x1=${x(at)} x2=${x(at)} y1="0" y2=${height - 18} />
       <text x=${x(at)} y=${height - 4} text-anchor="middle">${time(at)}</text></g>`)}
     ${lanes.map((lane, place) => {
       const y = place * row + (narrow ? row - ROW / 2 : row / 2);
       return html`<g key=${lane.attempt}>
-        <text x=${narrow ? 2 : 0} y=${narrow ? y - ROW / 2 - 1 : y + 4} class=${lane.winner || lane.outcome === "won" ? "winner" : ""}>${clip(lane.upstream, narrow ? width / 8 : names / 7.2)}${narrow ? `  ${fate(lane)}` : ""}</text>
+        <text x=${narrow ? 2 : 0} y=${narrow ? y - ROW / 2 - 1 : y + 4} class=${lane.winner || lane.outcome === "won" ? "winner" : ""}>${clip(lane.upstream, narrow ? width / 8 : names / 7.2)}${narrow ? `  ${ending(lane)}` : ""}</text>
         <${Bar} lane=${lane} x=${x} y=${y} now=${now} />
-        ${!narrow && html`<text x=${names + room + 18} y=${y + 4} class=${lane.winner || lane.outcome === "won" ? "winner" : ""}>${clip(`${fate(lane)} ${lane.first !== undefined ? time(lane.first - lane.dispatch) : lane.end !== undefined ? `> ${time(lane.end - lane.dispatch)}` : ""}`, 29)}</text>`}
+        ${!narrow && html`<text x=${names + room + 18} y=${y + 4} class=${lane.winner || lane.outcome === "won" ? "winner" : ""}>${clip(`${ending(lane)} ${lane.first !== undefined ? time(lane.first - lane.dispatch) : lane.end !== undefined ? `> ${time(lane.end - lane.dispatch)}` : ""}`, 29)}</text>`}
       </g>`;
     })}
     ${events.map((event) => html`<g><line class="moment" x1=${x(event.at)} x2=${x(event.at)} y1="0" y2=${height - 18}><title>${event.name} ${time(event.at)}</title></line></g>`)}

@@ -89,7 +89,7 @@ function options(uPlot, width, lines, names, unit, onRange) {
         if (width > 8 && onRange) onRange(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
         plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
       }],
-      // The letter of a line stands at its last point: no colour is the only sign.
+      // The letter of a line is at its last point, so colour is not the only sign.
       draw: [(/** @type {any} */ plot) => {
         const context = plot.ctx;
         context.save();

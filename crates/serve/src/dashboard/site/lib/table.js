@@ -26,7 +26,7 @@ export function Table({ caption, columns, rows, id, sort = "", onSort }) {
   const [by, down] = [sort.replace(/^-/, ""), sort.startsWith("-")];
   const order = columns.find((column) => column.name === by)?.order;
   const sorted = order ? [...rows].sort((a, b) => (down ? -1 : 1) * compare(order(a), order(b)) || 0) : rows;
-  // What is not known stands last, in either order.
+  // Unknown values come last, in either order.
   if (order) sorted.sort((a, b) => Number(order(a) == null) - Number(order(b) == null));
   const head = columns.map((column) => {
     const own = column.name === by;

@@ -4,13 +4,13 @@ import { here, link, useChoices } from "../lib/address.js";
 import { ApiError, LOGGED_OUT, send, useApi } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
 import { percent, short } from "../lib/figures.js";
-import { fate, LEGEND, Lanes } from "../lib/lanes.js";
+import { ending, LEGEND, Lanes } from "../lib/lanes.js";
 import { Table } from "../lib/table.js";
 
 /** Races that are kept, the newest, and those that are drawn. */
 const KEPT = 300;
 const DRAWN = 12;
-/** New races a second that are drawn, beside a burst of as many as there is room for: of more, no eye could follow one. */
+/** New races a second that are drawn, after a burst that fills the page: nobody could follow more. */
 const NEW_MOST = 6;
 /** Seconds that the rate is counted over. */
 const RATE_OVER = 10;
@@ -27,7 +27,7 @@ export function empty(model = "", room = DRAWN) {
   return { state: "connecting", model, races: new Map(), room, filled: performance.now(), running: new Set(), inFlight: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0, since: performance.now() };
 }
 
-/** Takes one event in. A race whose beginning was not told is counted at its end and not drawn.
+/** Takes one event in. A race whose beginning was not sent is counted at its end and not drawn.
  * @param {Feed} feed @param {Api.LiveEvent} event @param {number} now */
 export function take(feed, event, now) {
   const id = event.race_id ?? "";
@@ -218,7 +218,7 @@ function One({ race, now, width }) {
     <p class="head"><a class="mono" href=${link(`races/${race.id}`)}>${race.id}</a><bdi>${race.model}</bdi><span>${race.policy ?? ""}</span>
       ${race.done ? html`<strong>${race.done.outcome === "ok" ? "✓ ok" : `✕ ${race.done.outcome?.replace("_", " ")}`}</strong><span>${race.done.client_ttft_ms === undefined ? "" : `first token ${time(race.done.client_ttft_ms)}`}</span><span>${race.done.at_ms === undefined ? "" : `took ${time(race.done.at_ms)}`}</span>` : html`<span>${winner ? `${winner.upstream} answers` : "racing"}</span>`}</p>
     <div class="chart">${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms} width=${width - 42} />`}</div>
-    <p class="hidden">${lanes.map((lane) => `${lane.upstream}: ${fate(lane)}`).join("; ")}</p></div></section>`;
+    <p class="hidden">${lanes.map((lane) => `${lane.upstream}: ${ending(lane)}`).join("; ")}</p></div></section>`;
 }
 
 /** @param {{ name: string, value: any }} props */

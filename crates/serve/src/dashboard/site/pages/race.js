@@ -4,7 +4,7 @@ import { link } from "../lib/address.js";
 import { useAnswer, useApi } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
 import { Cost, Figure, moment } from "../lib/figures.js";
-import { fate, LEGEND, Lanes } from "../lib/lanes.js";
+import { ending, LEGEND, Lanes } from "../lib/lanes.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
@@ -78,7 +78,7 @@ function Attempts({ attempts, lanes }) {
   const columns = [
     { name: "upstream", title: "Attempt", cell: (/** @type {any} */ row) => html`${row.ordinal} <span class="mono">${row.upstream}</span>` },
     { name: "start", title: "Why started", cell: (/** @type {any} */ row) => STARTS[row.start_reason] ?? row.start_reason },
-    { name: "outcome", title: "What became of it", cell: (/** @type {any} */ row) => fate(lanes[attempts.indexOf(row)]) },
+    { name: "outcome", title: "What became of it", cell: (/** @type {any} */ row) => ending(lanes[attempts.indexOf(row)]) },
     number("dispatch_us", "Started (ms)", "ms", 1000),
     { name: "ttft", title: "TTFT (ms)", number: true, cell: (/** @type {any} */ row) => (row.ttft_event === 1 ? html`<${Figure} value=${row.ttft_ms} unit="ms" />` : row.ttft_obs_us === null ? "–" : html`<${Figure} value=${row.ttft_obs_us / 1000} unit="ms" sign=">" />`) },
     number("tok_s", "tok/s", "tokens/s"),
@@ -133,6 +133,6 @@ function Why({ race, attempts }) {
     <p class="quiet">As stored: for ${race.optimise ?? "–"}, plan <span class="mono">${race.plan ?? "–"}</span>, why <span class="mono">${race.why ?? "–"}</span>.</p>
     ${left.length > 0
     ? html`<p>Left out:</p><ul>${left.map((/** @type {any} */ one) => html`<li><span class="mono">${one.upstream}</span>: ${one.reason.replaceAll("_", " ")}</li>`)}</ul>`
-    : html`<p class="quiet">Nobody was left out.</p>`}
+    : html`<p class="quiet">No upstream was left out.</p>`}
     ${race.rescued_by !== null && html`<p>The answer broke off; attempt ${race.rescued_by} continued it.</p>`}`;
 }

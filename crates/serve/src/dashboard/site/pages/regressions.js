@@ -24,7 +24,7 @@ export function Regressions() {
     { name: "before", title: "Before", number: true, cell: (/** @type {Api.Regression} */ row) => (row.before_share !== null ? percent(row.before_share) : html`<${Figure} value=${row.before_ms} unit="ms" /> ms`) },
     { name: "now", title: "Now", number: true, cell: (/** @type {Api.Regression} */ row) => (row.now_share !== null ? percent(row.now_share) : html`<${Figure} value=${row.now_ms} unit="ms" /> ms`) },
     { name: "ratio", title: "Ratio", number: true, order: (/** @type {Api.Regression} */ row) => row.ratio, cell: (/** @type {Api.Regression} */ row) => html`<${Figure} value=${row.ratio} />` },
-    { name: "p", title: "By chance", number: true, about: "how often anything at all would be reported with nothing changed", order: (/** @type {Api.Regression} */ row) => row.p_value, cell: (/** @type {Api.Regression} */ row) => html`<${Figure} value=${row.p_value} />` },
+    { name: "p", title: "By chance", number: true, about: "how often chance alone would give such a difference", order: (/** @type {Api.Regression} */ row) => row.p_value, cell: (/** @type {Api.Regression} */ row) => html`<${Figure} value=${row.p_value} />` },
     { name: "attempts", title: "Attempts before, now", number: true, cell: (/** @type {Api.Regression} */ row) => `${row.attempts_before}, ${row.attempts_now}` },
   ];
   return html`<h1>Regressions</h1>

@@ -12,14 +12,14 @@ const POLICIES = [["adaptive", "adaptive"], ["rule", "rule"], ["race", "race"], 
 /** The budgets of the frontier: what extras may cost, as a share of what single attempts would. */
 const BUDGETS = [0, 0.02, 0.05, 0.1, 0.2, 0.5, 1];
 
-/** @param {Record<string, string>} asked @param {AbortSignal} signal @param {(over: number, of: number) => void} told */
-async function replay(asked, signal, told) {
+/** @param {Record<string, string>} asked @param {AbortSignal} signal @param {(over: number, of: number) => void} progressed */
+async function replay(asked, signal, progressed) {
   /** @type {any} */
   let last;
   const answer = await send(question("/api/replay", asked), { signal });
   await readEvents(answer, (data) => {
     const event = JSON.parse(data);
-    if (event.event === "progress") told(event.over, event.of);
+    if (event.event === "progress") progressed(event.over, event.of);
     else last = event;
   });
   if (!last) throw new ApiError(0, "broken", "The answer broke off.");
@@ -56,10 +56,10 @@ export function WhatIf() {
     const frontier = [];
     setRun((before) => ({ ...before, error: undefined, said: "Reading the requests …", frontier }));
     for (const one of BUDGETS) {
-      const told = await replay({ ...window, policy: policy === "rule" ? "rule" : "adaptive", budget: String(one) }, signal, progress(`Budget ${percent(one)}`));
-      if (told.event !== "answer") return setRun({ answer: told });
-      frontier.push({ budget: one, row: told.answer.rows.at(-1), unit: told.answer.cost_unit });
-      setRun((before) => ({ ...before, answer: before.answer ?? told, frontier: [...frontier] }));
+      const replayed = await replay({ ...window, policy: policy === "rule" ? "rule" : "adaptive", budget: String(one) }, signal, progress(`Budget ${percent(one)}`));
+      if (replayed.event !== "answer") return setRun({ answer: replayed });
+      frontier.push({ budget: one, row: replayed.answer.rows.at(-1), unit: replayed.answer.cost_unit });
+      setRun((before) => ({ ...before, answer: before.answer ?? replayed, frontier: [...frontier] }));
     }
     setRun((before) => ({ ...before, said: undefined }));
   });
@@ -76,12 +76,12 @@ export function WhatIf() {
       ${run.said !== undefined && html`<button type="button" onClick=${cancel}>Stop</button>`}<span role="status">${run.said ?? ""}</span></p>
     ${run.error && html`<p class="note bad" role="alert">${run.error}</p>`}
     ${run.answer?.event === "nothing" && html`<p class="note" role="status">Too little history of this range: ${run.answer.requests} requests, and a replay needs an upstream that was asked in at least 30 of them.${run.answer.plain > 0 ? ` ${run.answer.plain} more went up plain and cannot be replayed: they have no first token.` : ""}</p>`}
-    ${run.answer?.event === "answer" && html`<${Told} answer=${run.answer.answer} />`}
+    ${run.answer?.event === "answer" && html`<${Answer} answer=${run.answer.answer} />`}
     ${(run.frontier?.length ?? 0) > 0 && html`<${Frontier} points=${run.frontier} />`}`;
 }
 
 /** @param {{ answer: any }} props */
-function Told({ answer }) {
+function Answer({ answer }) {
   const money = answer.cost_unit === "usd";
   const figures = Object.keys(answer.rows[0]).filter((name) => typeof answer.rows[0][name] === "object");
   const cell = (/** @type {string} */ name) => (/** @type {any} */ row) => {
