@@ -39,7 +39,7 @@ pub enum AnswerForm {
     WithUsage,
 }
 
-names! {
+photofinish_base::named! {
     /// An API that a provider speaks, by its name in the config and in `attempt.dialect`.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum Dialect {
@@ -246,7 +246,7 @@ impl Dialect {
 // through byte for byte, except for `model`. Vocabulary: imports no dialect. Not for their bodies: see
 // `request::form` and `answer::whole`.
 
-names! {
+photofinish_base::named! {
     /// A call whose answer is raced as a whole, whatever its format, by its stored name.
     #[derive(Hash)]
     pub enum PassedCall {

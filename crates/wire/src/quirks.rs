@@ -103,7 +103,7 @@ impl TranslationOptions {
 /// Makes an enum with the names of its values in files.
 macro_rules! forms {
     ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $says:literal])* $variant:ident = $text:literal,)+ }) => {
-        names! {
+        photofinish_base::named! {
             $(#[doc = $about])+
             #[derive(Deserialize)]
             pub enum $name { $($(#[doc = $says])* #[serde(rename = $text)] $variant = $text,)+ }

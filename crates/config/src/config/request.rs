@@ -118,7 +118,8 @@ impl RequestKeys {
     }
 }
 
-macro_rules! named {
+/// The forms of quirks are declared in `wire`, which knows no configuration.
+macro_rules! choices {
     ($($name:ident),+) => {
         $(impl NamedChoice for $name {
             const VARIANTS: &'static [$name] = &$name::ALL;
@@ -134,7 +135,7 @@ macro_rules! named {
     };
 }
 
-named!(CallIdForm, PastReasoning, SamplingForm, ThinkingForm, ThinkingOff);
+choices!(CallIdForm, PastReasoning, SamplingForm, ThinkingForm, ThinkingOff);
 
 /// The tables of `request_for`, by the pattern of their models.
 pub(super) fn read_models(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<ModelRequests>> {

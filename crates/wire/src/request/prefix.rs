@@ -4,7 +4,7 @@
 use crate::dialect::Dialect;
 use crate::quirks::Quirks;
 
-names! {
+photofinish_base::named! {
     /// How the continuation of an answer is requested: the text so far becomes the last assistant message, which servers mark as
     /// incomplete in different ways.
     #[derive(Default)]

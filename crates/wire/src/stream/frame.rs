@@ -73,7 +73,7 @@ pub struct Payload {
     pub chars: u32,
 }
 
-names! {
+photofinish_base::named! {
     /// The kind of output in an event, by its stored name. Only an event with a non-empty payload of one of these kinds can win
     /// a race.
     pub enum PayloadKind {

@@ -104,7 +104,7 @@ pub struct Sampling {
     pub logit_bias: Option<Value>,
 }
 
-names! {
+photofinish_base::named! {
     /// The speaker of a turn, by the name that most dialects use.
     pub enum Role {
         /// A system or developer message after the first turn.
@@ -324,7 +324,7 @@ impl Reasoning {
     }
 }
 
-names! {
+photofinish_base::named! {
     /// In ascending order, by OpenAI's names.
     #[derive(PartialOrd, Ord)]
     pub enum Effort {

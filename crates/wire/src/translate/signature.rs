@@ -21,7 +21,7 @@ const CALL: &str = "call.";
 /// Likewise: encrypted reasoning.
 const REDACTED: &str = "redacted.";
 
-names! {
+photofinish_base::named! {
     /// A vendor that makes signatures and accepts them back.
     pub enum SignatureOwner {
         /// On every platform: Claude on Bedrock signs in the same way.
