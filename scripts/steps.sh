@@ -9,7 +9,8 @@ export INSTA_UPDATE=no
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 passed=0
 profile=${profile:-release}
-photofinish=${CARGO_TARGET_DIR:-$PWD/target}/$profile/photofinish
+# The folder of the profile `dev` has another name.
+photofinish=${CARGO_TARGET_DIR:-$PWD/target}/${profile/#dev/debug}/photofinish
 
 # step TITLE COMMAND…: runs a function or program, says how long it took, and ends the run if it fails.
 step() {
@@ -60,10 +61,11 @@ build() {
   cargo build --locked --profile "$profile"
 }
 
-# What a request costs, against the committed figures of this profile. scripts/instructions says when it skips them.
+# instructions [CASE…]: what a request costs, against the committed figures of this profile. scripts/instructions says when it
+# skips them.
 instructions() {
   command -v valgrind >/dev/null || needed valgrind
-  timeout 300 scripts/instructions --binary "$photofinish" --check "benches/instructions-$profile.json"
+  timeout 300 scripts/instructions --binary "$photofinish" --check "benches/instructions-$profile.json" ${1:+--only "$@"}
 }
 
 ended() {

@@ -250,18 +250,14 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
         ("hang-up", entry.cancel_billing.value.as_str().to_owned(), &entry.cancel_billing.source),
         ("continues an answer that was begun", catalogue::continues(entry), &entry.continues.source),
         ("is asked for its list of models", yes(entry.lists.value), &entry.lists.source),
-        ("takes stream_options", yes(entry.stream_options.value), &entry.stream_options.source),
-        ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), &entry.max_completion_tokens.source),
         ("gives no finish reason", yes(entry.omits_finish_reason.value), &entry.omits_finish_reason.source),
-        ("takes past reasoning", entry.past_reasoning.value.as_str().to_owned(), &entry.past_reasoning.source),
-        ("takes system turns anywhere", yes(entry.system_turns.value), &entry.system_turns.source),
-        ("takes ids of calls", entry.call_ids.value.as_str().to_owned(), &entry.call_ids.source),
         ("refuses members", entry.refuses.value.join(", "), &entry.refuses.source),
         ("a warm connection is worth it", yes(entry.warming.value), &entry.warming.source),
         ("note", entry.note.value.clone(), &entry.note.source),
     ];
     let facts = facts.into_iter().filter(|(_, value, _)| !value.is_empty());
-    dialects.chain(facts.map(|(fact, value, source)| (fact.to_owned(), value, source.as_str()))).collect()
+    let facts = facts.map(|(fact, value, source)| (fact, value, source.as_str())).chain(entry.quirks.facts());
+    dialects.chain(facts.map(|(fact, value, source)| (fact.to_owned(), value, source))).collect()
 }
 
 fn key_in(auth: &Auth) -> String {

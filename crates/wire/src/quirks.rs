@@ -23,12 +23,47 @@ pub(crate) fn reminder(text: &str) -> String {
     format!("<system-reminder>\n{text}\n</system-reminder>")
 }
 
-/// Each key is written `/// What it means.` and `key: Type = usual;`.
+/// Calls the macro `$then` with every quirk, written `/// What it means.` and `key: Type = usual;`, or `key: Type;` where no
+/// value is usual. The keys of the configuration and the facts of the catalogue are made from it too.
+#[macro_export]
+macro_rules! each_quirk {
+    ($then:ident) => {
+        $then! {
+            /// It takes `stream_options` (dialect `openai`).
+            stream_options: bool = true;
+            /// It wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
+            max_completion_tokens: bool = false;
+            /// How it takes the reasoning of earlier turns (dialect `openai`).
+            past_reasoning: PastReasoning = PastReasoning::Refused;
+            /// The ids of tool calls that it takes (dialect `openai`).
+            call_ids: CallIdForm = CallIdForm::Any;
+            /// A tool call can be forced.
+            forced_tools: bool = true;
+            /// How thinking is asked for (dialects `anthropic` and `bedrock`).
+            thinking: ThinkingForm = ThinkingForm::Budget;
+            /// How thinking is switched off (dialects `anthropic` and `bedrock`).
+            thinking_off: ThinkingOff = ThinkingOff::Disabled;
+            /// Which sampling options it takes (dialects `anthropic` and `bedrock`).
+            sampling: SamplingForm = SamplingForm::Free;
+            /// It takes a schema of the answer, and strict tools (dialects `anthropic` and `bedrock`).
+            schemas: bool = true;
+            /// It takes `system` turns in the middle of a conversation (dialects `openai`, where that is usual, and `anthropic`).
+            system_turns: bool;
+            /// It takes the beginning of its answer as the last turn (dialect `anthropic`).
+            prefill: bool = false;
+            /// It takes cache marks that last an hour (dialect `bedrock`).
+            long_cache: bool = false;
+            /// The longest answer in tokens: a request for more is cut to it (dialects `anthropic` and `bedrock`).
+            max_output: u64;
+        }
+    };
+}
+
 macro_rules! quirks {
-    ($($(#[doc = $about:literal])* $key:ident: $type:ty = $usual:expr;)+) => {
-        /// The demands of one upstream.
+    ($($(#[doc = $about:literal])* $key:ident: $type:ty $(= $usual:expr)?;)+) => {
+        /// The demands of one upstream. None: unknown.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct Quirks { $($(#[doc = $about])* pub $key: $type,)+ }
+        pub struct Quirks { $($(#[doc = $about])* pub $key: quirks!(@type $type $(, $usual)?),)+ }
 
         /// Some demands; of the others it says nothing.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -49,40 +84,15 @@ macro_rules! quirks {
 
             /// These, and else the usual.
             pub fn settled(self) -> Quirks {
-                Quirks { $($key: self.$key.unwrap_or($usual),)+ }
+                Quirks { $($key: self.$key $(.unwrap_or($usual))?,)+ }
             }
         }
     };
+    (@type $type:ty, $usual:expr) => { $type };
+    (@type $type:ty) => { Option<$type> };
 }
 
-quirks! {
-    /// It takes `stream_options` (dialect `openai`).
-    stream_options: bool = true;
-    /// It wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
-    max_completion_tokens: bool = false;
-    /// How it takes the reasoning of earlier turns (dialect `openai`).
-    past_reasoning: PastReasoning = PastReasoning::Refused;
-    /// The ids of tool calls that it takes (dialect `openai`).
-    call_ids: CallIdForm = CallIdForm::Any;
-    /// A tool call can be forced.
-    forced_tools: bool = true;
-    /// How thinking is asked for (dialects `anthropic` and `bedrock`).
-    thinking: ThinkingForm = ThinkingForm::Budget;
-    /// How thinking is switched off (dialects `anthropic` and `bedrock`).
-    thinking_off: ThinkingOff = ThinkingOff::Disabled;
-    /// Which sampling options it takes (dialects `anthropic` and `bedrock`).
-    sampling: SamplingForm = SamplingForm::Free;
-    /// It takes a schema of the answer, and strict tools (dialects `anthropic` and `bedrock`).
-    schemas: bool = true;
-    /// It takes `system` turns in the middle of a conversation (dialects `openai`, where that is usual, and `anthropic`).
-    system_turns: Option<bool> = None;
-    /// It takes the beginning of its answer as the last turn (dialect `anthropic`).
-    prefill: bool = false;
-    /// It takes cache marks that last an hour (dialect `bedrock`).
-    long_cache: bool = false;
-    /// The longest answer in tokens. None: unknown.
-    max_output: Option<u64> = None;
-}
+each_quirk!(quirks);
 
 /// The properties of an upstream, apart from the conversation, that its request depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

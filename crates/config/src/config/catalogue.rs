@@ -10,8 +10,12 @@ use serde::de::{Deserialize, Deserializer, Error};
 use toml::{Table, Value};
 
 use super::names::NamedChoice;
+use super::request::QuirkValue as _;
 use super::{Auth, CancelBilling};
-use photofinish_wire::quirks::{CallIdForm, PastReasoning, ProviderRequests, QuirkSet};
+use photofinish_wire::each_quirk;
+use photofinish_wire::quirks::{
+    CallIdForm, PastReasoning, ProviderRequests, QuirkSet, SamplingForm, ThinkingForm, ThinkingOff,
+};
 use photofinish_wire::{Dialect, Prefix};
 
 /// The facts about one provider.
@@ -36,16 +40,8 @@ pub struct CatalogueEntry {
     /// What a hang-up does to generation and billing.
     #[serde(deserialize_with = "sourced_choice")]
     pub cancel_billing: SourcedFact<CancelBilling>,
-    /// False if the provider rejects `stream_options`, or sends usage without it.
-    pub stream_options: SourcedFact<bool>,
-    /// The provider wants `max_completion_tokens` instead of `max_tokens`.
-    pub max_completion_tokens: SourcedFact<bool>,
-    /// How the provider takes the reasoning of earlier turns.
-    pub past_reasoning: SourcedFact<PastReasoning>,
-    /// The ids of tool calls that it takes.
-    pub call_ids: SourcedFact<CallIdForm>,
-    /// It takes `system` turns in the middle of a conversation.
-    pub system_turns: SourcedFact<bool>,
+    /// What it demands of requests beyond its dialect. In the file these facts are beside the others.
+    pub quirks: SourcedQuirks,
     /// Members that it refuses.
     pub refuses: SourcedFact<Vec<String>>,
     /// The provider ends streams with `[DONE]` and without a finish reason.
@@ -68,6 +64,31 @@ pub struct SourcedFact<T> {
     pub value: T,
     pub source: String,
 }
+
+macro_rules! sourced_quirks {
+    ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {
+        /// The quirks of a provider of the catalogue, each with its source.
+        #[derive(Debug, Default, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct SourcedQuirks { $($quirk: Option<SourcedFact<$type>>,)+ }
+
+        impl SourcedQuirks {
+            const NAMES: &[&str] = &[$(stringify!($quirk),)+];
+
+            fn set(&self) -> QuirkSet {
+                QuirkSet { $($quirk: self.$quirk.as_ref().map(|fact| fact.value),)+ }
+            }
+
+            /// Each that is known: its key, its value for people, and its source.
+            pub fn facts(&self) -> impl Iterator<Item = (&'static str, String, &str)> {
+                let facts = [$(self.$quirk.as_ref().map(|fact| (stringify!($quirk), fact.value.shown(), &*fact.source)),)+];
+                facts.into_iter().flatten()
+            }
+        }
+    };
+}
+
+each_quirk!(sourced_quirks);
 
 /// One dialect of a provider.
 #[derive(Debug, serde::Deserialize)]
@@ -155,16 +176,11 @@ impl CatalogueEntry {
 
     /// What it demands of requests.
     pub fn requests(&self) -> ProviderRequests {
-        let known = QuirkSet {
-            stream_options: Some(self.stream_options.value),
-            max_completion_tokens: Some(self.max_completion_tokens.value),
-            past_reasoning: Some(self.past_reasoning.value),
-            call_ids: Some(self.call_ids.value),
-            // In other dialects the model decides.
-            system_turns: if self.system_turns.value { None } else { Some(Some(false)) },
-            ..QuirkSet::default()
-        };
-        ProviderRequests { known, refused: self.refuses.value.clone(), ..ProviderRequests::default() }
+        ProviderRequests {
+            known: self.quirks.set(),
+            refused: self.refuses.value.clone(),
+            ..ProviderRequests::default()
+        }
     }
 
     /// How it is asked in this dialect.
@@ -213,6 +229,9 @@ fn read(text: &str) -> Result<Vec<CatalogueEntry>, toml::de::Error> {
                 *source = Value::from(full.as_str());
             }
         }
+        let (quirks, mut entry): (Table, Table) =
+            entry.into_iter().partition(|(fact, _)| SourcedQuirks::NAMES.contains(&fact.as_str()));
+        entry.insert("quirks".to_owned(), Value::Table(quirks));
         Value::Table(entry).try_into()
     };
     provider.into_iter().map(entry).collect()

@@ -6,55 +6,43 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use toml::de::DeValue;
 
-use super::keys::{self, Flag, TableKeys as _, WholeNumber, choice, keys, own};
+use super::keys::{self, Flag, TableKeys as _, ValueKind, WholeNumber, choice, keys, own};
 use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable};
 use super::{Auth, ProviderDialect, text};
+use photofinish_wire::each_quirk;
 use photofinish_wire::quirks::{
     CallIdForm, ModelRequests, PastReasoning, QuirkSet, RequestChanges, SamplingForm, ThinkingForm, ThinkingOff,
 };
 
-keys! {
-    /// `[providers.NAME.request]`: what the provider demands of each request, and what is changed in it.
-    #[derive(Clone, Debug, PartialEq)]
-    pub(super) struct RequestKeys {
-        /// Members that are set in each request, whatever the client says.
-        set: Vec<(String, Value)> = own(read_members, members_schema), or Vec::new();
-        /// Members that are set where the request has none.
-        default: Vec<(String, Value)> = own(read_members, members_schema), or Vec::new();
-        /// Members that are never sent; the answer's `x-photofinish-dropped` names them.
-        drop: Vec<String> = own(read_names, |_| keys::one_or_more(keys::any_text())), or Vec::new();
-        /// Headers that are sent with each request, in place of the client's.
-        headers: HeaderMap = own(read_headers, headers_schema), or HeaderMap::new();
-        /// It takes `stream_options`.
-        stream_options: Option<bool> = Flag;
-        /// It wants `max_completion_tokens` instead of `max_tokens`.
-        max_completion_tokens: Option<bool> = Flag;
-        /// How it takes the reasoning of earlier turns.
-        past_reasoning: Option<PastReasoning> = choice();
-        /// The ids of tool calls that it takes.
-        call_ids: Option<CallIdForm> = choice();
-        /// A tool call can be forced.
-        forced_tools: Option<bool> = Flag;
-        /// How thinking is asked for, in the dialects `anthropic` and `bedrock`.
-        thinking: Option<ThinkingForm> = choice();
-        /// How thinking is switched off there.
-        thinking_off: Option<ThinkingOff> = choice();
-        /// Which sampling options are taken there.
-        sampling: Option<SamplingForm> = choice();
-        /// It takes a schema of the answer, and strict tools, there.
-        schemas: Option<bool> = Flag;
-        /// It takes `system` turns in the middle of a conversation, in the dialects `openai` and `anthropic`.
-        system_turns: Option<bool> = Flag;
-        /// It takes the beginning of its answer as the last turn, in the dialect `anthropic`.
-        prefill: Option<bool> = Flag;
-        /// It takes cache marks that last an hour, in the dialect `bedrock`.
-        long_cache: Option<bool> = Flag;
-        /// The longest answer in tokens: a request for more is cut to it, in the dialects `anthropic` and `bedrock`.
-        max_output: Option<u64> = WholeNumber(1..=OUTPUT_MAX);
-    }
+macro_rules! request_keys {
+    ($($(#[doc = $about:literal])* $quirk:ident: $type:ty $(= $usual:expr)?;)+) => {
+        keys! {
+            /// `[providers.NAME.request]`: what the provider demands of each request, and what is changed in it.
+            #[derive(Clone, Debug, PartialEq)]
+            pub(super) struct RequestKeys {
+                /// Members that are set in each request, whatever the client says.
+                set: Vec<(String, Value)> = own(read_members, members_schema), or Vec::new();
+                /// Members that are set where the request has none.
+                default: Vec<(String, Value)> = own(read_members, members_schema), or Vec::new();
+                /// Members that are never sent; the answer's `x-photofinish-dropped` names them.
+                drop: Vec<String> = own(read_names, |_| keys::one_or_more(keys::any_text())), or Vec::new();
+                /// Headers that are sent with each request, in place of the client's.
+                headers: HeaderMap = own(read_headers, headers_schema), or HeaderMap::new();
+                $($(#[doc = $about])* $quirk: Option<$type> = <$type as QuirkValue>::kind();)+
+            }
+        }
+
+        impl RequestKeys {
+            pub(super) fn quirks(&self) -> QuirkSet {
+                QuirkSet { $($quirk: self.$quirk,)+ }
+            }
+        }
+    };
 }
+
+each_quirk!(request_keys);
 
 /// Members or headers in one table.
 const MEMBERS_MAX: usize = 64;
@@ -89,24 +77,6 @@ const NOT_CHANGED: [&str; 20] = [
 ];
 
 impl RequestKeys {
-    pub(super) fn quirks(&self) -> QuirkSet {
-        QuirkSet {
-            stream_options: self.stream_options,
-            max_completion_tokens: self.max_completion_tokens,
-            past_reasoning: self.past_reasoning,
-            call_ids: self.call_ids,
-            forced_tools: self.forced_tools,
-            thinking: self.thinking,
-            thinking_off: self.thinking_off,
-            sampling: self.sampling,
-            schemas: self.schemas,
-            system_turns: self.system_turns.map(Some),
-            prefill: self.prefill,
-            long_cache: self.long_cache,
-            max_output: self.max_output.map(Some),
-        }
-    }
-
     pub(super) fn changes(&self) -> RequestChanges {
         RequestChanges {
             set: self.set.clone(),
@@ -118,20 +88,59 @@ impl RequestKeys {
     }
 }
 
-/// The forms of quirks are declared in `wire`, which knows no configuration.
+/// A value of a quirk: how its key is read, and how people read it.
+pub(super) trait QuirkValue: Copy {
+    fn kind() -> impl ValueKind<Value = Self>;
+
+    fn shown(self) -> String;
+}
+
+impl QuirkValue for bool {
+    fn kind() -> impl ValueKind<Value = bool> {
+        Flag
+    }
+
+    fn shown(self) -> String {
+        if self { "yes" } else { "no" }.to_owned()
+    }
+}
+
+impl QuirkValue for u64 {
+    fn kind() -> impl ValueKind<Value = u64> {
+        WholeNumber(1..=OUTPUT_MAX)
+    }
+
+    fn shown(self) -> String {
+        self.to_string()
+    }
+}
+
+/// For the enums of quirks: `wire` declares them, and knows no configuration.
 macro_rules! choices {
     ($($name:ident),+) => {
-        $(impl NamedChoice for $name {
-            const VARIANTS: &'static [$name] = &$name::ALL;
+        $(
+            impl NamedChoice for $name {
+                const VARIANTS: &'static [$name] = &$name::ALL;
 
-            fn name(self) -> &'static str {
-                self.as_str()
+                fn name(self) -> &'static str {
+                    self.as_str()
+                }
+
+                fn about(self) -> &'static str {
+                    ""
+                }
             }
 
-            fn about(self) -> &'static str {
-                ""
+            impl QuirkValue for $name {
+                fn kind() -> impl ValueKind<Value = $name> {
+                    choice()
+                }
+
+                fn shown(self) -> String {
+                    self.as_str().to_owned()
+                }
             }
-        })+
+        )+
     };
 }
 
