@@ -177,7 +177,8 @@ async fn what_a_locked_database_did_not_take_at_the_end_is_there_after_the_next_
     until_all_written(&recorder, 4).await;
     assert_eq!(writer.finish(LONG).await, 0);
     assert_eq!(rows(&path, "race").await, 4);
-    assert!(!spill(&path).exists());
+    // The first writer may still have it open on a busy machine, and then it stays, without rows.
+    assert!(!spill(&path).exists() || crate::store::Spill::of(&path).rows().unwrap() == 0);
 }
 
 #[tokio::test]
