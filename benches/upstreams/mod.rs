@@ -45,6 +45,7 @@ pub fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> A
         aim,
         terms: cost_budget.terms(),
         p99_us: cost_budget.terms().p99_us,
+        tpot_least_us: 20_000.0,
         us_per_cost: 0.0,
         max_running: 4,
         now: NOW,

@@ -30,9 +30,8 @@ pub struct Beginning {
 pub fn beginnings(world: &World, seed: u64) -> anyhow::Result<Vec<Beginning>> {
     let mut policies = vec![
         Policy::product("race of all", "policy = \"race\"\nmax_attempts = 5")?,
-        Policy::product("fastest", "policy = \"fastest\"")?,
-        Policy::product("hedge p95", "policy = \"hedge\"\nhedge_after = \"p95\"\nmax_attempts = 2")?,
-        Policy::product("rule", "policy = \"rule\"\nbudget = 0.1")?,
+        Policy::adaptive(0)?,
+        Policy::adaptive(1)?,
     ];
     for per_cent in [2, 10, 30] {
         policies.push(Policy::adaptive(per_cent)?);

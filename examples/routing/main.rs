@@ -83,7 +83,7 @@ fn main() -> anyhow::Result<()> {
 fn experiments(out: &mut impl Write, world: &World, options: &Options) -> anyhow::Result<()> {
     let aims = aims::lines(world, options.seed, &progress("aims"))?;
     let [two, ten] = [Policy::adaptive(2)?, Policy::adaptive(10)?];
-    let rivals = [two, ten.clone(), Policy::product("rule", "policy = \"rule\"\nbudget = 0.1")?, Policy::Ewma];
+    let rivals = [Policy::adaptive(0)?, two, ten.clone(), Policy::Ewma];
     let reactions = reaction::reactions(&world.recipe, options.seed, &rivals)?;
     let settings = if let Policy::Product { settings, .. } = &ten { Some(settings) } else { None };
     let began = beginnings::beginnings(world, options.seed)?;

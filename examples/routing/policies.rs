@@ -14,7 +14,7 @@ use crate::figures::Run;
 use crate::world::{Play, World};
 
 /// The tested budgets of `adaptive`, in per cent.
-pub const BUDGETS: [u32; 4] = [2, 5, 10, 30];
+pub const BUDGETS: [u32; 6] = [0, 1, 2, 5, 10, 30];
 const FIXED_HEDGE: Duration = Duration::from_millis(800);
 /// How long a provider continues to generate, and bill, after a cut; microseconds.
 const CUT_LAG_US: i64 = 150_000;
@@ -48,7 +48,7 @@ impl Policy {
     }
 
     pub fn adaptive(per_cent: u32) -> anyhow::Result<Policy> {
-        let lines = format!("policy = \"adaptive\"\nbudget = {}", f64::from(per_cent) / 100.0);
+        let lines = format!("policy = \"adaptive\"\noptimise = \"ttft\"\nbudget = {}", f64::from(per_cent) / 100.0);
         Policy::product(&format!("adaptive {per_cent} %"), &lines)
     }
 

@@ -74,12 +74,10 @@ fn middle(order: &[usize]) -> anyhow::Result<Vec<Policy>> {
     let order = || order.to_vec();
     let mut policies = vec![Policy::Ewma, Policy::PeakEwma, Policy::FixedHedge(order()), Policy::EwmaHedge];
     policies.push(Policy::RaceOfTwo(order()));
-    policies.push(Policy::product("fastest", "policy = \"fastest\"")?);
-    policies.push(Policy::product("hedge p95", "policy = \"hedge\"\nhedge_after = \"p95\"\nmax_attempts = 2")?);
-    policies.push(Policy::product("rule", "policy = \"rule\"\nbudget = 0.1")?);
     for per_cent in BUDGETS {
         policies.push(Policy::adaptive(per_cent)?);
     }
+    policies.push(Policy::product("by default", "")?);
     Ok(policies)
 }
 

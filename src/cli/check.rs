@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(line("cerebras"), "cerebras own keys unknown UNSET is not set");
         assert_eq!(line("ollama"), "ollama on unknown http://127.0.0.1:11434/v1, no key");
         assert_eq!(line("sim"), "sim simulated free TTFT 200ms, 50 tokens/s");
-        assert_eq!(line("a:"), "a: race, off: none of its providers is on");
+        assert_eq!(line("a:"), "a: adaptive, budget 0.1, off: none of its providers is on");
         assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, no breaker, also bee");
         assert_eq!(line("openai/x"), "openai/x on no price weight 1");
         assert_eq!(line("ann"), "ann admin own keys for cerebras overrides: policy, slo");
@@ -197,10 +197,9 @@ mod tests {
             line.unwrap().strip_suffix(", 2 of 2 upstreams on").unwrap().to_owned()
         };
         assert_eq!(policy("policy = \"race\"\nbudget = 2"), "race");
-        assert_eq!(policy("policy = \"hedge\""), "hedge after p95 (1s until learned)");
+        assert_eq!(policy("policy = \"hedge\""), "hedge after 1s");
         assert_eq!(policy("policy = \"hedge\"\nhedge_after = \"250ms\""), "hedge after 250ms");
-        assert_eq!(policy("policy = \"fastest\"\noptimise = \"completion\""), "fastest, optimise completion");
-        assert_eq!(policy("policy = \"rule\"\nbudget = 0"), "rule, budget 0");
+        assert_eq!(policy("policy = \"fastest\""), "adaptive, budget 0", "an old name");
         assert_eq!(policy("policy = \"adaptive\""), "adaptive, budget 0.1");
         let goodput = policy("policy = \"adaptive\"\noptimise = \"goodput\"\nslo = { tpot = \"20ms\" }");
         assert_eq!(goodput, "adaptive, optimise goodput (TTFT 1s, TPOT 20ms), hold_max 300ms, budget 0.1");

@@ -17,7 +17,7 @@ use super::routing::{self, GatewayAddress};
 use super::screen::ScreenSettings;
 use super::text::{GREEN, GREY, ShadedRow, YELLOW, write_columns, write_shaded};
 use photofinish_config::config::{
-    Config, HedgeAfter, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units,
+    Config, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units,
 };
 use photofinish_config::offerings::Offering;
 use photofinish_routing::policy::{PolicySetting, rules};
@@ -82,6 +82,12 @@ pub fn render(
         }
     }
     let sources = || options.chosen(config).flat_map(|model| &model.upstreams).map(|upstream| &upstream.price_source);
+    let budgets = options.chosen(config).filter(|model| model.race.policy.spends_budget() && model.upstreams.len() > 1);
+    if let Some(least) = budgets.map(|model| model.race.budget).filter(|budget| *budget > 0.0).min_by(f64::total_cmp) {
+        let share = 100.0 * least;
+        writeln!(out, "  Budget {least}: attempts that are chosen in addition cost at most {share:.0} % of")?;
+        writeln!(out, "  single ones; what replaces failed and late attempts comes on top.")?;
+    }
     if sources().any(Option::is_some) {
         let catalogue = sources().flatten().any(|source| matches!(source, PriceSource::Catalogue(_)));
         let from =
@@ -160,17 +166,13 @@ fn aliases<'c>(config: &'c Config, model: &ModelConfig) -> impl Iterator<Item = 
 
 /// The policy with the settings that matter to it.
 fn policy(race: &RaceSettings) -> String {
-    let told = |setting: &PolicySetting| match (setting, race.hedge_after) {
-        (PolicySetting::HedgeAfter, HedgeAfter::After(_)) => format!(" after {}", race.hedge_after.text()),
-        (PolicySetting::HedgeAfter, HedgeAfter::Quantile(_)) => {
-            let unlearned = units::format_duration(race.hedge_after.unlearned());
-            format!(" after {} ({unlearned} until learned)", race.hedge_after.text())
-        }
-        (PolicySetting::Objective, _) => objective(race),
-        (PolicySetting::HoldMax, _) if race.optimise == Objective::Ttft => String::new(),
-        (PolicySetting::HoldMax, _) => format!(", hold_max {}", units::format_duration(race.hold_max)),
-        (PolicySetting::Budget, _) => format!(", budget {}", race.budget),
-        (PolicySetting::Weights, _) => String::new(),
+    let told = |setting: &PolicySetting| match setting {
+        PolicySetting::HedgeAfter => format!(" after {}", race.hedge_after.text()),
+        PolicySetting::Objective => objective(race),
+        PolicySetting::HoldMax if matches!(race.optimise, Objective::Auto | Objective::Ttft) => String::new(),
+        PolicySetting::HoldMax => format!(", hold_max {}", units::format_duration(race.hold_max)),
+        PolicySetting::Budget => format!(", budget {}", race.budget),
+        PolicySetting::Weights => String::new(),
     };
     let settings: String = rules(race.policy).settings().iter().map(told).collect();
     format!("{}{settings}", race.policy.as_str())
@@ -178,7 +180,7 @@ fn policy(race: &RaceSettings) -> String {
 
 /// Empty for the usual objective.
 fn objective(race: &RaceSettings) -> String {
-    if race.optimise == Objective::Ttft {
+    if race.optimise == Objective::Auto {
         return String::new();
     }
     let name = format!(", optimise {}", race.optimise.as_str());
@@ -459,11 +461,13 @@ mod tests {
     #[test]
     fn a_model_is_listed_with_its_upstreams_and_their_prices() {
         let text = printed(MODELS, false, false);
-        let expected = "  fast: race, 3 of 4 upstreams on, also quick
+        let expected = "  fast: adaptive, budget 0.1, 3 of 4 upstreams on, also quick
     groq/x    on         $0.59 in, $0.075 out
     openai/y  off
     sim/z     simulated
     ollama/w  on         no price
+  Budget 0.1: attempts that are chosen in addition cost at most 10 % of
+  single ones; what replaces failed and late attempts comes on top.
   Prices are in US dollars per million tokens.
   The catalogue is built in.
 ";
@@ -477,7 +481,10 @@ mod tests {
         let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
         assert!(line("groq/x").contains("\x1b[32m") && line("openai/y").contains("\x1b[90m"), "{text:?}");
         let off = printed("models.off.upstreams = [\"groq/x\"]", false, true);
-        assert!(off.contains(&format!("{YELLOW}off: race, off: none of its providers is on")), "{off:?}");
+        assert!(
+            off.contains(&format!("{YELLOW}off: adaptive, budget 0.1, off: none of its providers is on")),
+            "{off:?}"
+        );
     }
 
     #[test]

@@ -17,8 +17,10 @@ names! {
         Cold = "cold",
         /// An upstream that was unused for long runs in addition to the best.
         Explore = "probe",
-        /// An attempt is overdue and counts as failed, so the next one starts.
+        /// An attempt is late, so the next one starts.
         Overdue = "overdue",
+        /// An attempt is late, but too many rescues of this model started lately.
+        Capped = "capped",
         /// A hedge would pay, but the bucket does not hold it.
         Budget = "budget",
         /// Every hedge would go to an upstream that fails too often.

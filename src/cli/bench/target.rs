@@ -115,10 +115,8 @@ impl BenchTargets {
         let unpriced = names(&mut used.iter().filter(hosted).filter(|upstream| upstream.price.is_none()));
         // A benchmark of one upstream asks it whatever it answered before, and asks once.
         if options.model.is_empty() || by_address {
-            for race in [&mut config.race, &mut config.race_without_table] {
-                race.breaker = BreakerSettings { failures: 0, ..race.breaker };
-                race.retries = 0;
-            }
+            config.race.breaker = BreakerSettings { failures: 0, ..config.race.breaker };
+            config.race.retries = 0;
         }
         for upstream in upstreams.iter().flatten() {
             keep_as_listed(&mut config, upstream);
@@ -134,7 +132,7 @@ fn keep_as_listed(config: &mut Config, upstream: &UpstreamConfig) {
     let lists = |model: &&Arc<ModelConfig>| model.upstreams.iter().any(|listed| listed.name() == name);
     let Some(mut own) = config.models.values().find(lists).map(|model| ModelConfig::clone(model)) else { return };
     own.upstreams = vec![upstream.clone()];
-    own.race = config.race_without_table.clone();
+    own.race = config.race.clone();
     own.name.clone_from(&name);
     config.models.insert(name, Arc::new(own));
 }

@@ -97,11 +97,9 @@ const FAST: &str = "fast";
 
 const POLICIES: &str = r#"
 [race]
-policy = "race"            # all upstreams at once: the quickest, and every request is paid at each of them
-# What extras may cost     policy
-# up to 5 %                "rule" with budget = 0.05, or "hedge" with hedge_after = "p95"
-# 10 % and more            "adaptive" with budget = 0.10; with 0.30 instead of a race of two
-# For agents, which wait for whole answers: optimise = "completion"
+policy = "adaptive"        # the best upstream by what was learned, and others beside it where that pays
+budget = 0.10              # these may cost a tenth of what single attempts cost; 0: none are chosen
+# policy = "race"          # all upstreams at once: the quickest, and paid at each of them
 "#;
 
 const SIMULATED: &str = r#"

@@ -16,6 +16,7 @@ const CONFIG: &str = "\
 [store]
 url = \"sqlite:history.db\"
 [race]
+policy = \"race\"
 retries = 0
 [providers.groq]
 api_key = \"k\"
@@ -218,8 +219,8 @@ fn what_is_asked_for_is_checked() {
         ("--policy quickest", "race, hedge, "),
         ("--budget 11", "a number from 0 to 10"),
         ("--budget nan", "a number from 0 to 10"),
-        ("--optimise speed", "ttft, completion, goodput"),
-        ("--hedge-after p100", "p50"),
+        ("--optimise speed", "auto, ttft, completion, goodput"),
+        ("--hedge-after p100", "250ms"),
         ("--slo ttft=0s", "0.001ms"),
         ("--slo e2e=1s", "ttft=1s,tpot=50ms"),
         ("--hold-max 6s", "0s to 5s"),
@@ -249,12 +250,12 @@ async fn settings_that_were_not_asked_for_are_the_models() {
     let config = config_in(directory.path());
     let model = config.model("demo").unwrap();
     let past = PastRequests::new(model);
-    let line = "--policy adaptive --policy hedge --budget 0.02 --optimise goodput --slo ttft=300ms --hedge-after p99 --hold-max 0s";
+    let line = "--policy adaptive --policy hedge --budget 0.02 --optimise goodput --slo ttft=300ms --hedge-after 90ms --hold-max 0s";
     let (plans, as_it_was) = options(line).unwrap().question.plans(model, &past);
     assert_eq!(as_it_was, Err("rows do not tell".to_owned()));
     assert_eq!(
         plans.iter().map(|plan| &*plan.name).collect::<Vec<_>>(),
-        ["adaptive for goodput, budget 0.02", "hedge for goodput after p99"]
+        ["adaptive for goodput, budget 0.02", "hedge for goodput after 90ms"]
     );
     let settings = &plans[0].settings;
     assert_eq!(settings.slo.ttft.as_millis(), 300);

@@ -84,6 +84,10 @@ fn about(model: &ModelReport, detail: Detail) -> Vec<String> {
         }
     };
     let mut lines = vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(model))];
+    if let Some((extras, rescues)) = model.extras_share.zip(model.rescues_share) {
+        let [extras, rescues] = [extras, rescues].map(|share| 100.0 * share);
+        lines.push(format!("last hour: extras cost {extras:.1} % of single attempts, rescues {rescues:.1} %"));
+    }
     if !detail.wide {
         return lines;
     }
@@ -108,7 +112,8 @@ fn about(model: &ModelReport, detail: Detail) -> Vec<String> {
 
 fn aim(model: &ModelReport) -> &str {
     match model.optimise.as_str() {
-        "ttft" if model.whole_answers => "by time to the whole answer, which its clients wait for",
+        "auto" | "ttft" if model.whole_answers => "by time to the whole answer, which its clients wait for",
+        "auto" => "by time to first token and 15 % of the rest",
         "ttft" => "by time to first token",
         "completion" => "by time to the whole answer",
         "goodput" => "by targets met",

@@ -79,6 +79,8 @@ fn routing() -> RoutingReport {
             budget: 0.1,
             bucket: Some(0.0123),
             bucket_capacity: 0.02,
+            extras_share: Some(0.043),
+            rescues_share: Some(0.002),
             unit: CostUnit::Usd,
             lambda_ms: 240.4,
             mean_cost: 0.001,
@@ -104,6 +106,7 @@ fn drawn_in(routing: &RoutingReport, detail: Detail, width: Option<usize>, colou
 }
 
 const BRIEF: &str = r"demo: policy adaptive, best by time to first token
+last hour: extras cost 4.3 % of single attempts, rescues 0.2 %
  upstream    TTFT p50  state     why
  sim/quick     120 ms  ok        the best for ttft
  sim/late      400 ms  ok        TTFT p50 400 ms, 3.3 × that of sim/quick
@@ -136,9 +139,9 @@ fn whole_answers_are_shown_where_any_is_known() {
     let text = drawn_in(&routing, brief, Some(100), false);
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(text.starts_with("demo: policy adaptive, best by time to the whole answer,"), "{text}");
-    assert_eq!(lines[1], ["upstream", "TTFT", "p50", "whole", "p50", "state", "why"]);
-    assert_eq!(lines[2][..6], ["sim/quick", "–", "1500", "ms", "ok", "the"]);
-    assert_eq!(lines[3][..5], ["sim/late", "400", "ms", "–", "ok"]);
+    assert_eq!(lines[2], ["upstream", "TTFT", "p50", "whole", "p50", "state", "why"]);
+    assert_eq!(lines[3][..6], ["sim/quick", "–", "1500", "ms", "ok", "the"]);
+    assert_eq!(lines[4][..5], ["sim/late", "400", "ms", "–", "ok"]);
     let text = drawn(&routing, None, false);
     for words in ["whole 8k", "1500 / 4000 ms", "2400 / 6400 ms", "whole 500, whole p50: the same of"] {
         assert!(text.contains(words), "{words}: {text}");
@@ -146,6 +149,7 @@ fn whole_answers_are_shown_where_any_is_known() {
 }
 
 const PIPED: &str = r"demo: policy adaptive, best by time to first token
+last hour: extras cost 4.3 % of single attempts, rescues 0.2 %
 budget 10 %: $0.0123 of $0.0200 to spend on extras; one of mean cost ($0.001) must save 240 ms (λ); client
 TTFT p99 812 ms, answers of 60 tokens
  upstream             500            2k            8k    now  load    TPOT  seen  running  used  state     why

@@ -51,7 +51,11 @@ async fn init_writes_what_check_accepts() {
     let written = std::fs::read_to_string(setup.path("first.toml")).unwrap();
     assert!(written.lines().count() <= 40 && !written.contains("planted"), "{written}");
     let check = setup.run(&["check", "--config", "first.toml"]).await;
-    assert!(check.code == Some(0) && check.out.contains("fast: race, 2 of 2 upstreams on"), "{}", check.out);
+    assert!(
+        check.code == Some(0) && check.out.contains("fast: adaptive, budget 0.1, 2 of 2 upstreams on"),
+        "{}",
+        check.out
+    );
     assert!(!check.out.contains("Warnings"), "{}", check.out);
 
     let again = setup.run(&["init", "--yes", "--config", "first.toml"]).await;

@@ -120,8 +120,13 @@ impl Setup {
     pub fn text(&self, database: &Path) -> String {
         let (listen, server, database) = (&self.listen, &self.server, database.display());
         let mut text = format!("[server]\nlisten = {listen}\n{server}[store]\nurl = \"sqlite:{database}\"\n");
-        // Most tests are about one attempt at each upstream.
-        let usual = [("audit", "audit = 0.0\n"), ("retries", "retries = 0\n"), ("rescue", "rescue = \"off\"\n")];
+        // Most tests are about one attempt at each upstream, all at once.
+        let usual = [
+            ("policy", "policy = \"race\"\n"),
+            ("audit", "audit = 0.0\n"),
+            ("retries", "retries = 0\n"),
+            ("rescue", "rescue = \"off\"\n"),
+        ];
         let usual: String =
             usual.into_iter().filter(|(key, _)| !self.race.contains(key)).map(|(_, line)| line).collect();
         write!(text, "[race]\n{usual}{}{}", self.race, self.tables).unwrap();

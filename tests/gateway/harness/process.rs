@@ -40,7 +40,11 @@ impl Setup {
 
     /// Replaces the config in one step, as editors do.
     pub fn configure(&self, config: &str) {
-        let usual = [("retries", "race.retries = 0\n"), ("rescue", "race.rescue = \"off\"\n")];
+        let usual = [
+            ("policy", "race.policy = \"race\"\n"),
+            ("retries", "race.retries = 0\n"),
+            ("rescue", "race.rescue = \"off\"\n"),
+        ];
         let usual: String = usual.into_iter().filter(|(key, _)| !config.contains(key)).map(|(_, line)| line).collect();
         self.write("new.toml", format!("server.listen = \"127.0.0.1:0\"\nrace.audit = 0.0\n{usual}{config}"));
         std::fs::rename(self.path("new.toml"), self.path("config.toml")).unwrap();

@@ -116,21 +116,6 @@ async fn junk_does_not_push_out_what_is_learnt_again() {
 }
 
 #[tokio::test]
-async fn a_quantile_is_the_delay_of_a_hedge() {
-    let rows = history(&[("a", 900), ("b", 100)]);
-    let a = FakeProvider::answering(|_| hello()).await;
-    let b = FakeProvider::answering(|_| silent()).await;
-    let gateway = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"p95\"").start_after(&rows).await;
-    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
-    let rows = gateway.stop().await;
-    let race = rows.races.last().unwrap();
-    assert_eq!((&race["policy"], &race["why"]), (&json!("hedge"), &json!("hedge hedged")));
-    let plan = race["plan"].as_str().unwrap();
-    let delay = plan.strip_prefix("b/m@0 a/m@").and_then(|rest| rest.strip_suffix("ms")).unwrap();
-    assert!((100..200).contains(&delay.parse::<i64>().unwrap()), "{plan}");
-}
-
-#[tokio::test]
 async fn a_hanging_favourite_is_hedged_within_the_budget() {
     let rows = history(&[("a", 80), ("b", 100)]);
     let hangs = FakeProvider::answering(|_| silent()).await;
@@ -154,10 +139,9 @@ async fn a_hanging_favourite_is_hedged_within_the_budget() {
             json!({"provider": "b", "start_reason": "hedge", "outcome": "won"}),
         ],
     );
-    // With an empty budget there is no extra attempt: the other upstream follows a failure, and by now the first is
-    // known to hang.
-    let last = rows.of(REQUESTS as usize + 1);
-    assert!(last.iter().all(|row| row["start_reason"] != "hedge"), "{last:?}");
+    // Without a budget nothing is chosen in addition: the other upstream comes first by now, or when the first is late.
+    let why = rows.races[REQUESTS as usize + 1]["why"].as_str().unwrap();
+    assert!(!why.contains("hedged"), "{why}");
 }
 
 #[tokio::test]

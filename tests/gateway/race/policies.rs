@@ -15,7 +15,7 @@ async fn a_hedge_is_not_started_when_the_leader_is_in_time() {
     assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("a/m", "1"));
     let rows = gateway.stop().await;
     assert_eq!((rows.attempts.len(), b.requests().len()), (1, 0));
-    assert_row!(&rows.races[0], json!({"policy": "hedge", "optimise": "ttft"}));
+    assert_row!(&rows.races[0], json!({"policy": "hedge", "optimise": "auto"}));
 }
 
 #[tokio::test]
@@ -76,7 +76,8 @@ async fn a_request_may_choose_its_own_plan() {
 async fn a_race_s_row_has_its_plan_and_the_reason() {
     let a = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let b = FakeProvider::answering(|_| silent()).await;
-    let gateway = Setup::over(&[&a, &b]).race("policy = \"fastest\"\noptimise = \"completion\"").start().await;
+    let gateway =
+        Setup::over(&[&a, &b]).race("policy = \"adaptive\"\nbudget = 0.0\noptimise = \"completion\"").start().await;
     read_response(&mut gateway.streaming().await).await;
     let mut client = RawClient::connect(gateway.addr()).await;
     let mut ask = async |headers: &[(&str, &str)]| {
@@ -88,7 +89,7 @@ async fn a_race_s_row_has_its_plan_and_the_reason() {
     let hedge = ("x-photofinish-policy", "hedge");
     ask(&[hedge, ("x-photofinish-hedge-after", "90m"), ("x-photofinish-optimise", "ttft")]).await;
     let goodput = [("x-photofinish-optimise", "goodput"), ("x-photofinish-slo", "tpot=20ms")];
-    ask(&[hedge, ("x-photofinish-hedge-after", "p99.9"), goodput[0], goodput[1]]).await;
+    ask(&[hedge, ("x-photofinish-hedge-after", "1s"), goodput[0], goodput[1]]).await;
     let money = [("x-photofinish-budget", "0.05"), ("x-photofinish-hold-max", "0s")];
     ask(&[("x-photofinish-policy", "adaptive"), ("x-photofinish-max-attempts", "1"), money[0], money[1]]).await;
     client.request("POST", CHAT, &[("x-photofinish-budget", "-1")], json!({"model": "m"}).to_string()).await;
@@ -97,10 +98,10 @@ async fn a_race_s_row_has_its_plan_and_the_reason() {
     assert_rows(
         &rows.races.iter().collect::<Vec<_>>(),
         &[
-            json!({"policy": "fastest", "optimise": "completion", "plan": "a/m@0 b/m@failure", "why": "cold"}),
+            json!({"policy": "adaptive", "optimise": "completion", "plan": "a/m@0 b/m@failure", "why": "cold"}),
             json!({"policy": "hedge", "optimise": "ttft", "plan": "a/m@0 b/m@5400000ms", "why": "listed"}),
-            json!({"policy": "hedge", "optimise": "goodput", "plan": "a/m@0 b/m@1000ms", "why": "hedge"}),
-            json!({"policy": "adaptive", "optimise": "completion", "plan": "a/m@0", "why": "cold"}),
+            json!({"policy": "hedge", "optimise": "goodput", "plan": "a/m@0 b/m@1000ms", "why": "listed"}),
+            json!({"policy": "adaptive", "optimise": "completion", "plan": "a/m@0 b/m@failure", "why": "cold"}),
             json!({"policy": null, "optimise": null, "plan": null, "why": null}),
         ],
     );
@@ -108,13 +109,13 @@ async fn a_race_s_row_has_its_plan_and_the_reason() {
 
 #[tokio::test]
 async fn a_failure_of_the_best_starts_the_next() {
-    for (policy, reason) in [("adaptive", "first"), ("rule", "fallback"), ("fastest", "fallback")] {
+    for (policy, reason) in [("adaptive", "first"), ("rule", "first"), ("fastest", "fallback")] {
         let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
         let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
         let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"{policy}\"")).start().await;
         assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
-        assert_eq!(rows.races[0]["policy"], policy);
+        assert_eq!(rows.races[0]["policy"], "adaptive", "the others are old names");
         assert_row!(
             rows.one("b"),
             json!({"provider": "b", "start_reason": reason, "p_include": 1.0, "outcome": "won"})

@@ -137,7 +137,7 @@ async fn r11_the_total_timeout_ends_a_race_without_a_winner(pair: Pair) {
     advance_clock(SECOND).await;
     let response = read_response(&mut client).await;
     assert_eq!(response.status, 504, "before the commit");
-    assert!(pair.surface.error(&response).1.contains("total timeout"), "{}", response.body);
+    assert!(pair.surface.error(&response).1.contains("timeouts.total"), "{}", response.body);
     hanging.closed(0).await;
     let (path, body) = ask("b/m", false);
     let response = read_response(&mut gateway.post(&path, &body).await).await;

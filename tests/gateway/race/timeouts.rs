@@ -56,9 +56,9 @@ async fn comments_do_not_hold_off_the_first_token_timeout() {
 }
 
 #[tokio::test]
-async fn the_last_running_attempt_is_not_cut() {
+async fn the_last_attempt_alive_has_four_times_as_long_once_it_has_sent_headers() {
     let (begun, later) = (Gate::new(), Gate::new());
-    let late = Script::sse().reached(&begun).wait(&later).role().token("late").finish("stop").done().end();
+    let late = Script::sse().role().reached(&begun).wait(&later).role().token("late").finish("stop").done().end();
     let a = FakeProvider::start(vec![silent()]).await;
     let b = FakeProvider::start(vec![late]).await;
     let race = "policy = \"fallback\"\ntimeouts = { first_token = \"300ms\" }";
@@ -67,7 +67,7 @@ async fn the_last_running_attempt_is_not_cut() {
     a.request(0).await;
     advance_clock(Duration::from_millis(300)).await;
     begun.passed().await;
-    advance_clock(Duration::from_secs(2)).await;
+    advance_clock(Duration::from_secs(1)).await;
     later.open();
     let response = read_response(&mut client).await;
     assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "late"));
@@ -77,16 +77,34 @@ async fn the_last_running_attempt_is_not_cut() {
         json!({"outcome": "timeout", "ttft_event": 0, "censor_cause": "timeout", "failure": "timeout", "failure_phase": "headers"})
     );
     assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
-    assert!(rows.one("b")["ttft_obs_us"].as_i64() >= Some(2_000_000));
+    assert!(rows.one("b")["ttft_obs_us"].as_i64() >= Some(1_000_000));
 }
 
 #[tokio::test]
-async fn max_attempts_bounds_the_attempts() {
+async fn the_last_attempt_alive_is_cut_while_it_has_sent_nothing() {
+    let a = FakeProvider::start(vec![silent()]).await;
+    let b = FakeProvider::start(vec![silent()]).await;
+    let race = "policy = \"fallback\"\ntimeouts = { first_token = \"300ms\" }";
+    let gateway = Setup::over(&[&a, &b]).race(race).start().await;
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.status, response.error_code().as_str()), (504, "photofinish_timeout"), "{}", response.body);
+    let rows = gateway.stop().await;
+    for provider in ["a", "b"] {
+        assert_row!(
+            rows.one(provider),
+            json!({"outcome": "timeout", "failure": "timeout", "failure_phase": "headers"})
+        );
+        assert!(rows.one(provider)["ttft_obs_us"].as_i64() < Some(3_000_000));
+    }
+}
+
+#[tokio::test]
+async fn max_attempts_and_failovers_bound_the_attempts() {
     let failing = || Script::status(500, &[], "{}");
     let a = FakeProvider::start(vec![failing(), failing()]).await;
     let b = FakeProvider::start(vec![failing()]).await;
     let c = FakeProvider::start(vec![Script::stream(&["never"])]).await;
-    let gateway = Setup::over(&[&a, &b, &c]).race("max_attempts = 2").start().await;
+    let gateway = Setup::over(&[&a, &b, &c]).race("max_attempts = 2\nfailovers = 0").start().await;
     let response = read_response(&mut gateway.streaming().await).await;
     assert_eq!((response.status, response.error_code().as_str()), (502, "photofinish_all_failed"));
     let mut client = RawClient::connect(gateway.addr()).await;

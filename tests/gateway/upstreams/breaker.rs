@@ -78,15 +78,15 @@ async fn five_errors_in_a_row_open_the_breaker() {
 async fn a_race_that_shrinks_says_who_is_missing() {
     let (a, b, c, d) = (failing(usize::MAX).await, failing(0).await, failing(0).await, failing(0).await);
     let setup = Setup::new().provider("a", &a, "").provider("b", &b, "dialect = \"anthropic\"");
-    let setup = setup.provider("c", &c, "").provider("d", &d, "").race("policy = \"fallback\"\nmax_attempts = 1");
+    let setup = setup.provider("c", &c, "").provider("d", &d, "").race("policy = \"fallback\"\nfailovers = 0");
     let gateway = setup.race(&breaker(1, LONG)).start().await;
     assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     let ask = json!({"model": "m", "stream": true, "seed": 7, "messages": [{"role": "user", "content": "hi"}]});
     assert_eq!(read_response(&mut gateway.ask(&ask).await).await.upstream(), "c/m");
     let rows = gateway.stop().await;
     let left_out: Vec<_> = rows.races.iter().map(|race| race["left_out"].clone()).collect();
-    let first = "b/m@capability c/m@max_attempts d/m@max_attempts";
-    assert_eq!(left_out, [json!(first), json!("b/m@capability a/m@breaker d/m@max_attempts")]);
+    let first = "b/m@capability c/m@failovers d/m@failovers";
+    assert_eq!(left_out, [json!(first), json!("b/m@capability a/m@breaker d/m@failovers")]);
 }
 
 /// A race that was refused because no upstream was left names them too; `/api` lists them.
@@ -173,7 +173,7 @@ async fn a_probe_displaces_no_healthy_upstream() {
 #[tokio::test]
 async fn with_a_single_attempt_the_probe_takes_its_listed_place() {
     let (a, b) = (failing(1).await, failing(0).await);
-    let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1");
+    let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1\nfailovers = 0");
     let gateway = setup.race(&breaker(1, SHORT)).start().await;
     assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     due().await;
@@ -213,7 +213,8 @@ async fn a_probe_serves_the_request_if_the_first_attempt_fails() {
 #[tokio::test]
 async fn a_failed_probe_doubles_the_open_time() {
     let (a, b) = (failing(usize::MAX).await, failing(usize::MAX).await);
-    let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1").race(&breaker(2, LONG));
+    let setup =
+        Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1\nfailovers = 0").race(&breaker(2, LONG));
     let gateway = setup.start().await;
     for _ in 0..2 {
         assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);

@@ -127,7 +127,7 @@ impl Config {
     /// is served by its id, unless the file gives that name to a model: the file's limits hold for that model, so the id is
     /// then usable as `provider/id` only.
     fn serve(&mut self, as_read: &Config, provider: &Arc<Provider>, id: &str) {
-        let race = self.race_without_table.clone();
+        let race = self.race.clone();
         let catalogue = self.catalogue.clone();
         let upstream = UpstreamConfig::of_catalogue(provider.clone(), id.to_owned(), &catalogue, race.timeouts);
         let known = catalogue.identity(id).filter(|name| self.may_join(name, provider));

@@ -46,7 +46,7 @@ pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, CredentialSource, Keys, Provider, ProviderDialect, Token, UpstreamStream};
 pub use race::{
     BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
-    RaceSettings, RescuePolicy, SloSettings, Timeouts, UNLEARNED_HEDGE, UpstreamOrder,
+    RaceSettings, RescuePolicy, SloSettings, Timeouts, UpstreamOrder,
 };
 pub use schema::schema;
 pub use server::{Cors, Listen};

@@ -8,11 +8,10 @@ use super::names::names;
 use super::reader::TomlTable;
 use super::units::{DURATION_MAX, format_duration, parse_duration};
 
-/// Maximum number of attempts that a plan may start.
+/// Attempts that may run at once by choice.
 pub const MAX_ATTEMPTS: usize = 16;
-
-/// The delay of a hedge by quantile while the leader's TTFT is unknown.
-pub const UNLEARNED_HEDGE: Duration = Duration::from_secs(1);
+/// As many as a request may name upstreams: all.
+const FAILOVERS_MAX: usize = 64;
 
 /// Bytes read from one drained loser.
 const DRAIN_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
@@ -25,16 +24,15 @@ keys! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct RaceSettings {
         /// How a request is spread over its upstreams.
-        policy: Policy = choice(), or Policy::Race;
-        /// For `hedge`: how long the attempts before have until the next one starts. A duration such as `250ms`, or a quantile of the
-        /// leader's TTFT from `p50` to `p99.9`, which means 1s until it is known.
-        hedge_after: HedgeAfter = HedgeAfter::KEY, or HedgeAfter::Quantile(0.95);
-        /// The objective of the learning policies.
-        optimise: Objective = choice(), or Objective::Ttft;
-        /// For `adaptive` and `rule`: the maximum cost of extra attempts, as a share of the cost of single attempts. 0:
-        /// no extra attempts.
+        policy: Policy = choice(), or Policy::Adaptive;
+        /// For `hedge`: how long the attempts before have until the next one starts.
+        hedge_after: HedgeAfter = HedgeAfter::KEY, or HedgeAfter::After(Duration::from_secs(1));
+        /// The objective of `adaptive`.
+        optimise: Objective = choice(), or Objective::Auto;
+        /// For `adaptive`: the maximum cost of extra attempts that are chosen, as a share of the cost of single attempts. 0: none, only
+        /// what replaces failed and late attempts.
         budget: f64 = RealNumber(RaceSettings::BUDGET), or 0.1;
-        /// For the learning policies: the value of one second of a client's waiting time, in US dollars. A more
+        /// For `adaptive`: the value of one second of a client's waiting time, in US dollars. A more
         /// expensive upstream goes first if the saved time is worth more than the extra price. Without prices it has no
         /// effect.
         second_worth: f64 = RealNumber(RaceSettings::SECOND_WORTH), or 0.05;
@@ -42,8 +40,14 @@ keys! {
         slo: SloSettings = nested(), or SloSettings::default();
         /// For `completion` and `goodput`: how long a first token may be held back, 0s to 5s.
         hold_max: Duration = TimeSpan(RaceSettings::HOLD), or Duration::from_millis(300);
-        /// Attempts for one request at most, retries included.
+        /// Attempts for one request that run at once by choice: the opening, hedges and retries. What replaces a failed or a late attempt
+        /// is not counted.
         max_attempts: usize = WholeNumber(1..=MAX_ATTEMPTS), or 4;
+        /// How many upstreams may replace a failed or a late one, in one request.
+        failovers: usize = WholeNumber(0..=FAILOVERS_MAX), or FAILOVERS_MAX;
+        /// An attempt is late after this many medians of the best upstream that is left, and what its own upstream sometimes takes: then
+        /// that one starts too, whatever the budget holds. Not for `race`, which starts all. 0: never.
+        patience: f64 = RealNumber(RaceSettings::PATIENCE), or 4.0;
         /// Maximum retries of one failed upstream in a race (429, 5xx, reset).
         retries: u32 = WholeNumber(RaceSettings::RETRIES), or 1;
         /// The longest wait before a retry, 0s to 5m; the gateway does not wait for a longer Retry-After.
@@ -73,12 +77,23 @@ keys! {
 
 impl RaceSettings {
     pub const BUDGET: RangeInclusive<f64> = 0.0..=10.0;
+    pub const PATIENCE: RangeInclusive<f64> = 0.0..=100.0;
     pub const SECOND_WORTH: RangeInclusive<f64> = 1e-6..=1e3;
     pub const HOLD: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
     /// Most failures are known within two seconds; they keep their own HTTP status.
     pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=DURATION_MAX;
     pub const RETRIES: RangeInclusive<u32> = 0..=15;
     pub const RETRY_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
+
+    /// With the old names of policies replaced by what they mean now. None: there is none.
+    pub fn without_old_names(&self) -> Option<RaceSettings> {
+        let budget = match (self.policy, self.hedge_after) {
+            (Policy::Fastest, _) => 0.0,
+            (Policy::Rule, _) | (Policy::Hedge, HedgeAfter::Quantile(_)) => self.budget,
+            _ => return None,
+        };
+        Some(RaceSettings { policy: Policy::Adaptive, budget, ..self.clone() })
+    }
 }
 
 const KEEPALIVE: ParsedText<Option<Duration>> = ParsedText {
@@ -147,18 +162,18 @@ names! {
     pub enum Policy {
         /// All at once; the first token wins.
         Race = "race",
-        /// The next one starts when those before are late (`hedge_after`).
+        /// The next one starts `hedge_after` the one before.
         Hedge = "hedge",
         /// The best by what was learned, and extra attempts within `budget`.
         Adaptive = "adaptive",
-        /// The simple rule that `adaptive` falls back to.
-        Rule = "rule",
-        /// The best by what was learned; the others only after a failure.
-        Fastest = "fastest",
-        /// In the listed order, only after a failure.
+        /// In the listed order, after a failure or when one is late.
         Fallback = "fallback",
-        /// One drawn by its weight; the others only after a failure.
+        /// One drawn by its weight; the others after a failure or when it is late.
         Weighted = "weighted",
+        /// An old name of `adaptive`.
+        Rule = "rule",
+        /// An old name of `adaptive` with `budget = 0`.
+        Fastest = "fastest",
     }
 }
 
@@ -167,7 +182,7 @@ names! {
 pub enum UpstreamOrder {
     /// They start all at once.
     AllAtOnce,
-    /// `hedge_after`: a quantile orders them by predictions, a duration keeps the listed order.
+    /// The configuration, one after the other by `hedge_after`.
     ByDelay,
     /// Predictions.
     Learned,
@@ -178,6 +193,11 @@ pub enum UpstreamOrder {
 }
 
 impl Policy {
+    /// See [`RaceSettings::without_old_names`].
+    pub fn is_old_name(self) -> bool {
+        matches!(self, Policy::Rule | Policy::Fastest)
+    }
+
     pub fn order(self) -> UpstreamOrder {
         match self {
             Policy::Race => UpstreamOrder::AllAtOnce,
@@ -197,8 +217,8 @@ impl Policy {
     /// Starts extra attempts within `budget`.
     pub fn spends_budget(self) -> bool {
         match self {
-            Policy::Adaptive | Policy::Rule => true,
-            Policy::Race | Policy::Hedge | Policy::Fastest | Policy::Fallback | Policy::Weighted => false,
+            Policy::Adaptive | Policy::Rule | Policy::Fastest => true,
+            Policy::Race | Policy::Hedge | Policy::Fallback | Policy::Weighted => false,
         }
     }
 }
@@ -252,6 +272,8 @@ names! {
 names! {
     /// `optimise`: what "fastest" means.
     pub enum Objective {
+        /// The time to first token and a part of the rest of the answer: all of it where the client waits for the whole answer.
+        Auto = "auto",
         /// The client's time to first token.
         Ttft = "ttft",
         /// The time to the whole answer.
@@ -265,12 +287,12 @@ names! {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HedgeAfter {
     After(Duration),
-    /// A quantile of the leader's predicted TTFT, 0 to 1.
+    /// An old form, 0 to 1: what `adaptive` does.
     Quantile(f64),
 }
 
 impl HedgeAfter {
-    /// A smaller quantile would hedge most requests. No history is long enough for a larger one.
+    /// Of the old form.
     pub const PER_CENT: RangeInclusive<f64> = 50.0..=99.9;
 
     pub(super) const KEY: ParsedText<HedgeAfter> = ParsedText {
@@ -281,8 +303,7 @@ impl HedgeAfter {
     };
 
     /// The expected format, for messages.
-    pub const EXPECTED: &str = "a duration such as \"250ms\", at most 365d, or a quantile of the leader's time to first \
-                                token, \"p50\" to \"p99.9\", such as \"p95\"";
+    pub const EXPECTED: &str = "a duration such as \"250ms\", at most 365d";
 
     /// Reads a duration, or `p` and the quantile in per cent.
     pub fn parse(text: &str) -> Option<HedgeAfter> {
@@ -305,11 +326,11 @@ impl HedgeAfter {
         }
     }
 
-    /// The delay while the leader's TTFT is unknown.
-    pub fn unlearned(self) -> Duration {
+    /// An old form means `adaptive` and is no delay.
+    pub fn delay(self) -> Duration {
         match self {
             HedgeAfter::After(delay) => delay,
-            HedgeAfter::Quantile(_) => UNLEARNED_HEDGE,
+            HedgeAfter::Quantile(_) => Duration::from_secs(1),
         }
     }
 }

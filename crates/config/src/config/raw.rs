@@ -28,8 +28,6 @@ pub(super) struct RawConfig {
     pub(super) store: StoreKeys,
     pub(super) catalogue: CatalogueKeys,
     pub(super) race: RaceSettings,
-    /// The settings of models without tables: `adaptive`, if the file does not choose, so that six keys do not mean six bills.
-    pub(super) race_without_models: RaceSettings,
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
     pub(super) users: Vec<RawUser>,
@@ -141,9 +139,7 @@ impl RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
         let catalogue = section(&mut root, "catalogue");
-        let (race, has_policy) = read_race(&mut root);
-        let race_without_models =
-            if has_policy { race.clone() } else { RaceSettings { policy: Policy::Adaptive, ..race.clone() } };
+        let race: RaceSettings = section(&mut root, "race");
         let providers = root
             .named_tables("providers", &["api_key", "base_url", "simulate"])
             .into_iter()
@@ -154,17 +150,24 @@ impl RawConfig {
         let users = root.named_tables("users", &["token", "token_sha256"]).into_iter().map(RawUser::read).collect();
         let probes = RawProbes::read(&mut root);
         root.finish();
-        RawConfig { server, store, catalogue, race, race_without_models, providers, models, users, probes }
+        let race = anew(Some(scope), "[race]", race);
+        RawConfig { server, store, catalogue, race, providers, models, users, probes }
     }
 }
 
-/// `[race]`, and whether it chooses a policy.
-fn read_race(root: &mut TomlTable<'_, '_>) -> (RaceSettings, bool) {
-    let Some(mut table) = root.table("race", "[race]".to_owned()) else { return (RaceSettings::default(), false) };
-    let keys = RaceSettings::read(&mut table, &RaceSettings::default());
-    let has_policy = table.has("policy");
-    table.finish();
-    (keys, has_policy)
+/// Settings without the old names of policies, which are kept for one version. `scope`: for a warning.
+fn anew(scope: Option<&ReaderScope<'_>>, table: &str, race: RaceSettings) -> RaceSettings {
+    let Some(anew) = race.without_old_names() else { return race };
+    let Some(scope) = scope else { return anew };
+    let old = match race.policy {
+        Policy::Hedge => format!("policy = \"hedge\" with hedge_after = \"{}\"", race.hedge_after.text()),
+        policy => format!("policy = \"{}\"", policy.as_str()),
+    };
+    let budget = if race.policy == Policy::Fastest { " with budget = 0" } else { "" };
+    scope.warn(format!(
+        "{table}: {old} is an old name, which the next version refuses: it means policy = \"adaptive\"{budget}"
+    ));
+    anew
 }
 
 fn section<T: TableKeys>(root: &mut TomlTable<'_, '_>, key: &'static str) -> T {
@@ -179,6 +182,8 @@ impl RawModel {
         check_name(table.scope, &format!("the model name in {}", table.name), &name);
         let keys = ModelKeys::read(&mut table, &ModelKeys::default());
         let race = RaceSettings::read(&mut table, race);
+        let is_own = ["policy", "hedge_after"].iter().any(|key| table.has(key));
+        let race = anew(is_own.then_some(table.scope), &table.name, race);
         let mut upstreams = keys.upstreams;
         for upstream in &mut upstreams {
             upstream.keys.upstream_stream = upstream.keys.upstream_stream.or(keys.upstream_stream);

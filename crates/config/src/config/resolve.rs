@@ -59,7 +59,7 @@ pub(super) fn resolve(
     let hosting = Hosting { catalogue, providers: &providers, users: &users, today: hosts::today() };
     let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
     if serves_catalogue {
-        models = hosting.every_model(&raw.race_without_models);
+        models = hosting.every_model(&raw.race);
         let served = catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
         aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
         if models.is_empty() {
@@ -88,7 +88,6 @@ pub(super) fn resolve(
         },
         given_listen: None,
         store: StoreConfig { path: absolute(&raw.store.url), retention: raw.store.retention },
-        race_without_table: if serves_catalogue { raw.race_without_models } else { raw.race.clone() },
         race: raw.race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,
@@ -246,12 +245,14 @@ fn resolve_models(
 
 /// Warns if a budget is not counted in plain money.
 fn warn_of_prices(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
-    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 {
+    // Nobody is billed for a machine of one's own.
+    let is_billed = upstreams.iter().any(|upstream| upstream.provider.is_hosted());
+    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 || !is_billed {
         return;
     }
     let without: Vec<String> = upstreams
         .iter()
-        .filter(|upstream| upstream.price.is_none())
+        .filter(|upstream| upstream.price.is_none() && upstream.provider.is_hosted())
         .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
         .collect();
     match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {

@@ -36,8 +36,6 @@ pub struct Config {
     pub store: StoreConfig,
     /// `[race]`: the defaults of every model, and the settings of a request that names its upstreams itself.
     pub race: RaceSettings,
-    /// The settings of models without a table.
-    pub race_without_table: RaceSettings,
     /// By name: the providers that the file defines, and those of the catalogue that it uses or whose usual variable has a key.
     pub providers: BTreeMap<String, Arc<Provider>>,
     /// By name, without aliases.

@@ -71,7 +71,7 @@ fn an_empty_file_has_the_defaults() {
     assert_eq!(config.store.retention, Retention::For(Duration::from_secs(90 * 86_400)));
     assert_eq!(good("store.retention = \"forever\"").store.retention, Retention::Forever);
     assert_eq!(good("store.retention = \"1d\"").store.retention, Retention::For(Duration::from_secs(86_400)));
-    assert_eq!((config.race.policy, config.race.max_attempts, config.race.audit), (Policy::Race, 4, 0.02));
+    assert_eq!((config.race.policy, config.race.max_attempts, config.race.audit), (Policy::Adaptive, 4, 0.02));
     assert_eq!((config.race.retries, config.race.retry_wait), (1, Duration::from_secs(2)));
     assert_eq!(config.race.timeouts.total, Duration::from_secs(600));
     assert_eq!(config.warnings, Vec::<String>::new());

@@ -2,7 +2,7 @@
 //! see `meter`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tracing::{Level, Span, enabled};
 
@@ -37,6 +37,32 @@ pub(super) enum RaceDecision {
     Deadline,
 }
 
+/// What an attempt and its race tell each other.
+#[derive(Default)]
+pub(super) struct AttemptShared {
+    decision: AtomicU8,
+    /// Its upstream sent headers, or more.
+    has_bytes: AtomicBool,
+}
+
+impl AttemptShared {
+    pub fn decide(&self, decision: RaceDecision) {
+        self.decision.store(decision as u8, Ordering::Relaxed);
+    }
+
+    pub fn has_bytes(&self) -> bool {
+        self.has_bytes.load(Ordering::Relaxed)
+    }
+
+    fn decided(&self) -> RaceDecision {
+        let value = self.decision.load(Ordering::Relaxed);
+        [RaceDecision::Lost, RaceDecision::Audited, RaceDecision::Drained, RaceDecision::Late, RaceDecision::Deadline]
+            .into_iter()
+            .find(|decision| *decision as u8 == value)
+            .unwrap_or(RaceDecision::Undecided)
+    }
+}
+
 /// Not `Clone`: two guards would report one attempt twice.
 pub(super) struct AttemptGuard {
     /// Boxed: it is large, and the guard moves with its future.
@@ -46,7 +72,7 @@ pub(super) struct AttemptGuard {
     /// A streamed answer ends until then.
     pub until: Instant,
     dispatch: Instant,
-    decision: Arc<AtomicU8>,
+    shared: Arc<AttemptShared>,
     /// How it ended by itself. None: not yet.
     ended: Option<AttemptOutcome>,
     bill: BillBounds,
@@ -72,7 +98,7 @@ pub(super) struct AttemptGuard {
 }
 
 impl AttemptGuard {
-    pub fn new(spec: &mut AttemptSpec, decision: Arc<AtomicU8>) -> AttemptGuard {
+    pub fn new(spec: &mut AttemptSpec, shared: Arc<AttemptShared>) -> AttemptGuard {
         let dispatch = Instant::now();
         AttemptGuard {
             record: Box::new(new_record(spec, dispatch)),
@@ -80,7 +106,7 @@ impl AttemptGuard {
             read_at: spec.read_at,
             until: spec.read_at + spec.upstream.timeouts.stream_total,
             dispatch,
-            decision,
+            shared,
             ended: None,
             bill: BillBounds {
                 price: spec.upstream.price,
@@ -112,7 +138,7 @@ impl AttemptGuard {
 
     /// Records a decision from outside.
     pub fn decide(&self, decision: RaceDecision) {
-        self.decision.store(decision as u8, Ordering::Relaxed);
+        self.shared.decide(decision);
     }
 
     /// Microseconds since the dispatch.
@@ -131,6 +157,7 @@ impl AttemptGuard {
     /// Status and headers of the answer.
     pub fn head(&mut self, response: &Response) {
         let at_us = self.elapsed(Instant::now());
+        self.shared.has_bytes.store(true, Ordering::Relaxed);
         self.record.headers_us = Some(at_us);
         self.record.http_status = Some(i64::from(response.status.as_u16()));
         self.recorder.step(&self.record, AttemptStep::Headers, at_us);
@@ -212,9 +239,9 @@ impl AttemptGuard {
             forget_tokens(record);
             (record.finish_us, record.burst) = (None, None);
         }
-        record.audited = decided(&self.decision) == RaceDecision::Audited;
+        record.audited = self.shared.decided() == RaceDecision::Audited;
         let mut censored = None;
-        record.outcome = match (self.ended, decided(&self.decision)) {
+        record.outcome = match (self.ended, self.shared.decided()) {
             (Some(outcome), _) => outcome,
             (None, RaceDecision::Lost) => {
                 censored = Some(CensorCause::Lost);
@@ -299,14 +326,6 @@ fn choices_asked(n: Option<i64>) -> u32 {
     n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63)
 }
 
-fn decided(cell: &AtomicU8) -> RaceDecision {
-    let value = cell.load(Ordering::Relaxed);
-    [RaceDecision::Lost, RaceDecision::Audited, RaceDecision::Drained, RaceDecision::Late, RaceDecision::Deadline]
-        .into_iter()
-        .find(|decision| *decision as u8 == value)
-        .unwrap_or(RaceDecision::Undecided)
-}
-
 fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
     AttemptRecord {
         dialect: spec.request_translation.dialect().as_str(),
@@ -340,6 +359,7 @@ pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> ObservedEnd {
         // An answer under way at the deadline is not the upstream's fault.
         failed: failure.is_some_and(slows_hedging)
             && !(failure == Some(FailureKind::Timeout) && record.first_token_us.is_some()),
+        limited: failure == Some(FailureKind::RateLimited),
         billed: !matches!(record.outcome, AttemptOutcome::Failed | AttemptOutcome::Shed) && record.connect_us.is_some(),
         served: record.outcome == AttemptOutcome::Won,
         tpot_us: decoding.tpot_us(choices),

@@ -25,35 +25,34 @@ pub use whole::{Assembler, assemble_events};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use tracing::Instrument;
 
 use crate::race::CutReason;
 use exchange::Bounds;
-use guard::{AttemptGuard, RaceDecision};
+use guard::{AttemptGuard, AttemptShared, RaceDecision};
 use photofinish_base::failure::Failure;
 use photofinish_wire::ResponseTranslation;
 
 /// A started attempt: the race polls it.
 pub struct Attempt {
     future: Pin<Box<dyn Future<Output = Result<ReadyAttempt, Failure>> + Send>>,
-    decision: Arc<AtomicU8>,
+    shared: Arc<AttemptShared>,
 }
 
 /// Starts an attempt. From here on its row is certain; its clock starts at the first poll.
 pub fn start(mut spec: AttemptSpec) -> Attempt {
-    let decision = Arc::new(AtomicU8::new(RaceDecision::Undecided as u8));
+    let shared = Arc::new(AttemptShared::default());
     // Boxed: it is large, and moves from future to future.
-    let guard = Box::new(AttemptGuard::new(&mut spec, decision.clone()));
+    let guard = Box::new(AttemptGuard::new(&mut spec, shared.clone()));
     let outgoing = exchange::outgoing(&spec);
     let bounds = Bounds { event_max: spec.event_max, memory: spec.memory.clone() };
     let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;
     let response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
     let exchange = exchange::exchange(spec.client, outgoing, response_translation, bounds, spec.key, guard);
     let future = Box::pin(exchange.instrument(spec.span));
-    Attempt { future, decision }
+    Attempt { future, shared }
 }
 
 impl Attempt {
@@ -64,17 +63,22 @@ impl Attempt {
             CutReason::Late => RaceDecision::Late,
             CutReason::Deadline => RaceDecision::Deadline,
         };
-        self.decision.store(decision as u8, Ordering::Relaxed);
+        self.shared.decide(decision);
+    }
+
+    /// Its upstream sent headers, or more.
+    pub fn has_bytes(&self) -> bool {
+        self.shared.has_bytes()
     }
 
     /// It lost, and runs on to its own first token.
     pub fn audit(&mut self) {
-        self.decision.store(RaceDecision::Audited as u8, Ordering::Relaxed);
+        self.shared.decide(RaceDecision::Audited);
     }
 
     /// It lost, and is read to its end.
     pub fn drain(&mut self) {
-        self.decision.store(RaceDecision::Drained as u8, Ordering::Relaxed);
+        self.shared.decide(RaceDecision::Drained);
     }
 }
 

@@ -110,9 +110,15 @@ pub trait Launch {
         Replan::Never
     }
 
-    /// The candidate that starts after a failure, as an index into `waiting`. An index beyond the end means the last.
-    fn next_after_failure(&mut self, _waiting: &[usize]) -> usize {
-        0
+    /// The candidate that starts after a failure, or in place of a late one, as an index into `waiting`, which is not empty. An index
+    /// beyond the end means the last. None: no further one. `must`: nothing else runs.
+    fn next_after_failure(&mut self, _waiting: &[usize], _must: bool) -> Option<usize> {
+        Some(0)
+    }
+
+    /// How long the last attempt alive may take to its first token, from its start. None: until the deadline.
+    fn last_waits(&self, _running: &RunningAttempt<Self::Attempt>) -> Option<Duration> {
+        None
     }
 
     /// How long a ready attempt is held back for the running ones. None: not at all.

@@ -146,7 +146,8 @@ impl<L: Launch> Race<L> {
         }
         self.ask();
         self.start_what_is_due();
-        let nothing = self.running.is_empty() && !self.start_next(StartReason::First) && !self.awaits_retry();
+        let reason = if self.started == 0 { StartReason::First } else { StartReason::Fallback };
+        let nothing = self.running.is_empty() && !self.start_next(reason) && !self.awaits_retry();
         nothing.then_some(RaceFinish::Failed)
     }
 
@@ -262,6 +263,9 @@ impl<L: Launch> Race<L> {
     }
 }
 
+/// Attempts of one race, whatever becomes of them.
+const STARTS_MAX: usize = 128;
+
 /// The shortest pause between two questions to the policy, unless an attempt fails or starts.
 const ASK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -325,7 +329,12 @@ impl<L: Launch> Race<L> {
                 // Losers come after untried candidates.
                 let untried = free.iter().take_while(|place| !self.waiting[**place].retry).count();
                 free.truncate(if untried == 0 { free.len() } else { untried });
-                if free.is_empty() { 0 } else { self.launch.next_after_failure(&self.candidates(&free)) }
+                if free.is_empty() {
+                    return false;
+                }
+                let must = self.running.is_empty();
+                let Some(place) = self.launch.next_after_failure(&self.candidates(&free), must) else { return false };
+                place
             }
         };
         let Some(position) = free.get(place).or(free.last()) else { return false };
@@ -341,11 +350,10 @@ impl<L: Launch> Race<L> {
             RetryDecision::Later { wait, first } => (wait, first),
         };
         let due = self.launch.now() + wait.min(self.plan.total);
-        // A retry takes no place of a candidate that was not asked yet.
+        // With as many candidates as attempts those that were not asked yet are the better choice.
         let untried = self.waiting.iter().filter(|waiting| !waiting.retry).count();
-        let places = if again == RetryDecision::Now { 0 } else { untried };
-        let is_possible =
-            !self.stopped && self.started.saturating_add(places) < self.plan.max_attempts && due < self.deadline();
+        let may_retry = again == RetryDecision::Now || self.started + untried < self.plan.max_attempts;
+        let is_possible = !self.stopped && may_retry && self.started < STARTS_MAX && due < self.deadline();
         if is_possible {
             self.waiting.insert(0, WaitingCandidate { due: Some(due), first, ..WaitingCandidate::again(entry) });
         }
@@ -381,8 +389,13 @@ impl<L: Launch> Race<L> {
     /// While an answer is under way nothing starts, neither by a timer nor after a failure. If that answer breaks, it is
     /// replaced then.
     fn may_start(&self) -> bool {
-        let may = !self.stopped && self.started < self.plan.max_attempts && self.held.is_none();
+        let may = !self.stopped && self.started < STARTS_MAX && self.held.is_none();
         may && !self.running.iter().any(RunningAttempt::has_begun)
+    }
+
+    /// One more attempt may run by choice.
+    fn has_room(&self) -> bool {
+        self.running.len() < self.plan.max_attempts
     }
 
     /// An answer broke. Timers that expired while it was under way must not all start at once: one replacement is enough.
@@ -401,7 +414,7 @@ impl<L: Launch> Race<L> {
             StartRule::At(after) => Some(self.began + after.min(self.plan.total)),
             StartRule::AfterFailure => None,
         };
-        waiting.due.or(by_plan).filter(|_| self.may_start())
+        waiting.due.or(by_plan).filter(|_| self.may_start() && self.has_room())
     }
 
     /// The policy is asked only while an attempt runs and a candidate is free.
@@ -494,8 +507,8 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Replaces late attempts. The last running attempt is not cut, nor one whose answer may only be long. A trial does not count as
-    /// running for this.
+    /// Replaces late attempts. The last one alive has longer, and one whose answer may only be long is not cut. A trial does not count
+    /// as running for this.
     pub(crate) fn cut_the_late(&mut self) {
         let now = self.launch.now();
         for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
@@ -508,10 +521,18 @@ impl<L: Launch> Race<L> {
             }
             let alive = self.running.iter().filter(|running| trial || !running.entry.trial).count();
             let may_be_long = self.running[position].attempt.may_be_long();
-            if may_be_long || (alive == 1 && self.held.is_none()) {
+            if may_be_long {
                 let running = &mut self.running[position];
-                (running.late_at, running.was_late) = (None, may_be_long);
+                (running.late_at, running.was_late) = (None, true);
                 continue;
+            }
+            if alive == 1 && self.held.is_none() {
+                let running = &self.running[position];
+                let until = self.launch.last_waits(running).map(|waits| running.started_at + waits);
+                if until.is_none_or(|until| until > now) {
+                    self.running[position].late_at = until;
+                    continue;
+                }
             }
             let late = self.running.remove(position);
             self.cut_late(late);

@@ -53,7 +53,7 @@ names! {
         /// Its circuit breaker is open.
         Breaker = "breaker",
         /// The plan was full.
-        MaxAttempts = "max_attempts",
+        Failovers = "failovers",
     }
 }
 

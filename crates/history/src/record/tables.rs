@@ -73,8 +73,8 @@ table! {
         /// upstreams of the model that this race could not start, each with the reason: `dialect` (it does not serve the
         /// surface), `capability` (its dialect cannot express all of the request, or according to the catalogue the model lacks
         /// tools, a kind of input or JSON schemas), `too_long` (prompt and answer certainly exceed its context, or the answer
-        /// exceeds its limit), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `max_attempts` (the
-        /// plan was full), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
+        /// exceeds its limit), `unlisted` (its provider does not list it now), `cooling_down`, `breaker`, `failovers` (as
+        /// many as may replace another were listed before it), such as `groq/llama@cooling_down openrouter/x@breaker`; at most 512 characters, `…` marks a cut; a
         /// list in `/api/races`. Also set when the request was rejected because no upstream was left; null when no upstream was
         /// left out, when the request was rejected for another reason, and in rows of older versions. Upstreams without a key
         /// are not listed. The budget is no reason, because it excludes no upstream; `why` has `budget` where an extra attempt

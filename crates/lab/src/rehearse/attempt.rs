@@ -25,6 +25,9 @@ use photofinish_routing::policy::PolicyDriver;
 use photofinish_routing::policy::question::AttemptView;
 use photofinish_routing::verdict::{BreakerEffect, verdict};
 
+/// The timeouts of a first token that the last attempt alive may take once its upstream sent headers. One that answers at all sends
+/// them at once.
+const AT_WORK: u32 = 4;
 /// Where the whole answer counts, a race compares the paces of its attempts after this many tokens.
 const PACE_TOKENS: u32 = 8;
 
@@ -207,6 +210,7 @@ impl<W> Answering<'_, W> {
         let counted = complete || drains && self.tpot_us().is_some();
         ObservedEnd {
             waited_us: waited_us.filter(|_| self.first_token_us.is_none() && self.end != AttemptEnd::Failed),
+            limited: matches!(self.response, SimulatedResponse::Limited { .. }) && self.end == AttemptEnd::Failed,
             failed: match self.end {
                 AttemptEnd::Failed => true,
                 AttemptEnd::TimedOut => self.first_token_us.is_none(),
@@ -300,8 +304,8 @@ pub(super) struct SimulatedLauncher<'w, W> {
     /// None for a baseline: its plan is all it says.
     pub(super) driver: Option<PolicyDriver>,
     pub(super) retries: Retries,
-    /// Trials that lost and run on; the engine takes them.
-    pub(super) lost_trials: Vec<(Answering<'w, W>, Option<Instant>)>,
+    /// Trials and revisits that lost and run on, for how long at most; the engine takes them.
+    pub(super) lost_trials: Vec<(Answering<'w, W>, Option<Instant>, Option<Duration>)>,
 }
 
 impl<'w, W: SimulatedWorld> SimulatedLauncher<'w, W> {
@@ -338,7 +342,8 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     }
 
     fn launch(&mut self, starting: AttemptStart) -> SimulatedAttempt<'w, W> {
-        let SimulatedCandidate { upstream, trial, .. } = self.candidates[starting.candidate];
+        let SimulatedCandidate { upstream, begun, .. } = self.candidates[starting.candidate];
+        let trial = begun.is_some();
         let request = self.request;
         let (dispatch, response, in_flight) = {
             let mut stage = self.stage.borrow_mut();
@@ -427,9 +432,12 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     fn lost(&mut self, mut attempt: SimulatedAttempt<'w, W>) {
         let Some(mut answering) = attempt.0.take() else { return };
         let upstream = answering.dispatch.upstream;
-        if let Some(place) = self.candidates.iter_mut().find(|place| place.upstream == upstream && place.trial) {
+        let candidate = self.candidates.iter().position(|place| place.upstream == upstream).unwrap_or(0);
+        let is_revisit = self.driver.as_ref().is_some_and(|driver| driver.is_revisit(candidate));
+        if is_revisit || self.candidates[candidate].begun.is_some() {
             answering.record();
-            self.lost_trials.push((answering, place.begun.take()));
+            let limit = self.driver.as_ref().and_then(|driver| driver.runs_on_for(candidate, self.learning.now_us()));
+            self.lost_trials.push((answering, self.candidates[candidate].begun.take(), limit));
         }
     }
 
@@ -441,9 +449,17 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         self.driver.as_mut().map_or(Replan::Never, |driver| driver.replan(&views, &rested, now_us))
     }
 
-    fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
+    fn next_after_failure(&mut self, waiting: &[usize], must: bool) -> Option<usize> {
         let now_us = self.learning.now_us();
-        self.driver.as_ref().map_or(0, |driver| driver.next_after_failure(waiting, now_us))
+        self.driver.as_mut().map_or(Some(0), |driver| driver.next_after_failure(waiting, must, now_us))
+    }
+
+    fn last_waits(&self, running: &RunningAttempt<SimulatedAttempt<'w, W>>) -> Option<Duration> {
+        let timeout = self.stage.borrow().upstreams[self.candidates[running.candidate()].upstream].first_token;
+        let answers = running.attempt.0.as_ref().is_some_and(|answering| answering.tpot_us().is_some());
+        let timeout = if answers { timeout.saturating_mul(AT_WORK) } else { timeout };
+        let usual = self.driver.as_ref()?.last_waits(running.candidate(), self.learning.now_us());
+        Some(usual.map_or(timeout, |usual| usual.max(timeout)))
     }
 
     fn hold(

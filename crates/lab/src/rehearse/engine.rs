@@ -174,7 +174,6 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 first_token: upstream.first_token,
                 trial: place.trial,
                 started: None,
-                waits_us: None,
             }
         };
         let settings = &stage.settings;
@@ -190,6 +189,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             began_us: now_us,
             draws: [draws.f64(), draws.f64()],
             in_usd: self.in_usd,
+            for_answer: request.whole,
             crowded: false,
         });
         (driver.plan(now_us), Some(driver))
@@ -289,9 +289,10 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
     fn keep_lost_trials(&mut self, slot: usize) {
         let Some(race) = self.flights[slot].as_mut().and_then(|flight| flight.race.take()) else { return };
         let mut launcher = race.into_launch();
-        for (answering, begun) in std::mem::take(&mut launcher.lost_trials) {
+        for (answering, begun, limit) in std::mem::take(&mut launcher.lost_trials) {
             let mut stage = self.stage.borrow_mut();
-            let limit_us = photofinish_base::clock::micros(stage.upstreams[answering.dispatch.upstream].first_token);
+            let timeout = stage.upstreams[answering.dispatch.upstream].first_token;
+            let limit_us = photofinish_base::clock::micros(limit.map_or(timeout, |limit| limit.min(timeout)));
             let until_us = stage.now_us() + limit_us;
             self.trial += 1;
             stage.wakes.add(answering.next_us().unwrap_or(i64::MAX).min(until_us), WakeTarget::Trial(self.trial));

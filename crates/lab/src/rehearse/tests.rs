@@ -1,6 +1,6 @@
 //! Every policy in a small world with tails, and the bookkeeping of the engine.
 
-mod late;
+mod patience;
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -23,13 +23,13 @@ pub struct ReplayQuestion {
     /// The policy to play; up to 16 times.
     #[arg(long, default_value = "adaptive")]
     pub policy: Vec<Policy>,
-    /// For adaptive and rule: what extra attempts may cost, as a share of what single ones would, 0 to 10.
+    /// For adaptive: what extra attempts may cost, as a share of what single ones would, 0 to 10.
     #[arg(long, value_parser = |text: &str| within(text, RaceSettings::BUDGET))]
     pub budget: Option<f64>,
-    /// The objective: ttft, completion or goodput.
+    /// The objective: auto, ttft, completion or goodput.
     #[arg(long, value_name = "OBJECTIVE")]
     pub optimise: Option<Objective>,
-    /// For hedge: a duration, or a quantile of the leader's time to first token, such as p95.
+    /// For hedge: a duration, such as 250ms.
     #[arg(long, value_name = "DELAY", value_parser = hedge_after)]
     pub hedge_after: Option<HedgeAfter>,
     /// The targets of goodput, such as ttft=1s,tpot=50ms.
@@ -97,7 +97,7 @@ impl ReplayQuestion {
             ttft: self.slo.and_then(|slo| slo.ttft_us).map_or(model.slo.ttft, micros),
             tpot: self.slo.and_then(|slo| slo.tpot_ms).map_or(model.slo.tpot, |ms| micros((ms * 1e3) as i64)),
         };
-        RaceSettings {
+        let settings = RaceSettings {
             policy,
             budget: self.budget.unwrap_or(model.budget),
             optimise: self.optimise.unwrap_or(model.optimise),
@@ -105,7 +105,8 @@ impl ReplayQuestion {
             hold_max: self.hold_max.unwrap_or(model.hold_max),
             slo,
             ..model.clone()
-        }
+        };
+        settings.without_old_names().unwrap_or(settings)
     }
 }
 
@@ -128,7 +129,7 @@ fn was_so(policy: Policy, past: &PastRequests) -> Result<(), String> {
 fn name(settings: &RaceSettings) -> String {
     let policy = settings.policy.as_str();
     let optimise = match settings.optimise {
-        Objective::Ttft => String::new(),
+        Objective::Auto => String::new(),
         objective => format!(" for {}", objective.as_str()),
     };
     let told = |setting: &PolicySetting| match setting {

@@ -18,11 +18,10 @@ const UNKNOWN_LAUNCHES: f64 = 3.0;
 /// time would also make upstreams forget that are seldom the best, and their slope would be chance.
 const FORGOTTEN_US: f64 = 86_400e6;
 
-/// An attempt counts as failed beyond this quantile of its prediction. A model with many slow first tokens has a high quantile, and a
-/// long wait there is no failure.
-const OVERDUE_QUANTILE: f64 = 0.99;
-/// The least and the most of that time, in predicted medians. After a hang the quantile alone would be far too high.
-const OVERDUE: (f64, f64) = (4.0, 8.0);
+/// The quantile of its usual times up to which an attempt is as slow as its upstream sometimes is.
+const USUAL_QUANTILE: f64 = 0.99;
+/// The least and the most of that time, in usual medians. After a hang the quantile alone would be far too high.
+const USUAL: (f64, f64) = (2.0, 8.0);
 
 /// A waiting attempt is evidence once it has waited longer than this share of all attempts.
 const UNUSUAL: f64 = 0.85;
@@ -58,19 +57,19 @@ impl LatencyForecast {
         (residual <= f64::from(self.shape.get().known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
     }
 
-    /// The same for the delay of a hedge: beyond what was seen it uses the prior's tail. None before a few samples.
-    pub fn hedge_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
-        self.is_seen(now).then(|| (self.ln_ttft(sent, now) + self.shape.get().quantile(q)).exp())
+    /// The 99th percentile of what is usual for such a prompt at such an hour, from two to eight medians, µs: whatever the last
+    /// minutes were like, for a hung upstream would otherwise be waited for the longer, the longer it hangs. None before a few samples.
+    pub fn usual_p99_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
+        self.is_seen(now).then(|| {
+            let usual = self.line.at(sent.uncached_tokens) + self.level.lasting(now);
+            let [median_us, late_us] = [0.5, USUAL_QUANTILE].map(|q| (usual + self.shape.get().quantile(q)).exp());
+            late_us.clamp(USUAL.0 * median_us, USUAL.1 * median_us) as i64
+        })
     }
 
-    /// The median for an attempt sent now, µs, and when it counts as failed; none before a few samples.
-    pub fn waits_us(&self, sent: SendConditions, now: i64) -> Option<(i64, i64)> {
-        self.is_seen(now).then(|| {
-            let median_us = self.median_us(sent, now);
-            let late_us = (self.ln_ttft(sent, now) + self.shape.get().quantile(OVERDUE_QUANTILE)).exp();
-            let (least, most) = OVERDUE;
-            (median_us as i64, late_us.clamp(least * median_us, most * median_us) as i64)
-        })
+    /// The median for an attempt sent now if the upstream were as usual, µs.
+    pub fn usual_median_us(&self, sent: SendConditions, now: i64) -> f64 {
+        (self.line.at(sent.uncached_tokens) + self.level.lasting(now) + self.shape.get().quantile(0.5)).exp()
     }
 
     /// Usual time between two tokens with `in_flight` other attempts there, µs; none without a timed answer.
@@ -132,7 +131,24 @@ impl LatencyForecast {
         self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight) + self.level.now(now)
     }
 
-    /// The same, after what attempts that still wait say of the level now.
+    /// The median for an attempt sent now, µs, after what attempts that still wait say of the level.
+    pub(crate) fn median_given_us(&self, sent: SendConditions, waiting: &[OtherWaiting], now: i64) -> f64 {
+        (self.ln_ttft_given(sent, waiting, now) + self.shape.get().quantile(0.5)).exp()
+    }
+
+    /// Whether an attempt that waits since `other.waited_us` says that the upstream is stuck: it waits longer than usual there, and none that was sent after it was answered.
+    pub(crate) fn is_stuck(&self, other: &OtherWaiting, now: i64) -> bool {
+        let usual_us =
+            self.usual_p99_us(other.sent, now).unwrap_or_else(|| (USUAL.1 * self.median_us(other.sent, now)) as i64);
+        other.waited_us > usual_us && now - other.waited_us >= self.answered_us
+    }
+
+    /// When it was asked last for something that it answered, µs.
+    pub fn answered_us(&self) -> i64 {
+        self.answered_us
+    }
+
+    /// [`LatencyForecast::ln_ttft`], after what attempts that still wait say of the level now.
     pub(crate) fn ln_ttft_given(&self, sent: SendConditions, waiting: &[OtherWaiting], now: i64) -> f64 {
         let steady = self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight);
         if waiting.is_empty() {

@@ -76,6 +76,11 @@ impl Level {
         self.fast * left.fast + self.slow * left.slow
     }
 
+    /// The part of it that stays for hours.
+    pub fn lasting(&self, now: i64) -> f64 {
+        self.slow * self.left(now).slow
+    }
+
     /// The part of it that passes within minutes, at the latest observation.
     pub fn passing(&self) -> f64 {
         self.fast

@@ -45,6 +45,8 @@ pub struct ObservedEnd {
     pub whole_us: Option<i64>,
     /// It failed by the upstream's fault, or with a 429.
     pub failed: bool,
+    /// It was answered 429.
+    pub limited: bool,
     /// It was started and not refused: it is billed.
     pub billed: bool,
     /// It served the client to its end.
@@ -100,6 +102,9 @@ impl AttemptObserver {
         self.leave();
         let ObserverSpec { learning, known, clock, sent, .. } = &self.observer_spec;
         let now_us = learning.now_us();
+        if ending.limited {
+            known.limited(now_us);
+        }
         let waited = |by: LatencyClock| ending.waited_us.filter(|_| *clock == by);
         let decoded = ending.tpot_us.zip(ending.output_tokens);
         let waited_us = waited(LatencyClock::FirstToken);

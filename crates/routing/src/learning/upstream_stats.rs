@@ -32,9 +32,14 @@ pub struct UpstreamStats {
     /// Share of a recently read prefix that the upstream reported as cached; 0 before its first report.
     /// Stored as the bits of an `f64`.
     caching: AtomicU64,
+    /// When it answered 429 last, µs.
+    limited_us: AtomicI64,
     /// How long prompts are that it has counted.
     pub(super) prompts: Prompts,
 }
+
+/// How long a 429 is held against an upstream where another one is usable, µs. The cool-down of its key may be shorter.
+const LIMITED_FOR_US: i64 = 10_000_000;
 
 /// Read where nothing was learnt of whole answers.
 static NO_WHOLE_ANSWER: LazyLock<ClockStats> = LazyLock::new(|| ClockStats::new(Learner::of_whole_answers()));
@@ -74,6 +79,7 @@ impl UpstreamStats {
             whole_answer: OnceLock::new(),
             running: Arc::default(),
             caching: AtomicU64::default(),
+            limited_us: AtomicI64::new(i64::MIN / 2),
             prompts: Prompts::default(),
         }
     }
@@ -124,6 +130,15 @@ impl UpstreamStats {
     /// It fails so often that no hedge goes to it.
     pub fn throttled(&self, now_us: i64) -> bool {
         self.forecast().throttled(now_us)
+    }
+
+    /// It answered 429 a moment ago.
+    pub fn was_limited(&self, now_us: i64) -> bool {
+        now_us - self.limited_us.load(Relaxed) < LIMITED_FOR_US
+    }
+
+    pub(super) fn limited(&self, now_us: i64) {
+        self.limited_us.fetch_max(now_us, Relaxed);
     }
 
     /// Attempts that run there now.

@@ -1,10 +1,13 @@
 //! The budget of one model: what extra attempts may still cost, and the price of time that follows.
 //!
 //! A bucket of `max(200 × budget, 20)` mean costs. A race adds `budget × its base cost`, an extra attempt takes its cost. So what
-//! extras cost that may be refused is bounded over any interval: `budget · base + max(200 · budget, 20) · mean cost`. Starts that are
-//! never refused (`charge`) come out of the same bucket and may leave a debt, which is paid before the next hedge.
+//! chosen extras cost is bounded over any interval: `budget · base + max(200 · budget, 20) · mean cost`. Rescues (`rescue`,
+//! `charge`) are refused by their number alone. They come out of the same bucket and may leave a debt, which is paid before the next
+//! hedge, within a thousand requests.
 //!
 //! Not for prices: the caller knows the cost of an attempt, in money or in tokens.
+
+use super::recent_sums::RecentSums;
 
 /// Capacity of the bucket in mean costs, times the budget.
 const BURST: f64 = 200.0;
@@ -35,6 +38,26 @@ const ANSWER: f64 = 200.0;
 const P99_US: f64 = 2_000_000.0;
 const WHOLE_P99_US: f64 = 20_000_000.0;
 
+/// Rescues of ten seconds beyond half of the requests of that time: more would add to an overload that made the upstreams slow.
+const RESCUES_BEYOND: f64 = 10.0;
+const SECOND_US: i64 = 1_000_000;
+/// Share of what the budget earns that is kept for revisits, and the most that is kept, in mean costs.
+const FOR_REVISITS: f64 = 0.5;
+const REVISITS_MOST: f64 = 2.0;
+/// Requests within which a debt is paid back.
+const OWED_FOR: f64 = 1_000.0;
+
+/// What was spent in the last hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SpentLately {
+    /// On single attempts.
+    pub base: f64,
+    /// On extras that were chosen.
+    pub extras: f64,
+    /// On rescues.
+    pub rescues: f64,
+}
+
 /// One model's bucket, and what is usual for its requests.
 #[derive(Clone, Debug)]
 pub struct CostBudget {
@@ -45,6 +68,8 @@ pub struct CostBudget {
     /// What the budget earned since the beginning, less what was spent or is reserved: while the mean cost is still a guess, the
     /// bucket may have been filled by too large a one.
     balance: f64,
+    /// What revisits may spend, whatever the bucket holds.
+    for_revisits: f64,
     /// Mean base cost of a race, and the weight behind it.
     mean_cost: DecayedMean,
     answer_tokens: DecayedMean,
@@ -54,6 +79,10 @@ pub struct CostBudget {
     ttft_p99: TrackedP99,
     /// Of the time to a plain answer.
     whole_p99: TrackedP99,
+    /// Requests and rescues of ten seconds.
+    rescues: RecentSums<10, 2>,
+    /// Base cost, chosen extras and rescues of an hour.
+    spent: RecentSums<60, 3>,
 }
 
 /// A p99 that follows what is seen.
@@ -100,6 +129,8 @@ pub struct BudgetSnapshot {
     pub bucket: f64,
     /// Capacity of the bucket.
     pub capacity: f64,
+    /// Extra cost over base cost, at most.
+    pub budget: f64,
 }
 
 impl BudgetSnapshot {
@@ -124,12 +155,41 @@ impl CostBudget {
             budget: budget.max(0.0),
             bucket: 0.0,
             balance: 0.0,
+            for_revisits: 0.0,
             mean_cost: nothing,
             answer_tokens,
             ln_lambda: LAMBDA_US.ln(),
             ttft_p99: TrackedP99::new(P99_US),
             whole_p99: TrackedP99::new(WHOLE_P99_US),
+            rescues: RecentSums::new(SECOND_US),
+            spent: RecentSums::new(60 * SECOND_US),
         }
+    }
+
+    /// A request arrived.
+    pub fn requested(&mut self, now_us: i64) {
+        self.rescues.add(now_us, [1.0, 0.0]);
+    }
+
+    /// Counts one more rescue, unless there are too many. One that `must` start is never refused.
+    pub fn rescue(&mut self, must: bool, now_us: i64) -> bool {
+        let [requests, rescues] = self.rescues.sums(now_us);
+        let may = must || rescues < RESCUES_BEYOND + requests / 2.0;
+        if may {
+            self.rescues.add(now_us, [0.0, 1.0]);
+        }
+        may
+    }
+
+    /// A race that began at `began_us` has ended.
+    pub fn spent(&mut self, began_us: i64, SpentLately { base, extras, rescues }: SpentLately) {
+        self.spent.add(began_us, [base, extras, rescues]);
+    }
+
+    /// What the races cost that began within the last hour.
+    pub fn spent_lately(&self, now_us: i64) -> SpentLately {
+        let [base, extras, rescues] = self.spent.sums(now_us);
+        SpentLately { base, extras, rescues }
     }
 
     /// Keeps the content of the bucket, up to the new capacity.
@@ -149,6 +209,16 @@ impl CostBudget {
         holds
     }
 
+    /// Takes the cost of a revisit; false, and nothing is taken, if too little is kept for them.
+    pub fn revisit(&mut self, cost: f64) -> bool {
+        let pays = self.budget > 0.0 && cost <= self.for_revisits;
+        if pays {
+            self.for_revisits -= cost;
+            self.charge(cost);
+        }
+        pays
+    }
+
     /// Takes the cost of an attempt that is never refused. What the bucket lacks is owed.
     pub fn charge(&mut self, cost: f64) {
         self.first_cost(cost);
@@ -162,8 +232,11 @@ impl CostBudget {
         self.mean_cost.add(base.max(0.0));
         let earned = self.budget * base.max(0.0) + reserved - spent;
         // A debt is forgotten with the costs that it was made at: cheap requests must not pay off dear ones for hours.
-        self.balance = (self.balance + earned) * (1.0 - DECAY);
-        self.bucket = (self.bucket + earned).min(self.capacity() + self.balance.min(0.0));
+        let owed_most = OWED_FOR * self.budget * self.mean_cost.value;
+        self.balance = ((self.balance + earned) * (1.0 - DECAY)).max(-owed_most);
+        self.bucket = (self.bucket + earned).min(self.capacity() + self.balance.min(0.0)).max(-owed_most);
+        let kept = self.for_revisits + FOR_REVISITS * self.budget * base.max(0.0);
+        self.for_revisits = kept.min(REVISITS_MOST * self.mean_cost.value);
         let (least, most) = LN_LAMBDA;
         self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
     }
@@ -204,6 +277,7 @@ impl CostBudget {
             answer_tokens: self.answer_tokens.value,
             bucket: if known || self.budget <= 0.0 { self.bucket } else { f64::INFINITY },
             capacity: self.capacity(),
+            budget: self.budget,
         }
     }
 
@@ -302,6 +376,33 @@ mod tests {
         assert!((cost_budget.terms().bucket + 10.0).abs() < 1e-9, "twenty at any budget, and ten that are owed");
         (0..400).for_each(|_| cost_budget.settle(1.0, 0.0, 0.0));
         assert!(!cost_budget.reserve(1.0), "no hedge before the debt is paid");
+    }
+
+    #[test]
+    fn a_debt_is_paid_back_within_a_thousand_requests() {
+        let mut cost_budget = CostBudget::new(0.02);
+        cost_budget.settle(1.0, 0.0, 0.0);
+        for _ in 0..500 {
+            cost_budget.charge(1.0);
+            cost_budget.settle(1.0, 1.0, 1.0);
+        }
+        assert!(cost_budget.terms().bucket < -19.0, "{:?}", cost_budget.terms());
+        (0..1_400).for_each(|_| cost_budget.settle(1.0, 0.0, 0.0));
+        assert!(cost_budget.reserve(1.0), "{:?}", cost_budget.terms());
+    }
+
+    #[test]
+    fn rescues_are_refused_beyond_half_of_the_requests_and_ten() {
+        let mut cost_budget = CostBudget::new(0.0);
+        let begun = |second: i64| 1_000_000_000 + second * SECOND_US;
+        (0..40).for_each(|request| cost_budget.requested(begun(request / 4)));
+        let rescued = (0..100).filter(|_| cost_budget.rescue(false, begun(9))).count();
+        assert_eq!(rescued, 30, "ten, and half of forty");
+        assert!(cost_budget.rescue(true, begun(9)), "nothing else runs for this client");
+        assert!(!cost_budget.rescue(false, begun(18)) && cost_budget.rescue(false, begun(19)), "ten seconds later");
+        cost_budget.spent(begun(0), SpentLately { base: 10.0, extras: 1.0, rescues: 2.0 });
+        assert_eq!(cost_budget.spent_lately(begun(3_500)).rescues, 2.0);
+        assert_eq!(cost_budget.spent_lately(begun(3_700)), SpentLately::default());
     }
 
     #[test]

@@ -3,8 +3,9 @@
 
 mod cost_budget;
 mod race_budget;
+mod recent_sums;
 pub mod tariff;
 
-pub use cost_budget::{BudgetSnapshot, CostBudget};
+pub use cost_budget::{BudgetSnapshot, CostBudget, SpentLately};
 pub(crate) use race_budget::lock;
 pub use race_budget::{RaceBudget, SharedCostBudget};

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{BudgetSnapshot, CostBudget};
+use super::{BudgetSnapshot, CostBudget, SpentLately};
 
 /// A model's cost budget, shared by its requests.
 pub type SharedCostBudget = Arc<Mutex<CostBudget>>;
@@ -25,6 +25,9 @@ struct RaceCosts {
     paid: Vec<(usize, f64)>,
     /// The attempt that the client got.
     winner: Option<usize>,
+    /// Ordinals of the extras that were chosen.
+    chosen: Vec<usize>,
+    began_us: i64,
 }
 
 impl RaceBudget {
@@ -53,6 +56,31 @@ impl RaceBudget {
         }
         lock(&self.sums).reserved += cost;
         true
+    }
+
+    /// The race begins.
+    pub fn requested(&self, now_us: i64) {
+        self.paying().for_each(|cost_budget| lock(cost_budget).requested(now_us));
+        lock(&self.sums).began_us = now_us;
+    }
+
+    /// Counts a rescue. False: there are too many of them. One that `must` start is never refused.
+    pub fn rescue(&self, must: bool, now_us: i64) -> bool {
+        self.paying().all(|cost_budget| lock(cost_budget).rescue(must, now_us))
+    }
+
+    /// Reserves a revisit, as far as the part of the budget that is kept for them pays for it.
+    pub fn revisit(&self, cost: f64) -> bool {
+        let pays = self.paying().all(|cost_budget| lock(cost_budget).revisit(cost));
+        if pays {
+            lock(&self.sums).reserved += cost;
+        }
+        pays
+    }
+
+    /// The attempt of this ordinal is a chosen extra.
+    pub fn chose(&self, ordinal: usize) {
+        lock(&self.sums).chosen.push(ordinal);
     }
 
     /// Charges a start that is never refused.
@@ -89,7 +117,7 @@ impl RaceBudget {
 impl Drop for RaceBudget {
     /// One attempt would have been made anyhow: the winner, or else the first. The others are extra.
     fn drop(&mut self) {
-        let RaceCosts { reserved, paid, winner } = std::mem::take(&mut *lock(&self.sums));
+        let RaceCosts { reserved, paid, winner, chosen, began_us } = std::mem::take(&mut *lock(&self.sums));
         let first = paid.iter().map(|(ordinal, _)| *ordinal).min();
         let single = winner.filter(|winner| paid.iter().any(|(ordinal, _)| ordinal == winner)).or(first);
         let sum = |of_single: bool| {
@@ -99,9 +127,16 @@ impl Drop for RaceBudget {
                 .sum::<f64>()
         };
         let extra = if self.keeps_budget { sum(false) } else { 0.0 };
+        // If the chosen extra won, it is what the attempt before it cost.
+        let of_chosen = paid.iter().filter(|(ordinal, _)| chosen.contains(ordinal)).map(|(_, cost)| cost).sum::<f64>();
+        let extras = of_chosen.min(sum(false));
+        let spent = SpentLately { base: sum(true), extras, rescues: sum(false) - extras };
         for mut cost_budget in self.paying().map(|cost_budget| lock(cost_budget)) {
             match single {
-                Some(_) => cost_budget.settle(sum(true), reserved, extra),
+                Some(_) => {
+                    cost_budget.settle(sum(true), reserved, extra);
+                    cost_budget.spent(began_us, spent);
+                }
                 None => cost_budget.give_back(reserved),
             }
         }

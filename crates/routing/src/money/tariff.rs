@@ -65,6 +65,12 @@ impl Tariff {
         self.whole(prompt, if self.billed_on { answer_tokens / 2.0 } else { 0.0 })
     }
 
+    /// The most that such an attempt costs: nothing of the prompt is cached, and a cancel that saves nothing bills a usual answer.
+    pub fn worst(&self, prompt: PromptTokens, answer_tokens: f64) -> f64 {
+        let prompt = PromptTokens { uncached: prompt.uncached + prompt.cached, cached: 0.0 };
+        self.whole(prompt, if self.billed_on { answer_tokens } else { 0.0 })
+    }
+
     /// Cost of an attempt with this output.
     pub fn whole(&self, prompt: PromptTokens, output_tokens: f64) -> f64 {
         prompt.uncached * self.input + prompt.cached * self.cached + output_tokens * self.output
@@ -87,5 +93,7 @@ mod tests {
         assert_eq!(cost(&[(priced(1.0, 4.0), false), (priced(2.0, 8.0), true)]), [0.00105, 0.0029]);
         assert_eq!(cost(&[(priced(1.0, 8.0), false), (None, true), (priced(2.0, 4.0), false)])[1], 0.0029);
         assert_eq!(cost(&[(priced(0.0, 0.0), true)]), [0.0]);
+        let worst = |billed_on| Tariff { input: 2.0, cached: 0.5, output: 8.0, billed_on }.worst(prompt, 200.0);
+        assert_eq!([false, true].map(worst), [3_000.0, 4_600.0], "as if nothing were cached, and the whole answer");
     }
 }

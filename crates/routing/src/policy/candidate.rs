@@ -31,9 +31,6 @@ pub struct CandidateState {
     pub trial: bool,
     /// Its latest start. The current in-flight count includes that attempt, so predictions use this instead.
     pub started: Option<SendConditions>,
-    /// The median predicted for it then and when it counts as failed, microseconds; none if too little was known, or
-    /// under a policy that replaces no overdue attempt.
-    pub waits_us: Option<(i64, i64)>,
 }
 
 /// A candidate's shared statistics at one moment.
@@ -54,6 +51,11 @@ impl CandidateState {
         self.tariff.started(self.prompt, answer_tokens)
     }
 
+    /// The most that it may cost to start it and cut it again.
+    pub(super) fn worst(&self, answer_tokens: f64) -> f64 {
+        self.tariff.worst(self.prompt, answer_tokens)
+    }
+
     /// What its attempts are waited for in a race that is waited for by `race`.
     pub(super) fn clock(&self, race: LatencyClock) -> LatencyClock {
         if self.plain { LatencyClock::WholeAnswer } else { race }
@@ -62,11 +64,11 @@ impl CandidateState {
     /// When an attempt is late. Nothing comes of a plain answer before all of it, so a usual one is not late.
     pub(super) fn late_after(&self, race: LatencyClock, now_us: i64) -> Duration {
         let clock = self.clock(race);
-        let usual = || self.known.forecast_by(clock).waits_us(self.sent(), now_us);
+        let usual = || self.known.forecast_by(clock).usual_p99_us(self.sent(), now_us);
         match clock {
             LatencyClock::FirstToken => self.first_token,
-            LatencyClock::WholeAnswer => usual().map_or(self.first_token, |(_, overdue_us)| {
-                self.first_token.max(Duration::from_micros(overdue_us.unsigned_abs()))
+            LatencyClock::WholeAnswer => usual().map_or(self.first_token, |usual_us| {
+                self.first_token.max(Duration::from_micros(2 * usual_us.unsigned_abs()))
             }),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::plan::{PlannedStart, RacePlan, Replan, StartRule};
-use super::question::{AdaptiveQuestion, AttemptView, NextDecision};
+use super::question::{AdaptiveQuestion, AttemptView, NextDecision, TPOT_US};
 use super::state::{DecisionReasons, PolicyDriverParts, PolicyState, duration};
 use super::{hold, rules, value};
 use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks};
@@ -17,20 +17,31 @@ use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::StartReason;
 use photofinish_wire::answer::error::ContextOverflow;
 
-/// Pause before an empty budget is checked again.
+/// Pause before an empty budget is checked again, or whether one more rescue may start.
 const EMPTY_AGAIN: Duration = Duration::from_millis(500);
+/// The last attempt alive is never cut before this many of what is usual at its upstream.
+const LAST_WAITS: u32 = 2;
 
 /// One race's driver.
 pub struct PolicyDriver {
     state: PolicyState,
     /// When a first token was held back.
     held_us: i64,
+    /// Starts after failures and of late attempts.
+    failovers: usize,
+    /// The candidate of a rescue that starts now.
+    rescues: Option<usize>,
 }
 
 impl PolicyDriver {
     pub fn new(parts: PolicyDriverParts) -> PolicyDriver {
         let (reasons, clock) = (DecisionReasons::default(), LatencyClock::FirstToken);
-        PolicyDriver { state: PolicyState { parts, reasons, clock }, held_us: 0 }
+        PolicyDriver {
+            state: PolicyState { parts, reasons, clock, revisited: None },
+            held_us: 0,
+            failovers: 0,
+            rescues: None,
+        }
     }
 
     pub fn reasons(&self) -> DecisionReasons {
@@ -55,16 +66,17 @@ impl PolicyDriver {
         blocks: PrefixBlocks,
         bytes: usize,
     ) -> ObserverSpec {
-        if reason == StartReason::Hedge {
+        let race_budget = self.state.parts.race_budget.clone();
+        let is_rescue = self.rescues.take_if(|rescued| *rescued == candidate).is_some();
+        if reason == StartReason::Hedge && !is_rescue {
             self.state.reasons.add(DecisionReason::Hedged);
         }
-        let race_budget = self.state.parts.race_budget.clone();
-        let sent = self.state.parts.candidates[candidate].sent();
-        // Only these policies replace an overdue attempt.
-        let spends = self.state.parts.settings.policy.spends_budget();
-        let waits_us = if spends { self.state.forecast(candidate).waits_us(sent, learning.now_us()) } else { None };
+        if ordinal > 0 && !is_rescue && reason != StartReason::Fallback {
+            race_budget.chose(ordinal);
+        }
         let state = &mut self.state.parts.candidates[candidate];
-        (state.started, state.waits_us) = (Some(sent), waits_us);
+        let sent = state.sent();
+        state.started = Some(sent);
         ObserverSpec {
             ordinal,
             learning: learning.clone(),
@@ -82,17 +94,22 @@ impl PolicyDriver {
 
     /// The opening: who starts first, in which order, with which delays.
     pub fn plan(&mut self, now_us: i64) -> RacePlan {
-        let PolicyState { parts: PolicyDriverParts { settings, candidates, fits, crowded, .. }, clock, .. } =
-            &self.state;
+        let PolicyState { parts: PolicyDriverParts { settings, candidates, crowded, .. }, clock, .. } = &self.state;
+        let crowded = *crowded;
         let entries = candidates.iter().enumerate().map(|(place, candidate)| {
             PlannedStart::listed(place, candidate.late_after(*clock, now_us), candidate.trial)
         });
         let mut plan = RacePlan::listed(settings, entries.collect());
+        self.state.parts.race_budget.requested(now_us);
         rules(settings.policy).open(&self.state, &mut plan, now_us);
-        fits.put_behind(&mut plan.entries);
-        let trials = plan.entries.iter().filter(|entry| entry.trial);
+        self.state.parts.fits.put_behind(&mut plan.entries);
+        if rules(self.state.parts.settings.policy).learns() && !self.state.parts.crowded {
+            self.state.revisit(&mut plan, now_us);
+        }
+        plan.ask_after = plan.ask_after.into_iter().chain(self.first_rescue(&plan, now_us)).min();
+        let trials = plan.entries.iter().filter(|entry| entry.trial && !self.is_revisit(entry.candidate));
         trials.for_each(|trial| self.state.charge(trial.candidate));
-        if *crowded {
+        if crowded {
             self.leave_out_extras(&mut plan);
         }
         plan
@@ -125,15 +142,20 @@ impl PolicyDriver {
             return Replan::Never;
         }
         let running = &self.carrying(running)[..];
-        if self.is_overdue(running) && !waiting.is_empty() {
-            self.state.reasons.add(DecisionReason::Overdue);
-            return Replan::Start(waiting[self.next_after_failure(waiting, now_us)]);
+        let mut rescue_in_us = self.state.rescue_in_us(running, waiting, now_us);
+        if rescue_in_us.is_some_and(|in_us| in_us <= 0) {
+            if let Some(candidate) = self.next_after_failure(waiting, false, now_us).map(|place| waiting[place]) {
+                self.state.reasons.add(DecisionReason::Overdue);
+                self.rescues = Some(candidate);
+                return Replan::Start(candidate);
+            }
+            rescue_in_us = Some(micros(EMPTY_AGAIN));
         }
         let rules = rules(self.state.parts.settings.policy);
         let (next, why) =
             self.state.ask(now_us, |candidate| !waiting.contains(&candidate), |question| rules.next(question, running));
-        let overdue = self.overdue_in_us(running).filter(|_| !waiting.is_empty()).map(duration);
-        let again = |after: Duration| Replan::Again(overdue.map_or(after, |overdue| overdue.min(after)));
+        let rescue_in = rescue_in_us.map(duration);
+        let again = |after: Duration| Replan::Again(rescue_in.map_or(after, |rescue_in| rescue_in.min(after)));
         match next {
             NextDecision::Start(candidate)
                 if self.state.reserve(candidate, running.iter().map(|running| running.candidate)) =>
@@ -154,7 +176,7 @@ impl PolicyDriver {
                 if matches!(why, DecisionReason::Alone | DecisionReason::Throttled) {
                     self.state.reasons.add(why);
                 }
-                overdue.map_or(Replan::Never, Replan::Again)
+                rescue_in.map_or(Replan::Never, Replan::Again)
             }
         }
     }
@@ -169,10 +191,29 @@ impl PolicyDriver {
         !self.state.parts.settings.policy.spends_budget() || self.state.reserve(candidate, running)
     }
 
-    /// The next candidate after a failure, as an index into `waiting`.
-    pub fn next_after_failure(&self, waiting: &[usize], now_us: i64) -> usize {
+    /// The next candidate after a failure, or because an attempt is late, as an index into `waiting`. None: as many as may start have
+    /// started, or too many of this model started lately. `must`: nothing else runs for the client.
+    pub fn next_after_failure(&mut self, waiting: &[usize], must: bool, now_us: i64) -> Option<usize> {
+        if waiting.is_empty() || self.failovers >= self.state.parts.settings.failovers {
+            return None;
+        }
+        if !self.state.parts.race_budget.rescue(must, now_us) {
+            self.state.reasons.add(DecisionReason::Capped);
+            return None;
+        }
+        self.failovers += 1;
+        let next = self.best_of(waiting, now_us);
+        // It is an extra attempt if others run. If not, the charge comes back when the race is settled.
+        self.state.charge(waiting[next]);
+        Some(next)
+    }
+
+    fn best_of(&self, waiting: &[usize], now_us: i64) -> usize {
         let learns = self.state.parts.settings.policy.order() == UpstreamOrder::Learned;
-        let suited = self.state.parts.fits.best_of(waiting);
+        let suited: Vec<usize> =
+            self.state.parts.fits.best_of(waiting).into_iter().map(|place| waiting[place]).collect();
+        let usable = self.state.usable_of(&suited, now_us);
+        let suited: Vec<usize> = (0..waiting.len()).filter(|place| usable.contains(&waiting[*place])).collect();
         let place_of = |candidate: usize| suited.iter().copied().find(|place| waiting[*place] == candidate);
         // Trials come last, whatever is predicted for them.
         let best = || {
@@ -180,12 +221,32 @@ impl PolicyDriver {
             self.state.ask(now_us, out, value::order).first().and_then(place_of)
         };
         let listed = suited.first().copied().unwrap_or(0);
-        let next = if learns { best().unwrap_or(listed) } else { listed };
-        // It is an extra attempt if others run. If not, the charge comes back when the race is settled.
-        if let Some(candidate) = waiting.get(next) {
-            self.state.charge(*candidate);
-        }
-        next
+        if learns { best().unwrap_or(listed) } else { listed }
+    }
+
+    /// How long a revisit that lost runs on: for twice what is usual there. None: it is no revisit.
+    pub fn runs_on_for(&self, candidate: usize, now_us: i64) -> Option<Duration> {
+        self.is_revisit(candidate).then(|| self.last_waits(candidate, now_us)).flatten()
+    }
+
+    /// How long the last attempt alive may take at least, whatever its timeout: twice what is usual there.
+    pub fn last_waits(&self, candidate: usize, now_us: i64) -> Option<Duration> {
+        self.state.usual_p99_us(candidate, now_us).map(|usual_us| duration(usual_us) * LAST_WAITS)
+    }
+
+    /// It is asked to find out whether it is as it was: it runs on if it loses, for at most twice what is usual there.
+    pub fn is_revisit(&self, candidate: usize) -> bool {
+        self.state.revisited == Some(candidate)
+    }
+
+    /// When the first attempt of a plan is late.
+    fn first_rescue(&self, plan: &RacePlan, now_us: i64) -> Option<Duration> {
+        let starts = |entry: &PlannedStart| !entry.trial && entry.start == StartRule::At(Duration::ZERO);
+        let (running, waiting): (Vec<&PlannedStart>, Vec<&PlannedStart>) =
+            plan.entries.iter().filter(|entry| !entry.trial).partition(|entry| starts(entry));
+        let running: Vec<AttemptView> = running.iter().map(|entry| AttemptView::waiting(entry.candidate, 0)).collect();
+        let waiting: Vec<usize> = waiting.iter().map(|entry| entry.candidate).collect();
+        self.state.rescue_in_us(&running, &waiting, now_us).map(duration)
     }
 
     /// This candidate refused the prompt as too long: candidates with a larger window are next.
@@ -203,7 +264,8 @@ impl PolicyDriver {
         // No client waits for a trial.
         let running = &self.regular_of(running)[..];
         let hold_max_us = micros(self.state.parts.settings.hold_max);
-        if self.state.parts.settings.optimise == Objective::Ttft || hold_max_us == 0 || running.is_empty() {
+        let is_held = matches!(self.state.parts.settings.optimise, Objective::Completion | Objective::Goodput);
+        if !is_held || hold_max_us == 0 || running.is_empty() {
             return None;
         }
         let hold = |question: &AdaptiveQuestion<'_>| hold::hold(question, ready, running, hold_max_us);
@@ -219,7 +281,7 @@ impl PolicyDriver {
         let decodes_us = |candidate: usize| {
             let state = &self.state.parts.candidates[candidate];
             let in_flight = state.started.map_or(0, |sent| sent.in_flight);
-            self.state.forecast(candidate).tpot_us(in_flight).unwrap_or(value::TPOT_US) * answer_tokens
+            self.state.forecast(candidate).tpot_us(in_flight).unwrap_or(TPOT_US) * answer_tokens
         };
         decodes_us(new) < decodes_us(held) - (now_us - self.held_us) as f64
     }
@@ -245,26 +307,8 @@ impl PolicyDriver {
         self.state.reasons.add(DecisionReason::Crowded);
     }
 
-    /// Whether another attempt starts without asking the budget, as after a failure. Without this rule a request would wait for a
-    /// hung upstream until the timeout.
-    fn is_overdue(&self, running: &[AttemptView]) -> bool {
-        self.overdue_in_us(running).is_some_and(|left_us| left_us <= 0)
-    }
-
-    /// The time until then, microseconds. The first extra starts when an attempt is overdue, each further one when the latest attempt
-    /// has waited its median. None without a budget, or if too little is known.
-    fn overdue_in_us(&self, running: &[AttemptView]) -> Option<i64> {
-        let waits_us = |attempt: &AttemptView| self.state.parts.candidates[attempt.candidate].waits_us;
-        let waiting = || running.iter().filter(|attempt| attempt.first_token_us.is_none());
-        let left = |attempt: &AttemptView| waits_us(attempt).map(|(_, overdue_us)| overdue_us - attempt.waited_us);
-        let first_us = waiting().filter_map(left).min().filter(|_| self.state.parts.settings.budget > 0.0)?;
-        let latest = waiting().min_by_key(|attempt| attempt.waited_us)?;
-        let again_us = waits_us(latest).map_or(0, |(median_us, _)| median_us - latest.waited_us);
-        Some(first_us.max(again_us))
-    }
-
     fn regular_of(&self, running: &[AttemptView]) -> Vec<AttemptView> {
-        running.iter().filter(|attempt| !self.state.parts.candidates[attempt.candidate].trial).copied().collect()
+        running.iter().filter(|attempt| !self.state.is_trial(attempt.candidate)).copied().collect()
     }
 
     /// The attempts that a client can count on: trials only if nothing else runs.

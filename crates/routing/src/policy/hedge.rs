@@ -1,12 +1,11 @@
-//! The policy `hedge`: each starts when those before are late. A configured delay keeps the listed order, a learned one comes with the
-//! learned order.
+//! The policy `hedge`: in the listed order, each a fixed delay after the one before.
 
 use std::time::Duration;
 
 use super::plan::{PlannedStart, RacePlan, StartRule};
 use super::rules::{ExtraStarts, PolicyRules, PolicySetting};
 use super::state::PolicyState;
-use photofinish_config::config::{HedgeAfter, RaceSettings};
+use photofinish_config::config::RaceSettings;
 use photofinish_history::reason::DecisionReason;
 
 pub struct Hedge;
@@ -22,13 +21,9 @@ impl PolicyRules for Hedge {
 
     fn open(&self, state: &PolicyState, plan: &mut RacePlan, now_us: i64) {
         let regular = state.regular();
-        put_off(&mut plan.entries[..regular], delay(state, now_us));
-        if let HedgeAfter::After(_) = state.parts.settings.hedge_after {
-            state.reasons.add(DecisionReason::Listed);
-        } else {
-            state.reasons.add(if plan.entries.len() > 1 { DecisionReason::Hedge } else { DecisionReason::Alone });
-            state.sort(&mut plan.entries, &state.unknown_first(now_us));
-        }
+        let settings = &state.parts.settings;
+        put_off(&mut plan.entries[..regular.min(settings.max_attempts)], settings.hedge_after.delay());
+        state.reasons.add(DecisionReason::Listed);
         let mut domains: Vec<u32> = Vec::new();
         for (place, entry) in plan.entries[..regular].iter_mut().enumerate() {
             let candidate = &state.parts.candidates[entry.candidate];
@@ -49,17 +44,6 @@ impl PolicyRules for Hedge {
 
 fn put_off(entries: &mut [PlannedStart], delay: Duration) {
     (0..).zip(entries).for_each(|(place, entry)| entry.start = StartRule::At(delay.saturating_mul(place)));
-}
-
-/// A quantile is the leader's for this prompt, if the leader has enough samples.
-fn delay(state: &PolicyState, now_us: i64) -> Duration {
-    let hedge_after = state.parts.settings.hedge_after;
-    let HedgeAfter::Quantile(quantile) = hedge_after else { return hedge_after.unlearned() };
-    let quantile_us = |leader: usize| {
-        state.forecast(leader).hedge_quantile_us(state.parts.candidates[leader].sent(), quantile, now_us)
-    };
-    let learned = state.unknown_first(now_us).first().and_then(quantile_us);
-    learned.map_or(hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
 }
 
 #[cfg(test)]

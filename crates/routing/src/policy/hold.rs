@@ -2,7 +2,7 @@
 //! race to the whole answer have lost. Not for `Minimise::Ttft`, where the first token decides.
 
 use super::question::{AdaptiveQuestion, AttemptView, CandidateForecast, CandidateOrder, Minimise};
-use super::value::{AttemptForecast, TPOT_US};
+use super::value::AttemptForecast;
 use crate::forecast::grid;
 
 /// Hold times that are considered, µs.
@@ -30,7 +30,7 @@ pub fn hold(question: &AdaptiveQuestion<'_>, ready: usize, running: &[AttemptVie
         let prospect = AttemptForecast::new(question, candidate, running.waited_us);
         for hold_us in HOLDS_US.into_iter().filter(|hold_us| *hold_us <= hold_max_us) {
             let gain = match question.aim {
-                Minimise::Ttft => 0.0,
+                Minimise::Ttft | Minimise::Both { .. } => 0.0,
                 Minimise::Completion => sooner(question, ready, candidate, &prospect, hold_us),
                 Minimise::Goodput { ttft_us, tpot_us } => {
                     let in_time = question.elapsed_us + hold_us < ttft_us;
@@ -89,22 +89,18 @@ fn rest_us(question: &AdaptiveQuestion<'_>, progress: &AttemptView) -> Option<f6
             let pace = (progress.waited_us - first_token_us).max(0) as f64 / (progress.tokens - 1) as f64;
             Some(left * pace)
         }
-        Some(_) => Some(left * tpot_us(candidate)),
+        Some(_) => Some(left * candidate.tpot_us()),
         None => {
             let alive = AttemptForecast::new(question, candidate, progress.waited_us).alive;
             let median = alive.partition_point(|alive| *alive > 0.5);
             let first_us = grid::grid().times.get(median).map_or(f64::INFINITY, |time| f64::from(*time));
-            Some(first_us + left * tpot_us(candidate))
+            Some(first_us + left * candidate.tpot_us())
         }
     }
 }
 
 fn decode_us(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>) -> f64 {
-    question.terms.answer_tokens * tpot_us(candidate)
-}
-
-fn tpot_us(candidate: &CandidateForecast<'_>) -> f64 {
-    candidate.forecast.tpot_us(candidate.sent.in_flight).unwrap_or(TPOT_US)
+    question.terms.answer_tokens * candidate.tpot_us()
 }
 
 fn within(candidate: &CandidateForecast<'_>, limit_us: i64) -> f32 {

@@ -9,12 +9,13 @@ mod candidate;
 mod context_fit;
 mod driver;
 mod fallback;
-mod fastest;
 mod hedge;
 mod hold;
+mod patience;
 pub mod plan;
 pub mod question;
 mod race;
+mod revisit;
 mod rule;
 mod rules;
 mod state;
@@ -34,9 +35,7 @@ pub fn rules(policy: Policy) -> &'static dyn PolicyRules {
     match policy {
         Policy::Race => &race::All,
         Policy::Hedge => &hedge::Hedge,
-        Policy::Adaptive => &adaptive::Adaptive,
-        Policy::Rule => &rule::Rule,
-        Policy::Fastest => &fastest::Fastest,
+        Policy::Adaptive | Policy::Rule | Policy::Fastest => &adaptive::Adaptive,
         Policy::Fallback => &fallback::Fallback,
         Policy::Weighted => &weighted::Weighted,
     }

@@ -13,7 +13,8 @@ pub const TEXT_MAX: usize = 512;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RacePlan {
     pub entries: Vec<PlannedStart>,
-    /// Attempts that may start, retries included.
+    /// Attempts that may run at once by choice: the opening, hedges, and retries beside others. What replaces a failed or a late
+    /// attempt is not counted.
     pub max_attempts: usize,
     /// From the request to the last moment for a winner.
     pub total: Duration,
@@ -86,7 +87,7 @@ impl RacePlan {
     /// start, and when. `name` gives a candidate's upstream. Beyond [`TEXT_MAX`] the text ends with `…`.
     pub fn text<'n>(&self, name: impl Fn(usize) -> &'n str) -> String {
         let mut text = String::new();
-        for entry in self.entries.iter().take(self.max_attempts) {
+        for entry in &self.entries {
             let space = if text.is_empty() { "" } else { " " };
             let asked = self.ask_after.filter(|_| self.expected == Some(entry.candidate));
             let start = asked.map_or(entry.start, StartRule::At);
@@ -150,12 +151,16 @@ mod tests {
             plan
         };
         let at_once = |count| starting(count, |_| StartRule::At(Duration::ZERO));
-        assert_eq!(at_once(5).text(short), "a/m@0 b/m@0 c/m@0 d/m@0", "no more than max_attempts");
+        assert_eq!(at_once(5).text(short), "a/m@0 b/m@0 c/m@0 d/m@0 e/m@0");
         let hedged = starting(5, |place| StartRule::At(Duration::from_micros(412_900) * place));
-        assert_eq!(hedged.text(short), "a/m@0 b/m@412ms c/m@825ms d/m@1238ms");
-        assert_eq!(listed(5).text(short), "a/m@0 b/m@failure c/m@failure d/m@failure");
+        assert_eq!(hedged.text(short), "a/m@0 b/m@412ms c/m@825ms d/m@1238ms e/m@1651ms");
+        assert_eq!(listed(5).text(short), "a/m@0 b/m@failure c/m@failure d/m@failure e/m@failure");
         let learnt = RacePlan { ask_after: Some(SECOND / 4), expected: Some(2), ..listed(5) };
-        assert_eq!(learnt.text(short), "a/m@0 b/m@failure c/m@250ms d/m@failure", "the expected hedge and its time");
+        assert_eq!(
+            learnt.text(short),
+            "a/m@0 b/m@failure c/m@250ms d/m@failure e/m@failure",
+            "the expected hedge and its time"
+        );
         let cut = |lengths: &[usize]| {
             let names: Vec<String> = lengths.iter().map(|length| "ü".repeat(*length)).collect();
             at_once(names.len()).text(|candidate| names[candidate].as_str())

@@ -9,12 +9,17 @@ use photofinish_history::reason::DecisionReason;
 /// Candidates of one question; more are not looked at.
 pub const CANDIDATES_MAX: usize = 16;
 
+/// What the rest of an answer counts for a client that reads it as it comes: most write faster than people read.
+pub const READING: f64 = 0.15;
+
 /// What a decision minimises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Minimise {
     /// The time to the first token, its tail most of all.
     #[default]
     Ttft,
+    /// The time to the first token, and this share of the time from it to the end of a usual answer.
+    Both { rest: f64 },
     /// The time to the whole answer.
     Completion,
     /// The share of requests that miss either limit.
@@ -27,9 +32,10 @@ pub enum Minimise {
 }
 
 impl Minimise {
-    /// The aim of a race's settings.
-    pub fn of(settings: &RaceSettings) -> Minimise {
+    /// The aim of a race's settings. `for_answer`: the client can do nothing before the whole answer is there.
+    pub fn of(settings: &RaceSettings, for_answer: bool) -> Minimise {
         match settings.optimise {
+            Objective::Auto => Minimise::Both { rest: if for_answer { 1.0 } else { READING } },
             Objective::Ttft => Minimise::Ttft,
             Objective::Completion => Minimise::Completion,
             Objective::Goodput => {
@@ -64,6 +70,16 @@ pub struct CandidateForecast<'a> {
     pub waiting: &'a [OtherWaiting],
 }
 
+impl CandidateForecast<'_> {
+    /// Usual time between two tokens, µs.
+    pub(crate) fn tpot_us(&self) -> f64 {
+        self.forecast.tpot_us(self.sent.in_flight).unwrap_or(TPOT_US)
+    }
+}
+
+/// Time between two tokens of an upstream without timed answers, µs.
+pub const TPOT_US: f64 = 20_000.0;
+
 /// One decision to take.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveQuestion<'a> {
@@ -73,6 +89,8 @@ pub struct AdaptiveQuestion<'a> {
     pub terms: BudgetSnapshot,
     /// p99 of what the client waits for, µs.
     pub p99_us: f64,
+    /// The least time between two tokens of a candidate, µs.
+    pub tpot_least_us: f64,
     /// See [`us_per_cost`].
     pub us_per_cost: f64,
     /// Attempts that may wait for their first token at once.

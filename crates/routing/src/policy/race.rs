@@ -17,6 +17,7 @@ impl PolicyRules for All {
 
     fn open(&self, state: &PolicyState, plan: &mut RacePlan, _now_us: i64) {
         state.reasons.add(DecisionReason::Listed);
-        plan.entries.iter_mut().for_each(|entry| entry.start = StartRule::At(Duration::ZERO));
+        let regular = plan.entries[..state.regular()].iter_mut();
+        regular.take(state.parts.settings.max_attempts).for_each(|entry| entry.start = StartRule::At(Duration::ZERO));
     }
 }

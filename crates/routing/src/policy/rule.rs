@@ -1,12 +1,8 @@
-//! The simple rule: the smallest prediction first, and the second as a hedge after 1.5 predicted medians. It is the policy `rule`, and
-//! the fallback of `adaptive` when the optimiser has no finite numbers. Not for weighing money against time.
+//! The simple rule of `adaptive` with a small budget: the smallest prediction first, and the second as a hedge after 1.5 predicted
+//! medians. Below two per cent it gains more than the optimiser, whose λ is then hardly known. Not for weighing money against time.
 
-use super::plan::RacePlan;
 use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecision, Opening};
-use super::rules::{ExtraStarts, PolicyRules, PolicySetting};
-use super::state::PolicyState;
 use super::value::order;
-use photofinish_config::config::RaceSettings;
 use photofinish_history::reason::DecisionReason;
 
 /// A hedge starts after this many predicted medians of the previous attempt.
@@ -14,27 +10,7 @@ const PATIENCE: f64 = 1.5;
 /// How soon an empty bucket is looked into again, µs.
 const AGAIN_US: i64 = 500_000;
 
-pub struct Rule;
-
-impl PolicyRules for Rule {
-    fn settings(&self) -> &'static [PolicySetting] {
-        &[PolicySetting::Objective, PolicySetting::Budget]
-    }
-
-    fn extras(&self, settings: &RaceSettings) -> ExtraStarts {
-        ExtraStarts::within(settings)
-    }
-
-    fn open(&self, state: &PolicyState, plan: &mut RacePlan, now_us: i64) {
-        state.begin(plan, state.ask_first(now_us, open), now_us);
-    }
-
-    fn next(&self, question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
-        next(question, running)
-    }
-}
-
-/// Like [`open`](super::adaptive::open()). Upstreams with too few samples go first: the prior alone might keep them last for ever.
+/// Like [`open`](super::adaptive::open()).
 pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
     let ordered = order(question);
     let unknown = ordered.iter().find(|place| question.candidates[*place].forecast.is_unknown(question.now));
@@ -59,7 +35,7 @@ fn hedge(
         return (ordered.first().map_or(NextDecision::Never, NextDecision::Start), DecisionReason::Rule);
     };
     let best = ordered.iter().find(|place| question.may_join(*place, running));
-    let Some(best) = best.filter(|_| running.len() < question.max_running) else {
+    let Some(best) = best.filter(|_| running.len() < question.max_running && question.terms.budget > 0.0) else {
         return (NextDecision::Never, DecisionReason::Alone);
     };
     let patience_us = question

@@ -37,6 +37,8 @@ pub struct PolicyDriverParts {
     pub draws: [f64; 2],
     /// The tariffs are in US dollars.
     pub in_usd: bool,
+    /// The client can do nothing before the whole answer is there.
+    pub for_answer: bool,
     /// The gateway is overloaded: only the first attempt starts, others after a failure.
     pub crowded: bool,
 }
@@ -47,6 +49,8 @@ pub struct PolicyState {
     pub(super) reasons: DecisionReasons,
     /// What attempts are waited for: the whole answer where they are asked for plain ones.
     pub(super) clock: LatencyClock,
+    /// The candidate that is asked in addition, to find out whether it is as it was.
+    pub(super) revisited: Option<usize>,
 }
 
 impl PolicyState {
@@ -55,18 +59,14 @@ impl PolicyState {
         self.parts.candidates.iter().take_while(|state| !state.trial).count()
     }
 
+    /// It runs in addition to the others: no client counts on it.
+    pub(super) fn is_trial(&self, candidate: usize) -> bool {
+        self.parts.candidates[candidate].trial || self.revisited == Some(candidate)
+    }
+
     /// Not first: a trial, or a window that is too small for the prompt.
     pub(super) fn is_behind(&self, candidate: usize) -> bool {
         self.parts.candidates[candidate].trial || self.parts.fits.is_too_small(candidate)
-    }
-
-    /// Upstreams with too few samples go first a few times: the prior alone might keep them last for ever.
-    pub(super) fn unknown_first(&self, now_us: i64) -> CandidateOrder {
-        let order = self.order(now_us);
-        // Without a second attempt a request must not be used for trying.
-        let may = self.parts.settings.max_attempts > 1;
-        let unknown = |candidate: &usize| may && self.forecast(*candidate).is_unknown(now_us);
-        order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
     }
 
     pub(super) fn order(&self, now_us: i64) -> CandidateOrder {
@@ -101,10 +101,7 @@ impl PolicyState {
             self.start_extra(plan, candidate, &mut started);
         }
         plan.expected = hedge;
-        let waits_us = self.forecast(primary).waits_us(self.parts.candidates[primary].sent(), now_us);
-        let overdue_us = waits_us.filter(|_| self.parts.settings.budget > 0.0).map(|(_, overdue_us)| overdue_us);
-        let ask_after_us = hedge_at_us.into_iter().chain(overdue_us).min();
-        plan.ask_after = ask_after_us.map(duration).filter(|_| self.regular() > 1);
+        plan.ask_after = hedge_at_us.map(duration).filter(|_| self.regular() > 1);
     }
 
     /// Starts this candidate at once if the budget allows it.
@@ -117,11 +114,12 @@ impl PolicyState {
         }
     }
 
-    /// Reserves budget for an extra attempt. The winner is not extra, whichever it is, so the cheapest of all stays free.
+    /// Reserves the most that an extra attempt may cost. The winner is not extra, whichever it is, so the cheapest of all stays free.
     pub(super) fn reserve(&self, candidate: usize, running: impl Iterator<Item = usize>) -> bool {
-        let cost = self.costs();
-        let least = running.map(&cost).reduce(f64::min);
-        least.is_none_or(|least| self.parts.race_budget.reserve(cost(candidate).max(least)))
+        let answer_tokens = self.parts.race_budget.terms().answer_tokens;
+        let worst = |candidate: usize| self.parts.candidates[candidate].worst(answer_tokens);
+        let least = running.map(worst).reduce(f64::min);
+        least.is_none_or(|least| self.parts.race_budget.reserve(worst(candidate).max(least)))
     }
 
     /// Charges a start that is never refused.
@@ -148,7 +146,8 @@ impl PolicyState {
         out: impl Fn(usize) -> bool,
         answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A,
     ) -> A {
-        let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, in_usd, .. } = &self.parts;
+        let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, in_usd, for_answer, .. } =
+            &self.parts;
         let terms = race_budget.terms();
         let observed: Vec<Observed> =
             candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(self.clock, *began_us, now_us)).collect();
@@ -158,9 +157,11 @@ impl PolicyState {
             .enumerate()
             .map(|(place, (state, observed))| state.view(observed, out(place), terms.answer_tokens))
             .collect();
+        let tpot_least_us = views.iter().map(CandidateForecast::tpot_us).fold(f64::INFINITY, f64::min);
         answer(&AdaptiveQuestion {
             candidates: &views,
-            aim: Minimise::of(settings),
+            aim: Minimise::of(settings, *for_answer),
+            tpot_least_us,
             terms,
             p99_us: if self.clock == LatencyClock::WholeAnswer { terms.whole_p99_us } else { terms.p99_us },
             max_running: RUNNING_MAX.min(settings.max_attempts),

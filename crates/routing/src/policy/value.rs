@@ -3,8 +3,6 @@
 use super::question::{AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise};
 use crate::forecast::grid::{self, GridRow, TIMES, grid};
 
-/// Time between two tokens of an upstream without timed answers, µs.
-pub const TPOT_US: f64 = 20_000.0;
 /// Weight of a missed target, in tracked p99s.
 const MISSED: f64 = 10.0;
 /// Weight of the mean next to the target, to separate candidates that both miss or both meet it.
@@ -34,7 +32,7 @@ impl SurvivalWeights {
         let elapsed_us = question.elapsed_us.max(0) as f64;
         match question.aim {
             Minimise::Completion => SurvivalWeights(*widths),
-            Minimise::Ttft => {
+            Minimise::Ttft | Minimise::Both { .. } => {
                 let mut weights = SurvivalWeights(*widths);
                 for (multiple, weight) in TAIL {
                     weights.step(multiple * p99_us - elapsed_us, weight * p99_us);
@@ -53,7 +51,7 @@ impl SurvivalWeights {
     /// drive requests from one to the next.
     pub fn alone(question: &AdaptiveQuestion<'_>) -> SurvivalWeights {
         match question.aim {
-            Minimise::Ttft | Minimise::Completion => SurvivalWeights(grid().widths),
+            Minimise::Ttft | Minimise::Both { .. } | Minimise::Completion => SurvivalWeights(grid().widths),
             Minimise::Goodput { .. } => SurvivalWeights::new(question),
         }
     }
@@ -88,9 +86,13 @@ impl AttemptForecast {
         let tpot = &candidate.forecast.tpot;
         match question.aim {
             Minimise::Ttft => AttemptForecast { alive, missing: alive, slow: 0.0 },
+            // The least is common to all, and the tail is one of first tokens.
+            Minimise::Both { rest } => {
+                let later_us = rest * question.terms.answer_tokens * (candidate.tpot_us() - question.tpot_least_us);
+                AttemptForecast { alive, missing: grid::delayed(&alive, later_us as f32), slow: 0.0 }
+            }
             Minimise::Completion => {
-                let tpot_us = tpot.usual_us(candidate.sent.in_flight).unwrap_or(TPOT_US);
-                let missing = grid::delayed(&alive, (question.terms.answer_tokens * tpot_us) as f32);
+                let missing = grid::delayed(&alive, (question.terms.answer_tokens * candidate.tpot_us()) as f32);
                 AttemptForecast { alive, missing, slow: 0.0 }
             }
             Minimise::Goodput { tpot_us, .. } => {

@@ -17,7 +17,7 @@ use crate::health::candidate::{target, wait_for_all};
 use crate::health::{LiveConfig, UpstreamHealth, named, why_off};
 use crate::learning::{CostBudgetKey, LatencyClock, UpstreamStats};
 use crate::money::tariff::{Basis, PromptTokens};
-use crate::money::{BudgetSnapshot, CostBudget, lock};
+use crate::money::{BudgetSnapshot, CostBudget, SpentLately, lock};
 use photofinish_base::clock::Instant;
 use photofinish_config::config::{HedgeAfter, RaceSettings, UpstreamConfig, UpstreamOrder};
 use photofinish_config::keyring::{HashedKey, KeyOrder};
@@ -146,6 +146,8 @@ pub struct StatusView<'a> {
     /// The forecast of an unknown upstream.
     nothing: Arc<LatencyForecast>,
     terms: HashMap<CostBudgetKey, BudgetSnapshot>,
+    /// What was spent in the last hour.
+    spent: HashMap<CostBudgetKey, SpentLately>,
     now_us: i64,
     now: Instant,
 }
@@ -161,6 +163,11 @@ impl<'a> StatusView<'a> {
             known: learning.upstreams().into_iter().map(by_name).collect(),
             nothing: Arc::new(Learner::new().forecast()),
             terms: learning.cost_budgets().into_iter().map(|(key, budget)| (key, lock(&budget).terms())).collect(),
+            spent: learning
+                .cost_budgets()
+                .into_iter()
+                .map(|(key, budget)| (key, lock(&budget).spent_lately(learning.now_us())))
+                .collect(),
             now_us: learning.at_us(now),
             now,
         }
@@ -213,7 +220,9 @@ impl<'a> StatusView<'a> {
     pub(crate) fn model(&self, asked: &RequestedModel<'_>) -> ModelReport {
         let settings = asked.settings;
         let basis = Basis::of(asked.upstreams.iter());
-        let terms = self.terms.get(&CostBudgetKey::new(&asked.paid_by, settings.budget, basis.is_money()));
+        let key = CostBudgetKey::new(&asked.paid_by, settings.budget, basis.is_money());
+        let spent = self.spent.get(&key).filter(|spent| spent.base > 0.0);
+        let terms = self.terms.get(&key);
         let terms = terms.copied().unwrap_or_else(|| CostBudget::new(settings.budget).terms());
         let clock = self.clock(asked);
         let contenders = self.contenders(asked, clock, &basis, &terms);
@@ -227,6 +236,8 @@ impl<'a> StatusView<'a> {
             budget: settings.budget,
             bucket: Some(terms.bucket).filter(|bucket| bucket.is_finite()),
             bucket_capacity: terms.capacity,
+            extras_share: spent.map(|spent| rounded(spent.extras / spent.base)),
+            rescues_share: spent.map(|spent| rounded(spent.rescues / spent.base)),
             unit: if basis.is_money() { CostUnit::Usd } else { CostUnit::Tokens },
             lambda_ms: millis(terms.lambda_us),
             mean_cost: terms.mean_cost,

@@ -8,7 +8,9 @@ use crate::forecast::{LatencyForecast, SendConditions};
 use crate::health::breaker::BreakerStatus;
 use crate::learning::LatencyClock;
 use crate::money::BudgetSnapshot;
-use crate::policy::question::{AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, Minimise, us_per_cost};
+use crate::policy::question::{
+    AdaptiveQuestion, CANDIDATES_MAX, CandidateForecast, Minimise, READING, TPOT_US, us_per_cost,
+};
 use crate::policy::rules;
 use crate::policy::value::order;
 use photofinish_base::clock::micros;
@@ -130,7 +132,8 @@ impl RankedFigures<'_> {
         let candidates: Vec<CandidateForecast<'_>> = able.iter().map(candidate).collect();
         let question = AdaptiveQuestion {
             candidates: &candidates,
-            aim: Minimise::of(self.settings),
+            aim: Minimise::of(self.settings, false),
+            tpot_least_us: candidates.iter().map(CandidateForecast::tpot_us).fold(f64::INFINITY, f64::min),
             terms: self.terms,
             p99_us: if self.waits_for_all() { self.terms.whole_p99_us } else { self.terms.p99_us },
             us_per_cost: us_per_cost(self.settings, self.in_usd),
@@ -200,18 +203,26 @@ impl RankedFigures<'_> {
             })
             .max_by(|one, other| one.0.total_cmp(&other.0));
         let (ratio, us, name) = worst.filter(|(ratio, ..)| *ratio > EQUAL)?;
-        let is_whole = self.settings.optimise == Objective::Completion || self.waits_for_all();
-        let what = if is_whole { "whole answer" } else { "TTFT" };
+        let what = match self.settings.optimise {
+            _ if self.waits_for_all() => "whole answer",
+            Objective::Completion => "whole answer",
+            Objective::Auto => "TTFT with 15 % of the rest,",
+            Objective::Ttft | Objective::Goodput => "TTFT",
+        };
         Some(format!("{what} {name} {:.0} ms, {ratio:.1} × that of {}", us / 1e3, best.name))
     }
 
-    /// Time to the first token; with the objective `completion`, to the end of an average answer.
+    /// Time to the first token, and what the objective counts of an average answer.
     fn time_us(&self, contender: &RankedUpstream, q: f64) -> Option<f64> {
         let forecast = &contender.forecast;
         let ttft_us = forecast.ttft_quantile_us(contender.sent, q, self.now_us)?;
         match self.settings.optimise {
             Objective::Completion => {
                 Some(ttft_us + self.terms.answer_tokens * forecast.tpot_us(contender.sent.in_flight)?)
+            }
+            Objective::Auto => {
+                let tpot_us = forecast.tpot_us(contender.sent.in_flight).unwrap_or(TPOT_US);
+                Some(ttft_us + READING * self.terms.answer_tokens * tpot_us)
             }
             Objective::Ttft | Objective::Goodput => Some(ttft_us),
         }

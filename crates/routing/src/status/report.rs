@@ -110,7 +110,7 @@ pub struct ModelReport {
     pub policy: String,
     /// The policy uses `order`.
     pub learns: bool,
-    /// The objective: `ttft`, `completion` or `goodput`.
+    /// The objective: `auto`, `ttft`, `completion` or `goodput`.
     pub optimise: String,
     /// Maximum cost of extra attempts, as a share of single attempts.
     pub budget: f64,
@@ -118,6 +118,10 @@ pub struct ModelReport {
     pub bucket: Option<f64>,
     /// The maximum of the bucket, in `unit`.
     pub bucket_capacity: f64,
+    /// What chosen extra attempts of the last hour cost, as a share of single attempts; null if nothing was asked.
+    pub extras_share: Option<f64>,
+    /// What attempts cost that replaced failed and late ones, likewise.
+    pub rescues_share: Option<f64>,
     /// `usd`, or `tokens` if no upstream has a price.
     pub unit: CostUnit,
     /// The time that an extra attempt of mean cost must save to be worth its cost.

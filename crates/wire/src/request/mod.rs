@@ -78,6 +78,25 @@ impl fmt::Debug for ApiRequest {
 /// Maximum members that hold the prompt: tools, system prompt, messages.
 const PROMPT_PARTS: usize = 3;
 
+/// Bytes from the end of the messages in which the last one is looked for.
+const LAST_MESSAGE_MAX: usize = 64 << 10;
+
+/// Whether the last message is the result of a tool. Inside of strings these marks have backslashes before their quotes.
+fn ends_with_result(messages: &[u8]) -> bool {
+    let end = &messages[messages.len().saturating_sub(LAST_MESSAGE_MAX)..];
+    let last = |marks: &[&str]| marks.iter().filter_map(|mark| memchr::memmem::rfind(end, mark.as_bytes())).max();
+    // In Anthropic's and Gemini's dialects the user brings results.
+    let result = last(&[
+        r#""tool_result""#,
+        r#""function_call_output""#,
+        r#""custom_tool_call_output""#,
+        r#""functionResponse""#,
+    ]);
+    let tool = last(&[r#""tool""#]);
+    let model = last(&[r#""assistant""#, r#""model""#]);
+    result > model || tool > last(&[r#""user""#]).max(model)
+}
+
 /// The members that are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SetMembers {
@@ -298,6 +317,11 @@ impl ApiRequest {
     /// The prompt's values, in the order in which a provider reads them.
     pub fn prompt(&self) -> [&[u8]; PROMPT_PARTS] {
         self.prompt.each_ref().map(|part| &self.body[part.clone()])
+    }
+
+    /// The client can do nothing before the whole answer is there: it does not stream, or it is an agent that sent the result of a tool.
+    pub fn waits_for_answer(&self) -> bool {
+        !self.stream || self.has_tools && ends_with_result(self.prompt()[PROMPT_PARTS - 1])
     }
 
     /// The original body.
@@ -564,6 +588,52 @@ mod continued_tests {
     fn what_the_client_itself_began_is_not_gone_on_with() {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"{"}]}"#;
         assert_eq!(continued(Surface::Chat, body, Prefix::Plain), None);
+    }
+}
+
+#[cfg(test)]
+mod waiting_tests {
+    use super::*;
+
+    #[test]
+    fn the_last_message_of_an_agent_is_a_result() {
+        for (messages, expected) in [
+            (
+                r#"[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[{"id":"c"}]},{"role":"tool","tool_call_id":"c","content":"r"}]"#,
+                true,
+            ),
+            (
+                r#"[{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"content":"r","role": "tool"}]"#,
+                true,
+            ),
+            (
+                r#"[{"role":"assistant","tool_calls":[]},{"role":"tool","content":"r"},{"role":"user","content":"and now?"}]"#,
+                false,
+            ),
+            (r#"[{"role":"tool","content":"r"},{"role":"assistant","content":"a"}]"#, false),
+            (r#"[{"role":"user","content":"a \"tool\", a \"tool_result\""}]"#, false),
+            (
+                r#"[{"role":"assistant","content":[]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t"}]}]"#,
+                true,
+            ),
+            (
+                r#"[{"role":"user","content":[{"type":"tool_result"}]},{"role":"assistant","content":"a"},{"role":"user","content":"q"}]"#,
+                false,
+            ),
+            (
+                r#"[{"role":"user","content":"q"},{"type":"function_call","call_id":"c"},{"type":"function_call_output","output":"o"}]"#,
+                true,
+            ),
+            (
+                r#"[{"type":"function_call_output","output":"o"},{"role":"assistant","content":"a"},{"role":"user","content":"q"}]"#,
+                false,
+            ),
+            (r#"[{"role":"model","parts":[]},{"role":"user","parts":[{"functionResponse":{"name":"f"}}]}]"#, true),
+            ("", false),
+            (r#""a question""#, false),
+        ] {
+            assert_eq!(ends_with_result(messages.as_bytes()), expected, "{messages}");
+        }
     }
 }
 

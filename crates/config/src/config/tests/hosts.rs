@@ -125,7 +125,7 @@ fn without_models_the_catalogue_is_served_and_six_keys_are_not_six_bills() {
 fn a_table_without_upstreams_finds_its_hosts_and_keeps_its_settings() {
     let config = with_keys("[models.\"gpt-oss-120b\"]\naliases = [\"quick\"]\nexclude = [\"groq\"]").unwrap();
     let model = config.model("quick").unwrap();
-    assert_eq!(model.race.policy, Policy::Race);
+    assert_eq!(model.race.policy, Policy::Adaptive);
     assert_eq!(model.upstreams.iter().map(UpstreamConfig::name).collect::<Vec<_>>(), ["cerebras/gpt-oss-120b"]);
     let off = with_keys("[models.\"claude-sonnet-4-5\"]").unwrap();
     let warned = off.warnings.iter().any(|warning| warning.contains("ANTHROPIC_API_KEY"));

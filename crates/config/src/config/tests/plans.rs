@@ -5,8 +5,9 @@ use super::*;
 #[test]
 fn nothing_said_is_the_documented_default() {
     let race = good("").race;
-    assert_eq!((race.hedge_after, race.hedge_after.unlearned()), (HedgeAfter::Quantile(0.95), Duration::from_secs(1)));
-    assert_eq!((race.optimise, race.budget, race.hold_max), (Objective::Ttft, 0.1, Duration::from_millis(300)));
+    assert_eq!((race.policy, race.hedge_after), (Policy::Adaptive, HedgeAfter::After(Duration::from_secs(1))));
+    assert_eq!((race.optimise, race.budget, race.hold_max), (Objective::Auto, 0.1, Duration::from_millis(300)));
+    assert_eq!((race.max_attempts, race.failovers, race.patience), (4, 64, 4.0));
     assert_eq!(race.slo, SloSettings { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) });
     assert_eq!(race.keepalive, Some(Duration::from_secs(10)));
     assert_eq!(good("[providers.ollama]").providers["ollama"].domain, None);
@@ -21,8 +22,10 @@ fn a_model_may_set_part_of_it() {
         providers.s = { simulate = {}, domain = "park-1" }
         [models.m]
         upstreams = ["ollama/x", "s/y", { upstream = "vllm/z", input_price = 2, output_price = 4, cached_price = 0.5, cache_write_price = 2.5 }]
-        policy = "rule"
-        hedge_after = "p99.9"
+        policy = "hedge"
+        hedge_after = "250ms"
+        patience = 0
+        failovers = 1
         budget = 0
         slo = { ttft = "500ms" }
         hold_max = "0s"
@@ -30,8 +33,9 @@ fn a_model_may_set_part_of_it() {
         "#,
     );
     let race = &config.models["m"].race;
-    assert_eq!((race.policy, race.optimise, race.budget), (Policy::Rule, Objective::Goodput, 0.0));
-    assert_eq!((race.hedge_after.text().as_str(), race.hold_max), ("p99.9", Duration::ZERO));
+    assert_eq!((race.policy, race.optimise, race.budget), (Policy::Hedge, Objective::Goodput, 0.0));
+    assert_eq!((race.patience, race.failovers), (0.0, 1));
+    assert_eq!((race.hedge_after.text().as_str(), race.hold_max), ("250ms", Duration::ZERO));
     assert_eq!(race.slo, SloSettings { ttft: Duration::from_millis(500), tpot: Duration::from_micros(500) });
     assert_eq!((config.race.budget, config.race.hold_max), (10.0, Duration::from_secs(5)));
     assert_eq!((config.race.keepalive, race.keepalive), (Some(Duration::from_secs(2)), None));
@@ -49,22 +53,52 @@ fn what_a_budget_is_counted_in_is_said_where_it_is_not_money() {
     let warnings = |policy: &str, upstreams: &[String]| {
         good(&format!("[models.m]\npolicy = \"{policy}\"\nupstreams = [{}]", upstreams.join(", "))).warnings
     };
-    let (none, other) = ("\"ollama/m\"".to_owned(), "\"vllm/m\"".to_owned());
+    let (none, other) = ("\"groq/m\"".to_owned(), "\"cerebras/m\"".to_owned());
     let unpriced = [none.clone(), other];
-    let part = [price("sglang", 1.0, 9.0), none.clone(), price("tgi", 2.0, 3.0)];
-    for policy in ["adaptive", "rule"] {
+    let part = [price("together", 1.0, 9.0), none.clone(), price("fireworks", 2.0, 3.0)];
+    {
+        let policy = "adaptive";
         let without = "model m: no upstream has a price: its budget counts tokens instead of money";
         assert_eq!(warnings(policy, &unpriced), [without]);
-        let some = "model m: ollama/m without a price: counted at the highest of the others, 2 USD per million input \
+        let some = "model m: groq/m without a price: counted at the highest of the others, 2 USD per million input \
                     tokens and 9 per million output tokens";
         assert_eq!(warnings(policy, &part), [some]);
     }
     let quiet = [
-        warnings("adaptive", &[price("sglang", 1.0, 9.0), price("tgi", 0.0, 0.0)]),
+        warnings("adaptive", &[price("together", 1.0, 9.0), price("fireworks", 0.0, 0.0)]),
         warnings("adaptive", &[none]),
-        warnings("fastest", &unpriced),
+        good("models.m.upstreams = [\"ollama/m\", \"vllm/m\"]").warnings,
         warnings("race", &part),
-        good("models.m = { upstreams = [\"ollama/m\", \"vllm/m\"], policy = \"adaptive\", budget = 0 }").warnings,
+        good("models.m = { upstreams = [\"groq/m\", \"cerebras/m\"], policy = \"adaptive\", budget = 0 }").warnings,
     ];
     assert!(quiet.iter().all(Vec::is_empty), "{quiet:?}");
+}
+
+#[test]
+fn old_names_of_policies_mean_what_is_left_of_them_for_one_version() {
+    for (keys, budget, words) in [
+        ("policy = \"fastest\"", 0.0, "policy = \"fastest\" is an old name"),
+        ("policy = \"rule\"", 0.1, "policy = \"rule\" is an old name"),
+        (
+            "policy = \"hedge\"\nhedge_after = \"p95\"",
+            0.1,
+            "policy = \"hedge\" with hedge_after = \"p95\" is an old name",
+        ),
+    ] {
+        for config in [
+            format!("[race]\n{keys}\n[models.m]\nupstreams = [\"ollama/x\"]"),
+            format!("[models.m]\nupstreams = [\"ollama/x\"]\n{keys}"),
+        ] {
+            let config = good(&config);
+            let race = &config.models["m"].race;
+            assert_eq!((race.policy, race.budget), (Policy::Adaptive, budget), "{keys}");
+            assert_eq!(
+                config.warnings.iter().filter(|warning| warning.contains(words)).count(),
+                1,
+                "{:?}",
+                config.warnings
+            );
+        }
+    }
+    assert_eq!(good("race.hedge_after = \"p95\"").warnings, [""; 0]);
 }

@@ -229,8 +229,7 @@ impl Rejection {
     }
 
     pub fn deadline(failed: &[FailedUpstream]) -> Rejection {
-        let message =
-            "no upstream answered within the total timeout: raise timeouts.total under [race], or add upstreams";
+        let message = "no upstream answered in its time: raise timeouts.first_token or timeouts.total under [race], or add upstreams";
         Rejection::new(super::code::TIMEOUT, message).with(failed).ended_race()
     }
 

@@ -20,7 +20,7 @@ use photofinish_routing::health::{
 };
 use photofinish_routing::learning::ConversationId;
 use photofinish_routing::money::tariff::Basis;
-use photofinish_routing::policy::plan::RacePlan;
+use photofinish_routing::policy::plan::{RacePlan, StartRule};
 use photofinish_wire::ApiRequest;
 use photofinish_wire::RequestTranslation;
 use photofinish_wire::Surface;
@@ -75,8 +75,9 @@ impl CandidateSet {
         let mut all = self.unable.clone();
         all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
         if self.settings.policy.order() != UpstreamOrder::Learned {
-            let behind = plan.entries.iter().skip(plan.max_attempts);
-            all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::MaxAttempts)));
+            let chosen = plan.entries.iter().filter(|entry| entry.start != StartRule::AfterFailure).count();
+            let behind = plan.entries.iter().skip(chosen + self.settings.failovers);
+            all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::Failovers)));
         }
         all
     }

@@ -114,7 +114,7 @@ impl Overrides {
     }
 
     fn apply(&self, settings: &RaceSettings) -> RaceSettings {
-        RaceSettings {
+        let asked = RaceSettings {
             policy: self.policy.unwrap_or(settings.policy),
             hedge_after: self.hedge_after.unwrap_or(settings.hedge_after),
             max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
@@ -127,7 +127,8 @@ impl Overrides {
             hold_max: self.hold_max.unwrap_or(settings.hold_max),
             lossy: self.lossy.unwrap_or(settings.lossy),
             ..settings.clone()
-        }
+        };
+        asked.without_old_names().unwrap_or(asked)
     }
 
     /// Checks the name of a header that begins with `x-photofinish-` and contains no key.
@@ -253,18 +254,22 @@ pub fn raised(allowed: &RaceSettings, asked: &RaceSettings) -> Option<(Override,
     if after > before {
         return Some((Override::Policy, spelt(allowed)));
     }
-    if after == ExtraStarts::Late && before == ExtraStarts::Late && is_earlier(asked.hedge_after, allowed.hedge_after) {
+    if after == ExtraStarts::Late
+        && before == ExtraStarts::Late
+        && asked.hedge_after.delay() < allowed.hedge_after.delay()
+    {
         return Some((Override::HedgeAfter, format!("hedge_after = {:?}", allowed.hedge_after.text())));
     }
     // Losers cost what they run on, and no budget counts it.
     if after < ExtraStarts::Late {
         return None;
     }
-    // With another objective than the first token, losers run on until the better answer is known.
-    if asked.optimise != Objective::Ttft && allowed.optimise == Objective::Ttft {
+    // With these objectives losers run on until the better answer is known.
+    let holds = |settings: &RaceSettings| matches!(settings.optimise, Objective::Completion | Objective::Goodput);
+    if holds(asked) && !holds(allowed) {
         return Some((Override::Optimise, format!("optimise = {:?}", allowed.optimise.as_str())));
     }
-    let holds_longer = asked.optimise != Objective::Ttft && asked.hold_max > allowed.hold_max;
+    let holds_longer = holds(asked) && asked.hold_max > allowed.hold_max;
     holds_longer.then(|| (Override::HoldMax, format!("hold_max = {:?}", format_duration(allowed.hold_max))))
 }
 
@@ -273,15 +278,6 @@ fn spelt(settings: &RaceSettings) -> String {
     let RaceSettings { policy, max_attempts, budget, .. } = settings;
     let budget = if policy.spends_budget() { format!(", budget = {budget}") } else { String::new() };
     format!("policy = {:?}, max_attempts = {max_attempts}{budget}", policy.as_str())
-}
-
-/// Whether hedges may start earlier. A duration and a quantile cannot be compared, because quantiles are learned.
-fn is_earlier(asked: HedgeAfter, allowed: HedgeAfter) -> bool {
-    match (asked, allowed) {
-        (HedgeAfter::After(asked), HedgeAfter::After(allowed)) => asked < allowed,
-        (HedgeAfter::Quantile(asked), HedgeAfter::Quantile(allowed)) => asked < allowed,
-        (HedgeAfter::After(_), HedgeAfter::Quantile(_)) | (HedgeAfter::Quantile(_), HedgeAfter::After(_)) => true,
-    }
 }
 
 #[cfg(test)]
@@ -331,9 +327,9 @@ mod tests {
     fn a_bad_value_is_named_with_what_is_expected() {
         for (name, values, expected) in [
             (POLICY, &["quickest", "", "Race"][..], "race, hedge, "),
-            (HEDGE_AFTER, &["soon", "p0", "p100", "p9x", "p99.99", ""], "\"p50\" to \"p99.9\""),
+            (HEDGE_AFTER, &["soon", "p0", "p100", "p9x", "p99.99", ""], "\"250ms\""),
             (ATTEMPTS, &["0", "17", "x", "-1"], "1 to 16"),
-            (OPTIMISE, &["tpot", "TTFT", ""], "ttft, completion, goodput"),
+            (OPTIMISE, &["tpot", "TTFT", ""], "auto, ttft, completion, goodput"),
             (BUDGET, &["-0.1", "10.1", "nan", "inf", "-inf", "1e99", "ten", "10 %", ""], "0 to 10"),
             (SLO, &["", "1s", "ttft", "e2e=1s", "ttft=1s,"], "such as ttft=1s,tpot=50ms"),
             (SLO, &["ttft=0s", "tpot=0ms", "ttft=1s,tpot=0s"], "0.001ms to 365d"),
@@ -424,11 +420,8 @@ mod override_cost_tests {
             (HEDGE, RACE, Some(Policy)),
             (HEDGE, "policy = \"hedge\"; hedge_after = \"501ms\"", None),
             (HEDGE, "policy = \"hedge\"; hedge_after = \"499ms\"", Some(HedgeAfter)),
-            (HEDGE, "policy = \"hedge\"; hedge_after = \"p99\"", Some(HedgeAfter)),
+            (HEDGE, "policy = \"hedge\"; hedge_after = \"p99\"", None),
             (HEDGE, "policy = \"hedge\"; hedge_after = \"1ms\"; max_attempts = 1", None),
-            ("policy = \"hedge\"", "policy = \"hedge\"; hedge_after = \"p99\"", None),
-            ("policy = \"hedge\"", "policy = \"hedge\"; hedge_after = \"p90\"", Some(HedgeAfter)),
-            ("policy = \"hedge\"", "policy = \"hedge\"; hedge_after = \"10s\"", Some(HedgeAfter)),
             (HEDGE, ADAPTIVE, None),
             (ADAPTIVE, RACE, Some(Policy)),
             (ADAPTIVE, HEDGE, Some(Policy)),
@@ -459,7 +452,7 @@ mod override_cost_tests {
                 "policy = \"adaptive\", max_attempts = 2, budget = 0",
             ),
             ("policy = \"fallback\"", "policy = \"race\"", "policy = \"fallback\", max_attempts = 4"),
-            ("policy = \"hedge\"", "policy = \"hedge\"; hedge_after = \"p50\"", "hedge_after = \"p95\""),
+            ("policy = \"hedge\"", "policy = \"hedge\"; hedge_after = \"50ms\"", "hedge_after = \"1s\""),
             ("max_attempts = 1", "max_attempts = 16", "max_attempts = 1"),
             ("budget = 0.1", "budget = 0.5", "budget = 0.1"),
         ] {

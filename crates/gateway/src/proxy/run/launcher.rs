@@ -39,6 +39,9 @@ use photofinish_wire::answer::error::{RefusedMember, too_long};
 use photofinish_wire::quirks::RefusalLesson;
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
 
+/// The timeouts of a first token that the last attempt alive may take once its upstream sent a byte.
+const AT_WORK: u32 = 4;
+
 pub struct Launcher {
     pub(super) gateway: Arc<Gateway>,
     pub outcome_reporter: Arc<OutcomeReporter>,
@@ -152,7 +155,11 @@ impl Launcher {
             fresh: stale,
             event_max: self.event_max,
             memory: gateway.memory().clone(),
-            p_audit: if is_trial { 1.0 } else { self.settings.audit },
+            p_audit: if is_trial || self.policy.driver.is_revisit(starting.candidate) {
+                1.0
+            } else {
+                self.settings.audit
+            },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
         })
@@ -219,8 +226,16 @@ impl Launch for Launcher {
         self.policy.driver.replan(&views(running), &rested, now_us)
     }
 
-    fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
-        self.policy.driver.next_after_failure(waiting, self.policy.now_us())
+    fn next_after_failure(&mut self, waiting: &[usize], must: bool) -> Option<usize> {
+        self.policy.driver.next_after_failure(waiting, must, self.policy.now_us())
+    }
+
+    /// An upstream that sent headers or pings is at work.
+    fn last_waits(&self, running: &RunningAttempt<RacedAttempt>) -> Option<Duration> {
+        let timeout = self.outcome_reporter.candidates[running.candidate()].upstream.timeouts.first_token;
+        let timeout = if running.attempt.has_bytes() { timeout.saturating_mul(AT_WORK) } else { timeout };
+        let usual = self.policy.driver.last_waits(running.candidate(), self.policy.now_us());
+        Some(usual.map_or(timeout, |usual| usual.max(timeout)))
     }
 
     fn hold(
@@ -245,7 +260,7 @@ impl Launch for Launcher {
         }
         match self.settings.optimise {
             // The first token decides, as for a streaming client. If that answer breaks, the others start again.
-            Objective::Ttft => {
+            Objective::Auto | Objective::Ttft => {
                 let first = running.iter().position(|running| running.attempt.has_begun())?;
                 (0..running.len()).find(|place| *place != first)
             }
@@ -265,11 +280,16 @@ impl Launcher {
             attempt.drain();
             let run = self.run_on(candidate, attempt, Some(bytes));
             self.run_in_background((place, trial), time, run);
-        } else if (trial.is_some() || fastrand::f64() < self.settings.audit)
+        } else if (trial.is_some() || self.policy.driver.is_revisit(candidate) || fastrand::f64() < self.settings.audit)
             && let Some(place) = self.gateway.enter_audit()
         {
             attempt.audit();
-            let limit = self.outcome_reporter.candidates[candidate].upstream.timeouts.first_token;
+            let timeout = self.outcome_reporter.candidates[candidate].upstream.timeouts.first_token;
+            let limit = self
+                .policy
+                .driver
+                .runs_on_for(candidate, self.policy.now_us())
+                .map_or(timeout, |usual| usual.min(timeout));
             let run = self.run_on(candidate, attempt, None);
             self.run_in_background((place, trial), limit, run);
         }
@@ -473,7 +493,6 @@ impl RacePolicy {
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,
-                waits_us: None,
                 known,
             }
         };
@@ -489,6 +508,7 @@ impl RacePolicy {
             began_us,
             draws: [fastrand::f64(), fastrand::f64()],
             in_usd: candidates.basis.is_money(),
+            for_answer: candidates.settings.optimise == Objective::Auto && request.waits_for_answer(),
             crowded: candidates.crowded,
         });
         let waits_for_all = request.surface.streams() && !request.stream;

@@ -65,6 +65,11 @@ impl RacedAttempt {
         }
     }
 
+    /// Its upstream sent headers, or more.
+    pub fn has_bytes(&self) -> bool {
+        if let AttemptStage::Asking(attempt) = &self.stage { attempt.has_bytes() } else { true }
+    }
+
     pub fn into_stage(self) -> AttemptStage {
         self.stage
     }

@@ -30,7 +30,7 @@ pub struct AnswerRescuer {
     last: RescueTurn,
     /// The ordinal of the next attempt.
     ordinal: usize,
-    /// Attempts that may still start: at first `max_attempts`, in addition to those of the race.
+    /// Attempts that may still start, in addition to those of the race.
     left: usize,
 }
 
@@ -40,6 +40,9 @@ struct RescueTurn {
     /// Whether the request contains the delivered text as a prefix.
     prefix: bool,
 }
+
+/// Attempts at the rest of one answer: each may be billed for all of it.
+const CONTINUED_MAX: usize = 4;
 
 /// Whether a broken answer to this request is continued. Several answers in one stream are not.
 pub fn may_rescue(candidates: &CandidateSet, request: &ApiRequest) -> bool {
@@ -59,7 +62,7 @@ impl AnswerRescuer {
         let mut launcher = race.into_launch();
         // The race is over.
         launcher.trials.clear();
-        let left = launcher.settings.max_attempts;
+        let left = launcher.settings.failovers.min(CONTINUED_MAX);
         let last = RescueTurn { candidate: winner, prefix: false };
         AnswerRescuer { launcher, queue: VecDeque::new(), last, ordinal, left }
     }

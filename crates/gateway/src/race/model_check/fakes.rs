@@ -235,6 +235,8 @@ impl Launch for Fakes {
         assert_eq!(starting.ordinal, log.started.len(), "ordinals count the starts");
         assert_eq!(log.held, None, "started beside one that is held back");
         assert!(log.begun.is_empty(), "started beside one that has begun");
+        let by_plan = starting.reason == StartReason::First && starting.ordinal > 0;
+        assert!(!by_plan || log.running - log.audited.len() < self.max_attempts, "more at once than may be");
         log.note_start(&starting);
         log.started.push(starting);
         log.running += 1;
@@ -303,12 +305,16 @@ impl Launch for Fakes {
         }
     }
 
-    fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
+    fn next_after_failure(&mut self, waiting: &[usize], must: bool) -> Option<usize> {
         assert!(!waiting.is_empty(), "asked for nothing");
         match &mut self.decide {
-            Decide::As(script) => script.next,
-            Decide::AtRandom(random) => random.usize(0..waiting.len() + 1),
+            Decide::As(script) => Some(script.next),
+            Decide::AtRandom(random) => (must || random.u8(0..4) > 0).then(|| random.usize(0..waiting.len() + 1)),
         }
+    }
+
+    fn last_waits(&self, running: &RunningAttempt<Fake>) -> Option<Duration> {
+        self.world.last_waits.map(|waits| waits.max(running.entry.first_token))
     }
 
     fn hold(&mut self, ready: &RunningAttempt<Token>, running: &[RunningAttempt<Fake>]) -> Option<Duration> {

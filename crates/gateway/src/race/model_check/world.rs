@@ -41,4 +41,6 @@ pub struct World {
     /// Some losers run on, like audits.
     pub audits: bool,
     pub leaves_at: Option<Duration>,
+    /// How long the last attempt alive may take. None: to the deadline.
+    pub last_waits: Option<Duration>,
 }

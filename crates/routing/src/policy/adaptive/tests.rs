@@ -57,13 +57,25 @@ fn terms(lambda_us: f64) -> BudgetSnapshot {
         answer_tokens: 200.0,
         bucket,
         capacity,
+        budget: 0.1,
     }
 }
 
 fn question<'a>(candidates: &'a [CandidateForecast<'a>], terms: BudgetSnapshot) -> AdaptiveQuestion<'a> {
     let (aim, us_per_cost, max_running) = (Minimise::Ttft, 0.0, 3);
     let p99_us = terms.p99_us;
-    AdaptiveQuestion { candidates, aim, terms, p99_us, us_per_cost, max_running, now: NOW, elapsed_us: 0, draw: 1.0 }
+    AdaptiveQuestion {
+        candidates,
+        aim,
+        terms,
+        p99_us,
+        tpot_least_us: 20_000.0,
+        us_per_cost,
+        max_running,
+        now: NOW,
+        elapsed_us: 0,
+        draw: 1.0,
+    }
 }
 
 fn running(candidate: usize, waited_us: i64) -> AttemptView {
@@ -230,7 +242,7 @@ fn what_was_learnt_fades_with_age_but_the_line_stays() {
     let learnt = known(HEAVY, 2e4);
     assert!(!learnt.is_unknown(NOW) && !learnt.is_unknown(NOW + DAY), "a night changes little");
     assert!(learnt.is_unknown(NOW + 7 * DAY), "after a week it is tried again");
-    assert_eq!(learnt.waits_us(sent(), NOW + 7 * DAY), None, "nor does an attempt count as failed by it");
+    assert_eq!(learnt.usual_p99_us(sent(), NOW + 7 * DAY), None, "nor is anything usual there");
     let mut learner = Learner::new();
     for second in 0..600 {
         learner.launched(second * SECOND);

@@ -143,7 +143,6 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         first_token: Duration::from_secs(3),
         trial: false,
         started: None,
-        waits_us: None,
     };
     PolicyDriver::new(PolicyDriverParts {
         settings,
@@ -153,6 +152,7 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         began_us: learning.now_us(),
         draws: [1.0, 0.5],
         in_usd: false,
+        for_answer: false,
         crowded: false,
     })
 }

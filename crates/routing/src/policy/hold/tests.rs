@@ -26,12 +26,14 @@ fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> Adapt
         answer_tokens,
         bucket: 9.0,
         capacity: 9.0,
+        budget: 0.1,
     };
     AdaptiveQuestion {
         candidates,
         aim,
         terms,
         p99_us,
+        tpot_least_us: 20_000.0,
         us_per_cost: 0.0,
         max_running: 3,
         now: 200 * SECOND,

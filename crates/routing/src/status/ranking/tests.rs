@@ -65,7 +65,7 @@ fn the_quickest_is_first_and_the_others_are_told_by_what_they_are_behind() {
     let expected = [("a/m", "best"), ("c/m", "close"), ("b/m", "dearer"), ("slow/m", "slower"), ("bad/m", "throttled")];
     assert_eq!(codes(&why), expected);
     assert_eq!(why[2].2, "as quick as a/m, 3.0 × its cost");
-    assert!(why[3].2.starts_with("TTFT p") && why[3].2.ends_with(" × that of a/m"), "{}", why[3].2);
+    assert!(why[3].2.starts_with("TTFT with") && why[3].2.ends_with(" × that of a/m"), "{}", why[3].2);
 }
 
 #[test]
@@ -86,7 +86,10 @@ fn who_was_always_cut_off_is_not_called_as_good() {
 #[test]
 fn what_is_best_depends_on_the_aim() {
     let contenders = [seen("early/m", 200.0, 80.0), seen("fluent/m", 500.0, 10.0)];
-    assert_eq!(ranked(&contenders, "").0, ["early/m", "fluent/m"]);
+    assert_eq!(ranked(&contenders, "optimise = \"ttft\"").0, ["early/m", "fluent/m"]);
+    let (order, why) = ranked(&contenders, "");
+    assert_eq!(order, ["fluent/m", "early/m"]);
+    assert!(why[1].2.starts_with("TTFT with 15 % of the rest, p"), "{}", why[1].2);
     let (order, why) = ranked(&contenders, "optimise = \"completion\"");
     assert_eq!(order, ["fluent/m", "early/m"]);
     assert!(why[1].2.starts_with("whole answer p"), "{}", why[1].2);

@@ -61,16 +61,16 @@ async fn a_file_that_is_being_written_is_not_taken() {
     let (cut, whole) =
         (format!("{MODELS}[race]\nretries = 1\n"), format!("{MODELS}[race]\nretries = 1\npolicy = \"fallback\"\n"));
     let mut watched = Watched::start(&whole).await;
-    for text in [&cut[..MODELS.len()], &cut, &whole.replace("fallback", "race"), &whole] {
+    for text in [&cut[..MODELS.len()], &cut, &whole.replace("fallback", "adaptive"), &whole] {
         watched.write(text);
         watched.look().await;
         assert_eq!(watched.in_force(), (0, 2, "fallback"), "{text}");
     }
-    watched.write(&whole.replace("fallback", "race"));
+    watched.write(&whole.replace("fallback", "adaptive"));
     watched.look().await;
     assert_eq!(watched.in_force(), (0, 2, "fallback"), "one look");
     watched.look().await;
-    assert_eq!(watched.in_force(), (0, 2, "race"), "two looks that are equal");
+    assert_eq!(watched.in_force(), (0, 2, "adaptive"), "two looks that are equal");
     assert_eq!(watched.refused(), "");
 }
 
@@ -86,7 +86,7 @@ async fn what_drops_much_waits_for_a_person_and_goes_when_the_file_is_back() {
         assert_eq!(watched.refused(), "", "it may still change");
         watched.look().await;
         assert!(watched.refused().contains(why), "{text}: {}", watched.refused());
-        assert_eq!(watched.in_force(), (1, 2, "race"));
+        assert_eq!(watched.in_force(), (1, 2, "adaptive"));
         watched.write(&whole);
         watched.look().await;
         assert_eq!(watched.refused(), "", "the file is again the one in force");
@@ -109,7 +109,7 @@ async fn what_drops_much_waits_for_a_person_and_goes_when_the_file_is_back() {
     assert!(other.contains("\"0123456789ab\"") && other.contains(print), "{other}");
     assert!(watched.refused() == refused && watched.in_force().0 == 1, "what was told stays");
     assert_eq!(asked(Some(print)).await, "");
-    assert_eq!((watched.refused().as_str(), watched.in_force()), ("", (0, 2, "race")));
+    assert_eq!((watched.refused().as_str(), watched.in_force()), ("", (0, 2, "adaptive")));
     watched.look().await;
     assert_eq!(watched.refused(), "");
 }
@@ -133,7 +133,7 @@ async fn a_file_that_cannot_be_read_is_told() {
     assert!(watched.refused().contains("it is no file"), "{}", watched.refused());
     fs::rename(&away, &path).unwrap();
     watched.look().await;
-    assert_eq!((watched.refused().as_str(), watched.in_force()), ("", (0, 2, "race")));
+    assert_eq!((watched.refused().as_str(), watched.in_force()), ("", (0, 2, "adaptive")));
 }
 
 #[tokio::test]

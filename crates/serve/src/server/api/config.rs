@@ -111,6 +111,8 @@ members! {
             config.aliases.iter().filter(|(_, model)| **model == of.name).map(|(alias, _)| alias).collect::<Vec<&String>>();
         policy: Text = of.race.policy.as_str();
         max_attempts: Integer = of.race.max_attempts;
+        failovers: Integer = of.race.failovers;
+        patience: Number = of.race.patience;
         upstreams: List("ConfiguredUpstream", usize::MAX) =
             of.upstreams.iter().map(|of| upstream(config, of)).collect::<Vec<_>>();
     }

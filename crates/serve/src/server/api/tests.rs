@@ -246,7 +246,7 @@ fn how_routing_stands_is_as_the_document_says() {
         }],
         "models": [{
             "model": "m", "alias_of": null, "policy": "adaptive", "learns": true, "optimise": "ttft", "budget": 0.1,
-            "bucket": null, "bucket_capacity": 0.0, "unit": "tokens", "lambda_ms": 300.0, "mean_cost": 0.0,
+            "bucket": null, "bucket_capacity": 0.0, "extras_share": null, "rescues_share": 0.02, "unit": "tokens", "lambda_ms": 300.0, "mean_cost": 0.0,
             "ttft_p99_ms": 2000.0, "answer_tokens": 200.0, "whole_answers": true, "order": ["a/m"],
             "why": [{ "upstream": "a/m", "code": "best", "text": "the best for ttft" }],
         }],

@@ -1,0 +1,210 @@
+//! Where somebody would wait although somebody healthy is free: upstreams that hang, die and heal, and models that are slow.
+
+use super::*;
+
+const MS: i64 = 1_000;
+
+/// Upstreams whose attempts end as a function says.
+struct Scripted<'t> {
+    upstreams: Vec<SimulatedUpstream>,
+    truth: &'t dyn Fn(&Dispatch) -> SimulatedResponse,
+}
+
+impl SimulatedWorld for Scripted<'_> {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        &self.upstreams
+    }
+
+    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> PromptTokens {
+        PromptTokens { uncached: 500.0, cached: 0.0 }
+    }
+
+    fn response(&mut self, dispatch: &Dispatch) -> SimulatedResponse {
+        (self.truth)(dispatch)
+    }
+}
+
+/// An answer after about this long: a fifth of scatter, the same for every policy.
+fn about(dispatch: &Dispatch, ms: f64) -> SimulatedResponse {
+    let mut draws = fastrand::Rng::with_seed((dispatch.request.id * 16 + dispatch.upstream) as u64);
+    let normal = (0..12).map(|_| draws.f64()).sum::<f64>() - 6.0;
+    SimulatedResponse::Answers { ttft_us: (1e3 * ms * (0.2 * normal).exp()) as i64, tpot_us: 10_000.0 }
+}
+
+/// One race, as these tests look at it.
+struct Told {
+    at_us: i64,
+    ttft_us: Option<i64>,
+    /// The upstream of the answer.
+    winner: Option<usize>,
+    starts: usize,
+    chosen: usize,
+}
+
+/// Plays `requests` requests, `every_us` apart.
+fn played(
+    lines: &str,
+    count: usize,
+    (requests, every_us): (usize, i64),
+    truth: &dyn Fn(&Dispatch) -> SimulatedResponse,
+) -> Vec<Told> {
+    let mut world = Scripted { upstreams: upstreams(count), truth };
+    world.upstreams.iter_mut().for_each(|upstream| upstream.first_token = Duration::from_secs(30));
+    let requests =
+        (0..requests).map(|id| SimulatedRequest { id, at_us: id as i64 * every_us, output_tokens: 20, whole: false });
+    let mut told = Vec::new();
+    Rehearsal::new(settings(lines), 1).run(requests, &mut world, &mut |race: &PlayedRace<'_>| {
+        told.push(Told {
+            at_us: race.request.at_us,
+            ttft_us: race.ttft_us,
+            winner: race.winner.map(|winner| race.attempts[winner].upstream),
+            starts: race.attempts.len(),
+            chosen: race.attempts.iter().filter(|attempt| attempt.after_us == 0).count(),
+        });
+    });
+    told.sort_by_key(|race| race.at_us);
+    told
+}
+
+fn quantile_ms(told: &[Told], q: f64) -> i64 {
+    let mut all: Vec<i64> = told.iter().map(|race| race.ttft_us.unwrap_or(i64::MAX) / MS).collect();
+    all.sort_unstable();
+    all[((all.len() as f64 * q) as usize).min(all.len() - 1)]
+}
+
+const POLICIES: [&str; 4] = [
+    "policy = \"adaptive\"\nbudget = 0.1",
+    "policy = \"adaptive\"\nbudget = 0.0",
+    "policy = \"fallback\"",
+    "policy = \"weighted\"",
+];
+
+#[test]
+fn a_fresh_gateway_waits_three_seconds_for_a_provider_that_hangs_and_two_once_one_is_known() {
+    for lines in POLICIES {
+        for hung in 0..5 {
+            let truth = |dispatch: &Dispatch| {
+                if dispatch.upstream == hung { SimulatedResponse::Hangs } else { about(dispatch, 300.0) }
+            };
+            let told = played(lines, 5, (40, SECOND_US), &truth);
+            let longest_ms = |told: &[Told]| quantile_ms(told, 1.0);
+            assert!(longest_ms(&told) <= 3_000, "{lines}, {hung}: {}", longest_ms(&told));
+            // A few first tokens make one known.
+            assert!(longest_ms(&told[3..]) <= 2_000, "{lines}, {hung}: {}", longest_ms(&told[3..]));
+        }
+    }
+}
+
+#[test]
+fn the_healthy_one_answers_whatever_may_run_at_once() {
+    let policies = [
+        POLICIES[0],
+        POLICIES[1],
+        POLICIES[2],
+        POLICIES[3],
+        "policy = \"race\"",
+        "policy = \"hedge\"\nhedge_after = \"500ms\"",
+    ];
+    for lines in policies {
+        for max_attempts in [1, 2, 4] {
+            for hangs in [false, true] {
+                let truth = |dispatch: &Dispatch| match (dispatch.upstream < 4, hangs) {
+                    (true, false) => SimulatedResponse::Fails { after_us: 50 * MS },
+                    (true, true) => SimulatedResponse::Hangs,
+                    (false, _) => about(dispatch, 300.0),
+                };
+                let lines = format!("{lines}\nmax_attempts = {max_attempts}\nbreaker.failures = 0");
+                let told = played(&lines, 5, (3, 200 * SECOND_US), &truth);
+                assert!(told.iter().all(|race| race.winner == Some(4)), "{lines}, hangs: {hangs}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_more_upstreams_are_asked_than_failovers_allow() {
+    let truth = |dispatch: &Dispatch| match dispatch.upstream {
+        0 => SimulatedResponse::Fails { after_us: 50 * MS },
+        1 | 2 => SimulatedResponse::Hangs,
+        _ => about(dispatch, 300.0),
+    };
+    for (failovers, starts, answered) in [(0, 1, false), (1, 2, false), (2, 3, false), (3, 4, true)] {
+        let told = played(&format!("policy = \"fallback\"\nfailovers = {failovers}"), 5, (1, SECOND_US), &truth);
+        assert_eq!((told[0].starts, told[0].winner.is_some()), (starts, answered), "{failovers}");
+    }
+    let told = played("policy = \"fallback\"\npatience = 0", 3, (1, SECOND_US), &|dispatch| {
+        if dispatch.upstream == 0 { SimulatedResponse::Hangs } else { about(dispatch, 300.0) }
+    });
+    assert!(told[0].ttft_us.unwrap() > 30_000 * MS, "without patience the timeout decides");
+}
+
+#[test]
+fn a_healed_favourite_is_found_again() {
+    let hangs = 120 * SECOND_US..180 * SECOND_US;
+    let truth = |dispatch: &Dispatch| match dispatch.upstream {
+        0 if hangs.contains(&dispatch.at_us) => SimulatedResponse::Hangs,
+        0 => about(dispatch, 150.0),
+        _ => about(dispatch, 300.0),
+    };
+    for (budget, within_s) in [(0.1, 10), (0.02, 30), (0.0, 60)] {
+        let told = played(&format!("policy = \"adaptive\"\nbudget = {budget:?}"), 3, (8 * 400, SECOND_US / 8), &truth);
+        // Ten answers in a row.
+        let back = told
+            .windows(10)
+            .find(|races| races[0].at_us >= hangs.end && races.iter().all(|race| race.winner == Some(0)));
+        let after_s = back.map(|races| (races[0].at_us - hangs.end) / SECOND_US);
+        assert!(after_s.is_some_and(|after_s| after_s <= within_s), "{budget}: {after_s:?}");
+        let during: Vec<&Told> = told.iter().filter(|race| hangs.contains(&race.at_us)).collect();
+        let late = during.iter().filter(|race| race.ttft_us.unwrap() > 1_500 * MS).count();
+        assert!(late <= during.len() / 50, "{budget}: {late} of {}", during.len());
+    }
+}
+
+#[test]
+fn no_request_waits_for_hung_upstreams_at_any_budget() {
+    // 2,000 requests a day, and three of five hang for twenty minutes.
+    let hangs = 12_000 * SECOND_US..13_200 * SECOND_US;
+    let truth = |dispatch: &Dispatch| {
+        let hung = dispatch.upstream < 3 && hangs.contains(&dispatch.at_us);
+        if hung { SimulatedResponse::Hangs } else { about(dispatch, 300.0 + 10.0 * dispatch.upstream as f64) }
+    };
+    for lines in ["budget = 0.02", "budget = 0.1", "budget = 0.0"] {
+        let told = played(lines, 5, (400, 43 * SECOND_US), &truth);
+        let longest = quantile_ms(&told[100..], 1.0);
+        assert!(longest <= 3_400, "{lines}: {longest}");
+    }
+}
+
+#[test]
+fn a_stall_of_all_starts_no_storm_and_is_over_when_it_is_over() {
+    let stalls = 300 * SECOND_US..320 * SECOND_US;
+    // What is sent during a stall answers when that is over.
+    let truth = |dispatch: &Dispatch| match about(dispatch, 300.0) {
+        SimulatedResponse::Answers { ttft_us, tpot_us } if stalls.contains(&dispatch.at_us) => {
+            SimulatedResponse::Answers { ttft_us: stalls.end - dispatch.at_us + ttft_us, tpot_us }
+        }
+        usual => usual,
+    };
+    for lines in POLICIES {
+        let told = played(lines, 5, (450 * 10, SECOND_US / 10), &truth);
+        let during: Vec<&Told> = told.iter().filter(|race| stalls.contains(&race.at_us)).collect();
+        let rescues: usize = during.iter().map(|race| race.starts - race.chosen).sum();
+        // Ten, and half of the requests, in each ten seconds.
+        assert!(rescues <= 3 * 60, "{lines}: {rescues} rescues of {} requests", during.len());
+        let after: Vec<i64> = told
+            .iter()
+            .filter(|race| race.at_us >= stalls.end + 10 * SECOND_US)
+            .map(|race| race.ttft_us.unwrap())
+            .collect();
+        let mean_ms = after.iter().sum::<i64>() / after.len() as i64 / MS;
+        assert!(mean_ms <= 340, "{lines}: {mean_ms}");
+    }
+}
+
+#[test]
+fn a_slow_model_before_a_quick_one_is_not_raced_every_time() {
+    let truth = |dispatch: &Dispatch| about(dispatch, if dispatch.upstream == 0 { 9_000.0 } else { 300.0 });
+    let told = played("policy = \"fallback\"", 2, (500, 10 * SECOND_US), &truth);
+    let beside = told[100..].iter().filter(|race| race.starts > 1).count();
+    assert!(beside <= 8, "{beside} of 400");
+}

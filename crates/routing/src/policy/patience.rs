@@ -1,0 +1,69 @@
+//! Patience: when a running attempt is late, so that another one starts whatever the budget holds. One rule for every policy but
+//! `race`. Not for hedges, which are chosen: each policy has a file of its own.
+//!
+//! An attempt is late once it has waited for the longer of `patience` medians of the best upstream that is left, as that is now,
+//! and what its own upstream sometimes takes. Without the second, a slow model before a quick one would be raced every time; measured
+//! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs.
+
+use super::question::AttemptView;
+use super::state::PolicyState;
+use photofinish_config::config::Policy;
+
+impl PolicyState {
+    /// How long the running attempts are still waited for before one of `waiting` starts, µs; none: for ever. After the first each
+    /// further one starts when the latest has waited for a median.
+    pub(super) fn rescue_in_us(&self, running: &[AttemptView], waiting: &[usize], now_us: i64) -> Option<i64> {
+        let settings = &self.parts.settings;
+        if settings.patience <= 0.0 || settings.policy == Policy::Race {
+            return None;
+        }
+        let median_us = self.soonest_us(waiting, now_us)?;
+        let patience_us = (settings.patience * median_us) as i64;
+        let waits = || running.iter().filter(|attempt| attempt.first_token_us.is_none());
+        let late_in_us = |attempt: &AttemptView| {
+            let usual_us = self.usual_p99_us(attempt.candidate, now_us).unwrap_or(0);
+            patience_us.max(usual_us) - attempt.waited_us
+        };
+        let first_us = waits().map(late_in_us).min()?;
+        let latest_us = waits().map(|attempt| attempt.waited_us).min()?;
+        Some(first_us.max(median_us as i64 - latest_us))
+    }
+
+    /// The candidates that may start without doubt, of these: or all, if there is none.
+    pub(super) fn usable_of(&self, candidates: &[usize], now_us: i64) -> Vec<usize> {
+        let usable: Vec<usize> = candidates.iter().copied().filter(|place| self.is_usable(*place, now_us)).collect();
+        if usable.is_empty() { candidates.to_vec() } else { usable }
+    }
+
+    /// What is usual at this candidate's upstream, and no more than its slowest: see
+    /// [`LatencyForecast::usual_p99_us`](crate::forecast::LatencyForecast::usual_p99_us).
+    pub(super) fn usual_p99_us(&self, candidate: usize, now_us: i64) -> Option<i64> {
+        let state = &self.parts.candidates[candidate];
+        self.forecast(candidate).usual_p99_us(state.started.unwrap_or_else(|| state.sent()), now_us)
+    }
+
+    /// No rate limit was met there lately, and no attempt waits there longer than usual. Those that cool down are no candidates.
+    fn is_usable(&self, candidate: usize, now_us: i64) -> bool {
+        let state = &self.parts.candidates[candidate];
+        let waits = state.known.longest_waits(state.clock(self.clock), now_us, now_us);
+        let forecast = self.forecast(candidate);
+        !state.trial
+            && !state.known.was_limited(now_us)
+            && !waits.as_slice().iter().any(|other| forecast.is_stuck(other, now_us))
+    }
+
+    /// The least median of these, µs, as they are now: by the prior where nothing is known.
+    fn soonest_us(&self, waiting: &[usize], now_us: i64) -> Option<f64> {
+        self.usable_of(waiting, now_us)
+            .into_iter()
+            .map(|candidate| self.median_now_us(candidate, now_us))
+            .reduce(f64::min)
+    }
+
+    /// The median for an attempt sent now, after what is known of those that wait, µs.
+    pub(super) fn median_now_us(&self, candidate: usize, now_us: i64) -> f64 {
+        let state = &self.parts.candidates[candidate];
+        let waits = state.known.longest_waits(state.clock(self.clock), now_us, now_us);
+        self.forecast(candidate).median_given_us(state.sent(), waits.as_slice(), now_us)
+    }
+}
