@@ -61,6 +61,8 @@ impl World {
             tariff: upstream.tariff,
             domain: upstream.domain,
             weight: 1.0,
+            tier: 1,
+            in_flight_max: None,
             first_token,
         };
         let upstreams = recipe.upstreams.iter().map(upstream).collect();

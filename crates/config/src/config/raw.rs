@@ -88,6 +88,10 @@ keys! {
         upstream: Option<ExpandedText> = PlainText;
         /// Its share, for the policy `weighted`.
         weight: f64 = RealNumber(AMOUNTS), or 1.0;
+        /// It is asked when no upstream of a lower tier is usable.
+        tier: u32 = WholeNumber(1..=TIERS), or 1;
+        /// Attempts that run there at once. While it is full, others are asked first.
+        in_flight_max: Option<u32> = WholeNumber(1..=100_000);
         /// USD per million input tokens.
         input_price: Option<f64> = RealNumber(AMOUNTS);
         /// USD per million output tokens.
@@ -121,6 +125,8 @@ const PRICE_WITHIN: RangeInclusive<f64> = 1.0..=1_000.0;
 
 /// Tokens; no model takes fewer or more.
 const CONTEXT: RangeInclusive<u64> = 512..=100_000_000;
+
+const TIERS: u32 = 9;
 
 /// USD per million tokens, or a weight.
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;

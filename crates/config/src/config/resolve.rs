@@ -314,6 +314,8 @@ fn resolve_upstreams(
                 }
                 upstreams.push(UpstreamConfig {
                     weight: raw.keys.weight,
+                    tier: raw.keys.tier,
+                    in_flight_max: raw.keys.in_flight_max,
                     price_source: raw.price.map(|_| PriceSource::Config).or(known.price_source),
                     price: raw.price.or(known.price),
                     context: raw.keys.context.or(known.context),

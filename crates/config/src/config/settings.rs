@@ -125,6 +125,10 @@ pub struct UpstreamConfig {
     pub model: String,
     /// The share for the policy `weighted`; 1 by default, never negative.
     pub weight: f64,
+    /// From 1: it is asked when no upstream of a lower tier is usable.
+    pub tier: u32,
+    /// Attempts there at once; while it is full, others are asked first.
+    pub in_flight_max: Option<u32>,
     pub price: Option<Price>,
     /// Where `price` comes from, if there is one.
     pub price_source: Option<PriceSource>,
@@ -165,6 +169,8 @@ impl UpstreamConfig {
             provider,
             model,
             weight: 1.0,
+            tier: 1,
+            in_flight_max: None,
             price,
             offering,
             upstream_stream: provider_streams,

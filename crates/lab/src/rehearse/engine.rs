@@ -171,6 +171,8 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 known_tokens: 0.0,
                 domain: upstream.domain,
                 weight: upstream.weight,
+                tier: upstream.tier,
+                in_flight_max: upstream.in_flight_max,
                 first_token: upstream.first_token,
                 trial: place.trial,
                 started: None,

@@ -72,6 +72,8 @@ fn upstreams(count: usize) -> Vec<SimulatedUpstream> {
         tariff: Tariff { input: 1.0, cached: 0.1, output: 4.0, billed_on: false },
         domain: None,
         weight: 1.0,
+        tier: 1,
+        in_flight_max: None,
         first_token: Duration::from_secs(20),
     };
     (0..count).map(upstream).collect()

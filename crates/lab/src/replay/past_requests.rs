@@ -121,6 +121,8 @@ impl PastRequests {
             tariff,
             domain: domain(upstream),
             weight: upstream.weight,
+            tier: upstream.tier,
+            in_flight_max: upstream.in_flight_max,
             first_token: upstream.timeouts.first_token,
         });
         PastRequests {

@@ -74,6 +74,8 @@ impl World {
             tariff: Tariff { input: 1e-6, cached: 1e-6, output: 4e-6, billed_on: false },
             domain: None,
             weight: 1.0,
+            tier: 1,
+            in_flight_max: None,
             first_token: Duration::from_secs(30),
         };
         World { upstreams: ["a", "b", "c"][..medians.len()].iter().map(upstream).collect(), sizes, responses }

@@ -25,6 +25,10 @@ pub struct CandidateState {
     pub domain: Option<u32>,
     /// For the policy `weighted`.
     pub weight: f64,
+    /// It is asked when none of a lower tier is usable.
+    pub tier: u32,
+    /// While so many attempts run there, others are asked first.
+    pub in_flight_max: Option<u32>,
     /// Timeout from its start to its first token.
     pub first_token: Duration,
     /// Its breaker is half open: it starts in addition to the others and replaces none of them.
@@ -44,6 +48,11 @@ impl CandidateState {
     /// An attempt sent now.
     pub fn sent(&self) -> SendConditions {
         SendConditions { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
+    }
+
+    /// As many attempts run there as may.
+    pub(super) fn is_full(&self) -> bool {
+        self.in_flight_max.is_some_and(|most| self.known.in_flight() >= most)
     }
 
     /// Cost of starting it and cutting it again.

@@ -37,7 +37,7 @@ impl PolicyDriver {
     pub fn new(parts: PolicyDriverParts) -> PolicyDriver {
         let (reasons, clock) = (DecisionReasons::default(), LatencyClock::FirstToken);
         PolicyDriver {
-            state: PolicyState { parts, reasons, clock, revisited: None },
+            state: PolicyState { parts, reasons, clock, revisited: None, standings: Vec::new() },
             held_us: 0,
             failovers: 0,
             rescues: None,
@@ -94,6 +94,7 @@ impl PolicyDriver {
 
     /// The opening: who starts first, in which order, with which delays.
     pub fn plan(&mut self, now_us: i64) -> RacePlan {
+        self.state.look_for_room();
         let PolicyState { parts: PolicyDriverParts { settings, candidates, crowded, .. }, clock, .. } = &self.state;
         let crowded = *crowded;
         let entries = candidates.iter().enumerate().map(|(place, candidate)| {
@@ -102,6 +103,7 @@ impl PolicyDriver {
         let mut plan = RacePlan::listed(settings, entries.collect());
         self.state.parts.race_budget.requested(now_us);
         rules(settings.policy).open(&self.state, &mut plan, now_us);
+        self.state.put_later_behind(&mut plan.entries);
         self.state.parts.fits.put_behind(&mut plan.entries);
         if rules(self.state.parts.settings.policy).learns() && !self.state.parts.crowded {
             self.state.revisit(&mut plan, now_us);
@@ -152,8 +154,11 @@ impl PolicyDriver {
             rescue_in_us = Some(micros(EMPTY_AGAIN));
         }
         let rules = rules(self.state.parts.settings.policy);
-        let (next, why) =
-            self.state.ask(now_us, |candidate| !waiting.contains(&candidate), |question| rules.next(question, running));
+        let (next, why) = self.state.ask(
+            now_us,
+            |candidate| !waiting.contains(&candidate) || self.state.is_later(candidate),
+            |question| rules.next(question, running),
+        );
         let rescue_in = rescue_in_us.map(duration);
         let again = |after: Duration| Replan::Again(rescue_in.map_or(after, |rescue_in| rescue_in.min(after)));
         match next {

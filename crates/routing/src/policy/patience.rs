@@ -29,10 +29,14 @@ impl PolicyState {
         Some(first_us.max(median_us as i64 - latest_us))
     }
 
-    /// The candidates that may start without doubt, of these: or all, if there is none.
+    /// Of these the candidates of the lowest tier that may start without doubt; or all, if there is none.
     pub(super) fn usable_of(&self, candidates: &[usize], now_us: i64) -> Vec<usize> {
         let usable: Vec<usize> = candidates.iter().copied().filter(|place| self.is_usable(*place, now_us)).collect();
-        if usable.is_empty() { candidates.to_vec() } else { usable }
+        let tier = |candidate: &usize| self.parts.candidates[*candidate].tier;
+        match usable.iter().map(tier).min() {
+            Some(least) => usable.into_iter().filter(|candidate| tier(candidate) == least).collect(),
+            None => candidates.to_vec(),
+        }
     }
 
     /// What is usual at this candidate's upstream, and no more than its slowest: see
@@ -42,12 +46,14 @@ impl PolicyState {
         self.forecast(candidate).usual_p99_us(state.started.unwrap_or_else(|| state.sent()), now_us)
     }
 
-    /// No rate limit was met there lately, and no attempt waits there longer than usual. Those that cool down are no candidates.
+    /// It has room, no rate limit was met there lately, and no attempt waits there longer than usual. Those that cool down are no
+    /// candidates.
     fn is_usable(&self, candidate: usize, now_us: i64) -> bool {
         let state = &self.parts.candidates[candidate];
         let waits = state.known.longest_waits(state.clock(self.clock), now_us, now_us);
         let forecast = self.forecast(candidate);
         !state.trial
+            && !state.is_full()
             && !state.known.was_limited(now_us)
             && !waits.as_slice().iter().any(|other| forecast.is_stuck(other, now_us))
     }

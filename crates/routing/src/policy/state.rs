@@ -51,7 +51,12 @@ pub struct PolicyState {
     pub(super) clock: LatencyClock,
     /// The candidate that is asked in addition, to find out whether it is as it was.
     pub(super) revisited: Option<usize>,
+    /// By candidate: its tier, and beyond all tiers if it was full when the race began. Higher ones go later.
+    pub(super) standings: Vec<u32>,
 }
+
+/// Above every tier.
+const FULL: u32 = 100;
 
 impl PolicyState {
     /// The number of candidates that are not trials.
@@ -64,9 +69,36 @@ impl PolicyState {
         self.parts.candidates[candidate].trial || self.revisited == Some(candidate)
     }
 
-    /// Not first: a trial, or a window that is too small for the prompt.
+    /// Looks which candidates have room.
+    pub(super) fn look_for_room(&mut self) {
+        let standing = |state: &CandidateState| state.tier + if state.is_full() { FULL } else { 0 };
+        self.standings = self.parts.candidates.iter().map(standing).collect();
+    }
+
+    /// Others go first: they are of a lower tier, or have room.
+    pub(super) fn is_later(&self, candidate: usize) -> bool {
+        let least = self.standings.iter().take(self.regular()).min();
+        least.is_some_and(|least| self.standings.get(candidate) > Some(least))
+    }
+
+    /// Not first: a trial, a window that is too small for the prompt, or another tier.
     pub(super) fn is_behind(&self, candidate: usize) -> bool {
-        self.parts.candidates[candidate].trial || self.parts.fits.is_too_small(candidate)
+        self.parts.candidates[candidate].trial || self.parts.fits.is_too_small(candidate) || self.is_later(candidate)
+    }
+
+    /// Moves those that are later to the end of the regular ones, to start only after a failure.
+    pub(super) fn put_later_behind(&self, entries: &mut [PlannedStart]) {
+        let regular = self.regular();
+        let Some(entries) = entries.get_mut(..regular) else { return };
+        if !entries.iter().any(|entry| self.is_later(entry.candidate)) {
+            return;
+        }
+        // The starts stay in their order: another one goes first in place of one that is later.
+        let mut starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
+        entries.sort_by_key(|entry| self.standings.get(entry.candidate).copied());
+        let first = entries.iter().filter(|entry| !self.is_later(entry.candidate)).count();
+        starts[first..].fill(StartRule::AfterFailure);
+        entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
     }
 
     pub(super) fn order(&self, now_us: i64) -> CandidateOrder {

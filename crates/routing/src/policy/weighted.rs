@@ -18,7 +18,9 @@ impl PolicyRules for Weighted {
     fn open(&self, state: &PolicyState, plan: &mut RacePlan, _now_us: i64) {
         state.reasons.add(DecisionReason::Listed);
         let regular = state.regular();
-        let weights: Vec<f64> = state.parts.candidates[..regular].iter().map(|candidate| candidate.weight).collect();
+        let weight =
+            |candidate: usize| if state.is_later(candidate) { 0.0 } else { state.parts.candidates[candidate].weight };
+        let weights: Vec<f64> = (0..regular).map(weight).collect();
         draw_first(&mut plan.entries[..regular], &weights, state.parts.draws[1]);
     }
 }

@@ -490,6 +490,8 @@ impl RacePolicy {
                     .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
                     .and_then(|place| u32::try_from(place).ok()),
                 weight: candidate.upstream.weight,
+                tier: candidate.upstream.tier,
+                in_flight_max: candidate.upstream.in_flight_max,
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,

@@ -32,7 +32,10 @@ impl Scenario {
         let domains: Vec<bool> = (0..count).map(|_| draws.u8(0..3) == 0).collect();
         let failing = draws.usize(0..2 * count);
         let weights: Vec<f64> = (0..count).map(|_| f64::from(draws.u32(1..5))).collect();
-        let config = config_text(policy, &domains, &weights, &mut draws);
+        let tiers: Vec<u32> = (0..count).map(|_| if draws.u8(0..4) == 0 { 2 } else { 1 }).collect();
+        let most: Vec<Option<u32>> = (0..count).map(|_| (draws.u8(0..4) == 0).then_some(1)).collect();
+        let config =
+            config_text(policy, &domains, &UpstreamTable { weights: &weights, tiers: &tiers, most: &most }, &mut draws);
         let medians: Vec<f64> = (0..count).map(|_| 80.0 + 250.0 * draws.f64()).collect();
         let mut at_us = BEGIN_US;
         let (mut requests, mut bytes, mut responses) = (Vec::new(), Vec::new(), Vec::new());
@@ -50,6 +53,8 @@ impl Scenario {
             tariff: Tariff { input: 1.0, cached: 1.0, output: 1.0, billed_on: false },
             domain: domains[place].then_some(7),
             weight: weights[place],
+            tier: tiers[place],
+            in_flight_max: most[place],
             first_token: Duration::from_secs(2),
         };
         Scenario { seed, config, upstreams: (0..count).map(upstream).collect(), requests, bytes, responses }
@@ -65,7 +70,14 @@ impl Scenario {
     }
 }
 
-fn config_text(policy: &str, domains: &[bool], weights: &[f64], draws: &mut fastrand::Rng) -> String {
+/// What the upstreams of the model set, by place.
+struct UpstreamTable<'a> {
+    weights: &'a [f64],
+    tiers: &'a [u32],
+    most: &'a [Option<u32>],
+}
+
+fn config_text(policy: &str, domains: &[bool], table: &UpstreamTable<'_>, draws: &mut fastrand::Rng) -> String {
     let optimise = ["ttft", "completion"][draws.usize(0..2)];
     let hedge_after = ["p80", "150ms"][draws.usize(0..2)];
     let budget = [0.0, 0.1, 2.0][draws.usize(0..3)];
@@ -79,11 +91,12 @@ fn config_text(policy: &str, domains: &[bool], weights: &[f64], draws: &mut fast
         let domain = if *domain { "domain = \"east\"\n" } else { "" };
         text += &format!("[providers.p{place}]\nbase_url = \"http://p{place}.test/v1\"\napi_key = \"k\"\n{domain}");
     }
-    let upstreams: Vec<String> = weights
-        .iter()
-        .enumerate()
-        .map(|(place, weight)| format!("{{ upstream = \"p{place}/m\", weight = {weight:.1} }}"))
-        .collect();
+    let upstream = |place: usize| {
+        let (weight, tier) = (table.weights[place], table.tiers[place]);
+        let most = table.most[place].map(|most| format!(", in_flight_max = {most}")).unwrap_or_default();
+        format!("{{ upstream = \"p{place}/m\", weight = {weight:.1}, tier = {tier}{most} }}")
+    };
+    let upstreams: Vec<String> = (0..domains.len()).map(upstream).collect();
     text + &format!("[models.m]\nupstreams = [{}]\n", upstreams.join(", "))
 }
 

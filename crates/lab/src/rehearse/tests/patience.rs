@@ -201,6 +201,68 @@ fn a_stall_of_all_starts_no_storm_and_is_over_when_it_is_over() {
     }
 }
 
+/// Plays requests that come in pairs, to upstreams that a function changes.
+fn first_asked(
+    lines: &str,
+    change: impl Fn(&mut Vec<SimulatedUpstream>),
+    truth: &dyn Fn(&Dispatch) -> SimulatedResponse,
+) -> Vec<usize> {
+    let mut world = Scripted { upstreams: upstreams(3), truth };
+    change(&mut world.upstreams);
+    let requests = (0..30).map(|id| SimulatedRequest {
+        id,
+        at_us: (id / 3) as i64 * 10 * SECOND_US + (id % 3) as i64,
+        output_tokens: 20,
+        whole: false,
+    });
+    let mut first = vec![0; 30];
+    Rehearsal::new(settings(lines), 1).run(requests, &mut world, &mut |race: &PlayedRace<'_>| {
+        first[race.request.id] = race.attempts[0].upstream;
+    });
+    first
+}
+
+#[test]
+fn of_three_requests_at_three_servers_of_one_place_none_share_one() {
+    let truth = |dispatch: &Dispatch| about(dispatch, 300.0);
+    for lines in ["budget = 0.0", "policy = \"fallback\"", "policy = \"weighted\""] {
+        let one_place = |upstreams: &mut Vec<SimulatedUpstream>| {
+            upstreams.iter_mut().for_each(|upstream| upstream.in_flight_max = Some(1));
+        };
+        for three in first_asked(lines, one_place, &truth).chunks(3) {
+            let mut three = three.to_vec();
+            three.sort_unstable();
+            assert_eq!(three, [0, 1, 2], "{lines}");
+        }
+        let two = |upstreams: &mut Vec<SimulatedUpstream>| {
+            upstreams.iter_mut().for_each(|upstream| upstream.in_flight_max = None)
+        };
+        assert!(first_asked(lines, two, &truth).chunks(3).any(|three| three[0] == three[1]), "{lines}");
+    }
+}
+
+#[test]
+fn a_second_tier_is_asked_when_the_first_is_not_usable() {
+    let dead = |dispatch: &Dispatch| match dispatch.upstream {
+        0 | 1 if dispatch.at_us >= 50 * SECOND_US => SimulatedResponse::Fails { after_us: 20 * MS },
+        _ => about(dispatch, if dispatch.upstream == 2 { 100.0 } else { 300.0 }),
+    };
+    let tiers = |upstreams: &mut Vec<SimulatedUpstream>| upstreams[2].tier = 2;
+    for lines in [
+        "budget = 0.1",
+        "policy = \"race\"",
+        "policy = \"fallback\"",
+        "policy = \"weighted\"",
+        "policy = \"hedge\"\nhedge_after = \"50ms\"",
+    ] {
+        let first = first_asked(lines, tiers, &dead);
+        assert!(first[..15].iter().all(|first| *first < 2), "{lines}: {first:?}");
+        assert!(first[24..].iter().all(|first| *first == 2), "with both breakers open: {lines}: {first:?}");
+        let all = |upstreams: &mut Vec<SimulatedUpstream>| upstreams.iter_mut().for_each(|upstream| upstream.tier = 3);
+        assert!(first_asked(lines, all, &dead).iter().any(|first| *first < 2), "{lines}: without a first tier");
+    }
+}
+
 #[test]
 fn a_slow_model_before_a_quick_one_is_not_raced_every_time() {
     let truth = |dispatch: &Dispatch| about(dispatch, if dispatch.upstream == 0 { 9_000.0 } else { 300.0 });

@@ -140,6 +140,8 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         known_tokens: 0.0,
         domain: None,
         weight: 1.0,
+        tier: 1,
+        in_flight_max: None,
         first_token: Duration::from_secs(3),
         trial: false,
         started: None,

@@ -125,6 +125,8 @@ members! {
         upstream: Text = of.name();
         on: Boolean = config.provider_is_on(&of.provider);
         weight: Number = of.weight;
+        tier: Integer = of.tier;
+        in_flight_max: Integer or_null = of.in_flight_max;
         /// tokens
         context: Integer or_null = of.context;
         price: Object("ConfiguredPrice") or_null = of.price.map(|of| price(&of));
