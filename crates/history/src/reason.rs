@@ -13,6 +13,8 @@ names! {
         Hedge = "hedge",
         /// A hedge is started.
         Hedged = "hedged",
+        /// The upstream that answered the session before goes first.
+        Session = "session",
         /// Some start at once because they have too few samples.
         Cold = "cold",
         /// An upstream that was unused for long runs in addition to the best.

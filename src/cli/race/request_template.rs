@@ -175,7 +175,7 @@ pub struct RaceOptions {
     /// Another policy than the model's.
     #[arg(long)]
     pub policy: Option<String>,
-    /// For hedge: the delay before the next attempt starts, such as 250ms, or a quantile such as p95.
+    /// For hedge: the delay before the next attempt starts, such as 250ms.
     #[arg(long, value_name = "DELAY")]
     pub hedge_after: Option<String>,
     /// Attempts that may start, retries included.

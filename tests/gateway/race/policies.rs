@@ -122,3 +122,75 @@ async fn a_failure_of_the_best_starts_the_next() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_session_stays_with_its_upstream_until_that_fails() {
+    let broken = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let of_a = broken.clone();
+    let a = FakeProvider::answering(move |_| match of_a.load(std::sync::atomic::Ordering::Relaxed) {
+        true => Script::status(400, &[], "{}"),
+        false => Script::stream(&["hello"]),
+    })
+    .await;
+    let b = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"weighted\"").start().await;
+    let mut client = RawClient::connect(gateway.addr()).await;
+    let mut ask = async |headers: &[(&str, &str)], key: Option<&str>| {
+        let body = json!({"model": "m", "stream": true, "messages": [{}], "prompt_cache_key": key});
+        client.request("POST", CHAT, headers, body.to_string()).await;
+        read_response(&mut client).await.upstream().to_owned()
+    };
+    let long = "s".repeat(10_000);
+    for (headers, key) in [
+        (&[("x-photofinish-session", "one")][..], None),
+        (&[("session-id", "two")], None),
+        (&[], Some("three")),
+        (&[], Some(long.as_str())),
+    ] {
+        let first = ask(headers, key).await;
+        for _ in 0..8 {
+            assert_eq!(ask(headers, key).await, first, "{headers:?} {key:?}");
+        }
+    }
+    // One that begins at `a`, which then refuses, goes on at `b` and stays there.
+    let mut session = 0;
+    let moved = loop {
+        let id = format!("s{session}");
+        if ask(&[("x-photofinish-session", &id)], None).await == "a/m" {
+            break id;
+        }
+        session += 1;
+    };
+    broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(ask(&[("x-photofinish-session", &moved)], None).await, "b/m");
+    broken.store(false, std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..8 {
+        assert_eq!(ask(&[("x-photofinish-session", &moved)], None).await, "b/m");
+    }
+    let rows = gateway.stop().await;
+    assert!(rows.races.iter().any(|race| race["why"].as_str().is_some_and(|why| why.contains("session"))));
+}
+
+#[tokio::test]
+async fn sessions_of_two_users_with_one_name_are_two() {
+    let a = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
+    let b = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
+    let users = "[users]\none = { token = \"t1\" }\ntwo = { token = \"t2\" }\n";
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"weighted\"").table(users).start().await;
+    let mut client = RawClient::connect(gateway.addr()).await;
+    let mut apart = false;
+    for session in 0..40 {
+        let id = format!("s{session}");
+        let mut upstreams = Vec::new();
+        for token in ["Bearer t1", "Bearer t2"] {
+            let headers = [("authorization", token), ("x-photofinish-session", id.as_str())];
+            client
+                .request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string())
+                .await;
+            upstreams.push(read_response(&mut client).await.upstream().to_owned());
+        }
+        apart |= upstreams[0] != upstreams[1];
+    }
+    assert!(apart, "each is drawn by itself");
+    gateway.stop().await;
+}

@@ -28,10 +28,10 @@ table! {
         model: String,
         /// 1 when the client asked to stream
         stream: bool,
-        /// `race`, `hedge`, `adaptive`, `rule`, `fastest`, `fallback`, `weighted`; null when the request was rejected
-        /// before it had a plan
+        /// `adaptive`, `race`, `hedge`, `fallback`, `weighted`, and in rows of older versions `rule`, `fastest`; null when the
+        /// request was rejected before it had a plan
         policy: Option<&'static str>,
-        /// what "fastest" meant: `ttft`, `completion`, `goodput`; null when the request was rejected before it had a plan
+        /// what "best" meant: `auto`, `ttft`, `completion`, `goodput`; null when the request was rejected before it had a plan
         optimise: Option<&'static str>,
         /// `n` of the request; null where the request had none, which means 1
         n_choices: Option<i64>,

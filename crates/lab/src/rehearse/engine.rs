@@ -192,6 +192,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
             draws: [draws.f64(), draws.f64()],
             in_usd: self.in_usd,
             for_answer: request.whole,
+            pinned: None,
             crowded: false,
         });
         (driver.plan(now_us), Some(driver))

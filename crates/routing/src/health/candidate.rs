@@ -93,7 +93,7 @@ impl CallerId {
         CallerId { id: hasher.finish(), alone: users < 2 }
     }
 
-    pub(super) fn id(self) -> u64 {
+    pub fn id(self) -> u64 {
         self.id
     }
 

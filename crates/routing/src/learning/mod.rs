@@ -47,6 +47,8 @@ pub struct Learning {
     /// For all upstreams together.
     prompts: Prompts,
     kept: KeptKeys,
+    /// The upstream of each session.
+    pins: KeptKeys,
 }
 
 /// The clock of everything in here: microseconds since 1970 that never go back.
@@ -113,6 +115,7 @@ impl Learning {
             prefixes: Prefixes::default(),
             prompts: Prompts::default(),
             kept: KeptKeys::default(),
+            pins: KeptKeys::default(),
         }
     }
 
@@ -242,6 +245,21 @@ impl Learning {
         key_ids: impl Iterator<Item = &'k str>,
     ) -> Option<usize> {
         self.kept.place_of(provider, conversation, key_ids, self.now_us())
+    }
+
+    /// A session of one caller with a model.
+    pub fn session(&self, caller: u64, model: &str, session: u64) -> ConversationId {
+        self.pins.session(caller, model, session)
+    }
+
+    /// The session is answered by this upstream.
+    pub fn pin(&self, session: ConversationId, upstream: &str) {
+        self.pins.note("", session, upstream, self.now_us());
+    }
+
+    /// The place among these upstreams of the one that answered the session within the last five minutes.
+    pub fn pinned<'u>(&self, session: ConversationId, upstreams: impl Iterator<Item = &'u str>) -> Option<usize> {
+        self.pins.place_of("", session, upstreams, self.now_us())
     }
 
     /// Tokens from the beginning of this prompt that the upstream has read lately.

@@ -111,7 +111,7 @@ impl Prefixes {
 /// Conversations with providers that are remembered; about 32 bytes each.
 const KEPT_MAX: usize = 50_000;
 
-/// Maps the salted hash of provider and conversation to the hash of a key's id.
+/// Maps the salted hash of provider and conversation to the hash of a key's id; or that of a session to that of an upstream.
 #[derive(Debug, Default)]
 pub struct KeptKeys {
     salt: RandomState,
@@ -127,6 +127,11 @@ impl KeptKeys {
     /// cached, so that short ones take their turns.
     pub fn conversation(&self, opening: &[&[u8]], prompt: usize) -> Option<ConversationId> {
         (prompt >= BLOCK).then(|| ConversationId(self.salt.hash_one(opening)))
+    }
+
+    /// One of a caller's sessions with a model.
+    pub fn session(&self, caller: u64, model: &str, session: u64) -> ConversationId {
+        ConversationId(self.salt.hash_one((caller, model, session)))
     }
 
     /// It uses this key now.

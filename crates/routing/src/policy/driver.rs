@@ -12,7 +12,7 @@ use super::{hold, rules, value};
 use crate::learning::{LatencyClock, Learning, ObserverSpec, PrefixBlocks};
 use crate::money::RaceBudget;
 use photofinish_base::clock::micros;
-use photofinish_config::config::{Objective, UpstreamOrder};
+use photofinish_config::config::{Objective, Policy, UpstreamOrder};
 use photofinish_history::reason::DecisionReason;
 use photofinish_history::record::StartReason;
 use photofinish_wire::answer::error::ContextOverflow;
@@ -105,6 +105,9 @@ impl PolicyDriver {
         rules(settings.policy).open(&self.state, &mut plan, now_us);
         self.state.put_later_behind(&mut plan.entries);
         self.state.parts.fits.put_behind(&mut plan.entries);
+        if self.state.parts.settings.policy != Policy::Race {
+            self.state.put_pinned_first(&mut plan, now_us);
+        }
         if rules(self.state.parts.settings.policy).learns() && !self.state.parts.crowded {
             self.state.revisit(&mut plan, now_us);
         }

@@ -48,7 +48,7 @@ impl PolicyState {
 
     /// It has room, no rate limit was met there lately, and no attempt waits there longer than usual. Those that cool down are no
     /// candidates.
-    fn is_usable(&self, candidate: usize, now_us: i64) -> bool {
+    pub(super) fn is_usable(&self, candidate: usize, now_us: i64) -> bool {
         let state = &self.parts.candidates[candidate];
         let waits = state.known.longest_waits(state.clock(self.clock), now_us, now_us);
         let forecast = self.forecast(candidate);

@@ -39,6 +39,8 @@ pub struct PolicyDriverParts {
     pub in_usd: bool,
     /// The client can do nothing before the whole answer is there.
     pub for_answer: bool,
+    /// The candidate that answered the session of the request before.
+    pub pinned: Option<usize>,
     /// The gateway is overloaded: only the first attempt starts, others after a failure.
     pub crowded: bool,
 }
@@ -84,6 +86,20 @@ impl PolicyState {
     /// Not first: a trial, a window that is too small for the prompt, or another tier.
     pub(super) fn is_behind(&self, candidate: usize) -> bool {
         self.parts.candidates[candidate].trial || self.parts.fits.is_too_small(candidate) || self.is_later(candidate)
+    }
+
+    /// The upstream that answered the session before goes first while it is well; the policy's own first takes its place.
+    pub(super) fn put_pinned_first(&self, plan: &mut RacePlan, now_us: i64) {
+        let is_well = |candidate: &usize| !self.is_behind(*candidate) && self.is_usable(*candidate, now_us);
+        let Some(pinned) = self.parts.pinned.filter(is_well) else { return };
+        let Some(place) = plan.entries.iter().position(|entry| entry.candidate == pinned) else { return };
+        self.reasons.add(DecisionReason::Session);
+        if place > 0 {
+            let entry = plan.entries.remove(place);
+            plan.entries[0].start = entry.start;
+            plan.entries.insert(0, PlannedStart { start: StartRule::At(Duration::ZERO), ..entry });
+            plan.expected = plan.expected.filter(|expected| *expected != pinned);
+        }
     }
 
     /// Moves those that are later to the end of the regular ones, to start only after a failure.

@@ -11,6 +11,7 @@ pub mod prefix;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -59,6 +60,8 @@ pub struct ApiRequest {
     /// The answer begins with the prompt.
     pub echoes: bool,
     pub has_tools: bool,
+    /// A hash of what it says of its session: `prompt_cache_key`, or Anthropic's `metadata.user_id`.
+    pub session: Option<u64>,
     pub member_set: MemberSet,
     /// A chat client lists `functions`, the predecessor of tools.
     pub legacy_functions: bool,
@@ -77,6 +80,28 @@ impl fmt::Debug for ApiRequest {
 
 /// Maximum members that hold the prompt: tools, system prompt, messages.
 const PROMPT_PARTS: usize = 3;
+
+/// Anthropic's clients put the session into the id of the user.
+fn user_id(metadata: &RawValue) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        user_id: Option<&'a RawValue>,
+    }
+    serde_json::from_str::<Metadata<'_>>(metadata.get()).ok()?.user_id.and_then(|id| session(id.get()))
+}
+
+/// None for what is no string, and for an empty one.
+fn session(json: &str) -> Option<u64> {
+    (json.len() > 2 && json.starts_with('"')).then(|| session_hash(json.trim_matches('"')))
+}
+
+/// A session by its id, whatever its length.
+pub fn session_hash(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// Bytes from the end of the messages in which the last one is looked for.
 const LAST_MESSAGE_MAX: usize = 64 << 10;
@@ -278,6 +303,7 @@ impl ApiRequest {
             has_older_limit: false,
             echoes: false,
             has_tools: false,
+            session: None,
             member_set: MemberSet::default(),
             legacy_functions: false,
             has_schema: false,
@@ -309,6 +335,8 @@ impl ApiRequest {
             }
             "format" => self.has_schema = value.get().starts_with('{'),
             "tools" | "functions" => self.has_tools |= lists_some(value),
+            "prompt_cache_key" => self.session = session(value.get()),
+            "metadata" if self.surface == Surface::Messages => self.session = user_id(value).or(self.session),
             _ => {}
         }
         Ok(())
@@ -588,6 +616,38 @@ mod continued_tests {
     fn what_the_client_itself_began_is_not_gone_on_with() {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"{"}]}"#;
         assert_eq!(continued(Surface::Chat, body, Prefix::Plain), None);
+    }
+}
+
+#[cfg(test)]
+mod session_tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_what_its_clients_call_it() {
+        let of =
+            |surface, body: &str| ApiRequest::parse(surface, Bytes::copy_from_slice(body.as_bytes())).unwrap().session;
+        let (chat, messages) = (Surface::Chat, Surface::Messages);
+        let told = Some(session_hash("s1"));
+        assert_eq!(
+            of(chat, r#"{"model":"m","messages":[{"role":"user","content":"q"}],"prompt_cache_key":"s1"}"#),
+            told
+        );
+        assert_eq!(of(Surface::Responses, r#"{"model":"m","input":"x","prompt_cache_key":"s1"}"#), told);
+        let user =
+            r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"metadata":{"user_id":"s1"}}"#;
+        assert_eq!(of(messages, user), told);
+        for none in [
+            r#"{"model":"m","messages":[{"role":"user","content":"q"}],"metadata":{"user_id":"s1"}}"#,
+            r#"{"model":"m","messages":[{"role":"user","content":"q"}],"prompt_cache_key":""}"#,
+        ] {
+            assert_eq!(of(chat, none), None, "{none}");
+        }
+        let long = format!(
+            r#"{{"model":"m","messages":[{"role":"user","content":"q"}],"prompt_cache_key":"{}"}}"#,
+            "x".repeat(10_000)
+        );
+        assert!(of(chat, &long).is_some());
     }
 }
 

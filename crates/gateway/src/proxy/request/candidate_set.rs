@@ -50,6 +50,9 @@ pub struct CandidateSet {
     unable: Vec<LeftOutUpstream>,
     /// The conversation that the request continues, if a provider has several keys.
     pub conversation: Option<ConversationId>,
+    /// The session of the request, and the candidate that answered it before.
+    session: Option<ConversationId>,
+    pub pinned: Option<usize>,
     /// Upstreams that cool down.
     cooling: Vec<(String, CooldownState)>,
 }
@@ -80,6 +83,14 @@ impl CandidateSet {
             all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::Failovers)));
         }
         all
+    }
+
+    /// This candidate answers. Its session stays where it was, unless that upstream is not there or has failed: a rescue does not
+    /// move it.
+    pub fn keep_session(&self, winner: usize, failures: &[(usize, Failure)], gateway: &Gateway) {
+        let Some(session) = self.session else { return };
+        let stays = self.pinned.filter(|pinned| failures.iter().all(|(failed, _)| failed != pinned));
+        gateway.learning().pin(session, &self.list[stays.unwrap_or(winner)].name);
     }
 
     /// Every failure with its upstream's name, including upstreams that cool down.
@@ -170,11 +181,18 @@ pub fn resolve(
         return Err(none_left(outbound, model, &off, cooling));
     }
     let windows = gateway.health().windows_of(&candidates);
+    let learning = gateway.learning();
+    let session = overrides.session.or(request.session).filter(|_| candidates.len() > 1);
+    let session = session.map(|session| learning.session(caller_id.id(), model, session));
+    let names = || candidates.iter().map(|candidate| candidate.name.as_str());
+    let pinned = session.and_then(|session| learning.pinned(session, names()));
     Ok(CandidateSet {
         settings,
         within_budget,
         caller: caller_id,
         conversation: conversation.known.flatten(),
+        session,
+        pinned,
         crowded: false,
         unable: outbound.into_left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),

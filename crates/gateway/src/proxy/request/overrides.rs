@@ -12,6 +12,7 @@ use photofinish_config::config::{
     HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Permit, Policy, RaceSettings, SloSettings, User, nearest,
 };
 use photofinish_routing::policy::{ExtraStarts, rules};
+use photofinish_wire::request::session_hash;
 
 /// The prefix of the gateway's own header names.
 pub const PREFIX: &str = "x-photofinish-";
@@ -24,6 +25,8 @@ const BUDGET: &str = "x-photofinish-budget";
 const SLO: &str = "x-photofinish-slo";
 const HOLD: &str = "x-photofinish-hold-max";
 const LOSSY: &str = "x-photofinish-lossy";
+/// Requests of one session go to one upstream. It costs nothing, so it is no override. The others are OpenAI's.
+const SESSIONS: [&str; 3] = ["x-photofinish-session", "session-id", "session_id"];
 
 /// The header of each override.
 const HEADERS: [(Override, &str); 9] = [
@@ -42,6 +45,8 @@ const HEADERS: [(Override, &str); 9] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     policy: Option<Policy>,
+    /// A hash of the session's id.
+    pub session: Option<u64>,
     /// Upstreams separated by commas, not yet looked up.
     pub upstreams: Option<String>,
     hedge_after: Option<HedgeAfter>,
@@ -67,9 +72,11 @@ struct OverriddenSlo {
 /// # Errors
 /// 400 that names the header; 403 for a header that this user may not send.
 pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejection> {
+    let ids = SESSIONS.iter().filter_map(|name| headers.get(*name)).filter(|id| !id.is_empty());
+    let session = ids.filter_map(|id| id.to_str().ok()).map(session_hash).next();
     // Most requests have none, and a look-up of each name costs more than one pass.
     if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
-        return Ok(Overrides::default());
+        return Ok(Overrides { session, ..Overrides::default() });
     }
     if let Some(user) = user {
         let forbidden =
@@ -79,6 +86,7 @@ pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejec
         }
     }
     Ok(Overrides {
+        session,
         policy: value(headers, POLICY, policy)?,
         upstreams: value(headers, UPSTREAMS, |text| Ok(text.to_owned()))?,
         hedge_after: value(headers, HEDGE_AFTER, hedge_after)?,
@@ -136,7 +144,7 @@ impl Overrides {
     /// # Errors
     /// 400 for an unknown name, with the nearest known name.
     pub fn check_name(name: &str) -> Result<(), Rejection> {
-        let known = HEADERS.iter().map(|(_, known)| *known);
+        let known = HEADERS.iter().map(|(_, known)| *known).chain(SESSIONS.first().copied());
         if known.clone().any(|known| known == name) {
             return Ok(());
         }

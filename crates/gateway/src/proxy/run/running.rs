@@ -101,6 +101,7 @@ impl PreparedRace {
                 return Err(Rejection::deadline(&candidates.failed(race.failures())));
             }
         };
+        candidates.keep_session(candidate, race.failures(), &gateway);
         let about_race = answer::about_race(&candidates, candidate, &ready, read_at);
         let (token_us, is_plain) = (answer::token_us(&ready), ready.stream.is_plain());
         let win = Win { ordinal, candidate, token_us, is_plain, outcome_reporter };

@@ -155,6 +155,7 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         draws: [1.0, 0.5],
         in_usd: false,
         for_answer: false,
+        pinned: None,
         crowded: false,
     })
 }

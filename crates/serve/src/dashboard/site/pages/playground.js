@@ -9,7 +9,7 @@ import { Choice } from "../lib/filters.js";
 import { LEGEND, Lanes } from "../lib/lanes.js";
 import { empty, take } from "./live.js";
 
-const POLICIES = [["", "the model's own"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["adaptive", "adaptive"], ["fastest", "fastest"]];
+const POLICIES = [["", "the model's own"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["adaptive", "adaptive"]];
 /** Characters of an answer that are shown. */
 const SHOWN = 200_000;
 

@@ -8,7 +8,7 @@ import { dollars, Figure, percent, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { Table } from "../lib/table.js";
 
-const POLICIES = [["adaptive", "adaptive"], ["rule", "rule"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["fastest", "fastest"], ["weighted", "weighted"]];
+const POLICIES = [["adaptive", "adaptive"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["weighted", "weighted"]];
 /** The budgets of the frontier: what extras may cost, as a share of what single attempts would. */
 const BUDGETS = [0, 0.02, 0.05, 0.1, 0.2, 0.5, 1];
 
@@ -56,7 +56,7 @@ export function WhatIf() {
     const frontier = [];
     setRun((before) => ({ ...before, error: undefined, said: "Reading the requests …", frontier }));
     for (const one of BUDGETS) {
-      const replayed = await replay({ ...window, policy: policy === "rule" ? "rule" : "adaptive", budget: String(one) }, signal, progress(`Budget ${percent(one)}`));
+      const replayed = await replay({ ...window, policy: "adaptive", budget: String(one) }, signal, progress(`Budget ${percent(one)}`));
       if (replayed.event !== "answer") return setRun({ answer: replayed });
       frontier.push({ budget: one, row: replayed.answer.rows.at(-1), unit: replayed.answer.cost_unit });
       setRun((before) => ({ ...before, answer: before.answer ?? replayed, frontier: [...frontier] }));
