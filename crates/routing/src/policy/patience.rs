@@ -3,11 +3,15 @@
 //!
 //! An attempt is late once it has waited for the longer of `patience` medians of the best upstream that is left, as that is now,
 //! and what its own upstream sometimes takes. Without the second, a slow model before a quick one would be raced every time; measured
-//! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs.
+//! in the present speed of its own upstream, a hung one would be waited for the longer, the longer it hangs. It is late at twice the
+//! second in any case, if the best one left would have answered by then: with a cached prompt all others are much slower.
 
 use super::question::AttemptView;
 use super::state::PolicyState;
 use photofinish_config::config::Policy;
+
+/// See above: so many times what its upstream sometimes takes.
+const STUCK: i64 = 2;
 
 impl PolicyState {
     /// How long the running attempts are still waited for before one of `waiting` starts, µs; none: for ever. After the first each
@@ -21,8 +25,10 @@ impl PolicyState {
         let patience_us = (settings.patience * median_us) as i64;
         let waits = || running.iter().filter(|attempt| attempt.first_token_us.is_none());
         let late_in_us = |attempt: &AttemptView| {
-            let usual_us = self.usual_p99_us(attempt.candidate, now_us).unwrap_or(0);
-            patience_us.max(usual_us) - attempt.waited_us
+            let usual_us = self.usual_p99_us(attempt.candidate, now_us);
+            let late_us = patience_us.max(usual_us.unwrap_or(0));
+            let stuck_us = usual_us.map(|usual_us| (STUCK * usual_us).max(median_us as i64));
+            stuck_us.map_or(late_us, |stuck_us| late_us.min(stuck_us)) - attempt.waited_us
         };
         let first_us = waits().map(late_in_us).min()?;
         let latest_us = waits().map(|attempt| attempt.waited_us).min()?;

@@ -5,7 +5,7 @@ use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecisio
 use super::value::order;
 use photofinish_history::reason::DecisionReason;
 
-/// A hedge starts after this many predicted medians of the previous attempt.
+/// A hedge starts after this many predicted medians of the previous attempt, while the bucket is full, and one more while it is empty.
 const PATIENCE: f64 = 1.5;
 /// How soon an empty bucket is looked into again, µs.
 const AGAIN_US: i64 = 500_000;
@@ -38,10 +38,13 @@ fn hedge(
     let Some(best) = best.filter(|_| running.len() < question.max_running && question.terms.budget > 0.0) else {
         return (NextDecision::Never, DecisionReason::Alone);
     };
+    // The emptier the bucket, the later: what is left is for those that wait longest.
+    let level = question.terms.spendable() / question.terms.capacity.max(f64::MIN_POSITIVE);
+    let medians = PATIENCE + 1.0 - level.clamp(0.0, 1.0);
     let patience_us = question
         .candidates
         .get(latest.candidate)
-        .map(|candidate| (candidate.forecast.median_us(candidate.sent, question.now) * PATIENCE) as i64);
+        .map(|candidate| (candidate.forecast.median_us(candidate.sent, question.now) * medians) as i64);
     match patience_us.map(|patience_us| patience_us - latest.waited_us) {
         Some(after_us) if after_us > 0 => (NextDecision::AskAgain { after_us }, DecisionReason::Rule),
         _ if question.candidates[best].cost > question.terms.spendable() => {
