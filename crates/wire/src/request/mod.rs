@@ -644,7 +644,7 @@ mod session_tests {
             assert_eq!(of(chat, none), None, "{none}");
         }
         let long = format!(
-            r#"{{"model":"m","messages":[{"role":"user","content":"q"}],"prompt_cache_key":"{}"}}"#,
+            r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}],"prompt_cache_key":"{}"}}"#,
             "x".repeat(10_000)
         );
         assert!(of(chat, &long).is_some());

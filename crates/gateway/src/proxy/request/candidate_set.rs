@@ -50,9 +50,7 @@ pub struct CandidateSet {
     unable: Vec<LeftOutUpstream>,
     /// The conversation that the request continues, if a provider has several keys.
     pub conversation: Option<ConversationId>,
-    /// The session of the request, and the candidate that answered it before.
-    session: Option<ConversationId>,
-    pub pinned: Option<usize>,
+    pub session: Session,
     /// Upstreams that cool down.
     cooling: Vec<(String, CooldownState)>,
 }
@@ -88,8 +86,8 @@ impl CandidateSet {
     /// This candidate answers. Its session stays where it was, unless that upstream is not there or has failed: a rescue does not
     /// move it.
     pub fn keep_session(&self, winner: usize, failures: &[(usize, Failure)], gateway: &Gateway) {
-        let Some(session) = self.session else { return };
-        let stays = self.pinned.filter(|pinned| failures.iter().all(|(failed, _)| failed != pinned));
+        let Some(session) = self.session.id else { return };
+        let stays = self.session.pinned.filter(|pinned| failures.iter().all(|(failed, _)| failed != pinned));
         gateway.learning().pin(session, &self.list[stays.unwrap_or(winner)].name);
     }
 
@@ -143,7 +141,6 @@ pub fn resolve(
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
-    // A token count is never raced.
     let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts();
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_try, upstreams.len());
     let mut outbound = Outbound::new(request, settings.lossy, gateway.memory());
@@ -181,18 +178,12 @@ pub fn resolve(
         return Err(none_left(outbound, model, &off, cooling));
     }
     let windows = gateway.health().windows_of(&candidates);
-    let learning = gateway.learning();
-    let session = overrides.session.or(request.session).filter(|_| candidates.len() > 1);
-    let session = session.map(|session| learning.session(caller_id.id(), model, session));
-    let names = || candidates.iter().map(|candidate| candidate.name.as_str());
-    let pinned = session.and_then(|session| learning.pinned(session, names()));
     Ok(CandidateSet {
         settings,
         within_budget,
         caller: caller_id,
         conversation: conversation.known.flatten(),
-        session,
-        pinned,
+        session: Session::of(gateway, caller_id, request, overrides, &candidates),
         crowded: false,
         unable: outbound.into_left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),
@@ -289,6 +280,31 @@ fn asked_for<'l>(
             let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
             Ok((upstreams, &live.config.race))
         }
+    }
+}
+
+/// The session that a request belongs to.
+#[derive(Clone, Copy)]
+pub struct Session {
+    /// None: it has none, or there is nothing to choose.
+    id: Option<ConversationId>,
+    /// The candidate that answered it before.
+    pub pinned: Option<usize>,
+}
+
+impl Session {
+    fn of(
+        gateway: &Gateway,
+        caller: CallerId,
+        request: &ApiRequest,
+        overrides: &Overrides,
+        candidates: &[Candidate],
+    ) -> Session {
+        let learning = gateway.learning();
+        let named = overrides.session.or(request.session).filter(|_| candidates.len() > 1);
+        let id = named.map(|session| learning.session(caller.id(), &request.model, session));
+        let names = || candidates.iter().map(|candidate| candidate.name.as_str());
+        Session { id, pinned: id.and_then(|id| learning.pinned(id, names())) }
     }
 }
 

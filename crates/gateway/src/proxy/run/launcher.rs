@@ -511,7 +511,7 @@ impl RacePolicy {
             draws: [fastrand::f64(), fastrand::f64()],
             in_usd: candidates.basis.is_money(),
             for_answer: candidates.settings.optimise == Objective::Auto && request.waits_for_answer(),
-            pinned: candidates.pinned,
+            pinned: candidates.session.pinned,
             crowded: candidates.crowded,
         });
         let waits_for_all = request.surface.streams() && !request.stream;
