@@ -94,6 +94,7 @@ impl PolicyDriver {
 
     /// The opening: who starts first, in which order, with which delays.
     pub fn plan(&mut self, now_us: i64) -> RacePlan {
+        let is_alone = self.state.parts.candidates.len() < 2;
         self.state.look_for_room();
         let PolicyState { parts: PolicyDriverParts { settings, candidates, crowded, .. }, clock, .. } = &self.state;
         let crowded = *crowded;
@@ -103,21 +104,28 @@ impl PolicyDriver {
         let mut plan = RacePlan::listed(settings, entries.collect());
         self.state.parts.race_budget.requested(now_us);
         rules(settings.policy).open(&self.state, &mut plan, now_us);
-        self.state.put_later_behind(&mut plan.entries);
-        self.state.parts.fits.put_behind(&mut plan.entries);
-        if self.state.parts.settings.policy != Policy::Race {
-            self.state.put_pinned_first(&mut plan, now_us);
+        if !is_alone {
+            self.order(&mut plan, now_us);
         }
-        if rules(self.state.parts.settings.policy).learns() && !self.state.parts.crowded {
-            self.state.revisit(&mut plan, now_us);
-        }
-        plan.ask_after = plan.ask_after.into_iter().chain(self.first_rescue(&plan, now_us)).min();
-        let trials = plan.entries.iter().filter(|entry| entry.trial && !self.is_revisit(entry.candidate));
-        trials.for_each(|trial| self.state.charge(trial.candidate));
         if crowded {
             self.leave_out_extras(&mut plan);
         }
         plan
+    }
+
+    /// What holds under every policy: tiers, windows, sessions; and what is never refused.
+    fn order(&mut self, plan: &mut RacePlan, now_us: i64) {
+        self.state.put_later_behind(&mut plan.entries);
+        self.state.parts.fits.put_behind(&mut plan.entries);
+        if self.state.parts.settings.policy != Policy::Race {
+            self.state.put_pinned_first(plan, now_us);
+        }
+        if rules(self.state.parts.settings.policy).learns() && !self.state.parts.crowded {
+            self.state.revisit(plan, now_us);
+        }
+        plan.ask_after = plan.ask_after.into_iter().chain(self.first_rescue(plan, now_us)).min();
+        let trials = plan.entries.iter().filter(|entry| entry.trial && !self.is_revisit(entry.candidate));
+        trials.for_each(|trial| self.state.charge(trial.candidate));
     }
 
     /// The opening for a client that does not stream. Attempts are asked for plain answers where only one of them runs at first:

@@ -74,7 +74,9 @@ impl PolicyState {
     /// Looks which candidates have room.
     pub(super) fn look_for_room(&mut self) {
         let standing = |state: &CandidateState| state.tier + if state.is_full() { FULL } else { 0 };
-        self.standings = self.parts.candidates.iter().map(standing).collect();
+        if self.parts.candidates.len() > 1 {
+            self.standings = self.parts.candidates.iter().map(standing).collect();
+        }
     }
 
     /// Others go first: they are of a lower tier, or have room.
