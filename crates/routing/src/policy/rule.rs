@@ -1,11 +1,12 @@
-//! The simple rule of `adaptive` with a small budget: the smallest prediction first, and the second as a hedge after 1.5 predicted
-//! medians. Below two per cent it gains more than the optimiser, whose λ is then hardly known. Not for weighing money against time.
+//! The simple rule of `adaptive` with a small budget: the smallest prediction first, and the second as a hedge after 1.75 predicted
+//! medians or more. Below two per cent it gains more than the optimiser, whose λ is then hardly known. Not for weighing money against time.
 
 use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecision, Opening};
 use super::value::order;
 use photofinish_history::reason::DecisionReason;
 
-/// A hedge starts after this many predicted medians of the previous attempt, while the bucket is full, and one more while it is empty.
+/// A hedge starts after this many predicted medians of the previous attempt, and the share of the bucket that hedges may not spend: 1.75
+/// medians while the bucket is full, 2.5 while it is empty.
 const PATIENCE: f64 = 1.5;
 /// How soon an empty bucket is looked into again, µs.
 const AGAIN_US: i64 = 500_000;

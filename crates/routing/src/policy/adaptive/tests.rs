@@ -298,20 +298,20 @@ fn others_that_wait_there_turn_a_request_away() {
 }
 
 #[test]
-fn the_rule_takes_the_smallest_and_hedges_at_one_and_a_half_medians() {
+fn the_rule_takes_the_smallest_and_hedges_later_the_emptier_the_bucket() {
     let (quick, slower, slow) = (known(STEADY, 2e4), known(Nature(400.0, 0.15, 0.0), 2e4), known(SLOW, 2e4));
     let candidates = [candidate(&slow), candidate(&quick), candidate(&slower)];
     let asked = question(&candidates, terms(1e9));
     let opening = rule::open(&asked);
     assert_eq!((opening.primary, opening.hedge, opening.why), (1, Some(2), DecisionReason::Rule));
     let after = opening.hedge_at_us.unwrap();
-    assert!((390_000..510_000).contains(&after), "{after}");
-    assert_eq!(rule::next(&asked, &[running(1, 520_000)]).0, NextDecision::Start(2), "whatever λ says");
-    let (then, _) = rule::next(&asked, &[running(1, 520_000), running(2, 0)]);
-    assert!(matches!(then, NextDecision::AskAgain { after_us } if (500_000..700_000).contains(&after_us)), "{then:?}");
+    assert!((455_000..595_000).contains(&after), "{after}");
+    assert_eq!(rule::next(&asked, &[running(1, 620_000)]).0, NextDecision::Start(2), "whatever λ says");
+    let (then, _) = rule::next(&asked, &[running(1, 620_000), running(2, 0)]);
+    assert!(matches!(then, NextDecision::AskAgain { after_us } if (580_000..820_000).contains(&after_us)), "{then:?}");
     let poor = AdaptiveQuestion { terms: BudgetSnapshot { bucket: 0.0, ..terms(1.0) }, ..asked };
     assert_eq!(
-        rule::next(&poor, &[running(1, 520_000)]),
+        rule::next(&poor, &[running(1, 900_000)]),
         (NextDecision::AskAgain { after_us: 500_000 }, DecisionReason::Budget)
     );
     assert_eq!(rule::next(&asked, &[]).0, NextDecision::Start(1), "a fallback is no extra");
