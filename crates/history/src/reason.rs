@@ -17,7 +17,7 @@ names! {
         Session = "session",
         /// Some start at once because they have too few samples.
         Cold = "cold",
-        /// An upstream that was unused for long runs in addition to the best.
+        /// An upstream that used to lead, or was unused for long, runs in addition to the best.
         Explore = "probe",
         /// An attempt is late, so the next one starts.
         Overdue = "overdue",

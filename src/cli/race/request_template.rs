@@ -178,7 +178,7 @@ pub struct RaceOptions {
     /// For hedge: the delay before the next attempt starts, such as 250ms.
     #[arg(long, value_name = "DELAY")]
     pub hedge_after: Option<String>,
-    /// Attempts that may start, retries included.
+    /// Attempts that may run at once by choice.
     #[arg(long, value_name = "N")]
     pub max_attempts: Option<String>,
     /// Length of the answer, in tokens.

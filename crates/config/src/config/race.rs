@@ -208,6 +208,11 @@ impl Policy {
         }
     }
 
+    /// Goes by what was learnt.
+    pub fn learns(self) -> bool {
+        self.order() == UpstreamOrder::Learned
+    }
+
     /// Starts attempts one after the other in a given order. It therefore retries an upstream before it asks the next
     /// one.
     pub fn asks_in_order(self) -> bool {
@@ -270,7 +275,7 @@ names! {
 }
 
 names! {
-    /// `optimise`: what "fastest" means.
+    /// `optimise`: what "best" means.
     pub enum Objective {
         /// The time to first token and a part of the rest of the answer: all of it where the client waits for the whole answer.
         Auto = "auto",

@@ -350,7 +350,7 @@ impl<L: Launch> Race<L> {
             RetryDecision::Later { wait, first } => (wait, first),
         };
         let due = self.launch.now() + wait.min(self.plan.total);
-        // With as many candidates as attempts those that were not asked yet are the better choice.
+        // Nobody waits for a pause while enough candidates were not asked yet.
         let untried = self.waiting.iter().filter(|waiting| !waiting.retry).count();
         let may_retry = again == RetryDecision::Now || self.started + untried < self.plan.max_attempts;
         let is_possible = !self.stopped && may_retry && self.started < STARTS_MAX && due < self.deadline();

@@ -52,7 +52,7 @@ names! {
         CoolingDown = "cooling_down",
         /// Its circuit breaker is open.
         Breaker = "breaker",
-        /// The plan was full.
+        /// As many as may replace another were listed before it.
         Failovers = "failovers",
     }
 }

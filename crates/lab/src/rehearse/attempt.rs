@@ -25,9 +25,6 @@ use photofinish_routing::policy::PolicyDriver;
 use photofinish_routing::policy::question::AttemptView;
 use photofinish_routing::verdict::{BreakerEffect, verdict};
 
-/// The timeouts of a first token that the last attempt alive may take once its upstream sent headers. One that answers at all sends
-/// them at once.
-const AT_WORK: u32 = 4;
 /// Where the whole answer counts, a race compares the paces of its attempts after this many tokens.
 const PACE_TOKENS: u32 = 8;
 
@@ -305,7 +302,7 @@ pub(super) struct SimulatedLauncher<'w, W> {
     pub(super) driver: Option<PolicyDriver>,
     pub(super) retries: Retries,
     /// Trials and revisits that lost and run on, for how long at most; the engine takes them.
-    pub(super) lost_trials: Vec<(Answering<'w, W>, Option<Instant>, Option<Duration>)>,
+    pub(super) lost_trials: Vec<(Answering<'w, W>, Option<Instant>, Duration)>,
 }
 
 impl<'w, W: SimulatedWorld> SimulatedLauncher<'w, W> {
@@ -432,11 +429,13 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     fn lost(&mut self, mut attempt: SimulatedAttempt<'w, W>) {
         let Some(mut answering) = attempt.0.take() else { return };
         let upstream = answering.dispatch.upstream;
-        let candidate = self.candidates.iter().position(|place| place.upstream == upstream).unwrap_or(0);
+        let Some(candidate) = self.candidates.iter().position(|place| place.upstream == upstream) else { return };
         let is_revisit = self.driver.as_ref().is_some_and(|driver| driver.is_revisit(candidate));
         if is_revisit || self.candidates[candidate].begun.is_some() {
             answering.record();
-            let limit = self.driver.as_ref().and_then(|driver| driver.runs_on_for(candidate, self.learning.now_us()));
+            let timeout = self.stage.borrow().upstreams[upstream].first_token;
+            let now_us = self.learning.now_us();
+            let limit = self.driver.as_ref().map_or(timeout, |driver| driver.runs_on_for(candidate, now_us));
             self.lost_trials.push((answering, self.candidates[candidate].begun.take(), limit));
         }
     }
@@ -455,11 +454,9 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     }
 
     fn last_waits(&self, running: &RunningAttempt<SimulatedAttempt<'w, W>>) -> Option<Duration> {
-        let timeout = self.stage.borrow().upstreams[self.candidates[running.candidate()].upstream].first_token;
-        let answers = running.attempt.0.as_ref().is_some_and(|answering| answering.tpot_us().is_some());
-        let timeout = if answers { timeout.saturating_mul(AT_WORK) } else { timeout };
-        let usual = self.driver.as_ref()?.last_waits(running.candidate(), self.learning.now_us());
-        Some(usual.map_or(timeout, |usual| usual.max(timeout)))
+        // An upstream that answers at all sends headers at once.
+        let at_work = running.attempt.0.as_ref().is_some_and(|answering| answering.tpot_us().is_some());
+        Some(self.driver.as_ref()?.last_waits(running.candidate(), at_work, self.learning.now_us()))
     }
 
     fn hold(

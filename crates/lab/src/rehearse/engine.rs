@@ -294,9 +294,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         let mut launcher = race.into_launch();
         for (answering, begun, limit) in std::mem::take(&mut launcher.lost_trials) {
             let mut stage = self.stage.borrow_mut();
-            let timeout = stage.upstreams[answering.dispatch.upstream].first_token;
-            let limit_us = photofinish_base::clock::micros(limit.map_or(timeout, |limit| limit.min(timeout)));
-            let until_us = stage.now_us() + limit_us;
+            let until_us = stage.now_us() + photofinish_base::clock::micros(limit);
             self.trial += 1;
             stage.wakes.add(answering.next_us().unwrap_or(i64::MAX).min(until_us), WakeTarget::Trial(self.trial));
             self.trials.insert(self.trial, LostTrial { answering, begun, until_us });

@@ -61,15 +61,18 @@ impl LatencyForecast {
     /// minutes were like, for a hung upstream would otherwise be waited for the longer, the longer it hangs. None before a few samples.
     pub fn usual_p99_us(&self, sent: SendConditions, now: i64) -> Option<i64> {
         self.is_seen(now).then(|| {
-            let usual = self.line.at(sent.uncached_tokens) + self.level.lasting(now);
-            let [median_us, late_us] = [0.5, USUAL_QUANTILE].map(|q| (usual + self.shape.get().quantile(q)).exp());
+            let [median_us, late_us] = [0.5, USUAL_QUANTILE].map(|q| self.usual_us(sent, q, now));
             late_us.clamp(USUAL.0 * median_us, USUAL.1 * median_us) as i64
         })
     }
 
     /// The median for an attempt sent now if the upstream were as usual, µs.
     pub fn usual_median_us(&self, sent: SendConditions, now: i64) -> f64 {
-        (self.line.at(sent.uncached_tokens) + self.level.lasting(now) + self.shape.get().quantile(0.5)).exp()
+        self.usual_us(sent, 0.5, now)
+    }
+
+    fn usual_us(&self, sent: SendConditions, q: f64, now: i64) -> f64 {
+        (self.line.at(sent.uncached_tokens) + self.level.lasting(now) + self.shape.get().quantile(q)).exp()
     }
 
     /// Usual time between two tokens with `in_flight` other attempts there, µs; none without a timed answer.
@@ -136,7 +139,8 @@ impl LatencyForecast {
         (self.ln_ttft_given(sent, waiting, now) + self.shape.get().quantile(0.5)).exp()
     }
 
-    /// Whether an attempt that waits since `other.waited_us` says that the upstream is stuck: it waits longer than usual there, and none that was sent after it was answered.
+    /// Whether a waiting attempt says that the upstream is stuck: it waits longer than usual there, and none that was sent after it was
+    /// answered.
     pub(crate) fn is_stuck(&self, other: &OtherWaiting, now: i64) -> bool {
         let usual_us =
             self.usual_p99_us(other.sent, now).unwrap_or_else(|| (USUAL.1 * self.median_us(other.sent, now)) as i64);

@@ -34,7 +34,8 @@ const AGAIN_US: i64 = 100_000;
 /// The latest first question, µs: by then the attempt may hang.
 const LATEST_US: i64 = 2_000_000;
 
-/// From this budget on the optimiser decides, below it the simple rule, which needs no λ. Measured: see `docs/records/estimator.md`.
+/// From this budget on the optimiser decides, below it the simple rule, which needs no λ. The threshold was
+/// not searched; for both sides of it see the section "Patience" of `docs/records/benchmarks.md`.
 const OPTIMISED_FROM: f64 = 0.02;
 
 pub struct Adaptive;
@@ -46,10 +47,6 @@ impl PolicyRules for Adaptive {
 
     fn extras(&self, settings: &RaceSettings) -> ExtraStarts {
         ExtraStarts::within(settings)
-    }
-
-    fn learns(&self) -> bool {
-        true
     }
 
     fn tries_unknown(&self) -> bool {

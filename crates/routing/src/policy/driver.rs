@@ -21,6 +21,8 @@ use photofinish_wire::answer::error::ContextOverflow;
 const EMPTY_AGAIN: Duration = Duration::from_millis(500);
 /// The last attempt alive is never cut before this many of what is usual at its upstream.
 const LAST_WAITS: u32 = 2;
+/// The timeouts of a first token that the last attempt alive may take once its upstream is at work.
+const AT_WORK: u32 = 4;
 
 /// One race's driver.
 pub struct PolicyDriver {
@@ -29,8 +31,8 @@ pub struct PolicyDriver {
     held_us: i64,
     /// Starts after failures and of late attempts.
     failovers: usize,
-    /// The candidate of a rescue that starts now.
-    rescues: Option<usize>,
+    /// The candidate that starts next in place of a late attempt.
+    late_next: Option<usize>,
 }
 
 impl PolicyDriver {
@@ -40,7 +42,7 @@ impl PolicyDriver {
             state: PolicyState { parts, reasons, clock, revisited: None, standings: Vec::new() },
             held_us: 0,
             failovers: 0,
-            rescues: None,
+            late_next: None,
         }
     }
 
@@ -67,7 +69,7 @@ impl PolicyDriver {
         bytes: usize,
     ) -> ObserverSpec {
         let race_budget = self.state.parts.race_budget.clone();
-        let is_rescue = self.rescues.take_if(|rescued| *rescued == candidate).is_some();
+        let is_rescue = self.late_next.take_if(|next| *next == candidate).is_some();
         if reason == StartReason::Hedge && !is_rescue {
             self.state.reasons.add(DecisionReason::Hedged);
         }
@@ -105,7 +107,7 @@ impl PolicyDriver {
         self.state.parts.race_budget.requested(now_us);
         rules(settings.policy).open(&self.state, &mut plan, now_us);
         if !is_alone {
-            self.order(&mut plan, now_us);
+            self.order_for_all(&mut plan, now_us);
         }
         if crowded {
             self.leave_out_extras(&mut plan);
@@ -114,13 +116,13 @@ impl PolicyDriver {
     }
 
     /// What holds under every policy: tiers, windows, sessions; and what is never refused.
-    fn order(&mut self, plan: &mut RacePlan, now_us: i64) {
+    fn order_for_all(&mut self, plan: &mut RacePlan, now_us: i64) {
         self.state.put_later_behind(&mut plan.entries);
         self.state.parts.fits.put_behind(&mut plan.entries);
         if self.state.parts.settings.policy != Policy::Race {
             self.state.put_pinned_first(plan, now_us);
         }
-        if rules(self.state.parts.settings.policy).learns() && !self.state.parts.crowded {
+        if self.state.parts.settings.policy.learns() && !self.state.parts.crowded {
             self.state.revisit(plan, now_us);
         }
         plan.ask_after = plan.ask_after.into_iter().chain(self.first_rescue(plan, now_us)).min();
@@ -159,7 +161,7 @@ impl PolicyDriver {
         if rescue_in_us.is_some_and(|in_us| in_us <= 0) {
             if let Some(candidate) = self.next_after_failure(waiting, false, now_us).map(|place| waiting[place]) {
                 self.state.reasons.add(DecisionReason::Overdue);
-                self.rescues = Some(candidate);
+                self.late_next = Some(candidate);
                 return Replan::Start(candidate);
             }
             rescue_in_us = Some(micros(EMPTY_AGAIN));
@@ -225,7 +227,6 @@ impl PolicyDriver {
     }
 
     fn best_of(&self, waiting: &[usize], now_us: i64) -> usize {
-        let learns = self.state.parts.settings.policy.order() == UpstreamOrder::Learned;
         let suited: Vec<usize> =
             self.state.parts.fits.best_of(waiting).into_iter().map(|place| waiting[place]).collect();
         let usable = self.state.usable_of(&suited, now_us);
@@ -237,16 +238,25 @@ impl PolicyDriver {
             self.state.ask(now_us, out, value::order).first().and_then(place_of)
         };
         let listed = suited.first().copied().unwrap_or(0);
-        if learns { best().unwrap_or(listed) } else { listed }
+        if self.state.parts.settings.policy.learns() { best().unwrap_or(listed) } else { listed }
     }
 
-    /// How long a revisit that lost runs on: for twice what is usual there. None: it is no revisit.
-    pub fn runs_on_for(&self, candidate: usize, now_us: i64) -> Option<Duration> {
-        self.is_revisit(candidate).then(|| self.last_waits(candidate, now_us)).flatten()
+    /// How long a loser that runs on may take: to its timeout, and a revisit no longer than twice what is usual there.
+    pub fn runs_on_for(&self, candidate: usize, now_us: i64) -> Duration {
+        let timeout = self.state.parts.candidates[candidate].first_token;
+        let usual = self.twice_usual(candidate, now_us).filter(|_| self.is_revisit(candidate));
+        usual.map_or(timeout, |usual| usual.min(timeout))
     }
 
-    /// How long the last attempt alive may take at least, whatever its timeout: twice what is usual there.
-    pub fn last_waits(&self, candidate: usize, now_us: i64) -> Option<Duration> {
+    /// How long the last attempt alive may take: to its timeout, longer if its upstream is `at_work`, and at least twice what is usual
+    /// there.
+    pub fn last_waits(&self, candidate: usize, at_work: bool, now_us: i64) -> Duration {
+        let timeout = self.state.parts.candidates[candidate].first_token;
+        let timeout = if at_work { timeout.saturating_mul(AT_WORK) } else { timeout };
+        self.twice_usual(candidate, now_us).map_or(timeout, |usual| usual.max(timeout))
+    }
+
+    fn twice_usual(&self, candidate: usize, now_us: i64) -> Option<Duration> {
         self.state.usual_p99_us(candidate, now_us).map(|usual_us| duration(usual_us) * LAST_WAITS)
     }
 

@@ -5,9 +5,8 @@ use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecisio
 use super::value::order;
 use photofinish_history::reason::DecisionReason;
 
-/// A hedge starts after this many predicted medians of the previous attempt, and the share of the bucket that hedges may not spend: 1.75
-/// medians while the bucket is full, 2.5 while it is empty.
-const PATIENCE: f64 = 1.5;
+/// A hedge starts after this many predicted medians of the previous attempt, and up to one more the emptier the bucket is.
+const HEDGE_MEDIANS: f64 = 1.5;
 /// How soon an empty bucket is looked into again, µs.
 const AGAIN_US: i64 = 500_000;
 
@@ -41,7 +40,7 @@ fn hedge(
     };
     // The emptier the bucket, the later: what is left is for those that wait longest.
     let level = question.terms.spendable() / question.terms.capacity.max(f64::MIN_POSITIVE);
-    let medians = PATIENCE + 1.0 - level.clamp(0.0, 1.0);
+    let medians = HEDGE_MEDIANS + 1.0 - level.clamp(0.0, 1.0);
     let patience_us = question
         .candidates
         .get(latest.candidate)

@@ -18,11 +18,6 @@ pub trait PolicyRules: Sync {
         ExtraStarts::Never
     }
 
-    /// It goes by what was learnt.
-    fn learns(&self) -> bool {
-        false
-    }
-
     /// Upstreams of which too little is known run next to the best.
     fn tries_unknown(&self) -> bool {
         false

@@ -250,6 +250,8 @@ impl DecisionReasons {
     }
 }
 
+const _: () = assert!(DecisionReason::ALL.len() <= u16::BITS as usize);
+
 fn bit(why: DecisionReason) -> u16 {
     DecisionReason::ALL.iter().position(|other| *other == why).map_or(0, |place| 1 << place)
 }

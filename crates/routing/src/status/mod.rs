@@ -19,7 +19,7 @@ use crate::learning::{CostBudgetKey, LatencyClock, UpstreamStats};
 use crate::money::tariff::{Basis, PromptTokens};
 use crate::money::{BudgetSnapshot, CostBudget, SpentLately, lock};
 use photofinish_base::clock::Instant;
-use photofinish_config::config::{HedgeAfter, RaceSettings, UpstreamConfig, UpstreamOrder};
+use photofinish_config::config::{RaceSettings, UpstreamConfig};
 use photofinish_config::keyring::{HashedKey, KeyOrder};
 use ranking::{Obstacles, RankedUpstream, rank};
 
@@ -231,7 +231,7 @@ impl<'a> StatusView<'a> {
             model: asked.name.clone(),
             alias_of: asked.alias_of.clone(),
             policy: settings.policy.as_str().to_owned(),
-            learns: learns(settings),
+            learns: settings.policy.learns(),
             optimise: settings.optimise.as_str().to_owned(),
             budget: settings.budget,
             bucket: Some(terms.bucket).filter(|bucket| bucket.is_finite()),
@@ -331,15 +331,6 @@ impl<'a> StatusView<'a> {
         let breaker = lock(&self.health.breakers).status(asked, &settings.breaker, None, trying, self.now);
         let off = matches!(*ring, KeyOrder::Off).then(|| why_off(upstream));
         Obstacles { off, unlisted: upstream.why_unlisted(), cooling, breaker }
-    }
-}
-
-/// Whether the policy uses the order by predictions.
-fn learns(settings: &RaceSettings) -> bool {
-    match settings.policy.order() {
-        UpstreamOrder::Learned => true,
-        UpstreamOrder::ByDelay => matches!(settings.hedge_after, HedgeAfter::Quantile(_)),
-        UpstreamOrder::AllAtOnce | UpstreamOrder::Listed | UpstreamOrder::Drawn => false,
     }
 }
 

@@ -56,14 +56,11 @@ fn what_a_budget_is_counted_in_is_said_where_it_is_not_money() {
     let (none, other) = ("\"groq/m\"".to_owned(), "\"cerebras/m\"".to_owned());
     let unpriced = [none.clone(), other];
     let part = [price("together", 1.0, 9.0), none.clone(), price("fireworks", 2.0, 3.0)];
-    {
-        let policy = "adaptive";
-        let without = "model m: no upstream has a price: its budget counts tokens instead of money";
-        assert_eq!(warnings(policy, &unpriced), [without]);
-        let some = "model m: groq/m without a price: counted at the highest of the others, 2 USD per million input \
-                    tokens and 9 per million output tokens";
-        assert_eq!(warnings(policy, &part), [some]);
-    }
+    let without = "model m: no upstream has a price: its budget counts tokens instead of money";
+    assert_eq!(warnings("adaptive", &unpriced), [without]);
+    let some = "model m: groq/m without a price: counted at the highest of the others, 2 USD per million input \
+                tokens and 9 per million output tokens";
+    assert_eq!(warnings("adaptive", &part), [some]);
     let quiet = [
         warnings("adaptive", &[price("together", 1.0, 9.0), price("fireworks", 0.0, 0.0)]),
         warnings("adaptive", &[none]),

@@ -10,7 +10,7 @@ use crate::proxy::door::caller::Caller;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::refusals::rejection::{self, FailedUpstream, Rejection};
 use photofinish_base::failure::Failure;
-use photofinish_config::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig, UpstreamOrder};
+use photofinish_config::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig};
 use photofinish_config::keyring::HashedKey;
 use photofinish_history::record::{LeftOutReason, LeftOutUpstream};
 pub use photofinish_routing::health::Candidate;
@@ -75,7 +75,7 @@ impl CandidateSet {
     pub fn left_out(&self, plan: &RacePlan) -> Vec<LeftOutUpstream> {
         let mut all = self.unable.clone();
         all.extend(self.cooling.iter().map(|(upstream, cooling)| left_out_for(upstream, cooling.reason())));
-        if self.settings.policy.order() != UpstreamOrder::Learned {
+        if !self.settings.policy.learns() {
             let chosen = plan.entries.iter().filter(|entry| entry.start != StartRule::AfterFailure).count();
             let behind = plan.entries.iter().skip(chosen + self.settings.failovers);
             all.extend(behind.map(|entry| left_out_for(&self.list[entry.candidate].name, LeftOutReason::Failovers)));
@@ -141,7 +141,7 @@ pub fn resolve(
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
-    let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts();
+    let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts(); // A token count is never raced.
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_try, upstreams.len());
     let mut outbound = Outbound::new(request, settings.lossy, gateway.memory());
     let mut choices = Choices::default();

@@ -39,9 +39,6 @@ use photofinish_wire::answer::error::{RefusedMember, too_long};
 use photofinish_wire::quirks::RefusalLesson;
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
 
-/// The timeouts of a first token that the last attempt alive may take once its upstream sent a byte.
-const AT_WORK: u32 = 4;
-
 pub struct Launcher {
     pub(super) gateway: Arc<Gateway>,
     pub outcome_reporter: Arc<OutcomeReporter>,
@@ -232,10 +229,8 @@ impl Launch for Launcher {
 
     /// An upstream that sent headers or pings is at work.
     fn last_waits(&self, running: &RunningAttempt<RacedAttempt>) -> Option<Duration> {
-        let timeout = self.outcome_reporter.candidates[running.candidate()].upstream.timeouts.first_token;
-        let timeout = if running.attempt.has_bytes() { timeout.saturating_mul(AT_WORK) } else { timeout };
-        let usual = self.policy.driver.last_waits(running.candidate(), self.policy.now_us());
-        Some(usual.map_or(timeout, |usual| usual.max(timeout)))
+        let at_work = running.attempt.has_bytes();
+        Some(self.policy.driver.last_waits(running.candidate(), at_work, self.policy.now_us()))
     }
 
     fn hold(
@@ -284,12 +279,7 @@ impl Launcher {
             && let Some(place) = self.gateway.enter_audit()
         {
             attempt.audit();
-            let timeout = self.outcome_reporter.candidates[candidate].upstream.timeouts.first_token;
-            let limit = self
-                .policy
-                .driver
-                .runs_on_for(candidate, self.policy.now_us())
-                .map_or(timeout, |usual| usual.min(timeout));
+            let limit = self.policy.driver.runs_on_for(candidate, self.policy.now_us());
             let run = self.run_on(candidate, attempt, None);
             self.run_in_background((place, trial), limit, run);
         }

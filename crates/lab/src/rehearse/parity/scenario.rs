@@ -79,7 +79,7 @@ struct UpstreamTable<'a> {
 
 fn config_text(policy: &str, domains: &[bool], table: &UpstreamTable<'_>, draws: &mut fastrand::Rng) -> String {
     let optimise = ["ttft", "completion"][draws.usize(0..2)];
-    let hedge_after = ["p80", "150ms"][draws.usize(0..2)];
+    let hedge_after = ["1s", "150ms"][draws.usize(0..2)];
     let budget = [0.0, 0.1, 2.0][draws.usize(0..3)];
     let max_attempts = draws.usize(1..5);
     let mut text = format!(
