@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::answer::{Response, error_and_close, first_text, read_response, silent, stream_after};
+use crate::harness::answer::{
+    Response, advance_clock, error_and_close, first_text, read_response, silent, stream_after,
+};
 use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row};
 use crate::harness::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Request, Script, soon};
@@ -208,6 +210,39 @@ async fn a_probe_serves_the_request_if_the_first_attempt_fails() {
     assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m", "in its own place again");
     let rows = gateway.stop().await;
     assert_eq!(rows.of(1).iter().map(|row| &row["provider"]).collect::<Vec<_>>(), ["b", "a"]);
+}
+
+/// Two attempts at once, twice as many each second. On a stopped clock.
+#[tokio::test]
+async fn an_upstream_that_is_back_is_not_overrun() {
+    let (a_may, b) = (Gate::new(), failing(0).await);
+    let held = a_may.clone();
+    let a = FakeProvider::answering(move |request| match request.number {
+        0 => error_and_close(500, "{}"),
+        1 => good(),
+        _ => stream_after(&held, &["hello"]),
+    });
+    let a = a.await;
+    let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\npatience = 0").race(&breaker(1, "open = \"5s\""));
+    let gateway = setup.start().await;
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(of(&gateway, "a/m").await.upstream(), "a/m");
+    let mut waiting = Vec::new();
+    for (seconds, more) in [(0, 2), (2, 6)] {
+        advance_clock(Duration::from_secs(seconds)).await;
+        for _ in 0..more {
+            let asked = a.requests().len();
+            waiting.push(gateway.streaming().await);
+            a.request(asked).await;
+        }
+        assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m", "{seconds}");
+    }
+    a_may.open();
+    for mut waiting in waiting {
+        assert_eq!(read_response(&mut waiting).await.upstream(), "a/m");
+    }
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m", "in its own place again");
+    gateway.stop().await;
 }
 
 #[tokio::test]

@@ -172,7 +172,7 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
                 domain: upstream.domain,
                 weight: upstream.weight,
                 tier: upstream.tier,
-                in_flight_max: upstream.in_flight_max,
+                in_flight_max: upstream.in_flight_max.into_iter().chain(place.room).min(),
                 first_token: upstream.first_token,
                 trial: place.trial,
                 started: None,

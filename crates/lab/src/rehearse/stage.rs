@@ -169,6 +169,8 @@ pub(super) struct SimulatedCandidate {
     pub(super) upstream: usize,
     /// It runs in addition to the others, to test the upstream.
     pub(super) trial: bool,
+    /// How many attempts may run there at once before others go first, after its breaker closed.
+    pub(super) room: Option<u32>,
     /// When its trial began; the race ends it.
     pub(super) begun: Option<Instant>,
 }
@@ -192,11 +194,13 @@ impl SimulatedHealth {
             if self.is_cooling(upstream, now) {
                 continue;
             }
-            let status = self.breakers.status(asked(&self.names[upstream]), &self.settings, None, trying, now);
+            let scope = asked(&self.names[upstream]);
+            let status = self.breakers.status(scope, &self.settings, None, trying, now);
+            let room = self.breakers.room(scope, now);
             let in_place = status == BreakerStatus::HalfOpen && !with_trials;
             let begun = if in_place { self.begin_trial(upstream, now) } else { None };
             if status == BreakerStatus::Closed || begun.is_some() {
-                candidates.push(SimulatedCandidate { upstream, trial: false, begun });
+                candidates.push(SimulatedCandidate { upstream, trial: false, room, begun });
             } else {
                 suspects.push((upstream, status));
             }
@@ -206,7 +210,7 @@ impl SimulatedHealth {
             let due = alone || status == BreakerStatus::HalfOpen && with_trials;
             let begun = if due { self.begin_trial(upstream, now) } else { None };
             if alone || begun.is_some() {
-                candidates.push(SimulatedCandidate { upstream, trial: !alone, begun });
+                candidates.push(SimulatedCandidate { upstream, trial: !alone, room: None, begun });
             }
         }
         candidates
@@ -235,7 +239,7 @@ impl SimulatedHealth {
 
     /// A first token of an attempt sent at `sent`.
     pub(super) fn first_token(&mut self, upstream: usize, sent: Instant, now: Instant) {
-        self.breakers.first_token(asked(&self.names[upstream]), sent);
+        self.breakers.first_token(asked(&self.names[upstream]), sent, now);
         if self.cooling[upstream].is_some_and(|(set, until)| until <= now || set < sent) {
             self.cooling[upstream] = None;
             let target = self.target(upstream);

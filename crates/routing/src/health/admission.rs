@@ -104,8 +104,11 @@ impl<'a> BreakerAdmission<'a> {
         let resting = wait_for_all(&candidate.keys, |key| self.health.resting(|| candidate.target(key)));
         let (scope, settings, caller) = (candidate.breaker_scope(), &self.settings.breaker, self.caller.for_breaker());
         let now = Instant::now();
-        let breaker = || lock(&self.health.breakers).status(scope, settings, caller, self.trying, now);
-        let status = resting.map_or_else(breaker, |held| BreakerStatus::Open(held.wait));
+        let (breaker, room) = {
+            let breakers = lock(&self.health.breakers);
+            (breakers.status(scope, settings, caller, self.trying, now), breakers.room(scope, now))
+        };
+        let status = resting.map_or(breaker, |held| BreakerStatus::Open(held.wait));
         let in_its_place = match status {
             BreakerStatus::Closed => true,
             BreakerStatus::HalfOpen => self.trying == TrialScope::InPlace && self.begin_trial(candidate),
@@ -114,7 +117,7 @@ impl<'a> BreakerAdmission<'a> {
         if !in_its_place {
             return Some((offered, status, resting.map(|held| held.why)));
         }
-        self.candidates.push(offered.0);
+        self.candidates.push(Candidate { room, ..offered.0 });
         self.uploads.push(offered.1);
         None
     }
@@ -149,7 +152,7 @@ impl UpstreamHealth {
 
     /// The first token of a request sent at `sent` arrived.
     pub(super) fn close_breaker(&self, scope: BreakerScope<'_>, sent: Instant) {
-        if lock(&self.breakers).first_token(scope, sent) {
+        if lock(&self.breakers).first_token(scope, sent, Instant::now()) {
             tracing::info!(upstream = scope.upstream, "an upstream answers again: its breaker is closed");
         }
     }

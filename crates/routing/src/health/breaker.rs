@@ -5,6 +5,9 @@
 //! is found within that time. A trial in place of another upstream delays its client, so its wait doubles up to
 //! `open_max`.
 //!
+//! An upstream that is back gets two attempts at once, and twice as many each second: its caches are cold, and all clients
+//! together could make it fail again. Beyond that others go first.
+//!
 //! A failure that a request may have caused opens the breaker only for its caller, until another caller meets a failure
 //! too. Not for keys or 429s, which are in `cooldown`; `verdict` decides which failures count.
 
@@ -19,6 +22,11 @@ use photofinish_wire::Surface;
 const NAMED_MAX: usize = 1_000;
 /// Shortest wait for a client. It applies when only the trial of another request blocks the upstream.
 const SOON: Duration = Duration::from_secs(1);
+
+/// Attempts that may run at once at an upstream that is back: one, and an earlier trial that hangs. They double each second, so often;
+/// after that there is no limit.
+const RETURNS_WITH: u32 = 2;
+const DOUBLINGS: u64 = 10;
 
 /// How an upstream may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +80,8 @@ struct CircuitBreaker {
     broke: u32,
     met_by: FailureSource,
     open: Option<OpenBreaker>,
+    /// When it closed. None: it never opened, or is used as usual again.
+    returned: Option<Instant>,
 }
 
 /// The callers whose requests met the counted failures.
@@ -117,6 +127,12 @@ impl Breakers {
         };
         let due = open.due(settings, caller, trying);
         if now < due { BreakerStatus::Open((due - now).max(SOON)) } else { BreakerStatus::HalfOpen }
+    }
+
+    /// How many attempts may run at the upstream at once before others go first, if it is just back. None: any number.
+    pub fn room(&self, asked: BreakerScope<'_>, now: Instant) -> Option<u32> {
+        let doublings = now.saturating_duration_since(self.get(asked)?.returned?).as_secs();
+        (doublings < DOUBLINGS).then(|| RETURNS_WITH << doublings)
     }
 
     /// Begins a trial of an open breaker, also before its wait is over. None if a trial began less than `open` ago.
@@ -189,26 +205,29 @@ impl Breakers {
 
     /// Records the first token of an attempt sent at `sent`. True if it closes the breaker. An attempt sent before the
     /// breaker opened does not close it.
-    pub fn first_token(&mut self, asked: BreakerScope<'_>, sent: Instant) -> bool {
+    pub fn first_token(&mut self, asked: BreakerScope<'_>, sent: Instant, now: Instant) -> bool {
+        let returns = self.room(asked, now).is_some();
         let Some(breaker) = self.get_mut(asked) else { return false };
         if breaker.open.is_some_and(|open| sent < open.since) {
             return false;
         }
         breaker.failed = 0;
-        let closes = breaker.open.take().is_some();
-        if closes || breaker.broke == 0 {
-            self.remove(asked);
+        let closed = breaker.open.take();
+        if let Some(open) = closed {
+            let returned = open.only.is_none().then_some(now);
+            *breaker = CircuitBreaker { returned, ..CircuitBreaker::default() };
+        } else if !returns {
+            breaker.returned = None;
         }
-        closes
+        self.forget(asked);
+        closed.is_some()
     }
 
     /// Records an answer that ended well.
     pub fn ended_well(&mut self, asked: BreakerScope<'_>) {
         if let Some(breaker) = self.get_mut(asked).filter(|breaker| breaker.open.is_none()) {
             breaker.broke = 0;
-            if breaker.failed == 0 {
-                self.remove(asked);
-            }
+            self.forget(asked);
         }
     }
 
@@ -234,9 +253,16 @@ impl Breakers {
         self.breakers.get_mut(&(asked.surface, asked.named))?.get_mut(asked.upstream)
     }
 
-    fn remove(&mut self, asked: BreakerScope<'_>) {
-        let breakers = self.breakers.get_mut(&(asked.surface, asked.named));
-        breakers.and_then(|breakers| breakers.remove(asked.upstream));
+    /// Drops a breaker that says nothing.
+    fn forget(&mut self, asked: BreakerScope<'_>) {
+        let is_blank = |breaker: &CircuitBreaker| {
+            breaker.failed == 0 && breaker.broke == 0 && breaker.open.is_none() && breaker.returned.is_none()
+        };
+        if self.get(asked).is_some_and(is_blank)
+            && let Some(breakers) = self.breakers.get_mut(&(asked.surface, asked.named))
+        {
+            breakers.remove(asked.upstream);
+        }
     }
 }
 

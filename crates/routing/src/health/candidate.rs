@@ -26,6 +26,8 @@ pub struct Candidate {
     pub named: bool,
     /// Of its breaker: it starts in addition to the others.
     pub trial: bool,
+    /// Of its breaker: how many attempts may run there at once before others go first. None: any number.
+    pub room: Option<u32>,
 }
 
 impl Candidate {

@@ -167,7 +167,7 @@ pub fn resolve(
         let Some(request_translation) = outbound.for_upstream(&upstream, lessons)? else { continue };
         let Some(endpoint) = route.endpoint(request_translation.dialect()).cloned() else { continue };
         let surface = request_translation.asked();
-        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial: false };
+        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, trial: false, room: None };
         let unmet = needs.unmet_by(&candidate.upstream);
         let is_lossy = outbound.is_second_choice(&request_translation);
         choices.add(unmet, is_lossy, (candidate, request_translation));

@@ -481,7 +481,7 @@ impl RacePolicy {
                     .and_then(|place| u32::try_from(place).ok()),
                 weight: candidate.upstream.weight,
                 tier: candidate.upstream.tier,
-                in_flight_max: candidate.upstream.in_flight_max,
+                in_flight_max: candidate.upstream.in_flight_max.into_iter().chain(candidate.room).min(),
                 first_token: candidate.upstream.timeouts.first_token,
                 trial: candidate.trial,
                 started: None,

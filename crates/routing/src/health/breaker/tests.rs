@@ -54,7 +54,7 @@ fn run_for(trying: TrialScope, failures: u32, table: &[(u64, Event, BreakerStatu
         match event {
             Event::Failed { sent } => drop(breakers.failed(UP, &settings, false, None, at(*sent), now)),
             Event::Broke { sent } => drop(breakers.failed(UP, &settings, true, None, at(*sent), now)),
-            Event::FirstToken { sent } => drop(breakers.first_token(UP, at(*sent))),
+            Event::FirstToken { sent } => drop(breakers.first_token(UP, at(*sent), now)),
             Event::EndedWell => breakers.ended_well(UP),
             Event::TimePasses => {}
             Event::TrialBegins => assert_eq!(breakers.begin_trial(UP, &settings, now), Some(now), "row {row}"),
@@ -251,9 +251,39 @@ fn another_caller_s_answer_closes_what_one_opened_for_itself() {
         breakers.failed(UP, &settings(2), false, Some(1), now, now);
     }
     assert_eq!(breakers.status(UP, &settings(2), Some(1), InAddition, now), open(5));
-    assert!(breakers.first_token(UP, now + seconds(1)));
+    assert!(breakers.first_token(UP, now + seconds(1), now + seconds(1)));
     assert_eq!(breakers.status(UP, &settings(2), Some(1), InAddition, now), Closed);
     assert_eq!(breakers.failed(UP, &settings(2), false, Some(2), now, now), None, "a new run");
+}
+
+#[test]
+fn one_that_is_back_has_room_for_twice_as_many_each_second() {
+    let (mut breakers, settings, zero) = (Breakers::default(), settings(1), Instant::now());
+    let at = |time: u64| zero + seconds(time);
+    let room = |breakers: &Breakers, time: u64| breakers.room(UP, at(time));
+    assert_eq!(room(&breakers, 0), None, "it never failed");
+    breakers.failed(UP, &settings, false, None, at(0), at(0));
+    assert!(breakers.first_token(UP, at(5), at(7)));
+    assert_eq!(
+        [6, 7, 8, 12, 16, 17, 90].map(|time| room(&breakers, time)),
+        [2, 2, 4, 64, 1024, 0, 0].map(|n| (n > 0).then_some(n))
+    );
+    assert!(!breakers.first_token(UP, at(8), at(9)));
+    breakers.ended_well(UP);
+    assert_eq!(room(&breakers, 12), Some(64), "answers change nothing");
+    breakers.failed(UP, &settings, false, None, at(12), at(12));
+    assert!(breakers.first_token(UP, at(17), at(17)));
+    assert_eq!(room(&breakers, 18), Some(4), "it begins anew");
+    breakers.first_token(UP, at(30), at(30));
+    assert!(breakers.breakers.values().all(HashMap::is_empty), "nothing is kept of it");
+}
+
+#[test]
+fn one_that_is_back_for_one_caller_has_room_for_all() {
+    let (mut breakers, now) = (Breakers::default(), Instant::now());
+    breakers.failed(UP, &settings(1), false, Some(1), now, now);
+    assert!(breakers.first_token(UP, now, now));
+    assert_eq!(breakers.room(UP, now), None);
 }
 
 #[test]
