@@ -85,6 +85,11 @@ impl LatencyForecast {
         self.level.now(now)
     }
 
+    /// It was surprisingly slow several times in a row, and not asked since.
+    pub(crate) fn is_surely_slow(&self) -> bool {
+        self.level.is_surely_up()
+    }
+
     /// Slope of ln TTFT over ln(1 + attempts in flight). At 1, three other attempts make it four times as slow.
     pub fn load_slope(&self) -> f64 {
         self.load.slope()

@@ -86,6 +86,11 @@ impl Level {
         self.fast
     }
 
+    /// The latest observations, [`SURE`] at least, were all surprisingly slow.
+    pub fn is_surely_up(&self) -> bool {
+        self.run >= SURE
+    }
+
     /// Takes in a surprise (ln TTFT less its prediction, this level included) of this weight, where the scatter has `variance`.
     /// Says how much of it was taken for real.
     pub fn observe(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {

@@ -34,17 +34,20 @@ impl PolicyState {
             let away_us = now_us.saturating_sub(forecast.answered_us()) as f64;
             now_us.saturating_sub(last_us) as f64 >= (share * away_us).clamp(least, most)
         };
-        // It would lead if it were as usual, and is slower than it sometimes is. Less is drift: upstreams that are nearly alike lose and win
-        // the lead all the time, and asking each of them again cost two points of p99 at a budget of 2 %.
+        let is_unusual = |candidate: usize| {
+            let usual_us = self.usual_p99_us(candidate, now_us);
+            usual_us.is_some_and(|usual_us| (usual_us as f64) < self.median_now_us(candidate, now_us))
+        };
+        // It would lead if it were as usual, and is slower than it sometimes is, or was so several times in a row: with few requests
+        // a hang counts among what is sometimes. Less is drift: upstreams that are nearly alike lose and win the lead all the time, and
+        // asking each of them again cost two points of p99 at a budget of 2 %.
         let lost = |candidate: &usize| {
             let state = &self.parts.candidates[*candidate];
             !starts(*candidate)
                 && !self.is_behind(*candidate)
                 && (state.domain.is_none() || state.domain != self.parts.candidates[primary].domain)
                 && usual_us(*candidate) < leads_us
-                && self
-                    .usual_p99_us(*candidate, now_us)
-                    .is_some_and(|us| (us as f64) < self.median_now_us(*candidate, now_us))
+                && (self.forecast(*candidate).is_surely_slow() || is_unusual(*candidate))
         };
         let best = (0..self.regular())
             .filter(|candidate| *candidate != primary && is_due(candidate) && lost(candidate))

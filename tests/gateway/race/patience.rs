@@ -1,0 +1,174 @@
+//! Where somebody would wait although somebody healthy is free, over sockets, on a clock that the test moves: upstreams that hang, die,
+//! heal and are full. `rehearse::tests::patience` has the same in simulated worlds, for many requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::harness::answer::{Response, advance_clock, advance_clock_until, read_response, silent, stream_after};
+use crate::harness::gateway::{Setup, TestGateway};
+use crate::support::{FakeProvider, Gate, Script};
+
+const USUAL: Duration = Duration::from_millis(300);
+/// What the steps of the clock and a slow machine may add. Without patience the waits would be 30 s.
+const STEPS: Duration = Duration::from_secs(3);
+const POLICIES: [&str; 5] = [
+    "policy = \"adaptive\"\nbudget = 0.1",
+    "policy = \"adaptive\"\nbudget = 0.0",
+    "policy = \"fallback\"",
+    "policy = \"weighted\"",
+    "policy = \"hedge\"\nhedge_after = \"1s\"",
+];
+
+fn after(time: Duration) -> Script {
+    Script::sse().delay(time).role().token("hello").finish("stop").done().end()
+}
+
+/// The number of each provider that hangs.
+async fn five(hangs: impl Fn(usize) -> bool) -> Vec<FakeProvider> {
+    let mut fakes = Vec::new();
+    for place in 0..5 {
+        let script = if hangs(place) { silent() } else { after(USUAL) };
+        fakes.push(FakeProvider::answering(move |_| script.clone()).await);
+    }
+    fakes
+}
+
+async fn over(fakes: &[FakeProvider], race: &str) -> TestGateway {
+    Setup::over(&fakes.iter().collect::<Vec<_>>()).race(race).start().await
+}
+
+/// How long a client waited for its answer.
+async fn waited(gateway: &TestGateway) -> (Duration, Response) {
+    let began = tokio::time::Instant::now();
+    let mut client = gateway.streaming().await;
+    let response = advance_clock_until(read_response(&mut client)).await;
+    (began.elapsed(), response)
+}
+
+#[tokio::test]
+async fn on_a_fresh_gateway_nobody_waits_for_one_that_hangs() {
+    for policy in POLICIES {
+        for hanging in 0..5 {
+            let fakes = five(|place| place == hanging).await;
+            let gateway = over(&fakes, policy).await;
+            for asked in 0..4 {
+                let (waited, response) = waited(&gateway).await;
+                assert_eq!(response.streamed_text(), "hello", "{policy}, {hanging}");
+                // Four medians: of the prior while nothing is known, then of an upstream that answered.
+                let most = if asked == 0 { Duration::from_secs(3) } else { Duration::from_secs(2) };
+                assert!(waited <= most + USUAL + STEPS, "{policy}, {hanging} hangs, request {asked}: {waited:?}");
+            }
+            gateway.stop().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_three_of_five_hanging_an_answer_comes_soon() {
+    for policy in ["policy = \"adaptive\"\nbudget = 0.1", "policy = \"adaptive\"\nbudget = 0.02"] {
+        let hang = Arc::new(AtomicBool::new(false));
+        let mut fakes = Vec::new();
+        for place in 0..5 {
+            let hang = hang.clone();
+            let answer = move |_: &_| if place < 3 && hang.load(Ordering::Relaxed) { silent() } else { after(USUAL) };
+            fakes.push(FakeProvider::answering(answer).await);
+        }
+        let gateway = over(&fakes, policy).await;
+        for asked in 0..60 {
+            hang.store(asked >= 30, Ordering::Relaxed);
+            let (waited, response) = waited(&gateway).await;
+            assert_eq!(response.streamed_text(), "hello", "{policy}");
+            assert!(asked == 0 || waited <= Duration::from_millis(2_600) + STEPS, "{policy}, {asked}: {waited:?}");
+        }
+        gateway.stop().await;
+    }
+}
+
+/// Whatever `max_attempts` is: it limits what runs at once by choice.
+#[tokio::test]
+async fn the_healthy_one_answers_however_many_are_dead_or_hang() {
+    for policy in POLICIES.into_iter().chain(["policy = \"race\"\ntimeouts = { first_token = \"3s\" }"]) {
+        for max_attempts in [1, 2, 4] {
+            for hang in [false, true] {
+                let down = move || if hang { silent() } else { Script::status(500, &[], "{}") };
+                let mut fakes = Vec::new();
+                for _ in 0..4 {
+                    fakes.push(FakeProvider::answering(move |_| down()).await);
+                }
+                fakes.push(FakeProvider::answering(|_| Script::stream(&["hello"])).await);
+                let gateway = over(&fakes, &format!("{policy}\nmax_attempts = {max_attempts}")).await;
+                let (waited, response) = waited(&gateway).await;
+                let what = format!("{policy}, at most {max_attempts}, hang: {hang}, {waited:?}");
+                assert_eq!((response.streamed_text().as_str(), fakes[4].requests().len()), ("hello", 1), "{what}");
+                assert!(waited < Duration::from_secs(15), "{what}");
+                gateway.stop().await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_healed_favourite_is_found_again() {
+    for (budget, within) in [(0.1, 10), (0.02, 30)] {
+        let (hang, quick) = (Arc::new(AtomicBool::new(false)), Duration::from_millis(100));
+        let hangs = hang.clone();
+        let favourite =
+            FakeProvider::answering(move |_| if hangs.load(Ordering::Relaxed) { silent() } else { after(quick) });
+        let fakes = [favourite.await, FakeProvider::answering(|_| after(3 * USUAL)).await];
+        let gateway = over(&fakes, &format!("policy = \"adaptive\"\nbudget = {budget}")).await;
+        let answered = async || waited(&gateway).await.1.upstream().to_owned();
+        for _ in 0..30 {
+            answered().await;
+        }
+        assert_eq!(answered().await, "a/m", "{budget}");
+        hang.store(true, Ordering::Relaxed);
+        let hung = tokio::time::Instant::now();
+        while hung.elapsed() < Duration::from_secs(60) {
+            assert_eq!(answered().await, "b/m", "{budget}");
+            advance_clock(Duration::from_millis(100)).await;
+        }
+        hang.store(false, Ordering::Relaxed);
+        let healed = tokio::time::Instant::now();
+        while answered().await != "a/m" {
+            assert!(healed.elapsed() < Duration::from_secs(within) + STEPS, "{budget}: not found within {within} s");
+            advance_clock(Duration::from_millis(100)).await;
+        }
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn three_requests_at_three_servers_of_one_slot_get_one_each() {
+    for policy in POLICIES {
+        let may = Gate::new();
+        let mut setup = Setup::new().race(policy);
+        let mut fakes = Vec::new();
+        for _ in 0..3 {
+            let held = may.clone();
+            fakes.push(FakeProvider::answering(move |_| stream_after(&held, &["hello"])).await);
+        }
+        let names = ["a", "b", "c"];
+        for (name, fake) in names.iter().zip(&fakes) {
+            setup = setup.provider(name, fake, "");
+        }
+        let upstreams = names.map(|name| format!("{{ upstream = \"{name}/m\", in_flight_max = 1 }}")).join(", ");
+        let gateway = setup.model(&format!("[models.m]\nupstreams = [{upstreams}]")).start().await;
+        let mut clients = Vec::new();
+        for asked in 1..=3 {
+            clients.push(gateway.streaming().await);
+            let arrived = async {
+                while fakes.iter().map(|fake| fake.requests().len()).sum::<usize>() < asked {
+                    tokio::task::yield_now().await;
+                }
+            };
+            crate::support::soon("it is asked", arrived).await;
+        }
+        assert_eq!(fakes.iter().map(|fake| fake.requests().len()).collect::<Vec<_>>(), [1, 1, 1], "{policy}");
+        may.open();
+        for client in &mut clients {
+            assert_eq!(read_response(client).await.streamed_text(), "hello", "{policy}");
+        }
+        gateway.stop().await;
+    }
+}
