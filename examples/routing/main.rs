@@ -42,6 +42,9 @@ struct Options {
     /// Only policies whose name contains this, and the reference policies; may be given several times.
     #[arg(long)]
     policy: Vec<String>,
+    /// Leave out the reference policies, and the figures that compare with them: for comparing two versions of the code.
+    #[arg(long, requires = "policy")]
+    bare: bool,
     /// Only the tables, without the further experiments (other objectives, a favourite that gets worse, a restart),
     /// which use the described world.
     #[arg(long)]
@@ -64,7 +67,10 @@ fn main() -> anyhow::Result<()> {
         recipe.days = options.days.unwrap_or(recipe.days);
         let world = World::new(recipe, options.seed);
         anyhow::ensure!(!world.requests.is_empty(), "{}: so few days have no requests", world.recipe.name);
-        let rows = table::rows(&world, options.seed, &options.policy, &progress(world.recipe.name))?;
+        let rows = match options.bare {
+            true => table::bare_rows(&world, options.seed, &options.policy, &progress(world.recipe.name))?,
+            false => table::rows(&world, options.seed, &options.policy, &progress(world.recipe.name))?,
+        };
         if options.json {
             writeln!(out, "{}", table::json(&world, options.seed, &rows))?;
         } else {

@@ -179,6 +179,7 @@ pub fn recipes() -> Vec<Recipe> {
         recipes.push(Recipe { name, about, days, rate: a_day / DAY_S, ..described.clone() });
     }
     recipes.extend([outage(&described), bimodal(&described), reasoning(&described)]);
+    recipes.extend([stall(&described), limited(&described), load(&described)]);
     recipes
 }
 
@@ -247,6 +248,27 @@ fn crowded(described: &Recipe, name: &'static str, rate: f64, days: f64) -> Reci
     }
     let about = "own load slows an upstream, twice with 24 running; beyond 64 it answers 429";
     Recipe { name, about, rate, days, upstreams, ..described.clone() }
+}
+
+/// All are slow at once, again and again.
+fn stall(described: &Recipe) -> Recipe {
+    let climate = Climate { surge_every_h: 1.0, surge_for_s: 60.0, surge: 6.0, ..CLIMATE };
+    let about = "every hour all are six times as slow for a minute; own load slows an upstream; 2 requests/s";
+    Recipe { about, climate, ..crowded(described, "stall", 2.0, 0.5) }
+}
+
+/// Rate limits are met all the time.
+fn limited(described: &Recipe) -> Recipe {
+    let mut recipe = crowded(described, "limited", 5.0, 0.2);
+    recipe.upstreams.iter_mut().for_each(|upstream| upstream.limit = 12);
+    Recipe { about: "5 requests/s; beyond twelve running an upstream answers 429", ..recipe }
+}
+
+/// Upstreams that only slow down.
+fn load(described: &Recipe) -> Recipe {
+    let mut recipe = crowded(described, "load", 20.0, 0.05);
+    recipe.upstreams.iter_mut().for_each(|upstream| upstream.limit = u32::MAX);
+    Recipe { about: "20 requests/s; own load slows an upstream, twice with 24 running, and none refuses", ..recipe }
 }
 
 fn agents(described: &Recipe) -> Recipe {

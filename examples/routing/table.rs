@@ -59,6 +59,29 @@ pub fn rows(world: &World, seed: u64, only: &[String], progress: &(dyn Fn(&str) 
     Ok(rows)
 }
 
+/// Runs only the policies with these names.
+///
+/// # Errors
+/// A policy cannot be played.
+pub fn bare_rows(
+    world: &World,
+    seed: u64,
+    names: &[String],
+    progress: &(dyn Fn(&str) + Sync),
+) -> anyhow::Result<Vec<Row>> {
+    let order: Vec<usize> = (0..world.upstreams.len()).collect();
+    let mut policies = middle(&order)?;
+    policies.retain(|policy| names.contains(&policy.name()));
+    let runs = play_all(world, &policies, seed, progress)?;
+    let row = |(policy, run): (&Policy, &Run)| {
+        let (figures, budget) = (run.figures(run), policy.budget());
+        let [worst_hour, worst_interval] =
+            [budget.map(|budget| run.worst_hour(budget)), budget.map(|budget| run.worst_interval(budget))];
+        Row { name: policy.name(), share: [0.0; 2], bill: 0.0, worst_hour, worst_interval, figures }
+    };
+    Ok(policies.iter().zip(&runs).map(row).collect())
+}
+
 /// # Errors
 /// A policy has spent more than its budget allows in some hour.
 pub fn check(rows: &[Row]) -> anyhow::Result<()> {

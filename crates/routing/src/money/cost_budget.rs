@@ -13,8 +13,6 @@ use super::recent_sums::RecentSums;
 const BURST: f64 = 200.0;
 /// The least capacity in mean costs, at any budget: the longest waits come together, in an outage.
 const BURST_LEAST: f64 = 20.0;
-/// The share of the capacity that hedges leave for starts that are never refused.
-const KEPT: f64 = 0.25;
 /// Share of the mean cost and of the usual answer that each race replaces.
 const DECAY: f64 = 1.0 / 1000.0;
 /// Step of ln p99 for a request beyond it: the first one, and the least. In between it is the first one over the number of requests.
@@ -133,13 +131,6 @@ pub struct BudgetSnapshot {
     pub budget: f64,
 }
 
-impl BudgetSnapshot {
-    /// What hedges may spend.
-    pub fn spendable(&self) -> f64 {
-        spendable(self.bucket, self.capacity)
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct DecayedMean {
     value: f64,
@@ -202,7 +193,7 @@ impl CostBudget {
     pub fn reserve(&mut self, cost: f64) -> bool {
         self.first_cost(cost);
         // Without a budget there is no extra, even for nothing.
-        let holds = self.budget > 0.0 && (cost <= spendable(self.bucket, self.capacity()) || cost <= 0.0);
+        let holds = self.budget > 0.0 && (cost <= self.bucket || cost <= 0.0);
         if holds {
             self.charge(cost);
         }
@@ -284,11 +275,7 @@ impl CostBudget {
     /// How full the bucket is, 0..1.
     fn level(&self) -> f64 {
         let capacity = self.capacity();
-        if capacity > 0.0 {
-            (spendable(self.bucket, capacity) / spendable(capacity, capacity)).clamp(0.0, 1.0)
-        } else {
-            LEVEL
-        }
+        if capacity > 0.0 { (self.bucket / capacity).clamp(0.0, 1.0) } else { LEVEL }
     }
 
     fn capacity(&self) -> f64 {
@@ -302,10 +289,6 @@ impl CostBudget {
             self.bucket = self.capacity();
         }
     }
-}
-
-fn spendable(bucket: f64, capacity: f64) -> f64 {
-    bucket - KEPT * capacity
 }
 
 impl DecayedMean {
@@ -343,10 +326,7 @@ mod tests {
         assert!(cost_budget.reserve(2.0));
         let terms = cost_budget.terms();
         assert!((terms.capacity - 40.0).abs() < 1e-9 && (terms.bucket - 38.0).abs() < 1e-9, "{terms:?}");
-        assert!(
-            !cost_budget.reserve(29.0) && cost_budget.reserve(28.0) && !cost_budget.reserve(0.1),
-            "a quarter is kept"
-        );
+        assert!(!cost_budget.reserve(39.0) && cost_budget.reserve(28.0) && !cost_budget.reserve(10.1));
         cost_budget.settle(2.0, 30.0, 10.0);
         assert!(
             (cost_budget.terms().bucket - 30.2).abs() < 0.01,

@@ -190,7 +190,7 @@ mod tests {
             }
             begun.push(one);
         }
-        assert_eq!(begun.len(), 15, "what hedges may spend of twenty mean costs");
+        assert_eq!(begun.len(), 20, "mean costs");
         let (refused, left) = (race(&own), bucket(&models));
         assert!(!refused.reserve(1.0) && bucket(&own) == 20.0, "the own bucket gets back what the larger one refuses");
         refused.charge(1.0);
@@ -199,7 +199,7 @@ mod tests {
         drop(refused);
         assert!((bucket(&models) - (left + 0.1 - 3.0)).abs() < 1e-9 && bucket(&own) < 20.0 - 2.9);
         begun.clear();
-        assert!((bucket(&models) - (left + 15.0 + 0.1 - 3.0)).abs() < 1e-9, "no bill: the reservations come back");
+        assert!((bucket(&models) - (left + 20.0 + 0.1 - 3.0)).abs() < 1e-9, "no bill: the reservations come back");
     }
 
     #[test]

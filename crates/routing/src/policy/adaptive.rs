@@ -24,8 +24,6 @@ const TIMERS: usize = 5;
 const APART: usize = 3;
 /// Points of the grid between the first timer and the median.
 const EARLIER: usize = 2;
-/// A hedge that gains this share of what the best moment gains is started now.
-const NOW_IS_AS_GOOD: f32 = 0.9;
 /// Share of the requests that explore an upstream unused for this time, µs.
 const EXPLORING: f64 = 0.01;
 const UNUSED_US: i64 = 120_000_000;
@@ -210,8 +208,7 @@ impl<'s> HedgeOptions<'s> {
         }
         let at_once = at_once?;
         let best = at_timer.filter(|at_timer| at_timer.gain > at_once.gain).unwrap_or(at_once);
-        let choice = if at_once.gain >= best.gain * NOW_IS_AS_GOOD { at_once } else { best };
-        (best.gain > 0.0).then_some(choice)
+        (best.gain > 0.0).then_some(best)
     }
 
     /// The best of this moment and its neighbours.
@@ -323,7 +320,7 @@ fn cold_with_best(
     best: usize,
 ) -> CandidateOrder {
     let mut also = CandidateOrder::default();
-    let mut left = question.terms.spendable();
+    let mut left = question.terms.bucket;
     let running = [AttemptView::waiting(best, 0)];
     for place in joinable(question, scores, &running).iter().filter(|place| unknown.contains(*place)) {
         let cost = question.candidates[place].cost;
@@ -349,7 +346,7 @@ fn explore(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Option<u
 }
 
 fn affordable(question: &AdaptiveQuestion<'_>, place: usize) -> bool {
-    question.candidates[place].cost <= question.terms.spendable().max(0.0)
+    question.candidates[place].cost <= question.terms.bucket.max(0.0)
 }
 
 /// Why there is no hedge.

@@ -52,8 +52,8 @@ impl PolicyState {
         self.forecast(candidate).usual_p99_us(state.started.unwrap_or_else(|| state.sent()), now_us)
     }
 
-    /// It has room, no rate limit was met there lately, and no attempt waits there longer than usual. Those that cool down are no
-    /// candidates.
+    /// It has room, no rate limit was met there lately, it does not fail often, and no attempt waits there longer than usual. Those
+    /// that cool down are no candidates.
     pub(super) fn is_usable(&self, candidate: usize, now_us: i64) -> bool {
         let state = &self.parts.candidates[candidate];
         let waits = state.known.longest_waits(state.clock(self.clock), now_us, now_us);
@@ -61,6 +61,7 @@ impl PolicyState {
         !state.trial
             && !state.is_full()
             && !state.known.was_limited(now_us)
+            && !state.known.throttled(now_us)
             && !waits.as_slice().iter().any(|other| forecast.is_stuck(other, now_us))
     }
 

@@ -39,7 +39,7 @@ fn hedge(
         return (NextDecision::Never, DecisionReason::Alone);
     };
     // The emptier the bucket, the later: what is left is for those that wait longest.
-    let level = question.terms.spendable() / question.terms.capacity.max(f64::MIN_POSITIVE);
+    let level = question.terms.bucket / question.terms.capacity.max(f64::MIN_POSITIVE);
     let medians = HEDGE_MEDIANS + 1.0 - level.clamp(0.0, 1.0);
     let patience_us = question
         .candidates
@@ -47,7 +47,7 @@ fn hedge(
         .map(|candidate| (candidate.forecast.median_us(candidate.sent, question.now) * medians) as i64);
     match patience_us.map(|patience_us| patience_us - latest.waited_us) {
         Some(after_us) if after_us > 0 => (NextDecision::AskAgain { after_us }, DecisionReason::Rule),
-        _ if question.candidates[best].cost > question.terms.spendable() => {
+        _ if question.candidates[best].cost > question.terms.bucket => {
             (NextDecision::AskAgain { after_us: AGAIN_US }, DecisionReason::Budget)
         }
         _ => (NextDecision::Start(best), DecisionReason::Rule),

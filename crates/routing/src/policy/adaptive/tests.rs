@@ -208,7 +208,7 @@ fn unknown_ones_are_tried_beside_the_best_as_far_as_the_bucket_holds() {
     let candidates = [candidate(&steady), candidate(&unknown), candidate(&unknown), candidate(&unknown)];
     let opening = open(&question(&candidates, terms(1e5)));
     assert_eq!((opening.primary, opening.also.len(), opening.why), (0, 2, DecisionReason::Cold), "three may run");
-    let opening = open(&question(&candidates, BudgetSnapshot { bucket: 6.5, ..terms(1e5) }));
+    let opening = open(&question(&candidates, BudgetSnapshot { bucket: 1.5, ..terms(1e5) }));
     assert_eq!(opening.also.len(), 1);
     let mut tried = Learner::new();
     (0..3).for_each(|_| tried.launched(NOW));
