@@ -50,6 +50,5 @@ pub fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> A
         max_running: 4,
         now: NOW,
         elapsed_us: 0,
-        draw: 1.0,
     }
 }

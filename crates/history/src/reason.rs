@@ -17,8 +17,10 @@ names! {
         Session = "session",
         /// Some start at once because they have too few samples.
         Cold = "cold",
-        /// An upstream that used to lead, or was unused for long, runs in addition to the best.
-        Explore = "probe",
+        /// An upstream that used to lead runs in addition to the best, to find out whether it is as it was.
+        Revisit = "revisit",
+        /// The request drew an upstream to ask it too.
+        Look = "look",
         /// An attempt is late, so the next one starts.
         Overdue = "overdue",
         /// An attempt is late, but too many rescues of this model started lately.

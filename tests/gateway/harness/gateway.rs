@@ -124,6 +124,7 @@ impl Setup {
         let usual = [
             ("policy", "policy = \"race\"\n"),
             ("audit", "audit = 0.0\n"),
+            ("look", "look = 0.0\n"),
             ("retries", "retries = 0\n"),
             ("rescue", "rescue = \"off\"\n"),
         ];

@@ -8,6 +8,7 @@ mod every_surface;
 mod held_attempt;
 mod held_race;
 mod learning;
+mod looks;
 mod patience;
 mod plain_answer;
 mod policies;

@@ -146,7 +146,10 @@ fn plan(
     let read_at = race.read_at();
     let mut policy = RacePolicy::new(gateway.health(), &candidates, &request, read_at);
     let plan = policy.plan();
+    let drawn = policy.look.and_then(|look| candidates.drawn(look.drawn?));
     let guard = race.planned(Planned {
+        look: policy.look.map(|look| look.probability),
+        drawn,
         settings: &candidates.settings,
         plan: plan.text(|candidate| &candidates.list[candidate].name),
         left_out: candidates.left_out(&plan),

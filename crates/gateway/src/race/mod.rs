@@ -153,6 +153,7 @@ impl<L: Launch> Race<L> {
 
     fn handle(&mut self, event: RaceEvent<L::Ready>) -> Option<RaceFinish<L::Ready>> {
         match event {
+            RaceEvent::Ready(arrival) if self.is_only_watched(&arrival) => self.lose_ready(arrival),
             RaceEvent::Ready(arrival) => return self.hold_or_choose(arrival).map(|winner| self.win(winner)),
             RaceEvent::Failed => {}
             RaceEvent::Time if self.hold_is_over() => {}
@@ -472,14 +473,23 @@ impl<L: Launch> Race<L> {
         let Some((held, _)) = self.held.take() else {
             return self.hold(arrival);
         };
-        let (winner, mut loser) = match self.launch.prefer(&held, &arrival) {
+        let (winner, loser) = match self.launch.prefer(&held, &arrival) {
             RaceSide::Held => (held, arrival),
             RaceSide::New => (arrival, held),
         };
+        self.lose_ready(loser);
+        Some(winner)
+    }
+
+    /// It may not serve the client while another one may.
+    fn is_only_watched(&self, arrival: &RunningAttempt<L::Ready>) -> bool {
+        arrival.entry.trial && !self.plan.trials_win && !(self.running.is_empty() && self.held.is_none())
+    }
+
+    fn lose_ready(&mut self, mut loser: RunningAttempt<L::Ready>) {
         loser.attempt.cut(CutReason::Lost);
         self.losers.push(loser.entry);
         self.launch.lost_ready(loser.entry.candidate, loser.attempt);
-        Some(winner)
     }
 
     /// The held attempt, once its time is over or no other runs.

@@ -55,6 +55,7 @@ fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
         total: Duration::from_millis(random.u64(2..40) * 50),
         ask_after: random.bool().then(|| random_delay(random)),
         expected: None,
+        trials_win: true,
         content_policy: ContentPolicy::ALL[random.usize(0..2)],
     };
     (world, plan)

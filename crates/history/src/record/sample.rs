@@ -49,6 +49,9 @@ pub fn race(n: i64) -> RaceRecord {
         run_id: Some("of no run".into()),
         workload: Some("1k".into()),
         scheduled_us: Some(-70),
+        p_look: Some(0.01),
+        look: Some("groq/llama".into()),
+        look_out: Some("breaker"),
     }
 }
 
@@ -75,6 +78,9 @@ pub fn bare_race(n: i64) -> RaceRecord {
         run_id: None,
         workload: None,
         scheduled_us: None,
+        p_look: None,
+        look: None,
+        look_out: None,
         ..race(n)
     }
 }

@@ -89,6 +89,13 @@ table! {
         /// planned start; µs relative to `started_at`, so 0 or less if it started late. Null for clients, and for requests
         /// without a planned start
         scheduled_us: Option<i64>,
+        /// probability with which this request drew each upstream of its model to be looked at; null where none could be drawn: the
+        /// client does not stream, names its upstreams, or the model has one upstream
+        p_look: Option<f64>,
+        /// the upstream that it drew; null in most rows
+        look: Option<String>,
+        /// why the drawn upstream could not start, as in `left_out`; null if it could
+        look_out: Option<&'static str>,
     }
 }
 

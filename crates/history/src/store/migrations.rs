@@ -28,6 +28,7 @@ pub(super) fn migrator() -> Migrator {
         migration(9, "source and run", include_str!("../../../../migrations/0009_source_and_run.sql")),
         migration(10, "service tier", include_str!("../../../../migrations/0010_service_tier.sql")),
         migration(11, "plain", include_str!("../../../../migrations/0011_plain.sql")),
+        migration(12, "look", include_str!("../../../../migrations/0012_look.sql")),
     ])
 }
 

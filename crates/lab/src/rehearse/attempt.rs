@@ -430,8 +430,8 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         let Some(mut answering) = attempt.0.take() else { return };
         let upstream = answering.dispatch.upstream;
         let Some(candidate) = self.candidates.iter().position(|place| place.upstream == upstream) else { return };
-        let is_revisit = self.driver.as_ref().is_some_and(|driver| driver.is_revisit(candidate));
-        if is_revisit || self.candidates[candidate].begun.is_some() {
+        let is_watched = self.driver.as_ref().is_some_and(|driver| driver.is_watched(candidate));
+        if is_watched || self.candidates[candidate].begun.is_some() {
             answering.record();
             let timeout = self.stage.borrow().upstreams[upstream].first_token;
             let now_us = self.learning.now_us();

@@ -17,7 +17,9 @@ use photofinish_gateway::race::{Race, RaceFinish};
 use photofinish_routing::learning::Learning;
 use photofinish_routing::money::RaceBudget;
 use photofinish_routing::policy::plan::{PlannedStart, RacePlan, StartRule};
-use photofinish_routing::policy::{CandidateState, ContextFits, DecisionReasons, PolicyDriver, PolicyDriverParts};
+use photofinish_routing::policy::{
+    CandidateState, ContextFits, DecisionReasons, LookDraw, PolicyDriver, PolicyDriverParts,
+};
 use photofinish_routing::verdict::{BreakerEffect, is_shared_by_all, verdict};
 
 /// A model's traffic under one policy.
@@ -183,13 +185,21 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         let mut draws = fastrand::Rng::with_seed(self.seed ^ (request.id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         // Neighbouring seeds begin alike.
         draws.u64(..);
+        let states: Vec<CandidateState> = candidates.iter().map(state).collect();
+        let race_budget = RaceBudget::new(cost_budget, settings.policy.spends_budget());
+        let upstreams = stage.upstreams.len();
+        let look = (upstreams > 1 && !request.whole).then(|| {
+            let lately = (race_budget.requests_lately(now_us), race_budget.terms().answer_tokens);
+            LookDraw::new(settings, &states, upstreams, lately, draws.f64())
+        });
         let mut driver = PolicyDriver::new(PolicyDriverParts {
             settings: settings.clone(),
-            candidates: candidates.iter().map(state).collect(),
-            race_budget: Arc::new(RaceBudget::new(cost_budget, settings.policy.spends_budget())),
+            look: look.and_then(|look| look.drawn).filter(|drawn| *drawn < states.len()),
+            candidates: states,
+            race_budget: Arc::new(race_budget),
             fits: ContextFits::default(),
             began_us: now_us,
-            draws: [draws.f64(), draws.f64()],
+            draw: draws.f64(),
             in_usd: self.in_usd,
             for_answer: request.whole,
             pinned: None,

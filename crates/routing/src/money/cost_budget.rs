@@ -79,8 +79,8 @@ pub struct CostBudget {
     whole_p99: TrackedP99,
     /// Requests and rescues of ten seconds.
     rescues: RecentSums<10, 2>,
-    /// Base cost, chosen extras and rescues of an hour.
-    spent: RecentSums<60, 3>,
+    /// Base cost, chosen extras, rescues, and the number of requests of an hour.
+    spent: RecentSums<60, 4>,
 }
 
 /// A p99 that follows what is seen.
@@ -160,6 +160,12 @@ impl CostBudget {
     /// A request arrived.
     pub fn requested(&mut self, now_us: i64) {
         self.rescues.add(now_us, [1.0, 0.0]);
+        self.spent.add(now_us, [0.0, 0.0, 0.0, 1.0]);
+    }
+
+    /// Requests of the last hour.
+    pub fn requests_lately(&self, now_us: i64) -> f64 {
+        self.spent.sums(now_us)[3]
     }
 
     /// Counts one more rescue, unless there are too many. One that `must` start is never refused.
@@ -174,12 +180,12 @@ impl CostBudget {
 
     /// A race that began at `began_us` has ended.
     pub fn spent(&mut self, began_us: i64, SpentLately { base, extras, rescues }: SpentLately) {
-        self.spent.add(began_us, [base, extras, rescues]);
+        self.spent.add(began_us, [base, extras, rescues, 0.0]);
     }
 
     /// What the races cost that began within the last hour.
     pub fn spent_lately(&self, now_us: i64) -> SpentLately {
-        let [base, extras, rescues] = self.spent.sums(now_us);
+        let [base, extras, rescues, _] = self.spent.sums(now_us);
         SpentLately { base, extras, rescues }
     }
 

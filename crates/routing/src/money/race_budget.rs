@@ -45,6 +45,11 @@ impl RaceBudget {
         lock(&self.cost_budget).terms()
     }
 
+    /// Requests of its model in the last hour.
+    pub fn requests_lately(&self, now_us: i64) -> f64 {
+        lock(&self.cost_budget).requests_lately(now_us)
+    }
+
     /// Reserves an extra attempt. False: the budget does not allow it.
     pub fn reserve(&self, cost: f64) -> bool {
         if !lock(&self.cost_budget).reserve(cost) {

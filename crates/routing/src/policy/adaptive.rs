@@ -6,7 +6,7 @@
 //! candidates, and a dozen timers around the primary's median.
 
 use super::plan::RacePlan;
-use super::question::{AdaptiveQuestion, AttemptView, CandidateForecast, CandidateOrder, NextDecision, Opening};
+use super::question::{AdaptiveQuestion, AttemptView, CandidateOrder, NextDecision, Opening};
 use super::rule;
 use super::rules::{ExtraStarts, PolicyRules, PolicySetting};
 use super::state::PolicyState;
@@ -24,9 +24,6 @@ const TIMERS: usize = 5;
 const APART: usize = 3;
 /// Points of the grid between the first timer and the median.
 const EARLIER: usize = 2;
-/// Share of the requests that explore an upstream unused for this time, µs.
-const EXPLORING: f64 = 0.01;
-const UNUSED_US: i64 = 120_000_000;
 /// The least time until the next question, µs. It is also at least half of the time waited so far.
 const AGAIN_US: i64 = 100_000;
 /// The latest first question, µs: by then the attempt may hang.
@@ -274,23 +271,16 @@ fn opening(question: &AdaptiveQuestion<'_>, primary: usize, hedge: Option<HedgeC
     if question.max_running < 2 {
         return alone;
     }
-    let also = explore(question, &running).into_iter().collect::<CandidateOrder>();
     let Some(hedge) = hedge else {
         let why = why_alone(question, &running);
-        let hedge_at_us = (why == DecisionReason::Best).then_some(LATEST_US);
-        return Opening {
-            why: if also.is_empty() { why } else { DecisionReason::Explore },
-            hedge_at_us,
-            also,
-            ..alone
-        };
+        return Opening { why, hedge_at_us: (why == DecisionReason::Best).then_some(LATEST_US), ..alone };
     };
     if !affordable(question, hedge.candidate) {
         let hedge_at_us = Some(hedge.after_us().max(AGAIN_US));
-        return Opening { why: DecisionReason::Budget, hedge_at_us, also, ..alone };
+        return Opening { why: DecisionReason::Budget, hedge_at_us, ..alone };
     }
-    let why = if also.is_empty() { DecisionReason::Hedge } else { DecisionReason::Explore };
-    Opening { also, hedge_at_us: Some(hedge.after_us()), hedge: Some(hedge.candidate), why, ..alone }
+    let hedge_at_us = Some(hedge.after_us());
+    Opening { hedge_at_us, hedge: Some(hedge.candidate), why: DecisionReason::Hedge, ..alone }
 }
 
 /// Unknown upstreams are tried alongside the best, as many as may run and the bucket holds. If it holds none, one is tried in place of
@@ -330,19 +320,6 @@ fn cold_with_best(
         }
     }
     also
-}
-
-/// One request in a hundred explores the upstream that was unused longest, while the bucket is at least half full. Without that an
-/// upstream that became faster is not noticed.
-fn explore(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Option<usize> {
-    if question.draw >= EXPLORING || question.terms.bucket < question.terms.capacity / 2.0 {
-        return None;
-    }
-    let unused = |candidate: &CandidateForecast<'_>| {
-        candidate.forecast.last_us().is_none_or(|last| question.now.saturating_sub(last) > UNUSED_US)
-    };
-    let may = question.joinable(running).filter(|(place, candidate)| unused(candidate) && affordable(question, *place));
-    may.min_by_key(|(_, candidate)| candidate.forecast.last_us()).map(|(place, _)| place)
 }
 
 fn affordable(question: &AdaptiveQuestion<'_>, place: usize) -> bool {

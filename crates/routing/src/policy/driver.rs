@@ -39,7 +39,7 @@ impl PolicyDriver {
     pub fn new(parts: PolicyDriverParts) -> PolicyDriver {
         let (reasons, clock) = (DecisionReasons::default(), LatencyClock::FirstToken);
         PolicyDriver {
-            state: PolicyState { parts, reasons, clock, revisited: None, standings: Vec::new() },
+            state: PolicyState { parts, reasons, clock, beside: None, standings: Vec::new() },
             held_us: 0,
             failovers: 0,
             late_next: None,
@@ -122,11 +122,13 @@ impl PolicyDriver {
         if self.state.parts.settings.policy != Policy::Race {
             self.state.put_pinned_first(plan, now_us);
         }
-        if self.state.parts.settings.policy.learns() && !self.state.parts.crowded {
+        if self.state.parts.look.is_some() {
+            self.state.look(plan);
+        } else if self.state.parts.settings.policy.learns() && !self.state.parts.crowded {
             self.state.revisit(plan, now_us);
         }
         plan.ask_after = plan.ask_after.into_iter().chain(self.first_rescue(plan, now_us)).min();
-        let trials = plan.entries.iter().filter(|entry| entry.trial && !self.is_revisit(entry.candidate));
+        let trials = plan.entries.iter().filter(|entry| entry.trial && self.state.beside != Some(entry.candidate));
         trials.for_each(|trial| self.state.charge(trial.candidate));
     }
 
@@ -260,9 +262,19 @@ impl PolicyDriver {
         self.state.usual_p99_us(candidate, now_us).map(|usual_us| duration(usual_us) * LAST_WAITS)
     }
 
-    /// It is asked to find out whether it is as it was: it runs on if it loses, for at most twice what is usual there.
-    pub fn is_revisit(&self, candidate: usize) -> bool {
-        self.state.revisited == Some(candidate)
+    /// It is asked to find out whether it is as it was.
+    fn is_revisit(&self, candidate: usize) -> bool {
+        self.state.beside == Some(candidate) && !self.is_look(candidate)
+    }
+
+    /// The request drew it.
+    fn is_look(&self, candidate: usize) -> bool {
+        self.state.parts.look == Some(candidate)
+    }
+
+    /// It runs on to its first token if it loses.
+    pub fn is_watched(&self, candidate: usize) -> bool {
+        self.state.beside == Some(candidate) || self.is_look(candidate)
     }
 
     /// When the first attempt of a plan is late.

@@ -11,6 +11,7 @@ mod driver;
 mod fallback;
 mod hedge;
 mod hold;
+mod look;
 mod patience;
 pub mod plan;
 pub mod question;
@@ -25,6 +26,7 @@ mod weighted;
 pub use candidate::CandidateState;
 pub use context_fit::ContextFits;
 pub use driver::PolicyDriver;
+pub use look::LookDraw;
 pub use rules::{ExtraStarts, PolicyRules, PolicySetting};
 pub use state::{DecisionReasons, PolicyDriverParts, PolicyState};
 

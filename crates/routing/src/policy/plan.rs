@@ -22,6 +22,8 @@ pub struct RacePlan {
     pub ask_after: Option<Duration>,
     /// The candidate that would start then, by the present forecast.
     pub expected: Option<usize>,
+    /// Attempts that run in addition may serve the client. If not, they are only watched while another one runs.
+    pub trials_win: bool,
     /// The effect of a content-policy refusal.
     pub content_policy: ContentPolicy,
 }
@@ -79,6 +81,7 @@ impl RacePlan {
             total: settings.timeouts.total,
             ask_after: None,
             expected: None,
+            trials_win: true,
             content_policy: settings.content_policy,
         }
     }

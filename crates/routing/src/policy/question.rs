@@ -98,8 +98,6 @@ pub struct AdaptiveQuestion<'a> {
     pub now: i64,
     /// Since the request arrived, µs.
     pub elapsed_us: i64,
-    /// Drawn evenly from 0..1 for this request: whether it may explore.
-    pub draw: f64,
 }
 
 /// A running attempt of this race.

@@ -59,14 +59,14 @@ impl PolicyState {
             let entry = plan.entries.remove(place);
             plan.entries.insert(0, PlannedStart { start: StartRule::At(Duration::ZERO), ..entry });
             plan.entries[1].start = StartRule::AfterFailure;
-            self.reasons.add(DecisionReason::Explore);
+            self.reasons.add(DecisionReason::Revisit);
         } else if self.pays_revisit(plan.entries[place].candidate) {
             let mut entry = plan.entries.remove(place);
             (entry.start, entry.trial) = (StartRule::At(Duration::ZERO), true);
-            self.revisited = Some(entry.candidate);
+            self.beside = Some(entry.candidate);
             plan.entries.push(entry);
             plan.max_attempts += 1;
-            self.reasons.add(DecisionReason::Explore);
+            self.reasons.add(DecisionReason::Revisit);
         }
     }
 

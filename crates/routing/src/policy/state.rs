@@ -33,8 +33,10 @@ pub struct PolicyDriverParts {
     pub fits: ContextFits,
     /// When the request arrived.
     pub began_us: i64,
-    /// Uniform in 0..1: whether this request may explore, and the first of `weighted`.
-    pub draws: [f64; 2],
+    /// Uniform in 0..1: the first of `weighted`.
+    pub draw: f64,
+    /// The candidate that the request drew to be looked at.
+    pub look: Option<usize>,
     /// The tariffs are in US dollars.
     pub in_usd: bool,
     /// The client can do nothing before the whole answer is there.
@@ -51,8 +53,8 @@ pub struct PolicyState {
     pub(super) reasons: DecisionReasons,
     /// What attempts are waited for: the whole answer where they are asked for plain ones.
     pub(super) clock: LatencyClock,
-    /// The candidate that is asked in addition, to find out whether it is as it was.
-    pub(super) revisited: Option<usize>,
+    /// The candidate that is asked in addition: the drawn one, or one that may be again as it was.
+    pub(super) beside: Option<usize>,
     /// By candidate: its tier, and beyond all tiers if it was full when the race began. Higher ones go later.
     pub(super) standings: Vec<u32>,
 }
@@ -68,7 +70,7 @@ impl PolicyState {
 
     /// It runs in addition to the others: no client counts on it.
     pub(super) fn is_trial(&self, candidate: usize) -> bool {
-        self.parts.candidates[candidate].trial || self.revisited == Some(candidate)
+        self.parts.candidates[candidate].trial || self.beside == Some(candidate)
     }
 
     /// Looks which candidates have room.
@@ -196,8 +198,7 @@ impl PolicyState {
         out: impl Fn(usize) -> bool,
         answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A,
     ) -> A {
-        let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, in_usd, for_answer, .. } =
-            &self.parts;
+        let PolicyDriverParts { settings, candidates, race_budget, began_us, in_usd, for_answer, .. } = &self.parts;
         let terms = race_budget.terms();
         let observed: Vec<Observed> =
             candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(self.clock, *began_us, now_us)).collect();
@@ -217,7 +218,6 @@ impl PolicyState {
             max_running: RUNNING_MAX.min(settings.max_attempts),
             now: now_us,
             elapsed_us: now_us - began_us,
-            draw: draws[0],
             us_per_cost: us_per_cost(settings, *in_usd),
         })
     }

@@ -21,7 +21,7 @@ impl PolicyRules for Weighted {
         let weight =
             |candidate: usize| if state.is_later(candidate) { 0.0 } else { state.parts.candidates[candidate].weight };
         let weights: Vec<f64> = (0..regular).map(weight).collect();
-        draw_first(&mut plan.entries[..regular], &weights, state.parts.draws[1]);
+        draw_first(&mut plan.entries[..regular], &weights, state.parts.draw);
     }
 }
 

@@ -140,7 +140,6 @@ impl RankedFigures<'_> {
             max_running: self.settings.max_attempts,
             now: self.now_us,
             elapsed_us: 0,
-            draw: 1.0,
         };
         order(&question).iter().filter_map(|place| able.get(place).copied()).collect()
     }

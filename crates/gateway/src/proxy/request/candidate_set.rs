@@ -34,6 +34,8 @@ pub struct CandidateSet {
     pub caller: CallerId,
     /// The model whose budget pays; empty if the request names its upstreams.
     pub model: String,
+    /// The request names its upstreams.
+    names_upstreams: bool,
     /// The unit of its costs.
     pub basis: Basis,
     /// At least one; trials at the end.
@@ -89,6 +91,21 @@ impl CandidateSet {
         let Some(session) = self.session.id else { return };
         let stays = self.session.pinned.filter(|pinned| failures.iter().all(|(failed, _)| failed != pinned));
         gateway.learning().pin(session, &self.list[stays.unwrap_or(winner)].name);
+    }
+
+    /// The number of upstreams of which this request may draw one, those that it cannot start included. None: it names its upstreams, or
+    /// there is nothing to compare.
+    pub fn draws_look(&self) -> Option<usize> {
+        let upstreams = self.list.len() + self.unable.len() + self.cooling.len();
+        Some(upstreams).filter(|upstreams| *upstreams > 1 && !self.crowded && !self.names_upstreams)
+    }
+
+    /// The upstream at this place of the draw, and why it cannot start: the candidates come first.
+    pub fn drawn(&self, place: usize) -> Option<(&str, Option<LeftOutReason>)> {
+        let able = self.list.iter().map(|candidate| (candidate.name.as_str(), None));
+        let unable = self.unable.iter().map(|left_out| (left_out.upstream.as_str(), Some(left_out.reason)));
+        let cooling = self.cooling.iter().map(|(upstream, cooling)| (upstream.as_str(), Some(cooling.reason())));
+        able.chain(unable).chain(cooling).nth(place)
     }
 
     /// Every failure with its upstream's name, including upstreams that cool down.
@@ -187,6 +204,7 @@ pub fn resolve(
         crowded: false,
         unable: outbound.into_left_out(),
         model: known.map_or(String::new(), |model| model.name.clone()),
+        names_upstreams: overrides.upstreams.is_some(),
         basis,
         list: Arc::new(candidates),
         uploads,

@@ -34,7 +34,7 @@ use photofinish_routing::money::RaceBudget;
 use photofinish_routing::money::tariff::PromptTokens;
 use photofinish_routing::policy::plan::RacePlan;
 use photofinish_routing::policy::question::AttemptView;
-use photofinish_routing::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
+use photofinish_routing::policy::{CandidateState, ContextFits, LookDraw, PolicyDriver, PolicyDriverParts};
 use photofinish_wire::answer::error::{RefusedMember, too_long};
 use photofinish_wire::quirks::RefusalLesson;
 use photofinish_wire::{AnswerForm, ApiRequest, Dialect, RequestTranslation};
@@ -152,7 +152,7 @@ impl Launcher {
             fresh: stale,
             event_max: self.event_max,
             memory: gateway.memory().clone(),
-            p_audit: if is_trial || self.policy.driver.is_revisit(starting.candidate) {
+            p_audit: if is_trial || self.policy.driver.is_watched(starting.candidate) {
                 1.0
             } else {
                 self.settings.audit
@@ -275,7 +275,7 @@ impl Launcher {
             attempt.drain();
             let run = self.run_on(candidate, attempt, Some(bytes));
             self.run_in_background((place, trial), time, run);
-        } else if (trial.is_some() || self.policy.driver.is_revisit(candidate) || fastrand::f64() < self.settings.audit)
+        } else if (trial.is_some() || self.policy.driver.is_watched(candidate) || fastrand::f64() < self.settings.audit)
             && let Some(place) = self.gateway.enter_audit()
         {
             attempt.audit();
@@ -445,6 +445,8 @@ impl Launcher {
 /// One race's driver, and the targets of its attempts' reports.
 pub struct RacePolicy {
     pub driver: PolicyDriver,
+    /// None: this request draws no upstream.
+    pub look: Option<LookDraw>,
     learning: Arc<Learning>,
     blocks: PrefixBlocks,
     /// Bytes of the request.
@@ -492,20 +494,27 @@ impl RacePolicy {
         let race_budget =
             RaceBudget::new(cost_budget(candidates.settings.budget), candidates.settings.policy.spends_budget())
                 .within(candidates.within_budget.map(cost_budget));
+        let states: Vec<CandidateState> = candidates.list.iter().enumerate().map(state).collect();
+        let is_streamed = request.surface.streams() && request.stream;
+        let look = candidates.draws_look().filter(|_| is_streamed).map(|upstreams| {
+            let lately = (race_budget.requests_lately(began_us), race_budget.terms().answer_tokens);
+            LookDraw::new(&candidates.settings, &states, upstreams, lately, fastrand::f64())
+        });
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),
-            candidates: candidates.list.iter().enumerate().map(state).collect(),
+            look: look.and_then(|look| look.drawn).filter(|drawn| *drawn < states.len()),
+            candidates: states,
             race_budget: Arc::new(race_budget),
             fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
             began_us,
-            draws: [fastrand::f64(), fastrand::f64()],
+            draw: fastrand::f64(),
             in_usd: candidates.basis.is_money(),
             for_answer: candidates.settings.optimise == Objective::Auto && request.waits_for_answer(),
             pinned: candidates.session.pinned,
             crowded: candidates.crowded,
         });
         let waits_for_all = request.surface.streams() && !request.stream;
-        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
+        RacePolicy { driver, look, learning: learning.clone(), blocks, bytes: request.len(), waits_for_all }
     }
 
     /// The opening of the race.

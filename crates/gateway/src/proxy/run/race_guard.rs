@@ -21,7 +21,9 @@ use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{RaceSettings, User};
 use photofinish_history::reason::DecisionReason;
-use photofinish_history::record::{LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out};
+use photofinish_history::record::{
+    LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,
+};
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
 use photofinish_routing::money::RaceBudget;
@@ -71,6 +73,10 @@ pub struct Planned<'f> {
     pub plan: String,
     /// The upstreams that it cannot start.
     pub left_out: Vec<LeftOutUpstream>,
+    /// The probability with which it drew each upstream.
+    pub look: Option<f64>,
+    /// The upstream that it drew, and why that one cannot start.
+    pub drawn: Option<(&'f str, Option<LeftOutReason>)>,
     /// Why it was run so: read when the row is written.
     pub reasons: DecisionReasons,
     /// Pays for it.
@@ -308,7 +314,7 @@ impl<'g> ParsedRace<'g> {
     }
 
     pub fn planned(self, planned: Planned<'_>) -> &'g RaceGuard {
-        let Planned { settings, plan, left_out, reasons, race_budget } = planned;
+        let Planned { settings, plan, left_out, look, drawn, reasons, race_budget } = planned;
         let guard = self.0;
         guard.record.policy = Some(settings.policy.as_str());
         guard.record.optimise = Some(settings.optimise.as_str());
@@ -320,6 +326,9 @@ impl<'g> ParsedRace<'g> {
             "planned"
         );
         guard.record.plan = Some(plan);
+        guard.record.p_look = look;
+        guard.record.look = drawn.map(|(upstream, _)| upstream.to_owned());
+        guard.record.look_out = drawn.and_then(|(_, why)| why).map(LeftOutReason::as_str);
         guard.left_out = left_out;
         guard.recorder.planned(&guard.record);
         guard.steering = Some((reasons, race_budget));

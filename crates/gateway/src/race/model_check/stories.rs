@@ -86,6 +86,7 @@ fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
             total: millis(9_000),
             ask_after: None,
             expected: None,
+            trials_win: true,
             content_policy: ContentPolicy::Stop,
         },
         script: Script::default(),

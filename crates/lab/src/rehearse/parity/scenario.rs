@@ -82,9 +82,10 @@ fn config_text(policy: &str, domains: &[bool], table: &UpstreamTable<'_>, draws:
     let hedge_after = ["1s", "150ms"][draws.usize(0..2)];
     let budget = [0.0, 0.1, 2.0][draws.usize(0..3)];
     let max_attempts = draws.usize(1..5);
+    let look = [0.0, 0.3][draws.usize(0..2)];
     let mut text = format!(
         "[race]\nretries = 0\npolicy = \"{policy}\"\noptimise = \"{optimise}\"\nhedge_after = \"{hedge_after}\"\nbudget = {budget:.1}\n\
-         max_attempts = {max_attempts}\naudit = 0.0\ndrains = {{ running = 0 }}\nbreaker = {{ failures = 2, open = \"5s\" }}\n\
+         max_attempts = {max_attempts}\nlook = {look:.1}\naudit = 0.0\ndrains = {{ running = 0 }}\nbreaker = {{ failures = 2, open = \"5s\" }}\n\
          timeouts = {{ first_token = \"2s\", total = \"9s\" }}\n"
     );
     for (place, domain) in domains.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::forecast::{LatencyForecast, Learner, OtherWaiting, SendConditions};
 use crate::money::BudgetSnapshot;
-use crate::policy::question::Minimise;
+use crate::policy::question::{CandidateForecast, Minimise};
 use crate::policy::value::order;
 use photofinish_history::reason::DecisionReason;
 
@@ -74,7 +74,6 @@ fn question<'a>(candidates: &'a [CandidateForecast<'a>], terms: BudgetSnapshot) 
         max_running,
         now: NOW,
         elapsed_us: 0,
-        draw: 1.0,
     }
 }
 
@@ -258,20 +257,6 @@ fn what_was_learnt_fades_with_age_but_the_line_stays() {
     }
     let moved = learner.forecast().median_us(sent(), 7 * DAY + 5 * SECOND);
     assert!(moved > 600_000.0, "five attempts move what hundreds had taught: {moved}");
-}
-
-#[test]
-fn one_that_was_long_unused_is_probed_now_and_then() {
-    let mut learner = Learner::new();
-    (0..9).for_each(|second| learner.launched(NOW - 900 * SECOND + second));
-    let (steady, unused) = (known(STEADY, 2e4), learner.forecast());
-    let candidates = [candidate(&steady), candidate(&unused)];
-    let asked = |draw, bucket| {
-        open(&AdaptiveQuestion { draw, ..question(&candidates, BudgetSnapshot { bucket, ..terms(1e5) }) })
-    };
-    assert!(asked(0.001, 20.0).also.contains(1) && asked(0.001, 20.0).why == DecisionReason::Explore);
-    assert!(asked(0.5, 20.0).also.is_empty(), "seldom");
-    assert!(asked(0.001, 5.0).also.is_empty(), "not out of a bucket that is nearly empty");
 }
 
 #[test]

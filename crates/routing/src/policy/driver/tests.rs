@@ -8,7 +8,7 @@ use crate::forecast::SendConditions;
 use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
 use crate::money::tariff::{PromptTokens, Tariff};
 use crate::policy::plan::StartRule;
-use crate::policy::{CandidateState, ContextFits};
+use crate::policy::{CandidateState, ContextFits, LookDraw};
 use photofinish_history::record::recorded::{Recorded, RecordedAttempt};
 use photofinish_history::record::{AttemptOutcome, RaceOutcome, RaceSource};
 
@@ -152,7 +152,8 @@ fn driver(learning: &Arc<Learning>, race: &str, others: &[&str], plain: bool) ->
         race_budget: race_budget(learning),
         fits: ContextFits::default(),
         began_us: learning.now_us(),
-        draws: [1.0, 0.5],
+        draw: 0.5,
+        look: None,
         in_usd: false,
         for_answer: false,
         pinned: None,
@@ -248,4 +249,63 @@ fn an_upstream_that_fails_gets_no_plain_hedge_either() {
         attempt(&learning, "talks/m", LatencyClock::WholeAnswer, 6 * SECOND, ObservedEnd::default());
     }
     assert!(!throttled(), "plain answers make up for it");
+}
+
+#[test]
+fn a_look_draws_each_upstream_with_the_same_chance_and_costs_a_fifth_of_the_budget() {
+    let learning = taught(by_streams);
+    let draw = |race: &str, prices: [f64; 2], lately: f64, draw: f64| {
+        let mut driver = driver(&learning, race, &[], false);
+        let parts = &mut driver.state.parts;
+        for (candidate, price) in parts.candidates.iter_mut().zip(prices) {
+            candidate.tariff = Tariff { input: price, cached: price, output: 4.0 * price, billed_on: false };
+        }
+        LookDraw::new(&parts.settings, &parts.candidates, 4, (lately, 200.0), draw)
+    };
+    let probability =
+        |race: &str, prices: [f64; 2], lately: f64| -> f64 { 4.0 * draw(race, prices, lately, 1.0).probability };
+    for (race, prices, lately, expected) in [
+        ("policy = \"adaptive\"", [1.0, 1.0], 10.0, 0.02),
+        ("policy = \"adaptive\"\nlook = 0.001", [1.0, 1.0], 10.0, 0.001),
+        ("policy = \"adaptive\"\nlook = 1", [1.0, 1.0], 10.0, 0.02),
+        ("policy = \"adaptive\"\nbudget = 0.02", [1.0, 1.0], 10.0, 0.004),
+        ("policy = \"adaptive\"\nbudget = 10", [1.0, 1.0], 10.0, 0.02),
+        ("policy = \"adaptive\"\nbudget = 0.0", [1.0, 1.0], 10.0, 0.0),
+        ("policy = \"adaptive\"", [1.0, 9.0], 10.0, 0.004),
+        ("policy = \"adaptive\"", [0.0, 0.0], 10.0, 0.02),
+        ("policy = \"adaptive\"", [1.0, 1.0], 100_000.0, 800.0 / 2_400_000.0),
+        ("policy = \"fallback\"", [1.0, 1.0], 10.0, 0.0),
+        ("policy = \"fallback\"\nlook = 0.5", [1.0, 1.0], 10.0, 0.5),
+        ("policy = \"race\"\nlook = 1", [1.0, 1.0], 10.0, 1.0),
+    ] {
+        let probability = probability(race, prices, lately);
+        assert!((probability - expected).abs() < 1e-9, "{race} {prices:?} {lately}: {probability}");
+    }
+    let drawn =
+        [0.0, 0.006, 0.011, 0.0199, 0.02, 0.5].map(|at| draw("policy = \"adaptive\"", [1.0, 1.0], 10.0, at).drawn);
+    assert_eq!(drawn, [Some(0), Some(1), Some(2), Some(3), None, None]);
+}
+
+#[test]
+fn the_drawn_one_starts_beside_the_leader_and_the_leader_alone() {
+    let learning = taught(by_streams);
+    for policy in ["adaptive", "fallback", "weighted", "hedge"] {
+        for (look, pinned) in [(None, None), (Some(0), None), (Some(1), None), (Some(1), Some(0))] {
+            let mut driver = driver(&learning, &format!("policy = \"{policy}\""), &[], false);
+            let parts = &mut driver.state.parts;
+            (parts.look, parts.pinned, parts.draw) = (look, pinned, 0.0);
+            // A hedge that starts at once would be no look.
+            learning.cost_budget("m", 0.1, false).lock().unwrap().charge(30.0 * 900.0);
+            let plan = driver.plan(learning.now_us());
+            let beside = |entry: &&PlannedStart| entry.trial && entry.start == StartRule::At(Duration::ZERO);
+            let extra: Vec<usize> = plan.entries.iter().filter(beside).map(|entry| entry.candidate).collect();
+            let what = format!("{policy} {look:?} {pinned:?}");
+            assert_eq!(plan.entries[0].candidate, 0, "{what}");
+            assert_eq!(extra, look.filter(|look| *look == 1).into_iter().collect::<Vec<_>>(), "{what}");
+            assert_eq!(plan.trials_win, pinned.is_none(), "{what}");
+            assert_eq!([0, 1].map(|candidate| driver.is_watched(candidate)), [0, 1].map(|n| look == Some(n)), "{what}");
+            assert_eq!(driver.runs_on_for(1, learning.now_us()), Duration::from_secs(3), "to its timeout");
+            assert_eq!(driver.reasons().contains(DecisionReason::Look), look.is_some(), "{what}");
+        }
+    }
 }

@@ -38,7 +38,6 @@ fn question<'a>(candidates: &'a [CandidateForecast<'a>], aim: Minimise) -> Adapt
         max_running: 3,
         now: 200 * SECOND,
         elapsed_us: 250_000,
-        draw: 1.0,
     }
 }
 
