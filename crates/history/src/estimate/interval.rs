@@ -39,6 +39,34 @@ pub fn side_ranks(n: usize, p: f64) -> (Option<usize>, Option<usize>) {
     (low, high)
 }
 
+/// A quantile between its bounds of 95 %.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankedQuantile {
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// The quantile of weighted values, sorted. Weights count by their effective number, (Σw)² / Σw² (Kish). None if that is too small
+/// to bound both sides: see [`quantile_ranks`].
+pub fn weighted_quantile(sorted: &[(f64, f64)], p: f64) -> Option<RankedQuantile> {
+    let total: f64 = sorted.iter().map(|(_, weight)| weight).sum();
+    let squares: f64 = sorted.iter().map(|(_, weight)| weight * weight).sum();
+    // Equal weights have the effective number of their count, but for rounding.
+    let effective = (total * total / squares.max(f64::MIN_POSITIVE) + 1e-6) as usize;
+    let (low, high) = quantile_ranks(effective, p)?;
+    let at = |share: f64| {
+        let mut sum = 0.0;
+        let reaches = |(_, weight): &&(f64, f64)| {
+            sum += weight;
+            sum >= share * total * (1.0 - 1e-9)
+        };
+        sorted.iter().find(reaches).or(sorted.last()).map(|(value, _)| *value)
+    };
+    let of_rank = |rank: usize| at(rank as f64 / effective as f64);
+    Some(RankedQuantile { value: at(p)?, low: of_rank(low)?, high: of_rank(high)? })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -55,6 +83,20 @@ mod tests {
         assert_eq!(quantile_ranks(24, 0.5), Some((7, 18)));
         assert_eq!(quantile_ranks(100, 0.5), Some((40, 61)));
         assert_eq!((quantile_ranks(0, 0.5), quantile_ranks(9, 0.0), quantile_ranks(9, f64::NAN)), (None, None, None));
+    }
+
+    #[test]
+    fn equal_weights_are_ranks_and_heavy_ones_count_for_less() {
+        let equal: Vec<(f64, f64)> = (1..=100).map(|n| (f64::from(n), 50.0)).collect();
+        let median = RankedQuantile { value: 50.0, low: 40.0, high: 61.0 };
+        assert_eq!(weighted_quantile(&equal, 0.5), Some(median));
+        assert_eq!((weighted_quantile(&equal[..5], 0.5), weighted_quantile(&equal[..71], 0.95)), (None, None));
+        assert!(weighted_quantile(&equal[..6], 0.5).is_some() && weighted_quantile(&equal[..72], 0.95).is_some());
+        let uneven: Vec<(f64, f64)> = (1..=100).map(|n| (f64::from(n), if n > 90 { 90.0 } else { 10.0 })).collect();
+        let median = weighted_quantile(&uneven, 0.5).unwrap();
+        assert_eq!(median.value, 90.0, "ten of them are half of all");
+        assert!(median.low < 70.0 && median.high > 93.0, "{median:?}");
+        assert_eq!(weighted_quantile(&[], 0.5), None);
     }
 
     proptest! {

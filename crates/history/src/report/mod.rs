@@ -3,6 +3,7 @@
 //!
 //! Not for SQL (`store`), estimates (`history`), the terminal (`cli`) or HTTP (`server`).
 
+pub mod compare;
 pub mod costs;
 pub mod dimension;
 pub mod distribution;

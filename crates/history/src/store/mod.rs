@@ -7,6 +7,7 @@ mod cells;
 mod columns;
 mod damage;
 mod header;
+mod looks;
 mod migrations;
 mod open;
 mod plan;
@@ -35,6 +36,7 @@ use rusqlite::config::DbConfig;
 
 pub use damage::FileFinding;
 use header::{FileId, Header};
+pub use looks::{LookRow, LookSeen};
 pub use open::OpenError;
 pub use probes::{ProbeRow, RecordedProbe};
 pub use races::{ExportRow, RaceFilter};

@@ -1,0 +1,221 @@
+//! The comparison of a model's upstreams: how long each alone would have taken for the requests that the model got, at their moments. From
+//! looks, which draw each upstream with the same chance. And what racing gained over the best one.
+//!
+//! Not for what attempts took as they were asked: see `figures`.
+
+use std::collections::BTreeMap;
+
+use super::members::members;
+use super::question::RaceWindow;
+use crate::estimate::interval::{RankedQuantile, weighted_quantile};
+use crate::store::{AttemptFilter, LookRow, LookSeen, ReadError, StoreReader};
+
+/// The quantiles that are compared.
+const QUANTILES: [f64; 2] = [0.5, 0.95];
+/// Looks of an upstream from which "cannot be told yet" counts: enough for a median within 4 % and a 95th percentile within 10 %.
+pub const LOOKS_WANTED: usize = 200;
+
+/// The answer: by model, then upstream.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    pub models: Vec<ModelComparison>,
+}
+
+/// One model.
+#[derive(Debug)]
+pub struct ModelComparison {
+    pub model: String,
+    /// The lowest median first; those with too few looks at the end.
+    pub upstreams: Vec<UpstreamComparison>,
+    /// What clients saw, at p50 and p95.
+    pub clients: [Option<RankedQuantile>; 2],
+    /// First tokens of clients that this is made of.
+    pub clients_n: usize,
+}
+
+/// One upstream of a model.
+#[derive(Debug, Default)]
+pub struct UpstreamComparison {
+    pub upstream: String,
+    /// First tokens of looks, and timeouts, which count as their time.
+    pub looks: usize,
+    pub failed: usize,
+    pub out: usize,
+    pub cut: usize,
+    /// At p50 and p95, microseconds. None: too few looks.
+    pub ttft: [Option<RankedQuantile>; 2],
+}
+
+/// Whether racing gained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GainVerdict {
+    Gained,
+    Lost,
+    /// The interval includes 0, or there are too few looks.
+    Unknown,
+}
+
+impl GainVerdict {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            GainVerdict::Gained => "gained",
+            GainVerdict::Lost => "lost",
+            GainVerdict::Unknown => "unknown",
+        }
+    }
+}
+
+/// Reads the answer.
+///
+/// # Errors
+/// For an operator.
+pub fn ask(reader: &StoreReader, window: &RaceWindow, now_us: i64) -> Result<Comparison, ReadError> {
+    let filter: AttemptFilter = window.filter(now_us);
+    let looks = reader.looks(&filter)?;
+    let mut by_model: BTreeMap<&str, Vec<&LookRow>> = BTreeMap::new();
+    for look in &looks {
+        by_model.entry(&look.model).or_default().push(look);
+    }
+    let of =
+        |upstream: &str| filter.provider.as_deref().is_none_or(|provider| upstream.split('/').next() == Some(provider));
+    let mut models = Vec::new();
+    for (model, looks) in by_model {
+        let mut clients = reader.clients_around(&looks)?;
+        clients.sort_unstable_by_key(|(first_token_us, _)| *first_token_us);
+        let clients: Vec<(f64, f64)> = clients.into_iter().map(|(us, weight)| (us as f64, weight)).collect();
+        let mut compared = ModelComparison {
+            model: model.to_owned(),
+            upstreams: upstreams(&looks),
+            clients: QUANTILES.map(|quantile| weighted_quantile(&clients, quantile)),
+            clients_n: clients.len(),
+        };
+        compared.upstreams.retain(|one| of(&one.upstream));
+        models.push(compared);
+    }
+    Ok(Comparison { models })
+}
+
+fn upstreams(looks: &[&LookRow]) -> Vec<UpstreamComparison> {
+    let mut by_upstream: BTreeMap<&str, (UpstreamComparison, Vec<(f64, f64)>)> = BTreeMap::new();
+    for look in looks {
+        let (one, times) = by_upstream.entry(&look.upstream).or_default();
+        match look.seen {
+            LookSeen::Token(us) => {
+                one.looks += 1;
+                times.push((us as f64, look.weight));
+            }
+            LookSeen::Failed => one.failed += 1,
+            LookSeen::Out => one.out += 1,
+            LookSeen::Cut => one.cut += 1,
+        }
+    }
+    let finished = by_upstream.into_iter().map(|(upstream, (one, mut times))| {
+        times.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        let ttft = QUANTILES.map(|quantile| weighted_quantile(&times, quantile));
+        UpstreamComparison { upstream: upstream.to_owned(), ttft, ..one }
+    });
+    let mut finished: Vec<UpstreamComparison> = finished.collect();
+    let median = |one: &UpstreamComparison| one.ttft[0].map_or(f64::INFINITY, |median| median.value);
+    finished.sort_by(|one, other| median(one).total_cmp(&median(other)));
+    finished
+}
+
+impl ModelComparison {
+    /// The upstream with the least median.
+    pub fn best(&self) -> Option<&UpstreamComparison> {
+        self.upstreams.first().filter(|best| best.ttft[0].is_some())
+    }
+
+    /// What racing gained over the best one at p50 or p95, microseconds: what that one takes less what clients saw, between bounds.
+    pub fn gain(&self, place: usize) -> Option<RankedQuantile> {
+        let (alone, clients) = (self.best()?.ttft[place]?, self.clients[place]?);
+        Some(RankedQuantile {
+            value: alone.value - clients.value,
+            low: alone.low - clients.high,
+            high: alone.high - clients.low,
+        })
+    }
+
+    pub fn verdict(&self, place: usize) -> GainVerdict {
+        match self.gain(place) {
+            Some(gain) if gain.low > 0.0 => GainVerdict::Gained,
+            Some(gain) if gain.high < 0.0 => GainVerdict::Lost,
+            _ => GainVerdict::Unknown,
+        }
+    }
+}
+
+fn ms(us: Option<f64>) -> Option<f64> {
+    us.map(|us| us / 1e3)
+}
+
+members! {
+    /// How long one upstream alone would have taken.
+    pub UPSTREAM_COMPARISON: upstream_comparison(of: &UpstreamComparison) {
+        /// `provider/model`
+        upstream: Text = of.upstream;
+        /// looks with a first token or a timeout
+        looks: Integer = of.looks;
+        /// looks that failed
+        failed: Integer = of.failed;
+        /// draws of this upstream while it could not start: its breaker open, cooling down, or left out
+        out: Integer = of.out;
+        /// looks that were cut because the client left or the gateway stopped
+        cut: Integer = of.cut;
+        /// median time to first token; null below 6 looks
+        ttft_p50_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.value));
+        /// lower bound of it, 95 %
+        ttft_p50_low_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.low));
+        /// upper bound of it, 95 %
+        ttft_p50_high_ms: Number ["ms"] or_null = ms(of.ttft[0].map(|one| one.high));
+        /// 95th percentile of the time to first token; null below 72 looks
+        ttft_p95_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.value));
+        /// lower bound of it, 95 %
+        ttft_p95_low_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.low));
+        /// upper bound of it, 95 %
+        ttft_p95_high_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.high));
+    }
+}
+
+members! {
+    /// A model's upstreams compared, and what racing gained over the best one.
+    pub MODEL_COMPARISON: model_comparison(of: &ModelComparison) {
+        /// as the app asked for it
+        model: Text = of.model;
+        /// the upstream with the least median
+        best_upstream: Text or_null = of.best().map(|best| &best.upstream);
+        /// first tokens of clients that are compared: of races without a look, at the moments of looks
+        clients: Integer = of.clients_n;
+        /// median of what clients saw
+        client_p50_ms: Number ["ms"] or_null = ms(of.clients[0].map(|one| one.value));
+        /// 95th percentile of what clients saw
+        client_p95_ms: Number ["ms"] or_null = ms(of.clients[1].map(|one| one.value));
+        /// what the best one would have taken, less what clients saw
+        gain_p50_ms: Number ["ms"] or_null = ms(of.gain(0).map(|gain| gain.value));
+        /// lower bound of it, 95 %
+        gain_p50_low_ms: Number ["ms"] or_null = ms(of.gain(0).map(|gain| gain.low));
+        /// upper bound of it, 95 %
+        gain_p50_high_ms: Number ["ms"] or_null = ms(of.gain(0).map(|gain| gain.high));
+        /// `gained` or `lost` where the bounds exclude 0, else `unknown`
+        verdict_p50: Text = of.verdict(0).as_str();
+        /// the same at p95
+        gain_p95_ms: Number ["ms"] or_null = ms(of.gain(1).map(|gain| gain.value));
+        /// lower bound of it, 95 %
+        gain_p95_low_ms: Number ["ms"] or_null = ms(of.gain(1).map(|gain| gain.low));
+        /// upper bound of it, 95 %
+        gain_p95_high_ms: Number ["ms"] or_null = ms(of.gain(1).map(|gain| gain.high));
+        /// the same at p95
+        verdict_p95: Text = of.verdict(1).as_str();
+        /// the least median first
+        upstreams: List("UpstreamComparison", 500) = of.upstreams.iter().map(upstream_comparison).collect::<Vec<_>>();
+    }
+}
+
+impl Comparison {
+    pub fn objects(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
+        self.models.iter().map(model_comparison).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

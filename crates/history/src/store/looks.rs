@@ -1,0 +1,115 @@
+//! Reads looks, and what clients saw at the same moments. Not for figures: see `report::compare`.
+
+use rusqlite::{Connection, Row};
+
+use super::reader::{ReadError, StoreReader};
+use super::selection::AttemptFilter;
+use crate::record::{AttemptOutcome, CensorCause};
+
+/// Looks of one answer, the newest.
+pub const LOOKS_MAX: usize = 50_000;
+/// Looks around which the first tokens of clients are read, and how many of them at each.
+const AROUND_MAX: usize = 2_000;
+const AT_EACH: usize = 3;
+/// Races before a look that are searched for them.
+const SEARCHED: usize = 40;
+
+/// One look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LookRow {
+    /// As the client asked for it.
+    pub model: String,
+    /// `provider/model`
+    pub upstream: String,
+    /// How many requests it stands for.
+    pub weight: f64,
+    /// Microseconds since 1970, UTC.
+    pub started_at: i64,
+    pub seen: LookSeen,
+}
+
+/// What became of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookSeen {
+    /// The first token came after this time, or the timeout; microseconds.
+    Token(i64),
+    Failed,
+    /// It could not start: left out, cooling down, its breaker open.
+    Out,
+    /// The client left, or the gateway stopped.
+    Cut,
+}
+
+/// The first attempt at the drawn upstream.
+const LOOKS: &str = "\
+    SELECT race.model, race.look, race.p_look, race.started_at, race.look_out, \
+           attempt.outcome, attempt.censor_cause, attempt.ttft_obs_us, attempt.ttft_event \
+    FROM race LEFT JOIN attempt ON attempt.race_id = race.race_id AND attempt.ordinal = (\
+        SELECT min(ordinal) FROM attempt AS tried \
+        WHERE tried.race_id = race.race_id AND tried.provider || '/' || tried.model_sent = race.look) \
+    WHERE race.look IS NOT NULL AND race.started_at >= ?1 AND race.started_at < ?2 AND race.source = 'client' \
+      AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) \
+    ORDER BY race.started_at DESC LIMIT ?5";
+
+/// The clients of the same model shortly before a look, in races without one.
+const AROUND: &str = "\
+    SELECT first_token_sent_us FROM (\
+        SELECT * FROM race WHERE started_at < ?1 ORDER BY started_at DESC LIMIT ?3) \
+    WHERE model = ?2 AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
+
+impl StoreReader {
+    /// The newest first.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn looks(&self, filter: &AttemptFilter) -> Result<Vec<LookRow>, ReadError> {
+        let (since, until) = (filter.since.unwrap_or(0), filter.until.unwrap_or(i64::MAX));
+        let parameters = (since, until, filter.model.as_deref(), filter.user.as_deref(), LOOKS_MAX);
+        self.ask(|connection| connection.prepare(LOOKS)?.query_map(parameters, look)?.collect())
+    }
+
+    /// First tokens of clients in races without a look, at the moments of these looks: microseconds, with the weight of the look.
+    ///
+    /// # Errors
+    /// It takes too long, or the file cannot be read.
+    pub fn clients_around(&self, looks: &[&LookRow]) -> Result<Vec<(i64, f64)>, ReadError> {
+        let every = looks.len().div_ceil(AROUND_MAX).max(1);
+        let read = |connection: &Connection| {
+            let mut statement = connection.prepare(AROUND)?;
+            let mut all = Vec::new();
+            for look in looks.iter().step_by(every) {
+                let parameters = (look.started_at, &look.model, SEARCHED, AT_EACH);
+                for first_token_us in statement.query_map(parameters, |row| row.get(0))? {
+                    all.push((first_token_us?, look.weight));
+                }
+            }
+            Ok(all)
+        };
+        self.ask(read)
+    }
+}
+
+fn look(row: &Row<'_>) -> rusqlite::Result<LookRow> {
+    let probability: f64 = row.get(2)?;
+    let (out, outcome): (Option<String>, Option<String>) = (row.get(4)?, row.get(5)?);
+    let (cause, waited_us): (Option<String>, Option<i64>) = (row.get(6)?, row.get(7)?);
+    let is_token = row.get::<_, Option<i64>>(8)? == Some(1) || cause.as_deref() == Some(CensorCause::Timeout.as_str());
+    let is_cut = |outcome: &str| {
+        [AttemptOutcome::Lost, AttemptOutcome::ClientGone, AttemptOutcome::Shutdown, AttemptOutcome::Shed]
+            .iter()
+            .any(|cut| cut.as_str() == outcome)
+    };
+    let seen = match (out, outcome, waited_us) {
+        (Some(_), ..) => LookSeen::Out,
+        (None, Some(_), Some(waited_us)) if is_token => LookSeen::Token(waited_us),
+        (None, Some(outcome), _) if !is_cut(&outcome) => LookSeen::Failed,
+        _ => LookSeen::Cut,
+    };
+    Ok(LookRow {
+        model: row.get(0)?,
+        upstream: row.get(1)?,
+        weight: 1.0 / probability.max(f64::MIN_POSITIVE),
+        started_at: row.get(3)?,
+        seen,
+    })
+}
