@@ -2,6 +2,7 @@
 //!
 //! Reads the database only, so it works with or without a running gateway. Not for definitions: `docs/measurement.md`.
 
+mod compare;
 pub(super) mod notes;
 mod regressions;
 mod table;
@@ -11,6 +12,7 @@ use std::io;
 use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
+use photofinish_history::report::compare as of_looks;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{FIGURES, GroupFigures, names, objects};
 use photofinish_history::report::members::{write_json, write_rows};
@@ -27,7 +29,7 @@ pub struct StatsOptions {
     #[command(flatten)]
     pub question: ReportQuestion,
     /// Every column, and every note.
-    #[arg(long, conflicts_with_all = ["json", "csv", "regressions"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "regressions", "compare"])]
     pub wide: bool,
     /// Every note, and the definitions of columns and marks.
     #[arg(long, conflicts_with_all = ["json", "csv"])]
@@ -36,7 +38,7 @@ pub struct StatsOptions {
     #[arg(long)]
     pub json: bool,
     /// Comma-separated values, with the names of --json in the first line.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "compare"])]
     pub csv: bool,
 }
 
@@ -62,6 +64,14 @@ pub fn run(
         return run_regressions(&reader, &question, options, width, out);
     }
     let question = &options.question.figures;
+    if options.question.compare {
+        let answer = of_looks::ask(&reader, &question.window, wall_micros())?;
+        match options.json {
+            true => write_json(&answer.objects(), out)?,
+            false => compare::write(&answer, options.explain, width, out)?,
+        }
+        return Ok(());
+    }
     let answer = stats::ask(&reader, question, wall_micros())?;
     let by = &question.by;
     if options.json {

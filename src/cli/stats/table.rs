@@ -24,17 +24,13 @@ enum BestValue {
 /// to whole plain answers instead of TTFT.
 pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures], colour: bool) -> Sheet {
     use BestValue::{Greatest, Least, Neither};
-    let won = match groups.iter().any(|figures| figures.gain.is_some()) {
-        true => ("gain p50", "gain_p50_ms", Neither),
-        false => ("won %", "wins", Greatest),
-    };
     let (p50, p95) = match groups.iter().all(|figures| figures.ttft.is_empty()) && has_whole(groups) {
         true => (("whole p50", "whole_p50_ms", Least), ("p95", "whole_p95_ms", Least)),
         false => (("TTFT p50", "ttft_p50_ms", Least), ("p95", "ttft_p95_ms", Least)),
     };
     let columns = [
         ("n", "attempts", Neither),
-        won,
+        ("won %", "wins", Greatest),
         p50,
         p95,
         ("tok/s", "tok_s_p50", Greatest),
@@ -59,7 +55,7 @@ pub(super) fn wide(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
     let is_shown = |column: &FigureColumn| match column.when {
         ColumnUse::Always => true,
         ColumnUse::Whole => has_whole(groups),
-        ColumnUse::Gain => !by.contains(&Dimension::Upstream),
+        ColumnUse::Clients => !by.contains(&Dimension::Upstream),
     };
     let mut sheet = empty_sheet(by, groups);
     for column in FIGURES.iter().filter_map(|figure| figure.column).filter(is_shown) {

@@ -223,7 +223,7 @@ async fn one_line_of_text_a_group_for_spreadsheets() {
     assert!(lines[0].starts_with(
         "model,hour,attempts,wins,win_share,failures,failure_share,failures_by_kind,empty,censored,ttft_p50_ms,"
     ));
-    assert!(lines[0].ends_with(",gain_p50_ms,best_upstream_p95,gain_p95_ms") && lines[2].is_empty());
+    assert!(lines[0].ends_with(",client_ttft_p50_ms,client_ttft_p95_ms,client_ttft_samples") && lines[2].is_empty());
     assert!(lines[1].starts_with("\"a \"\"b\"\",\u{1b}c\",3,1,1,1.0,0,0.0,reset=1,0,0,100.0,,"), "{}", lines[1]);
     // No name steers the terminal.
     assert!(!output(&path, "--by model").await.contains('\u{1b}'));

@@ -56,7 +56,7 @@ keys! {
         /// Share of losers that run on to their first token, so that the history stays unbiased.
         audit: f64 = RealNumber(0.0..=1.0), or 0.02;
         /// Share of the requests that draw one upstream of their model to ask it too, so that upstreams can be compared. Under `adaptive`
-        /// 0.02, and at most a fifth of the budget; else 0.
+        /// and `race` 0.02, else 0; at most a fifth of the budget.
         look: Option<f64> = RealNumber(0.0..=1.0);
         /// Bounds for losers that are billed in full anyway: the gateway reads them to their end for their figures.
         drains: Drains = nested(), or Drains::default();

@@ -96,28 +96,33 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, now_us: i64) -> Result<Com
 }
 
 fn upstreams(looks: &[&LookRow]) -> Vec<UpstreamComparison> {
-    let mut by_upstream: BTreeMap<&str, (UpstreamComparison, Vec<(f64, f64)>)> = BTreeMap::new();
+    let mut by_upstream: BTreeMap<&str, Vec<&LookRow>> = BTreeMap::new();
     for look in looks {
-        let (one, times) = by_upstream.entry(&look.upstream).or_default();
-        match look.seen {
-            LookSeen::Token(us) => {
-                one.looks += 1;
-                times.push((us as f64, look.weight));
-            }
-            LookSeen::Failed => one.failed += 1,
-            LookSeen::Out => one.out += 1,
-            LookSeen::Cut => one.cut += 1,
-        }
+        by_upstream.entry(&look.upstream).or_default().push(look);
     }
-    let finished = by_upstream.into_iter().map(|(upstream, (one, mut times))| {
-        times.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
-        let ttft = QUANTILES.map(|quantile| weighted_quantile(&times, quantile));
-        UpstreamComparison { upstream: upstream.to_owned(), ttft, ..one }
-    });
-    let mut finished: Vec<UpstreamComparison> = finished.collect();
+    let mut finished: Vec<UpstreamComparison> =
+        by_upstream.into_iter().map(|(upstream, looks)| UpstreamComparison::new(upstream, &looks)).collect();
     let median = |one: &UpstreamComparison| one.ttft[0].map_or(f64::INFINITY, |median| median.value);
     finished.sort_by(|one, other| median(one).total_cmp(&median(other)));
     finished
+}
+
+impl UpstreamComparison {
+    fn new(upstream: &str, looks: &[&LookRow]) -> UpstreamComparison {
+        let token =
+            |look: &&LookRow| if let LookSeen::Token(us) = look.seen { Some((us as f64, look.weight)) } else { None };
+        let mut times: Vec<(f64, f64)> = looks.iter().filter_map(token).collect();
+        times.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+        let count = |seen: LookSeen| looks.iter().filter(|look| look.seen == seen).count();
+        UpstreamComparison {
+            upstream: upstream.to_owned(),
+            looks: times.len(),
+            failed: count(LookSeen::Failed),
+            out: count(LookSeen::Out),
+            cut: count(LookSeen::Cut),
+            ttft: QUANTILES.map(|quantile| weighted_quantile(&times, quantile)),
+        }
+    }
 }
 
 impl ModelComparison {

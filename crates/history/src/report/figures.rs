@@ -12,7 +12,7 @@ use crate::estimate::cost::CostSum;
 use crate::estimate::goodput::SloTargets;
 use crate::estimate::spread::Times;
 use crate::estimate::summary::Summary;
-use crate::estimate::survival::{Estimate, Survival, is_firm};
+use crate::estimate::survival::{Estimate, Survival};
 use crate::record::AttemptOutcome;
 use photofinish_base::failure::FailureKind;
 
@@ -20,11 +20,8 @@ use photofinish_base::failure::FailureKind;
 const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
 /// The quantiles of tok/s: the median, and the slow end.
 const TOK_S_SHARES: [f64; 2] = [0.50, 0.05];
-/// The quantiles of the gain from racing.
-const GAIN_SHARES: [f64; 2] = [0.50, 0.95];
-
-/// An upstream with fewer observations is not considered as possibly better.
-const OBSERVED_ENOUGH: u64 = 20;
+/// The quantiles of what clients saw.
+const CLIENT_SHARES: [f64; 2] = [0.50, 0.95];
 
 /// The figures of one group.
 #[derive(Clone, Debug)]
@@ -60,14 +57,11 @@ pub struct GroupFigures {
     pub extra_cost: CostSum,
     /// Output tokens per second of the window: those that clients got, and those of all attempts.
     pub aggregate_tok_s: Option<[f64; 2]>,
-    /// What streaming clients saw, at each of `GAIN_SHARES`; milliseconds.
+    /// What streaming clients saw, at each of `CLIENT_SHARES`; milliseconds.
     pub client_ttft_ms: [Option<f64>; 2],
     pub client_ttft_samples: u64,
     /// Number of equal weights with the same information.
     pub client_ttft_effective: f64,
-    /// At each of `GAIN_SHARES`, for a group of several upstreams of one model. None if no upstream reached the
-    /// quantile, or one that did not reach it may be better.
-    pub gain: Option<[Option<RacingGain>; 2]>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
     /// Requests in time, but of unknown pace.
@@ -112,28 +106,12 @@ impl TimeFigures {
     }
 }
 
-/// The gain from racing: the clients' quantile against that of the best upstream alone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RacingGain {
-    /// The best upstream.
-    pub upstream: String,
-    /// Estimate for that upstream alone; milliseconds.
-    pub alone_ms: f64,
-    /// `alone_ms` less what streaming clients saw; milliseconds. Negative where racing, or failures before the answer,
-    /// cost time.
-    pub gain_ms: f64,
-    /// Effective samples behind the best upstream's quantile.
-    pub effective: f64,
-}
-
 /// The gathered data of a group.
 #[derive(Debug, Default)]
 pub struct GatheredGroup {
     pub summary: Summary,
     /// TTFT by stratum; empty if the question has no strata.
     pub strata: Vec<Times>,
-    /// TTFT by upstream; empty if groups are by upstream.
-    pub upstreams: Vec<(String, Times)>,
 }
 
 impl GroupFigures {
@@ -150,19 +128,9 @@ impl GroupFigures {
         FigureCell::TokensPerSecond(self.tok_s[place], firmness)
     }
 
-    fn gain(&self, place: usize) -> Option<&RacingGain> {
-        self.gain.as_ref()?[place].as_ref()
-    }
-
-    fn gain_cell(&self, place: usize) -> FigureCell {
-        let gain = self.gain(place);
-        let weaker = gain.map_or(0.0, |gain| self.client_ttft_effective.min(gain.effective));
-        time(gain.map(|gain| gain.gain_ms), weaker, GAIN_SHARES[place])
-    }
-
     /// `seconds`: length of the window.
     pub fn new(keys: Vec<GroupValue>, gathered: GatheredGroup, slo: &SloTargets, seconds: f64) -> GroupFigures {
-        let GatheredGroup { summary, strata, upstreams } = gathered;
+        let GatheredGroup { summary, strata } = gathered;
         let survival = if strata.is_empty() {
             summary.ttft.survival()
         } else {
@@ -175,7 +143,7 @@ impl GroupFigures {
         let rate = |count: f64| Some(count / seconds).filter(|rate| rate.is_finite());
         let ns_to_rate = |ns: Option<i64>| ns.map(|ns| 1e9 / ns as f64);
         let [tpot_p95] = summary.tpot.quantiles([0.95]);
-        let client_ttft_ms = summary.client_ttft.quantiles(GAIN_SHARES).map(|us| us.map(|us| us as f64 / 1e3));
+        let client_ttft_ms = summary.client_ttft.quantiles(CLIENT_SHARES).map(|us| us.map(|us| us as f64 / 1e3));
         let all_tokens = summary.tokens_served + summary.tokens_lost;
         GroupFigures {
             keys,
@@ -200,36 +168,10 @@ impl GroupFigures {
             client_ttft_ms,
             client_ttft_samples: summary.client_ttft.count,
             client_ttft_effective: summary.client_ttft.effective(),
-            gain: (!upstreams.is_empty()).then(|| gains(&upstreams, client_ttft_ms)),
             without_speed: summary.without_speed(),
             without_verdict: judged.unknown,
         }
     }
-}
-
-/// The best upstream among those with a firm quantile; among the others only if none is firm.
-fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Option<RacingGain>; 2] {
-    let alone: Vec<(&String, &Times, Survival)> =
-        upstreams.iter().map(|(name, times)| (name, times, times.survival())).collect();
-    let mut shares = GAIN_SHARES.into_iter().zip(client_ttft_ms);
-    [(); 2].map(|()| {
-        let (share, client_ms) = shares.next()?;
-        let any_firm = alone.iter().any(|(_, times, _)| is_firm(times.effective(), share));
-        let compete = alone.iter().filter(|(_, times, _)| !any_firm || is_firm(times.effective(), share));
-        let reached = compete.filter_map(|(name, times, survival)| {
-            Some((survival.quantile(share)?.reached()?, *name, times.effective()))
-        });
-        let (best_us, upstream, effective) = reached.min_by_key(|(us, name, _)| (*us, *name))?;
-        let may_be_better = |(_, times, survival): &(&String, &Times, Survival)| {
-            let short = |at| matches!(at, Estimate::NotReached { over_us } if over_us < best_us);
-            times.count() >= OBSERVED_ENOUGH && survival.quantile(share).is_some_and(short)
-        };
-        if alone.iter().any(may_be_better) {
-            return None;
-        }
-        let alone_ms = best_us as f64 / 1e3;
-        Some(RacingGain { upstream: upstream.clone(), alone_ms, gain_ms: alone_ms - client_ms?, effective })
-    })
 }
 
 /// A figure of a group.
@@ -254,8 +196,8 @@ pub enum ColumnUse {
     Always,
     /// Those with plain attempts.
     Whole,
-    /// Those of groups of several upstreams.
-    Gain,
+    /// Where groups are not by upstream.
+    Clients,
 }
 
 /// What a cell of the terminal shows.
@@ -409,20 +351,12 @@ figures! {
         aggregate_tok_s_with_losers: Number ["tokens/s"] or_null = of.aggregate_tok_s.map(|[_, all]| all);
         /// median of what streaming clients saw, from request to first payload
         client_ttft_p50_ms: Number ["ms"] or_null = of.client_ttft_ms[0],
-            Gain "client p50": time(of.client_ttft_ms[0], of.client_ttft_effective, 0.5);
+            Clients "client p50": time(of.client_ttft_ms[0], of.client_ttft_effective, 0.5);
         /// 95th percentile of the same
         client_ttft_p95_ms: Number ["ms"] or_null = of.client_ttft_ms[1],
-            Gain "client p95": time(of.client_ttft_ms[1], of.client_ttft_effective, 0.95);
+            Clients "client p95": time(of.client_ttft_ms[1], of.client_ttft_effective, 0.95);
         /// streaming clients that got a first payload
         client_ttft_samples: Integer = of.client_ttft_samples;
-        /// the upstream with the best median, in a group of several
-        best_upstream_p50: Text if_known = of.gain(0).map(|gain| &gain.upstream);
-        /// estimated median of the best upstream alone, less what the clients saw; negative where racing cost time
-        gain_p50_ms: Number ["ms"] if_known = of.gain(0).map(|gain| gain.gain_ms), Gain "gain p50": of.gain_cell(0);
-        /// the upstream with the best 95th percentile, in a group of several
-        best_upstream_p95: Text if_known = of.gain(1).map(|gain| &gain.upstream);
-        /// the same at the 95th percentile
-        gain_p95_ms: Number ["ms"] if_known = of.gain(1).map(|gain| gain.gain_ms), Gain "gain p95": of.gain_cell(1);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Not for the figures of a group: those are `figures`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::dimension::{Dimension, GroupValue, NameIndex, StrataDimension};
@@ -49,10 +49,6 @@ const UNKNOWN: i64 = -1;
 #[derive(Debug, Default)]
 struct Group {
     summary: Summary,
-    /// By upstream, if groups are not: finds the best one.
-    upstreams: HashMap<i64, Times>,
-    /// By model, since the upstreams of one model say nothing about another.
-    models: HashSet<i64>,
     strata: HashMap<GroupKey, Times>,
 }
 
@@ -97,10 +93,6 @@ impl GroupRules {
             || self.half_life_us.is_some()
     }
 
-    fn by_upstream(&self) -> bool {
-        self.by.contains(&Dimension::Upstream)
-    }
-
     fn weight(&self, started_at: i64) -> f64 {
         let age = |half_life: f64| (self.now_us - started_at).max(0) as f64 / half_life;
         // Rounded to 1/65,536, so that sums do not depend on the order; the oldest still count a little.
@@ -140,13 +132,8 @@ impl<'r> Groups<'r> {
                     _ => {}
                 }
             }
-            let upstreams = group.upstreams.into_iter().map(|(place, times)| (names.named(place).to_owned(), times));
             let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().collect();
-            let gathered = GatheredGroup {
-                summary: group.summary,
-                strata: strata.into_values().collect(),
-                upstreams: if group.models.len() > 1 { Vec::new() } else { upstreams.collect() },
-            };
+            let gathered = GatheredGroup { summary: group.summary, strata: strata.into_values().collect() };
             GroupFigures::new(keys, gathered, slo, window.seconds(hour, weekday))
         });
         figures.filter(|figures| figures.attempts > 0).collect()
@@ -172,8 +159,8 @@ impl<'r> Groups<'r> {
         &mut self.groups[place].1
     }
 
-    /// Its stratum and its upstream, if needed.
-    fn finer(&mut self, subject: &GroupedAttempt<'_>) -> (Option<GroupKey>, Option<i64>) {
+    /// Its stratum, if needed.
+    fn stratum(&self, subject: &GroupedAttempt<'_>) -> Option<GroupKey> {
         let mut key = [UNKNOWN; Dimension::ALL.len()];
         for (place, stratum) in key.iter_mut().zip(&self.rules.strata) {
             *place = match stratum {
@@ -182,16 +169,7 @@ impl<'r> Groups<'r> {
                 StrataDimension::Hour => goodput::hour(subject.started_at),
             };
         }
-        let stratum = (!self.rules.strata.is_empty()).then_some(key);
-        if self.rules.by_upstream() {
-            return (stratum, None);
-        }
-        // Without the row of its race its model is unknown.
-        if subject.model.is_some() {
-            let model = self.names.number(Dimension::Model, subject);
-            self.group(subject).models.insert(model);
-        }
-        (stratum, Some(self.names.number(Dimension::Upstream, subject)))
+        (!self.rules.strata.is_empty()).then_some(key)
     }
 }
 
@@ -214,16 +192,14 @@ impl Gather for Groups<'_> {
         };
         let (weight, by_upstream) = (self.rules.weight(facts.started_at), self.rules.unserved_by_upstream);
         self.saw(facts.started_at);
-        let (stratum, upstream) = self.finer(&subject);
+        let stratum = self.stratum(&subject);
         let group = self.group(&subject);
         group.summary.add(facts, weight, false);
         if by_upstream {
             group.summary.requests.count_by_upstream();
         }
-        if let Some(observation) = &facts.ttft {
-            let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
-            let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
-            of_stratum.into_iter().chain(of_upstream).for_each(|times| times.add(observation, weight, false));
+        if let Some((observation, key)) = facts.ttft.as_ref().zip(stratum) {
+            group.strata.entry(key).or_default().add(observation, weight, false);
         }
     }
 
@@ -253,12 +229,10 @@ impl Gather for Groups<'_> {
         }
         let weight = self.rules.weight(cell.start_us + cell.span_us / 2);
         let unserved = self.rules.unserved_by_upstream;
-        let (stratum, upstream) = self.finer(&subject);
+        let stratum = self.stratum(&subject);
         let group = self.group(&subject);
-        let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
-        let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
-        for times in of_stratum.into_iter().chain(of_upstream) {
-            absorb_ttft(times, cell.summary, weight)?;
+        if let Some(key) = stratum {
+            absorb_ttft(group.strata.entry(key).or_default(), cell.summary, weight)?;
         }
         group.summary.absorb(cell.summary, weight, unserved)
     }
@@ -271,18 +245,9 @@ impl Gather for Groups<'_> {
             for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
                 *place = self.names.adopt(*dimension, *place, &other.names);
             }
-            let upstreams = group.upstreams.into_iter();
-            let upstreams: Vec<(i64, Times)> = upstreams
-                .map(|(place, times)| (self.names.adopt(Dimension::Upstream, place, &other.names), times))
-                .collect();
-            let models = group.models.into_iter();
-            let models: Vec<i64> =
-                models.map(|number| self.names.adopt(Dimension::Model, number, &other.names)).collect();
             let mine = self.at(key);
-            mine.models.extend(models);
             mine.summary.merge(group.summary);
             group.strata.into_iter().for_each(|(key, times)| mine.strata.entry(key).or_default().merge(times));
-            upstreams.into_iter().for_each(|(place, times)| mine.upstreams.entry(place).or_default().merge(times));
         }
     }
 }

@@ -114,7 +114,7 @@ pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Resul
     })
 }
 
-/// Figures of groups, or regressions.
+/// Figures of groups, a comparison, or regressions.
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct ReportQuestion {
@@ -123,6 +123,9 @@ pub struct ReportQuestion {
     /// Print instead what is worse since --since (default 1h, at most 24h) than in the same hours of the 7 days before.
     #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact"])]
     pub regressions: bool,
+    /// Print instead how long each upstream alone would have taken for the requests that its model got, and what racing gained.
+    #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact", "regressions"])]
+    pub compare: bool,
 }
 
 impl ReportQuestion {

@@ -101,38 +101,11 @@ async fn rates_are_over_the_whole_hours_where_rows_are_gone() {
 }
 
 #[tokio::test]
-async fn no_lucky_attempt_and_no_other_model_is_the_best_upstream() {
-    let by_user = &[("by", "user")];
-    // Thirty at about half a second, and one of the same model, elsewhere, at 50 ms.
-    let many = |model: &'static str| (0..30).flat_map(move |n| [race(n, model), won(n, "slow", 500_000)]);
-    let (_directory, path) = store_with(many("m").chain([race(99, "m"), won(99, "lucky", 50_000)]).collect()).await;
-    let now_us = STARTED_AT + 2 * HOUR_US;
-    let [median, _] = asked(&path, by_user, now_us).groups[0].gain.clone().unwrap();
-    assert_eq!(median.map(|gain| gain.upstream), Some("slow/llama-70b".to_owned()));
-    // An attempt whose race was lost is of no model, and of no other one.
-    let orphan = [won(77, "slow", 500_000)];
-    let (_directory, path) = store_with(many("m").chain(orphan).collect()).await;
-    assert!(asked(&path, &[("by", "weekday")], now_us).groups[0].gain.is_some());
-    // For another model it proves nothing.
-    let (_directory, path) = store_with(many("m").chain([race(99, "other"), won(99, "lucky", 50_000)]).collect()).await;
-    assert_eq!(asked(&path, by_user, now_us).groups[0].gain, None);
-}
-
-#[tokio::test]
 async fn what_is_very_old_still_tells_something() {
     let (_directory, path) = two_hours().await;
     let stats = asked(&path, &[("half-life", "1h")], STARTED_AT + 100 * HOUR_US);
     assert_eq!(stats.groups[0].ttft.at[0], Some(Estimate::Reached(100_000)));
     assert_eq!(stats.groups[0].tok_s[0], Some(20.0));
-}
-
-#[tokio::test]
-async fn what_may_be_better_leaves_the_gain_open() {
-    // Cut at 100 ms each time, by a winner whose own start was late: it may be faster than the winner's 400 ms.
-    let races = (0..30).flat_map(|n| [race(n, "m"), won(n, "late", 400_000), lost(n, "cut", 100_000)]);
-    let (_directory, path) = store_with(races.collect()).await;
-    let stats = asked(&path, &[("by", "model")], STARTED_AT + 2 * HOUR_US);
-    assert_eq!(stats.groups[0].gain, Some([None, None]));
 }
 
 #[tokio::test]

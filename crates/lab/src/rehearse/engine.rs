@@ -188,10 +188,8 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
         let states: Vec<CandidateState> = candidates.iter().map(state).collect();
         let race_budget = RaceBudget::new(cost_budget, settings.policy.spends_budget());
         let upstreams = stage.upstreams.len();
-        let look = (upstreams > 1 && !request.whole).then(|| {
-            let lately = (race_budget.requests_lately(now_us), race_budget.terms().answer_tokens);
-            LookDraw::new(settings, &states, upstreams, lately, draws.f64())
-        });
+        let look = (upstreams > 1 && !request.whole)
+            .then(|| LookDraw::new(settings, &states, upstreams, (&race_budget, now_us), draws.f64()));
         let mut driver = PolicyDriver::new(PolicyDriverParts {
             settings: settings.clone(),
             look: look.and_then(|look| look.drawn).filter(|drawn| *drawn < states.len()),

@@ -163,9 +163,9 @@ impl CostBudget {
         self.spent.add(now_us, [0.0, 0.0, 0.0, 1.0]);
     }
 
-    /// Requests of the last hour.
-    pub fn requests_lately(&self, now_us: i64) -> f64 {
-        self.spent.sums(now_us)[3]
+    /// Requests of the last hour, and the weight of all races that have ended.
+    pub fn requests(&self, now_us: i64) -> (f64, f64) {
+        (self.spent.sums(now_us)[3], self.mean_cost.weight)
     }
 
     /// Counts one more rescue, unless there are too many. One that `must` start is never refused.

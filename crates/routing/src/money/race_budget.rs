@@ -45,9 +45,9 @@ impl RaceBudget {
         lock(&self.cost_budget).terms()
     }
 
-    /// Requests of its model in the last hour.
-    pub fn requests_lately(&self, now_us: i64) -> f64 {
-        lock(&self.cost_budget).requests_lately(now_us)
+    /// Requests of its model in the last hour, and races that it remembers, old ones for less.
+    pub fn requests(&self, now_us: i64) -> (f64, f64) {
+        lock(&self.cost_budget).requests(now_us)
     }
 
     /// Reserves an extra attempt. False: the budget does not allow it.

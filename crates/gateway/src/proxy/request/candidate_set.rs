@@ -194,7 +194,6 @@ pub fn resolve(
     if candidates.is_empty() {
         return Err(none_left(outbound, model, &off, cooling));
     }
-    let windows = gateway.health().windows_of(&candidates);
     Ok(CandidateSet {
         settings,
         within_budget,
@@ -206,9 +205,9 @@ pub fn resolve(
         model: known.map_or(String::new(), |model| model.name.clone()),
         names_upstreams: overrides.upstreams.is_some(),
         basis,
+        windows: gateway.health().windows_of(&candidates),
         list: Arc::new(candidates),
         uploads,
-        windows,
         trials,
         cooling,
     })

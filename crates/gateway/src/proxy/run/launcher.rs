@@ -497,8 +497,7 @@ impl RacePolicy {
         let states: Vec<CandidateState> = candidates.list.iter().enumerate().map(state).collect();
         let is_streamed = request.surface.streams() && request.stream;
         let look = candidates.draws_look().filter(|_| is_streamed).map(|upstreams| {
-            let lately = (race_budget.requests_lately(began_us), race_budget.terms().answer_tokens);
-            LookDraw::new(&candidates.settings, &states, upstreams, lately, fastrand::f64())
+            LookDraw::new(&candidates.settings, &states, upstreams, (&race_budget, began_us), fastrand::f64())
         });
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: candidates.settings.clone(),

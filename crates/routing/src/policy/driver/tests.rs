@@ -6,6 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::forecast::SendConditions;
 use crate::learning::{AttemptObserver, ObservedEnd, RequestMemory};
+use crate::money::CostBudget;
 use crate::money::tariff::{PromptTokens, Tariff};
 use crate::policy::plan::StartRule;
 use crate::policy::{CandidateState, ContextFits, LookDraw};
@@ -254,35 +255,40 @@ fn an_upstream_that_fails_gets_no_plain_hedge_either() {
 #[test]
 fn a_look_draws_each_upstream_with_the_same_chance_and_costs_a_fifth_of_the_budget() {
     let learning = taught(by_streams);
-    let draw = |race: &str, prices: [f64; 2], lately: f64, draw: f64| {
+    let draw = |race: &str, prices: [f64; 2], (lately, known): (i32, i32), draw: f64| {
         let mut driver = driver(&learning, race, &[], false);
         let parts = &mut driver.state.parts;
         for (candidate, price) in parts.candidates.iter_mut().zip(prices) {
             candidate.tariff = Tariff { input: price, cached: price, output: 4.0 * price, billed_on: false };
         }
-        LookDraw::new(&parts.settings, &parts.candidates, 4, (lately, 200.0), draw)
+        let mut cost_budget = CostBudget::new(0.1);
+        (0..known).for_each(|_| cost_budget.settle(1.0, 0.0, 0.0));
+        (0..lately).for_each(|_| cost_budget.requested(1));
+        let race_budget = RaceBudget::new(Arc::new(cost_budget.into()), true);
+        LookDraw::new(&parts.settings, &parts.candidates, 4, (&race_budget, 1), draw)
     };
     let probability =
-        |race: &str, prices: [f64; 2], lately: f64| -> f64 { 4.0 * draw(race, prices, lately, 1.0).probability };
+        |race: &str, prices: [f64; 2], lately: i32| -> f64 { 4.0 * draw(race, prices, (lately, 200), 1.0).probability };
     for (race, prices, lately, expected) in [
-        ("policy = \"adaptive\"", [1.0, 1.0], 10.0, 0.02),
-        ("policy = \"adaptive\"\nlook = 0.001", [1.0, 1.0], 10.0, 0.001),
-        ("policy = \"adaptive\"\nlook = 1", [1.0, 1.0], 10.0, 0.02),
-        ("policy = \"adaptive\"\nbudget = 0.02", [1.0, 1.0], 10.0, 0.004),
-        ("policy = \"adaptive\"\nbudget = 10", [1.0, 1.0], 10.0, 0.02),
-        ("policy = \"adaptive\"\nbudget = 0.0", [1.0, 1.0], 10.0, 0.0),
-        ("policy = \"adaptive\"", [1.0, 9.0], 10.0, 0.004),
-        ("policy = \"adaptive\"", [0.0, 0.0], 10.0, 0.02),
-        ("policy = \"adaptive\"", [1.0, 1.0], 100_000.0, 800.0 / 2_400_000.0),
-        ("policy = \"fallback\"", [1.0, 1.0], 10.0, 0.0),
-        ("policy = \"fallback\"\nlook = 0.5", [1.0, 1.0], 10.0, 0.5),
-        ("policy = \"race\"\nlook = 1", [1.0, 1.0], 10.0, 1.0),
+        ("policy = \"adaptive\"", [1.0, 1.0], 10, 0.02),
+        ("policy = \"adaptive\"\nlook = 0.001", [1.0, 1.0], 10, 0.001),
+        ("policy = \"adaptive\"\nlook = 1", [1.0, 1.0], 10, 0.02),
+        ("policy = \"adaptive\"\nbudget = 0.02", [1.0, 1.0], 10, 0.004),
+        ("policy = \"adaptive\"\nbudget = 10", [1.0, 1.0], 10, 0.02),
+        ("policy = \"adaptive\"\nbudget = 0.0", [1.0, 1.0], 10, 0.0),
+        ("policy = \"adaptive\"", [1.0, 9.0], 10, 0.004),
+        ("policy = \"adaptive\"", [0.0, 0.0], 10, 0.02),
+        ("policy = \"adaptive\"", [1.0, 1.0], 100_000, 800.0 / 2_400_000.0),
+        ("policy = \"race\"", [1.0, 9.0], 10, 0.02),
+        ("policy = \"fallback\"", [1.0, 1.0], 10, 0.0),
+        ("policy = \"fallback\"\nlook = 0.5", [1.0, 1.0], 10, 0.5),
+        ("policy = \"race\"\nlook = 1", [1.0, 1.0], 10, 1.0),
     ] {
         let probability = probability(race, prices, lately);
         assert!((probability - expected).abs() < 1e-9, "{race} {prices:?} {lately}: {probability}");
     }
     let drawn =
-        [0.0, 0.006, 0.011, 0.0199, 0.02, 0.5].map(|at| draw("policy = \"adaptive\"", [1.0, 1.0], 10.0, at).drawn);
+        [0.0, 0.006, 0.011, 0.0199, 0.02, 0.5].map(|at| draw("policy = \"adaptive\"", [1.0, 1.0], (10, 200), at).drawn);
     assert_eq!(drawn, [Some(0), Some(1), Some(2), Some(3), None, None]);
 }
 

@@ -27,7 +27,7 @@ use photofinish_history::record::table::Table as _;
 use photofinish_history::record::{AttemptRecord, LeftOutReason, RaceRecord, RunRecord};
 use photofinish_history::report::figures::{FIGURES, KEYS};
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
-use photofinish_history::report::{costs, distribution, races, regressions, runs, series, stats};
+use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, stats};
 use photofinish_lab::replay::ReplayQuestion;
 use photofinish_routing::status::RoutingReport;
 
@@ -151,6 +151,8 @@ fn schemas() -> Map<String, Value> {
             "Regression",
             object("A figure of an upstream that is worse than in the same hours before.", &[regressions::REGRESSION]),
         ),
+        ("ModelComparison", object("A model's upstreams compared by looks.", &[compare::MODEL_COMPARISON])),
+        ("UpstreamComparison", object("How long an upstream alone would have taken.", &[compare::UPSTREAM_COMPARISON])),
         ("Point", object("A figure of one step or class; its member has the name of `metric`.", &[&series::POINT])),
         ("Race", race),
         (

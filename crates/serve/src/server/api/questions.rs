@@ -19,7 +19,7 @@ use photofinish_history::report::races::{self, RacesQuestion};
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
 use photofinish_history::report::series::{self, SeriesError, SeriesQuestion};
 use photofinish_history::report::stats::{self, ReportQuestion};
-use photofinish_history::report::{figures, regressions};
+use photofinish_history::report::{compare, figures, regressions};
 use photofinish_history::store::StoreReader;
 
 /// Answers an admin's question about the history.
@@ -44,6 +44,10 @@ pub async fn stats(State(site): State<ServedPaths>, client: Client, uri: Uri) ->
     ask((site, client, uri), ReportQuestion::problem, |reader, question, now_us| {
         if let Some(question) = question.of_regressions() {
             let answer = regressions::ask(reader, &question, now_us).map_err(unread)?;
+            return as_printed(&answer.objects(), None);
+        }
+        if question.compare {
+            let answer = compare::ask(reader, &question.figures.window, now_us).map_err(unread)?;
             return as_printed(&answer.objects(), None);
         }
         let question = &question.figures;

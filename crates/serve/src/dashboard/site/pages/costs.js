@@ -3,7 +3,7 @@ import { html } from "../lib/html.js";
 import { useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { ticks, useWidth } from "../lib/chart.js";
-import { Cost, dollars, Figure } from "../lib/figures.js";
+import { Cost, dollars, Figure, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { clip } from "../lib/lanes.js";
 import { Answer, Source } from "../lib/states.js";
@@ -24,7 +24,7 @@ export function Costs() {
   const [choices, choose] = useChoices();
   const by = choices.get("by") ?? "day";
   const asked = useApi("/api/costs", { ...windowOf(choices), by }, 30);
-  const gains = useApi("/api/stats", { ...windowOf(choices), by: "model" }, 30);
+  const gains = useApi("/api/stats", { ...windowOf(choices), compare: "true" }, 30);
   const groups = asked.data?.groups ?? [];
   const total = asked.data?.total;
   const left = asked.data?.left_out ?? 0;
@@ -40,7 +40,7 @@ export function Costs() {
       <${Source} rolled=${asked.rolled} />`}
     <//>
     <h2>What racing gained for it</h2>
-    <${Answer} asked=${gains} empty=${(gains.data ?? []).length === 0}><${Gains} groups=${gains.data ?? []} /><//>`;
+    <${Answer} asked=${gains} empty=${(gains.data ?? []).length === 0}><${Gains} models=${gains.data ?? []} /><//>`;
 }
 
 /** @param {{ sum: any }} props */
@@ -89,18 +89,22 @@ function Parts({ groups, by, sort, onSort }) {
   return html`<${Table} caption="~ a bound; > at least this; the title of each has both bounds" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row[by])} sort=${sort} onSort=${onSort} />`;
 }
 
-/** @param {{ groups: any[] }} props */
-function Gains({ groups }) {
-  const number = (/** @type {string} */ name, /** @type {string} */ title, about = "") => ({ name, title, about, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} unit="ms" />` });
+/** @param {{ models: Api.ModelComparison[] }} props */
+function Gains({ models }) {
   const columns = [
-    { name: "model", title: "Model", cell: (/** @type {any} */ row) => row.model ?? "unknown" },
-    number("client_ttft_p50_ms", "Clients p50 (ms)", "what streaming clients saw"),
-    { name: "best50", title: "Best alone", cell: (/** @type {any} */ row) => html`<span class="mono">${row.best_upstream_p50 ?? "–"}</span>` },
-    number("gain_p50_ms", "Gain p50 (ms)", "what the best upstream alone would have given, less what clients saw"),
-    number("client_ttft_p95_ms", "Clients p95 (ms)"),
-    { name: "best95", title: "Best alone", cell: (/** @type {any} */ row) => html`<span class="mono">${row.best_upstream_p95 ?? "–"}</span>` },
-    number("gain_p95_ms", "Gain p95 (ms)"),
-    { name: "extra", title: "Paid for losers", number: true, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.extra_cost_usd} basis=${row.extra_cost_basis} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
+    { name: "model", title: "Model", cell: (/** @type {any} */ row) => row.model },
+    { name: "best", title: "Best alone", about: "the upstream with the least median, by looks", cell: (/** @type {any} */ row) => html`<span class="mono">${row.best_upstream ?? "–"}</span>` },
+    { name: "clients50", title: "Clients p50 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p50_ms} unit="ms" />` },
+    { name: "gain50", title: "At p50", cell: (/** @type {any} */ row) => gain(row, "p50") },
+    { name: "clients95", title: "Clients p95 (ms)", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.client_p95_ms} unit="ms" />` },
+    { name: "gain95", title: "At p95", cell: (/** @type {any} */ row) => gain(row, "p95") },
   ];
-  return html`<${Table} caption="Against the best single upstream; – where the data cannot say which is best" columns=${columns} rows=${groups} id=${(/** @type {any} */ row) => String(row.model)} />`;
+  return html`<${Table} caption="Against the best upstream alone, by looks; between the bounds of 95 %" columns=${columns} rows=${models} id=${(/** @type {any} */ row) => String(row.model)} />`;
+}
+
+/** @param {any} row @param {"p50" | "p95"} at */
+function gain(row, at) {
+  if (row[`verdict_${at}`] === "unknown") return html`<span class="quiet">cannot be told yet: ${row.upstreams[0]?.looks ?? 0} looks of about 200</span>`;
+  const [value, low, high] = ["", "_low", "_high"].map((bound) => row[`gain_${at}${bound}_ms`]);
+  return html`${row[`verdict_${at}`]} <${Figure} value=${Math.abs(value)} unit="ms" /> <span class="quiet">(${short(Math.min(Math.abs(low), Math.abs(high)))} to ${short(Math.max(Math.abs(low), Math.abs(high)))})</span>`;
 }

@@ -15,11 +15,18 @@ const firm = (samples, p) => samples * Math.min(p, 1 - p) >= 10 - 1e-6;
 export function Leaderboard() {
   const [choices, choose] = useChoices();
   const asked = useApi("/api/stats", { ...windowOf(choices), by: "upstream" }, 15);
+  const compared = useApi("/api/stats", { ...windowOf(choices), compare: "true" }, 30);
   const curves = useApi("/api/distribution", windowOf(choices), 30);
   const groups = asked.data ?? [];
   const names = groups.map((/** @type {any} */ group) => group.upstream ?? "unknown").sort();
   const alone = choices.get("alone") === "true";
   return html`<h1>Leaderboard</h1><${Filters} />
+    <h2>Compared: each upstream alone</h2>
+    <${Answer} asked=${compared} empty=${false}>${compared.data && (compared.data.length > 0
+      ? compared.data.map((/** @type {any} */ model) => html`<${Compared} model=${model} names=${names} key=${model.model} />`)
+      : html`<p class="note">No looks in this range, so nothing can be compared. Under <code>adaptive</code> and <code>race</code> two requests of a hundred look at one upstream of their model, if it has several; elsewhere <code>look</code> sets it.</p>`)}<//>
+    <h2>As asked</h2>
+    <p class="quiet">What each upstream took for the requests that it got. A policy that chooses sends them different ones, so these figures are no ranking.</p>
     <${Answer} asked=${asked} empty=${groups.length === 0}>
       <${Board} groups=${groups} names=${names} />
       <${Source} rolled=${asked.rolled} />
@@ -35,6 +42,25 @@ export function Leaderboard() {
       <${Folded} summary="The curves as a table">${() => curves.data?.upstreams.map((/** @type {any} */ curve) => html`<${Points} curve=${curve} key=${curve.upstream} />`)}<//>`}
     <//>
     ${groups.length > 0 && html`<${Prices} groups=${groups} names=${names} />`}`;
+}
+
+/** How long each upstream of a model alone would have taken. @param {{ model: Api.ModelComparison, names: string[] }} props */
+function Compared({ model, names }) {
+  const time = (/** @type {string} */ at, /** @type {string} */ title) => ({
+    name: at, title, number: true,
+    cell: (/** @type {any} */ row) => row[`ttft_${at}_ms`] === null
+      ? html`<span class="quiet">too few to compare</span>`
+      : html`<${Figure} value=${row[`ttft_${at}_ms`]} unit="ms" /> <span class="quiet">(${short(row[`ttft_${at}_low_ms`])} to ${short(row[`ttft_${at}_high_ms`])})</span>`,
+  });
+  const columns = [
+    { name: "upstream", title: "Upstream", cell: (/** @type {any} */ row) => html`<strong>${letter(names, row.upstream)}</strong> <span class="mono">${row.upstream}</span>` },
+    time("p50", "TTFT p50 (ms)"),
+    time("p95", "p95"),
+    { name: "looks", title: "Looks", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.looks} />` },
+    { name: "failed", title: "Failed", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.failed} />` },
+    { name: "out", title: "Closed", about: "draws while it could not start", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.out} />` },
+  ];
+  return html`<${Table} caption=${`${model.model}: for the requests that the model got, from looks; between the bounds of 95 %`} columns=${columns} rows=${model.upstreams} id=${(/** @type {any} */ row) => row.upstream} />`;
 }
 
 /** @param {{ groups: any[], names: string[] }} props */
@@ -79,7 +105,7 @@ function Board({ groups, names }) {
     number("censored", "Cut off", "", "attempts that were cut off before their first token"),
   ];
   return html`<${Table} caption="~ few samples; > later than this, because so many were cut off; – not known" columns=${columns} rows=${groups}
-    id=${(/** @type {any} */ row) => String(row.upstream)} sort=${choices.get("sort") ?? "ttft_p50"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />`;
+    id=${(/** @type {any} */ row) => String(row.upstream)} sort=${choices.get("sort") ?? "-attempts"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />`;
 }
 
 /** The kinds of failure that are most of them. @param {any} row */
@@ -123,5 +149,5 @@ function Prices({ groups, names }) {
         ${ticks(most[1], 4).map((ms) => html`<g><line class="grid" x1="60" x2=${60 + inner} y1=${y(ms)} y2=${y(ms)} /><text x="54" y=${y(ms) + 4} text-anchor="end">${short(ms)} ms</text></g>`)}
         ${ticks(most[0], Math.max(2, inner / 120)).map((usd) => html`<text x=${x(usd)} y="270" text-anchor="middle">$${dollars(usd)}</text>`)}
         ${known.map((group) => html`<g><circle class=${`f${style(names, group.upstream).colour}`} cx=${x(each(group))} cy=${y(group.ttft_p50_ms)} r="6" /><text x=${x(each(group)) + 9} y=${y(group.ttft_p50_ms) + 4}>${letter(names, group.upstream)}</text></g>`)}
-      </svg>`}</div><figcaption>Across: mean cost of an attempt; up: median TTFT. Lower left is better. The letters and figures are those of the table above.</figcaption></figure>`}`;
+      </svg>`}</div><figcaption>Across: mean cost of an attempt; up: median TTFT, both as asked. The letters and figures are those of the table above.</figcaption></figure>`}`;
 }
