@@ -19,6 +19,9 @@ pub struct Input(u8);
 pub struct Concurrency(u8);
 
 impl Input {
+    /// How many classes there are.
+    pub const COUNT: usize = INPUTS.len();
+
     /// `tokens`: estimated from the bytes.
     pub fn of(tokens_estimate: i64) -> Input {
         let place = INPUTS.iter().position(|(below, _)| tokens_estimate < *below);

@@ -8,6 +8,7 @@ pub mod curve;
 pub mod facts;
 pub mod goodput;
 pub mod grid;
+pub mod incident;
 pub mod interval;
 pub mod regression;
 #[cfg(test)]

@@ -34,6 +34,8 @@ stored! {
     CensorCause,
     TokenSource or None,
     CostBasis or Unknown,
+    IncidentKind or Failures,
+    IncidentState or Ended,
 }
 
 names! {
@@ -87,6 +89,30 @@ names! {
     #[derive(Hash)]
     pub enum RunKind {
         Bench = "bench",
+    }
+}
+
+names! {
+    /// What goes wrong in an incident.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum IncidentKind {
+        /// Attempts fail, or are refused.
+        Failures = "failures",
+        /// First tokens come later.
+        Slower = "slower",
+        /// Tokens after the first come more slowly.
+        TokS = "tok_s",
+    }
+}
+
+names! {
+    /// How far an incident has come.
+    #[derive(Hash)]
+    pub enum IncidentState {
+        Open = "open",
+        Ended = "ended",
+        /// It was open when the attempts ceased: nobody knows its end.
+        EndUnknown = "end_unknown",
     }
 }
 

@@ -1,12 +1,13 @@
 //! The tables, column by column: one [`RaceRecord`] for each request, one [`AttemptRecord`] for each started attempt, one
-//! [`RunRecord`] for each run of a benchmark or of probes. Each column is declared only here; `table` derives everything else from the declaration.
+//! [`RunRecord`] for each run of a benchmark or of probes, one [`IncidentRecord`] for each incident. Each column is declared only here; `table` derives everything else from the declaration.
 //!
 //! Raw facts only: TTFT, TPOT and tok/s are views over them. A new column goes to the end of its table, with a
 //! migration. The comments are the text of `docs/measurement.md`; `PHOTOFINISH_BLESS=1 cargo test -p photofinish-history
 //! every_column_is_explained` writes them there.
 
 use super::names::{
-    AttemptOutcome, CensorCause, CostBasis, RaceOutcome, RaceSource, RunKind, StartReason, TokenSource,
+    AttemptOutcome, CensorCause, CostBasis, IncidentKind, IncidentState, RaceOutcome, RaceSource, RunKind, StartReason,
+    TokenSource,
 };
 use super::table::table;
 
@@ -281,6 +282,50 @@ table! {
         cost_usd: Option<f64>,
         /// the figures: a JSON object; null while it runs
         result: Option<String>,
+    }
+}
+
+table! {
+    /// A stretch of time in which an upstream failed or was slow. Written when it is found, every five minutes, and when it ends.
+    IncidentRecord is "incident" {
+        /// when it was found (microseconds since 1970), its kind and its upstream; its text sorts by time
+        incident_id: String,
+        /// `provider` / `model_sent`; null for an incident of the gateway: half of the providers at once
+        upstream: Option<String>,
+        /// `failures` (failed or refused attempts, or an open breaker), `slower` (first tokens), `tok_s` (tokens after the first)
+        kind: IncidentKind = IncidentKind::Failures,
+        /// `open`, `ended`, or `end_unknown`: the upstream was not asked after `last_at`
+        state: IncidentState = IncidentState::Open,
+        /// when it began; microseconds since 1970, UTC (indexed)
+        began_at: i64,
+        /// when it ended; null in the other states; microseconds since 1970, UTC
+        ended_at: Option<i64>,
+        /// start of the newest race with an attempt of it, or when its breaker was last seen open; microseconds since 1970, UTC
+        last_at: i64,
+        /// when this row was written; microseconds since 1970, UTC
+        updated_at: i64,
+        /// how many times as long first tokens took, or tokens after the first; null for `failures`
+        factor: Option<f64>,
+        /// 1: `factor` is a lower bound, because all attempts were cut before their first token
+        at_least: bool,
+        /// attempts within it
+        attempts: i64,
+        /// attempts of them that failed or were refused
+        failures: i64,
+        /// failures of them that a content policy refused
+        refusals: i64,
+        /// the usual share of failures: of the 7 days before
+        usual_share: f64,
+        /// first tokens that were seen within the usual 95th percentile
+        seen: i64,
+        /// first tokens that would usually have come in the time that was waited
+        expected: f64,
+        /// 1: its breaker was open for a minute
+        breaker: bool,
+        /// how many upstreams it is of: more than 1 for an incident of the gateway
+        upstreams: i64 = 1,
+        /// the incident of the gateway that it belongs to
+        part_of: Option<String>,
     }
 }
 

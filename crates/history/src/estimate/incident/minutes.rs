@@ -1,0 +1,363 @@
+//! The last two hours of one upstream, minute by minute, and what they say: whether failures or slowness have begun, or ended, and
+//! when they turned. It is computed anew from the minutes each time, so rows may come in any order.
+//!
+//! Not for incidents that are known: see `incident`.
+
+use std::collections::VecDeque;
+
+use super::usual::{EXPECTED_LEAST, SHARES, Usual, WatchedAttempt, median, median_of, share_of};
+use crate::estimate::class::Input;
+use crate::estimate::spread::{Spread, Times};
+use crate::estimate::survival::{Estimate, Observation};
+use photofinish_base::clock::SECOND_US;
+
+pub const MINUTE_US: i64 = 60 * SECOND_US;
+/// Minutes that are kept: the longest window, and what an end must be watched for.
+pub const KEPT: i64 = 120;
+/// Stretches in which failures count as one.
+const SLOT_US: i64 = 10 * SECOND_US;
+const SLOTS: usize = (MINUTE_US / SLOT_US) as usize;
+/// First tokens and TPOTs of one minute that are kept; all count for what is seen and expected.
+const SAMPLES_MAX: usize = 16;
+
+/// ln 10⁶: failures open an incident once they are so many times as likely with `FAILING` as with the usual share.
+const OPENS_AT: f64 = 13.815_510_557_964_274;
+/// The shares of failures that are compared. Twice the usual share replaces the latter, where that is more.
+const FAILING: f64 = 0.25;
+const WELL: f64 = 0.02;
+/// Slots without an attempt after which earlier failures are forgotten: an hour.
+const FORGOTTEN_AFTER: usize = 360;
+/// Failures have ended after so many minutes and attempts without more of them than usual.
+const CALM_MINUTES: i64 = 5;
+const CALM_ATTEMPTS: u64 = 10;
+
+/// Windows in minutes; the shortest with enough attempts counts.
+const WINDOWS: [i64; 3] = [10, 30, 60];
+/// Slowness opens an incident after so many minutes below `SLOW` and below so many times its usual spread.
+const SLOW_MINUTES: i64 = 5;
+const SLOW: f64 = 0.55;
+const SPREADS: f64 = 3.5;
+/// It has ended after so many minutes above this.
+const WELL_MINUTES: i64 = 15;
+const WELL_RATIO: f64 = 0.75;
+
+/// What is slower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speed {
+    FirstTokens,
+    Tokens,
+}
+
+/// One minute.
+#[derive(Clone, Debug, Default)]
+struct Minute {
+    attempts: u64,
+    refusals: u64,
+    /// Told attempts, and those of them that failed.
+    slots: [(u32, u32); SLOTS],
+    seen: f64,
+    expected: f64,
+    /// Relative to the unit of the class: see `usual`.
+    times: Vec<(Input, f64, bool)>,
+    /// Microseconds.
+    tpot: Vec<f64>,
+}
+
+/// The minutes of one upstream, the newest last.
+#[derive(Debug, Default)]
+pub struct Minutes {
+    /// Number of the minute at the back since 1970.
+    newest: i64,
+    ring: VecDeque<Minute>,
+    /// The newest attempt; microseconds since 1970.
+    pub last_us: Option<i64>,
+}
+
+/// What the minutes of an incident show.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub attempts: u64,
+    pub failures: u64,
+    pub refusals: u64,
+    pub seen: f64,
+    pub expected: f64,
+    times: Times,
+    classes: [u64; Input::COUNT],
+    tpot: Spread,
+}
+
+impl Minutes {
+    /// Lets the time pass up to `now_us`.
+    pub fn pass(&mut self, now_us: i64) {
+        let minute = now_us.div_euclid(MINUTE_US);
+        if minute - self.newest > KEPT || minute < self.newest {
+            self.ring.clear();
+        }
+        if self.ring.is_empty() {
+            self.newest = minute - 1;
+        }
+        while self.newest < minute {
+            self.ring.push_back(Minute::default());
+            self.newest += 1;
+        }
+        while self.ring.len() as i64 > KEPT {
+            self.ring.pop_front();
+        }
+    }
+
+    /// An attempt that is older than the minutes, or of the future, is left out.
+    pub fn add(&mut self, attempt: &WatchedAttempt, usual: &Usual) {
+        let number = attempt.at_us.div_euclid(MINUTE_US);
+        let Some(minute) = self.place(number).and_then(|place| self.ring.get_mut(place)) else { return };
+        minute.attempts += 1;
+        minute.refusals += u64::from(attempt.refused);
+        let slot = &mut minute.slots[(attempt.at_us.rem_euclid(MINUTE_US) / SLOT_US) as usize];
+        slot.0 += u32::from(attempt.told);
+        slot.1 += u32::from(attempt.failed);
+        if let Some((observation, times)) = attempt.ttft.as_ref().zip(usual.times(attempt.class)) {
+            let (within, hazard) = times.hazard(observation.time_us);
+            minute.seen += f64::from(u8::from(within && observation.event));
+            minute.expected += hazard;
+            if minute.times.len() < SAMPLES_MAX {
+                let relative = observation.time_us as f64 / times.unit_us;
+                minute.times.push((attempt.class, relative, observation.event));
+            }
+        }
+        if let Some(tpot_us) = attempt.tpot_us.filter(|_| minute.tpot.len() < SAMPLES_MAX) {
+            minute.tpot.push(tpot_us);
+        }
+        self.last_us = self.last_us.max(Some(attempt.at_us));
+    }
+
+    pub fn forget(&mut self) {
+        *self = Minutes::default();
+    }
+
+    /// Whether an attempt was made in the last hour.
+    pub fn is_asked(&self) -> bool {
+        self.ring.iter().rev().take(60).any(|minute| minute.attempts > 0)
+    }
+
+    /// When failures began that are an incident, after this time; microseconds since 1970. `usual_share`: of failures.
+    ///
+    /// The running logarithm of the likelihoods never falls below 0. A stretch of 10 s counts as one attempt, with its share of
+    /// failures, however many it had: a hiccup of a second fails a hundred attempts at once.
+    pub fn failing_since(&self, after_us: i64, usual_share: f64) -> Option<i64> {
+        let (mut sum, mut turn_us, mut empty) = (0.0_f64, after_us, 0);
+        for (at_us, (told, failed)) in self.slots().filter(|(at_us, _)| *at_us >= after_us) {
+            empty = if told == 0 { empty + 1 } else { 0 };
+            if sum == 0.0 {
+                turn_us = at_us;
+            }
+            sum = if empty >= FORGOTTEN_AFTER { 0.0 } else { (sum + gain((told, failed), usual_share)).max(0.0) };
+            if sum >= OPENS_AT {
+                return Some(turn_us);
+            }
+        }
+        None
+    }
+
+    /// When failures that began at this time ended; microseconds since 1970.
+    pub fn calm_since(&self, began_us: i64, usual_share: f64) -> Option<i64> {
+        let newest_us = (self.newest + 1) * MINUTE_US;
+        let (mut told, mut failed) = (0_u64, 0_u64);
+        let of_incident = || self.slots().filter(|(at_us, _)| *at_us >= began_us);
+        let is_long = of_incident().rev().any(|(at_us, slot)| {
+            (told, failed) = (told + u64::from(slot.0), failed + u64::from(slot.1));
+            newest_us - at_us > CALM_MINUTES * MINUTE_US && told >= CALM_ATTEMPTS
+        });
+        if !is_long || failed as f64 > shares(usual_share).0 * told as f64 {
+            return None;
+        }
+        let (mut most, mut sum, mut turn_us) = (0.0, 0.0, began_us.max(self.oldest_us()));
+        for (at_us, slot) in of_incident() {
+            sum += gain(slot, usual_share);
+            if sum > most {
+                (most, turn_us) = (sum, at_us + SLOT_US);
+            }
+        }
+        Some(turn_us)
+    }
+
+    /// When slowness began that is an incident, after this time; microseconds since 1970.
+    pub fn slow_since(&self, speed: Speed, after_us: i64, usual: &Usual) -> Option<i64> {
+        let spread = match speed {
+            Speed::FirstTokens => usual.ttft_spread?,
+            Speed::Tokens => usual.tpot?.1,
+        };
+        let limit = SLOW.min((-SPREADS * spread).exp());
+        let first = self.oldest().max(after_us.div_euclid(MINUTE_US));
+        // The minute that runs is not complete.
+        let is_slow = |minute| self.ratio(speed, (first, minute), usual).is_some_and(|ratio| ratio < limit);
+        if !(self.newest - SLOW_MINUTES..self.newest).all(is_slow) {
+            return None;
+        }
+        let (mut most, mut sum, mut turn) = (0.0, 0.0, self.newest - 1);
+        for number in (first..self.newest).rev() {
+            sum += self.excess(speed, number, usual);
+            if sum > most {
+                (most, turn) = (sum, number);
+            }
+        }
+        // A burst that was slow once fills a window too.
+        let is_long = self.last_us? >= (turn + SLOW_MINUTES - 1) * MINUTE_US;
+        is_long.then_some(turn * MINUTE_US)
+    }
+
+    /// When slowness that began at this time ended; microseconds since 1970.
+    pub fn well_since(&self, speed: Speed, began_us: i64, usual: &Usual) -> Option<i64> {
+        let is_well = |minute| self.ratio(speed, (i64::MIN, minute), usual).is_some_and(|ratio| ratio > WELL_RATIO);
+        if !(self.newest - WELL_MINUTES..self.newest).all(is_well) {
+            return None;
+        }
+        let first = self.oldest().max(began_us.div_euclid(MINUTE_US));
+        let (mut most, mut sum, mut turn) = (0.0, 0.0, first);
+        for number in first..self.newest {
+            sum += self.excess(speed, number, usual);
+            if sum > most {
+                (most, turn) = (sum, number + 1);
+            }
+        }
+        Some(turn * MINUTE_US)
+    }
+
+    /// Whether it is slow now, so that what an incident shows is still of it.
+    pub fn is_slow(&self, speed: Speed, usual: &Usual) -> bool {
+        self.ratio(speed, (i64::MIN, self.newest - 1), usual).is_some_and(|ratio| ratio < WELL_RATIO)
+    }
+
+    /// What is seen over what is expected in the window that ends with this minute, and begins with `first` at the earliest; of tokens
+    /// the usual median over the median. None: too little is expected.
+    fn ratio(&self, speed: Speed, (first, minute): (i64, i64), usual: &Usual) -> Option<f64> {
+        WINDOWS.into_iter().find_map(|length| {
+            let window =
+                (first.max(minute - length + 1)..=minute).filter_map(|number| self.ring.get(self.place(number)?));
+            match speed {
+                Speed::FirstTokens => {
+                    let sums = window.fold((0.0, 0.0), |sum, of| (sum.0 + of.seen, sum.1 + of.expected));
+                    (sums.1 >= EXPECTED_LEAST).then(|| sums.0 / sums.1)
+                }
+                Speed::Tokens => {
+                    let mut values: Vec<f64> = window.flat_map(|of| &of.tpot).copied().collect();
+                    let median_us = median(&mut values).filter(|_| values.len() as f64 >= EXPECTED_LEAST)?;
+                    Some(usual.tpot?.0 / median_us.max(f64::MIN_POSITIVE))
+                }
+            }
+        })
+    }
+
+    /// How much a minute speaks for slowness: above 0 for it, below 0 against it.
+    fn excess(&self, speed: Speed, number: i64, usual: &Usual) -> f64 {
+        let Some(minute) = self.place(number).and_then(|place| self.ring.get(place)) else { return 0.0 };
+        match speed {
+            Speed::FirstTokens => minute.expected * WELL_RATIO - minute.seen,
+            Speed::Tokens => {
+                let Some((usual_us, _)) = usual.tpot else { return 0.0 };
+                minute.tpot.iter().map(|tpot_us| (tpot_us / usual_us * WELL_RATIO).ln()).sum()
+            }
+        }
+    }
+
+    /// What the minutes from `since_us` on, and before `until_us`, show.
+    pub fn evidence(&self, since_us: i64, until_us: i64) -> Evidence {
+        let mut evidence = Evidence::default();
+        let numbers = (self.oldest()..=self.newest).zip(&self.ring);
+        let within = |number: i64| (number + 1) * MINUTE_US > since_us && number * MINUTE_US < until_us;
+        numbers.filter(|(number, _)| within(*number)).for_each(|(_, minute)| evidence.add(minute));
+        evidence
+    }
+
+    pub fn oldest_us(&self) -> i64 {
+        self.oldest() * MINUTE_US
+    }
+
+    fn oldest(&self) -> i64 {
+        self.newest + 1 - self.ring.len() as i64
+    }
+
+    fn place(&self, number: i64) -> Option<usize> {
+        usize::try_from(number - self.oldest()).ok().filter(|place| *place < self.ring.len())
+    }
+
+    fn slots(&self) -> impl DoubleEndedIterator<Item = (i64, (u32, u32))> {
+        self.ring.iter().enumerate().flat_map(|(place, minute)| {
+            let begins_us = (self.oldest() + place as i64) * MINUTE_US;
+            let slots = minute.slots.into_iter().enumerate();
+            slots.map(move |(slot, counts)| (begins_us + slot as i64 * SLOT_US, counts))
+        })
+    }
+}
+
+/// The shares of failures of an upstream that is well, and of one that fails.
+fn shares(usual: f64) -> (f64, f64) {
+    let well = WELL.max(2.0 * usual).min(0.45);
+    (well, FAILING.max(2.0 * well))
+}
+
+/// How much 10 s with so many told and failed attempts speak for an upstream that fails.
+fn gain((told, failed): (u32, u32), usual_share: f64) -> f64 {
+    let (well, failing) = shares(usual_share);
+    let (fails, holds) = ((failing / well).ln(), ((1.0 - failing) / (1.0 - well)).ln());
+    (f64::from(failed) * fails + f64::from(told - failed.min(told)) * holds) / f64::from(failed.max(1))
+}
+
+impl Evidence {
+    fn add(&mut self, minute: &Minute) {
+        self.attempts += minute.attempts;
+        self.refusals += minute.refusals;
+        self.failures += minute.slots.iter().map(|slot| u64::from(slot.1)).sum::<u64>();
+        self.seen += minute.seen;
+        self.expected += minute.expected;
+        for (class, relative, event) in &minute.times {
+            self.classes[usize::from(class.place())] += 1;
+            let observation = Observation { time_us: (relative * RELATIVE) as i64, event: *event, audit: None };
+            self.times.add(&observation, 1.0, true);
+        }
+        minute.tpot.iter().for_each(|tpot_us| self.tpot.add((tpot_us * 1e3) as i64, 1.0, true));
+    }
+
+    pub fn merge(&mut self, other: Evidence) {
+        self.attempts += other.attempts;
+        self.failures += other.failures;
+        self.refusals += other.refusals;
+        self.seen += other.seen;
+        self.expected += other.expected;
+        self.times.merge(other.times);
+        self.classes.iter_mut().zip(other.classes).for_each(|(mine, other)| *mine += other);
+        self.tpot.merge(other.tpot);
+    }
+
+    /// How many times as long it took, and whether that is a lower bound. None: nothing can be told.
+    pub fn factor(&self, speed: Speed, usual: &Usual) -> Option<(f64, bool)> {
+        match speed {
+            Speed::Tokens => Some((median_of(&self.tpot)? / 1e3 / usual.tpot?.0, false)),
+            Speed::FirstTokens => self.first_tokens(usual),
+        }
+    }
+
+    /// At the median, or at the highest quantile that attempts reached before they were cut. If no token came at all, the lower bound:
+    /// less than 3 of n come before the time that ten were watched for, else one would have been seen (at 95 %).
+    fn first_tokens(&self, usual: &Usual) -> Option<(f64, bool)> {
+        let survival = self.times.survival();
+        let reached = |place| survival.quantile(share_of(place)).and_then(Estimate::reached);
+        let at = |place| Some(reached(place)? as f64 / RELATIVE / usual.relative(place, &self.classes)?);
+        if let Some(factor) = (0..SHARES).rev().find_map(at) {
+            return Some((factor, false));
+        }
+        let mut points = self.times.points();
+        points.sort_unstable_by_key(|point| std::cmp::Reverse(point.time_us));
+        let mut watched = 0.0;
+        let until = points.iter().find(|point| {
+            watched += point.watched();
+            watched >= WATCHED_BY
+        })?;
+        let place = (0..SHARES).find(|place| share_of(*place) >= 3.0 / self.times.count() as f64)?;
+        let factor = until.time_us as f64 / RELATIVE / usual.relative(place, &self.classes)?;
+        Some((factor.max(1.0), true))
+    }
+}
+
+/// Relative times on the grid: 1 is a million.
+const RELATIVE: f64 = 1e6;
+/// Attempts that must have been watched for a time before it bounds anything.
+const WATCHED_BY: f64 = 10.0;

@@ -1,0 +1,307 @@
+//! The rules by hand: clocks that jump, rows that cease, breakers, several upstreams.
+
+use super::usual::{Hours, Week};
+use super::*;
+use crate::estimate::class::Input;
+use crate::estimate::survival::Observation;
+
+/// 2026-01-02T03:00:00Z
+const NOW: i64 = 1_767_322_800_000_000;
+const SECOND: i64 = 1_000_000;
+
+/// A watch whose upstreams usually have first tokens from 200 to 400 ms, evenly, and 10 ms for each token.
+struct Scene {
+    watch: IncidentWatch,
+    now_us: i64,
+    open: BTreeSet<String>,
+}
+
+fn attempt(at_us: i64) -> WatchedAttempt {
+    let ttft = Some(Observation { time_us: 300_000, event: true, audit: None });
+    WatchedAttempt {
+        at_us,
+        class: Input::at(0),
+        failed: false,
+        refused: false,
+        told: true,
+        ttft,
+        tpot_us: Some(10_000.0),
+    }
+}
+
+fn failed(at_us: i64) -> WatchedAttempt {
+    WatchedAttempt { failed: true, ttft: None, tpot_us: None, ..attempt(at_us) }
+}
+
+/// A first token at this time, or a cut.
+fn timed(at_us: i64, time_us: i64, event: bool) -> WatchedAttempt {
+    WatchedAttempt { ttft: Some(Observation { time_us, event, audit: None }), told: event, ..attempt(at_us) }
+}
+
+fn usual() -> Usual {
+    let (mut week, mut hours) = (Week::default(), Hours::default());
+    let attempts: Vec<WatchedAttempt> =
+        (0..48 * 60).map(|n| timed(NOW - (48 * 60 - n) * MINUTE_US, 200_000 + n % 60 * 10_000 / 3, true)).collect();
+    attempts.iter().for_each(|attempt| week.add(attempt));
+    let usual = week.usual();
+    for attempt in &attempts {
+        hours.add(&usual, attempt.at_us, attempt.class, &[attempt.ttft.unwrap().points(1.0).0]);
+    }
+    usual.with_hours(&hours)
+}
+
+impl Scene {
+    fn new(upstreams: &[&str]) -> Scene {
+        let mut watch = IncidentWatch::default();
+        watch.compare_with(upstreams.iter().map(|upstream| ((*upstream).to_owned(), usual())).collect());
+        Scene { watch, now_us: NOW, open: BTreeSet::new() }
+    }
+
+    /// Lets minutes pass, each with these attempts at second 5, 15, … of it.
+    fn minutes(&mut self, minutes: i64, upstream: &str, each: &[fn(i64) -> WatchedAttempt]) -> Vec<IncidentChange> {
+        self.all(minutes, &[upstream], each)
+    }
+
+    fn all(&mut self, minutes: i64, upstreams: &[&str], each: &[fn(i64) -> WatchedAttempt]) -> Vec<IncidentChange> {
+        let mut changes = Vec::new();
+        for _ in 0..minutes {
+            for upstream in upstreams {
+                for (n, make) in (0..).zip(each) {
+                    self.watch.see(upstream, &make(self.now_us + (5 + 10 * (n % 6)) * SECOND));
+                }
+            }
+            self.now_us += MINUTE_US;
+            changes.extend(self.watch.pass(self.now_us, &self.open));
+        }
+        changes
+    }
+
+    fn steps(changes: &[IncidentChange]) -> Vec<(IncidentStep, &str, IncidentKind, IncidentState)> {
+        let told = changes.iter().filter(|change| change.step != IncidentStep::GoesOn);
+        let of = |change: &'_ IncidentChange| (change.step, change.incident.kind, change.incident.state);
+        told.map(|change| {
+            let (step, kind, state) = of(change);
+            (step, change.incident.upstream.as_deref().unwrap_or("gateway"), kind, state)
+        })
+        .collect()
+    }
+}
+
+const WELL: [fn(i64) -> WatchedAttempt; 6] = [attempt; 6];
+const FAILING: [fn(i64) -> WatchedAttempt; 6] = [failed; 6];
+
+#[test]
+fn failures_begin_and_end_where_they_turn() {
+    let mut scene = Scene::new(&["a/m"]);
+    assert_eq!(scene.minutes(60, "a/m", &WELL), []);
+    let began_at = scene.now_us;
+    let changes = scene.minutes(10, "a/m", &FAILING);
+    let ended_at = scene.now_us;
+    assert_eq!(Scene::steps(&changes), [(IncidentStep::Begun, "a/m", IncidentKind::Failures, IncidentState::Open)]);
+    assert_eq!(changes[0].incident.began_at, began_at);
+    assert_eq!(changes[0].incident.updated_at, began_at + MINUTE_US, "found within a minute");
+    assert_eq!(changes.len(), 2, "it is written again after five minutes");
+    let changes = scene.minutes(8, "a/m", &WELL);
+    let ended = &changes.iter().find(|change| change.step == IncidentStep::Ended).unwrap().incident;
+    assert_eq!((ended.ended_at, ended.attempts, ended.failures), (Some(ended_at), 60, 60));
+    assert_eq!(scene.watch.open().count(), 0);
+    // Within half an hour it is the same one; later it is another.
+    let again = scene.minutes(2, "a/m", &FAILING);
+    assert_eq!((&again[0].incident.incident_id, again[0].incident.began_at), (&ended.incident_id, began_at));
+    scene.minutes(50, "a/m", &WELL);
+    let other = scene.minutes(2, "a/m", &FAILING);
+    assert_ne!(other[0].incident.incident_id, ended.incident_id);
+}
+
+#[test]
+fn a_hiccup_is_no_incident_however_many_attempts_it_fails() {
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &WELL);
+    for n in 0..500 {
+        scene.watch.see("a/m", &failed(scene.now_us + n * 19 * SECOND / 500));
+    }
+    assert_eq!(scene.minutes(30, "a/m", &WELL), []);
+    // Nor are attempts that were cut before anything was known of them.
+    let cut: [fn(i64) -> WatchedAttempt; 2] = [|at_us| timed(at_us, 50_000, false), attempt];
+    assert_eq!(scene.minutes(60, "a/m", &cut), []);
+}
+
+#[test]
+fn an_upstream_that_often_fails_is_compared_with_itself() {
+    let mut week = Week::default();
+    (0..1_000).for_each(|n| week.add(&if n % 4 == 0 { failed(NOW - n) } else { attempt(NOW - n) }));
+    let mut scene = Scene::new(&[]);
+    scene.watch.compare_with([("a/m".to_owned(), week.usual())].into());
+    let usually: [fn(i64) -> WatchedAttempt; 4] = [failed, attempt, attempt, attempt];
+    assert_eq!(scene.minutes(180, "a/m", &usually), []);
+    assert_eq!(Scene::steps(&scene.minutes(60, "a/m", &FAILING)).len(), 1);
+}
+
+#[test]
+fn slowness_is_measured_also_where_all_are_cut() {
+    let slow: [fn(i64) -> WatchedAttempt; 6] = [|at_us| timed(at_us, 660_000, true); 6];
+    let cut: [fn(i64) -> WatchedAttempt; 6] = [|at_us| timed(at_us, 390_000, false); 6];
+    for (each, factor, at_least) in [(&slow, 2.2, false), (&cut, 1.8, true)] {
+        let mut scene = Scene::new(&["a/m"]);
+        assert_eq!(scene.minutes(60, "a/m", &WELL), []);
+        let began_at = scene.now_us;
+        let begun = scene.minutes(60, "a/m", each);
+        let ended_at = scene.now_us;
+        assert_eq!(Scene::steps(&begun), [(IncidentStep::Begun, "a/m", IncidentKind::Slower, IncidentState::Open)]);
+        let changes = scene.minutes(40, "a/m", &WELL);
+        let ended = &changes.last().unwrap().incident;
+        assert_eq!((ended.began_at, ended.ended_at), (began_at, Some(ended_at)));
+        let found = ended.factor.unwrap();
+        assert!((found / factor - 1.0).abs() < 0.05 && ended.at_least == at_least, "{ended:?}");
+        assert_eq!(ended.attempts, 360);
+    }
+}
+
+#[test]
+fn tokens_that_come_slowly_are_an_incident_of_their_own() {
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &WELL);
+    let slow: [fn(i64) -> WatchedAttempt; 6] =
+        [|at_us| WatchedAttempt { tpot_us: Some(30_000.0), ..attempt(at_us) }; 6];
+    let changes = scene.minutes(30, "a/m", &slow);
+    assert_eq!(Scene::steps(&changes), [(IncidentStep::Begun, "a/m", IncidentKind::TokS, IncidentState::Open)]);
+    assert!((changes.last().unwrap().incident.factor.unwrap() / 3.0 - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn an_open_breaker_is_an_incident_though_it_takes_the_rows_away() {
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &WELL);
+    scene.open.insert("a/m".to_owned());
+    let mut changes = scene.minutes(1, "a/m", &[]);
+    assert_eq!(changes, [], "a minute has not passed");
+    changes.extend(scene.minutes(1, "a/m", &[]));
+    assert_eq!(Scene::steps(&changes), [(IncidentStep::Begun, "a/m", IncidentKind::Failures, IncidentState::Open)]);
+    assert!(changes[0].incident.breaker);
+    assert_eq!(Scene::steps(&scene.minutes(90, "a/m", &[])), [], "it lasts while the breaker is open");
+    scene.open.clear();
+    let ended = scene.minutes(10, "a/m", &WELL);
+    assert_eq!(Scene::steps(&ended), [(IncidentStep::Ended, "a/m", IncidentKind::Failures, IncidentState::Ended)]);
+}
+
+#[test]
+fn where_rows_cease_nobody_knows_the_end() {
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &WELL);
+    scene.minutes(5, "a/m", &FAILING);
+    let last_at = scene.now_us - 5 * SECOND;
+    let changes = scene.minutes(300, "a/m", &[]);
+    assert_eq!(
+        Scene::steps(&changes),
+        [(IncidentStep::Ended, "a/m", IncidentKind::Failures, IncidentState::EndUnknown)]
+    );
+    let ended = &changes.last().unwrap().incident;
+    assert_eq!((ended.ended_at, ended.last_at), (None, last_at));
+    assert!(scene.watch.upstreams.is_empty(), "nothing is kept of what is gone");
+}
+
+#[test]
+fn a_clock_that_jumps_does_not_alarm() {
+    for jump in [-400 * 24 * 60, -90, -3, 11, 180, 400 * 24 * 60] {
+        let mut scene = Scene::new(&["a/m"]);
+        scene.minutes(60, "a/m", &WELL);
+        // Five failures: one more opens an incident.
+        scene.minutes(1, "a/m", &FAILING[..5]);
+        scene.now_us += jump * MINUTE_US;
+        assert_eq!(scene.minutes(1, "a/m", &FAILING[..1]), [], "{jump} min");
+        assert_eq!(scene.minutes(120, "a/m", &WELL), [], "{jump} min");
+        // What is known before a jump back has no end.
+        scene.minutes(3, "a/m", &FAILING);
+        scene.now_us += jump * MINUTE_US;
+        let ended = scene.minutes(2, "a/m", &WELL);
+        let state = ended.iter().find(|change| change.step == IncidentStep::Ended).map(|change| change.incident.state);
+        let is_unknown = jump < -1 || jump >= 30;
+        assert_eq!(state, is_unknown.then_some(IncidentState::EndUnknown), "{jump} min");
+    }
+    // Rows of another time are left out.
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(10, "a/m", &WELL);
+    for n in 0..1_000 {
+        scene.watch.see("a/m", &failed(scene.now_us + 3 * 60 * MINUTE_US + n * SECOND));
+        scene.watch.see("a/m", &failed(scene.now_us - 3 * 60 * MINUTE_US - n * SECOND));
+    }
+    assert_eq!(scene.minutes(10, "a/m", &WELL), []);
+}
+
+#[test]
+fn half_of_the_providers_at_once_are_one_incident_of_the_gateway() {
+    let upstreams = ["a/m", "b/m", "c/m", "d/m"];
+    for (failing, is_of_gateway) in [(1, false), (2, true), (4, true)] {
+        let mut scene = Scene::new(&upstreams);
+        scene.all(60, &upstreams, &WELL);
+        let mut changes = Vec::new();
+        for _ in 0..5 {
+            changes.extend(scene.all(1, &upstreams[..failing], &FAILING));
+            // The minute is the same one for the others.
+            for upstream in &upstreams[failing..] {
+                scene.watch.see(upstream, &attempt(scene.now_us - SECOND));
+            }
+        }
+        let gateway: Vec<&IncidentRecord> =
+            changes.iter().map(|change| &change.incident).filter(|incident| incident.upstream.is_none()).collect();
+        assert_eq!(!gateway.is_empty(), is_of_gateway, "{failing} of 4");
+        let Some(first) = gateway.first() else { continue };
+        assert_eq!(first.upstreams, failing as i64);
+        let parts = scene.watch.open().filter(|open| open.part_of.as_ref() == Some(&first.incident_id)).count();
+        assert_eq!(parts, failing);
+        let changes = scene.all(10, &upstreams, &WELL);
+        let last = changes.iter().rev().find(|change| change.incident.upstream.is_none()).unwrap();
+        assert_eq!((last.step, last.incident.state), (IncidentStep::Ended, IncidentState::Ended));
+    }
+    // Two upstreams of one provider are that provider's.
+    let mut scene = Scene::new(&["a/m", "a/n"]);
+    scene.all(60, &["a/m", "a/n"], &WELL);
+    let changes = scene.all(5, &["a/m", "a/n"], &FAILING);
+    assert!(changes.iter().all(|change| change.incident.upstream.is_some() && change.incident.part_of.is_none()));
+}
+
+#[test]
+fn what_was_known_before_a_restart_goes_on() {
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &WELL);
+    let known = scene.minutes(3, "a/m", &FAILING)[0].incident.clone();
+    let mut after = Scene::new(&["a/m"]);
+    after.now_us = scene.now_us;
+    after.watch.resume(known.clone());
+    // It reads the rows of the last minutes, and opens nothing twice.
+    (1..18).for_each(|n| after.watch.see("a/m", &failed(after.now_us - n * 10 * SECOND)));
+    assert_eq!(Scene::steps(&after.minutes(2, "a/m", &FAILING)), []);
+    let ended = after.minutes(10, "a/m", &WELL);
+    assert_eq!(ended[0].incident.incident_id, known.incident_id);
+    // One that nobody was asked for since has no end.
+    let mut late = Scene::new(&["a/m"]);
+    late.now_us = scene.now_us + 90 * MINUTE_US;
+    late.watch.resume(known);
+    assert_eq!(late.minutes(1, "b/m", &WELL)[0].incident.state, IncidentState::EndUnknown);
+}
+
+#[test]
+fn slowness_needs_a_history_and_enough_attempts() {
+    let slow: [fn(i64) -> WatchedAttempt; 6] = [|at_us| timed(at_us, 900_000, true); 6];
+    let mut scene = Scene::new(&[]);
+    assert_eq!(scene.minutes(120, "a/m", &slow), [], "nothing is usual yet");
+    let mut scene = Scene::new(&["a/m"]);
+    for _ in 0..20 {
+        // One attempt in ten minutes: less than 20 are expected in an hour.
+        assert_eq!(scene.minutes(1, "a/m", &slow[..1]), []);
+        assert_eq!(scene.minutes(9, "a/m", &[]), []);
+    }
+    // A burst of a minute is no incident.
+    let mut scene = Scene::new(&["a/m"]);
+    for n in 0..60 {
+        scene.watch.see("a/m", &timed(scene.now_us + n * SECOND, 900_000, true));
+    }
+    assert_eq!(scene.minutes(30, "a/m", &[]), []);
+}
+
+#[test]
+fn so_many_upstreams_are_watched() {
+    let mut scene = Scene::new(&[]);
+    (0..UPSTREAMS_MAX + 10).for_each(|n| scene.watch.see(&format!("a/{n}"), &attempt(scene.now_us)));
+    assert_eq!(scene.watch.upstreams.len(), UPSTREAMS_MAX);
+}

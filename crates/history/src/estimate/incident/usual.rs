@@ -1,0 +1,262 @@
+//! What is usual for an upstream: its first tokens by size class, its failures and its speed, from its last 7 days; and how far
+//! its hours are from that.
+//!
+//! Not for what happens now: see `minutes`.
+
+use std::collections::BTreeMap;
+
+use crate::estimate::class::Input;
+use crate::estimate::facts::AttemptFacts;
+use crate::estimate::spread::{Spread, Times};
+use crate::estimate::summary::Summary;
+use crate::estimate::survival::{Estimate, Observation, Survival, SurvivalPoint};
+use crate::record::AttemptOutcome;
+use photofinish_base::clock::HOUR_US;
+
+/// Waiting beyond this share of the usual first tokens says nothing: the far tail is no incident.
+const WATCHED_SHARE: f64 = 0.95;
+/// First tokens that a class needs before it has a usual distribution.
+const SEEN_LEAST: u64 = 20;
+/// First tokens that a window must be expected to have.
+pub const EXPECTED_LEAST: f64 = 20.0;
+/// Hours with so many before an upstream is watched for slowness: a spread of fewer means little.
+const HOURS_LEAST: usize = 12;
+/// Attempts of which the share of failures is told.
+const TOLD_LEAST: u64 = 100;
+
+/// The quantile of the relative time that is compared, in steps of 5 %.
+pub const SHARES: usize = 10;
+
+/// One attempt, as far as incidents need it.
+#[derive(Clone, Debug)]
+pub struct WatchedAttempt {
+    /// Start of its race; microseconds since 1970, UTC.
+    pub at_us: i64,
+    pub class: Input,
+    /// Failed, failed midway, timed out or refused.
+    pub failed: bool,
+    pub refused: bool,
+    /// It failed, or its first token or plain answer came. Of others nobody knows whether they would have failed.
+    pub told: bool,
+    pub ttft: Option<Observation>,
+    /// Microseconds for each token after the first.
+    pub tpot_us: Option<f64>,
+}
+
+impl WatchedAttempt {
+    pub fn of(facts: &AttemptFacts<'_>) -> WatchedAttempt {
+        use AttemptOutcome::{Failed, FailedMid, Refused, Timeout};
+        let failed = matches!(facts.outcome, Failed | FailedMid | Timeout | Refused);
+        let came = [facts.ttft, facts.whole].into_iter().flatten().any(|seen| seen.event);
+        WatchedAttempt {
+            at_us: facts.started_at,
+            class: Input::of(facts.request.map_or(0, |request| request.input_tokens_estimate)),
+            failed,
+            refused: facts.outcome == Refused,
+            told: failed || came,
+            ttft: facts.ttft,
+            tpot_us: facts.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
+        }
+    }
+}
+
+/// All attempts of one upstream in a week.
+#[derive(Debug, Default)]
+pub struct Week {
+    classes: [Times; Input::COUNT],
+    told: u64,
+    failed: u64,
+    /// Weight and sum of the logarithms of TPOT, by hour.
+    tpot: BTreeMap<i64, (f64, f64)>,
+}
+
+impl Week {
+    pub fn add(&mut self, attempt: &WatchedAttempt) {
+        self.told += u64::from(attempt.told);
+        self.failed += u64::from(attempt.failed);
+        if let Some(observation) = &attempt.ttft {
+            self.classes[usize::from(attempt.class.place())].add(observation, 1.0, true);
+        }
+        if let Some(tpot_us) = attempt.tpot_us {
+            self.add_tpot(attempt.at_us, 1.0, tpot_us.ln());
+        }
+    }
+
+    /// A rolled-up hour.
+    pub fn absorb(&mut self, start_us: i64, class: Input, summary: Summary) {
+        self.failed += summary.failed();
+        self.told += summary.failed() + summary.ttft.seen + summary.whole.seen;
+        for (tpot_ns, weight) in summary.tpot.values() {
+            self.add_tpot(start_us, weight, (tpot_ns.max(1) as f64 / 1e3).ln());
+        }
+        self.classes[usize::from(class.place())].merge(summary.ttft);
+    }
+
+    pub fn merge(&mut self, other: Week) {
+        self.told += other.told;
+        self.failed += other.failed;
+        self.classes.iter_mut().zip(other.classes).for_each(|(mine, other)| mine.merge(other));
+        for (hour, (weight, sum)) in other.tpot {
+            let mine = self.tpot.entry(hour).or_default();
+            *mine = (mine.0 + weight, mine.1 + sum);
+        }
+    }
+
+    /// Without the spread of first tokens: see [`Usual::with_hours`].
+    pub fn usual(&self) -> Usual {
+        let hours = self.tpot.values().filter(|(weight, _)| *weight >= EXPECTED_LEAST);
+        let mut hours: Vec<f64> = hours.map(|(weight, sum)| sum / weight).collect();
+        let tpot_spread = spread(&mut hours);
+        let share = self.failed as f64 / self.told.max(1) as f64;
+        Usual {
+            classes: self.classes.each_ref().map(UsualTimes::of),
+            failed: if self.told >= TOLD_LEAST { share } else { 0.0 },
+            ttft_spread: None,
+            tpot: tpot_spread.and_then(|spread| Some((hours.get(hours.len() / 2)?.exp(), spread))),
+        }
+    }
+
+    fn add_tpot(&mut self, at_us: i64, weight: f64, ln: f64) {
+        let hour = self.tpot.entry(at_us.div_euclid(HOUR_US)).or_default();
+        *hour = (hour.0 + weight, hour.1 + weight * ln);
+    }
+}
+
+/// First tokens seen and expected of one upstream, by hour.
+#[derive(Debug, Default)]
+pub struct Hours(BTreeMap<i64, (f64, f64)>);
+
+impl Hours {
+    /// `points`: the first tokens of one class, from some time of an hour on.
+    pub fn add(&mut self, usual: &Usual, at_us: i64, class: Input, points: &[SurvivalPoint]) {
+        let Some(times) = usual.times(class) else { return };
+        let hour = self.0.entry(at_us.div_euclid(HOUR_US)).or_default();
+        for point in points {
+            let (within, hazard) = times.hazard(point.time_us);
+            hour.0 += if within { point.events } else { 0.0 };
+            hour.1 += point.watched() * hazard;
+        }
+    }
+
+    pub fn merge(&mut self, other: Hours) {
+        for (hour, (seen, expected)) in other.0 {
+            let mine = self.0.entry(hour).or_default();
+            *mine = (mine.0 + seen, mine.1 + expected);
+        }
+    }
+}
+
+/// What is usual for one upstream.
+#[derive(Clone, Debug, Default)]
+pub struct Usual {
+    classes: [Option<UsualTimes>; Input::COUNT],
+    /// The share of attempts that fail.
+    pub failed: f64,
+    /// The spread of ln(seen / expected) over its hours. None: there are too few hours to tell what is slow.
+    pub ttft_spread: Option<f64>,
+    /// Microseconds for each token after the first, and the spread of its logarithm over the hours.
+    pub tpot: Option<(f64, f64)>,
+}
+
+/// The first tokens of one size class.
+#[derive(Clone, Debug)]
+pub struct UsualTimes {
+    /// Time and cumulative hazard, rising.
+    hazards: Vec<(f64, f64)>,
+    /// Each 5 % up to the median; microseconds. None: not reached.
+    quantiles: [Option<f64>; SHARES],
+    /// The time that relative times are multiples of: the median, or the highest quantile that was reached; microseconds.
+    pub unit_us: f64,
+}
+
+impl Usual {
+    pub fn with_hours(self, hours: &Hours) -> Usual {
+        let told = hours.0.values().filter(|(seen, expected)| *expected >= EXPECTED_LEAST && *seen > 0.0);
+        let mut ratios: Vec<f64> = told.map(|(seen, expected)| (seen / expected).ln()).collect();
+        Usual { ttft_spread: spread(&mut ratios), ..self }
+    }
+
+    pub fn times(&self, class: Input) -> Option<&UsualTimes> {
+        self.classes[usize::from(class.place())].as_ref()
+    }
+
+    /// The usual quantile of the relative time, over attempts of these classes. `place`: of the quantile.
+    pub fn relative(&self, place: usize, attempts: &[u64; Input::COUNT]) -> Option<f64> {
+        let (mut whole, mut sum) = (0.0, 0.0);
+        for (times, attempts) in self.classes.iter().zip(attempts) {
+            let Some(times) = times.as_ref().filter(|_| *attempts > 0) else { continue };
+            let Some(quantile_us) = times.quantiles[place] else { continue };
+            whole += *attempts as f64;
+            sum += *attempts as f64 * quantile_us / times.unit_us;
+        }
+        (whole > 0.0).then(|| sum / whole)
+    }
+}
+
+impl UsualTimes {
+    fn of(times: &Times) -> Option<UsualTimes> {
+        if times.seen < SEEN_LEAST {
+            return None;
+        }
+        let mut points = times.points();
+        points.sort_unstable_by_key(|point| point.time_us);
+        let mut at_risk: f64 = points.iter().map(SurvivalPoint::watched).sum();
+        let (mut hazard, mut waiting, mut hazards) = (0.0, 1.0, vec![(0.0, 0.0)]);
+        for group in points.chunk_by(|a, b| a.time_us == b.time_us) {
+            let sum = |part: fn(&SurvivalPoint) -> f64| group.iter().map(part).sum::<f64>();
+            at_risk -= sum(|point| point.leave_before);
+            let events = sum(|point| point.events);
+            if events > 0.0 {
+                let share = (events / at_risk.max(events)).min(1.0);
+                (hazard, waiting) = (hazard + share, waiting * (1.0 - share));
+                hazards.push((group[0].time_us as f64, hazard));
+            }
+            at_risk -= events + sum(|point| point.leave_after);
+            if waiting <= 1.0 - WATCHED_SHARE {
+                break;
+            }
+        }
+        let survival = Survival::new(points);
+        let reached = |place: usize| survival.quantile(share_of(place)).and_then(Estimate::reached);
+        let quantiles = std::array::from_fn(|place| reached(place).map(|us| us.max(1) as f64));
+        let unit_us = quantiles.iter().rev().find_map(|quantile| *quantile)?;
+        Some(UsualTimes { hazards, quantiles, unit_us })
+    }
+
+    /// Whether this time is within the usual 95th percentile, and the hazard up to it: first tokens that would usually have come.
+    pub fn hazard(&self, time_us: i64) -> (bool, f64) {
+        let time = time_us as f64;
+        let place = self.hazards.partition_point(|(until, _)| *until < time);
+        let before = place.checked_sub(1).and_then(|before| self.hazards.get(before)).copied().unwrap_or_default();
+        match self.hazards.get(place) {
+            Some(after) => {
+                let part = (time - before.0).max(0.0) / (after.0 - before.0).max(1.0);
+                (true, before.1 + (after.1 - before.1) * part.min(1.0))
+            }
+            None => (false, before.1),
+        }
+    }
+}
+
+/// The share of a quantile of [`UsualTimes`].
+pub fn share_of(place: usize) -> f64 {
+    (place + 1) as f64 * 0.05
+}
+
+/// The median of values; sorts them.
+pub fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Half of the distance that two thirds of the values lie within: a standard deviation, without a few strange hours. Sorts them.
+fn spread(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| values.get((values.len() as f64 * share) as usize);
+    (values.len() >= HOURS_LEAST).then(|| Some((at(0.84)? - at(0.16)?) / 2.0))?
+}
+
+/// Nothing but the values of a spread; for the figures of an incident.
+pub fn median_of(spread: &Spread) -> Option<f64> {
+    spread.quantiles([0.5])[0].map(|value| value as f64)
+}
