@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod check;
 pub mod history;
+pub mod incidents;
 pub mod init;
 pub mod models;
 pub mod plot;
@@ -102,6 +103,10 @@ enum Command {
     /// A line for each upstream, model or user. Each point is one step of the figure that `stats` shows for a whole window.
     #[command(after_help = history::EXAMPLES)]
     History(history::HistoryOptions),
+    /// When upstreams failed or were slow.
+    ///
+    /// The running gateway finds incidents by itself, within minutes, and writes them into the database. Newest first.
+    Incidents(incidents::IncidentsOptions),
     /// Run one race and draw it; then print the answer and what it cost.
     ///
     /// It uses the keys of the configuration; no gateway has to run. The race is recorded like any other. In a pipe or a
@@ -160,6 +165,7 @@ pub fn main() -> ExitCode {
     let problem = match &command {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
         Command::History(options) => Some("history").zip(options.problem(wall_micros())),
+        Command::Incidents(options) => Some("incidents").zip(options.question.problem(wall_micros())),
         Command::Report(options) => Some("report").zip(options.question.problem(wall_micros())),
         Command::Replay(options) => Some("replay").zip(options.question.problem(wall_micros())),
         _ => None,
@@ -327,6 +333,9 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         }
         Command::History(options) => {
             history::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out, &mut err)?;
+        }
+        Command::Incidents(options) => {
+            incidents::run(&config.store.path, &options, ScreenSettings::width_of_stdout(), &mut out)?;
         }
         Command::Report(options) => {
             report::run(&config, &options, &mut out)?;

@@ -5,6 +5,7 @@
 //! delayed: it puts the rows into a file in the same directory and moves them back later. A full queue drops rows and
 //! counts them. The recorder has its own tasks: it must outlive all code that records. Not for SQL: see `store`.
 
+mod attempt_feed;
 mod live;
 mod race_rows;
 mod state;
@@ -23,8 +24,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::bill::BillBounds;
+use crate::estimate::incident::usual::IncidentAttempt;
 use crate::metrics::Metrics;
-use crate::record::{AttemptRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
+use crate::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RaceSource, RunRecord};
 use crate::store::{OpenError, Record, Store, StoreReader};
 use live::LiveFeed;
 pub use live::{LiveWatcher, WATCHERS_MAX};
@@ -188,6 +190,18 @@ impl Recorder {
         if let Some(queue) = &self.queue {
             queue.send(vec![Record::Run(Box::new(run))]);
         }
+    }
+
+    /// An incident began, went on or ended. Never waits; observers do not hear of it.
+    pub fn incident(&self, incident: IncidentRecord) {
+        if let Some(queue) = &self.queue {
+            queue.send(vec![Record::Incident(Box::new(incident))]);
+        }
+    }
+
+    /// Attempts of clients on their way to the store since the last call, with their upstreams; none before the first call.
+    pub fn attempts(&self) -> Vec<(String, IncidentAttempt)> {
+        self.state.attempts.take()
     }
 
     /// Counts every record of clients, also lost ones.

@@ -211,7 +211,7 @@ fn verdict(target: &LiveTarget, heard: &LiveAnswer, rows: &RaceRows) -> LiveVerd
         match row {
             Record::Race(race) => done_us = race.done_us,
             Record::Attempt(attempt) => attempts.push(attempt),
-            Record::Run(_) => {}
+            Record::Run(_) | Record::Incident(_) => {}
         }
     }
     attempts.sort_by_key(|attempt| attempt.ordinal);

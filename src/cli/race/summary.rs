@@ -223,7 +223,7 @@ impl FinishedRaces {
             match row {
                 Record::Race(race) => of_race = Some((**race).clone()),
                 Record::Attempt(attempt) => attempts.push((**attempt).clone()),
-                Record::Run(_) => {}
+                Record::Run(_) | Record::Incident(_) => {}
             }
         }
         let race = of_race?;

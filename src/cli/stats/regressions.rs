@@ -6,6 +6,7 @@ use std::io;
 
 use crate::cli::text::write_paragraph as paragraph;
 use photofinish_history::estimate::regression::{Finding, Thresholds};
+use photofinish_history::report::incidents::{name, words};
 use photofinish_history::report::question::time;
 use photofinish_history::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};
 
@@ -26,6 +27,10 @@ pub(super) fn write(
     paragraph(&compared(question, answer), width, out)?;
     if !answer.too_few.is_empty() {
         paragraph(&not_compared(&answer.too_few), width, out)?;
+    }
+    for incident in &answer.incidents {
+        let what = words(incident, answer.now.1);
+        paragraph(&format!("Incident: {}: {what}.", name(incident)), width, out)?;
     }
     match (explain, answer.findings.is_empty()) {
         (true, _) => explained(answer, width, out),

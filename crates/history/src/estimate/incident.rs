@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::record::{IncidentKind, IncidentRecord, IncidentState};
-use minutes::{Evidence, MINUTE_US, Minutes, Speed};
-use usual::{Usual, WatchedAttempt};
+use minutes::{IncidentEvidence, MINUTE_US, Minutes, Speed};
+use usual::{IncidentAttempt, Usual};
 
 /// How far back attempts count; microseconds.
 pub const REMEMBERED_US: i64 = minutes::KEPT * MINUTE_US;
@@ -57,6 +57,8 @@ pub struct IncidentWatch {
     /// The last incident of the gateway.
     gateway: Option<IncidentRecord>,
     now_us: Option<i64>,
+    /// The clock jumped since the last look.
+    has_jumped: bool,
 }
 
 /// One upstream.
@@ -72,7 +74,7 @@ struct UpstreamWatch {
 struct KnownIncident {
     record: IncidentRecord,
     /// Of minutes that are no longer kept, up to this time.
-    before: (Evidence, i64),
+    before: (IncidentEvidence, i64),
 }
 
 impl IncidentWatch {
@@ -86,13 +88,35 @@ impl IncidentWatch {
         match record.upstream.clone() {
             None => self.gateway = Some(record),
             Some(upstream) => {
-                let before = (Evidence::default(), record.last_at);
+                // The rows of the last hours come again.
+                let before = (IncidentEvidence::default(), record.began_at);
                 self.upstreams.entry(upstream).or_default().known.insert(record.kind, KnownIncident { record, before });
             }
         }
     }
 
-    pub fn see(&mut self, upstream: &str, attempt: &WatchedAttempt) {
+    /// Lets the time pass until `now_us`, in microseconds since 1970. Call it several times a minute, before the attempts of that time.
+    pub fn advance(&mut self, now_us: i64) {
+        let before_us = self.now_us.replace(now_us).unwrap_or(now_us);
+        let jumps = now_us < before_us - BACK_US || now_us > before_us + JUMP_US;
+        self.has_jumped |= jumps;
+        for watch in self.upstreams.values_mut() {
+            if jumps {
+                watch.minutes.forget();
+                watch.breaker_since = None;
+            }
+            watch.minutes.pass(now_us);
+        }
+    }
+
+    /// The same, unless the time is known.
+    pub fn begin_at(&mut self, now_us: i64) {
+        if self.now_us.is_none() {
+            self.advance(now_us);
+        }
+    }
+
+    pub fn see(&mut self, upstream: &str, attempt: &IncidentAttempt) {
         let usual = self.usual.clone();
         let nothing = Usual::default();
         let usual = usual.get(upstream).unwrap_or(&nothing);
@@ -106,16 +130,10 @@ impl IncidentWatch {
         }
     }
 
-    /// What has begun, gone on or ended by `now_us`, in microseconds since 1970. Call it several times a minute.
-    pub fn pass(&mut self, now_us: i64, open_breakers: &BTreeSet<String>) -> Vec<IncidentChange> {
-        let before_us = self.now_us.replace(now_us).unwrap_or(now_us);
-        let is_back = now_us < before_us - BACK_US;
-        if is_back || now_us > before_us + JUMP_US {
-            for watch in self.upstreams.values_mut() {
-                watch.minutes.forget();
-                watch.breaker_since = None;
-            }
-        }
+    /// What has begun, gone on or ended since the last look.
+    pub fn look(&mut self, open_breakers: &BTreeSet<String>) -> Vec<IncidentChange> {
+        let now_us = self.now_us.unwrap_or(0);
+        let has_jumped = std::mem::take(&mut self.has_jumped);
         for upstream in open_breakers {
             if self.upstreams.len() < UPSTREAMS_MAX {
                 self.upstreams.entry(upstream.clone()).or_default();
@@ -124,12 +142,11 @@ impl IncidentWatch {
         let nothing = Usual::default();
         let mut changes = Vec::new();
         for (upstream, watch) in &mut self.upstreams {
-            watch.minutes.pass(now_us);
             let is_open = open_breakers.contains(upstream);
             watch.breaker_since = if is_open { watch.breaker_since.or(Some(now_us)) } else { None };
             let usual = self.usual.get(upstream).unwrap_or(&nothing);
             for kind in IncidentKind::ALL {
-                changes.extend(watch.look(upstream, kind, usual, (now_us, is_back)));
+                changes.extend(watch.look(upstream, kind, usual, (now_us, has_jumped)));
             }
         }
         self.gather(now_us, &mut changes);
@@ -234,13 +251,13 @@ impl IncidentWatch {
 }
 
 impl UpstreamWatch {
-    /// One kind of incident. `is_back`: the clock was set back, so times of before mean nothing.
+    /// One kind of incident. `has_jumped`: what the minutes showed before is forgotten.
     fn look(
         &mut self,
         upstream: &str,
         kind: IncidentKind,
         usual: &Usual,
-        (now_us, is_back): (i64, bool),
+        (now_us, has_jumped): (i64, bool),
     ) -> Option<IncidentChange> {
         let is_open = self.known.get(&kind).is_some_and(|known| known.record.state == IncidentState::Open);
         if !is_open {
@@ -263,12 +280,12 @@ impl UpstreamWatch {
         }
         known.record.breaker |= holds_on;
         let step = match ended_us {
-            Some(ended_us) if !is_unasked => {
+            Some(ended_us) if !is_unasked && !has_jumped => {
                 known.record.state = IncidentState::Ended;
                 known.record.ended_at = Some(ended_us.max(known.record.began_at));
                 IncidentStep::Ended
             }
-            _ if is_unasked || is_back => {
+            _ if is_unasked || has_jumped => {
                 known.record.state = IncidentState::EndUnknown;
                 IncidentStep::Ended
             }
@@ -325,7 +342,7 @@ impl KnownIncident {
     fn new(upstream: &str, kind: IncidentKind, began_at: i64, now_us: i64) -> KnownIncident {
         let (incident_id, upstream) = (id(now_us, kind, upstream), Some(upstream.to_owned()));
         let record = IncidentRecord { incident_id, upstream, kind, began_at, ..IncidentRecord::default() };
-        KnownIncident { record, before: (Evidence::default(), began_at) }
+        KnownIncident { record, before: (IncidentEvidence::default(), began_at) }
     }
 
     /// Fills in how large it is. Minutes that will soon be forgotten are added to what is kept of earlier ones.

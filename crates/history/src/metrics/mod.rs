@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use crate::estimate::regression::TestedFigure;
 use crate::estimate::speed::Decoding;
 use crate::record::table::Subset as _;
-use crate::record::{AttemptOutcome, AttemptRecord, LeftOutReason, RaceOutcome, RaceRecord, StartReason};
+use crate::record::{AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
@@ -45,6 +45,7 @@ pub struct Metrics {
     probes: ProbeCounts,
     named: ArcSwap<ConfiguredNames>,
     regressions: ArcSwap<CurrentRegressions>,
+    incidents: ArcSwap<CurrentIncidents>,
 }
 
 /// The series of one configuration.
@@ -65,6 +66,8 @@ struct UpstreamMetrics {
     gen_ai: GenAi,
     /// Regressions that began, in the order of [`TestedFigure::ALL`].
     regressions: [AtomicU64; TestedFigure::ALL.len()],
+    /// Incidents that began, in the order of [`IncidentKind::ALL`].
+    incidents: [AtomicU64; IncidentKind::ALL.len()],
 }
 
 /// `input` includes cached tokens; with most providers `output` includes reasoning.
@@ -84,6 +87,7 @@ impl Metrics {
             probes: ProbeCounts::default(),
             named: ArcSwap::from_pointee(named),
             regressions: ArcSwap::default(),
+            incidents: ArcSwap::default(),
         }
     }
 
@@ -171,6 +175,16 @@ impl Metrics {
         self.regressions.store(regressions.into());
     }
 
+    /// An incident of an upstream began.
+    pub fn incident(&self, upstream: &str, kind: IncidentKind) {
+        self.named.load().upstreams.of(upstream).incidents[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Replaces the current incidents.
+    pub fn current_incidents(&self, incidents: CurrentIncidents) {
+        self.incidents.store(incidents.into());
+    }
+
     /// The page in text format 0.0.4; see [`CONTENT_TYPE`]. A model or an upstream without counts has no series.
     /// `open_breakers`: upstreams; `more`: writes what other parts of the gateway count.
     pub fn render(&self, open_breakers: &BTreeSet<String>, more: impl FnOnce(&mut MetricsText)) -> String {
@@ -181,7 +195,8 @@ impl Metrics {
         render_attempts(&named.upstreams, &mut text);
         render_tokens(&named.upstreams, &mut text);
         gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
-        render_regressions(&named.upstreams, |of| &of.regressions, &self.regressions.load(), &mut text);
+        render_regressions(&named.upstreams, &self.regressions.load(), &mut text);
+        render_incidents(&named.upstreams, &self.incidents.load(), &mut text);
         render_breakers(&named.upstreams, open_breakers, &mut text);
         self.probes.render(&mut text);
         more(&mut text);
@@ -230,6 +245,7 @@ impl UpstreamMetrics {
             tokens: Default::default(),
             gen_ai: GenAi::new(),
             regressions: Default::default(),
+            incidents: Default::default(),
         }
     }
 }
@@ -325,32 +341,67 @@ impl ProbeCounts {
 /// Upstreams and their figures.
 pub type CurrentRegressions = BTreeSet<(String, TestedFigure)>;
 
-/// A figure without any regression has no series.
-fn render_regressions<S>(
-    upstreams: &NamedSeries<S>,
-    began: fn(&S) -> &[AtomicU64; TestedFigure::ALL.len()],
-    current: &CurrentRegressions,
-    text: &mut MetricsText,
-) {
-    let current: BTreeSet<(&str, TestedFigure)> =
-        current.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
-    let series = |upstream, of: &S| {
-        let counts = began(of).iter().map(|count| count.load(Relaxed));
-        let figures = TestedFigure::ALL.into_iter().zip(counts);
-        let figures = figures.map(|(figure, count)| (figure, count, current.contains(&(upstream, figure))));
-        figures.filter(|(_, count, is_current)| *count > 0 || *is_current).collect::<Vec<_>>()
+/// Upstreams and what is wrong with them.
+pub type CurrentIncidents = BTreeSet<(String, IncidentKind)>;
+
+fn render_regressions(upstreams: &NamedSeries<UpstreamMetrics>, current: &CurrentRegressions, text: &mut MetricsText) {
+    let family = TroubleFamily {
+        name: "regressions",
+        label: "figure",
+        help: "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions shows.",
+        help_total: "Regressions that began, by upstream and figure.",
+        values: TestedFigure::ALL.map(TestedFigure::as_str),
     };
-    let help = "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions shows.";
-    text.family("regressions", "gauge", help);
-    for (upstream, of) in upstreams.iter() {
-        for (figure, _, is_current) in series(upstream, of) {
-            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], u8::from(is_current));
+    let current = current.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure as usize)).collect();
+    family.render(upstreams, |of| &of.regressions, &current, text);
+}
+
+fn render_incidents(upstreams: &NamedSeries<UpstreamMetrics>, current: &CurrentIncidents, text: &mut MetricsText) {
+    let family = TroubleFamily {
+        name: "incidents",
+        label: "kind",
+        help: "1 while an incident of an upstream lasts, as the command incidents shows; one of the gateway counts for each of its upstreams.",
+        help_total: "Incidents that began, by upstream and kind.",
+        values: IncidentKind::ALL.map(IncidentKind::as_str),
+    };
+    let current = current.iter().map(|(upstream, kind)| (upstreams.label(upstream), *kind as usize)).collect();
+    family.render(upstreams, |of| &of.incidents, &current, text);
+}
+
+/// What may be wrong with upstreams: whether it is now, and how often it began.
+struct TroubleFamily<const N: usize> {
+    name: &'static str,
+    label: &'static str,
+    help: &'static str,
+    help_total: &'static str,
+    values: [&'static str; N],
+}
+
+impl<const N: usize> TroubleFamily<N> {
+    /// A value that never was current has no series. `current`: upstreams, each with the place of a value.
+    fn render<S>(
+        &self,
+        upstreams: &NamedSeries<S>,
+        began: fn(&S) -> &[AtomicU64; N],
+        current: &BTreeSet<(&str, usize)>,
+        text: &mut MetricsText,
+    ) {
+        let series = |upstream, of: &S| {
+            let counts = began(of).iter().map(|count| count.load(Relaxed)).enumerate();
+            let told = counts.map(|(place, count)| (self.values[place], count, current.contains(&(upstream, place))));
+            told.filter(|(_, count, is_current)| *count > 0 || *is_current).collect::<Vec<_>>()
+        };
+        text.family(self.name, "gauge", self.help);
+        for (upstream, of) in upstreams.iter() {
+            for (value, _, is_current) in series(upstream, of) {
+                text.sample(&[("upstream", upstream), (self.label, value)], u8::from(is_current));
+            }
         }
-    }
-    text.family("regressions_total", "counter", "Regressions that began, by upstream and figure.");
-    for (upstream, of) in upstreams.iter() {
-        for (figure, count, _) in series(upstream, of) {
-            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], count);
+        text.family(&format!("{}_total", self.name), "counter", self.help_total);
+        for (upstream, of) in upstreams.iter() {
+            for (value, count, _) in series(upstream, of) {
+                text.sample(&[("upstream", upstream), (self.label, value)], count);
+            }
         }
     }
 }
@@ -444,5 +495,14 @@ mod regressions_tests {
         );
         metrics.current_regressions(CurrentRegressions::new());
         assert_eq!(page(&metrics)[1], format!("photofinish_regressions{other} 0"));
+        metrics.incident("groq/a", IncidentKind::Slower);
+        metrics.current_incidents([("groq/a".to_owned(), IncidentKind::Slower)].into());
+        let page = metrics.render(&BTreeSet::new(), |_| {});
+        for line in [
+            "incidents{upstream=\"groq/a\",kind=\"slower\"} 1",
+            "incidents_total{upstream=\"groq/a\",kind=\"slower\"} 1",
+        ] {
+            assert!(page.contains(&format!("photofinish_{line}\n")), "{page}");
+        }
     }
 }

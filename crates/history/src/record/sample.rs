@@ -4,9 +4,10 @@
 //! Not for random histories: see `store::tests::world`.
 
 use super::names::{
-    AttemptOutcome, CensorCause, CostBasis, RaceOutcome, RaceSource, RunKind, StartReason, TokenSource,
+    AttemptOutcome, CensorCause, CostBasis, IncidentKind, IncidentState, RaceOutcome, RaceSource, RunKind, StartReason,
+    TokenSource,
 };
-use super::tables::{AttemptRecord, DEFINITION_VERSION, RaceRecord, RunRecord};
+use super::tables::{AttemptRecord, DEFINITION_VERSION, IncidentRecord, RaceRecord, RunRecord};
 
 /// 2026-01-02T03:04:05Z
 pub const STARTED_AT: i64 = 1_767_323_045_000_000;
@@ -218,6 +219,47 @@ fn bare_attempt(n: i64) -> AttemptRecord {
         in_flight_upstream,
         outcome: AttemptOutcome::Failed,
         ..AttemptRecord::new(race_id, ordinal, (provider, model_sent), start_reason)
+    }
+}
+
+/// An incident of 75 minutes that began `n` hours after [`STARTED_AT`]: first tokens took 2.2 times as long.
+pub fn incident(n: i64) -> IncidentRecord {
+    let began_at = STARTED_AT + n * 3_600_000_000;
+    IncidentRecord {
+        incident_id: format!("{began_at}/slower/groq/llama-70b"),
+        upstream: Some("groq/llama-70b".into()),
+        kind: IncidentKind::Slower,
+        state: IncidentState::Ended,
+        began_at,
+        ended_at: Some(began_at + 4_500_000_000),
+        last_at: began_at + 5_400_000_000,
+        updated_at: began_at + 5_400_000_000,
+        factor: Some(2.2),
+        attempts: 1_500,
+        failures: 7,
+        refusals: 1,
+        usual_share: 0.005,
+        seen: 800,
+        expected: 2_400.5,
+        part_of: Some("of none".into()),
+        ..IncidentRecord::default()
+    }
+}
+
+/// An open one of the gateway: every column that may be null is null.
+pub fn bare_incident(n: i64) -> IncidentRecord {
+    let record = incident(n);
+    IncidentRecord {
+        incident_id: format!("{}/failures/gateway", record.began_at),
+        upstream: None,
+        kind: IncidentKind::Failures,
+        state: IncidentState::Open,
+        ended_at: None,
+        factor: None,
+        failures: 900,
+        upstreams: 3,
+        part_of: None,
+        ..record
     }
 }
 

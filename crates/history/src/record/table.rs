@@ -155,7 +155,29 @@ macro_rules! subset {
     };
 }
 
-pub(crate) use {subset, table};
+/// Makes a record one that can be read back whole. A column that is left out keeps its default: a test compares.
+macro_rules! readable {
+    ($record:ident: $($column:ident),+ $(,)?) => {
+        impl $crate::record::table::Subset for $record {
+            type Record = $record;
+            const NAMES: &'static [&'static str] = &[$(stringify!($column)),+];
+
+            fn fill<'c, E>(
+                &mut self,
+                mut next: impl FnMut() -> Result<$crate::record::table::CellValue<'c>, E>,
+            ) -> Result<(), E> {
+                $($crate::record::table::FromCell::fill(&mut self.$column, next()?);)+
+                Ok(())
+            }
+
+            fn of(record: &$record) -> $record {
+                record.clone()
+            }
+        }
+    };
+}
+
+pub(crate) use {readable, subset, table};
 
 /// Does not compile for two types that are stored differently.
 pub(crate) fn copy<A: ToCell, B: FromCell>(from: &A, into: &mut B) {

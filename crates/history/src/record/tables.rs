@@ -9,7 +9,7 @@ use super::names::{
     AttemptOutcome, CensorCause, CostBasis, IncidentKind, IncidentState, RaceOutcome, RaceSource, RunKind, StartReason,
     TokenSource,
 };
-use super::table::table;
+use super::table::{readable, table};
 
 /// The edition of the definitions that the numbers of a row follow. Stored with each attempt.
 pub const DEFINITION_VERSION: i64 = 1;
@@ -327,6 +327,11 @@ table! {
         /// the incident of the gateway that it belongs to
         part_of: Option<String>,
     }
+}
+
+readable! {
+    IncidentRecord: incident_id, upstream, kind, state, began_at, ended_at, last_at, updated_at, factor, at_least, attempts, failures,
+    refusals, usual_share, seen, expected, breaker, upstreams, part_of
 }
 
 impl AttemptRecord {

@@ -82,7 +82,7 @@ fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
                     attempts.push((&mut **record, *bill));
                 }
             }
-            Record::Run(_) => {}
+            Record::Run(_) | Record::Incident(_) => {}
         }
     }
     if let Some(race) = race {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::attempt_feed::AttemptFeed;
 use crate::store::Taken;
 use photofinish_base::clock::micros_between;
 use photofinish_config::config::names::names;
@@ -52,6 +53,7 @@ pub(super) struct StoreState {
     problems: Mutex<StoreProblems>,
     /// A reader says that the database is damaged.
     pub doubted: Notify,
+    pub attempts: AttemptFeed,
     pub overflow: LogThrottle,
     pub refusal: LogThrottle,
     pub violation: LogThrottle,
@@ -84,6 +86,7 @@ impl StoreState {
             condition: watch::Sender::new(Condition::Ok),
             problems: Mutex::default(),
             doubted: Notify::new(),
+            attempts: AttemptFeed::default(),
             overflow: LogThrottle::new(),
             refusal: LogThrottle::new(),
             violation: LogThrottle::new(),

@@ -102,6 +102,7 @@ impl WriterState {
         self.find_spill().await;
         while let Some(batch) = self.next_batch().await {
             self.check_invariants(&batch);
+            self.state.attempts.add(&batch);
             self.keep(&Arc::new(batch)).await;
             self.look_after().await;
             if !self.tasks.is_draining() {

@@ -9,6 +9,7 @@ pub mod dimension;
 pub mod distribution;
 pub mod figures;
 pub mod groups;
+pub mod incidents;
 pub mod members;
 pub mod probes;
 pub mod question;

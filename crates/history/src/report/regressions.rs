@@ -21,14 +21,16 @@ use crate::estimate::spread::{Spread, Times};
 use crate::estimate::summary::Summary;
 use crate::estimate::survival::{AuditedLoser, Observation, SurvivalPoint};
 use crate::estimate::{ShortBytes, goodput};
-use crate::record::AttemptOutcome;
-use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
+use crate::record::{AttemptOutcome, IncidentRecord};
+use crate::store::{Gather, IncidentFilter, ReadError, RollupCell, Selection, StoreReader};
 use photofinish_base::clock::{DAY_US, HOUR_US};
 
 /// Length of *now* by default.
 const NOW_US: i64 = HOUR_US;
 /// Longest *now*: it has every hour of the day.
 const NOW_US_MAX: i64 = DAY_US;
+/// Incidents that are named.
+const INCIDENTS_MAX: usize = 20;
 /// Days before now that are compared.
 const DAYS_BEFORE: i64 = 7;
 
@@ -54,6 +56,8 @@ pub struct Regressions {
     pub attempts_now: u64,
     /// Upstreams with too few attempts now or before.
     pub too_few: Vec<TooFew>,
+    /// Incidents of now, newest first, without parts of others.
+    pub incidents: Vec<IncidentRecord>,
 }
 
 /// One figure of one upstream that is worse.
@@ -118,7 +122,10 @@ pub fn ask(reader: &StoreReader, question: &RegressionsQuestion, now_us: i64) ->
     for stretch in same_hours(now) {
         of_before.merge(read(stretch)?);
     }
-    Ok(compared(now, &of_before, &of_now))
+    let (since, until, provider) = (Some(now.0), Some(now.1), question.window.provider.clone());
+    let mut incidents = reader.incidents(&IncidentFilter { since, until, provider, limit: INCIDENTS_MAX })?;
+    incidents.retain(|incident| incident.part_of.is_none());
+    Ok(Regressions { incidents, ..compared(now, &of_before, &of_now) })
 }
 
 impl Regressions {
@@ -273,6 +280,7 @@ fn compared(now: (i64, i64), of_before: &UpstreamSides, of_now: &UpstreamSides) 
         attempts_before: enough.iter().map(|(_, shared)| shared.attempts_before).sum(),
         attempts_now: enough.iter().map(|(_, shared)| shared.attempts_now).sum(),
         too_few: too_few.collect(),
+        incidents: Vec::new(),
     }
 }
 

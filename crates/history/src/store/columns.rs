@@ -20,15 +20,11 @@ pub(super) fn select<S: Subset>() -> String {
     S::NAMES.iter().map(|name| format!("{table}.{name}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What an insert does where the record, the first column, is there already: it replaces one that has not ended.
-pub(super) fn replaces_unended<T: Table>() -> String {
+/// What an insert does where the record, the first column, is there already: it replaces it if this condition holds.
+pub(super) fn replaces_where<T: Table>(condition: &str) -> String {
     let others = T::COLUMNS.iter().skip(1).map(|column| format!("{0} = excluded.{0}", column.name));
     let id = T::COLUMNS.first().map_or("", |column| column.name);
-    format!(
-        "ON CONFLICT ({id}) DO UPDATE SET {} WHERE {}.ended_at IS NULL OR excluded.ended_at IS NOT NULL",
-        others.collect::<Vec<_>>().join(", "),
-        T::NAME
-    )
+    format!("ON CONFLICT ({id}) DO UPDATE SET {} WHERE {condition}", others.collect::<Vec<_>>().join(", "))
 }
 
 impl ToSql for CellValue<'_> {

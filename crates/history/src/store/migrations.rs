@@ -29,6 +29,7 @@ pub(super) fn migrator() -> Migrator {
         migration(10, "service tier", include_str!("../../../../migrations/0010_service_tier.sql")),
         migration(11, "plain", include_str!("../../../../migrations/0011_plain.sql")),
         migration(12, "look", include_str!("../../../../migrations/0012_look.sql")),
+        migration(13, "incident", include_str!("../../../../migrations/0013_incident.sql")),
     ])
 }
 

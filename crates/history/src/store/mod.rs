@@ -7,6 +7,7 @@ mod cells;
 mod columns;
 mod damage;
 mod header;
+mod incidents;
 mod looks;
 mod migrations;
 mod open;
@@ -36,6 +37,7 @@ use rusqlite::config::DbConfig;
 
 pub use damage::FileFinding;
 use header::{FileId, Header};
+pub use incidents::IncidentFilter;
 pub use looks::{LookRow, LookSeen};
 pub use open::OpenError;
 pub use probes::{ProbeRow, RecordedProbe};

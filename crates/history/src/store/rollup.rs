@@ -270,8 +270,8 @@ fn find(
     Ok((None, until))
 }
 
-/// Removes some of the oldest rows before `keep_from`, if they are rolled up; after the last of them the runs that began
-/// before.
+/// Removes some of the oldest rows before `keep_from`, if they are rolled up; after the last of them the runs and the incidents that
+/// began before.
 fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<RollupStep> {
     let mut from = 0;
     while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
@@ -284,8 +284,10 @@ fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<Rollu
         }
         from = oldest + HOUR_US;
     }
-    if connection.query_row(OLD_RUN, [keep_from], |_| Ok(())).optional()?.is_some() {
-        connection.execute(REMOVE_RUNS, [keep_from])?;
+    for (old, removing) in [(OLD_RUN, REMOVE_RUNS), (OLD_INCIDENT, REMOVE_INCIDENTS)] {
+        if connection.query_row(old, [keep_from], |_| Ok(())).optional()?.is_some() {
+            connection.execute(removing, [keep_from])?;
+        }
     }
     Ok(RollupStep::Nothing)
 }
@@ -359,6 +361,10 @@ pub(super) const REMOVE_RACES: &str = "DELETE FROM race WHERE race_id >= ?1 AND 
 pub(super) const OLD_RUN: &str = "SELECT run_id FROM run WHERE started_at < ?1 LIMIT 1";
 
 const REMOVE_RUNS: &str = "DELETE FROM run WHERE started_at < ?1";
+
+const OLD_INCIDENT: &str = "SELECT incident_id FROM incident WHERE began_at < ?1 LIMIT 1";
+
+const REMOVE_INCIDENTS: &str = "DELETE FROM incident WHERE began_at < ?1";
 
 /// A roll-up or a removal that failed.
 #[derive(Debug, thiserror::Error)]

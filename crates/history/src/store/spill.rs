@@ -16,7 +16,7 @@ use super::header::Header;
 use super::write::{Record, RowTable, TableRow, WriteError, file_of};
 use super::{Opened, ReadBack, Store, Taken};
 use crate::record::table::{Column, Table as _};
-use crate::record::{AttemptRecord, RaceRecord, RunRecord};
+use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once memory is
 /// full.
@@ -183,7 +183,9 @@ fn count(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row(COUNT, [], |row| row.get(0))
 }
 
-const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt) + (SELECT count(*) FROM run)";
+const COUNT: &str = "\
+    SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt) \
+         + (SELECT count(*) FROM run) + (SELECT count(*) FROM incident)";
 
 /// A row with its cells in the order of the declaration.
 pub(super) struct WaitingRow {
@@ -230,6 +232,7 @@ fn columns(table: RowTable) -> &'static [Column] {
         RowTable::Race => RaceRecord::COLUMNS,
         RowTable::Attempt => AttemptRecord::COLUMNS,
         RowTable::Run => RunRecord::COLUMNS,
+        RowTable::Incident => IncidentRecord::COLUMNS,
     }
 }
 
@@ -243,7 +246,7 @@ impl Until {
         connection.query_row(FIRST_TO_STAY, [races], first).map(Until)
     }
 
-    /// The rows of these races, and all runs: they are few.
+    /// The rows of these races, and all runs and incidents: they are few.
     pub fn rows(&self, connection: &Connection) -> rusqlite::Result<Vec<WaitingRow>> {
         let mut found = Vec::new();
         for table in RowTable::ALL {
@@ -251,6 +254,7 @@ impl Until {
                 RowTable::Race => names::<RaceRecord>(),
                 RowTable::Attempt => names::<AttemptRecord>(),
                 RowTable::Run => names::<RunRecord>(),
+                RowTable::Incident => names::<IncidentRecord>(),
             };
             let sql = format!("SELECT {columns} FROM {} WHERE {}", table.name(), self.condition(table));
             let mut statement = connection.prepare(&sql)?;
@@ -273,7 +277,7 @@ impl Until {
     fn condition(&self, table: RowTable) -> &'static str {
         match (&self.0, table) {
             (Some(_), RowTable::Race | RowTable::Attempt) => "race_id < CAST(?1 AS TEXT)",
-            (Some(_), RowTable::Run) => "?1 IS NOT NULL",
+            (Some(_), RowTable::Run | RowTable::Incident) => "?1 IS NOT NULL",
             (None, _) => "?1 IS NULL",
         }
     }
@@ -294,7 +298,7 @@ fn read(table: RowTable, row: &rusqlite::Row<'_>) -> rusqlite::Result<WaitingRow
         });
     }
     let race_id = match cells.first() {
-        Some(Cell::Text(race_id)) if table != RowTable::Run => Some(race_id.clone()),
+        Some(Cell::Text(race_id)) if matches!(table, RowTable::Race | RowTable::Attempt) => Some(race_id.clone()),
         _ => None,
     };
     Ok(WaitingRow { table, race_id, cells, is_garbled })

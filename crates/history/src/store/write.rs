@@ -2,7 +2,7 @@
 //! database refuses one of them. Rows that it will never take go into a file in the same directory, one line of JSON for each.
 //!
 //! An existing race or attempt stays unchanged, so a batch can be sent again when it is unclear whether its commit
-//! succeeded. A run is written when it begins and again when it ends. Not for reading, nor for rows that wait: see `spill`.
+//! succeeded. A run is written when it begins and again when it ends, an incident whenever it changes. Not for reading, nor for rows that wait: see `spill`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -17,7 +17,7 @@ use super::OpenError;
 use super::columns::{self, DAY_US, HOUR_US, began_at, start_of};
 use super::symptom::{Symptom, symptom};
 use crate::record::table::{CellValue, Table};
-use crate::record::{AttemptRecord, RaceRecord, RunRecord};
+use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 
 /// A row of one of the tables.
 pub(super) trait TableRow {
@@ -39,16 +39,18 @@ pub(super) enum RowTable {
     Race,
     Attempt,
     Run,
+    Incident,
 }
 
 impl RowTable {
-    pub const ALL: [RowTable; 3] = [RowTable::Race, RowTable::Attempt, RowTable::Run];
+    pub const ALL: [RowTable; 4] = [RowTable::Race, RowTable::Attempt, RowTable::Run, RowTable::Incident];
 
     pub fn name(self) -> &'static str {
         match self {
             RowTable::Race => RaceRecord::NAME,
             RowTable::Attempt => AttemptRecord::NAME,
             RowTable::Run => RunRecord::NAME,
+            RowTable::Incident => IncidentRecord::NAME,
         }
     }
 
@@ -56,12 +58,21 @@ impl RowTable {
         static RACE: LazyLock<String> = LazyLock::new(|| format!("{} ON CONFLICT DO NOTHING", into::<RaceRecord>()));
         static ATTEMPT: LazyLock<String> =
             LazyLock::new(|| format!("{} ON CONFLICT DO NOTHING", into::<AttemptRecord>()));
-        static RUN: LazyLock<String> =
-            LazyLock::new(|| format!("{} {}", into::<RunRecord>(), columns::replaces_unended::<RunRecord>()));
+        static RUN: LazyLock<String> = LazyLock::new(|| {
+            // Not one that has ended by one that has not.
+            let may = "run.ended_at IS NULL OR excluded.ended_at IS NOT NULL";
+            format!("{} {}", into::<RunRecord>(), columns::replaces_where::<RunRecord>(may))
+        });
+        static INCIDENT: LazyLock<String> = LazyLock::new(|| {
+            // An older one may come from the spill file.
+            let may = "excluded.updated_at >= incident.updated_at";
+            format!("{} {}", into::<IncidentRecord>(), columns::replaces_where::<IncidentRecord>(may))
+        });
         match self {
             RowTable::Race => &RACE,
             RowTable::Attempt => &ATTEMPT,
             RowTable::Run => &RUN,
+            RowTable::Incident => &INCIDENT,
         }
     }
 }
@@ -73,6 +84,8 @@ pub enum Record {
     Attempt(Box<AttemptRecord>),
     /// Replaces an earlier record of the run, unless that one has ended and this one has not.
     Run(Box<RunRecord>),
+    /// Replaces an earlier record of the incident.
+    Incident(Box<IncidentRecord>),
 }
 
 impl TableRow for Record {
@@ -81,6 +94,7 @@ impl TableRow for Record {
             Record::Race(_) => RowTable::Race,
             Record::Attempt(_) => RowTable::Attempt,
             Record::Run(_) => RowTable::Run,
+            Record::Incident(_) => RowTable::Incident,
         }
     }
 
@@ -88,7 +102,7 @@ impl TableRow for Record {
         match self {
             Record::Race(race) => Some(&race.race_id),
             Record::Attempt(attempt) => Some(&attempt.race_id),
-            Record::Run(_) => None,
+            Record::Run(_) | Record::Incident(_) => None,
         }
     }
 
@@ -97,6 +111,7 @@ impl TableRow for Record {
             Record::Race(race) => run(statement, race.cells()),
             Record::Attempt(attempt) => run(statement, attempt.cells()),
             Record::Run(row) => run(statement, row.cells()),
+            Record::Incident(row) => run(statement, row.cells()),
         }
     }
 
@@ -105,6 +120,7 @@ impl TableRow for Record {
             Record::Race(race) => columns::object(&**race),
             Record::Attempt(attempt) => columns::object(&**attempt),
             Record::Run(run) => columns::object(&**run),
+            Record::Incident(incident) => columns::object(&**incident),
         }
     }
 }

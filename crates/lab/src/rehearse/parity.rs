@@ -235,7 +235,7 @@ fn decided(rows: &[Record]) -> Decided {
                 (why, ttft_us) = (race.why.clone(), race.first_token_sent_us);
                 winner = race.winner.and_then(|winner| usize::try_from(winner).ok());
             }
-            Record::Run(_) => {}
+            Record::Run(_) | Record::Incident(_) => {}
             Record::Attempt(attempt) => {
                 let end = match attempt.outcome {
                     AttemptOutcome::Won => "won",

@@ -2,6 +2,7 @@
 
 mod catalogue_refresh;
 mod discovery;
+mod incident_watch;
 mod listening;
 mod local_gateway;
 mod probe_task;
@@ -137,7 +138,8 @@ impl App {
         serving.spawn(return_memory(serving.clone()));
         serving.spawn(RollupTask::new(gateway.clone()).run());
         serving.spawn(probe_task::run(path.clone(), LoadClient::new(gateway.clone(), probe_rows)));
-        serving.spawn(regression_watch::watch(path, gateway.clone()));
+        serving.spawn(regression_watch::watch(path.clone(), gateway.clone()));
+        serving.spawn(incident_watch::watch(path, gateway.clone()));
         serving.spawn(catalogue_refresh::run(gateway.clone()));
         let discovery = Discovery::new(gateway.clone());
         let listeners = match early {

@@ -89,6 +89,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
         ("/api/routing", only_get(get(api::routing))),
         ("/api/distribution", only_get(get(api::distribution))),
         ("/api/costs", only_get(get(api::costs))),
+        ("/api/incidents", only_get(get(api::incidents))),
         ("/api/config", only_get(get(api::config))),
         ("/api/live", only_get(get(api::live))),
         ("/api/replay", only_get(get(api::replay))),

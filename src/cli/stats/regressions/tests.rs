@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use photofinish_base::clock::wall_micros;
 use photofinish_history::estimate::regression::{Finding, Shift};
-use photofinish_history::record::{AttemptRecord, sample};
+use photofinish_history::record::{AttemptRecord, IncidentRecord, sample};
 use photofinish_history::store::{Record, Store};
 
 #[derive(clap::Parser)]
@@ -49,6 +49,7 @@ fn answer(findings: Vec<Finding>, upstreams: usize) -> Regressions {
         attempts_before: 8_901,
         attempts_now: 1_234,
         too_few: Vec::new(),
+        incidents: Vec::new(),
     }
 }
 
@@ -125,12 +126,16 @@ async fn over_a_real_file() {
         [race(n), attempt(failed), attempt(sample::lost(n, 7_000))]
     });
     store.write(&before.chain(now).collect::<Vec<_>>()).unwrap();
+    let incident = IncidentRecord { part_of: None, ..sample::incident(24) };
+    store.write(&[Record::Incident(Box::new(incident))]).unwrap();
 
     let hour = "--since 2026-01-03T03:00:00Z --until 2026-01-03T04:00:00Z";
     let shown = output(&path, hour);
     assert!(shown.starts_with("groq/llama-70b: failures 0.0 % → 100.0 % (+100.0 points); p < 1e-9; "), "{shown}");
     assert!(shown.contains("input classes: cerebras/llama-70b (30, 0 before).\n"), "{shown}");
     assert!(shown.contains("since 2026-01-03T03:00:00Z and before 2026-01-03T04:00:00Z, against 100 in"), "{shown}");
+    let named = "Incident: groq/llama-70b: first tokens took 2.2 times as long from 2026-01-03 03:04 to 04:19 UTC.\n";
+    assert!(shown.contains(named), "{shown}");
     let objects: Vec<Value> = serde_json::from_str(&output(&path, &format!("--json {hour}"))).unwrap();
     let mut object = objects[0].as_object().unwrap().clone();
     assert!(object.remove("p_value").unwrap().as_f64().unwrap() < 0.001);

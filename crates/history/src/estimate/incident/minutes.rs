@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::usual::{EXPECTED_LEAST, SHARES, Usual, WatchedAttempt, median, median_of, share_of};
+use super::usual::{EXPECTED_LEAST, IncidentAttempt, SHARES, Usual, median, median_of, share_of};
 use crate::estimate::class::Input;
 use crate::estimate::spread::{Spread, Times};
 use crate::estimate::survival::{Estimate, Observation};
@@ -75,7 +75,7 @@ pub struct Minutes {
 
 /// What the minutes of an incident show.
 #[derive(Clone, Debug, Default)]
-pub struct Evidence {
+pub struct IncidentEvidence {
     pub attempts: u64,
     pub failures: u64,
     pub refusals: u64,
@@ -90,11 +90,12 @@ impl Minutes {
     /// Lets the time pass up to `now_us`.
     pub fn pass(&mut self, now_us: i64) {
         let minute = now_us.div_euclid(MINUTE_US);
-        if minute - self.newest > KEPT || minute < self.newest {
+        // A clock may be corrected by seconds.
+        if minute - self.newest > KEPT || minute < self.newest - 1 {
             self.ring.clear();
         }
         if self.ring.is_empty() {
-            self.newest = minute - 1;
+            self.newest = minute - KEPT;
         }
         while self.newest < minute {
             self.ring.push_back(Minute::default());
@@ -106,13 +107,13 @@ impl Minutes {
     }
 
     /// An attempt that is older than the minutes, or of the future, is left out.
-    pub fn add(&mut self, attempt: &WatchedAttempt, usual: &Usual) {
+    pub fn add(&mut self, attempt: &IncidentAttempt, usual: &Usual) {
         let number = attempt.at_us.div_euclid(MINUTE_US);
         let Some(minute) = self.place(number).and_then(|place| self.ring.get_mut(place)) else { return };
         minute.attempts += 1;
         minute.refusals += u64::from(attempt.refused);
         let slot = &mut minute.slots[(attempt.at_us.rem_euclid(MINUTE_US) / SLOT_US) as usize];
-        slot.0 += u32::from(attempt.told);
+        slot.0 += u32::from(attempt.outcome_known);
         slot.1 += u32::from(attempt.failed);
         if let Some((observation, times)) = attempt.ttft.as_ref().zip(usual.times(attempt.class)) {
             let (within, hazard) = times.hazard(observation.time_us);
@@ -259,8 +260,8 @@ impl Minutes {
     }
 
     /// What the minutes from `since_us` on, and before `until_us`, show.
-    pub fn evidence(&self, since_us: i64, until_us: i64) -> Evidence {
-        let mut evidence = Evidence::default();
+    pub fn evidence(&self, since_us: i64, until_us: i64) -> IncidentEvidence {
+        let mut evidence = IncidentEvidence::default();
         let numbers = (self.oldest()..=self.newest).zip(&self.ring);
         let within = |number: i64| (number + 1) * MINUTE_US > since_us && number * MINUTE_US < until_us;
         numbers.filter(|(number, _)| within(*number)).for_each(|(_, minute)| evidence.add(minute));
@@ -301,7 +302,7 @@ fn gain((told, failed): (u32, u32), usual_share: f64) -> f64 {
     (f64::from(failed) * fails + f64::from(told - failed.min(told)) * holds) / f64::from(failed.max(1))
 }
 
-impl Evidence {
+impl IncidentEvidence {
     fn add(&mut self, minute: &Minute) {
         self.attempts += minute.attempts;
         self.refusals += minute.refusals;
@@ -316,7 +317,7 @@ impl Evidence {
         minute.tpot.iter().for_each(|tpot_us| self.tpot.add((tpot_us * 1e3) as i64, 1.0, true));
     }
 
-    pub fn merge(&mut self, other: Evidence) {
+    pub fn merge(&mut self, other: IncidentEvidence) {
         self.attempts += other.attempts;
         self.failures += other.failures;
         self.refusals += other.refusals;

@@ -53,7 +53,7 @@ impl World {
     }
 
     /// The attempts of the next minute.
-    fn next(&mut self) -> Vec<WatchedAttempt> {
+    fn next(&mut self) -> Vec<IncidentAttempt> {
         // Within two hours it forgets where it was.
         let keeps = (-1.0_f64 / 120.0).exp();
         self.drift = self.drift * keeps + normal(&mut self.draws) * (1.0 - keeps * keeps).sqrt();
@@ -68,17 +68,21 @@ impl World {
             attempts.push(self.attempt(begins_us + (at * 60e6) as i64));
         }
         if self.hiccups.contains(&(self.minute % DAY)) {
-            let failed =
-                |at: i64| WatchedAttempt { failed: true, told: true, ttft: None, ..well(begins_us + at * 1_000_000) };
+            let failed = |at: i64| IncidentAttempt {
+                failed: true,
+                outcome_known: true,
+                ttft: None,
+                ..well(begins_us + at * 1_000_000)
+            };
             attempts.extend((20..29).map(failed));
         }
         self.minute += 1;
         attempts
     }
 
-    fn attempt(&mut self, at_us: i64) -> WatchedAttempt {
+    fn attempt(&mut self, at_us: i64) -> IncidentAttempt {
         if self.draws.f64() < self.failing {
-            return WatchedAttempt { failed: true, told: true, ttft: None, ..well(at_us) };
+            return IncidentAttempt { failed: true, outcome_known: true, ttft: None, ..well(at_us) };
         }
         let class = if self.draws.f64() < 0.7 { Input::at(0) } else { Input::at(2) };
         let usual = if class == Input::at(0) { 300e3 } else { 700e3 };
@@ -88,12 +92,12 @@ impl World {
         let rival = if self.draws.f64() < self.cut { usual * (0.5 * normal(&mut self.draws)).exp() } else { f64::MAX };
         let event = time <= rival;
         let observation = Observation { time_us: time.min(rival) as i64, event, audit: None };
-        WatchedAttempt { class, ttft: Some(observation), told: event, ..well(at_us) }
+        IncidentAttempt { class, ttft: Some(observation), outcome_known: event, ..well(at_us) }
     }
 
     /// Its usual, from the next week.
     fn usual(&mut self) -> Usual {
-        let attempts: Vec<WatchedAttempt> = (0..7 * DAY).flat_map(|_| self.next()).collect();
+        let attempts: Vec<IncidentAttempt> = (0..7 * DAY).flat_map(|_| self.next()).collect();
         let (mut week, mut hours) = (Week::default(), Hours::default());
         attempts.iter().for_each(|attempt| week.add(attempt));
         let usual = week.usual();
@@ -111,16 +115,25 @@ impl World {
         for _ in 0..minutes {
             let mut attempts = self.next();
             attempts.sort_by_key(|attempt| attempt.at_us);
+            watch.advance(START_US + self.minute * MINUTE_US);
             attempts.iter().for_each(|attempt| watch.see(UPSTREAM, attempt));
-            let found = watch.pass(START_US + self.minute * MINUTE_US, &BTreeSet::new());
+            let found = watch.look(&BTreeSet::new());
             changes.extend(found.into_iter().map(|change| (self.minute, change)));
         }
         changes
     }
 }
 
-fn well(at_us: i64) -> WatchedAttempt {
-    WatchedAttempt { at_us, class: Input::at(0), failed: false, refused: false, told: true, ttft: None, tpot_us: None }
+fn well(at_us: i64) -> IncidentAttempt {
+    IncidentAttempt {
+        at_us,
+        class: Input::at(0),
+        failed: false,
+        refused: false,
+        outcome_known: true,
+        ttft: None,
+        tpot_us: None,
+    }
 }
 
 fn normal(draws: &mut fastrand::Rng) -> f64 {

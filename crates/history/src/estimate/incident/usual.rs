@@ -29,7 +29,7 @@ pub const SHARES: usize = 10;
 
 /// One attempt, as far as incidents need it.
 #[derive(Clone, Debug)]
-pub struct WatchedAttempt {
+pub struct IncidentAttempt {
     /// Start of its race; microseconds since 1970, UTC.
     pub at_us: i64,
     pub class: Input,
@@ -37,23 +37,23 @@ pub struct WatchedAttempt {
     pub failed: bool,
     pub refused: bool,
     /// It failed, or its first token or plain answer came. Of others nobody knows whether they would have failed.
-    pub told: bool,
+    pub outcome_known: bool,
     pub ttft: Option<Observation>,
     /// Microseconds for each token after the first.
     pub tpot_us: Option<f64>,
 }
 
-impl WatchedAttempt {
-    pub fn of(facts: &AttemptFacts<'_>) -> WatchedAttempt {
+impl IncidentAttempt {
+    pub fn of(facts: &AttemptFacts<'_>) -> IncidentAttempt {
         use AttemptOutcome::{Failed, FailedMid, Refused, Timeout};
         let failed = matches!(facts.outcome, Failed | FailedMid | Timeout | Refused);
         let came = [facts.ttft, facts.whole].into_iter().flatten().any(|seen| seen.event);
-        WatchedAttempt {
+        IncidentAttempt {
             at_us: facts.started_at,
             class: Input::of(facts.request.map_or(0, |request| request.input_tokens_estimate)),
             failed,
             refused: facts.outcome == Refused,
-            told: failed || came,
+            outcome_known: failed || came,
             ttft: facts.ttft,
             tpot_us: facts.tpot_us.filter(|tpot_us| *tpot_us > 0.0),
         }
@@ -71,8 +71,8 @@ pub struct Week {
 }
 
 impl Week {
-    pub fn add(&mut self, attempt: &WatchedAttempt) {
-        self.told += u64::from(attempt.told);
+    pub fn add(&mut self, attempt: &IncidentAttempt) {
+        self.told += u64::from(attempt.outcome_known);
         self.failed += u64::from(attempt.failed);
         if let Some(observation) = &attempt.ttft {
             self.classes[usize::from(attempt.class.place())].add(observation, 1.0, true);

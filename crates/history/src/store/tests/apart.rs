@@ -28,7 +28,7 @@ fn apart() -> Vec<Record> {
                 race.left_out = Some("x/y@breaker".to_owned());
             }
             Record::Attempt(attempt) => attempt.race_id = moved(&attempt.race_id),
-            Record::Run(_) => {}
+            Record::Run(_) | Record::Incident(_) => {}
         }
     }
     let alone = [-2 * DAY_US, -1, 3 * HOUR_US, DAY_US + 4 * HOUR_US, NOW_US - START_US - 1_000];

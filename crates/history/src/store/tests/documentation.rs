@@ -8,7 +8,7 @@ use photofinish_base::clock::wall_micros;
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurement.md");
 const SQL: &str = include_str!("../../../../../docs/sql.md");
 
-/// If set, the test writes the declarations of `race`, `attempt` and `run` into the page.
+/// If set, the test writes the declarations of the tables into the page.
 const BLESS: &str = "PHOTOFINISH_BLESS";
 
 /// The page with the table of these columns under its heading.
@@ -52,6 +52,7 @@ async fn every_column_is_explained() {
         ("Table", "race"),
         ("Table", "attempt"),
         ("Table", "run"),
+        ("Table", "incident"),
         ("Table", "rollup"),
         ("Table", "rollup_span"),
         ("View", "attempt_speed"),
@@ -68,11 +69,12 @@ async fn every_column_is_explained() {
     }
 }
 
-/// The page with the columns of `race`, `attempt` and `run` as they are declared.
+/// The page with the columns of the tables as they are declared.
 fn declared(page: &str) -> String {
     let page = with_columns(page, RaceRecord::NAME, RaceRecord::COLUMNS);
     let page = with_columns(&page, AttemptRecord::NAME, AttemptRecord::COLUMNS);
-    with_columns(&page, RunRecord::NAME, RunRecord::COLUMNS)
+    let page = with_columns(&page, RunRecord::NAME, RunRecord::COLUMNS);
+    with_columns(&page, IncidentRecord::NAME, IncidentRecord::COLUMNS)
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod apart;
 mod damage;
 mod documentation;
+mod incidents;
 mod opening;
 mod races;
 mod recorded;
@@ -26,7 +27,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::estimate::ShortBytes;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
-use crate::record::{AttemptRecord, RaceRecord, RunRecord};
+use crate::record::{AttemptRecord, IncidentRecord, RaceRecord, RunRecord};
 use photofinish_base::clock::wall_micros;
 
 /// A database as created by a version with only the first `migrations`.
@@ -113,4 +114,8 @@ fn attempt(record: AttemptRecord) -> Record {
 
 fn run(record: RunRecord) -> Record {
     Record::Run(Box::new(record))
+}
+
+fn incident(record: IncidentRecord) -> Record {
+    Record::Incident(Box::new(record))
 }

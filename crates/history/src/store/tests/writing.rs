@@ -62,11 +62,14 @@ fn the_samples_have_every_column_with_and_without_a_value() {
     fn is_null<T: Table>(record: &T) -> Vec<(&'static str, bool)> {
         T::COLUMNS.iter().map(|column| column.name).zip(record.cells().map(|cell| cell == CellValue::Null)).collect()
     }
-    let full = [is_null(&sample::race(0)), is_null(&sample::won(0)), is_null(&sample::run(0))].concat();
+    let full =
+        [is_null(&sample::race(0)), is_null(&sample::won(0)), is_null(&sample::run(0)), is_null(&sample::incident(0))]
+            .concat();
     assert_eq!(full.iter().filter(|(_, null)| *null).count(), 0, "{full:?}");
     let nullable = |columns: &'static [Column]| columns.iter().map(|column| (column.name, column.nullable));
     assert!(is_null(&sample::bare_race(0)).into_iter().eq(nullable(RaceRecord::COLUMNS)));
     assert!(is_null(&sample::bare_run(0)).into_iter().eq(nullable(RunRecord::COLUMNS)));
+    assert!(is_null(&sample::bare_incident(0)).into_iter().eq(nullable(IncidentRecord::COLUMNS)));
     let observed = ["ttft_obs_us", "ttft_event", "censor_cause", "failure", "failure_phase"];
     let bare = is_null(&sample::lost(0, 1)).into_iter().filter(|(name, _)| !observed.contains(name));
     assert!(bare.eq(nullable(AttemptRecord::COLUMNS).filter(|(name, _)| !observed.contains(name))));
@@ -80,6 +83,7 @@ async fn the_migrations_make_the_declared_tables() {
         (RaceRecord::NAME, RaceRecord::COLUMNS),
         (AttemptRecord::NAME, AttemptRecord::COLUMNS),
         (RunRecord::NAME, RunRecord::COLUMNS),
+        (IncidentRecord::NAME, IncidentRecord::COLUMNS),
     ] {
         let sql = "SELECT name, type, \"notnull\" = 0 FROM pragma_table_info(?)";
         let migrated: Vec<(String, String, bool)> =

@@ -24,8 +24,9 @@ use super::questions::{ReloadQuestion, RoutingQuestion};
 use crate::server::served_paths::ServedPaths;
 use photofinish_gateway::proxy::{self, Client};
 use photofinish_history::record::table::Table as _;
-use photofinish_history::record::{AttemptRecord, LeftOutReason, RaceRecord, RunRecord};
+use photofinish_history::record::{AttemptRecord, IncidentRecord, LeftOutReason, RaceRecord, RunRecord};
 use photofinish_history::report::figures::{FIGURES, KEYS};
+use photofinish_history::report::incidents::{self, IncidentsQuestion};
 use photofinish_history::report::members::{MemberField, MemberKind, of_columns};
 use photofinish_history::report::{compare, costs, distribution, races, regressions, runs, series, stats};
 use photofinish_lab::replay::ReplayQuestion;
@@ -57,6 +58,7 @@ pub fn openapi() -> Value {
         ("/api/runs", parameters::<runs::RunsQuestion>()),
         ("/api/distribution", parameters::<distribution::DistributionQuestion>()),
         ("/api/costs", parameters::<costs::CostsQuestion>()),
+        ("/api/incidents", parameters::<IncidentsQuestion>()),
         ("/api/replay", parameters::<ReplayQuestion>()),
         ("/api/routing", parameters::<RoutingQuestion>()),
     ] {
@@ -163,6 +165,13 @@ fn schemas() -> Map<String, Value> {
             ),
         ),
         ("Event", event),
+        (
+            "Incident",
+            object(
+                "A stretch of time in which an upstream failed or was slow.",
+                &[&of_columns(IncidentRecord::COLUMNS), &incidents::OF_INCIDENT],
+            ),
+        ),
         ("Run", run()),
         (
             "Configuration",

@@ -14,6 +14,7 @@ use crate::server::served_paths::ServedPaths;
 use photofinish_gateway::proxy::{self, Client, Rejection};
 use photofinish_history::report::costs::{self, CostsQuestion};
 use photofinish_history::report::distribution::{self, DistributionQuestion};
+use photofinish_history::report::incidents::{self, IncidentsQuestion};
 use photofinish_history::report::question::BadParameter;
 use photofinish_history::report::races::{self, RacesQuestion};
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
@@ -84,6 +85,14 @@ pub async fn costs(State(site): State<ServedPaths>, client: Client, uri: Uri) ->
     ask((site, client, uri), problem, |reader, question, now_us| {
         let answer = costs::ask(reader, question, now_us).map_err(unread)?;
         Ok(with_source(json(answer.json().to_string()), answer.rolled_until))
+    })
+    .await
+}
+
+pub async fn incidents(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
+    ask((site, client, uri), IncidentsQuestion::problem, |reader, question, now_us| {
+        let answer = incidents::ask(reader, question, now_us).map_err(unread)?;
+        Ok(json(format!("{}\n", answer.json())))
     })
     .await
 }

@@ -17,7 +17,7 @@ use photofinish_gateway::proxy::Rejection;
 use photofinish_history::record::{AttemptRecord, RaceRecord, sample};
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::question::from_pairs;
-use photofinish_history::report::{costs, distribution, figures, races, regressions, series, stats};
+use photofinish_history::report::{costs, distribution, figures, incidents, races, regressions, series, stats};
 use photofinish_history::store::{Record, Store, StoreReader};
 
 /// One race with every column filled in, and one with every optional column empty. Both have such attempts.
@@ -36,6 +36,8 @@ async fn stored() -> (TempDir, PathBuf) {
     store.write(&batch).unwrap();
     let runs = [sample::run(1), sample::bare_run(0)].map(|run| Record::Run(Box::new(run)));
     store.write(&runs).unwrap();
+    let incidents = [sample::incident(0), sample::bare_incident(1)];
+    store.write(&incidents.map(|incident| Record::Incident(Box::new(incident)))).unwrap();
     (directory, path)
 }
 
@@ -204,6 +206,11 @@ async fn answers_are_as_the_document_says() {
         let run = Value::from(photofinish_history::report::runs::one(&reader, &sample::race_id(n)).unwrap());
         assert_fits(&document, answer_of(&document, "/api/runs/{run}"), &run, "run");
     }
+    let question: incidents::IncidentsQuestion = from_pairs(&[]).unwrap();
+    let listed = incidents::ask(&reader, &question, now_us).unwrap().json();
+    assert_eq!(listed["incidents"].as_array().unwrap().len(), 2);
+    assert!(!listed["not_watched"].as_array().unwrap().is_empty());
+    assert_fits(&document, answer_of(&document, "/api/incidents"), &listed, "incidents");
     let described = |schema: &str, place: &Value| {
         let properties = document["components"]["schemas"][schema]["properties"].as_object().unwrap().keys();
         assert!(properties.eq(place.as_object().unwrap().keys()), "{schema}: not the columns, or not in their order");

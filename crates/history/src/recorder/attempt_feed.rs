@@ -1,0 +1,94 @@
+//! Attempts of clients on their way to the store, for those who watch for incidents. The writer task puts them here, so that it costs no
+//! request.
+//!
+//! Not for whole rows: see `race_rows`.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::estimate::facts::{MeasuredAttempt, RequestRow, of_race};
+use crate::estimate::incident::usual::IncidentAttempt;
+use crate::record::RaceSource;
+use crate::record::table::Subset as _;
+use crate::store::Record;
+
+/// Attempts that wait to be taken; further ones are left out. They are taken several times a minute.
+const WAITING_MAX: usize = 100_000;
+
+/// None: nobody watches.
+#[derive(Debug, Default)]
+pub(super) struct AttemptFeed(Mutex<Option<Vec<(String, IncidentAttempt)>>>);
+
+impl AttemptFeed {
+    /// What came since the last call, by upstream; nothing before the first one.
+    pub fn take(&self) -> Vec<(String, IncidentAttempt)> {
+        self.waiting().replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// The rows of a race follow each other.
+    pub fn add(&self, batch: &[Record]) {
+        let mut waiting = self.waiting();
+        let Some(waiting) = &mut *waiting else { return };
+        for rows in batch.chunk_by(|a, b| a.race_id() == b.race_id()) {
+            let race = rows.iter().find_map(|row| if let Record::Race(race) = row { Some(race) } else { None });
+            let Some(race) = race.filter(|race| race.source == RaceSource::Client) else { continue };
+            let attempts = rows.iter().filter_map(|row| {
+                let Record::Attempt(attempt) = row else { return None };
+                Some(MeasuredAttempt::of(attempt))
+            });
+            let (request, attempts) = (RequestRow::of(race), attempts.collect::<Vec<_>>());
+            of_race((0, race.started_at), Some(&request), &attempts, |facts| {
+                if waiting.len() < WAITING_MAX {
+                    waiting.push((format!("{}/{}", facts.provider, facts.model_sent), IncidentAttempt::of(facts)));
+                }
+            });
+        }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Vec<(String, IncidentAttempt)>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{RaceRecord, sample};
+
+    #[test]
+    fn attempts_of_clients_are_handed_on() {
+        let rows = |n: i64, source| {
+            let race = Record::Race(Box::new(RaceRecord { source, ..sample::race(n) }));
+            let attempts = [sample::won(n), sample::lost(n, 101_000), sample::failed(n)];
+            [race].into_iter().chain(attempts.map(|attempt| Record::Attempt(Box::new(attempt))))
+        };
+        let incident = Record::Incident(Box::new(sample::incident(0)));
+        let batch: Vec<Record> =
+            rows(1, RaceSource::Probe).chain(rows(2, RaceSource::Client)).chain([incident]).collect();
+        let feed = AttemptFeed::default();
+        feed.add(&batch);
+        assert!(feed.take().is_empty(), "nobody watched");
+        feed.add(&batch);
+        let taken = feed.take();
+        let told: Vec<_> = taken
+            .iter()
+            .map(|(upstream, attempt)| (upstream.as_str(), attempt.outcome_known, attempt.failed))
+            .collect();
+        assert_eq!(
+            told,
+            [("groq/llama-70b", true, false), ("cerebras/llama-70b", false, false), ("my-vllm/llama-70b", true, true)]
+        );
+        assert!(taken.iter().all(|(_, attempt)| attempt.at_us == sample::race(2).started_at));
+        assert!(feed.take().is_empty());
+    }
+
+    #[test]
+    fn so_many_wait() {
+        let feed = AttemptFeed::default();
+        feed.take();
+        let batch: Vec<Record> = (0..1_000)
+            .flat_map(|n| [Record::Race(Box::new(sample::race(n))), Record::Attempt(Box::new(sample::won(n)))])
+            .collect();
+        (0..101).for_each(|_| feed.add(&batch));
+        assert_eq!(feed.take().len(), WAITING_MAX);
+    }
+}

@@ -1,0 +1,147 @@
+//! The words, and what a watch reads from a real file.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::estimate::incident::IncidentStep;
+use crate::record::{AttemptOutcome, AttemptRecord, RaceRecord, sample};
+use crate::store::Store;
+
+const MINUTE: i64 = 60 * SECOND_US;
+
+#[test]
+fn what_happened_in_words() {
+    let full = sample::incident(0);
+    let now_us = full.updated_at + MINUTE;
+    let failing =
+        IncidentRecord { kind: IncidentKind::Failures, factor: None, failures: 945, refusals: 0, ..full.clone() };
+    let open = IncidentRecord { state: IncidentState::Open, ended_at: None, ..full.clone() };
+    for (incident, now_us, expected) in [
+        (full.clone(), now_us, "first tokens took 2.2 times as long from 2026-01-02 03:04 to 04:19 UTC"),
+        (
+            IncidentRecord { factor: Some(1.3), at_least: true, ..full.clone() },
+            now_us,
+            "first tokens took at least 1.3 times as long from 2026-01-02 03:04 to 04:19 UTC",
+        ),
+        (
+            IncidentRecord { kind: IncidentKind::TokS, factor: Some(3.04), ..full.clone() },
+            now_us,
+            "tokens after the first took 3.0 times as long from 2026-01-02 03:04 to 04:19 UTC",
+        ),
+        (open.clone(), now_us, "first tokens took 2.2 times as long since 2026-01-02 03:04 UTC"),
+        (
+            open.clone(),
+            open.updated_at + 16 * MINUTE,
+            "first tokens took 2.2 times as long from 2026-01-02 03:04 UTC; not watched since 2026-01-02 04:34 UTC: end unknown",
+        ),
+        (
+            IncidentRecord { state: IncidentState::EndUnknown, ended_at: None, ..full.clone() },
+            now_us,
+            "first tokens took 2.2 times as long from 2026-01-02 03:04 UTC; not asked since 2026-01-02 04:34 UTC: end unknown",
+        ),
+        (
+            failing.clone(),
+            now_us,
+            "945 of 1500 attempts failed (63 %; usually 0.5 %) from 2026-01-02 03:04 to 04:19 UTC",
+        ),
+        (
+            IncidentRecord { refusals: 3, breaker: true, ..failing.clone() },
+            now_us,
+            "945 of 1500 attempts failed, and its breaker was open, (63 %, 3 by a content policy; usually 0.5 %) from 2026-01-02 03:04 to \
+             04:19 UTC",
+        ),
+        (
+            IncidentRecord { failures: 0, breaker: true, ..failing },
+            now_us,
+            "its breaker was open from 2026-01-02 03:04 to 04:19 UTC",
+        ),
+        (
+            sample::bare_incident(0),
+            now_us,
+            "3 upstreams at once: 900 of 1500 attempts failed (60 %, 1 by a content policy) since 2026-01-02 03:04 UTC",
+        ),
+    ] {
+        assert_eq!(words(&incident, now_us), expected);
+    }
+    let object = object(&full, now_us);
+    assert_eq!((&object["began"], &object["ended"]), (&json!("2026-01-02T03:04:05Z"), &json!("2026-01-02T04:19:05Z")));
+    assert_eq!(object["words"], words(&full, now_us));
+}
+
+/// A race of one attempt at `a/m`, at this time; its first token takes 100 to 300 ms.
+fn asked(n: i64, at_us: i64, fails: bool) -> [Record; 2] {
+    let race_id = format!("{}-7000-8000-{n:012x}", {
+        let ms = at_us / 1_000;
+        format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
+    });
+    let ttft_us = 100_000 + n * 7_919 % 200_000;
+    let upstream = ("a".to_owned(), "m".to_owned());
+    let attempt = AttemptRecord {
+        first_token_us: (!fails).then_some(ttft_us),
+        ttft_obs_us: (!fails).then_some(ttft_us),
+        ttft_event: (!fails).then_some(1),
+        outcome: if fails { AttemptOutcome::Failed } else { AttemptOutcome::Won },
+        ..AttemptRecord::new(race_id.clone(), 0, upstream, crate::record::StartReason::First)
+    };
+    let race = RaceRecord { race_id, started_at: at_us, attempts: 1, winner: (!fails).then_some(0), ..sample::race(0) };
+    [Record::Race(Box::new(race)), Record::Attempt(Box::new(attempt))]
+}
+
+#[test]
+fn a_watch_begins_with_what_the_history_knows() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let store = Store::open(&path).unwrap();
+    let now_us = (sample::STARTED_AT / HOUR_US + 30) * HOUR_US + 30 * MINUTE;
+    // Thirty hours with one request a minute, of which the last ten fail.
+    let rows = (1..30 * 60).flat_map(|n| asked(n, now_us - n * MINUTE, n <= 10));
+    store.write(&rows.collect::<Vec<_>>()).unwrap();
+    let open = IncidentRecord { state: IncidentState::Open, ended_at: None, ..sample::incident(0) };
+    store.write(&[Record::Incident(Box::new(open.clone()))]).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
+
+    let usual = usual(&reader, now_us).unwrap();
+    assert_eq!(usual.keys().collect::<Vec<_>>(), ["a/m"]);
+    let of = &usual["a/m"];
+    let times = of.times(crate::estimate::class::Input::of(1_000)).unwrap();
+    assert!((times.unit_us / 200e3 - 1.0).abs() < 0.05 && of.failed == 0.0, "{}", times.unit_us);
+    let spread = of.ttft_spread.expect("it has thirty hours");
+    assert!((0.02..0.4).contains(&spread), "{spread}");
+
+    let mut watch = IncidentWatch::default();
+    watch.compare_with(usual);
+    resume(&reader, &mut watch, now_us).unwrap();
+    watch.advance(now_us + 15 * SECOND_US);
+    let changes = watch.look(&BTreeSet::new());
+    let told: Vec<_> =
+        changes.iter().map(|change| (change.step, name(&change.incident), change.incident.kind)).collect();
+    // The failures of before the restart are found at once, and what was open long ago has no end.
+    assert_eq!(
+        told,
+        [
+            (IncidentStep::Begun, "a/m", IncidentKind::Failures),
+            (IncidentStep::Ended, "groq/llama-70b", IncidentKind::Slower)
+        ]
+    );
+    assert_eq!(changes[0].incident.began_at.div_euclid(MINUTE), now_us.div_euclid(MINUTE) - 10);
+
+    let asked = ask(&reader, &IncidentsQuestion::default(), now_us).unwrap();
+    assert_eq!(asked.incidents, [open]);
+    assert_eq!(asked.not_watched, [], "50 first tokens in the last hour");
+    let later = ask(&reader, &IncidentsQuestion::default(), now_us + 50 * MINUTE).unwrap();
+    assert_eq!(later.not_watched, [("a/m".to_owned(), 0)]);
+}
+
+#[test]
+fn an_empty_history_has_neither() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    drop(Store::open(&path).unwrap());
+    let reader = StoreReader::open(&path).unwrap();
+    assert!(usual(&reader, sample::STARTED_AT).unwrap().is_empty());
+    let mut watch = IncidentWatch::default();
+    resume(&reader, &mut watch, sample::STARTED_AT).unwrap();
+    assert_eq!(watch.look(&BTreeSet::new()), []);
+    let answer = ask(&reader, &IncidentsQuestion::default(), sample::STARTED_AT).unwrap();
+    assert_eq!(answer.json(), json!({ "incidents": [], "not_watched": [] }));
+}

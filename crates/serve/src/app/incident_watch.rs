@@ -1,0 +1,139 @@
+//! Watches for incidents: takes the attempts that the recorder hands on, every few seconds, and reports what begins and ends to the history,
+//! the log and the metrics.
+//!
+//! `estimate::incident` has the rules. No decision depends on it, and no request waits for it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use photofinish_base::clock::{Instant, wall_micros};
+use photofinish_base::shutdown::Shutdown;
+use photofinish_gateway::proxy::Gateway;
+use photofinish_history::estimate::incident::{IncidentChange, IncidentStep, IncidentWatch};
+use photofinish_history::recorder::Recorder;
+use photofinish_history::report::incidents::{name, resume, usual, words};
+
+/// From one look at the attempts to the next.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// From one reading of what is usual to the next.
+const READ_EVERY: Duration = Duration::from_secs(3_600);
+/// The same after one that failed.
+const READ_AGAIN: Duration = Duration::from_secs(60);
+
+/// The task.
+struct IncidentTask {
+    watch: IncidentWatch,
+    path: PathBuf,
+    recorder: Recorder,
+    shutdown: Shutdown,
+    /// When it began to take attempts; microseconds since 1970, UTC.
+    began_us: i64,
+    /// It knows what was open and what was asked before.
+    is_resumed: bool,
+    read_at: Instant,
+    /// The last reading failed.
+    failed: bool,
+}
+
+/// Runs until the gateway drains. `path`: the database file.
+pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
+    let mut task = IncidentTask::new(path, gateway.recorder().clone(), gateway.shutdown().clone(), wall_micros());
+    let shutdown = task.shutdown.clone();
+    let mut draining = std::pin::pin!(shutdown.draining());
+    loop {
+        tokio::select! {
+            () = &mut draining => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        if task.read().await.is_none() {
+            return;
+        }
+        task.look(wall_micros(), &gateway.open_breakers());
+    }
+}
+
+impl IncidentTask {
+    fn new(path: PathBuf, recorder: Recorder, shutdown: Shutdown, now_us: i64) -> IncidentTask {
+        // From now on they are kept.
+        drop(recorder.attempts());
+        let (watch, read_at) = (IncidentWatch::default(), Instant::now());
+        IncidentTask { watch, path, recorder, shutdown, began_us: now_us, is_resumed: false, read_at, failed: false }
+    }
+
+    /// Reads what is usual, if that is due; at first also what was before. None once the gateway drains.
+    async fn read(&mut self) -> Option<()> {
+        if Instant::now() < self.read_at {
+            return Some(());
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (recorder, path, stopped) = (self.recorder.clone(), self.path.clone(), stop.clone());
+        let (mut watch, is_resumed, began_us) = (std::mem::take(&mut self.watch), self.is_resumed, self.began_us);
+        let reading = self.shutdown.run_blocking(move || {
+            let reader = recorder.read_history(&path).map_err(|error| error.to_string());
+            let read = reader.and_then(|reader| {
+                let reader = reader.stopped_by(stopped);
+                watch.compare_with(usual(&reader, wall_micros()).map_err(|error| error.to_string())?);
+                let resumed = if is_resumed { Ok(()) } else { resume(&reader, &mut watch, began_us) };
+                resumed.map_err(|error| error.to_string())
+            });
+            (watch, read)
+        });
+        let read = tokio::select! {
+            biased;
+            () = self.shutdown.draining() => {
+                stop.store(true, Relaxed);
+                return None;
+            }
+            read = reading => read,
+        };
+        let read = read.map_err(|error| error.to_string()).and_then(|(watch, read)| {
+            self.watch = watch;
+            read
+        });
+        if let Some(error) = read.as_ref().err().filter(|_| !self.failed) {
+            tracing::warn!(%error, "cannot read what is usual for the upstreams: incidents are found later, or by older figures");
+        }
+        self.failed = read.is_err();
+        self.is_resumed |= read.is_ok();
+        self.read_at = Instant::now() + if self.failed { READ_AGAIN } else { READ_EVERY };
+        Some(())
+    }
+
+    /// Takes what came, and reports what changed.
+    fn look(&mut self, now_us: i64, open_breakers: &BTreeSet<String>) {
+        self.watch.advance(now_us);
+        for (upstream, attempt) in self.recorder.attempts() {
+            self.watch.see(&upstream, &attempt);
+        }
+        if !self.is_resumed {
+            // An incident that is known already must not begin again.
+            return;
+        }
+        for change in self.watch.look(open_breakers) {
+            self.report(change, now_us);
+        }
+        let open = self.watch.open().filter_map(|open| Some((open.upstream.clone()?, open.kind)));
+        self.recorder.metrics().current_incidents(open.collect());
+    }
+
+    fn report(&self, IncidentChange { step, incident }: IncidentChange, now_us: i64) {
+        let (upstream, kind) = (name(&incident), incident.kind.as_str());
+        match step {
+            IncidentStep::Begun => {
+                if let Some(upstream) = &incident.upstream {
+                    self.recorder.metrics().incident(upstream, incident.kind);
+                }
+                tracing::warn!(upstream, kind, "an incident: {}", words(&incident, now_us));
+            }
+            IncidentStep::Ended => tracing::info!(upstream, kind, "an incident is over: {}", words(&incident, now_us)),
+            IncidentStep::GoesOn => {}
+        }
+        self.recorder.incident(incident);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! From the recorder's rows to the table, the metrics and the log; and when nothing can be read.
+
+use super::*;
+use photofinish_history::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
+use photofinish_history::store::{IncidentFilter, Store, StoreReader};
+
+const SECOND: i64 = 1_000_000;
+
+/// A race whose only attempt could not connect.
+fn fail(recorder: &Recorder, n: i64, at_us: i64) {
+    let race_id = format!("{:08x}-{:04x}-7000-8000-{n:012x}", (at_us / 1_000) >> 16, at_us / 1_000 & 0xffff);
+    let recorder = recorder.for_race(RaceSource::Client);
+    let attempt = AttemptRecord { race_id: race_id.clone(), ordinal: 0, ..sample::failed(0) };
+    recorder.attempt(attempt, None, 0);
+    recorder.race(RaceRecord { race_id, started_at: at_us, attempts: 1, winner: None, ..sample::race(0) }, None);
+}
+
+async fn failing() -> (tempfile::TempDir, IncidentTask, photofinish_history::recorder::WriterTask, i64) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let (recorder, writer) = Recorder::start(Store::open(&path).unwrap());
+    let now_us = wall_micros() - 600 * SECOND;
+    let task = IncidentTask::new(path, recorder.clone(), Shutdown::new(), now_us);
+    (0..30).for_each(|n| fail(&recorder, n, now_us + n * 10 * SECOND));
+    recorder.until_written(Duration::from_secs(30)).await;
+    (directory, task, writer, now_us)
+}
+
+#[tokio::test]
+async fn failures_come_into_the_table_and_the_metrics() {
+    let (_directory, mut task, writer, began_us) = failing().await;
+    assert!(task.read().await.is_some() && task.is_resumed);
+    task.look(began_us + 300 * SECOND, &BTreeSet::new());
+    let gauge = |task: &IncidentTask| {
+        let page = task.recorder.metrics().render(&BTreeSet::new(), |_| {});
+        page.lines().find(|line| line.starts_with("photofinish_incidents{")).map(str::to_owned)
+    };
+    assert_eq!(gauge(&task).as_deref(), Some("photofinish_incidents{upstream=\"other\",kind=\"failures\"} 1"));
+    // Nothing comes for half an hour. Looks are seconds apart.
+    (21..=127).for_each(|n| task.look(began_us + n * 15 * SECOND, &BTreeSet::new()));
+    (128..=160).for_each(|n| task.look(began_us + n * 15 * SECOND, &BTreeSet::new()));
+    assert_eq!(gauge(&task).as_deref(), Some("photofinish_incidents{upstream=\"other\",kind=\"failures\"} 0"));
+    let path = task.path.clone();
+    drop(task);
+    assert_eq!(writer.finish(Duration::from_secs(30)).await, 0);
+    let found = StoreReader::open(&path).unwrap().incidents(&IncidentFilter { limit: 9, ..IncidentFilter::default() });
+    let [incident] = &found.unwrap()[..] else { panic!("one incident") };
+    assert_eq!((incident.upstream.as_deref(), incident.failures), (Some("my-vllm/llama-70b"), 30));
+    assert_eq!((incident.state, incident.began_at / SECOND / 10), (IncidentState::EndUnknown, began_us / SECOND / 10));
+}
+
+#[tokio::test]
+async fn nothing_begins_while_earlier_incidents_are_not_known() {
+    let (directory, mut task, _writer, began_us) = failing().await;
+    task.path = directory.path().join("no such file");
+    assert!(task.read().await.is_some());
+    assert!(task.failed && !task.is_resumed);
+    task.look(began_us + 300 * SECOND, &BTreeSet::new());
+    assert_eq!(task.watch.open().count(), 0);
+    // It is tried again later, and the attempts of meanwhile count.
+    task.read_at = Instant::now();
+    task.path = directory.path().join("history.db");
+    assert!(task.read().await.is_some() && task.is_resumed);
+    task.look(began_us + 315 * SECOND, &BTreeSet::new());
+    assert_eq!(task.watch.open().count(), 1);
+    task.shutdown.drain();
+    task.read_at = Instant::now();
+    assert!(task.read().await.is_none());
+}
