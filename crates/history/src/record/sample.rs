@@ -248,19 +248,10 @@ pub fn incident(n: i64) -> IncidentRecord {
 
 /// An open one of the gateway: every column that may be null is null.
 pub fn bare_incident(n: i64) -> IncidentRecord {
-    let record = incident(n);
-    IncidentRecord {
-        incident_id: format!("{}/failures/gateway", record.began_at),
-        upstream: None,
-        kind: IncidentKind::Failures,
-        state: IncidentState::Open,
-        ended_at: None,
-        factor: None,
-        failures: 900,
-        upstreams: 3,
-        part_of: None,
-        ..record
-    }
+    let (incident_id, kind) = (format!("{n}/failures/gateway"), IncidentKind::Failures);
+    let IncidentRecord { began_at, last_at, updated_at, attempts, refusals, .. } = incident(n);
+    let known = IncidentRecord { began_at, last_at, updated_at, attempts, refusals, ..IncidentRecord::default() };
+    IncidentRecord { incident_id, kind, failures: 900, upstreams: 3, ..known }
 }
 
 /// The plain quantile: the smallest value that at least a share `p` of the values does not exceed. Reorders them.

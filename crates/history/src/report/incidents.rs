@@ -79,8 +79,12 @@ pub fn ask(reader: &StoreReader, question: &IncidentsQuestion, now_us: i64) -> R
     let provider = question.provider.clone();
     let filter = AttemptFilter { since: Some(now_us - HOUR_US), provider, ..AttemptFilter::default() };
     let selection = Selection { filter, now_us, ..Selection::default() };
-    let (counted, _) = reader.gather(&selection, Counted::default)?;
-    let few = counted.0.into_iter().filter(|(_, attempts)| (*attempts as f64) < EXPECTED_LEAST);
+    let (recent, _) = reader.gather(&selection, RecentAttempts::default)?;
+    let mut watched: BTreeMap<String, u64> = BTreeMap::new();
+    for (upstream, attempt) in recent.0 {
+        *watched.entry(upstream).or_default() += u64::from(attempt.ttft.is_some());
+    }
+    let few = watched.into_iter().filter(|(_, attempts)| (*attempts as f64) < EXPECTED_LEAST);
     Ok(Incidents { incidents, not_watched: few.collect(), now_us })
 }
 
@@ -213,30 +217,6 @@ pub fn resume(reader: &StoreReader, watch: &mut IncidentWatch, until_us: i64) ->
     watch.begin_at(until_us);
     recent.0.iter().for_each(|(upstream, attempt)| watch.see(upstream, attempt));
     Ok(())
-}
-
-/// First tokens and cuts by upstream.
-#[derive(Default)]
-struct Counted(BTreeMap<String, u64>);
-
-impl Gather for Counted {
-    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
-        let upstream = format!("{}/{}", facts.provider, facts.model_sent);
-        *self.0.entry(upstream).or_default() += u64::from(facts.ttft.is_some());
-    }
-
-    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
-
-    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
-        if let Some((provider, model_sent)) = cell.upstream {
-            *self.0.entry(format!("{provider}/{model_sent}")).or_default() += cell.count;
-        }
-        Ok(())
-    }
-
-    fn merge(&mut self, other: Counted) {
-        other.0.into_iter().for_each(|(upstream, attempts)| *self.0.entry(upstream).or_default() += attempts);
-    }
 }
 
 /// The weeks of all upstreams.

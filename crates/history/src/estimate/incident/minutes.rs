@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::usual::{EXPECTED_LEAST, IncidentAttempt, SHARES, Usual, median, median_of, share_of};
+use super::usual::{EXPECTED_LEAST, IncidentAttempt, SHARES, Usual, median, share_of};
 use crate::estimate::class::Input;
 use crate::estimate::spread::{Spread, Times};
 use crate::estimate::survival::{Estimate, Observation};
@@ -331,7 +331,7 @@ impl IncidentEvidence {
     /// How many times as long it took, and whether that is a lower bound. None: nothing can be told.
     pub fn factor(&self, speed: Speed, usual: &Usual) -> Option<(f64, bool)> {
         match speed {
-            Speed::Tokens => Some((median_of(&self.tpot)? / 1e3 / usual.tpot?.0, false)),
+            Speed::Tokens => Some((self.tpot.quantiles([0.5])[0]? as f64 / 1e3 / usual.tpot?.0, false)),
             Speed::FirstTokens => self.first_tokens(usual),
         }
     }

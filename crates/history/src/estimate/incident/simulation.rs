@@ -297,7 +297,6 @@ fn incidents_measured() {
             sum(|of| of.1)
         ));
     }
-    println!("{}", table.join("\n"));
     let document = include_str!("../../../../../docs/records/accuracy.md");
     assert!(table.iter().all(|line| document.contains(line)), "docs/records/accuracy.md lacks\n{}", table.join("\n"));
 }

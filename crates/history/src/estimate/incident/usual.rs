@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::estimate::class::Input;
 use crate::estimate::facts::AttemptFacts;
-use crate::estimate::spread::{Spread, Times};
+use crate::estimate::spread::Times;
 use crate::estimate::summary::Summary;
 use crate::estimate::survival::{Estimate, Observation, Survival, SurvivalPoint};
 use crate::record::AttemptOutcome;
@@ -254,9 +254,4 @@ fn spread(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| values.get((values.len() as f64 * share) as usize);
     (values.len() >= HOURS_LEAST).then(|| Some((at(0.84)? - at(0.16)?) / 2.0))?
-}
-
-/// Nothing but the values of a spread; for the figures of an incident.
-pub fn median_of(spread: &Spread) -> Option<f64> {
-    spread.quantiles([0.5])[0].map(|value| value as f64)
 }

@@ -8,7 +8,7 @@ const SECOND: i64 = 1_000_000;
 
 /// A race whose only attempt could not connect.
 fn fail(recorder: &Recorder, n: i64, at_us: i64) {
-    let race_id = format!("{:08x}-{:04x}-7000-8000-{n:012x}", (at_us / 1_000) >> 16, at_us / 1_000 & 0xffff);
+    let race_id = format!("{:08x}-{:04x}-7000-8000-{n:012x}", (at_us / 1_000) >> 16, (at_us / 1_000) & 0xffff);
     let recorder = recorder.for_race(RaceSource::Client);
     let attempt = AttemptRecord { race_id: race_id.clone(), ordinal: 0, ..sample::failed(0) };
     recorder.attempt(attempt, None, 0);
