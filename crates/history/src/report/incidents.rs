@@ -2,12 +2,11 @@
 //!
 //! Not for the rules: see `estimate::incident`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::dimension::NameIndex;
 use super::members::{MemberField, text};
 use super::question::{TimePoint, moment, span, time};
 use crate::estimate::ShortBytes;
@@ -189,8 +188,7 @@ pub fn usual(reader: &StoreReader, now_us: i64) -> Result<BTreeMap<String, Usual
     let filter = AttemptFilter { since: Some(until - 7 * DAY_US), until: Some(until), ..AttemptFilter::default() };
     let selection = Selection { filter, now_us, classes: true, hourly: true, exact: false };
     let (weeks, _) = reader.gather(&selection, Weeks::default)?;
-    let named = weeks.of.iter().map(|(place, week)| (weeks.names.name(*place).to_owned(), week.usual()));
-    let usual: BTreeMap<String, Usual> = named.collect();
+    let usual: BTreeMap<String, Usual> = weeks.0.iter().map(|(name, week)| (name.clone(), week.usual())).collect();
     let (ratios, _) = reader.gather(&selection, || HourRatios { usual: &usual, of: BTreeMap::new() })?;
     let mut hours = ratios.of;
     let with_hours = |(name, usual): (&String, &Usual)| {
@@ -219,19 +217,20 @@ pub fn resume(reader: &StoreReader, watch: &mut IncidentWatch, until_us: i64) ->
     Ok(())
 }
 
+fn named((provider, model_sent): (&str, &str)) -> String {
+    format!("{provider}/{model_sent}")
+}
+
 /// The weeks of all upstreams.
 #[derive(Default)]
-struct Weeks {
-    names: NameIndex,
-    of: HashMap<usize, Week>,
-}
+struct Weeks(BTreeMap<String, Week>);
 
 impl Gather for Weeks {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         // A running race has rows of losers only.
         if facts.request.is_some() {
-            let place = self.names.upstream((facts.provider, facts.model_sent));
-            self.of.entry(place).or_default().add(&IncidentAttempt::of(facts));
+            let upstream = named((facts.provider, facts.model_sent));
+            self.0.entry(upstream).or_default().add(&IncidentAttempt::of(facts));
         }
     }
 
@@ -241,16 +240,12 @@ impl Gather for Weeks {
         let (Some(upstream), Some(class)) = (cell.upstream, cell.class) else { return Ok(()) };
         let mut summary = Summary::default();
         summary.absorb(cell.summary, 1.0, false)?;
-        let place = self.names.upstream(upstream);
-        self.of.entry(place).or_default().absorb(cell.start_us, class.input, summary);
+        self.0.entry(named(upstream)).or_default().absorb(cell.start_us, class.input, summary);
         Ok(())
     }
 
     fn merge(&mut self, other: Weeks) {
-        for (place, week) in other.of {
-            let place = self.names.place(other.names.name(place));
-            self.of.entry(place).or_default().merge(week);
-        }
+        other.0.into_iter().for_each(|(upstream, week)| self.0.entry(upstream).or_default().merge(week));
     }
 }
 
@@ -261,8 +256,8 @@ struct HourRatios<'a> {
 }
 
 impl HourRatios<'_> {
-    fn hours(&mut self, (provider, model_sent): (&str, &str)) -> Option<(&Usual, &mut Hours)> {
-        let upstream = format!("{provider}/{model_sent}");
+    fn hours(&mut self, upstream: (&str, &str)) -> Option<(&Usual, &mut Hours)> {
+        let upstream = named(upstream);
         Some((self.usual.get(&upstream)?, self.of.entry(upstream).or_default()))
     }
 }
@@ -302,7 +297,7 @@ struct RecentAttempts(Vec<(String, IncidentAttempt)>);
 impl Gather for RecentAttempts {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         if facts.request.is_some() && self.0.len() < RECENT_MAX {
-            self.0.push((format!("{}/{}", facts.provider, facts.model_sent), IncidentAttempt::of(facts)));
+            self.0.push((named((facts.provider, facts.model_sent)), IncidentAttempt::of(facts)));
         }
     }
 
