@@ -1,13 +1,16 @@
 //! The result of a run in words and tables. Not for its JSON: `RunResult` is written as it is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::plan::{BenchPlan, Levels};
 use super::verdict::RunVerdict;
+use crate::cli::plot::{self, Plot, PlotLine, PlotUnit, XAxis};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::sheet::{Sheet, SheetCell};
 use crate::cli::text::{GREY, clean, or_dash, write_paragraph};
 use photofinish_base::machine;
+use photofinish_history::estimate::interval::insufficient_for_p99;
 use photofinish_history::estimate::survival::is_firm;
 use photofinish_lab::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
 use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition};
@@ -64,6 +67,7 @@ pub fn write(
     if !result.stages.is_empty() {
         table(&result.stages, screen).write(width, out)?;
         writeln!(out)?;
+        draw_curves(result, screen, out)?;
     }
     let mut lines = Vec::new();
     lines.extend(result.curves.iter().flat_map(curve));
@@ -113,14 +117,42 @@ fn curve(curve: &Curve) -> impl Iterator<Item = String> {
     [knee, half, drift].into_iter().flatten()
 }
 
+/// Rows of the picture of the curves.
+const CURVE_ROWS: u16 = 12;
+
+/// How the speed of one user falls with their number, at the levels that count. A level that ran twice counts once.
+fn draw_curves(result: &RunResult, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<()> {
+    let speeds = |target: &str| -> BTreeMap<usize, f64> {
+        let own = result.stages.iter().rev().filter(|stage| stage.target == target && stage.counts());
+        own.filter_map(|stage| Some((stage.users?, stage.tok_s?.p50.value))).collect()
+    };
+    let curves: Vec<(&String, BTreeMap<usize, f64>)> = result.targets.iter().map(|name| (name, speeds(name))).collect();
+    let levels: BTreeSet<usize> = curves.iter().flat_map(|(_, curve)| curve.keys().copied()).collect();
+    if levels.len() < 2 {
+        return Ok(());
+    }
+    let place = |users: &usize| levels.range(..users).count() as f64;
+    let line = |(name, curve): &(&String, BTreeMap<usize, f64>)| PlotLine {
+        name: (*name).clone(),
+        points: curve.iter().map(|(users, speed)| (place(users), *speed)).collect(),
+        open: Vec::new(),
+    };
+    let plot = Plot {
+        title: "tok/s of one user",
+        unit: PlotUnit::TokensPerSecond,
+        x: XAxis::Classes { name: "users", labels: levels.iter().map(usize::to_string).collect() },
+        lines: curves.iter().map(line).collect(),
+    };
+    plot::write(&plot, screen.width, screen.height.min(CURVE_ROWS), screen.colour, out)?;
+    writeln!(out)
+}
+
 fn table(stages: &[StageFigures], screen: ScreenSettings) -> Sheet {
     let open = stages.iter().any(|stage| stage.is_open_loop());
     let judged = stages.iter().any(|stage| stage.attainment.is_some());
     let priced = stages.iter().any(|stage| stage.usd_per_million.is_some());
     let mut heads = vec!["target", "load", "n", "TTFT p50", "p95"];
-    if open {
-        heads.extend(["from schedule p50", "p99", "send lag p99"]);
-    }
+    heads.extend(if open { &["from schedule p50", "p99", "send lag p99"][..] } else { &["p99"] });
     heads.extend(["TPOT p50", "tok/s p50", "p5", "tok/s all", "e2e p50", "answers/s", "failed"]);
     heads.extend(judged.then_some("good"));
     heads.extend(priced.then_some("USD/M"));
@@ -135,8 +167,10 @@ fn table(stages: &[StageFigures], screen: ScreenSettings) -> Sheet {
         if open {
             let client = stage.client_ttft_ms;
             cells.push(or_dash(client, |ttft| estimate(&ttft, &ttft.p50, 0.5)));
-            cells.push(or_dash(client, |ttft| estimate(&ttft, &ttft.p99, 0.99)));
-            cells.push(or_dash(stage.lag_p99_ms, millis));
+            cells.push(or_dash(client, p99));
+            cells.push(or_dash(stage.lag_p99_ms, |ms| told(stage.requests(), || millis(ms))));
+        } else {
+            cells.push(or_dash(stage.ttft_ms, p99));
         }
         cells.extend([
             or_dash(stage.tpot_ms, |tpot| millis(tpot.p50.value)),
@@ -177,6 +211,15 @@ fn load_name(stage: &StageFigures) -> String {
 fn estimate(of: &Quantiles, estimate: &IntervalEstimate, p: f64) -> String {
     let width = estimate.half_width().map_or(String::new(), |share| format!(" ±{:.0} %", share * 100.0));
     format!("{}{}{width}", mark(of.n, p), millis(estimate.value))
+}
+
+/// With the reason where it is not told.
+fn p99(of: Quantiles) -> String {
+    told(of.n, || or_dash(of.p99, |p99| estimate(&of, &p99, 0.99)))
+}
+
+fn told(n: usize, p99: impl Fn() -> String) -> String {
+    insufficient_for_p99(n).map_or_else(p99, |why| why.to_string())
 }
 
 fn mark(n: usize, p: f64) -> &'static str {

@@ -428,6 +428,9 @@ impl<E: Write + Send> BenchSession<'_, E> {
                 "{failure}: no whole answer in {seconds} s; with a longer --duration it is waited for longer"
             );
         }
+        if let Some(said) = &request.said {
+            return format!("{failure}: the prompt is too long, in the server's words: {said}");
+        }
         let kind = FailureKind::from_name(failure);
         let upstream = self.upstreams.get(target).and_then(Option::as_ref);
         let Some((kind, upstream)) = kind.zip(upstream) else { return failure.to_owned() };

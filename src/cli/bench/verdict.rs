@@ -26,7 +26,7 @@ pub struct RunVerdict {
     pub conditions: Vec<DecidedCondition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub against: Vec<LoadComparison>,
-    /// Why something else that was asked for cannot be decided.
+    /// Why something else cannot be decided.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<String>,
 }
@@ -35,11 +35,15 @@ impl RunVerdict {
     pub fn new(result: &RunResult, base: Option<&RunResult>, options: &BenchOptions) -> RunVerdict {
         let Compared { comparisons, reasons } =
             base.map_or_else(Compared::default, |base| result::compare_runs(base, result, options.margin()));
-        let searched = result.found.iter().filter(|_| options.find.is_some());
+        let searched = result.found.iter().filter(|_| options.find.is_some()).filter_map(|found| found.why_undecided());
+        let is_measured =
+            |target: &str| result.stages.iter().any(|stage| stage.target == target && stage.ttft_ms.is_some());
+        let silent = result.targets.iter().filter(|target| !is_measured(target));
+        let silent = silent.map(|target| format!("{target}: nothing was measured"));
         RunVerdict {
             conditions: options.fail_if.iter().map(|condition: &FailIf| condition.decide(result)).collect(),
             against: comparisons,
-            undecided: searched.filter_map(|found| found.why_undecided()).chain(reasons).collect(),
+            undecided: silent.chain(searched).chain(reasons).collect(),
         }
     }
 
@@ -129,7 +133,8 @@ mod tests {
 
     fn run(ms: f64) -> RunResult {
         let near = quantiles((0..400).map(|n| ms * (1.0 + f64::from(n % 7) / 1e3)));
-        let stage = StageFigures { users: Some(2), ttft_ms: near, e2e_ms: near, ..StageFigures::default() };
+        let target = "a/m".to_owned();
+        let stage = StageFigures { target, users: Some(2), ttft_ms: near, e2e_ms: near, ..StageFigures::default() };
         RunResult { stages: vec![stage], targets: vec!["a/m".to_owned()], ..RunResult::default() }
     }
 
@@ -140,6 +145,18 @@ mod tests {
             (verdict.outcome(), serde_json::to_string(&verdict).unwrap().as_str()),
             (CommandOutcome::Done, "{}")
         );
+    }
+
+    #[test]
+    fn a_target_of_which_nothing_was_measured_is_undecided() {
+        let targets = vec!["a/m".to_owned(), "b/m".to_owned()];
+        for (result, said) in [
+            (RunResult { stages: Vec::new(), ..run(100.0) }, "a/m: nothing was measured"),
+            (RunResult { targets, ..run(100.0) }, "b/m: nothing was measured"),
+        ] {
+            let verdict = verdict(&result, None, "");
+            assert_eq!((verdict.outcome(), verdict.undecided), (CommandOutcome::Undecided, vec![said.to_owned()]));
+        }
     }
 
     #[test]

@@ -34,6 +34,13 @@ pub struct ChartLine {
     pub points: Vec<(f64, f64)>,
 }
 
+impl PageChart {
+    /// The greatest value.
+    fn most(&self) -> f64 {
+        self.lines.iter().flat_map(|line| &line.points).map(|(_, value)| *value).fold(0.0, f64::max)
+    }
+}
+
 /// Lines in one chart.
 pub const LINES_MAX: usize = 12;
 /// Points of one line; of more every second, third, … is drawn.
@@ -87,8 +94,7 @@ fn table(rows: &[Vec<String>], out: &mut impl io::Write) -> io::Result<()> {
 }
 
 fn draw(chart: &PageChart, out: &mut impl io::Write) -> io::Result<()> {
-    let values = chart.lines.iter().flat_map(|line| &line.points).map(|(_, value)| *value);
-    let most = values.fold(0.0, f64::max);
+    let most = chart.most();
     if most <= 0.0 {
         return Ok(());
     }
@@ -183,10 +189,14 @@ pub fn write_markdown(blocks: &[PageBlock], out: &mut impl io::Write) -> io::Res
             PageBlock::Chart(chart) => {
                 let mark =
                     |mark: Option<&(f64, String)>| mark.map_or(String::new(), |(_, text)| markdown_escaped(text));
-                let (from, to) = (mark(chart.marks.first()), mark(chart.marks.last()));
-                writeln!(out, "{}, from {from} to {to}:\n", markdown_escaped(&chart.title))?;
+                let (from, to, most) = (mark(chart.marks.first()), mark(chart.marks.last()), chart.most());
+                if most <= 0.0 {
+                    continue;
+                }
+                let top = format!("█ is {}", [&number(most), chart.unit].join(" ").trim_end());
+                writeln!(out, "{}, from {from} to {to}; {top}:\n", markdown_escaped(&chart.title))?;
                 for line in &chart.lines {
-                    writeln!(out, "- {} {}", sparkline(line), markdown_escaped(&line.name))?;
+                    writeln!(out, "- `{}` {}", sparkline(line, most), markdown_escaped(&line.name))?;
                 }
                 writeln!(out)?;
             }
@@ -195,11 +205,17 @@ pub fn write_markdown(blocks: &[PageBlock], out: &mut impl io::Write) -> io::Res
     Ok(())
 }
 
-/// From 0 to the line's greatest value.
-fn sparkline(line: &ChartLine) -> String {
-    let most = line.points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let level = |value: f64| if most > 0.0 { (value / most * 7.0).round() as usize } else { 0 };
-    line.points.iter().map(|(_, value)| LEVELS[level(*value).min(7)]).collect()
+/// Columns of a line.
+const COLUMNS: usize = POINTS_MAX;
+
+/// From 0 to the greatest value of its chart, each point at its place.
+fn sparkline(line: &ChartLine, most: f64) -> String {
+    let mut columns = ['·'; COLUMNS];
+    for (at, value) in &line.points {
+        let column = (at.clamp(0.0, 1.0) * (COLUMNS - 1) as f64).round() as usize;
+        columns[column] = LEVELS[((value / most * 7.0).round() as usize).min(7)];
+    }
+    columns.into_iter().collect()
 }
 
 /// No cell ends a row, and no name is markup.

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use photofinish_base::clock::{DAY_US, HOUR_US};
 use photofinish_config::config;
+use photofinish_history::estimate::interval::insufficient_for_p99;
 use photofinish_history::record::{AttemptRecord, RaceRecord, RaceSource, RunKind, RunRecord, sample};
 use photofinish_history::report::probes::{
     HourMedian, LoadLevel, MeasuredLoad, PingedUpstream, ProbeReport, ProbedFigure, ProbedUpstream, StepMedian,
@@ -88,6 +89,7 @@ fn level(target: &str, users: u64, tok_s: f64) -> LoadLevel {
         ttft_p50_ms: Some(1_000.0 / tok_s),
         ttft_p50_low_ms: Some(900.0 / tok_s),
         ttft_p50_high_ms: Some(1_100.0 / tok_s),
+        ttft_p99_insufficient: insufficient_for_p99(40),
         tok_s_p50: Some(tok_s),
         tok_s_all: Some(tok_s * users as f64),
         end_to_end_p50_ms: Some(900.0),
@@ -153,6 +155,16 @@ fn the_page_in_html_loads_and_runs_nothing() {
 }
 
 #[test]
+fn without_points_there_is_no_title_of_a_chart() {
+    let mut report = known();
+    for upstream in &mut report.upstreams {
+        (upstream.ttft_ms, upstream.tok_s) = (ProbedFigure::default(), ProbedFigure::default());
+    }
+    let page = markdown(&report);
+    assert!(!page.contains("Over time") && !page.contains("medians, from"), "{page}");
+}
+
+#[test]
 fn levels_of_load_are_a_table() {
     let doubtful = LoadLevel { trusted: false, ..level("a/m", 100, 777.0) };
     let levels = vec![level("a/m", 1, 80.0), level("b/m", 1, 40.0), level("a/m", 10, 60.0), doubtful];
@@ -160,7 +172,10 @@ fn levels_of_load_are_a_table() {
     let page = html(&report);
     assert_eq!((page.matches("<tr>").count(), page.matches("<svg").count()), (1 + 4 + 1, 0), "{page}");
     let page = markdown(&report);
-    assert!(page.contains("| a/m | 10 users | 40 | 17 ms (15 ms to 18 ms) | 60.0 |"), "{page}");
+    assert!(
+        page.contains("| a/m | 10 users | 40 | 17 ms (15 ms to 18 ms) | insufficient: 40 of 662 | 60.0 |"),
+        "{page}"
+    );
 }
 
 proptest! {

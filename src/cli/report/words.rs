@@ -23,7 +23,7 @@ const METHOD: [&str; 8] = [
      reports. End-to-end is the last token minus dispatch. An answer whose tokens the provider sent at once has no tok/s.",
     "A quantile is the smallest value that at least its share of the values does not exceed. A median is followed by its 95 % interval, \
      by ranks: it assumes no distribution, but independent probes. It is left out where the number of probes (n) cannot bear it: \
-     below 6 for a median, 36 for p90, 72 for p95, 368 for p99. ~ marks a quantile with fewer than ten values beyond it.",
+     below 6 for a median, 36 for p90, 72 for p95. A p99 is told from 662 values on. ~ marks a quantile with fewer than ten values beyond it.",
     "At 8 probes a day, 72 hours are 24 probes: the interval of the median then reaches from the 7th to the 18th value, and p5 and p95 \
      have none. They have one after 72 probes: 9 days.",
     "Failed probes are in no time and are counted by themselves; one of several requests fails if one of them does. So are answers \
@@ -58,8 +58,9 @@ pub fn page(report: &ProbeReport) -> Vec<PageBlock> {
     }
     if !report.upstreams.is_empty() {
         page.extend([PageBlock::Heading(2, "Spread".to_owned()), spread(report)]);
-        page.push(PageBlock::Heading(2, "Over time".to_owned()));
-        page.extend(charts(report, "medians", over_time));
+        let charts = charts(report, "medians", over_time);
+        page.extend((!charts.is_empty()).then(|| PageBlock::Heading(2, "Over time".to_owned())));
+        page.extend(charts);
         page.extend(by_hour(report));
     }
     page.extend(after_idle(report));
@@ -331,6 +332,7 @@ fn levels(load: &MeasuredLoad) -> PageBlock {
         "load",
         "n",
         "TTFT p50",
+        "TTFT p99",
         "tok/s of one",
         "tok/s of all",
         "end-to-end p50",
@@ -344,6 +346,7 @@ fn levels(load: &MeasuredLoad) -> PageBlock {
             load_of(level),
             or_dash(level.answered, |answered| answered.to_string()),
             estimate([level.ttft_p50_ms, level.ttft_p50_low_ms, level.ttft_p50_high_ms], duration),
+            level.ttft_p99_insufficient.map_or_else(|| or_dash(level.ttft_p99_ms, duration), |why| why.to_string()),
             estimate([level.tok_s_p50, level.tok_s_p50_low, level.tok_s_p50_high], speed),
             or_dash(level.tok_s_all, speed),
             estimate([level.end_to_end_p50_ms, level.end_to_end_p50_low_ms, level.end_to_end_p50_high_ms], duration),

@@ -99,6 +99,23 @@ async fn a_key_that_is_refused_costs_one_request() {
 }
 
 #[tokio::test]
+async fn a_context_that_is_too_small_is_told_in_the_server_s_words() {
+    let said = "This model's maximum context length is 4096 tokens, however you requested 10012 tokens";
+    let refusal = format!(
+        r#"{{"error":{{"message":"{said}","type":"invalid_request_error","code":"context_length_exceeded"}}}}"#
+    );
+    let fake = FakeProvider::answering(move |_| Script::status(400, &[], &refusal)).await;
+    let setup = Setup::new(&provider("a", &fake));
+    let ran = setup.run(&["bench", "a/x", "--workload", "10k"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
+    assert!(
+        ran.err.contains(&format!("a/x: context_length: the prompt is too long, in the server's words: {said}")),
+        "{}",
+        ran.err
+    );
+}
+
+#[tokio::test]
 async fn a_redirect_is_not_followed() {
     let other = FakeProvider::answering(|_| answer()).await;
     let location = format!("{}/chat/completions", other.base_url());

@@ -74,6 +74,32 @@ async fn a_condition_ends_with_0_or_3() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_late_does_not_hide_what_is_far_beyond_a_limit() {
+    let (setup, _fast, _slow) = servers().await;
+    for _ in 0..TRIES {
+        let ran = bench(&setup, "slow/x", &["--no-store", "--fail-if", "ttft_p50>10ms", "--json"]).await;
+        let error_ms = json(&ran)["stages"][0]["client_error_ms"].as_f64().unwrap();
+        // Beyond that the client itself might be the whole time.
+        if error_ms < 400.0 {
+            return assert_eq!(ran.code, Some(3), "{}{}", ran.out, ran.err);
+        }
+    }
+    panic!("the client was never within 400 ms");
+}
+
+#[tokio::test]
+async fn a_run_that_measured_nothing_does_not_end_with_0() {
+    let (setup, fast, _slow) = servers().await;
+    let load =
+        ["--concurrency", "4", "--requests", "12", "--output-tokens", "1", "--warm-up", "29s", "--label", "none"];
+    let ran = setup.run(&[&["bench", "fast/x"][..], &load].concat()).await;
+    assert_eq!(ran.code, Some(4), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("cannot be decided: fast/x: nothing was measured"), "{}", ran.out);
+    assert_eq!(fast.requests().len(), 14);
+    assert_eq!(setup.run(&["bench", "--show", "none"]).await.code, Some(4));
+}
+
+#[tokio::test]
 async fn a_run_is_better_or_worse_than_another() {
     let (setup, _fast, _slow) = servers().await;
     let fast = judged(&setup, "fast/x", &["--label", "fast"], 0).await;

@@ -1,7 +1,32 @@
 //! The interval of a quantile by ranks: it asks nothing of the distribution. Pure.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 /// What each side of an interval leaves out: two-sided 95 %.
 const TAIL: f64 = 0.025;
+
+/// Values from which on a p99 is told: of as many, two lie above it with 99 % confidence (MLPerf Endpoints).
+const P99_LEAST: usize = 662;
+
+/// Why a quantile is not told: it has `n` values and needs `of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsufficientSample {
+    pub n: usize,
+    pub of: usize,
+}
+
+impl fmt::Display for InsufficientSample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "insufficient: {} of {}", self.n, self.of)
+    }
+}
+
+/// Why `n` values bear no p99; None if they do.
+pub fn insufficient_for_p99(n: usize) -> Option<InsufficientSample> {
+    (n < P99_LEAST).then_some(InsufficientSample { n, of: P99_LEAST })
+}
 
 /// Nearest-rank quantile of sorted values: the smallest that at least this share of them does not exceed.
 pub fn quantile(sorted: &[f64], p: f64) -> Option<f64> {
@@ -97,6 +122,14 @@ mod tests {
         assert_eq!(median.value, 90.0, "ten of them are half of all");
         assert!(median.low < 70.0 && median.high > 93.0, "{median:?}");
         assert_eq!(weighted_quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn a_p99_needs_two_values_above_it_with_99_percent() {
+        let at_most_one = |n: i32| 0.99_f64.powi(n) + f64::from(n) * 0.01 * 0.99_f64.powi(n - 1);
+        assert!(at_most_one(662) <= 0.01 && at_most_one(661) > 0.01);
+        assert_eq!(insufficient_for_p99(662), None);
+        assert_eq!(insufficient_for_p99(661).unwrap().to_string(), "insufficient: 661 of 662");
     }
 
     proptest! {

@@ -18,6 +18,7 @@ use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{INPUT_MARGIN, Prompt, PromptMaker};
 use super::spend::Spend;
 use photofinish_base::failure::FailureKind;
+use photofinish_base::printable::printable;
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
 use photofinish_history::estimate::speed::{Decoding, came_at_once};
 use photofinish_history::record::table::Subset as _;
@@ -44,7 +45,7 @@ impl LoadClient {
     }
 
     /// Sends a chat request that streams, and reads the answer to its end, which the gateway brings about `within` this time.
-    /// `headers` are the gateway's overrides. The id of its race; none if the gateway refused it before there was one.
+    /// `headers` are the gateway's overrides.
     pub async fn ask(
         &self,
         model: &str,
@@ -52,7 +53,7 @@ impl LoadClient {
         headers: HeaderMap,
         origin: RequestOrigin,
         within: Duration,
-    ) -> Option<String> {
+    ) -> LoadAnswer {
         members.insert("model".to_owned(), model.into());
         members.insert("stream".to_owned(), true.into());
         let mut request = Request::new(Body::from(Value::Object(members).to_string()));
@@ -61,11 +62,16 @@ impl LoadClient {
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let by = AskedBy { user: None, origin, ends_within: Some(within) };
         let response = Box::pin(proxy::serve_as(Arc::clone(&self.gateway), Surface::Chat, by, request)).await;
-        let race_id = response.headers().get("x-photofinish-race")?.to_str().ok()?.to_owned();
-        let mut body = response.into_body();
+        let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let refused = !response.status().is_success();
+        let (mut body, mut kept) = (response.into_body(), Vec::new());
         // What breaks an answer is in its row.
-        while let Some(Ok(_)) = body.frame().await {}
-        Some(race_id)
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Some(data) = frame.data_ref().filter(|_| refused && kept.len() < REFUSAL_MAX) {
+                kept.extend_from_slice(data);
+            }
+        }
+        LoadAnswer { race_id, said: if refused { said(&kept) } else { None } }
     }
 
     /// What the rows of a race say, once all of them are there. Its times count from the scheduled time. None: they do not
@@ -73,6 +79,26 @@ impl LoadClient {
     pub async fn measured(&self, race_id: &str) -> Option<MeasuredRequest> {
         self.feed.measured(race_id).await
     }
+}
+
+/// What came back of a request.
+pub struct LoadAnswer {
+    /// None: the gateway refused it before there was a race.
+    pub race_id: Option<String>,
+    /// In the words of the server that refused it. They may quote the prompt.
+    pub said: Option<String>,
+}
+
+/// Bytes of a refusal that are read; what is longer has no words.
+const REFUSAL_MAX: usize = 64 << 10;
+/// Characters of its words.
+const SAID_MAX: usize = 240;
+
+fn said(refusal: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(refusal).ok()?;
+    let of_the_last = answer["error"]["attempts"].as_array().and_then(|attempts| attempts.last()?["message"].as_str());
+    let said = of_the_last.or(answer["error"]["message"].as_str()).filter(|said| !said.is_empty())?;
+    Some(printable(said).chars().take(SAID_MAX).collect())
 }
 
 /// How long the rows of a request are awaited after its answer has ended: losers may run on to be audited or drained, which
@@ -157,6 +183,7 @@ fn measured(rows: &[Record]) -> Option<(String, MeasuredRequest)> {
     let decoding = winner.map(|winner| Decoding::of(winner));
     let measured = MeasuredRequest {
         number: 0,
+        said: None,
         scheduled_us: 0,
         sent_us: first_us - scheduled_us,
         ended_us: race.done_us.unwrap_or(first_us) - scheduled_us,

@@ -10,12 +10,13 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
-use super::client::{LoadClient, Sending};
+use super::client::{LoadAnswer, LoadClient, Sending};
 use super::measured::{MeasuredRequest, RequestEnd};
 use super::prompt::{Prompt, PromptMaker};
 use super::spend::{Reservation, Spend};
 use super::trust::Heartbeat;
 use photofinish_base::clock::{Instant, micros_between};
+use photofinish_base::failure::FailureKind;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_history::record::{RaceSource, RequestOrigin};
 
@@ -28,6 +29,8 @@ const FAILURES_AT_FIRST: usize = 10;
 /// A block also ends when this number, and this share, of its requests were rate limited.
 const LIMITED_LEAST: usize = 10;
 const LIMITED_SHARE: f64 = 0.2;
+/// Failures that are told in the server's words: they name the length that it takes, and quote no prompt.
+const TOO_LONG: [FailureKind; 2] = [FailureKind::ContextLength, FailureKind::TooLarge];
 /// How long the rows of a request are awaited after its block has ended early: losers may run on to be audited.
 const ROWS_AFTER_END_FOR: Duration = Duration::from_secs(3);
 /// How long the rows of a block are awaited before the next.
@@ -274,10 +277,10 @@ impl RunningBlock {
         let asked =
             client.ask(&target.model, prompt.members, target.headers.clone(), self.origin(scheduled_us), within);
         let cancelled = self.tasks.cancelled();
-        let (race_id, was_cut) = tokio::select! {
+        let (LoadAnswer { race_id, said }, was_cut) = tokio::select! {
             biased;
-            race_id = asked => (race_id, false),
-            () = cancelled => (None, true),
+            answer = asked => (answer, false),
+            () = cancelled => (LoadAnswer { race_id: None, said: None }, true),
         };
         drop(in_flight);
         let too_late = async {
@@ -292,7 +295,11 @@ impl RunningBlock {
             None => None,
         };
         let measured = match measured {
-            Some(measured) => MeasuredRequest { number, ..measured.scheduled_at(scheduled_us) },
+            Some(measured) => {
+                let failure = measured.failure.and_then(FailureKind::from_name);
+                let said = said.filter(|_| failure.is_some_and(|failure| TOO_LONG.contains(&failure)));
+                MeasuredRequest { number, said, ..measured.scheduled_at(scheduled_us) }
+            }
             None => MeasuredRequest {
                 number,
                 scheduled_us,

@@ -38,6 +38,8 @@ pub struct MeasuredRequest {
     pub end: RequestEnd,
     /// The failure's name, such as `server_error`.
     pub failure: Option<&'static str>,
+    /// In the server's words, if the prompt was too long for it.
+    pub said: Option<String>,
     pub ttft_us: Option<i64>,
     /// To the last token.
     pub e2e_us: Option<i64>,

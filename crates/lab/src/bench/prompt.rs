@@ -25,8 +25,14 @@ const LEARNT_MAX: usize = 1_024;
 /// Common English words. Most tokenizers have a token of its own for each.
 static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| include_str!("words.txt").split_whitespace().collect());
 
+/// Tokens of a prompt that are not of its text: the template of a chat around one message. Of one count they cannot be told from
+/// the text's; without them a short prompt would teach that a long one has more tokens than it has.
+const TEMPLATE_TOKENS: f64 = 9.0;
+
 /// The end of each prompt: a model that follows it writes more than any `max_tokens`.
 const TASK: &str = "\n\nContinue this list of words with other words in running text. Write as long as you can. Do not stop, do not explain.";
+/// The same for a prompt that has no room for it.
+const SHORT_TASK: &str = "\nGo on.";
 
 /// Makes the prompts of one run.
 #[derive(Debug)]
@@ -103,7 +109,8 @@ impl PromptMaker {
     pub fn counted(&self, upstream: &str, bytes: usize, tokens: i64) {
         if bytes > 0 && tokens > 0 {
             let (least, most) = BYTES_PER_TOKEN_RANGE;
-            self.lengths.counted(upstream, (bytes as f64 / tokens as f64).clamp(least, most));
+            let of_text = (tokens as f64 - TEMPLATE_TOKENS).max(1.0);
+            self.lengths.counted(upstream, (bytes as f64 / of_text).clamp(least, most));
         }
     }
 
@@ -117,12 +124,19 @@ impl PromptMaker {
             Rng::with_seed(self.seed ^ self.salt ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ lane.rotate_left(32))
                 .u64(..);
         text.push_str(&format!("[{salt:016x}]"));
-        let end = format!("{TASK} ({})", marker(number, lane));
-        words(&mut Rng::with_seed(self.seed.wrapping_add(number)), bytes.saturating_sub(end.len()), &mut text);
+        let marker = marker(number, lane);
+        let fits = text.len() + TASK.len() + marker.len() + MARKER_SIGNS <= bytes;
+        let end = format!("{} ({marker})", if fits { TASK } else { SHORT_TASK });
+        // The salt stays whole, however short the prompt is to be.
+        let until = bytes.saturating_sub(end.len()).max(text.len());
+        words(&mut Rng::with_seed(self.seed.wrapping_add(number)), until, &mut text);
         text.push_str(&end);
         text
     }
 }
+
+/// Bytes around a marker.
+const MARKER_SIGNS: usize = " ()".len();
 
 /// What leads from a line of a simulator's truth file to its request. It is at the end of the prompt.
 pub fn marker(number: u64, lane: u64) -> String {
@@ -146,7 +160,7 @@ impl Lengths {
     fn bytes(&self, upstream: &str, tokens: u32) -> usize {
         let learnt = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ratio = learnt.get(upstream).copied().unwrap_or(BYTES_PER_TOKEN);
-        (f64::from(tokens) * ratio).round() as usize
+        ((f64::from(tokens) - TEMPLATE_TOKENS).max(1.0) * ratio).round() as usize
     }
 
     fn counted(&self, upstream: &str, ratio: f64) {
@@ -233,6 +247,36 @@ mod tests {
     }
 
     #[test]
+    fn prompts_of_any_length_begin_differently() {
+        for tokens in [1, 5, 12, 30, 42, 154, 200] {
+            for prefix in [0.0, 0.5, 0.99] {
+                for bytes_per_token in [1.0, 4.0] {
+                    let prompts = PromptMaker::new(Workload::new("w", tokens, 10), prefix, 7);
+                    prompts.counted("a/m", (1_000.0 * bytes_per_token) as usize, 1_009);
+                    let texts: Vec<String> = (0..50).map(|number| text(&prompts.make(number, 0, "a/m"))).collect();
+                    let alike = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+                    let shared = (f64::from(tokens) * bytes_per_token * prefix) as usize;
+                    let most = texts[1..].iter().map(|other| alike(&texts[0], other)).max().unwrap();
+                    assert!(most <= shared + 4, "{tokens} tokens, prefix {prefix}: {most} bytes alike");
+                }
+            }
+        }
+        let one = PromptMaker::new(Workload::new("w", 1, 10), 0.0, 7).make(3, 0, "a/m");
+        assert!(text(&one).ends_with("]\nGo on. (bench-3-0)") && one.bytes == text(&one).len());
+    }
+
+    #[test]
+    fn a_short_prompt_teaches_the_length_of_a_long_one() {
+        // As the simulator counts: a token for four bytes of JSON.
+        let count = |prompt: &Prompt| prompt.members["messages"].to_string().len().div_ceil(4);
+        let ping = PromptMaker::new(Workload::new("ping", 200, 16), 0.0, 7).make(0, 0, "a/m");
+        let long = PromptMaker::new(Workload::new("10k", 10_000, 1_500), 0.0, 7);
+        long.counted("a/m", ping.bytes, count(&ping) as i64);
+        let tokens = count(&long.make(0, 0, "a/m"));
+        assert!((9_900..=10_100).contains(&tokens), "{tokens}");
+    }
+
+    #[test]
     fn lanes_have_the_same_words_behind_another_salt() {
         let prompts = PromptMaker::new(Workload::new("w", 100, 10), 0.0, 7);
         let (a, b) = (text(&prompts.make(3, 0, "a/m")), text(&prompts.make(3, 1, "b/m")));
@@ -284,7 +328,7 @@ mod tests {
         for number in 0..20 {
             prompts.counted("a/m", prompts.make(number, 0, "a/m").bytes, 40);
         }
-        assert_eq!(prompts.make(99, 0, "a/m").bytes, 16_000);
+        assert_eq!(prompts.make(99, 0, "a/m").bytes, (1_000 - 9) * 16);
     }
 
     #[test]

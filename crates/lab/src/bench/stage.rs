@@ -13,6 +13,7 @@ use super::measured::{LoadSlo, MeasuredRequest, RequestEnd, SloTarget};
 use super::prompt::{TOKENS_MAX, Workload};
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
+use photofinish_history::estimate::interval::{InsufficientSample, insufficient_for_p99};
 use photofinish_history::estimate::speed::SHORT_ANSWER;
 
 /// One block without its warm-up.
@@ -71,12 +72,14 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
     stage.input_tokens = usage.map(|usage| usage.input_mean);
     stage.cached_share = usage.map(|usage| usage.cached_share);
     stage.notes = notes(&stage, &all, question);
-    stage.doubts = trust::doubts(&Evidence {
+    let evidence = Evidence {
         client: stage.client,
         lag_us: stage.lag_p99_ms.map(|ms| ms * 1e3),
         ttft_us: stage.ttft_ms.map(|ttft| ttft.p50.value * 1e3),
         calibration_us: question.calibration_us,
-    });
+    };
+    stage.doubts = trust::doubts(&evidence);
+    stage.client_error_ms = Some(evidence.error_us() / 1e3);
     stage
 }
 
@@ -139,6 +142,7 @@ pub fn quantiles(values: impl Iterator<Item = f64>) -> Option<Quantiles> {
     sorted.sort_unstable_by(f64::total_cmp);
     let estimate = |p| statistics::quantile_estimate(&sorted, statistics::effective_for(&series, p), p);
     let plain = |p| statistics::quantile(&sorted, p);
+    let p99_insufficient = insufficient_for_p99(series.len());
     Some(Quantiles {
         n: series.len(),
         mean: series.iter().sum::<f64>() / series.len() as f64,
@@ -148,7 +152,8 @@ pub fn quantiles(values: impl Iterator<Item = f64>) -> Option<Quantiles> {
         p75: plain(0.75)?,
         p90: estimate(0.9)?,
         p95: estimate(0.95)?,
-        p99: estimate(0.99)?,
+        p99: estimate(0.99).filter(|_| p99_insufficient.is_none()),
+        p99_insufficient,
     })
 }
 
@@ -269,7 +274,7 @@ pub enum StageEnd {
     Interrupted,
 }
 
-/// Quantiles with 95 % intervals.
+/// Quantiles with 95 % intervals. `p99` is null where `n` cannot bear it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     pub n: usize,
@@ -280,7 +285,8 @@ pub struct Quantiles {
     pub p75: f64,
     pub p90: IntervalEstimate,
     pub p95: IntervalEstimate,
-    pub p99: IntervalEstimate,
+    pub p99: Option<IntervalEstimate>,
+    pub p99_insufficient: Option<InsufficientSample>,
 }
 
 /// The figures of a stage, as they are stored and printed. Times in milliseconds.
@@ -329,6 +335,8 @@ pub struct StageFigures {
     pub input_tokens: Option<f64>,
     pub cached_share: Option<f64>,
     pub client: ClientLoad,
+    /// How far the client may have moved the time of a request. None: an older run.
+    pub client_error_ms: Option<f64>,
     /// What to know when reading the figures.
     pub notes: Vec<String>,
     /// Why they are not trusted.
@@ -399,6 +407,8 @@ const LITTLE: f64 = 0.02;
 pub fn notes(stage: &StageFigures, all: &[&MeasuredRequest], question: &StageQuestion<'_>) -> Vec<String> {
     let answered: Vec<&MeasuredRequest> = all.iter().copied().filter(|request| request.is_answered()).collect();
     let mut notes: Vec<String> = failures(stage).into_iter().collect();
+    let said = all.iter().find_map(|request| request.said.as_ref());
+    notes.extend(said.map(|said| format!("the prompt is too long, in the server's words: {said}")));
     if answered.is_empty() {
         return notes;
     }

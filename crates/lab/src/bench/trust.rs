@@ -19,14 +19,14 @@ const LAG_LEAST_US: f64 = 1_000.0;
 const LAG_SHARE: f64 = 0.01;
 /// The 99th percentile of late wake-ups: at least this is allowed, in µs.
 const WAKE_LEAST_US: f64 = 2_000.0;
-/// And this share of the median TTFT.
-const WAKE_SHARE: f64 = 0.02;
+/// Of a time: what the client may add to it, if the time is to count as that of the server.
+pub const ERROR_SHARE: f64 = 0.02;
+/// Wake-ups of the client from a dispatch to a first token: to send, at the answer's head and at its first event.
+const WAKES: f64 = 3.0;
 /// Of the machine's cores that the client may use.
 const CPU_MAX: f64 = 0.8;
 /// Of the time that a hypervisor gave to others.
 const STEAL_MAX: f64 = 0.1;
-/// The error of the calibration, as a share of the figure.
-const CALIBRATION_SHARE: f64 = 0.02;
 
 /// The load of the client during a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,11 @@ pub struct ClientLoad {
 }
 
 impl ClientLoad {
+    /// It had not the processor that the load needs, so the server may have got less than was asked for.
+    pub fn is_starved(&self) -> bool {
+        self.cpu_share > CPU_MAX || self.steal > STEAL_MAX
+    }
+
     /// The worse of both, for stages that ran in several blocks.
     pub fn worse(self, other: ClientLoad) -> ClientLoad {
         ClientLoad {
@@ -64,6 +69,13 @@ pub struct Evidence {
     pub calibration_us: Option<f64>,
 }
 
+impl Evidence {
+    /// How far the client may have moved a time of a request, µs. A request that leaves late by this much ends late by no more.
+    pub fn error_us(&self) -> f64 {
+        self.lag_us.unwrap_or(0.0) + self.calibration_us.unwrap_or(0.0).max(WAKES * self.client.wake_us)
+    }
+}
+
 /// Why the stage is not trusted; empty if it is.
 pub fn doubts(evidence: &Evidence) -> Vec<String> {
     let mut doubts = Vec::new();
@@ -72,7 +84,7 @@ pub fn doubts(evidence: &Evidence) -> Vec<String> {
     if let Some(lag) = evidence.lag_us.filter(|lag| *lag > LAG_LEAST_US.max(LAG_SHARE * ttft)) {
         doubts.push(format!("requests left late: send lag p99 {}", ms(lag)));
     }
-    if evidence.client.wake_us > WAKE_LEAST_US.max(WAKE_SHARE * ttft) {
+    if evidence.client.wake_us > WAKE_LEAST_US.max(ERROR_SHARE * ttft) {
         doubts.push(format!("the client woke late: p99 {}", ms(evidence.client.wake_us)));
     }
     if evidence.client.cpu_share > CPU_MAX {
@@ -82,9 +94,7 @@ pub fn doubts(evidence: &Evidence) -> Vec<String> {
         doubts.push(format!("other machines took {:.0} % of the processor", evidence.client.steal * 100.0));
     }
     let calibrated = evidence.calibration_us.zip(evidence.ttft_us);
-    if let Some((error, ttft)) =
-        calibrated.filter(|(error, ttft)| *error > (CALIBRATION_SHARE * ttft).max(LAG_LEAST_US))
-    {
+    if let Some((error, ttft)) = calibrated.filter(|(error, ttft)| *error > (ERROR_SHARE * ttft).max(LAG_LEAST_US)) {
         doubts.push(format!("the client's own error is {} of a TTFT of {}", ms(error), ms(ttft)));
     }
     doubts

@@ -250,7 +250,7 @@ impl Prober {
             workload: Some(prompts.workload().name.clone()),
             scheduled,
         };
-        let Some(race_id) = self.client.ask(model, prompt.members, headers, origin, within).await else {
+        let Some(race_id) = self.client.ask(model, prompt.members, headers, origin, within).await.race_id else {
             return lost("the gateway refused it", 0);
         };
         let Some(measured) = self.client.measured(&race_id).await else { return lost("no row", 1) };

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::public_names::PublicNames;
+use crate::estimate::interval::{InsufficientSample, insufficient_for_p99};
 use crate::report::runs;
 use crate::store::{ReadError, RunFilter, StoreReader};
 
@@ -44,6 +45,10 @@ pub struct LoadLevel {
     pub ttft_p50_ms: Option<f64>,
     pub ttft_p50_low_ms: Option<f64>,
     pub ttft_p50_high_ms: Option<f64>,
+    /// Null where the level has too few answers; then the next member says how many.
+    pub ttft_p99_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_p99_insufficient: Option<InsufficientSample>,
     /// Median for one user.
     pub tok_s_p50: Option<f64>,
     pub tok_s_p50_low: Option<f64>,
@@ -124,14 +129,19 @@ fn level(stage: &Value) -> LoadLevel {
     let [tok_s_p50, tok_s_p50_low, tok_s_p50_high] = of(&stage["tok_s"]["p50"]);
     let [end_to_end_p50_ms, end_to_end_p50_low_ms, end_to_end_p50_high_ms] = of(&stage["e2e_ms"]["p50"]);
     let [attainment, attainment_low, attainment_high] = of(&stage["attainment"]);
+    let answered = stage["ttft_ms"]["n"].as_u64();
+    let ttft_p99_insufficient = insufficient_for_p99(usize::try_from(answered.unwrap_or(0)).unwrap_or(usize::MAX));
+    let [ttft_p99_ms, ..] = of(&stage["ttft_ms"]["p99"]);
     LoadLevel {
         target: stage["target"].as_str().unwrap_or_default().to_owned(),
         users: stage["users"].as_u64(),
         request_rate: stage["request_rate"].as_f64(),
-        answered: stage["ttft_ms"]["n"].as_u64(),
+        answered,
         ttft_p50_ms,
         ttft_p50_low_ms,
         ttft_p50_high_ms,
+        ttft_p99_ms: ttft_p99_ms.filter(|_| ttft_p99_insufficient.is_none()),
+        ttft_p99_insufficient,
         tok_s_p50,
         tok_s_p50_low,
         tok_s_p50_high,
