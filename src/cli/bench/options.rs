@@ -76,7 +76,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "DURATION", value_parser = |text: &str| duration_within(text, Duration::ZERO..=DURATION_MAX), help_heading = "Load")]
     pub warm_up: Option<Duration>,
 
-    /// Lengths of prompt and answer: chat (500/200), 1k (1000/1000), 10k (10000/1500), 10k1k, 100k (100000/2000), ping (200/16).
+    /// Lengths of prompt and answer: chat (500/200), 1k (1000/1000), 10k (10000/1500), 10k1k, 100k (100000/2000), ping (200/16); agent: sessions of 20 to 200 turns, 5k to 131k in, 150 out.
     #[arg(long, value_name = "NAME", default_value = "chat", help_heading = "Requests")]
     pub workload: String,
     /// Tokens of a prompt, instead of the workload's.
@@ -88,6 +88,9 @@ pub struct BenchOptions {
     /// Prompts of your own, one JSON object per line: {"prompt": "…"}, or {"messages": […]} with any other members of a request.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input_tokens", "prefix"], help_heading = "Requests")]
     pub prompts: Option<PathBuf>,
+    /// Conversations instead of single prompts, one JSON object per message: conversation_id, turn, role, content. Each user plays one after another; --workload agent has made ones.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompts", "input_tokens", "prefix", "request_rate", "find"], help_heading = "Requests")]
+    pub sessions: Option<PathBuf>,
     /// Share of each prompt that all have in common, so that a server's prefix cache helps. Without it no two begin alike.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = |text: &str| within(text, 0.0..=0.99), help_heading = "Requests")]
     pub prefix: f64,
@@ -133,7 +136,7 @@ pub struct BenchOptions {
 }
 
 /// The arguments of a run that sends something: all but those of its verdict and its output.
-const SENDING: [&str; 28] = [
+const SENDING: [&str; 29] = [
     "targets",
     "model",
     "policy",
@@ -154,6 +157,7 @@ const SENDING: [&str; 28] = [
     "input_tokens",
     "output_tokens",
     "prompts",
+    "sessions",
     "prefix",
     "body",
     "seed",

@@ -8,14 +8,15 @@ use super::verdict::RunVerdict;
 use crate::cli::plot::{self, Plot, PlotLine, PlotUnit, XAxis};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{GREY, clean, or_dash, write_paragraph};
+use crate::cli::text::{GREY, clean, counted, or_dash, write_paragraph};
+use photofinish_base::clock::SECOND_US;
 use photofinish_base::machine;
 use photofinish_history::estimate::interval::insufficient_for_p99;
 use photofinish_history::estimate::survival::is_firm;
 use photofinish_lab::bench::compare::{ComparedFigure, LoadComparison, LoadVerdict};
 use photofinish_lab::bench::condition::{ConditionOutcome, DecidedCondition};
-use photofinish_lab::bench::measured::RequestEnd;
-use photofinish_lab::bench::result::{Curve, RunResult};
+use photofinish_lab::bench::measured::{LoadSlo, RequestEnd};
+use photofinish_lab::bench::result::{Curve, HELD_SHARE, RunResult};
 use photofinish_lab::bench::search::{FoundRate, RateTrial, TrialVerdict};
 use photofinish_lab::bench::stage::{Quantiles, StageFigures};
 use photofinish_lab::bench::statistics::IntervalEstimate;
@@ -70,6 +71,7 @@ pub fn write(
         draw_curves(result, screen, out)?;
     }
     let mut lines = Vec::new();
+    lines.extend(result.slo.into_iter().flat_map(|slo| result.curves.iter().map(move |curve| held(curve, slo))));
     lines.extend(result.curves.iter().flat_map(curve));
     lines.extend(result.found.iter().map(|found| found_rate(found, result)));
     lines.extend(result.comparisons.iter().chain(&verdict.against).map(comparison));
@@ -100,6 +102,32 @@ fn condition(decided: &DecidedCondition) -> String {
     };
     let why = decided.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
     format!("{}: {text}{why}", decided.condition)
+}
+
+/// The users whose requests meet the targets, in a line.
+fn held(curve: &Curve, slo: LoadSlo) -> String {
+    let length = |us: i64| match us % SECOND_US {
+        0 => format!("{} s", us / SECOND_US),
+        _ => format!("{} ms", us as f64 / 1e3),
+    };
+    let targets = [
+        slo.ttft_us.map(|us| format!("first token under {}", length(us))),
+        slo.tpot_us.map(|us| format!("{} tok/s", (1e7 / us as f64).round() / 10.0)),
+        slo.e2e_us.map(|us| format!("whole answer under {}", length(us))),
+    ];
+    let targets: Vec<String> = targets.into_iter().flatten().collect();
+    let what = format!("{} for {:.0} %", targets.join(" and "), HELD_SHARE * 100.0);
+    let users = |users: usize| counted(users as u64, "user");
+    let (held, more) = match (curve.held_users, curve.too_many_users) {
+        (Some(held), Some(more)) => (format!("holds {}", users(held)), format!("; {} are too many", users(more))),
+        (Some(held), None) if Some(held) < curve.most_users => {
+            (format!("holds {}", users(held)), "; more cannot be told".to_owned())
+        }
+        (Some(held), None) => (format!("holds {}", users(held)), "; more were not tried".to_owned()),
+        (None, Some(more)) => (format!("does not hold {}", users(more)), String::new()),
+        (None, None) => ("cannot be told how many users it holds".to_owned(), String::new()),
+    };
+    format!("{}: {held}: {what}{more}", curve.target)
 }
 
 fn curve(curve: &Curve) -> impl Iterator<Item = String> {

@@ -13,8 +13,9 @@ use photofinish_base::machine;
 use photofinish_config::config::Config;
 use photofinish_lab::bench::block::{ARRIVALS_MAX, Arrivals};
 use photofinish_lab::bench::client::{ANSWER_BOUNDS, CHOICES};
+use photofinish_lab::bench::conversation::ConversationReader;
 use photofinish_lab::bench::measured::LoadSlo;
-use photofinish_lab::bench::prompt::Workload;
+use photofinish_lab::bench::prompt::{AGENT, SessionSource, Workload};
 use photofinish_lab::bench::{Load, LoadTarget};
 
 /// Levels of a closed loop if none are given.
@@ -46,6 +47,8 @@ pub struct BenchPlan {
     pub workload: Workload,
     /// Given prompts; empty if they are made.
     pub prompts: Vec<Map<String, Value>>,
+    /// Conversations that are played instead.
+    pub sessions: Option<SessionSource>,
     /// Members of every request.
     pub members: Map<String, Value>,
     pub prefix: f64,
@@ -83,11 +86,13 @@ impl BenchPlan {
                 return Err(format!("{name} is for an open loop: give --request-rate or --find rate"));
             }
         }
+        let plays_sessions = options.sessions.is_some() || is_agent(options, &targets.config);
         let usual = if options.find.is_some() { TRIAL } else { STAGE };
         let duration = options.duration.unwrap_or(if options.requests.is_some() { STAGE_MAX } else { usual });
         let plan = BenchPlan {
             workload: workload(options, &targets.config)?,
             prompts: options.prompts.as_deref().map_or(Ok(Vec::new()), prompts)?,
+            sessions: sessions(options, &targets.config)?,
             members: members(options)?,
             prefix: options.prefix,
             seed: options.seed.unwrap_or_else(|| fastrand::u64(..) >> 12),
@@ -96,7 +101,8 @@ impl BenchPlan {
             in_flight_max: options.in_flight_max.unwrap_or(10_000),
             duration,
             requests: options.requests.unwrap_or(ARRIVALS_MAX),
-            warm_up: options.warm_up,
+            // The first turns of sessions are slow because nothing is cached yet: that is a figure, and no warm-up.
+            warm_up: options.warm_up.or(plays_sessions.then_some(Duration::ZERO)),
             slo: options.slo,
             attain: options.attain,
             margin: options.margin(),
@@ -106,6 +112,7 @@ impl BenchPlan {
         };
         plan.check_money(options, targets)?;
         plan.check_arrivals()?;
+        plan.check_sessions(options, targets.targets.len())?;
         plan.check_descriptors(options.in_flight_max)?;
         if plan.warm_up.is_some_and(|warm_up| warm_up >= plan.duration) {
             return Err("--warm-up is not shorter than a stage".to_owned());
@@ -151,6 +158,29 @@ impl BenchPlan {
             ));
         }
         Ok(())
+    }
+
+    fn check_sessions(&self, options: &BenchOptions, targets: usize) -> Result<(), String> {
+        let Some(sessions) = &self.sessions else { return Ok(()) };
+        let Levels::Users(levels) = &self.levels else {
+            return Err("sessions are for a closed loop: give --concurrency".to_owned());
+        };
+        if targets > 1 {
+            return Err("sessions are for one target: the requests of two could not be paired".to_owned());
+        }
+        if options.input_tokens.is_some()
+            || options.prefix > 0.0
+            || (options.output_tokens.is_some() && sessions.count().is_none())
+        {
+            return Err("--input-tokens, --output-tokens and --prefix are not for the workload agent".to_owned());
+        }
+        let most = levels.iter().copied().max().unwrap_or(1);
+        match sessions.count() {
+            Some(count) if count < most => Err(format!(
+                "--sessions: {most} users need {most} conversations, and the file has {count}: give --concurrency"
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn check_arrivals(&self) -> Result<(), String> {
@@ -227,7 +257,9 @@ fn workload(options: &BenchOptions, config: &Config) -> Result<Workload, String>
     let known = Workload::named(name, config)?;
     let (input, output) = (options.input_tokens, options.output_tokens);
     if input.is_none() && output.is_none() {
-        return Ok(if options.prompts.is_some() { Workload { name: "prompts".to_owned(), ..known } } else { known });
+        let given = [("prompts", options.prompts.is_some()), ("sessions", options.sessions.is_some())];
+        let name = given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned());
+        return Ok(Workload { name: name.unwrap_or(known.name), ..known });
     }
     let (input, output) = (input.unwrap_or(known.input_tokens), output.unwrap_or(known.output_tokens));
     Ok(Workload::new(&format!("{input}/{output}"), input, output))
@@ -255,17 +287,52 @@ fn check_lengths(members: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-/// One JSON object per line. An error names the line, and not what is in it.
+fn is_agent(options: &BenchOptions, config: &Config) -> bool {
+    options.workload == AGENT.0 && options.prompts.is_none() && !config.workloads.contains_key(AGENT.0)
+}
+
+fn sessions(options: &BenchOptions, config: &Config) -> Result<Option<SessionSource>, String> {
+    let Some(path) = &options.sessions else {
+        return Ok(is_agent(options, config).then_some(SessionSource::Agent));
+    };
+    let mut reader = ConversationReader::default();
+    each_line(path, "--sessions", |row| reader.row(row))?;
+    Ok(Some(SessionSource::Given(reader.finish().into())))
+}
+
 fn prompts(path: &Path) -> Result<Vec<Map<String, Value>>, String> {
-    let shown = path.display();
-    let file = File::open(path).map_err(|error| format!("--prompts: cannot read {shown}: {error}"))?;
     let mut prompts = Vec::new();
+    each_line(path, "--prompts", |mut body| {
+        if let Some(prompt) = body.remove("prompt") {
+            let Value::String(prompt) = prompt else { return Err("\"prompt\" is no text".to_owned()) };
+            body.insert("messages".to_owned(), json!([{ "role": "user", "content": prompt }]));
+        }
+        if !body.get("messages").is_some_and(Value::is_array) {
+            return Err("expected \"prompt\" or \"messages\"".to_owned());
+        }
+        check_lengths(&body)?;
+        body.remove("model");
+        prompts.push(body);
+        Ok(())
+    })?;
+    Ok(prompts)
+}
+
+/// One JSON object per line. An error names the line, and not what is in it.
+fn each_line(
+    path: &Path,
+    option: &str,
+    mut take: impl FnMut(Map<String, Value>) -> Result<(), String>,
+) -> Result<(), String> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|error| format!("{option}: cannot read {shown}: {error}"))?;
+    let mut count = 0;
     let (mut lines, mut line, mut number) = (BufReader::new(file), Vec::new(), 0);
     loop {
         line.clear();
         number += 1;
         let read = std::io::Read::take(&mut lines, LINE_MAX as u64 + 1).read_until(b'\n', &mut line);
-        let wrong = |what: &str| Err(format!("--prompts: {shown}:{number}: {what}"));
+        let wrong = |what: &str| Err(format!("{option}: {shown}:{number}: {what}"));
         match read {
             Err(error) => return wrong(&error.to_string()),
             Ok(0) => break,
@@ -273,26 +340,16 @@ fn prompts(path: &Path) -> Result<Vec<Map<String, Value>>, String> {
             Ok(_) if line.trim_ascii().is_empty() => continue,
             Ok(_) => {}
         }
-        if prompts.len() == PROMPTS_MAX {
-            return wrong("more than 100,000 prompts");
+        if count == PROMPTS_MAX {
+            return wrong("more than 100,000 lines");
         }
-        let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(&line) else {
+        let Ok(body) = serde_json::from_slice::<Map<String, Value>>(&line) else {
             return wrong("expected a JSON object");
         };
-        if let Some(prompt) = body.remove("prompt") {
-            let Value::String(prompt) = prompt else { return wrong("\"prompt\" is no text") };
-            body.insert("messages".to_owned(), json!([{ "role": "user", "content": prompt }]));
-        }
-        if !body.get("messages").is_some_and(Value::is_array) {
-            return wrong("expected \"prompt\" or \"messages\"");
-        }
-        if let Err(what) = check_lengths(&body) {
-            return wrong(&what);
-        }
-        body.remove("model");
-        prompts.push(body);
+        count += 1;
+        take(body).or_else(|what| wrong(&what))?;
     }
-    if prompts.is_empty() { Err(format!("--prompts: {shown} has no prompt")) } else { Ok(prompts) }
+    if count == 0 { Err(format!("{option}: {shown} has no prompt")) } else { Ok(()) }
 }
 
 #[cfg(test)]

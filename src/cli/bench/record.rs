@@ -7,6 +7,7 @@ use super::plan::{BenchPlan, Levels};
 use super::target::BenchTargets;
 use photofinish_base::clock::wall_micros;
 use photofinish_history::record::{RunKind, RunRecord};
+use photofinish_lab::bench::prompt::SessionSource;
 use photofinish_lab::bench::result::{RESULT_VERSION, RunResult};
 
 /// Bytes of a fingerprint.
@@ -22,8 +23,8 @@ pub fn asked(plan: &BenchPlan, targets: &BenchTargets, label: Option<String>) ->
         targets: targets.targets.iter().map(|target| target.name.clone()).collect(),
         workload: plan.workload.clone(),
         prefix: plan.prefix,
-        prompts: fingerprint(&plan.prompts),
-        body: fingerprint(std::slice::from_ref(&plan.members)),
+        prompts: given(plan),
+        body: fingerprint(std::slice::from_ref(&plan.members).iter().filter_map(text)),
         seed: plan.seed,
         slo: plan.slo,
         machine: machine(),
@@ -31,16 +32,29 @@ pub fn asked(plan: &BenchPlan, targets: &BenchTargets, label: Option<String>) ->
     }
 }
 
+/// The fingerprint of given prompts or conversations.
+fn given(plan: &BenchPlan) -> Option<String> {
+    match &plan.sessions {
+        Some(SessionSource::Given(all)) => fingerprint(all.iter().map(|conversation| format!("{conversation:?}"))),
+        _ => fingerprint(plan.prompts.iter().filter_map(text)),
+    }
+}
+
+fn text(members: &Map<String, Value>) -> Option<String> {
+    serde_json::to_string(members).ok().filter(|_| !members.is_empty())
+}
+
 /// Shows whether two runs were given the same, without what it was. None if nothing was given.
-fn fingerprint(given: &[Map<String, Value>]) -> Option<String> {
+fn fingerprint(given: impl Iterator<Item = String>) -> Option<String> {
     let mut hash = Context::new(&SHA256);
-    let given: Vec<&Map<String, Value>> = given.iter().filter(|members| !members.is_empty()).collect();
-    for members in &given {
-        hash.update(serde_json::to_string(members).ok()?.as_bytes());
+    let mut is_given = false;
+    for text in given {
+        is_given = true;
+        hash.update(text.as_bytes());
         hash.update(b"\n");
     }
     let bytes = hash.finish();
-    (!given.is_empty()).then(|| bytes.as_ref()[..FINGERPRINT].iter().map(|byte| format!("{byte:02x}")).collect())
+    is_given.then(|| bytes.as_ref()[..FINGERPRINT].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The row: when the run begins, and again when it has ended.
@@ -68,8 +82,10 @@ pub fn row(result: &RunResult, plan: &BenchPlan, ended: bool) -> RunRecord {
 /// The workload and the load in words.
 pub fn describe(plan: &BenchPlan) -> String {
     let workload = &plan.workload;
-    let prompts = match plan.prompts.len() {
+    let conversations = plan.sessions.as_ref().and_then(SessionSource::count);
+    let prompts = match conversations.unwrap_or(plan.prompts.len()) {
         0 => format!("{} ({} tokens in, {} out)", workload.name, workload.input_tokens, workload.output_tokens),
+        given if conversations.is_some() => format!("{given} given conversations"),
         given => format!("{given} given prompts, at most {} tokens out", workload.output_tokens),
     };
     let load = match &plan.levels {
@@ -97,7 +113,7 @@ mod tests {
     fn a_fingerprint_tells_what_was_given_apart() {
         let of = |given: Value| {
             let given: Vec<Map<String, Value>> = serde_json::from_value(given).unwrap();
-            fingerprint(&given)
+            fingerprint(given.iter().filter_map(text))
         };
         assert_eq!((of(json!([])), of(json!([{}]))), (None, None));
         let secret = of(json!([{ "messages": ["secret"] }])).unwrap();

@@ -21,7 +21,7 @@ use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{self, Keys, UpstreamConfig};
 use photofinish_lab::bench::block::ARRIVALS_MAX;
 use photofinish_lab::bench::measured::{MeasuredRequest, RequestEnd};
-use photofinish_lab::bench::prompt::{PromptMaker, Workload};
+use photofinish_lab::bench::prompt::{PromptMaker, SessionSource, Workload};
 use photofinish_lab::bench::result::{self, RunResult};
 use photofinish_lab::bench::search::{self, RateSearch, RateTrial, TRIAL_MAX, TRIALS_MAX, TrialQuestion, TrialVerdict};
 use photofinish_lab::bench::spend::{OVERRUN, Spend};
@@ -88,7 +88,8 @@ impl<'a, E: Write + Send> BenchSession<'a, E> {
         let calibration_us = calibration_error_us(plan.requests).await;
         let prompts = PromptMaker::new(plan.workload.clone(), plan.prefix, plan.seed)
             .salted(&asked.run_id)
-            .given(plan.prompts.clone());
+            .given(plan.prompts.clone())
+            .sessions(plan.sessions.clone());
         let spend = plan.max_cost.map_or_else(Spend::unlimited, |cap| Spend::new(cap, 0.0));
         let client = LoadClient::new(Arc::clone(alone.gateway()), feed);
         let generator = Generator::new(client, prompts, spend, plan.members.clone(), asked.run_id.clone());
@@ -443,7 +444,8 @@ impl<E: Write + Send> BenchSession<'_, E> {
 
     /// By its prices and its plan, before a request.
     fn tell_what_it_may_cost(&mut self) {
-        let prompts = 0..self.plan.prompts.len().max(1);
+        let conversations = self.plan.sessions.as_ref().and_then(SessionSource::count);
+        let prompts = 0..conversations.unwrap_or(self.plan.prompts.len()).max(1);
         let cost = |target| RequestCost::of(prompts.clone().map(|at| self.generator.estimate(at as u64, target)));
         let each: Vec<RequestCost> = self.targets.iter().map(cost).collect();
         for line in cost_lines(&self.plan, &each) {

@@ -232,3 +232,101 @@ async fn a_closed_pipe_does_not_hide_a_missed_condition() {
     // 4 where the client was too slow for its figures to count.
     assert!(matches!(ran.code, Some(3 | 4)), "{:?}: {}", ran.code, ran.err);
 }
+
+/// Conversations of this many turns with one system text of about 1,000 tokens.
+fn conversations(names: &[&str], turns: usize) -> String {
+    let row = |name: &str, at: usize| {
+        let (role, content) =
+            if at % 2 == 1 { ("user", "so on ".repeat(20)) } else { ("assistant", "well ".repeat(10)) };
+        let mut row = json!({ "conversation_id": name, "turn": at, "role": role, "content": content });
+        if at == 1 {
+            row["system"] = "be good ".repeat(500).into();
+        }
+        format!("{row}\n")
+    };
+    names.iter().flat_map(|name| (1..2 * turns).map(|at| row(name, at))).collect()
+}
+
+#[tokio::test]
+async fn a_conversation_of_40_turns_has_the_cached_and_cold_figures_that_the_server_counts() {
+    let setup = Setup::new("");
+    let simulate = ["simulate", "--listen", "127.0.0.1:0", "--ttft", "1ms", "--jitter", "0", "--tokens", "2"];
+    let prefix_cache = ["--prefill", "20000", "--prefix-cache", "--truth", "truth.jsonl"];
+    let server = setup.spawn(&[&simulate[..], &prefix_cache].concat());
+    let url = format!("http://{}/v1", server.address("base_url=http://").await);
+    setup.write("s.jsonl", conversations(&["a", "b"], 40));
+    let load = ["--concurrency", "1", "--sessions", "s.jsonl", "--slo", "e2e=1h"];
+    let ran = setup.run(&[&["bench", "--url", &url, "--model", "m"][..], &PLAIN, &load].concat()).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    server.signal("TERM");
+    assert_eq!(server.ended().await, Some(0), "{}", server.log());
+
+    let truth = std::fs::read_to_string(setup.path("truth.jsonl")).unwrap();
+    // The first line is the server's; two first requests begin conversations of their own.
+    let truth: Vec<Value> = truth.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let count = |line: &Value, name: &str| line[name].as_f64().unwrap();
+    let cold = |line: &&Value| count(line, "cached_tokens") <= count(line, "input_tokens") / 2.0;
+    assert_eq!(truth[..2].iter().filter(cold).count(), 2, "{truth:?}");
+    let truth = &truth[2..];
+    let first_turns: Vec<usize> = (0..truth.len()).filter(|at| cold(&&truth[*at])).collect();
+    assert_eq!((truth.len(), first_turns.as_slice()), (80, &[0, 40][..]), "a session is cached by itself alone");
+    assert_eq!(count(&truth[40], "cached_tokens"), 0.0, "not even its system text, which another session has too");
+
+    let result = result(&ran.out);
+    let stage = &result["stages"][0];
+    assert_eq!(stage["ends"], json!({ "answered": 80 }), "then the only user has no conversation left");
+    let sum = |name: &str| truth.iter().map(|line| count(line, name)).sum::<f64>();
+    let close = |figure: &Value, expected: f64| (figure.as_f64().unwrap() - expected).abs() < 1e-6;
+    assert!(close(&stage["input_tokens"], sum("input_tokens") / 80.0), "{stage}");
+    assert!(close(&stage["cached_share"], sum("cached_tokens") / sum("input_tokens")), "{stage}");
+    for (name, is_cold, n) in [("cold_ttft_ms", true, 2), ("cached_ttft_ms", false, 78)] {
+        let figures = &stage[name];
+        assert_eq!(figures["n"], n, "{stage}");
+        let those = truth.iter().filter(|line| cold(line) == is_cold);
+        let mut sent: Vec<f64> =
+            those.map(|line| (line["events_us"][0].as_f64().unwrap() - count(line, "arrived_us")) / 1e3).collect();
+        sent.sort_unstable_by(f64::total_cmp);
+        // It is seen later than it was written, by as much as the machine is busy.
+        let median = sent[(sent.len() - 1) / 2];
+        assert!(figures["p50"]["value"].as_f64().unwrap() > median - 0.5, "{name}: {figures} {median}");
+    }
+    let again =
+        setup.run(&[&["bench", "--url", &url, "--model", "m", "--concurrency", "3"][..], &load[2..]].concat()).await;
+    assert_eq!(again.code, Some(2));
+    assert!(again.err.contains("3 users need 3 conversations, and the file has 2"), "{}", again.err);
+}
+
+#[tokio::test]
+async fn the_first_user_without_a_conversation_ends_the_window() {
+    // The second conversation waits for its second turn until the first one is long over.
+    let (setup, fake) = answering().await;
+    let row = |id: &str, turn: u64, role: &str, delay: f64| {
+        format!(
+            "{}\n",
+            json!({ "conversation_id": id, "turn": turn, "role": role, "content": "x", "delay_seconds": delay })
+        )
+    };
+    let slow = [row("b", 1, "user", 0.0), row("b", 2, "assistant", 0.0), row("b", 3, "user", 3_600.0)];
+    setup.write("s.jsonl", row("a", 1, "user", 0.0) + &slow.concat());
+    let ran = bench(&setup, "b/x", &["--concurrency", "2", "--sessions", "s.jsonl"]).await;
+    assert_eq!(ran["stages"][0]["ends"], json!({ "answered": 2 }));
+    assert_eq!(fake.requests().len(), 4, "two first requests; the second turn is not sent");
+    assert_eq!(ran["prompts"].as_str().unwrap().len(), 16, "a fingerprint");
+}
+
+#[tokio::test]
+async fn agents_grow_their_own_prompts() {
+    let setup = Setup::new(
+        "[providers.sim]\nsimulate = { ttft = \"1ms\", jitter = 0.0, tokens = 2, prefix_cache = true, seed = 1 }\n",
+    );
+    let load =
+        ["--workload", "agent", "--concurrency", "1", "--requests", "12", "--warm-up", "0s", "--no-store", "--json"];
+    let ran = setup.run(&[&["bench", "sim/m"][..], &load].concat()).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let stage = &result(&ran.out)["stages"][0];
+    assert_eq!((&stage["cold_ttft_ms"]["n"], &stage["cached_ttft_ms"]["n"]), (&json!(1), &json!(11)), "{stage}");
+    assert!(
+        stage["input_tokens"].as_f64().unwrap() > 5_000.0 && stage["cached_share"].as_f64().unwrap() > 0.8,
+        "{stage}"
+    );
+}

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::block::LoadTarget;
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::prompt::{INPUT_MARGIN, Prompt, PromptMaker};
+use super::prompt::{INPUT_MARGIN, Prompt, PromptMaker, Session};
 use super::spend::Spend;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::printable;
@@ -268,14 +268,26 @@ impl Sending {
         prompt
     }
 
+    /// The same of the next turn of a session; none at its end.
+    pub fn turn(&self, session: &mut Session, number: u64, target: &LoadTarget) -> Option<Prompt> {
+        let mut prompt = self.prompts.turn(session, number, target.lane, &target.name)?;
+        prompt.members.extend(self.members.clone());
+        Some(prompt)
+    }
+
+    /// Tokens of a prompt that is made.
+    fn input_tokens(&self, prompt: &Prompt) -> u32 {
+        prompt.tokens.unwrap_or(self.prompts.workload().input_tokens)
+    }
+
     /// USD, if the server keeps to its bounds.
     pub fn estimate(&self, prompt: &Prompt, target: &LoadTarget) -> f64 {
-        estimated_usd(target, prompt, self.prompts.workload().input_tokens, self.added)
+        estimated_usd(target, prompt, self.input_tokens(prompt), self.added)
     }
 
     /// How long the answer to this prompt is waited for: as long as one may need, or twice as long as one took so far.
     pub fn patience(&self, prompt: &Prompt) -> Duration {
-        let input = f64::from(self.prompts.workload().input_tokens);
+        let input = f64::from(self.input_tokens(prompt));
         let longest = Duration::from_micros(self.longest_us.load(Ordering::Relaxed).unsigned_abs());
         patience(input, answer_tokens(&prompt.members)).max(2 * longest)
     }
@@ -416,16 +428,14 @@ mod estimate_tests {
             lane: 0,
         };
         let members = json!({ "messages": [], "max_tokens": 200 }).as_object().unwrap().clone();
-        let made = Prompt { members: members.clone(), bytes: 5_600 };
+        let prompt = |bytes: usize| Prompt { members: members.clone(), bytes, ..Prompt::default() };
+        let made = prompt(5_600);
         let near = |usd: f64, expected: f64| assert!((usd - expected).abs() < 1e-12, "{usd}");
         near(estimated_usd(&target(vec![price]), &made, 1_000, 0), (1_500.0 * 1.25 + 2_000.0) / 1e6);
         near(estimated_usd(&target(vec![price, None, price]), &made, 1_000, 0), 2.0 * (1_500.0 * 1.25 + 2_000.0) / 1e6);
         near(estimated_usd(&target(vec![price]), &made, 1_000, 400), (1_700.0 * 1.25 + 2_000.0) / 1e6);
         // The bytes of a given prompt count, not the workload's.
-        near(
-            estimated_usd(&target(vec![price]), &Prompt { members, bytes: 0 }, 1_000, 400),
-            (16.0 * 1.25 + 2_000.0) / 1e6,
-        );
+        near(estimated_usd(&target(vec![price]), &prompt(0), 1_000, 400), (16.0 * 1.25 + 2_000.0) / 1e6);
     }
 }
 

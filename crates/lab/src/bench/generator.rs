@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
 use super::client::{LoadAnswer, LoadClient, Sending};
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::prompt::{Prompt, PromptMaker};
+use super::prompt::{Prompt, PromptMaker, Session};
 use super::spend::{Reservation, Spend};
 use super::trust::Heartbeat;
 use photofinish_base::clock::{Instant, micros_between};
@@ -49,6 +49,8 @@ struct RunningBlock {
     is_open: bool,
     /// Prompts taken so far.
     taken: AtomicU64,
+    /// Sessions begun so far.
+    sessions: AtomicU64,
     first: u64,
     most: u64,
     until: Instant,
@@ -121,6 +123,7 @@ impl Generator {
             target: target.clone(),
             begun,
             taken: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
             is_open: matches!(plan.load, Load::Rate { .. }),
             first: plan.first,
             most: plan.requests as u64,
@@ -183,9 +186,15 @@ impl RunningBlock {
         self.is_over.load(Ordering::Relaxed) && stop.as_ref().is_some_and(|stop| !stop.is_of_money())
     }
 
+    /// Whether no more is sent.
+    fn is_done(&self) -> bool {
+        let is_over = self.is_over.load(Ordering::Relaxed) || Instant::now() >= self.until;
+        is_over || self.taken.load(Ordering::Relaxed) >= self.most
+    }
+
     /// The number of the next prompt; none if all are taken or the time is over.
     fn take(&self) -> Option<u64> {
-        if self.is_over.load(Ordering::Relaxed) || Instant::now() >= self.until {
+        if self.is_done() {
             return None;
         }
         let taken = self.taken.fetch_add(1, Ordering::Relaxed);
@@ -194,6 +203,31 @@ impl RunningBlock {
 
     fn prompt(&self, number: u64) -> Prompt {
         self.sending.prompt(number, &self.target)
+    }
+
+    /// The next request of a user, in a session after the pause of its turn; none: this user has no more. The first user
+    /// without another session ends the window, because from here on fewer would ask.
+    async fn next(&self, session: &mut Option<Session>) -> Option<(u64, Prompt)> {
+        let prompts = &self.sending.prompts;
+        if !prompts.has_sessions() {
+            let number = self.take()?;
+            return Some((number, self.prompt(number)));
+        }
+        let pause = match session.as_ref().and_then(Session::pause) {
+            Some(pause) => pause,
+            None => {
+                let which = self.sessions.fetch_add(1, Ordering::Relaxed);
+                *session = prompts.session(which, self.first, self.target.lane);
+                self.is_over.fetch_or(session.is_none(), Ordering::Relaxed);
+                Duration::ZERO
+            }
+        };
+        let due = Instant::now() + pause;
+        while Instant::now() < due && !self.is_done() {
+            tokio::time::sleep(due.duration_since(Instant::now()).min(LOOK_EVERY)).await;
+        }
+        let number = self.take()?;
+        Some((number, self.sending.turn(session.as_mut()?, number, &self.target)?))
     }
 
     fn start_users(self: &Arc<Self>, users: usize, ramp: Duration) {
@@ -205,8 +239,8 @@ impl RunningBlock {
                     () = tokio::time::sleep(wait) => {}
                     () = cancelled => return,
                 }
-                while let Some(number) = block.take() {
-                    let prompt = block.prompt(number);
+                let mut session = None;
+                while let Some((number, prompt)) = block.next(&mut session).await {
                     let (sender, answered) = oneshot::channel();
                     let (asking, in_flight) = (Arc::clone(&block), InFlight::new(&block, Some(sender)));
                     let at = block.now_us();
@@ -314,7 +348,7 @@ impl RunningBlock {
         };
         reservation.settle(if measured.unpriced { estimate } else { measured.cost_usd.1 });
         if let Some(tokens) = measured.input_tokens {
-            self.sending.prompts.counted(&target.name, prompt.bytes, tokens);
+            self.sending.prompts.counted(&target.name, prompt.bytes, tokens - prompt.template_tokens);
         }
         self.take_result(measured);
     }

@@ -10,6 +10,7 @@ pub mod block;
 pub mod client;
 pub mod compare;
 pub mod condition;
+pub mod conversation;
 mod generator;
 pub mod measured;
 pub mod prompt;

@@ -5,12 +5,15 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+use std::vec;
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::conversation::{AddedMessages, Conversation, Turn, agent};
 use photofinish_config::config::{Config, OF_BENCHMARKS, ProbeWorkload, nearest};
 
 /// Bytes of a token before the server has counted a prompt: the mean of this word list with three tokenizers.
@@ -45,26 +48,81 @@ pub struct PromptMaker {
     prefix: f64,
     /// Given prompts, used in turn instead of made ones.
     given: Vec<Map<String, Value>>,
+    /// Conversations that are played instead of single prompts.
+    sessions: Option<SessionSource>,
     lengths: Lengths,
 }
 
+/// Where conversations come from.
+#[derive(Clone, Debug)]
+pub enum SessionSource {
+    /// Each is played once in a stage.
+    Given(Arc<[Conversation]>),
+    /// Made, without end.
+    Agent,
+}
+
+impl SessionSource {
+    /// Its conversations; None: without end.
+    pub fn count(&self) -> Option<usize> {
+        match self {
+            SessionSource::Given(all) => Some(all.len()),
+            SessionSource::Agent => None,
+        }
+    }
+}
+
+/// A conversation that is being played, with the messages so far.
+#[derive(Debug)]
+pub struct Session {
+    turns: vec::IntoIter<Turn>,
+    messages: Vec<Value>,
+    tools: Option<Value>,
+    /// In front of its system text and of its first message, so that a server's cache helps with what it sent itself alone.
+    salts: [u64; 2],
+    /// Of made messages.
+    bytes: usize,
+    tokens: u32,
+}
+
+impl Session {
+    /// From the end of the answer before to the next turn; None: there is none.
+    pub fn pause(&self) -> Option<Duration> {
+        self.turns.as_slice().first().map(|turn| turn.delay)
+    }
+}
+
 /// One prompt as the members of a request's body.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompt {
     pub members: Map<String, Value>,
     /// Bytes of its text; 0 where it was given.
     pub bytes: usize,
+    /// Tokens that it is to have, if not those of the workload.
+    pub tokens: Option<u32>,
+    /// Tokens around the messages before its last one.
+    pub template_tokens: i64,
 }
 
 impl PromptMaker {
     pub fn new(workload: Workload, prefix: f64, seed: u64) -> PromptMaker {
-        PromptMaker { workload, seed, salt: 0, prefix, given: Vec::new(), lengths: Lengths::default() }
+        let (given, sessions, lengths) = (Vec::new(), None, Lengths::default());
+        PromptMaker { workload, seed, salt: 0, prefix, given, sessions, lengths }
     }
 
     /// The same lengths of answers, with given prompts instead of made ones. Each is a body of a chat request, without its
     /// model.
     pub fn given(self, given: Vec<Map<String, Value>>) -> PromptMaker {
         PromptMaker { given, ..self }
+    }
+
+    /// With conversations instead of single prompts.
+    pub fn sessions(self, sessions: Option<SessionSource>) -> PromptMaker {
+        PromptMaker { sessions, ..self }
+    }
+
+    pub fn has_sessions(&self) -> bool {
+        self.sessions.is_some()
     }
 
     /// The same words behind other salts: of another run, so that what a server cached of one run helps no other with its seed.
@@ -80,12 +138,64 @@ impl PromptMaker {
 
     /// Whether no two prompts begin alike.
     pub fn are_unique(&self) -> bool {
-        self.given.is_empty() && self.prefix == 0.0
+        self.are_made() && self.prefix == 0.0
     }
 
     /// Whether they are made, so that their lengths are those of the workload.
     pub fn are_made(&self) -> bool {
-        self.given.is_empty()
+        self.given.is_empty() && self.sessions.is_none()
+    }
+
+    /// The session with this number of its stage; none: there are no more. `first`: a number that no session of another stage has.
+    pub fn session(&self, which: u64, first: u64, lane: u64) -> Option<Session> {
+        let conversation = match self.sessions.as_ref()? {
+            SessionSource::Given(all) => all.get(usize::try_from(which).ok()?)?.clone(),
+            SessionSource::Agent => agent(&mut Rng::with_seed(self.seed.wrapping_add(which))),
+        };
+        let mut salt = self.salt(first + which, lane);
+        let salts = [salt.u64(..), salt.u64(..)];
+        let system = conversation.system.map(|system| message("system", format!("[{:016x}] {system}", salts[0])));
+        let (turns, tools) = (conversation.turns.into_iter(), conversation.tools);
+        Some(Session { turns, messages: system.into_iter().collect(), tools, salts, bytes: 0, tokens: 0 })
+    }
+
+    /// The next request of a session; none at its end.
+    pub fn turn(&self, session: &mut Session, number: u64, lane: u64, upstream: &str) -> Option<Prompt> {
+        let turn = session.turns.next()?;
+        let begins = session.messages.iter().all(|message| message["role"] == "system");
+        match turn.added {
+            AddedMessages::Given(mut messages) => {
+                if let Some(content) = messages.first_mut().filter(|_| begins).map(|first| &mut first["content"]) {
+                    put_in_front(content, session.salts[1]);
+                }
+                session.messages.extend(messages);
+            }
+            AddedMessages::Made { answer, said } => {
+                let mut answered = String::new();
+                let mut rng = Rng::with_seed(self.seed.wrapping_sub(number));
+                words(&mut rng, self.lengths.bytes(upstream, answer), &mut answered);
+                let said_text = self.text(number, lane, self.lengths.bytes(upstream, said));
+                session.bytes += said_text.len() + if begins { 0 } else { answered.len() };
+                session.tokens += said + answer;
+                session.messages.extend((!begins).then(|| message("assistant", answered)));
+                session.messages.push(message("user", said_text));
+            }
+        }
+        let mut members = Map::new();
+        members.insert("messages".to_owned(), session.messages.clone().into());
+        members.insert("max_tokens".to_owned(), turn.output_tokens.unwrap_or(self.workload.output_tokens).into());
+        members.extend(session.tools.clone().map(|tools| ("tools".to_owned(), tools)));
+        let others = session.messages.len().saturating_sub(1) as f64;
+        Some(Prompt {
+            members,
+            bytes: session.bytes,
+            tokens: Some(session.tokens).filter(|tokens| *tokens > 0),
+            template_tokens: (others * TEMPLATE_TOKENS) as i64,
+        })
+    }
+
+    fn salt(&self, number: u64, lane: u64) -> Rng {
+        Rng::with_seed(self.seed ^ self.salt ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ lane.rotate_left(32))
     }
 
     /// The prompt of this number for this upstream. `lane` makes another salt for the same words, for a comparison.
@@ -94,7 +204,13 @@ impl PromptMaker {
             let at = usize::try_from(number % self.given.len() as u64).unwrap_or(0);
             let mut members = self.given[at].clone();
             members.entry("max_tokens").or_insert(self.workload.output_tokens.into());
-            return Prompt { members, bytes: 0 };
+            return Prompt { members, ..Prompt::default() };
+        }
+        if let Some(SessionSource::Given(all)) = &self.sessions {
+            // Its longest request, for what it may cost.
+            let mut session = self.session(number % all.len().max(1) as u64, number, lane);
+            let turns = std::iter::from_fn(|| self.turn(session.as_mut()?, number, lane, upstream));
+            return turns.last().unwrap_or_default();
         }
         let bytes = self.lengths.bytes(upstream, self.workload.input_tokens);
         let text = self.text(number, lane, bytes);
@@ -102,7 +218,7 @@ impl PromptMaker {
         members.insert("messages".to_owned(), json!([{ "role": "user", "content": text }]));
         members.insert("max_tokens".to_owned(), self.workload.output_tokens.into());
         members.insert("temperature".to_owned(), 0.into());
-        Prompt { bytes: text.len(), members }
+        Prompt { bytes: text.len(), members, ..Prompt::default() }
     }
 
     /// The server counted `tokens` for a prompt of `bytes`.
@@ -120,10 +236,7 @@ impl PromptMaker {
         if shared > 0 {
             words(&mut Rng::with_seed(self.seed), shared, &mut text);
         }
-        let salt =
-            Rng::with_seed(self.seed ^ self.salt ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ lane.rotate_left(32))
-                .u64(..);
-        text.push_str(&format!("[{salt:016x}]"));
+        text.push_str(&format!("[{:016x}]", self.salt(number, lane).u64(..)));
         let marker = marker(number, lane);
         let fits = text.len() + TASK.len() + marker.len() + MARKER_SIGNS <= bytes;
         let end = format!("{} ({marker})", if fits { TASK } else { SHORT_TASK });
@@ -141,6 +254,19 @@ const MARKER_SIGNS: usize = " ()".len();
 /// What leads from a line of a simulator's truth file to its request. It is at the end of the prompt.
 pub fn marker(number: u64, lane: u64) -> String {
     format!("bench-{number:x}-{lane:x}")
+}
+
+fn message(role: &str, content: String) -> Value {
+    json!({ "role": role, "content": content })
+}
+
+/// A salt before the text of a message, or before its parts.
+fn put_in_front(content: &mut Value, salt: u64) {
+    match content {
+        Value::String(text) => text.insert_str(0, &format!("[{salt:016x}] ")),
+        Value::Array(parts) => parts.insert(0, json!({ "type": "text", "text": format!("[{salt:016x}]") })),
+        _ => {}
+    }
 }
 
 /// Appends words until the text has `bytes`.
@@ -178,6 +304,10 @@ pub const TOKENS_MAX: u32 = 2_000_000;
 /// Tokens of a prompt that the server counts may exceed those of its workload by this factor, for its price before it is sent.
 pub const INPUT_MARGIN: f64 = 1.5;
 
+/// The workload that is sessions of agents: its name, mean tokens of a prompt and median tokens of an answer. A configuration
+/// may have another one of this name.
+pub const AGENT: (&str, u32, u32) = ("agent", 27_000, 150);
+
 /// The shape of the requests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
@@ -198,7 +328,8 @@ impl Workload {
     /// # Errors
     /// In words, if there is none, or if it is a probe of several requests at once: that is a level of load, not a workload.
     pub fn named(name: &str, config: &Config) -> Result<Workload, String> {
-        let of_benchmarks = || OF_BENCHMARKS.iter().find(|known| known.0 == name).map(|known| (known.1, known.2));
+        let known = OF_BENCHMARKS.iter().chain([&AGENT]);
+        let of_benchmarks = || known.clone().find(|known| known.0 == name).map(|known| (known.1, known.2));
         let lengths = match config.workloads.get(name) {
             Some(known) if known.at_once > 1 => {
                 let is_alone = |other: &&ProbeWorkload| {
@@ -225,7 +356,12 @@ impl Workload {
     /// The names of all of them.
     fn names(config: &Config) -> Vec<&str> {
         let of_probes = config.workloads.values().filter(|known| known.at_once == 1);
-        OF_BENCHMARKS.iter().map(|known| known.0).chain(of_probes.map(|known| known.name.as_str())).collect()
+        OF_BENCHMARKS
+            .iter()
+            .chain([&AGENT])
+            .map(|known| known.0)
+            .chain(of_probes.map(|known| known.name.as_str()))
+            .collect()
     }
 }
 
@@ -329,6 +465,55 @@ mod tests {
             prompts.counted("a/m", prompts.make(number, 0, "a/m").bytes, 40);
         }
         assert_eq!(prompts.make(99, 0, "a/m").bytes, (1_000 - 9) * 16);
+    }
+
+    #[test]
+    fn a_session_repeats_only_what_it_sent_itself() {
+        let row = |turn: u64, role: &str, content: &str| {
+            let mut row = json!({ "conversation_id": "c", "turn": turn, "role": role, "content": content });
+            row["system"] = "be good".into();
+            row.as_object().unwrap().clone()
+        };
+        let mut reader = super::super::conversation::ConversationReader::default();
+        for row in [row(1, "user", "one"), row(2, "assistant", "two"), row(3, "user", "three")] {
+            reader.row(row).unwrap();
+        }
+        let source = SessionSource::Given(reader.finish().into());
+        let prompts = PromptMaker::new(Workload::new("w", 1, 33), 0.0, 7).sessions(Some(source));
+        let play = |first: u64| {
+            let mut session = prompts.session(0, first, 0).unwrap();
+            let mut turn = || prompts.turn(&mut session, 0, 0, "a/m").map(|prompt| prompt.members["messages"].clone());
+            (turn().unwrap(), turn().unwrap(), turn())
+        };
+        let (one, two, end) = play(0);
+        assert_eq!((one.as_array().unwrap().len(), two.as_array().unwrap().len(), end), (2, 4, None));
+        assert_eq!(two.as_array().unwrap()[..2], one.as_array().unwrap()[..]);
+        assert_eq!(two[2], json!({ "role": "assistant", "content": "two" }));
+        let (other, ..) = play(1);
+        for at in 0..2 {
+            let text = |messages: &Value| messages[at]["content"].as_str().unwrap().to_owned();
+            assert!(text(&one)[..18] != text(&other)[..18] && text(&one)[18..] == text(&other)[18..], "{at}");
+        }
+        assert!(prompts.session(1, 0, 0).is_none() && !prompts.are_unique() && !prompts.are_made());
+    }
+
+    #[test]
+    fn an_agent_s_prompts_have_the_tokens_that_are_said() {
+        let prompts =
+            PromptMaker::new(Workload::new("agent", 27_000, 150), 0.0, 7).sessions(Some(SessionSource::Agent));
+        // As the simulator counts: a token for four bytes of JSON.
+        let count = |prompt: &Prompt| prompt.members["messages"].to_string().len().div_ceil(4) as i64;
+        let teach = |prompt: &Prompt| prompts.counted("a/m", prompt.bytes, count(prompt) - prompt.template_tokens);
+        teach(&prompts.turn(&mut prompts.session(0, 0, 0).unwrap(), 0, 0, "a/m").unwrap());
+        let mut session = prompts.session(3, 0, 0).unwrap();
+        let mut number = 0;
+        while let Some(prompt) = prompts.turn(&mut session, number, 0, "a/m") {
+            let off = count(&prompt) as f64 / f64::from(prompt.tokens.unwrap()) - 1.0;
+            assert!(off.abs() < 0.03, "turn {number}: {off}");
+            teach(&prompt);
+            number += 1;
+        }
+        assert!(number >= 20);
     }
 
     #[test]

@@ -62,6 +62,13 @@ pub struct Curve {
     pub most_users: Option<usize>,
     /// The fewest users at which one has at most half the speed of one alone.
     pub half_speed_users: Option<usize>,
+    /// The most users whose level, like all below it, meets the targets of the run in `HELD_SHARE` of its requests, by its 95 %
+    /// interval. None: no level does, or there are no targets.
+    #[serde(default)]
+    pub held_users: Option<usize>,
+    /// The fewest users whose level does not, for certain.
+    #[serde(default)]
+    pub too_many_users: Option<usize>,
     /// The first level differed when it was run again at the end: in words.
     pub drift: Option<String>,
 }
@@ -105,6 +112,8 @@ pub fn curve(target: &str, stages: &[StageFigures]) -> Curve {
         knee_users: knee(&levels),
         most_users: levels.last().and_then(|level| level.users),
         half_speed_users: half_speed(&levels),
+        held_users: held(&levels),
+        too_many_users: levels.iter().find(|level| is_held(level) == Some(false)).and_then(|level| level.users),
         drift: drift(&own),
     }
 }
@@ -116,6 +125,20 @@ fn knee(levels: &[&StageFigures]) -> Option<usize> {
         let doublings = (more as f64 / users as f64).log2();
         (gain.powf(1.0 / doublings) < 1.0 + KNEE_GAIN).then_some(users)
     })
+}
+
+/// The share of requests that must meet every target, for a level to be held.
+pub const HELD_SHARE: f64 = 0.9;
+
+/// None: it cannot be told.
+fn is_held(level: &StageFigures) -> Option<bool> {
+    let share = level.attainment?;
+    let (low, high) = share.low.zip(share.high)?;
+    if low >= HELD_SHARE { Some(true) } else { (high < HELD_SHARE).then_some(false) }
+}
+
+fn held(levels: &[&StageFigures]) -> Option<usize> {
+    levels.iter().take_while(|level| is_held(level) == Some(true)).last()?.users
 }
 
 fn half_speed(levels: &[&StageFigures]) -> Option<usize> {
@@ -333,6 +356,7 @@ pub fn compare_targets(stages: &[StageFigures], requests: &[Vec<MeasuredRequest>
 mod tests {
     use super::*;
     use crate::bench::stage::quantiles;
+    use crate::bench::statistics::share_estimate;
 
     fn level(users: usize, tok_s_all: f64, tok_s: f64) -> StageFigures {
         let near = |value: f64| quantiles((0..100).map(move |n| value * (1.0 + f64::from(n % 5) / 1e4)));
@@ -355,6 +379,26 @@ mod tests {
         // From 10 to 25 users, 1.3 doublings add 11 %: 8 % each.
         assert_eq!((curve.knee_users, curve.half_speed_users, curve.most_users), (Some(10), Some(25), Some(50)));
         assert_eq!(curve.drift, None);
+    }
+
+    #[test]
+    fn users_are_held_up_to_the_first_level_that_misses_the_targets_or_cannot_be_told() {
+        let of = |shares: &[(usize, f64, f64)]| {
+            let stages: Vec<StageFigures> = shares
+                .iter()
+                .map(|(users, share, n)| StageFigures {
+                    attainment: Some(share_estimate(*share, *n)),
+                    ..level(*users, 100.0, 100.0)
+                })
+                .collect();
+            let curve = curve("a/m", &stages);
+            (curve.held_users, curve.too_many_users)
+        };
+        assert_eq!(of(&[(1, 1.0, 100.0), (4, 0.98, 400.0), (8, 0.5, 400.0), (16, 1.0, 100.0)]), (Some(4), Some(8)));
+        assert_eq!(of(&[(1, 1.0, 100.0), (4, 0.9, 400.0), (8, 0.98, 400.0)]), (Some(1), None), "4 cannot be told");
+        assert_eq!(of(&[(1, 0.1, 100.0)]), (None, Some(1)));
+        let no_targets = curve("a/m", &[level(1, 100.0, 100.0)]);
+        assert_eq!((no_targets.held_users, no_targets.too_many_users), (None, None));
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
         tpot_ms: quantiles(answered.iter().filter_map(|request| Some(request.tpot_us? / 1e3))),
         tok_s: quantiles(answered.iter().filter_map(|request| Some(1e6 / request.tpot_us?))),
         e2e_ms: quantiles(answered.iter().filter_map(|request| Some(request.e2e_us? as f64 / 1e3))),
+        cold_ttft_ms: of_cache(&answered, false).filter(|_| !question.made),
+        cached_ttft_ms: of_cache(&answered, true).filter(|_| !question.made),
         answers_per_second: answered.len() as f64 / seconds,
         tok_s_all: tokens_of_all(&windows).map(|tokens| tokens / seconds),
         in_flight: windows.iter().map(in_flight_us).sum::<f64>() / 1e6 / seconds,
@@ -81,6 +83,19 @@ pub fn figures(target: &str, blocks: &[BlockResult], question: &StageQuestion<'_
     stage.doubts = trust::doubts(&evidence);
     stage.client_error_ms = Some(evidence.error_us() / 1e3);
     stage
+}
+
+/// A prompt of which more than this share was in the server's cache counts as cached.
+const CACHED_SHARE: f64 = 0.5;
+
+/// TTFT of the answers whose prompt was in the cache, or of the others.
+fn of_cache(answered: &[&MeasuredRequest], cached: bool) -> Option<Quantiles> {
+    let is_cached = |request: &MeasuredRequest| {
+        let share = request.cached_input_tokens.unwrap_or(0) as f64 / request.input_tokens?.max(1) as f64;
+        Some(share > CACHED_SHARE)
+    };
+    let those = answered.iter().filter(|request| is_cached(request) == Some(cached));
+    quantiles(those.filter_map(|request| Some(request.ttft_us? as f64 / 1e3)))
 }
 
 /// What the server counted.
@@ -311,6 +326,9 @@ pub struct StageFigures {
     pub ttft_ms: Option<Quantiles>,
     /// From the scheduled time to the first token; open loop only.
     pub client_ttft_ms: Option<Quantiles>,
+    /// TTFT where at most half of the prompt came from the server's cache, and where more did. Of given prompts and sessions only.
+    pub cold_ttft_ms: Option<Quantiles>,
+    pub cached_ttft_ms: Option<Quantiles>,
     pub tpot_ms: Option<Quantiles>,
     /// Of one user.
     pub tok_s: Option<Quantiles>,
@@ -476,6 +494,12 @@ fn of_usage(stage: &StageFigures, question: &StageQuestion<'_>) -> Vec<String> {
     }
     if !question.unique && share > CACHED_NOTE {
         notes.push(format!("{:.0} % of the input came from the server's prefix cache", share * 100.0));
+    }
+    if let Some((cold, cached)) = stage.cold_ttft_ms.zip(stage.cached_ttft_ms) {
+        notes.push(format!(
+            "TTFT p50 is {:.0} ms where more than half of the prompt was cached (n {}), {:.0} ms elsewhere (n {})",
+            cached.p50.value, cached.n, cold.p50.value, cold.n
+        ));
     }
     notes
 }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use super::*;
 use crate::cli::screen::PIPED;
 use photofinish_lab::bench::block::Arrivals;
-use photofinish_lab::bench::measured::{LoadSlo, SloTarget};
+use photofinish_lab::bench::measured::SloTarget;
 use photofinish_lab::bench::stage::{StageEnd, quantiles};
 use photofinish_lab::bench::statistics::share_estimate;
 
@@ -179,6 +179,25 @@ fn the_whole_text() {
     }
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text, include_str!("golden.txt"), "{text}");
+}
+
+#[test]
+fn the_users_that_are_held_are_one_line() {
+    let slo = LoadSlo { ttft_us: Some(500_000), tpot_us: Some(50_000), e2e_us: None };
+    let line = |held_users, too_many_users, most| {
+        let target = "a/m".to_owned();
+        let curve = Curve { target, held_users, too_many_users, most_users: Some(most), ..Curve::default() };
+        held(&curve, slo)
+    };
+    let what = "first token under 500 ms and 20 tok/s for 90 %";
+    assert_eq!(line(Some(4), Some(8), 8), format!("a/m: holds 4 users: {what}; 8 users are too many"));
+    assert_eq!(line(Some(4), None, 8), format!("a/m: holds 4 users: {what}; more cannot be told"));
+    assert_eq!(line(Some(8), None, 8), format!("a/m: holds 8 users: {what}; more were not tried"));
+    assert_eq!(line(None, Some(1), 1), format!("a/m: does not hold 1 user: {what}"));
+    assert_eq!(line(None, None, 1), format!("a/m: cannot be told how many users it holds: {what}"));
+    let whole = LoadSlo { e2e_us: Some(10_000_000), ..LoadSlo::default() };
+    let curve = Curve { held_users: Some(1), most_users: Some(1), ..Curve::default() };
+    assert!(held(&curve, whole).contains("holds 1 user: whole answer under 10 s for 90 %"));
 }
 
 #[test]

@@ -28,6 +28,34 @@ fn prompts_are_read_and_broken_lines_are_named() {
     }
 }
 
+#[test]
+fn sessions_are_for_users_of_one_target() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("s.jsonl");
+    let rows =
+        ["a", "b"].map(|id| json!({ "conversation_id": id, "turn": 1, "role": "user", "content": "x" }).to_string());
+    std::fs::write(&file, rows.join("\n")).unwrap();
+    let sessions = ["--sessions", file.to_str().unwrap()];
+    let agent = ["--workload", "agent"];
+    for (more, said) in [
+        (&[&sessions[..], &["--concurrency", "3"]].concat()[..], "3 users need 3 conversations, and the file has 2"),
+        (&[&sessions[..], &["near/y", "--concurrency", "2"]].concat(), "sessions are for one target"),
+        (&[&agent[..], &["--request-rate", "1"]].concat(), "sessions are for a closed loop"),
+        (&[&agent[..], &["--prefix", "0.5"]].concat(), "are not for the workload agent"),
+        (&[&agent[..], &["--output-tokens", "5"]].concat(), "are not for the workload agent"),
+        (&[&sessions[..], &["--find", "rate", "--slo", "ttft=1s"]].concat(), "cannot be used with"),
+    ] {
+        let why = plan(&[&["near/x"], more].concat()).err().unwrap_or_default();
+        assert!(why.contains(said), "{more:?}: {why}");
+    }
+    let two = plan(&[&["near/x", "--concurrency", "1,2"], &sessions[..]].concat()).unwrap();
+    assert_eq!((two.sessions.unwrap().count(), two.workload.name.as_str()), (Some(2), "sessions"));
+    assert_eq!(two.warm_up, Some(Duration::ZERO), "the first turns are no warm-up");
+    assert_eq!(plan(&[&["near/x"], &agent[..]].concat()).unwrap().sessions.unwrap().count(), None);
+    std::fs::write(&file, "{\"conversation_id\":\"a\",\"turn\":2}").unwrap();
+    assert!(plan(&[&["near/x"], &sessions[..]].concat()).unwrap_err().ends_with("s.jsonl:1: \"turn\" is not 1"));
+}
+
 pub(in crate::cli::bench) fn plan(arguments: &[&str]) -> Result<BenchPlan, String> {
     let config = r#"
         [providers.near]
