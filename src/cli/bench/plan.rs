@@ -86,13 +86,12 @@ impl BenchPlan {
                 return Err(format!("{name} is for an open loop: give --request-rate or --find rate"));
             }
         }
-        let plays_sessions = options.sessions.is_some() || is_agent(options, &targets.config);
+        let sessions = sessions(options, &targets.config)?;
         let usual = if options.find.is_some() { TRIAL } else { STAGE };
         let duration = options.duration.unwrap_or(if options.requests.is_some() { STAGE_MAX } else { usual });
         let plan = BenchPlan {
             workload: workload(options, &targets.config)?,
             prompts: options.prompts.as_deref().map_or(Ok(Vec::new()), prompts)?,
-            sessions: sessions(options, &targets.config)?,
             members: members(options)?,
             prefix: options.prefix,
             seed: options.seed.unwrap_or_else(|| fastrand::u64(..) >> 12),
@@ -102,7 +101,8 @@ impl BenchPlan {
             duration,
             requests: options.requests.unwrap_or(ARRIVALS_MAX),
             // The first turns of sessions are slow because nothing is cached yet: that is a figure, and no warm-up.
-            warm_up: options.warm_up.or(plays_sessions.then_some(Duration::ZERO)),
+            warm_up: options.warm_up.or(sessions.as_ref().map(|_| Duration::ZERO)),
+            sessions,
             slo: options.slo,
             attain: options.attain,
             margin: options.margin(),
@@ -244,7 +244,8 @@ impl BenchPlan {
             Levels::FindRate => ("find", json!("rate")),
         };
         json!({
-            "workload": self.workload, "given_prompts": self.prompts.len(), "prefix": self.prefix, "seed": self.seed,
+            "workload": self.workload, "given_prompts": self.prompts.len(),
+            "conversations": self.sessions.as_ref().and_then(SessionSource::count), "prefix": self.prefix, "seed": self.seed,
             load: levels, "arrivals": self.arrivals, "in_flight_max": self.in_flight_max,
             "duration_s": self.duration.as_secs_f64(), "requests": self.requests, "slo": self.slo, "attain": self.attain,
             "max_cost_usd": self.max_cost, "body": self.members.keys().collect::<Vec<_>>(),
@@ -287,13 +288,10 @@ fn check_lengths(members: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-fn is_agent(options: &BenchOptions, config: &Config) -> bool {
-    options.workload == AGENT.0 && options.prompts.is_none() && !config.workloads.contains_key(AGENT.0)
-}
-
 fn sessions(options: &BenchOptions, config: &Config) -> Result<Option<SessionSource>, String> {
     let Some(path) = &options.sessions else {
-        return Ok(is_agent(options, config).then_some(SessionSource::Agent));
+        let is_agent = options.workload == AGENT.0 && options.prompts.is_none();
+        return Ok((is_agent && !config.workloads.contains_key(AGENT.0)).then_some(SessionSource::Agent));
     };
     let mut reader = ConversationReader::default();
     each_line(path, "--sessions", |row| reader.row(row))?;

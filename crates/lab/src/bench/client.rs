@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::block::LoadTarget;
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::prompt::{INPUT_MARGIN, Prompt, PromptMaker, Session};
+use super::prompt::{INPUT_MARGIN, LoadSession, Prompt, PromptMaker};
 use super::spend::Spend;
 use photofinish_base::failure::FailureKind;
 use photofinish_base::printable::printable;
@@ -269,7 +269,7 @@ impl Sending {
     }
 
     /// The same of the next turn of a session; none at its end.
-    pub fn turn(&self, session: &mut Session, number: u64, target: &LoadTarget) -> Option<Prompt> {
+    pub fn turn(&self, session: &mut LoadSession, number: u64, target: &LoadTarget) -> Option<Prompt> {
         let mut prompt = self.prompts.turn(session, number, target.lane, &target.name)?;
         prompt.members.extend(self.members.clone());
         Some(prompt)

@@ -13,16 +13,16 @@ use serde_json::{Map, Value};
 
 /// The turns of one conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conversation {
+pub struct LoadConversation {
     pub system: Option<String>,
     /// The tools that every request of it names.
     pub tools: Option<Value>,
-    pub turns: Vec<Turn>,
+    pub turns: Vec<LoadTurn>,
 }
 
 /// One request, and what it adds to the messages of the one before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
+pub struct LoadTurn {
     pub added: AddedMessages,
     /// From the end of the answer before.
     pub delay: Duration,
@@ -44,10 +44,13 @@ pub enum AddedMessages {
 /// The longest pause before a turn, seconds.
 const DELAY_MAX: f64 = 3_600.0;
 
+/// Members of a row that are no part of its message.
+const OF_RECORD: [&str; 4] = ["turn", "delay_seconds", "max_new_tokens", "model"];
+
 /// Puts the rows of a file together, one message each.
 #[derive(Debug, Default)]
 pub struct ConversationReader {
-    read: Vec<Conversation>,
+    read: Vec<LoadConversation>,
     ids: HashSet<String>,
     /// Of the conversation that is being read.
     id: String,
@@ -69,60 +72,55 @@ impl ConversationReader {
             }
             (self.id, self.rows) = (id, 0);
             self.answers.clear();
-            self.read.push(Conversation::default());
+            self.read.push(LoadConversation::default());
         }
         self.rows += 1;
         if row.get("turn").and_then(Value::as_u64) != Some(self.rows) {
             return Err(format!("\"turn\" is not {}", self.rows));
         }
+        let (delay, output_tokens) = (delay(&row)?, output_tokens(&row)?);
+        let (system, tools) = (row.remove("system"), row.remove("tools"));
+        OF_RECORD.iter().for_each(|name| drop(row.remove(*name)));
         let (is_first, is_answered) = (self.rows == 1, !self.answers.is_empty());
         let said = match row.get("role").and_then(Value::as_str) {
             Some("assistant") if is_first || is_answered => {
                 return Err("an answer of \"assistant\" without a question before it".to_owned());
             }
             Some("assistant") => {
-                self.answers.push(taken("assistant", &["content", "tool_calls"], &mut row));
+                self.answers.push(row.into());
                 return Ok(());
             }
             Some("user" | "tool") if !is_first && !is_answered => {
                 return Err("the answer of \"assistant\" is missing before it".to_owned());
             }
-            Some("user") => vec![taken("user", &["content"], &mut row)],
-            Some("tool") if !is_first => tool_results(&mut row),
+            Some("user") => vec![row.into()],
+            Some("tool") if !is_first => tool_results(row),
             _ => return Err("\"role\" is neither \"user\", \"assistant\" nor, later on, \"tool\"".to_owned()),
         };
-        let (delay, output_tokens) = (delay(&row)?, output_tokens(&row)?);
         let Some(conversation) = self.read.last_mut() else { return Ok(()) };
-        if let Some(Value::String(system)) = row.remove("system") {
+        if let Some(Value::String(system)) = system {
             conversation.system.get_or_insert(system);
         }
-        if let Some(tools) = row.remove("tools").filter(|tools| !tools.is_null()) {
+        if let Some(tools) = tools.filter(|tools| !tools.is_null()) {
             conversation.tools.get_or_insert(tools);
         }
         let added = AddedMessages::Given(mem::take(&mut self.answers).into_iter().chain(said).collect());
-        conversation.turns.push(Turn { added, delay, output_tokens });
+        conversation.turns.push(LoadTurn { added, delay, output_tokens });
         Ok(())
     }
 
-    pub fn finish(self) -> Vec<Conversation> {
+    pub fn finish(self) -> Vec<LoadConversation> {
         self.read
     }
 }
 
-/// A message with these members of a row.
-fn taken(role: &str, names: &[&str], row: &mut Map<String, Value>) -> Value {
-    let mut message: Map<String, Value> = [("role".to_owned(), role.into())].into_iter().collect();
-    message.extend(names.iter().filter_map(|name| Some(((*name).to_owned(), row.remove(*name)?))));
-    Value::Object(message)
-}
-
 /// Of one tool, or of several that ran at once.
-fn tool_results(row: &mut Map<String, Value>) -> Vec<Value> {
-    let names = ["tool_call_id", "content"];
-    let Some(Value::Array(results)) = row.remove("tool_results") else { return vec![taken("tool", &names, row)] };
-    let results =
-        results.into_iter().filter_map(|result| if let Value::Object(row) = result { Some(row) } else { None });
-    results.map(|mut row| taken("tool", &names, &mut row)).collect()
+fn tool_results(mut row: Map<String, Value>) -> Vec<Value> {
+    let Some(Value::Array(mut results)) = row.remove("tool_results") else { return vec![row.into()] };
+    for result in results.iter_mut().filter_map(Value::as_object_mut) {
+        result.insert("role".to_owned(), "tool".into());
+    }
+    results
 }
 
 fn delay(row: &Map<String, Value>) -> Result<Duration, String> {
@@ -157,7 +155,7 @@ const AGENT_LENGTHS: (f64, f64) = (32.0, 4_000.0);
 
 /// The session of an agent: each turn adds an answer and what a tool returned. Without pauses, so the load is the highest that
 /// so many agents make.
-pub fn agent(rng: &mut Rng) -> Conversation {
+pub fn agent(rng: &mut Rng) -> LoadConversation {
     let (least, most) = AGENT_TURNS;
     let turns = (least * (most / least).powf(rng.f64())).round() as usize;
     let spread = |rng: &mut Rng, deviation: f64| {
@@ -169,7 +167,7 @@ pub fn agent(rng: &mut Rng) -> Conversation {
     let (of_session, of_turn) = AGENT_SPREAD;
     let result = AGENT_RESULT * spread(rng, of_session) * mean_one(of_session) * mean_one(of_turn);
     let (mut input, mut answer) = (0, 0);
-    let mut conversation = Conversation::default();
+    let mut conversation = LoadConversation::default();
     for turn in 0..turns {
         let said = if turn == 0 { AGENT_BEGIN } else { tokens(result * spread(rng, of_turn)) };
         input += answer + said;
@@ -178,7 +176,7 @@ pub fn agent(rng: &mut Rng) -> Conversation {
         }
         let added = AddedMessages::Made { answer, said };
         answer = tokens(AGENT_ANSWER * spread(rng, of_turn));
-        conversation.turns.push(Turn { added, delay: Duration::ZERO, output_tokens: Some(answer) });
+        conversation.turns.push(LoadTurn { added, delay: Duration::ZERO, output_tokens: Some(answer) });
     }
     conversation
 }
@@ -189,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    fn read(rows: &[Value]) -> Result<Vec<Conversation>, String> {
+    fn read(rows: &[Value]) -> Result<Vec<LoadConversation>, String> {
         let mut reader = ConversationReader::default();
         rows.iter().try_for_each(|row| reader.row(row.as_object().unwrap().clone()))?;
         Ok(reader.finish())

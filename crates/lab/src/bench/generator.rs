@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::block::{BlockPlan, BlockResult, BlockStop, Load, LoadTarget, Progress};
 use super::client::{LoadAnswer, LoadClient, Sending};
 use super::measured::{MeasuredRequest, RequestEnd};
-use super::prompt::{Prompt, PromptMaker, Session};
+use super::prompt::{LoadSession, Prompt, PromptMaker};
 use super::spend::{Reservation, Spend};
 use super::trust::Heartbeat;
 use photofinish_base::clock::{Instant, micros_between};
@@ -207,13 +207,13 @@ impl RunningBlock {
 
     /// The next request of a user, in a session after the pause of its turn; none: this user has no more. The first user
     /// without another session ends the window, because from here on fewer would ask.
-    async fn next(&self, session: &mut Option<Session>) -> Option<(u64, Prompt)> {
+    async fn next(&self, session: &mut Option<LoadSession>) -> Option<(u64, Prompt)> {
         let prompts = &self.sending.prompts;
         if !prompts.has_sessions() {
             let number = self.take()?;
             return Some((number, self.prompt(number)));
         }
-        let pause = match session.as_ref().and_then(Session::pause) {
+        let pause = match session.as_ref().and_then(LoadSession::pause) {
             Some(pause) => pause,
             None => {
                 let which = self.sessions.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::conversation::{AddedMessages, Conversation, Turn, agent};
+use super::conversation::{AddedMessages, LoadConversation, LoadTurn, agent};
 use photofinish_config::config::{Config, OF_BENCHMARKS, ProbeWorkload, nearest};
 
 /// Bytes of a token before the server has counted a prompt: the mean of this word list with three tokenizers.
@@ -57,7 +57,7 @@ pub struct PromptMaker {
 #[derive(Clone, Debug)]
 pub enum SessionSource {
     /// Each is played once in a stage.
-    Given(Arc<[Conversation]>),
+    Given(Arc<[LoadConversation]>),
     /// Made, without end.
     Agent,
 }
@@ -74,8 +74,8 @@ impl SessionSource {
 
 /// A conversation that is being played, with the messages so far.
 #[derive(Debug)]
-pub struct Session {
-    turns: vec::IntoIter<Turn>,
+pub struct LoadSession {
+    turns: vec::IntoIter<LoadTurn>,
     messages: Vec<Value>,
     tools: Option<Value>,
     /// In front of its system text and of its first message, so that a server's cache helps with what it sent itself alone.
@@ -85,7 +85,7 @@ pub struct Session {
     tokens: u32,
 }
 
-impl Session {
+impl LoadSession {
     /// From the end of the answer before to the next turn; None: there is none.
     pub fn pause(&self) -> Option<Duration> {
         self.turns.as_slice().first().map(|turn| turn.delay)
@@ -147,7 +147,7 @@ impl PromptMaker {
     }
 
     /// The session with this number of its stage; none: there are no more. `first`: a number that no session of another stage has.
-    pub fn session(&self, which: u64, first: u64, lane: u64) -> Option<Session> {
+    pub fn session(&self, which: u64, first: u64, lane: u64) -> Option<LoadSession> {
         let conversation = match self.sessions.as_ref()? {
             SessionSource::Given(all) => all.get(usize::try_from(which).ok()?)?.clone(),
             SessionSource::Agent => agent(&mut Rng::with_seed(self.seed.wrapping_add(which))),
@@ -156,11 +156,11 @@ impl PromptMaker {
         let salts = [salt.u64(..), salt.u64(..)];
         let system = conversation.system.map(|system| message("system", format!("[{:016x}] {system}", salts[0])));
         let (turns, tools) = (conversation.turns.into_iter(), conversation.tools);
-        Some(Session { turns, messages: system.into_iter().collect(), tools, salts, bytes: 0, tokens: 0 })
+        Some(LoadSession { turns, messages: system.into_iter().collect(), tools, salts, bytes: 0, tokens: 0 })
     }
 
     /// The next request of a session; none at its end.
-    pub fn turn(&self, session: &mut Session, number: u64, lane: u64, upstream: &str) -> Option<Prompt> {
+    pub fn turn(&self, session: &mut LoadSession, number: u64, lane: u64, upstream: &str) -> Option<Prompt> {
         let turn = session.turns.next()?;
         let begins = session.messages.iter().all(|message| message["role"] == "system");
         match turn.added {

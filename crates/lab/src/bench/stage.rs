@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::block::{Arrivals, BlockResult, BlockStop, Load};
 use super::measured::{LoadSlo, MeasuredRequest, RequestEnd, SloTarget};
-use super::prompt::{TOKENS_MAX, Workload};
+use super::prompt::{AGENT, TOKENS_MAX, Workload};
 use super::statistics::{self, IntervalEstimate};
 use super::trust::{self, ClientLoad, Evidence};
 use photofinish_history::estimate::interval::{InsufficientSample, insufficient_for_p99};
@@ -486,8 +486,10 @@ fn of_usage(stage: &StageFigures, question: &StageQuestion<'_>) -> Vec<String> {
     };
     let mut notes = Vec::new();
     let wanted = f64::from(question.workload.input_tokens);
-    if question.made && (mean / wanted - 1.0).abs() > INPUT_OFF {
-        notes.push(format!("prompts have {mean:.0} tokens in the mean, not {wanted:.0}"));
+    let is_agent = !question.made && question.workload.name == AGENT.0;
+    if (question.made || is_agent) && (mean / wanted - 1.0).abs() > INPUT_OFF {
+        let why = if is_agent { ": a stage sees the sessions that fit into its --duration" } else { "" };
+        notes.push(format!("prompts have {mean:.0} tokens in the mean, not {wanted:.0}{why}"));
     }
     if question.unique && share > CACHED_NOTE {
         notes.push(format!("{:.0} % of the input was cached though no two prompts begin alike", share * 100.0));
@@ -601,6 +603,18 @@ mod notes_tests {
         }
         let absurd = with(40, |of| MeasuredRequest { output_tokens: Some(huge), ..of });
         assert_eq!(absurd.tok_s_all, None, "{absurd:?}");
+    }
+
+    #[test]
+    fn agents_whose_sessions_do_not_fit_and_prompts_that_are_too_long_are_told() {
+        let (workload, said) = (Workload::new("agent", 27_000, 150), "at most 4096 tokens".to_owned());
+        let (unique, made, warm_up, slo, calibration_us) = (false, false, None, None, None);
+        let question = StageQuestion { workload: &workload, unique, made, warm_up, slo, calibration_us };
+        let short = StageFigures { input_tokens: Some(5_100.0), cached_share: Some(0.0), ..StageFigures::default() };
+        let refused = MeasuredRequest { said: Some(said), ..MeasuredRequest::default() };
+        let told = notes(&short, &[&answer(0), &refused], &question);
+        assert_eq!(told[0], "the prompt is too long, in the server's words: at most 4096 tokens");
+        assert!(told[1].starts_with("prompts have 5100 tokens in the mean, not 27000: a stage sees"), "{told:?}");
     }
 
     #[test]
