@@ -39,7 +39,7 @@ fn is_trusted(result: &Value) -> bool {
 }
 
 /// Runs until the client was fast enough, a few times at most. The exit code must be `code`; where the client was too slow, what
-/// was asked for is undecided. `before` prepares the server for a run.
+/// was asked for may be undecided. `before` prepares the server for a run.
 async fn judged_after(before: impl Fn(), setup: &Setup, target: &str, more: &[&str], code: i32) -> Value {
     let asks = more.iter().any(|option| ["--fail-if", "--against"].contains(option));
     let more = [more, &["--json"]].concat();
@@ -48,8 +48,8 @@ async fn judged_after(before: impl Fn(), setup: &Setup, target: &str, more: &[&s
         before();
         let ran = bench(setup, target, &more).await;
         result = json(&ran);
-        let expected = if asks && !is_trusted(&result) { 4 } else { code };
-        assert_eq!(ran.code, Some(expected), "{}{}", ran.out, ran.err);
+        let is_open = asks && !is_trusted(&result) && ran.code == Some(4);
+        assert!(is_open || ran.code == Some(code), "{:?}: {}{}", ran.code, ran.out, ran.err);
         if is_trusted(&result) {
             break;
         }
@@ -69,7 +69,8 @@ async fn a_condition_ends_with_0_or_3() {
     for (result, outcome) in [(met, "met"), (missed, "missed")] {
         let condition = &result["conditions"][0];
         assert_eq!(condition["condition"], "ttft_p50>300ms");
-        assert_eq!(condition["outcome"], if is_trusted(&result) { outcome } else { "undecided" }, "{condition}");
+        let is_open = !is_trusted(&result) && condition["outcome"] == "undecided";
+        assert!(is_open || condition["outcome"] == outcome, "{condition}");
     }
 }
 
@@ -115,7 +116,8 @@ async fn a_run_is_better_or_worse_than_another() {
     // A stored run is judged without a request.
     let shown =
         setup.run(&["bench", "--show", "slow", "--against", "fast", "--fail-if", "ttft_p50>300ms", "--json"]).await;
-    assert_eq!(shown.code, Some(if is_trusted(&slow) { 3 } else { 4 }), "{}{}", shown.out, shown.err);
+    let is_open = !is_trusted(&slow) && shown.code == Some(4);
+    assert!(is_open || shown.code == Some(3), "{}{}", shown.out, shown.err);
     assert_eq!(json(&shown)["conditions"].as_array().unwrap().len(), 1);
 }
 

@@ -142,7 +142,7 @@ fn pings_are_told_apart_and_ten_at_once_are_one_probe() {
 fn bench_run(number: i64, started_at: i64, target: &str) -> Record {
     let stage = |users: u64, doubts: serde_json::Value| {
         serde_json::json!({
-            "target": target, "users": users, "ttft_ms": {"n": 30, "p50": {"value": 120.5, "low": 110.0, "high": 140.0}}, "tok_s": {"p50": {"value": 50.0}},
+            "target": target, "users": users, "ttft_ms": {"n": 30, "p50": {"value": 120.5, "low": 110.0, "high": 140.0}, "p99": {"value": 180.0}}, "tok_s": {"p50": {"value": 50.0}},
             "tok_s_all": 400.0, "e2e_ms": {"p50": {"value": 900.0}}, "goodput": 3.5,
             "attainment": {"value": 0.97}, "doubts": doubts,
         })
@@ -174,6 +174,8 @@ fn of_each_target_the_last_run_is_told() {
     let LoadLevel { users, ttft_p50_ms, tok_s_all, trusted, .. } = loads[0].levels[1].clone();
     let level = &loads[0].levels[1];
     assert_eq!((level.answered, level.ttft_p50_low_ms, level.ttft_p50_high_ms), (Some(30), Some(110.0), Some(140.0)));
+    let insufficient = level.ttft_p99_insufficient.map(|why| why.to_string());
+    assert_eq!((level.ttft_p99_ms, insufficient.as_deref()), (None, Some("insufficient: 30 of 662")));
     assert_eq!((users, ttft_p50_ms, tok_s_all, trusted), (Some(10), Some(120.5), Some(400.0), false));
     let FoundGoodput { passes_per_s, first_missed, .. } = loads[0].found[0].clone();
     assert_eq!((passes_per_s, first_missed.as_deref()), (Some(11.4), Some("ttft")));
