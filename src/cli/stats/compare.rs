@@ -27,7 +27,7 @@ pub(super) fn write(
         );
     }
     let rows = answer.models.iter().flat_map(|model| model.upstreams.iter().map(move |one| row(model, one)));
-    let heads = ["model", "upstream", "looks", "p50 ms", "between", "p95 ms", "between", "failed", "closed"];
+    let heads = ["model", "upstream", "looks", "p50 ms", "between", "p95 ms", "between", "failed", "not started"];
     let sheet = Sheet { heads: heads.map(str::to_owned).into(), names: 2, rows: rows.collect() };
     sheet.write(width, out)?;
     writeln!(out)?;
@@ -38,7 +38,7 @@ pub(super) fn write(
         paragraph(
             "How long each upstream alone would have taken for the requests that its model got, at their moments: from looks, which draw \
              each upstream with the same chance (docs/measurement.md, Comparisons). Between: the bounds of 95 %. A median needs 6 \
-             looks, a 95th percentile 72. Closed: draws while it could not start.",
+             looks, a 95th percentile 72. Not started: its breaker was open, it cooled down, or the budget was used up.",
             width,
             out,
         )?;
@@ -123,10 +123,9 @@ mod tests {
     #[test]
     fn a_gain_is_said_only_where_its_bounds_exclude_nothing() {
         let clients = [ranked(150.0, 148.0, 152.0), ranked(1_300.0, 1_250.0, 1_350.0)];
-        let expected = "\
- model  upstream  looks  p50 ms  between  p95 ms   between  failed  closed
- m      groq/m      180     203  190-220    1364  900-2100       0       0
- m      slow/m        5       –        –       –         –       1       2
+        let expected = " model  upstream  looks  p50 ms  between  p95 ms   between  failed  not started
+ m      groq/m      180     203  190-220    1364  900-2100       0            0
+ m      slow/m        5       –        –       –         –       1            2
 
 m: against groq/m alone, at p50 racing gained 53 ms (38 to 72); at p95 it cannot be told yet: 180 looks of about 200.
 ";

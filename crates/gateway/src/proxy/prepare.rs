@@ -23,7 +23,7 @@ use super::run::race_guard::{ParsedRace, Planned, RaceGuard, ReadRace};
 use super::run::running::PreparedRace;
 use crate::race::Race;
 use photofinish_config::config::User;
-use photofinish_history::record::RequestOrigin;
+use photofinish_history::record::{LeftOutReason, RequestOrigin};
 use photofinish_routing::health::LiveConfig;
 use photofinish_wire::{ApiRequest, PathCall, Surface};
 
@@ -146,7 +146,12 @@ fn plan(
     let read_at = race.read_at();
     let mut policy = RacePolicy::new(gateway.health(), &candidates, &request, read_at);
     let plan = policy.plan();
-    let drawn = policy.look.and_then(|look| candidates.drawn(look.drawn?));
+    let drawn = policy.look.and_then(|look| look.drawn).and_then(|place| {
+        let (upstream, why) = candidates.drawn(place)?;
+        // What could start and is not watched is one that the budget refused.
+        let refused = (!policy.driver.is_watched(place)).then_some("budget");
+        Some((upstream, why.map(LeftOutReason::as_str).or(refused)))
+    });
     let guard = race.planned(Planned {
         look: policy.look.map(|look| look.probability),
         drawn,

@@ -95,7 +95,7 @@ table! {
         p_look: Option<f64>,
         /// the upstream that it drew; null in most rows
         look: Option<String>,
-        /// why the drawn upstream could not start, as in `left_out`; null if it could
+        /// why the drawn upstream did not start: as in `left_out`, or `budget`; null if it started
         look_out: Option<&'static str>,
     }
 }

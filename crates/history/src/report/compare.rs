@@ -163,7 +163,7 @@ members! {
         looks: Integer = of.looks;
         /// looks that failed
         failed: Integer = of.failed;
-        /// draws of this upstream while it could not start: its breaker open, cooling down, or left out
+        /// draws of this upstream that did not start: its breaker open, cooling down, left out, or the budget used up
         out: Integer = of.out;
         /// looks that were cut because the client left or the gateway stopped
         cut: Integer = of.cut;

@@ -34,7 +34,7 @@ pub enum LookSeen {
     /// The first token came after this time, or the timeout; microseconds.
     Token(i64),
     Failed,
-    /// It could not start: left out, cooling down, its breaker open.
+    /// It did not start: left out, cooling down, its breaker open, or the budget used up.
     Out,
     /// The client left, or the gateway stopped.
     Cut,

@@ -55,21 +55,29 @@ impl LookDraw {
     }
 }
 
-/// The cost of the cheapest candidate as a share of their mean cost.
+/// The cost of the cheapest candidate as a share of their mean cost. The others must often read the prompt anew.
 fn cheapest_of_mean(candidates: &[CandidateState], answer_tokens: f64) -> f64 {
-    let costs = || candidates.iter().map(|candidate| candidate.worst(answer_tokens));
+    let costs = || candidates.iter().map(|candidate| candidate.cost(answer_tokens));
     let mean = costs().sum::<f64>() / candidates.len().max(1) as f64;
     if mean > 0.0 { costs().fold(mean, f64::min) / mean } else { 1.0 }
 }
 
 impl PolicyState {
-    /// Starts the drawn candidate beside the others. One that starts at once anyway needs nothing more.
+    /// Starts the drawn candidate beside the others, if the budget allows it. One that starts at once anyway needs nothing more.
     pub(super) fn look(&mut self, plan: &mut RacePlan) {
         let Some(drawn) = self.parts.look else { return };
-        self.reasons.add(DecisionReason::Look);
         let now = StartRule::At(Duration::ZERO);
         let starts_later = |entry: &PlannedStart| entry.candidate == drawn && entry.start != now;
-        let Some(place) = plan.entries.iter().position(starts_later) else { return };
+        let later = plan.entries.iter().position(starts_later);
+        let first = plan.entries.first().map(|entry| entry.candidate);
+        let pays = || !self.parts.settings.policy.spends_budget() || self.reserve(drawn, first.into_iter());
+        if later.is_some() && !pays() {
+            self.reasons.add(DecisionReason::Budget);
+            self.parts.look = None;
+            return;
+        }
+        self.reasons.add(DecisionReason::Look);
+        let Some(place) = later else { return };
         let entry = plan.entries.remove(place);
         plan.entries.push(PlannedStart { start: now, trial: true, ..entry });
         plan.max_attempts += 1;
@@ -77,6 +85,5 @@ impl PolicyState {
         // A session stays where it is: there the drawn one is only watched.
         plan.trials_win = self.parts.pinned.is_none();
         self.beside = Some(drawn);
-        self.charge(drawn);
     }
 }

@@ -171,7 +171,7 @@ async fn explain_defines_every_column() {
         "censored",
         "goodput",
         "extra",
-        "gain p50",
+        "client p50",
         "~",
     ] {
         let mut starts = definitions.lines().map(|line| line.trim_start());

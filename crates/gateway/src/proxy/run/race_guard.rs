@@ -21,9 +21,7 @@ use photofinish_base::failure::Failure;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{RaceSettings, User};
 use photofinish_history::reason::DecisionReason;
-use photofinish_history::record::{
-    LeftOutReason, LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out,
-};
+use photofinish_history::record::{LeftOutUpstream, RaceOutcome, RaceRecord, RaceSource, RequestOrigin, left_out};
 use photofinish_history::recorder::Recorder;
 use photofinish_routing::health::OutcomeReporter;
 use photofinish_routing::money::RaceBudget;
@@ -76,7 +74,7 @@ pub struct Planned<'f> {
     /// The probability with which it drew each upstream.
     pub look: Option<f64>,
     /// The upstream that it drew, and why that one cannot start.
-    pub drawn: Option<(&'f str, Option<LeftOutReason>)>,
+    pub drawn: Option<(&'f str, Option<&'static str>)>,
     /// Why it was run so: read when the row is written.
     pub reasons: DecisionReasons,
     /// Pays for it.
@@ -328,7 +326,7 @@ impl<'g> ParsedRace<'g> {
         guard.record.plan = Some(plan);
         guard.record.p_look = look;
         guard.record.look = drawn.map(|(upstream, _)| upstream.to_owned());
-        guard.record.look_out = drawn.and_then(|(_, why)| why).map(LeftOutReason::as_str);
+        guard.record.look_out = drawn.and_then(|(_, why)| why);
         guard.left_out = left_out;
         guard.recorder.planned(&guard.record);
         guard.steering = Some((reasons, race_budget));

@@ -301,7 +301,7 @@ fn the_drawn_one_starts_beside_the_leader_and_the_leader_alone() {
             let parts = &mut driver.state.parts;
             (parts.look, parts.pinned, parts.draw) = (look, pinned, 0.0);
             // A hedge that starts at once would be no look.
-            learning.cost_budget("m", 0.1, false).lock().unwrap().charge(30.0 * 900.0);
+            learning.cost_budget("m", 0.1, false).lock().unwrap().charge(0.1 * 900.0);
             let plan = driver.plan(learning.now_us());
             let beside = |entry: &&PlannedStart| entry.trial && entry.start == StartRule::At(Duration::ZERO);
             let extra: Vec<usize> = plan.entries.iter().filter(beside).map(|entry| entry.candidate).collect();
@@ -314,4 +314,16 @@ fn the_drawn_one_starts_beside_the_leader_and_the_leader_alone() {
             assert_eq!(driver.reasons().contains(DecisionReason::Look), look.is_some(), "{what}");
         }
     }
+}
+
+#[test]
+fn a_look_that_the_budget_does_not_hold_does_not_start() {
+    let learning = taught(by_streams);
+    learning.cost_budget("m", 0.1, false).lock().unwrap().charge(30.0 * 900.0);
+    let mut driver = driver(&learning, "policy = \"adaptive\"", &[], false);
+    driver.state.parts.look = Some(1);
+    let plan = driver.plan(learning.now_us());
+    assert!(plan.entries.iter().all(|entry| !entry.trial), "{plan:?}");
+    assert!(!driver.is_watched(1) && !driver.reasons().contains(DecisionReason::Look));
+    assert!(driver.reasons().contains(DecisionReason::Budget));
 }

@@ -58,7 +58,7 @@ function Compared({ model, names }) {
     time("p95", "p95"),
     { name: "looks", title: "Looks", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.looks} />` },
     { name: "failed", title: "Failed", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.failed} />` },
-    { name: "out", title: "Closed", about: "draws while it could not start", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.out} />` },
+    { name: "out", title: "Not started", about: "draws while its breaker was open, it cooled down, or the budget was used up", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.out} />` },
   ];
   return html`<${Table} caption=${`${model.model}: for the requests that the model got, from looks; between the bounds of 95 %`} columns=${columns} rows=${model.upstreams} id=${(/** @type {any} */ row) => row.upstream} />`;
 }
