@@ -214,7 +214,7 @@ pub enum FigureCell {
     Cost(CostSum),
 }
 
-/// What decides whether a quantile may be printed without a mark: see [`is_firm`].
+/// What decides whether a quantile may be printed without a mark: see [`is_firm`](crate::estimate::survival::is_firm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Firmness {
     /// Number of equal weights with the same information.
