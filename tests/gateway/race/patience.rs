@@ -1,11 +1,12 @@
-//! Where somebody would wait although somebody healthy is free, over sockets, on a clock that the test moves: upstreams that hang, die,
-//! heal and are full. `rehearse::tests::patience` has the same in simulated worlds, for many requests.
+//! Where somebody would wait although somebody healthy is free, over sockets, on a clock that the test moves: upstreams that hang, die and
+//! are full. `rehearse::tests::patience` has the same in simulated worlds, for many requests; and favourites that heal, which are found
+//! again by their times, so that real time must not be among them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::answer::{Response, advance_clock, advance_clock_until, read_response, silent, stream_after};
+use crate::harness::answer::{Response, advance_clock_until, read_response, silent, stream_after};
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{FakeProvider, Gate, Script};
 
@@ -105,38 +106,6 @@ async fn the_healthy_one_answers_however_many_are_dead_or_hang() {
                 gateway.stop().await;
             }
         }
-    }
-}
-
-/// Revisits are paid from what the budget earns, so with two requests a second they are rarer than with eight: there it is found within
-/// 10 and 30 s (`rehearse::tests::patience`).
-#[tokio::test]
-async fn a_healed_favourite_is_found_again() {
-    for (budget, within) in [(0.1, 25), (0.02, 75)] {
-        let (hang, quick) = (Arc::new(AtomicBool::new(false)), Duration::from_millis(100));
-        let hangs = hang.clone();
-        let favourite =
-            FakeProvider::answering(move |_| if hangs.load(Ordering::Relaxed) { silent() } else { after(quick) });
-        let fakes = [favourite.await, FakeProvider::answering(|_| after(USUAL)).await];
-        let gateway = over(&fakes, &format!("policy = \"adaptive\"\nbudget = {budget}")).await;
-        let answered = async || waited(&gateway).await.1.upstream().to_owned();
-        for _ in 0..30 {
-            answered().await;
-        }
-        assert_eq!(answered().await, "a/m", "{budget}");
-        hang.store(true, Ordering::Relaxed);
-        let hung = tokio::time::Instant::now();
-        while hung.elapsed() < Duration::from_secs(60) {
-            assert_eq!(answered().await, "b/m", "{budget}");
-            advance_clock(Duration::from_millis(100)).await;
-        }
-        hang.store(false, Ordering::Relaxed);
-        let healed = tokio::time::Instant::now();
-        while answered().await != "a/m" {
-            assert!(healed.elapsed() < Duration::from_secs(within) + STEPS, "{budget}: not found within {within} s");
-            advance_clock(Duration::from_millis(100)).await;
-        }
-        gateway.stop().await;
     }
 }
 
