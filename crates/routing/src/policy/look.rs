@@ -43,6 +43,8 @@ impl LookDraw {
         let (lately, known) = race_budget.requests(now_us);
         let is_usual = BY_DEFAULT.contains(&settings.policy) && known >= AFTER;
         let wanted = settings.look.unwrap_or(if is_usual { USUAL } else { 0.0 });
+        // With a single attempt nothing runs beside it.
+        let wanted = if settings.max_attempts > 1 { wanted } else { 0.0 };
         let of_a_day = A_DAY * upstreams as f64 / (24.0 * lately).max(1.0);
         let affordable = match settings.policy.spends_budget() {
             true => OF_BUDGET * settings.budget * cheapest_of_mean(candidates, race_budget.terms().answer_tokens),

@@ -60,7 +60,7 @@ impl PolicyState {
             plan.entries.insert(0, PlannedStart { start: StartRule::At(Duration::ZERO), ..entry });
             plan.entries[1].start = StartRule::AfterFailure;
             self.reasons.add(DecisionReason::Revisit);
-        } else if self.pays_revisit(plan.entries[place].candidate) {
+        } else if self.parts.settings.max_attempts > 1 && self.pays_revisit(plan.entries[place].candidate) {
             let mut entry = plan.entries.remove(place);
             (entry.start, entry.trial) = (StartRule::At(Duration::ZERO), true);
             self.beside = Some(entry.candidate);

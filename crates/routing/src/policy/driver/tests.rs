@@ -282,6 +282,7 @@ fn a_look_draws_each_upstream_with_the_same_chance_and_costs_a_fifth_of_the_budg
         ("policy = \"race\"", [1.0, 9.0], 10, 0.02),
         ("policy = \"fallback\"", [1.0, 1.0], 10, 0.0),
         ("policy = \"fallback\"\nlook = 0.5", [1.0, 1.0], 10, 0.5),
+        ("policy = \"fallback\"\nlook = 0.5\nmax_attempts = 1", [1.0, 1.0], 10, 0.0),
         ("policy = \"race\"\nlook = 1", [1.0, 1.0], 10, 1.0),
     ] {
         let probability = probability(race, prices, lately);
