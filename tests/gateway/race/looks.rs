@@ -86,7 +86,7 @@ async fn in_a_session_the_drawn_one_is_only_watched() {
         let model_of_a = [headers, &[("x-photofinish-upstreams", "a/m,b/m")]].concat();
         assert_eq!(asked(&gateway, &model_of_a, true).await, "a/m", "it names its upstreams, so it draws none");
         let mut waiting = Vec::new();
-        for asked in 1..=12 {
+        for asked in 1..=16 {
             let mut client = RawClient::connect(gateway.addr()).await;
             let body = json!({"model": "m", "stream": true, "messages": [{}]}).to_string();
             client.request("POST", CHAT, headers, body).await;
