@@ -29,7 +29,7 @@ const BREAKER_US: i64 = MINUTE_US;
 const TOGETHER_US: i64 = 2 * MINUTE_US;
 /// An incident that lasts is written again after so long.
 const WRITTEN_EVERY_US: i64 = 5 * MINUTE_US;
-/// The clock was set, or the machine slept, if more than this lies between two looks, or less than this before the last one.
+/// The clock was set, or the machine slept, if more than this lies between two checks, or less than this before the last one.
 const JUMP_US: i64 = 10 * MINUTE_US;
 const BACK_US: i64 = MINUTE_US;
 /// Upstreams that are watched.
@@ -57,7 +57,7 @@ pub struct IncidentWatch {
     /// The last incident of the gateway.
     gateway: Option<IncidentRecord>,
     now_us: Option<i64>,
-    /// The clock jumped since the last look.
+    /// The clock jumped since the last check.
     has_jumped: bool,
 }
 
@@ -130,8 +130,8 @@ impl IncidentWatch {
         }
     }
 
-    /// What has begun, gone on or ended since the last look.
-    pub fn look(&mut self, open_breakers: &BTreeSet<String>) -> Vec<IncidentChange> {
+    /// What has begun, gone on or ended since the last check.
+    pub fn check(&mut self, open_breakers: &BTreeSet<String>) -> Vec<IncidentChange> {
         let now_us = self.now_us.unwrap_or(0);
         let has_jumped = std::mem::take(&mut self.has_jumped);
         for upstream in open_breakers {
@@ -146,7 +146,7 @@ impl IncidentWatch {
             watch.breaker_since = if is_open { watch.breaker_since.or(Some(now_us)) } else { None };
             let usual = self.usual.get(upstream).unwrap_or(&nothing);
             for kind in IncidentKind::ALL {
-                changes.extend(watch.look(upstream, kind, usual, (now_us, has_jumped)));
+                changes.extend(watch.check(upstream, kind, usual, (now_us, has_jumped)));
             }
         }
         self.gather(now_us, &mut changes);
@@ -252,7 +252,7 @@ impl IncidentWatch {
 
 impl UpstreamWatch {
     /// One kind of incident. `has_jumped`: what the minutes showed before is forgotten.
-    fn look(
+    fn check(
         &mut self,
         upstream: &str,
         kind: IncidentKind,
@@ -271,7 +271,7 @@ impl UpstreamWatch {
         };
         let known = self.known.get_mut(&kind)?;
         let is_slow = speed(kind).is_none_or(|speed| self.minutes.is_slow(speed, usual));
-        // Of before the attempts that came since the last look: what they show may be another incident.
+        // Of before the attempts that came since the last check: what they show may be another incident.
         let is_unasked = !holds_on && now_us - known.record.last_at >= GAP_US;
         if holds_on {
             known.record.last_at = now_us;

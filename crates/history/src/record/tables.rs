@@ -126,8 +126,8 @@ table! {
         dispatch_us: i64,
         /// probability that the plan put this upstream at this position: 1 except for `weighted`
         p_include: Option<f64>,
-        /// probability of an audit if it loses; 1 for a trial of an upstream whose breaker is open; a drained loser is not
-        /// audited
+        /// probability of an audit if it loses; 1 for a look, a revisit, and a trial of an upstream whose breaker is open; a
+        /// drained loser is not audited
         p_audit: Option<f64>,
         /// 1: it lost, and ran on to its own first token so that the history stays unbiased
         audited: bool,

@@ -9,6 +9,7 @@ use super::members::members;
 use super::question::RaceWindow;
 use crate::estimate::interval::{RankedQuantile, weighted_quantile};
 use crate::store::{AttemptFilter, LookRow, LookSeen, ReadError, StoreReader};
+use photofinish_config::config::names::names;
 
 /// The quantiles that are compared.
 const QUANTILES: [f64; 2] = [0.5, 0.95];
@@ -46,22 +47,15 @@ pub struct UpstreamComparison {
     pub ttft: [Option<RankedQuantile>; 2],
 }
 
-/// Whether racing gained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GainVerdict {
-    Gained,
-    Lost,
-    /// The interval includes 0, or there are too few looks.
-    Unknown,
-}
-
-impl GainVerdict {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            GainVerdict::Gained => "gained",
-            GainVerdict::Lost => "lost",
-            GainVerdict::Unknown => "unknown",
-        }
+names! {
+    /// Whether racing gained.
+    pub enum GainVerdict {
+        /// Its bounds are above 0.
+        Gained = "gained",
+        /// They are below 0.
+        Lost = "lost",
+        /// They include 0, or there are too few looks.
+        Unknown = "unknown",
     }
 }
 

@@ -78,12 +78,8 @@ pub fn ask(reader: &StoreReader, question: &IncidentsQuestion, now_us: i64) -> R
     let provider = question.provider.clone();
     let filter = AttemptFilter { since: Some(now_us - HOUR_US), provider, ..AttemptFilter::default() };
     let selection = Selection { filter, now_us, ..Selection::default() };
-    let (recent, _) = reader.gather(&selection, RecentAttempts::default)?;
-    let mut watched: BTreeMap<String, u64> = BTreeMap::new();
-    for (upstream, attempt) in recent.0 {
-        *watched.entry(upstream).or_default() += u64::from(attempt.ttft.is_some());
-    }
-    let few = watched.into_iter().filter(|(_, attempts)| (*attempts as f64) < EXPECTED_LEAST);
+    let (watched, _) = reader.gather(&selection, WatchedAttempts::default)?;
+    let few = watched.0.into_iter().filter(|(_, attempts)| (*attempts as f64) < EXPECTED_LEAST);
     Ok(Incidents { incidents, not_watched: few.collect(), now_us })
 }
 
@@ -287,6 +283,28 @@ impl Gather for HourRatios<'_> {
 
     fn merge(&mut self, other: HourRatios<'_>) {
         other.of.into_iter().for_each(|(upstream, hours)| self.of.entry(upstream).or_default().merge(hours));
+    }
+}
+
+/// By upstream, the attempts whose first token was waited for.
+#[derive(Default)]
+struct WatchedAttempts(BTreeMap<String, u64>);
+
+impl Gather for WatchedAttempts {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
+        if facts.request.is_some() {
+            *self.0.entry(named((facts.provider, facts.model_sent))).or_default() += u64::from(facts.ttft.is_some());
+        }
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
+
+    fn cell(&mut self, _: &RollupCell<'_>) -> Result<(), ShortBytes> {
+        Ok(())
+    }
+
+    fn merge(&mut self, other: WatchedAttempts) {
+        other.0.into_iter().for_each(|(upstream, attempts)| *self.0.entry(upstream).or_default() += attempts);
     }
 }
 

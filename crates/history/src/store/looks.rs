@@ -54,7 +54,7 @@ const LOOKS: &str = "\
 /// The clients of the same model shortly before a look, in races without one.
 const AROUND: &str = "\
     SELECT first_token_sent_us FROM (\
-        SELECT * FROM race WHERE started_at < ?1 ORDER BY started_at DESC LIMIT ?3) \
+        SELECT model, source, p_look, look, first_token_sent_us FROM race WHERE started_at < ?1 ORDER BY started_at DESC LIMIT ?3) \
     WHERE model = ?2 AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
 
 impl StoreReader {

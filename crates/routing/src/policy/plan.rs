@@ -38,7 +38,7 @@ pub struct PlannedStart {
     pub first_token: Duration,
     /// Probability of this candidate at this place.
     pub p_include: f64,
-    /// It runs in addition to the others, to test an upstream. If it fails or is late, no other attempt replaces it.
+    /// It runs in addition to the others, to test or to measure an upstream. If it fails or is late, no other attempt replaces it.
     pub trial: bool,
 }
 

@@ -16,8 +16,8 @@ use photofinish_history::estimate::incident::{IncidentChange, IncidentStep, Inci
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::incidents::{name, resume, usual, words};
 
-/// From one look at the attempts to the next.
-const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// From one check to the next.
+const CHECK_EVERY: Duration = Duration::from_secs(15);
 /// From one reading of what is usual to the next.
 const READ_EVERY: Duration = Duration::from_secs(3_600);
 /// The same after one that failed.
@@ -46,12 +46,12 @@ pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
     loop {
         tokio::select! {
             () = &mut draining => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_EVERY) => {}
         }
         if task.read().await.is_none() {
             return;
         }
-        task.look(wall_micros(), &gateway.open_breakers());
+        task.check(wall_micros(), &gateway.open_breakers());
     }
 }
 
@@ -103,7 +103,7 @@ impl IncidentTask {
     }
 
     /// Takes what came, and reports what changed.
-    fn look(&mut self, now_us: i64, open_breakers: &BTreeSet<String>) {
+    fn check(&mut self, now_us: i64, open_breakers: &BTreeSet<String>) {
         self.watch.advance(now_us);
         for (upstream, attempt) in self.recorder.attempts() {
             self.watch.see(&upstream, &attempt);
@@ -112,7 +112,7 @@ impl IncidentTask {
             // An incident that is known already must not begin again.
             return;
         }
-        for change in self.watch.look(open_breakers) {
+        for change in self.watch.check(open_breakers) {
             self.report(change, now_us);
         }
         let open = self.watch.open().filter_map(|open| Some((open.upstream.clone()?, open.kind)));

@@ -158,7 +158,7 @@ pub fn resolve(
     let within_budget = Some(allowed.budget).filter(|budget| overrides.are_bounded() && *budget > settings.budget);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
-    let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts(); // A token count is never raced.
+    let may_try = settings.max_attempts > 1 && !crowded && !request.surface.counts();
     let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_try, upstreams.len());
     let mut outbound = Outbound::new(request, settings.lossy, gateway.memory());
     let mut choices = Choices::default();

@@ -53,7 +53,7 @@ pub enum Speed {
 struct Minute {
     attempts: u64,
     refusals: u64,
-    /// Told attempts, and those of them that failed.
+    /// Attempts whose outcome is known, and those of them that failed.
     slots: [(u32, u32); SLOTS],
     seen: f64,
     expected: f64,
@@ -145,12 +145,12 @@ impl Minutes {
     /// failures, however many it had: a hiccup of a second fails a hundred attempts at once.
     pub fn failing_since(&self, after_us: i64, usual_share: f64) -> Option<i64> {
         let (mut sum, mut turn_us, mut empty) = (0.0_f64, after_us, 0);
-        for (at_us, (told, failed)) in self.slots().filter(|(at_us, _)| *at_us >= after_us) {
-            empty = if told == 0 { empty + 1 } else { 0 };
+        for (at_us, (judged, failed)) in self.slots().filter(|(at_us, _)| *at_us >= after_us) {
+            empty = if judged == 0 { empty + 1 } else { 0 };
             if sum == 0.0 {
                 turn_us = at_us;
             }
-            sum = if empty >= FORGOTTEN_AFTER { 0.0 } else { (sum + gain((told, failed), usual_share)).max(0.0) };
+            sum = if empty >= FORGOTTEN_AFTER { 0.0 } else { (sum + gain((judged, failed), usual_share)).max(0.0) };
             if sum >= OPENS_AT {
                 return Some(turn_us);
             }
@@ -161,13 +161,13 @@ impl Minutes {
     /// When failures that began at this time ended; microseconds since 1970.
     pub fn calm_since(&self, began_us: i64, usual_share: f64) -> Option<i64> {
         let newest_us = (self.newest + 1) * MINUTE_US;
-        let (mut told, mut failed) = (0_u64, 0_u64);
+        let (mut judged, mut failed) = (0_u64, 0_u64);
         let of_incident = || self.slots().filter(|(at_us, _)| *at_us >= began_us);
         let is_long = of_incident().rev().any(|(at_us, slot)| {
-            (told, failed) = (told + u64::from(slot.0), failed + u64::from(slot.1));
-            newest_us - at_us > CALM_MINUTES * MINUTE_US && told >= CALM_ATTEMPTS
+            (judged, failed) = (judged + u64::from(slot.0), failed + u64::from(slot.1));
+            newest_us - at_us > CALM_MINUTES * MINUTE_US && judged >= CALM_ATTEMPTS
         });
-        if !is_long || failed as f64 > shares(usual_share).0 * told as f64 {
+        if !is_long || failed as f64 > shares(usual_share).0 * judged as f64 {
             return None;
         }
         let (mut most, mut sum, mut turn_us) = (0.0, 0.0, began_us.max(self.oldest_us()));
@@ -295,11 +295,11 @@ fn shares(usual: f64) -> (f64, f64) {
     (well, FAILING.max(2.0 * well))
 }
 
-/// How much 10 s with so many told and failed attempts speak for an upstream that fails.
-fn gain((told, failed): (u32, u32), usual_share: f64) -> f64 {
+/// How much 10 s with so many attempts of known outcome, and failed ones among them, speak for an upstream that fails.
+fn gain((judged, failed): (u32, u32), usual_share: f64) -> f64 {
     let (well, failing) = shares(usual_share);
     let (fails, holds) = ((failing / well).ln(), ((1.0 - failing) / (1.0 - well)).ln());
-    (f64::from(failed) * fails + f64::from(told - failed.min(told)) * holds) / f64::from(failed.max(1))
+    (f64::from(failed) * fails + f64::from(judged - failed.min(judged)) * holds) / f64::from(failed.max(1))
 }
 
 impl IncidentEvidence {
@@ -328,7 +328,7 @@ impl IncidentEvidence {
         self.tpot.merge(other.tpot);
     }
 
-    /// How many times as long it took, and whether that is a lower bound. None: nothing can be told.
+    /// How many times as long it took, and whether that is a lower bound. None: it cannot be said.
     pub fn factor(&self, speed: Speed, usual: &Usual) -> Option<(f64, bool)> {
         match speed {
             Speed::Tokens => Some((self.tpot.quantiles([0.5])[0]? as f64 / 1e3 / usual.tpot?.0, false)),

@@ -117,7 +117,7 @@ impl World {
             attempts.sort_by_key(|attempt| attempt.at_us);
             watch.advance(START_US + self.minute * MINUTE_US);
             attempts.iter().for_each(|attempt| watch.see(UPSTREAM, attempt));
-            let found = watch.look(&BTreeSet::new());
+            let found = watch.check(&BTreeSet::new());
             changes.extend(found.into_iter().map(|change| (self.minute, change)));
         }
         changes

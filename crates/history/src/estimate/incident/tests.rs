@@ -58,9 +58,9 @@ impl Scene {
     }
 
     /// A look at the end of a minute.
-    fn look(&mut self) -> Vec<IncidentChange> {
+    fn check(&mut self) -> Vec<IncidentChange> {
         self.watch.advance(self.now_us);
-        self.watch.look(&self.open)
+        self.watch.check(&self.open)
     }
 
     /// Lets minutes pass, each with these attempts at second 5, 15, … of it.
@@ -78,7 +78,7 @@ impl Scene {
                 }
             }
             self.now_us += MINUTE_US;
-            changes.extend(self.look());
+            changes.extend(self.check());
         }
         changes
     }

@@ -21,8 +21,8 @@ const SEEN_LEAST: u64 = 20;
 pub const EXPECTED_LEAST: f64 = 20.0;
 /// Hours with so many before an upstream is watched for slowness: a spread of fewer means little.
 const HOURS_LEAST: usize = 12;
-/// Attempts of which the share of failures is told.
-const TOLD_LEAST: u64 = 100;
+/// Attempts that a share of failures needs.
+const JUDGED_LEAST: u64 = 100;
 
 /// The quantile of the relative time that is compared, in steps of 5 %.
 pub const SHARES: usize = 10;
@@ -64,7 +64,7 @@ impl IncidentAttempt {
 #[derive(Debug, Default)]
 pub struct Week {
     classes: [Times; Input::COUNT],
-    told: u64,
+    judged: u64,
     failed: u64,
     /// Weight and sum of the logarithms of TPOT, by hour.
     tpot: BTreeMap<i64, (f64, f64)>,
@@ -72,7 +72,7 @@ pub struct Week {
 
 impl Week {
     pub fn add(&mut self, attempt: &IncidentAttempt) {
-        self.told += u64::from(attempt.outcome_known);
+        self.judged += u64::from(attempt.outcome_known);
         self.failed += u64::from(attempt.failed);
         if let Some(observation) = &attempt.ttft {
             self.classes[usize::from(attempt.class.place())].add(observation, 1.0, true);
@@ -85,7 +85,7 @@ impl Week {
     /// A rolled-up hour.
     pub fn absorb(&mut self, start_us: i64, class: Input, summary: Summary) {
         self.failed += summary.failed();
-        self.told += summary.failed() + summary.ttft.seen + summary.whole.seen;
+        self.judged += summary.failed() + summary.ttft.seen + summary.whole.seen;
         for (tpot_ns, weight) in summary.tpot.values() {
             self.add_tpot(start_us, weight, (tpot_ns.max(1) as f64 / 1e3).ln());
         }
@@ -93,7 +93,7 @@ impl Week {
     }
 
     pub fn merge(&mut self, other: Week) {
-        self.told += other.told;
+        self.judged += other.judged;
         self.failed += other.failed;
         self.classes.iter_mut().zip(other.classes).for_each(|(mine, other)| mine.merge(other));
         for (hour, (weight, sum)) in other.tpot {
@@ -107,10 +107,10 @@ impl Week {
         let hours = self.tpot.values().filter(|(weight, _)| *weight >= EXPECTED_LEAST);
         let mut hours: Vec<f64> = hours.map(|(weight, sum)| sum / weight).collect();
         let tpot_spread = spread(&mut hours);
-        let share = self.failed as f64 / self.told.max(1) as f64;
+        let share = self.failed as f64 / self.judged.max(1) as f64;
         Usual {
             classes: self.classes.each_ref().map(UsualTimes::of),
-            failed: if self.told >= TOLD_LEAST { share } else { 0.0 },
+            failed: if self.judged >= JUDGED_LEAST { share } else { 0.0 },
             ttft_spread: None,
             tpot: tpot_spread.and_then(|spread| Some((hours.get(hours.len() / 2)?.exp(), spread))),
         }
@@ -171,8 +171,8 @@ pub struct UsualTimes {
 
 impl Usual {
     pub fn with_hours(self, hours: &Hours) -> Usual {
-        let told = hours.0.values().filter(|(seen, expected)| *expected >= EXPECTED_LEAST && *seen > 0.0);
-        let mut ratios: Vec<f64> = told.map(|(seen, expected)| (seen / expected).ln()).collect();
+        let judged = hours.0.values().filter(|(seen, expected)| *expected >= EXPECTED_LEAST && *seen > 0.0);
+        let mut ratios: Vec<f64> = judged.map(|(seen, expected)| (seen / expected).ln()).collect();
         Usual { ttft_spread: spread(&mut ratios), ..self }
     }
 

@@ -112,7 +112,7 @@ fn a_watch_begins_with_what_the_history_knows() {
     watch.compare_with(usual);
     resume(&reader, &mut watch, now_us).unwrap();
     watch.advance(now_us + 15 * SECOND_US);
-    let changes = watch.look(&BTreeSet::new());
+    let changes = watch.check(&BTreeSet::new());
     let told: Vec<_> =
         changes.iter().map(|change| (change.step, name(&change.incident), change.incident.kind)).collect();
     // The failures of before the restart are found at once, and what was open long ago has no end.
@@ -141,7 +141,7 @@ fn an_empty_history_has_neither() {
     assert!(usual(&reader, sample::STARTED_AT).unwrap().is_empty());
     let mut watch = IncidentWatch::default();
     resume(&reader, &mut watch, sample::STARTED_AT).unwrap();
-    assert_eq!(watch.look(&BTreeSet::new()), []);
+    assert_eq!(watch.check(&BTreeSet::new()), []);
     let answer = ask(&reader, &IncidentsQuestion::default(), sample::STARTED_AT).unwrap();
     assert_eq!(answer.json(), json!({ "incidents": [], "not_watched": [] }));
 }

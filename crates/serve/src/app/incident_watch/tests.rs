@@ -30,15 +30,15 @@ async fn failing() -> (tempfile::TempDir, IncidentTask, photofinish_history::rec
 async fn failures_come_into_the_table_and_the_metrics() {
     let (_directory, mut task, writer, began_us) = failing().await;
     assert!(task.read().await.is_some() && task.is_resumed);
-    task.look(began_us + 300 * SECOND, &BTreeSet::new());
+    task.check(began_us + 300 * SECOND, &BTreeSet::new());
     let gauge = |task: &IncidentTask| {
         let page = task.recorder.metrics().render(&BTreeSet::new(), |_| {});
         page.lines().find(|line| line.starts_with("photofinish_incidents{")).map(str::to_owned)
     };
     assert_eq!(gauge(&task).as_deref(), Some("photofinish_incidents{upstream=\"other\",kind=\"failures\"} 1"));
     // Nothing comes for half an hour. Looks are seconds apart.
-    (21..=127).for_each(|n| task.look(began_us + n * 15 * SECOND, &BTreeSet::new()));
-    (128..=160).for_each(|n| task.look(began_us + n * 15 * SECOND, &BTreeSet::new()));
+    (21..=127).for_each(|n| task.check(began_us + n * 15 * SECOND, &BTreeSet::new()));
+    (128..=160).for_each(|n| task.check(began_us + n * 15 * SECOND, &BTreeSet::new()));
     assert_eq!(gauge(&task).as_deref(), Some("photofinish_incidents{upstream=\"other\",kind=\"failures\"} 0"));
     let path = task.path.clone();
     drop(task);
@@ -55,13 +55,13 @@ async fn nothing_begins_while_earlier_incidents_are_not_known() {
     task.path = directory.path().join("no such file");
     assert!(task.read().await.is_some());
     assert!(task.failed && !task.is_resumed);
-    task.look(began_us + 300 * SECOND, &BTreeSet::new());
+    task.check(began_us + 300 * SECOND, &BTreeSet::new());
     assert_eq!(task.watch.open().count(), 0);
     // It is tried again later, and the attempts of meanwhile count.
     task.read_at = Instant::now();
     task.path = directory.path().join("history.db");
     assert!(task.read().await.is_some() && task.is_resumed);
-    task.look(began_us + 315 * SECOND, &BTreeSet::new());
+    task.check(began_us + 315 * SECOND, &BTreeSet::new());
     assert_eq!(task.watch.open().count(), 1);
     task.shutdown.drain();
     task.read_at = Instant::now();
