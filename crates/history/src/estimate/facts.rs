@@ -110,7 +110,16 @@ pub fn of_race<'a>(
 
 impl MeasuredAttempt {
     pub fn of(record: &AttemptRecord) -> MeasuredAttempt {
-        MeasuredAttempt { row: AttemptRow::of(record), cost: Cost::of(record), decoding: Decoding::of(record) }
+        let mut measured = MeasuredAttempt::default();
+        measured.copy(record);
+        measured
+    }
+
+    /// Copies the columns of a record in memory. Strings keep their memory.
+    pub fn copy(&mut self, record: &AttemptRecord) {
+        self.row.copy(record);
+        self.cost.copy(record);
+        self.decoding.copy(record);
     }
 
     /// First token, or the whole plain answer; microseconds since the request was read.

@@ -60,7 +60,7 @@ pub trait Table {
 }
 
 /// A struct with some columns of a table.
-pub trait Subset {
+pub trait Subset: Default {
     type Record: Table;
     const NAMES: &'static [&'static str];
 
@@ -70,8 +70,15 @@ pub trait Subset {
     /// The error of `next`.
     fn fill<'c, E>(&mut self, next: impl FnMut() -> Result<CellValue<'c>, E>) -> Result<(), E>;
 
-    /// Copies these columns from a record in memory.
-    fn of(record: &Self::Record) -> Self;
+    /// Copies these columns from a record in memory. Strings keep their memory.
+    fn copy(&mut self, record: &Self::Record);
+
+    /// These columns of a record in memory.
+    fn of(record: &Self::Record) -> Self {
+        let mut subset = Self::default();
+        subset.copy(record);
+        subset
+    }
 }
 
 /// A type that a declared field may have.
@@ -146,10 +153,8 @@ macro_rules! subset {
                 Ok(())
             }
 
-            fn of(record: &$record) -> $name {
-                let mut subset = $name::default();
-                $($crate::record::table::copy(&record.$column, &mut subset.$column);)+
-                subset
+            fn copy(&mut self, record: &$record) {
+                $($crate::record::table::copy(&record.$column, &mut self.$column);)+
             }
         }
     };
@@ -170,8 +175,8 @@ macro_rules! readable {
                 Ok(())
             }
 
-            fn of(record: &$record) -> $record {
-                record.clone()
+            fn copy(&mut self, record: &$record) {
+                self.clone_from(record);
             }
         }
     };

@@ -16,36 +16,55 @@ const WAITING_MAX: usize = 100_000;
 
 /// None: nobody watches.
 #[derive(Debug, Default)]
-pub(super) struct AttemptFeed(Mutex<Option<Vec<(String, IncidentAttempt)>>>);
+pub(super) struct AttemptFeed(Mutex<Option<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    attempts: Vec<(String, IncidentAttempt)>,
+    /// The race that is read, kept for its memory: the writer reads thousands a second.
+    request: RequestRow,
+    measured: Vec<MeasuredAttempt>,
+}
 
 impl AttemptFeed {
     /// What came since the last call, by upstream; nothing before the first one.
     pub fn take(&self) -> Vec<(String, IncidentAttempt)> {
-        self.waiting().replace(Vec::new()).unwrap_or_default()
+        std::mem::take(&mut self.waiting().get_or_insert_default().attempts)
     }
 
     /// The rows of a race follow each other.
     pub fn add(&self, batch: &[Record]) {
         let mut waiting = self.waiting();
         let Some(waiting) = &mut *waiting else { return };
-        for rows in batch.chunk_by(|a, b| a.race_id() == b.race_id()) {
-            let race = rows.iter().find_map(|row| if let Record::Race(race) = row { Some(race) } else { None });
-            let Some(race) = race.filter(|race| race.source == RaceSource::Client) else { continue };
-            let attempts = rows.iter().filter_map(|row| {
-                let Record::Attempt(attempt) = row else { return None };
-                Some(MeasuredAttempt::of(attempt))
-            });
-            let (request, attempts) = (RequestRow::of(race), attempts.collect::<Vec<_>>());
-            of_race((0, race.started_at), Some(&request), &attempts, |facts| {
-                if waiting.len() < WAITING_MAX {
-                    waiting.push((format!("{}/{}", facts.provider, facts.model_sent), IncidentAttempt::of(facts)));
-                }
-            });
-        }
+        batch.chunk_by(|a, b| a.race_id() == b.race_id()).for_each(|rows| waiting.add(rows));
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Vec<(String, IncidentAttempt)>>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// All rows of one race.
+    fn add(&mut self, rows: &[Record]) {
+        let race = rows.iter().find_map(|row| if let Record::Race(race) = row { Some(race) } else { None });
+        let Some(race) = race.filter(|race| race.source == RaceSource::Client) else { return };
+        self.request.copy(race);
+        let mut count = 0;
+        for attempt in
+            rows.iter().filter_map(|row| if let Record::Attempt(attempt) = row { Some(attempt) } else { None })
+        {
+            if count == self.measured.len() {
+                self.measured.push(MeasuredAttempt::default());
+            }
+            self.measured[count].copy(attempt);
+            count += 1;
+        }
+        of_race((0, race.started_at), Some(&self.request), &self.measured[..count], |facts| {
+            if self.attempts.len() < WAITING_MAX {
+                self.attempts.push((format!("{}/{}", facts.provider, facts.model_sent), IncidentAttempt::of(facts)));
+            }
+        });
     }
 }
 
@@ -79,6 +98,8 @@ mod tests {
         );
         assert!(taken.iter().all(|(_, attempt)| attempt.at_us == sample::race(2).started_at));
         assert!(feed.take().is_empty());
+        feed.add(&[Record::Race(Box::new(sample::race(3))), Record::Attempt(Box::new(sample::won(3)))]);
+        assert_eq!(feed.take().len(), 1, "nothing of the race before");
     }
 
     #[test]
