@@ -16,6 +16,7 @@ use super::text::write_paragraphs;
 use photofinish_base::clock::wall_micros;
 use photofinish_history::estimate::class::Concurrency;
 use photofinish_history::report::members::{write_json, write_rows};
+use photofinish_history::report::question::RaceWindow;
 use photofinish_history::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
 use photofinish_history::store::StoreReader;
 
@@ -44,6 +45,13 @@ enum Action {
 }
 
 impl HistoryOptions {
+    pub fn window(&mut self) -> &mut RaceWindow {
+        match &mut self.action {
+            Some(Action::Export(export)) => &mut export.window,
+            None => &mut self.question.window,
+        }
+    }
+
     /// An error in the combination of valid options.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         match &self.action {

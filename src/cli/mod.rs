@@ -328,10 +328,12 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let now = models::ListedNow::ask(&config, &options).await;
             models::run(&config, &options, now.as_ref(), ScreenSettings::of_stdout(), &mut out)?;
         }
-        Command::Stats(options) => {
+        Command::Stats(mut options) => {
+            options.question.figures.window.resolve_alias(&config);
             stats::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
         }
-        Command::History(options) => {
+        Command::History(mut options) => {
+            options.window().resolve_alias(&config);
             history::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out, &mut err)?;
         }
         Command::Incidents(options) => {

@@ -123,7 +123,7 @@ pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io
         out,
     )?;
     let losers = all.outcome(AttemptOutcome::Lost) + all.outcome(AttemptOutcome::Drained);
-    write_text(&costs(&all.cost, &all.extra_cost, losers), width, out)?;
+    write_text(&costs(&all.cost, &all.extra_cost(), losers), width, out)?;
     write_paragraph(NOTES, width, out)
 }
 
@@ -147,7 +147,7 @@ fn cells(summary: &Summary) -> Vec<String> {
         p95,
         or_dash(tok_s, |ns| format!("{few}{:.1}", 1e9 / ns as f64)),
         brief_dollars(&summary.cost),
-        brief_dollars(&summary.extra_cost),
+        brief_dollars(&summary.extra_cost()),
     ]
 }
 

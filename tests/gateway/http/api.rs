@@ -49,9 +49,10 @@ async fn the_numbers_are_those_of_the_command() {
         _ => Script::status(500, &[], "{}"),
     })
     .await;
-    let config = format!("{}{}[models.m]\nupstreams = [\"a/m\", \"b/m\"]\n", provider("a", &a), provider("b", &b));
+    let model = "[models.m]\nupstreams = [\"a/m\", \"b/m\"]\naliases = [\"gpt\"]\n";
+    let config = format!("{}{}{model}", provider("a", &a), provider("b", &b));
     let served = process::Setup::new(&config).serve().await;
-    for model in ["m", "m", "m", "b/x", "nobody/x", "m"] {
+    for model in ["m", "gpt", "m", "b/x", "nobody/x", "m"] {
         served.ask(model).await;
     }
     races_written(&served, 6).await;
@@ -63,7 +64,8 @@ async fn the_numbers_are_those_of_the_command() {
         ("&by=upstream,model,weekday".to_owned(), vec!["--by", "upstream,model,weekday"]),
         ("&by=hour&slo=ttft%3D2s%2Ctpot%3D100ms".to_owned(), vec!["--by", "hour", "--slo", "ttft=2s,tpot=100ms"]),
         ("&provider=b&min-samples=2&exact=true".to_owned(), vec!["--provider", "b", "--min-samples", "2", "--exact"]),
-        ("&strata=input&model=m".to_owned(), vec!["--strata", "input", "--model", "m"]),
+        ("&strata=input&model=m".to_owned(), vec!["--strata", "input", "--model", "gpt"]),
+        ("&model=gpt".to_owned(), vec!["--model", "m"]),
     ] {
         let answer = get(&served, &format!("/api/stats?since=2026-01-01&until={until}{query}")).await;
         let told = served
@@ -88,6 +90,8 @@ async fn the_numbers_are_those_of_the_command() {
     let answer = get(&served, "/api/stats?regressions=true&since=2h&provider=a").await;
     let told = served.setup.run(&["stats", "--regressions", "--since", "2h", "--provider", "a", "--json"]).await;
     assert_eq!((answer.status, answer.body), (200, told.out), "{}", told.err);
+    let races = get(&served, "/api/races?model=gpt").await.json();
+    assert_eq!(races["races"].as_array().map(Vec::len), Some(4), "an alias counts as its model: {races}");
     let groups = get(&served, &format!("/api/stats?until={until}")).await.json();
     let attempts: u64 = groups.as_array().unwrap().iter().map(|group| group["attempts"].as_u64().unwrap()).sum();
     assert_eq!(attempts, 7, "three races of two, and one of one: {groups}");

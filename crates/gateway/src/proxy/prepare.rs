@@ -104,7 +104,8 @@ impl Preparing<'_> {
             _ => ApiRequest::parse_call(surface, bytes, call.as_ref(), strict),
         };
         let request = Arc::new(self.gateway.heavy().run(length, until, parse).await??);
-        let race = race.parsed(&request);
+        let known = self.live.config.model(&request.model);
+        let race = race.parsed(&request, known.map_or(&request.model, |model| &model.name));
         Ok((request, race))
     }
 

@@ -163,6 +163,11 @@ impl CostSum {
         self.all() == 0 || self.min_pico_usd > 0 || self.count(CostBasis::Unknown) < self.all()
     }
 
+    /// Of no attempt.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all() == 0
+    }
+
     fn all(&self) -> u64 {
         self.attempts.iter().sum()
     }

@@ -5,7 +5,7 @@
 use super::cost::Cost;
 use super::speed::{Decoding, came_at_once};
 use super::survival::{AuditedLoser, Observation};
-use crate::record::names::{AttemptOutcome, RaceOutcome, RaceSource};
+use crate::record::names::{AttemptOutcome, LoserKind, RaceOutcome, RaceSource, StartReason};
 use crate::record::table::{Subset as _, subset};
 use crate::record::tables::{AttemptRecord, RaceRecord};
 use photofinish_base::failure::FailureKind;
@@ -20,6 +20,7 @@ subset! {
         dispatch_us: i64,
         p_audit: Option<f64>,
         audited: bool,
+        start_reason: StartReason,
         ttft_obs_us: Option<i64>,
         ttft_event: Option<i64>,
         outcome: AttemptOutcome,
@@ -46,6 +47,7 @@ subset! {
         first_token_sent_us: Option<i64>,
         outcome: RaceOutcome,
         source: RaceSource,
+        look: Option<String>,
     }
 }
 
@@ -72,6 +74,8 @@ pub struct AttemptFacts<'a> {
     pub in_flight_upstream: i64,
     pub outcome: AttemptOutcome,
     pub failure: Option<FailureKind>,
+    /// None: it did not lose.
+    pub loser: Option<LoserKind>,
     pub ttft: Option<Observation>,
     /// Time to the whole plain answer.
     pub whole: Option<Observation>,
@@ -140,6 +144,20 @@ impl MeasuredAttempt {
         (&self.row.provider, &self.row.model_sent)
     }
 
+    /// `look`: the upstream that the request drew.
+    fn loser(&self, look: Option<&str>) -> Option<LoserKind> {
+        let AttemptRow { provider, model_sent, .. } = &self.row;
+        let is_look = look.is_some_and(|look| look.split_once('/') == Some((provider, model_sent)));
+        match (self.row.outcome, self.row.start_reason) {
+            (AttemptOutcome::Drained, _) => Some(LoserKind::Drained),
+            (outcome, _) if !outcome.is_loss() => None,
+            _ if is_look => Some(LoserKind::Look),
+            _ if self.row.audited => Some(LoserKind::Audited),
+            (_, StartReason::First) => Some(LoserKind::Raced),
+            _ => Some(LoserKind::Late),
+        }
+    }
+
     /// `lost_us`: microseconds from its dispatch to its loss. None: it did not lose.
     fn facts<'a>(&'a self, lost_us: Option<i64>, request: Option<&'a RequestRow>) -> AttemptFacts<'a> {
         let row = &self.row;
@@ -155,6 +173,7 @@ impl MeasuredAttempt {
             in_flight_upstream: row.in_flight_upstream,
             outcome: row.outcome,
             failure: row.failure,
+            loser: self.loser(request.and_then(|request| request.look.as_deref())),
             ttft: ttft.map(|(time_us, event)| Observation { time_us, event: event == 1, audit }),
             whole: self.whole(audit),
             tpot_us: self.decoding.tpot_us(request.and_then(|request| request.n_choices)),

@@ -94,10 +94,7 @@ impl Metrics {
     /// Creates separate series for the models of `config` and their upstreams. The series of removed names are dropped.
     pub fn configure(&self, config: &Config) {
         self.named.rcu(|before| {
-            let mut models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ttft);
-            for (alias, model) in &config.aliases {
-                models.alias(alias, model);
-            }
+            let models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ttft);
             let upstreams = config.models.values().flat_map(|model| &model.upstreams);
             let upstreams = upstreams.map(|upstream| upstream_name(&upstream.provider.name, &upstream.model));
             ConfiguredNames {

@@ -18,7 +18,7 @@ fn configured(models: &str) -> Metrics {
     metrics
 }
 
-const LLAMA: &str = "[models.\"llama-3.3-70b\"]\nupstreams = [\"groq/llama-70b\"]\naliases = [\"llama\"]";
+const LLAMA: &str = "[models.\"llama-3.3-70b\"]\nupstreams = [\"groq/llama-70b\"]";
 
 fn page(metrics: &Metrics) -> String {
     metrics.render(&BTreeSet::new(), |_| {})
@@ -33,10 +33,8 @@ fn assert_has(page: &str, lines: &[&str]) {
 #[test]
 fn rows_become_series() {
     let metrics = configured(LLAMA);
-    let mut aliased = sample::race(1);
-    aliased.model = "llama".to_owned();
     metrics.race(&sample::race(0), Some(400));
-    metrics.race(&aliased, None);
+    metrics.race(&sample::race(1), None);
     metrics.race(&sample::bare_race(2), None);
     metrics.attempt(&sample::won(0), Some(1), 5_000);
     metrics.attempt(&sample::won(1), Some(2), 5_000);

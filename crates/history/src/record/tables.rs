@@ -25,7 +25,7 @@ table! {
         user: Option<String>,
         /// the surface, such as `chat`, `responses` or `messages`
         api: &'static str,
-        /// the model that the client asked for
+        /// the model that the client asked for; an alias counts as its model
         model: String,
         /// 1 when the client asked to stream
         stream: bool,

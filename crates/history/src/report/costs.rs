@@ -1,4 +1,4 @@
-//! What attempts cost, by what they were for: answers, racing extras, audits and drained losers.
+//! What attempts cost, by what they were for: answers, and the kinds of losers.
 //!
 //! Not for prices: see `routing::bill`.
 
@@ -15,8 +15,8 @@ use crate::estimate::ShortBytes;
 use crate::estimate::cost::CostSum;
 use crate::estimate::facts::{AttemptFacts, RequestFacts};
 use crate::estimate::summary::Summary;
-use crate::record::AttemptOutcome;
-use crate::store::{Gather, ReadError, RollupCell, Selection, StoreReader};
+use crate::record::{LoserKind, RaceSource};
+use crate::store::{AttemptFilter, Gather, ReadError, RollupCell, Selection, SourceFilter, StoreReader};
 use photofinish_base::clock::DAY_US;
 use photofinish_config::config::names::names;
 
@@ -34,6 +34,8 @@ names! {
         User = "user",
         /// Provider and its name for the model.
         Upstream = "upstream",
+        /// Who asked: clients, probes and benchmarks, each for itself unless `source` names one.
+        Source = "source",
     }
 }
 
@@ -68,16 +70,8 @@ pub struct Costs {
 pub struct CostParts {
     pub attempts: u64,
     pub all: CostSum,
-    /// Of attempts that did not lose: what a single attempt for each request would cost, and what failures cost.
-    pub answers: CostSum,
-    /// Of losers that were cut off.
-    pub cut: CostSum,
-    /// Of losers that ran on to be measured.
-    pub audits: CostSum,
-    /// Of losers that were read to their end because their provider bills a cancelled answer in full.
-    pub drains: CostSum,
-    /// Of losers of rolled-up hours, which do not say why a loser ran.
-    pub rolled_extras: CostSum,
+    /// In the order of [`LoserKind::ALL`].
+    pub losers: [CostSum; LoserKind::ALL.len()],
 }
 
 /// Reads the answer.
@@ -85,10 +79,23 @@ pub struct CostParts {
 /// # Errors
 /// For an operator.
 pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Result<Costs, ReadError> {
-    let filter = question.window.filter(now_us);
-    let selection = Selection { filter, now_us, classes: false, hourly: false, exact: question.exact };
     let by = question.by;
-    let (gathered, coverage) = reader.gather(&selection, || CostsByKey { by, now_us, groups: BTreeMap::new() })?;
+    let sources = match (by, question.window.source) {
+        // One by one: only those of clients are rolled up.
+        (CostDimension::Source, SourceFilter::Client | SourceFilter::All) => {
+            RaceSource::ALL.map(SourceFilter::from).to_vec()
+        }
+        (_, source) => vec![source],
+    };
+    let new = |source| CostsByKey { by, source, now_us, groups: BTreeMap::new() };
+    let (mut gathered, mut rolled_until) = (new(question.window.source), None);
+    for source in sources {
+        let filter = AttemptFilter { source, ..question.window.filter(now_us) };
+        let selection = Selection { filter, now_us, classes: false, hourly: false, exact: question.exact };
+        let (of_source, coverage) = reader.gather(&selection, || new(source))?;
+        gathered.merge(of_source);
+        rolled_until = rolled_until.or(coverage.rolled_until);
+    }
     let mut total = CostParts::default();
     gathered.groups.values().for_each(|parts| total.merge(parts));
     let mut groups: Vec<(Option<String>, CostParts)> = gathered.groups.into_iter().collect();
@@ -98,18 +105,23 @@ pub fn ask(reader: &StoreReader, question: &CostsQuestion, now_us: i64) -> Resul
         groups.truncate(GROUPS_MAX);
     }
     let groups = groups.split_off(if by == CostDimension::Day { left_out } else { 0 });
-    Ok(Costs { by, total, groups, left_out, rolled_until: coverage.rolled_until })
+    Ok(Costs { by, total, groups, left_out, rolled_until })
 }
 
 impl CostParts {
     fn merge(&mut self, other: &CostParts) {
         self.attempts += other.attempts;
         self.all.merge(&other.all);
-        self.answers.merge(&other.answers);
-        self.cut.merge(&other.cut);
-        self.audits.merge(&other.audits);
-        self.drains.merge(&other.drains);
-        self.rolled_extras.merge(&other.rolled_extras);
+        self.losers.iter_mut().zip(&other.losers).for_each(|(sum, more)| sum.merge(more));
+    }
+
+    /// Of attempts that did not lose: what a single attempt for each request would cost, and what failures cost.
+    pub fn answers(&self) -> CostSum {
+        self.losers.iter().fold(self.all, |rest, losers| rest.without(losers))
+    }
+
+    fn of(&self, kind: LoserKind) -> &CostSum {
+        &self.losers[kind as usize]
     }
 }
 
@@ -135,24 +147,29 @@ members! {
         /// every attempt
         all: Object("CostSum") = cost_sum(&of.all);
         /// attempts that did not lose, failed ones included
-        answers: Object("CostSum") = cost_sum(&of.answers);
-        /// losers that were cut off
-        cut: Object("CostSum") = cost_sum(&of.cut);
-        /// losers that ran on to be measured
-        audits: Object("CostSum") = cost_sum(&of.audits);
+        answers: Object("CostSum") = cost_sum(&of.answers());
+        /// losers that started at once, with the first, and were cut off
+        cut: Object("CostSum") = cost_sum(of.of(LoserKind::Raced));
+        /// losers that started because others were late or failed, and were cut off
+        late: Object("CostSum") = cost_sum(of.of(LoserKind::Late));
+        /// losers that their request drew to be looked at
+        looks: Object("CostSum") = cost_sum(of.of(LoserKind::Look));
+        /// losers that ran on to be measured: audits, revisits and trials
+        audits: Object("CostSum") = cost_sum(of.of(LoserKind::Audited));
         /// losers that were read to their end, because their provider bills a cancelled answer in full
-        drains: Object("CostSum") = cost_sum(&of.drains);
-        /// losers of rolled-up hours, which do not say why a loser ran
-        rolled_extras: Object("CostSum") = cost_sum(&of.rolled_extras);
+        drains: Object("CostSum") = cost_sum(of.of(LoserKind::Drained));
+        /// losers of hours that an older version rolled up, which do not say why a loser ran
+        rolled_extras: Object("CostSum") = cost_sum(of.of(LoserKind::Unknown));
     }
 }
 
 /// The keys of groups; an object has only the one of the question.
-pub const COST_KEYS: [MemberField; 4] = [
+pub const COST_KEYS: [MemberField; 5] = [
     text("day", "UTC").or_null().if_known(),
     text("model", "as the app asked for it").or_null().if_known(),
     text("user", "the caller").or_null().if_known(),
     text("upstream", "`PROVIDER/MODEL`").or_null().if_known(),
+    text("source", "`client`, `probe` or `bench`").if_known(),
 ];
 
 impl Costs {
@@ -169,6 +186,7 @@ impl Costs {
 
 struct CostsByKey {
     by: CostDimension,
+    source: SourceFilter,
     now_us: i64,
     groups: BTreeMap<Option<String>, CostParts>,
 }
@@ -186,6 +204,7 @@ impl CostsByKey {
             CostDimension::Model => model.map(str::to_owned),
             CostDimension::User => user.map(str::to_owned),
             CostDimension::Upstream => Some(format!("{provider}/{model_sent}")),
+            CostDimension::Source => Some(self.source.as_str().to_owned()),
         };
         self.groups.entry(key).or_default()
     }
@@ -204,17 +223,12 @@ impl Gather for CostsByKey {
         let request = facts.request.as_ref();
         let (model, user) = (request.map(|request| request.model), request.and_then(|request| request.user));
         let upstream = (facts.provider, facts.model_sent);
-        let is_audit = facts.ttft.is_some_and(|observation| observation.audit.is_some());
         let parts = self.group(facts.started_at, upstream, model, user);
         parts.attempts += 1;
         parts.all.add(&facts.cost);
-        let part = match facts.outcome {
-            AttemptOutcome::Drained => &mut parts.drains,
-            _ if is_audit => &mut parts.audits,
-            outcome if outcome.is_loss() => &mut parts.cut,
-            _ => &mut parts.answers,
-        };
-        part.add(&facts.cost);
+        if let Some(kind) = facts.loser {
+            parts.losers[kind as usize].add(&facts.cost);
+        }
     }
 
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
@@ -226,8 +240,9 @@ impl Gather for CostsByKey {
         let parts = self.group(cell.start_us, upstream, cell.model, cell.user);
         parts.attempts += summary.attempts;
         parts.all.merge(&summary.cost);
-        parts.rolled_extras.merge(&summary.extra_cost);
-        parts.answers.merge(&summary.cost.without(&summary.extra_cost));
+        for kind in LoserKind::ALL {
+            parts.losers[kind as usize].merge(&summary.cost_of_losers(kind));
+        }
         Ok(())
     }
 

@@ -163,7 +163,7 @@ impl GroupFigures {
             goodput: rate(judged.met).filter(|_| requests > 0.0),
             attainment: (requests > 0.0).then(|| judged.met / requests),
             cost: summary.cost,
-            extra_cost: summary.extra_cost,
+            extra_cost: summary.extra_cost(),
             aggregate_tok_s: rate(summary.tokens_served as f64).zip(rate(all_tokens as f64)).map(|(a, b)| [a, b]),
             client_ttft_ms,
             client_ttft_samples: summary.client_ttft.count,

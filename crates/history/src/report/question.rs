@@ -14,6 +14,7 @@ use jiff::tz::TimeZone;
 use crate::estimate::goodput::SloTargets;
 use crate::store::{AttemptFilter, SourceFilter};
 use photofinish_base::clock::micros;
+use photofinish_config::config::Config;
 use photofinish_config::config::names::NamedChoice;
 use photofinish_config::config::units::parse_duration;
 
@@ -26,7 +27,7 @@ pub struct RaceWindow {
     /// Only races begun before, in the same forms.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<TimePoint>,
-    /// Only requests for this model, as the app asked for it.
+    /// Only requests for this model; an alias means its model.
     #[arg(long)]
     pub model: Option<String>,
     /// Only this provider.
@@ -82,6 +83,12 @@ impl TimePoint {
 }
 
 impl RaceWindow {
+    /// Rows have the names of models, not their aliases.
+    pub fn resolve_alias(&mut self, config: &Config) {
+        let named = self.model.as_deref().and_then(|name| config.model(name));
+        self.model = named.map(|model| model.name.clone()).or(self.model.take());
+    }
+
     pub fn filter(&self, now_us: i64) -> AttemptFilter {
         AttemptFilter {
             since: self.since.map(|since| since.micros(now_us)),

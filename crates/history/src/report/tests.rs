@@ -9,7 +9,7 @@ use super::stats::{Stats, ask};
 use super::{costs, distribution};
 use crate::estimate::survival::Estimate;
 use crate::record::sample::{self, STARTED_AT};
-use crate::record::{AttemptOutcome, AttemptRecord};
+use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, RaceSource, StartReason};
 use crate::store::{Record, Roller, RollupStep, Store, StoreReader};
 
 const HOUR_US: i64 = 3_600_000_000;
@@ -131,6 +131,65 @@ async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
     assert!((stats.groups[0].ttft.effective - 49.0 / 19.0).abs() < 1e-9, "{}", stats.groups[0].ttft.effective);
 }
 
+/// Each in the race of its name, beside a winner for 1 USD: what became of a loser for 0.25 USD.
+#[tokio::test]
+async fn what_losers_were_for_stays_known_when_hours_are_rolled_up() {
+    let dollars = |usd, attempt| AttemptRecord { cost_usd: Some(usd), cost_basis: CostBasis::Computed, ..attempt };
+    let losers = [
+        ("cut", None, sample::lost(0, 90_000)),
+        ("late", None, AttemptRecord { start_reason: StartReason::Hedge, ..sample::lost(0, 90_000) }),
+        ("late", None, AttemptRecord { start_reason: StartReason::Fallback, ..sample::lost(0, 90_000) }),
+        ("looks", Some("cerebras/llama-70b"), AttemptRecord { audited: true, ..sample::lost(0, 90_000) }),
+        ("audits", Some("groq/llama-70b"), AttemptRecord { audited: true, ..sample::lost(0, 90_000) }),
+        ("drains", None, AttemptRecord { outcome: AttemptOutcome::Drained, ..sample::lost(0, 90_000) }),
+    ];
+    let mut rows = Vec::new();
+    for (n, (kind, look, loser)) in losers.into_iter().enumerate() {
+        let race_id = sample::race_id(n as i64);
+        let race = RaceRecord { model: kind.into(), look: look.map(str::to_owned), ..sample::race(n as i64) };
+        let loser = AttemptRecord { race_id, ..loser };
+        let attempts = [dollars(1.0, sample::won(n as i64)), dollars(0.25, loser)];
+        rows.push(Record::Race(Box::new(race)));
+        rows.extend(attempts.map(|attempt| Record::Attempt(Box::new(attempt))));
+    }
+    let mut probe = dollars(8.0, sample::won(100));
+    probe.race_id = sample::race_id(100);
+    rows.extend([Record::Race(Box::new(sample::race_of(RaceSource::Probe, 100))), Record::Attempt(Box::new(probe))]);
+    let (_directory, path) = store_with(rows).await;
+    let now_us = STARTED_AT + 30 * HOUR_US;
+    let spent = |by: &str| {
+        let question = from_pairs(&[("by".to_owned(), by.to_owned())]).unwrap();
+        costs::ask(&StoreReader::open(&path).unwrap().with_exact_max(0), &question, now_us).unwrap().json()
+    };
+    let told = || {
+        for group in spent("model")["groups"].as_array().unwrap() {
+            let kind = group["model"].as_str().unwrap();
+            let more = if kind == "late" { 2.0 } else { 1.0 };
+            for part in ["answers", "cut", "late", "looks", "audits", "drains", "rolled_extras"] {
+                let expected = if part == "answers" {
+                    1.0
+                } else if part == kind {
+                    0.25
+                } else {
+                    0.0
+                };
+                assert_eq!(group[part]["cost_usd"], expected * more, "{kind}: {part}");
+            }
+        }
+        let sources = spent("source");
+        assert_eq!(sources["groups"][0]["source"], "client");
+        assert_eq!(sources["groups"][0]["all"]["cost_usd"], 7.5);
+        assert_eq!(
+            (&sources["groups"][1]["source"], &sources["groups"][1]["all"]["cost_usd"]),
+            (&"probe".into(), &8.0.into())
+        );
+    };
+    told();
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(now_us, None).unwrap() != RollupStep::Nothing {}
+    told();
+}
+
 #[tokio::test]
 async fn curves_and_costs_agree_with_the_figures_from_rows_and_from_roll_ups() {
     let (_directory, path) = two_hours().await;
@@ -150,5 +209,6 @@ async fn curves_and_costs_agree_with_the_figures_from_rows_and_from_roll_ups() {
     let last = rolled.curves[0].points.last().unwrap();
     assert!((last.time_us - 100_000).abs() < 1_700 && last.waiting == 0.0, "{last:?}");
     assert_eq!((exact_costs.total.attempts, exact_costs.total.all), (120, rolled_costs.total.all));
-    assert_eq!(exact_costs.total.answers, rolled_costs.total.answers);
+    assert_eq!(exact_costs.total.answers(), rolled_costs.total.answers());
+    assert_eq!(exact_costs.total.losers, rolled_costs.total.losers);
 }

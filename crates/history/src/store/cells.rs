@@ -272,7 +272,7 @@ impl Packed {
             censored: sum.ttft.censored,
             seen: sum.ttft.seen,
             cost: sum.cost,
-            extra_cost: sum.extra_cost,
+            extra_cost: sum.extra_cost(),
             total: sum.encode(),
             parts,
         }

@@ -287,10 +287,11 @@ impl<'g> ReadRace<'g> {
         self.0.surface
     }
 
-    pub fn parsed(self, request: &ApiRequest) -> ParsedRace<'g> {
+    /// `model`: what the request names, or the model of that alias.
+    pub fn parsed(self, request: &ApiRequest, model: &str) -> ParsedRace<'g> {
         let record = &mut self.0.record;
         // Longer than any real name, but bounded: a client must not fill the disk with it.
-        record.model = request.model.chars().take(512).collect();
+        record.model = model.chars().take(512).collect();
         record.stream = request.stream;
         record.n_choices = request.n_choices;
         record.max_tokens = request.max_tokens;

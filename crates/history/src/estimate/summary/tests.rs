@@ -18,6 +18,7 @@ fn served(race: u64) -> AttemptFacts<'static> {
         in_flight_upstream: 0,
         outcome: AttemptOutcome::Won,
         failure: None,
+        loser: None,
         ttft: Some(Observation { time_us: 100_000, event: true, audit: None }),
         whole: None,
         tpot_us: Some(50_000.0),
@@ -43,6 +44,7 @@ fn request(served: Option<bool>, outcome: RaceOutcome, client_ttft_us: Option<i6
 fn lost(race: u64) -> AttemptFacts<'static> {
     AttemptFacts {
         outcome: AttemptOutcome::Lost,
+        loser: Some(LoserKind::Raced),
         ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
         tpot_us: None,
         output_tokens: Some(3),
@@ -93,7 +95,12 @@ fn a_stored_summary_tells_the_same() {
         AttemptFacts { request: Some(request(Some(true), RaceOutcome::ClientGone, Some(101_000))), ..served(11) };
     let seen = |time_us, event| Some(Observation { time_us, event, audit: None });
     let plain = AttemptFacts { ttft: None, whole: seen(900_000, true), tpot_us: None, request: None, ..served(12) };
-    let cut = AttemptFacts { whole: seen(700_000, false), outcome: AttemptOutcome::Lost, ..plain };
+    let cut = AttemptFacts {
+        whole: seen(700_000, false),
+        outcome: AttemptOutcome::Lost,
+        loser: Some(LoserKind::Late),
+        ..plain
+    };
     let all = [plain, cut, served(1), lost(1), served(2), failed(3), failed(3), late, slow, once, burst, broke, left];
     let (exact, mut stored) = (summed(&all, false), Summary::default());
     stored.absorb(&summed(&all, true).encode(), 1.0, true).unwrap();
@@ -105,8 +112,10 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!((summary.ttft.seen, summary.ttft.censored, summary.without_speed()), (8, 1, 2));
         assert_eq!((summary.whole.seen, summary.whole.censored), (1, 1));
         assert_eq!((summary.cost.usd(), summary.cost.basis()), (Some(0.102), CostBasis::AtLeast));
-        assert_eq!((summary.extra_cost.usd(), summary.extra_cost.basis()), (Some(0.012), CostBasis::AtLeast));
-        assert_eq!((summary.cost.max_usd(), summary.extra_cost.max_usd()), (None, Some(0.015)));
+        assert_eq!((summary.extra_cost().usd(), summary.extra_cost().basis()), (Some(0.012), CostBasis::AtLeast));
+        assert_eq!((summary.cost.max_usd(), summary.extra_cost().max_usd()), (None, Some(0.015)));
+        let by_kind = LoserKind::ALL.map(|kind| summary.cost_of_losers(kind).usd());
+        assert_eq!(by_kind, [Some(0.002), Some(0.01), Some(0.0), Some(0.0), Some(0.0), Some(0.0)]);
         assert_eq!((summary.cost.unpriced(), summary.cost.uncounted()), (2, 0));
         assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3 + 80));
         assert_eq!(summary.client_ttft.count, 8);
@@ -139,24 +148,31 @@ fn what_is_no_summary_is_refused() {
     for cut in 0..stored.len() {
         assert!(Summary::default().absorb(&stored[..cut], 1.0, true).is_err(), "{cut}");
     }
-    assert!(Summary::default().absorb(&[4, 0], 1.0, true).is_err());
+    assert!(Summary::default().absorb(&[5, 0], 1.0, true).is_err());
 }
 
 #[test]
 fn a_summary_of_the_edition_without_plain_answers_is_read() {
-    let mut bytes = summed(&[served(1), lost(1)], true).encode();
-    let mut nothing = Vec::new();
-    Times::default().encode(&mut nothing);
-    bytes[0] = LAYOUT_WITHOUT_PLAIN as u8;
+    let of_both = summed(&[served(1), lost(1)], true);
+    let mut bytes = encoded_with_one_sum(&of_both, LAYOUT_WITHOUT_PLAIN, |bytes| {
+        of_both.cost.encode(bytes);
+        of_both.extra_cost().encode(bytes);
+    });
     let mut old = Summary::default();
-    old.absorb(&bytes[..bytes.len() - nothing.len()], 1.0, true).unwrap();
+    old.absorb(&bytes, 1.0, true).unwrap();
     assert_eq!((old.attempts, old.tokens_served, old.tokens_lost, old.whole.count()), (2, 40, 3, 0));
+    // The edition after it has plain answers, and one sum for all losers too.
+    bytes[0] = LAYOUT_WITHOUT_LOSERS as u8;
+    Times::default().encode(&mut bytes);
+    old.absorb(&bytes, 1.0, true).unwrap();
+    assert_eq!((old.attempts, old.cost_of_losers(LoserKind::Unknown)), (4, old.extra_cost()));
+    assert_eq!(old.extra_cost().usd(), Some(0.004));
 }
 
-/// The layout before bounds existed: one amount for each sum of costs, and the attempts by basis.
-fn encoded_without_bounds(summary: &Summary, costs: [(i128, [u64; 5]); 2]) -> Vec<u8> {
+/// A layout before [`LAYOUT_WITHOUT_LOSERS`]. `costs` adds the sum of all costs and that of losers.
+fn encoded_with_one_sum(summary: &Summary, layout: u64, costs: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    put(&mut bytes, LAYOUT_WITHOUT_BOUNDS);
+    put(&mut bytes, layout);
     put(&mut bytes, summary.attempts);
     encode_counts(&summary.outcomes, &mut bytes);
     encode_counts(&summary.failures, &mut bytes);
@@ -164,13 +180,20 @@ fn encoded_without_bounds(summary: &Summary, costs: [(i128, [u64; 5]); 2]) -> Ve
     summary.tpot.encode(&mut bytes);
     summary.client_ttft.encode(&mut bytes);
     summary.requests.encode(&mut bytes);
-    for (pico_usd, attempts) in costs {
-        bytes.extend_from_slice(&pico_usd.to_le_bytes());
-        attempts.iter().for_each(|count| put(&mut bytes, *count));
-    }
+    costs(&mut bytes);
     put(&mut bytes, summary.tokens_served);
     put(&mut bytes, summary.tokens_lost);
     bytes
+}
+
+/// The layout before bounds existed: one amount for each sum of costs, and the attempts by basis.
+fn encoded_without_bounds(summary: &Summary, costs: [(i128, [u64; 5]); 2]) -> Vec<u8> {
+    encoded_with_one_sum(summary, LAYOUT_WITHOUT_BOUNDS, |bytes| {
+        for (pico_usd, attempts) in costs {
+            bytes.extend_from_slice(&pico_usd.to_le_bytes());
+            attempts.iter().for_each(|count| put(bytes, *count));
+        }
+    })
 }
 
 #[test]
@@ -181,9 +204,9 @@ fn a_summary_of_the_edition_without_bounds_is_read() {
     old.absorb(&encoded_without_bounds(&of_both, costs), 1.0, true).unwrap();
     assert_eq!((old.attempts, old.cost.usd(), old.cost.basis()), (3, Some(0.012), CostBasis::AtLeast));
     assert_eq!((old.cost.min_usd(), old.cost.max_usd(), old.cost.unpriced()), (Some(0.012), None, 1));
-    assert_eq!((old.extra_cost.usd(), old.tokens_served, old.tokens_lost), (Some(0.002), 40, 6));
+    assert_eq!((old.extra_cost().usd(), old.tokens_served, old.tokens_lost), (Some(0.002), 40, 6));
     old.merge(summed(&[lost(1)], true));
-    assert_eq!((old.extra_cost.usd(), old.extra_cost.max_usd()), (Some(0.004), None));
+    assert_eq!((old.extra_cost().usd(), old.extra_cost().max_usd()), (Some(0.004), None));
     let mut exact = Summary::default();
     let costs = [(10_000_000_000, [0, 1, 0, 0, 0]), (0, [0; 5])];
     exact.absorb(&encoded_without_bounds(&summed(&[served(1)], true), costs), 1.0, true).unwrap();

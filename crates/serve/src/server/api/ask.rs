@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use photofinish_base::clock::wall_micros;
 use photofinish_base::shutdown::Shutdown;
+use photofinish_config::config::Config;
 use photofinish_gateway::proxy::Rejection;
 use photofinish_history::recorder::Recorder;
 use photofinish_history::report::members::write_json;
@@ -91,9 +92,16 @@ pub(super) fn unread(error: ReadError) -> Rejection {
     Rejection::history(error.to_string(), !matches!(error, ReadError::Failed { .. }))
 }
 
-/// Reads the query as a question, and returns it with the current time.
-pub(super) fn question<Q: Args>(uri: &Uri, problem: fn(&Q, i64) -> Option<String>) -> Result<(Q, i64), Rejection> {
-    let pairs = pairs(uri.query().unwrap_or_default()).map_err(refused)?;
+/// Reads the query as a question, and returns it with the current time. An alias means its model.
+pub(super) fn question<Q: Args>(
+    uri: &Uri,
+    config: &Config,
+    problem: fn(&Q, i64) -> Option<String>,
+) -> Result<(Q, i64), Rejection> {
+    let mut pairs = pairs(uri.query().unwrap_or_default()).map_err(refused)?;
+    for (_, value) in pairs.iter_mut().filter(|(name, _)| name == "model") {
+        *value = config.model(value).map_or(std::mem::take(value), |model| model.name.clone());
+    }
     let question = from_pairs::<Q>(&pairs).map_err(refused)?;
     let now_us = wall_micros();
     match problem(&question, now_us) {
