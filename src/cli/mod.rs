@@ -330,7 +330,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
         }
         Command::Stats(mut options) => {
             options.question.figures.window.resolve_alias(&config);
-            stats::run(&config.store.path, &options, ScreenSettings::of_stdout(), &mut out)?;
+            stats::run(&config, &options, ScreenSettings::of_stdout(), &mut out)?;
         }
         Command::History(mut options) => {
             options.window().resolve_alias(&config);

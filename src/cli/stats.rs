@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
+use photofinish_config::config::Config;
 use photofinish_history::report::compare as of_looks;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{FIGURES, GroupFigures, names, objects};
@@ -51,13 +52,14 @@ const DEFINITION_WIDTH: usize = 67;
 /// Below the definitions of the columns with `--explain`.
 const DEFINITIONS: &str = include_str!("help/stats-explain.txt").trim_ascii_end();
 
-/// Reads the database at `store_path` and writes the table, JSON or CSV to `out`.
+/// Reads the database of this configuration and writes the table, JSON or CSV to `out`.
 pub fn run(
-    store_path: &Path,
+    config: &Config,
     options: &StatsOptions,
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
+    let store_path = &config.store.path;
     let reader = StoreReader::open(store_path)?;
     let width = screen.terminal();
     if let Some(question) = options.question.of_regressions() {
@@ -65,7 +67,7 @@ pub fn run(
     }
     let question = &options.question.figures;
     if options.question.compare {
-        let answer = of_looks::ask(&reader, &question.window, wall_micros())?;
+        let answer = of_looks::ask(&reader, &question.window, config, wall_micros())?;
         match options.json {
             true => write_json(&answer.objects(), out)?,
             false => compare::write(&answer, options.explain, width, out)?,
@@ -86,7 +88,7 @@ pub fn run(
         return Ok(write_paragraphs(aside, width, out)?);
     }
     let groups = by_wins(by, &answer.groups);
-    let sheet = if options.wide { table::wide(by, &groups) } else { table::brief(by, &groups, screen.colour) };
+    let sheet = if options.wide { table::wide(by, &groups) } else { table::brief(by, &groups) };
     let marks = notes::marks(&sheet);
     if !groups.is_empty() {
         sheet.write(width, out)?;

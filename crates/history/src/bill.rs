@@ -8,7 +8,7 @@ mod tier;
 
 use crate::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, TokenSource};
 use photofinish_base::failure::FailureKind;
-use photofinish_config::config::{CancelBilling, Price};
+use photofinish_config::config::{CancelBilling, Price, TokenCounts};
 use photofinish_wire::{PayloadKind, Surface};
 
 /// Assumed maximum decode speed. No model is faster: a faster stream was buffered by its provider.
@@ -93,7 +93,7 @@ impl BillBounds {
         let (least, most) = match row.input_tokens {
             // The provider has counted it, so it bills it.
             Some(input) => {
-                let cost = prompt_cost(row, input, price) / 1e6;
+                let cost = price.usd(tokens(row, input, 0));
                 (cost, Some(cost))
             }
             None => {
@@ -176,16 +176,12 @@ fn answer_tokens<'a>(race: &RaceRecord, mut rows: impl Iterator<Item = &'a Attem
 /// Cost in US dollars. None if input or output was not counted.
 fn counted(row: &AttemptRecord, price: Price) -> Option<f64> {
     let (input, output) = (row.input_tokens?, row.output_tokens.or(is_embedding(row).then_some(0))?);
-    let price = price.of_prompt(input.unsigned_abs());
-    Some((prompt_cost(row, input, price) + output as f64 * price.output) / 1e6)
+    Some(price.usd(tokens(row, input, output)))
 }
 
-/// In millionths of a US dollar.
-fn prompt_cost(row: &AttemptRecord, input: i64, price: Price) -> f64 {
-    let cached = row.cached_input_tokens.unwrap_or(0).clamp(0, input.max(0));
-    let written = row.cache_write_tokens.unwrap_or(0).clamp(0, (input - cached).max(0));
-    let usual = input - cached - written;
-    usual as f64 * price.input + cached as f64 * price.cached + written as f64 * price.written
+fn tokens(row: &AttemptRecord, input: i64, output: i64) -> TokenCounts {
+    let (cached, written) = (row.cached_input_tokens.unwrap_or(0), row.cache_write_tokens.unwrap_or(0));
+    TokenCounts { input, cached, written, output }
 }
 
 /// Its provider counted all of it.

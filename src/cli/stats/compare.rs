@@ -5,7 +5,7 @@
 use std::io;
 
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{counted, or_dash, write_paragraph as paragraph};
+use crate::cli::text::{amount, counted, or_dash, write_paragraph as paragraph};
 use photofinish_history::estimate::interval::RankedQuantile;
 use photofinish_history::report::compare::{
     Comparison, GainVerdict, LOOKS_WANTED, ModelComparison, UpstreamComparison,
@@ -27,7 +27,8 @@ pub(super) fn write(
         );
     }
     let rows = answer.models.iter().flat_map(|model| model.upstreams.iter().map(move |one| row(model, one)));
-    let heads = ["model", "upstream", "looks", "p50 ms", "between", "p95 ms", "between", "failed", "not started"];
+    let heads =
+        ["model", "upstream", "looks", "p50 ms", "between", "p95 ms", "between", "failed", "not started", "$ of 1,000"];
     let sheet = Sheet { heads: heads.map(str::to_owned).into(), names: 2, rows: rows.collect() };
     sheet.write(width, out)?;
     writeln!(out)?;
@@ -38,7 +39,8 @@ pub(super) fn write(
         paragraph(
             "How long each upstream alone would have taken for the requests that its model got, at their moments: from looks, which draw \
              each upstream with the same chance (docs/measurement.md, Comparisons). Between: the bounds of 95 %. A median needs 6 \
-             looks, a 95th percentile 72. Not started: its breaker was open, it cooled down, or the budget was used up.",
+             looks, a 95th percentile 72. Not started: its breaker was open, it cooled down, or the budget was used up. $ of 1,000: what \
+             a thousand of the model's own requests would cost there, by today's prices.",
             width,
             out,
         )?;
@@ -62,6 +64,7 @@ fn row(model: &ModelComparison, one: &UpstreamComparison) -> Vec<SheetCell> {
         bounds(p95),
         one.failed.to_string(),
         one.out.to_string(),
+        or_dash(one.mix_usd, |usd| amount(1e3 * usd, 1e3 * usd)),
     ];
     cells.map(SheetCell::from).into()
 }
@@ -110,8 +113,9 @@ mod tests {
             ..Default::default()
         };
         let quick = of("groq/m", 180, [ranked(203.0, 190.0, 220.0), ranked(1_364.0, 900.0, 2_100.0)]);
+        let quick = UpstreamComparison { mix_usd: Some(0.000_4), ..quick };
         let rare = UpstreamComparison { failed: 1, out: 2, ..of("slow/m", 5, [None, None]) };
-        ModelComparison { model: "m".into(), upstreams: vec![quick, rare], clients, clients_n: 600 }
+        ModelComparison { model: "m".into(), upstreams: vec![quick, rare], clients, clients_n: 600, mix_n: 600 }
     }
 
     fn written(models: Vec<ModelComparison>) -> String {
@@ -123,9 +127,9 @@ mod tests {
     #[test]
     fn a_gain_is_said_only_where_its_bounds_exclude_nothing() {
         let clients = [ranked(150.0, 148.0, 152.0), ranked(1_300.0, 1_250.0, 1_350.0)];
-        let expected = " model  upstream  looks  p50 ms  between  p95 ms   between  failed  not started
- m      groq/m      180     203  190-220    1364  900-2100       0            0
- m      slow/m        5       –        –       –         –       1            2
+        let expected = " model  upstream  looks  p50 ms  between  p95 ms   between  failed  not started  $ of 1,000
+ m      groq/m      180     203  190-220    1364  900-2100       0            0      0.4000
+ m      slow/m        5       –        –       –         –       1            2           –
 
 m: against groq/m alone, at p50 racing gained 53 ms (38 to 72); at p95 it cannot be told yet: 180 looks of about 200.
 ";

@@ -1,4 +1,4 @@
-//! The words below the table: three lines at most, or, with `--wide` and `--explain`, everything that was read and left out.
+//! The words below the table: four lines at most, or, with `--wide` and `--explain`, everything that was read and left out.
 //!
 //! Not for definitions: `--explain` and `docs/measurement.md` have them.
 
@@ -8,17 +8,21 @@ use std::io;
 use std::path::Path;
 
 use crate::cli::sheet::Sheet;
-use crate::cli::text::{counted, write_paragraph, write_paragraphs};
+use crate::cli::text::{clean, counted, write_paragraph, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::format_duration;
+use photofinish_history::estimate::class::Input;
 use photofinish_history::estimate::cost::CostSum;
 use photofinish_history::estimate::goodput::SloTargets;
 use photofinish_history::record::LeftOutReason;
+use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{GroupFigures, TimeFigures};
 use photofinish_history::report::question::{span, time};
 use photofinish_history::report::stats::{Stats, StatsQuestion};
 use photofinish_history::store::{AttemptFilter, SourceFilter, set_aside_files};
 
+/// Shares of a size of requests that differ by this much are told.
+const SIZES_DIFFER: f64 = 0.1;
 /// Kinds of failures in the short notes; three fit a line.
 const BRIEF_KINDS: usize = 3;
 
@@ -56,7 +60,7 @@ pub(in crate::cli) fn set_aside(path: &Path, filter: &AttemptFilter) -> Option<S
     Some(format!("Rows before {at} may be missing: {name} was damaged, and was set aside with what it had."))
 }
 
-/// The window and the failures, a line each, then the marks and where to find more.
+/// The window, what the figures are of, and the failures, a line each, then the marks and where to find more.
 pub(super) fn write_brief(
     question: &StatsQuestion,
     answer: &Stats,
@@ -65,7 +69,9 @@ pub(super) fn write_brief(
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     let (from_us, until_us) = answer.span_us;
-    let window = format!("{}, {}", counted(answer.attempts, "attempt"), span(from_us, until_us));
+    let has_several = question.by.contains(&Dimension::Upstream) && answer.groups.len() > 1;
+    let as_asked = if has_several { ", as asked" } else { "" };
+    let window = format!("{}{as_asked}, {}", counted(answer.attempts, "attempt"), span(from_us, until_us));
     let has = |times: fn(&GroupFigures) -> &TimeFigures| answer.groups.iter().any(|figures| !times(figures).is_empty());
     let hides_whole = has(|figures| &figures.ttft) && has(|figures| &figures.whole);
     let too_small = (answer.too_small > 0).then(|| {
@@ -73,10 +79,41 @@ pub(super) fn write_brief(
     });
     let lines = [
         Some(format!("{window}{}{}.", only(&answer.filter), too_small.unwrap_or_default())),
+        sizes(&answer.groups).filter(|_| has_several),
         failures(&answer.groups, BRIEF_KINDS),
-        Some(format!("{marks}more: --wide{}, --explain", if hides_whole { " (has plain answers)" } else { "" })),
+        Some(format!(
+            "{marks}more: {}--wide{}{}",
+            if has_several { "--compare, " } else { "" },
+            if hides_whole { " (has plain answers)" } else { "" },
+            // With --compare the line would be too long.
+            if has_several { "" } else { ", --explain" },
+        )),
     ];
     lines.into_iter().flatten().try_for_each(|line| write_paragraph(&line, width, out))
+}
+
+/// The size of requests in which groups differ most.
+fn sizes(groups: &[GroupFigures]) -> Option<String> {
+    let share = |figures: &GroupFigures, place: usize| {
+        let known: u64 = figures.inputs.iter().sum();
+        (known > 0).then(|| figures.inputs[place] as f64 / known as f64)
+    };
+    let extremes = |place: usize| {
+        let shares = groups.iter().filter_map(|figures| Some((share(figures, place)?, figures)));
+        let most = shares.clone().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let least = shares.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        (most.0 - least.0 >= SIZES_DIFFER).then_some((place, most, least))
+    };
+    let widest = (0..Input::COUNT)
+        .filter_map(extremes)
+        .max_by(|(_, most, least), (_, more, less)| (most.0 - least.0).total_cmp(&(more.0 - less.0)));
+    widest.map(|(place, most, least)| {
+        let part = |(share, figures): (f64, &GroupFigures)| {
+            let keys: Vec<String> = figures.keys.iter().map(|key| clean(&key.text())).collect();
+            format!("{:.0} % of those to {}", 100.0 * share, keys.join(" "))
+        };
+        format!("Requests of {} tokens are {}, {}.", Input::at(place as u8).name(), part(most), part(least))
+    })
 }
 
 /// What the marks in this table mean.

@@ -1,50 +1,34 @@
-//! The figures as a table: the few that fit a laptop, or all of them, and which group is surely the best and which the worst of a
-//! column.
+//! The figures as a table: the few that fit a laptop, or all of them. They are as asked, so none is called the best.
 //!
 //! Not for the notes below it, nor for the figures: see `report::figures`.
 
-use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{GREEN, RED, brief_dollars, clean, dollars, mark, millis, or_dash};
+use crate::cli::sheet::Sheet;
+use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash};
 use photofinish_history::estimate::survival::Estimate;
 use photofinish_history::report::dimension::Dimension;
 use photofinish_history::report::figures::{ColumnUse, FIGURES, FigureCell, FigureColumn, GroupFigures, column};
 
-/// A group with fewer samples is neither best nor worst.
-const SAMPLES_LEAST: f64 = 10.0;
-
-/// Which value of a column is the best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BestValue {
-    Least,
-    Greatest,
-    Neither,
-}
-
-/// The table that fits 80 columns. `colour`: paint the best and the worst of each column. Where nothing streams, it has the times
-/// to whole plain answers instead of TTFT.
-pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures], colour: bool) -> Sheet {
-    use BestValue::{Greatest, Least, Neither};
+/// The table that fits 80 columns. Where nothing streams, it has the times to whole plain answers instead of TTFT.
+pub(super) fn brief(by: &[Dimension], groups: &[&GroupFigures]) -> Sheet {
     let (p50, p95) = match groups.iter().all(|figures| figures.ttft.is_empty()) && has_whole(groups) {
-        true => (("whole p50", "whole_p50_ms", Least), ("p95", "whole_p95_ms", Least)),
-        false => (("TTFT p50", "ttft_p50_ms", Least), ("p95", "ttft_p95_ms", Least)),
+        true => (("whole p50", "whole_p50_ms"), ("p95", "whole_p95_ms")),
+        false => (("TTFT p50", "ttft_p50_ms"), ("p95", "ttft_p95_ms")),
     };
     let columns = [
-        ("n", "attempts", Neither),
-        ("won %", "wins", Greatest),
+        ("n", "attempts"),
+        ("won %", "wins"),
         p50,
         p95,
-        ("tok/s", "tok_s_p50", Greatest),
-        ("failed %", "failures", Least),
-        ("cost", "cost_usd", Neither),
+        ("tok/s", "tok_s_p50"),
+        ("failed %", "failures"),
+        ("cost", "cost_usd"),
     ];
     let mut sheet = empty_sheet(by, groups);
-    for (head, figure, best) in columns {
+    for (head, figure) in columns {
         let Some(column) = column(figure) else { continue };
-        let cells: Vec<FigureCell> = groups.iter().map(|figures| (column.cell)(figures)).collect();
-        let best = if colour { best } else { Neither };
         sheet.heads.push(head.to_owned());
-        for ((row, cell), colour) in sheet.rows.iter_mut().zip(&cells).zip(standings(groups, &cells, best)) {
-            row.push(SheetCell { text: brief_text(cell), colour });
+        for (row, figures) in sheet.rows.iter_mut().zip(groups) {
+            row.push(brief_text(&(column.cell)(figures)).into());
         }
     }
     sheet
@@ -106,6 +90,7 @@ fn wide_text(cell: &FigureCell) -> String {
         FigureCell::Share(share) => or_dash(share, |share| format!("{:.0} %", 100.0 * share)),
         FigureCell::PerSecond(rate) => or_dash(rate, per_second),
         FigureCell::Cost(cost) => dollars(&cost),
+        FigureCell::Mostly(size) => or_dash(size, |(name, share)| format!("{name} ({:.0} %)", 100.0 * share)),
     }
 }
 
@@ -141,63 +126,4 @@ fn per_second(rate: f64) -> String {
     }
     let decimals = (2.0 - rate.log10().floor()).clamp(1.0, 9.0) as usize;
     format!("{rate:.decimals$}/s")
-}
-
-/// The colours of the cells: the best is surely better than every other, and the worst surely worse. Neither where two are equal.
-fn standings(groups: &[&GroupFigures], cells: &[FigureCell], best: BestValue) -> Vec<Option<&'static str>> {
-    let known = |(figures, cell): (&&GroupFigures, &FigureCell)| {
-        bounds(cell).filter(|_| best != BestValue::Neither && figures.attempts as f64 >= SAMPLES_LEAST)
-    };
-    let (low, high) = if best == BestValue::Greatest { (RED, GREEN) } else { (GREEN, RED) };
-    compared(&groups.iter().zip(cells).map(known).collect::<Vec<_>>(), low, high)
-}
-
-/// What is surely below every other is `low`, and what is surely above is `high`.
-fn compared(bounds: &[Option<(f64, f64)>], low: &'static str, high: &'static str) -> Vec<Option<&'static str>> {
-    let extreme = |(place, own): (usize, &Option<(f64, f64)>)| {
-        let (from, to) = (*own)?;
-        let others = || bounds.iter().enumerate().filter(|(other, _)| *other != place).filter_map(|(_, other)| *other);
-        match others().next() {
-            Some(_) if others().all(|(other_from, _)| to < other_from) => Some(low),
-            Some(_) if others().all(|(_, other_to)| from > other_to) => Some(high),
-            _ => None,
-        }
-    };
-    bounds.iter().enumerate().map(extreme).collect()
-}
-
-/// Between which bounds a figure lies. None: there are too few samples.
-fn bounds(cell: &FigureCell) -> Option<(f64, f64)> {
-    let exact = |value: f64| Some((value, value));
-    match *cell {
-        FigureCell::Part(count, of) => exact(count as f64 / of as f64),
-        FigureCell::Time(Some(Estimate::Reached(us)), firmness) if firmness.effective >= SAMPLES_LEAST => {
-            exact(us as f64)
-        }
-        FigureCell::Time(Some(Estimate::NotReached { over_us }), _) => Some((over_us as f64, f64::INFINITY)),
-        FigureCell::TokensPerSecond(Some(value), firmness) if firmness.effective >= SAMPLES_LEAST => exact(value),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_sure_is_best_or_worst() {
-        let exact = |value: f64| Some((value, value));
-        let over = |value: f64| Some((value, f64::INFINITY));
-        let (best, worst) = (Some("best"), Some("worst"));
-        for (bounds, expected) in [
-            (vec![exact(1.0), exact(2.0), exact(3.0)], vec![best, None, worst]),
-            (vec![exact(1.0), exact(1.0)], vec![None, None]),
-            (vec![exact(1.0), None], vec![None, None]),
-            (vec![exact(1.0), over(5.0)], vec![best, worst]),
-            (vec![exact(5.0), over(1.0)], vec![None, None]),
-            (vec![over(5.0), over(3.0), exact(1.0)], vec![None, None, best]),
-        ] {
-            assert_eq!(compared(&bounds, "best", "worst"), expected, "{bounds:?}");
-        }
-    }
 }

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::screen::PIPED;
-use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, sample};
+use photofinish_config::config::parse;
+use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, sample};
 use photofinish_history::store::{Record, Roller, RollupStep, Store};
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
@@ -32,6 +33,11 @@ fn options(line: &str) -> StatsOptions {
     Line::try_parse_from(["stats"].into_iter().chain(line.split_whitespace())).unwrap().options
 }
 
+pub(super) fn config(path: &Path) -> Config {
+    let text = format!("providers.groq.base_url = \"http://h/v1\"\nstore.url = \"sqlite:{}\"", path.display());
+    parse(&text, Path::new("x"), &|_| None).unwrap()
+}
+
 /// Of the command with this line, piped.
 async fn output(path: &Path, line: &str) -> String {
     shown(path, line, None).await
@@ -40,7 +46,7 @@ async fn output(path: &Path, line: &str) -> String {
 async fn shown(path: &Path, line: &str, width: Option<u16>) -> String {
     let terminal = |width| ScreenSettings { width, height: 20, colour: false, piped: false };
     let mut out = Vec::new();
-    run(path, &options(line), width.map_or(PIPED, terminal), &mut out).unwrap();
+    run(&config(path), &options(line), width.map_or(PIPED, terminal), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -77,17 +83,17 @@ async fn the_wide_table() {
     };
     assert_eq!(
         cells("groq"),
-        "groq/llama-70b|40|40 (100 %)|0|0|0|100 ms|~100 ms|~100 ms|40|20.0|~20.0|~50 ms|40|40|1.00/s|100 %|$0.5000|$0"
+        "groq/llama-70b|40|40 (100 %)|0|0|0|100 ms|~100 ms|~100 ms|40|20.0|~20.0|~50 ms|40|40|1.00/s|100 %|$0.5000|$0|500-2k (100 %)"
             .split('|')
             .collect::<Vec<_>>()
     );
     assert_eq!(
         cells("cerebras"),
-        "cerebras/llama-70b|40|0|1 (3 %)|0|39 (98 %)|> 100 ms|> 100 ms|> 100 ms|0|–|–|–|0|0|–|–|–|–"
+        "cerebras/llama-70b|40|0|1 (3 %)|0|39 (98 %)|> 100 ms|> 100 ms|> 100 ms|0|–|–|–|0|0|–|–|–|–|500-2k (100 %)"
             .split('|')
             .collect::<Vec<_>>()
     );
-    let failed = ["–", "–", "–", "0", "–", "–", "–", "0", "0", "–", "–", "–", "$0"];
+    let failed = ["–", "–", "–", "0", "–", "–", "–", "0", "0", "–", "–", "–", "$0", "500-2k (100 %)"];
     assert_eq!(cells("my-vllm")[6..], failed);
     assert!(
         text.contains("120 attempts, 2026-01-02T03:04:00Z to 2026-01-02T03:04:40Z. Goodput: client TTFT ≤ 1s")
@@ -110,7 +116,7 @@ async fn json_has_the_names_of_the_contract() {
         "tok_s_p5": null, "tpot_p95_ms": null, "tok_s_samples": 0, "requests": 0, "goodput": null, "attainment": null,
         "cost_usd": null, "extra_cost_usd": null, "cost_basis": "unknown", "extra_cost_basis": "unknown",
         "cost_usd_min": null, "cost_usd_max": null, "extra_cost_usd_min": null, "extra_cost_usd_max": null,
-        "aggregate_tok_s": 0.0, "aggregate_tok_s_with_losers": 0.0, "client_ttft_p50_ms": null,
+        "common_input": "500-2k", "common_input_share": 1.0, "aggregate_tok_s": 0.0, "aggregate_tok_s_with_losers": 0.0, "client_ttft_p50_ms": null,
         "client_ttft_p95_ms": null, "client_ttft_samples": 0
     });
     // The sample breaks off behind its answer.
@@ -121,7 +127,7 @@ async fn json_has_the_names_of_the_contract() {
         "tok_s_p5": 20.0, "tpot_p95_ms": 50.0, "tok_s_samples": 40, "requests": 40, "goodput": 1.0, "attainment": 1.0,
         "cost_usd": 0.5, "extra_cost_usd": 0.0, "cost_basis": "computed", "extra_cost_basis": "computed",
         "cost_usd_min": 0.5, "cost_usd_max": 0.5, "extra_cost_usd_min": 0.0, "extra_cost_usd_max": 0.0,
-        "aggregate_tok_s": 41.0, "aggregate_tok_s_with_losers": 41.0, "client_ttft_p50_ms": 101.5,
+        "common_input": "500-2k", "common_input_share": 1.0, "aggregate_tok_s": 41.0, "aggregate_tok_s_with_losers": 41.0, "client_ttft_p50_ms": 101.5,
         "client_ttft_p95_ms": 101.5, "client_ttft_samples": 40
     });
     assert_eq!(objects[..2], [lost, won]);
@@ -159,7 +165,7 @@ async fn nothing_recorded_and_nothing_there() {
         assert!(text.lines().all(|line| line.chars().count() <= 40) && text.contains("No attempts in"), "{text}");
     }
     let absent = directory.path().join("absent.db");
-    let error = run(&absent, &options(""), PIPED, &mut Vec::new()).unwrap_err().to_string();
+    let error = run(&config(&absent), &options(""), PIPED, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains(absent.to_str().unwrap()) && error.contains("photofinish serve"), "{error}");
 }
 

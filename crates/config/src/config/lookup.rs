@@ -42,6 +42,11 @@ impl Config {
         named(name).or_else(|| named(name.strip_suffix(":latest")?))
     }
 
+    /// The price of this upstream, `provider/model`, of a model. None: there is no such one, or it has no price.
+    pub fn price_of(&self, model: &str, upstream: &str) -> Option<super::Price> {
+        self.model(model)?.upstreams.iter().find(|one| one.name() == upstream)?.price
+    }
+
     /// The usable models and aliases most like `name`, at most three, the best first.
     pub fn nearest_models(&self, name: &str) -> Vec<String> {
         let names = self.models.keys().chain(self.aliases.keys()).map(String::as_str);

@@ -40,7 +40,7 @@ pub use certificate::ListenerCertificate;
 pub use hosts::today;
 pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};
 pub use load::{ConfigText, LoadError, load, load_listening, load_text, parse};
-pub use prices::{LongPromptPrice, Price, PriceSource, dearest};
+pub use prices::{LongPromptPrice, Price, PriceSource, TokenCounts, dearest};
 pub use probes::{OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};
 pub use problem::{ConfigProblem, Problems, nearest};
 pub use provider::{Auth, CancelBilling, CredentialSource, Keys, Provider, ProviderDialect, Token, UpstreamStream};

@@ -18,6 +18,18 @@ pub struct Price {
     pub long: Option<LongPromptPrice>,
 }
 
+/// The tokens of a request and its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    /// `cached` and `written` included.
+    pub input: i64,
+    /// What the provider read from its cache.
+    pub cached: i64,
+    /// What the provider wrote into its cache.
+    pub written: i64,
+    pub output: i64,
+}
+
 /// What a provider takes for a prompt of more than `above` tokens and its answer, in USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LongPromptPrice {
@@ -77,6 +89,17 @@ impl Price {
             }
             _ => self,
         }
+    }
+
+    /// USD of these tokens.
+    pub fn usd(self, tokens: TokenCounts) -> f64 {
+        let TokenCounts { input, cached, written, output } = tokens;
+        let price = self.of_prompt(input.unsigned_abs());
+        let cached = cached.clamp(0, input.max(0));
+        let written = written.clamp(0, (input - cached).max(0));
+        let usual = input - cached - written;
+        let prompt = usual as f64 * price.input + cached as f64 * price.cached + written as f64 * price.written;
+        (prompt + output as f64 * price.output) / 1e6
     }
 
     /// USD of a request with `input` and `output` tokens, if no token comes from the cache and all may be written into it.

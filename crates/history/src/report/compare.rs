@@ -10,6 +10,7 @@ use super::question::RaceWindow;
 use crate::estimate::interval::{RankedQuantile, weighted_quantile};
 use crate::store::{AttemptFilter, LookRow, LookSeen, ReadError, StoreReader};
 use photofinish_config::config::names::names;
+use photofinish_config::config::{Config, Price, TokenCounts};
 
 /// The quantiles that are compared.
 const QUANTILES: [f64; 2] = [0.5, 0.95];
@@ -32,6 +33,8 @@ pub struct ModelComparison {
     pub clients: [Option<RankedQuantile>; 2],
     /// First tokens of clients that this is made of.
     pub clients_n: usize,
+    /// Requests among them whose tokens were counted.
+    pub mix_n: usize,
 }
 
 /// One upstream of a model.
@@ -45,6 +48,8 @@ pub struct UpstreamComparison {
     pub cut: usize,
     /// At p50 and p95, microseconds. None: too few looks.
     pub ttft: [Option<RankedQuantile>; 2],
+    /// What the mean request of the model would cost here, US dollars. None: no price, or no counted request.
+    pub mix_usd: Option<f64>,
 }
 
 names! {
@@ -59,11 +64,11 @@ names! {
     }
 }
 
-/// Reads the answer.
+/// Reads the answer. `config` has the prices.
 ///
 /// # Errors
 /// For an operator.
-pub fn ask(reader: &StoreReader, window: &RaceWindow, now_us: i64) -> Result<Comparison, ReadError> {
+pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i64) -> Result<Comparison, ReadError> {
     let filter: AttemptFilter = window.filter(now_us);
     let looks = reader.looks(&filter)?;
     let mut by_model: BTreeMap<&str, Vec<&LookRow>> = BTreeMap::new();
@@ -75,18 +80,31 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, now_us: i64) -> Result<Com
     let mut models = Vec::new();
     for (model, looks) in by_model {
         let mut clients = reader.clients_around(&looks)?;
-        clients.sort_unstable_by_key(|(first_token_us, _)| *first_token_us);
-        let clients: Vec<(f64, f64)> = clients.into_iter().map(|(us, weight)| (us as f64, weight)).collect();
+        clients.sort_unstable_by_key(|client| client.first_token_us);
+        let mix: Vec<(TokenCounts, f64)> =
+            clients.iter().filter_map(|client| Some((client.tokens?, client.weight))).collect();
+        let clients: Vec<(f64, f64)> =
+            clients.iter().map(|client| (client.first_token_us as f64, client.weight)).collect();
         let mut compared = ModelComparison {
             model: model.to_owned(),
             upstreams: upstreams(&looks),
             clients: QUANTILES.map(|quantile| weighted_quantile(&clients, quantile)),
             clients_n: clients.len(),
+            mix_n: mix.len(),
         };
+        for one in &mut compared.upstreams {
+            one.mix_usd = config.price_of(model, &one.upstream).and_then(|price| mean_usd(&mix, price));
+        }
         compared.upstreams.retain(|one| of(&one.upstream));
         models.push(compared);
     }
     Ok(Comparison { models })
+}
+
+/// What the mean request of these costs.
+fn mean_usd(mix: &[(TokenCounts, f64)], price: Price) -> Option<f64> {
+    let all: f64 = mix.iter().map(|(_, weight)| weight).sum();
+    (all > 0.0).then(|| mix.iter().map(|(tokens, weight)| price.usd(*tokens) * weight).sum::<f64>() / all)
 }
 
 fn upstreams(looks: &[&LookRow]) -> Vec<UpstreamComparison> {
@@ -115,6 +133,7 @@ impl UpstreamComparison {
             out: count(LookSeen::Out),
             cut: count(LookSeen::Cut),
             ttft: QUANTILES.map(|quantile| weighted_quantile(&times, quantile)),
+            mix_usd: None,
         }
     }
 }
@@ -173,18 +192,23 @@ members! {
         ttft_p95_low_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.low));
         /// upper bound of it, 95 %
         ttft_p95_high_ms: Number ["ms"] or_null = ms(of.ttft[1].map(|one| one.high));
+        /// what the mean request of the model would cost here, by today's price and the tokens of the model's own requests;
+        /// null without a price, and where no provider counted tokens
+        mix_cost_usd: Number ["USD"] or_null = of.mix_usd;
     }
 }
 
 members! {
     /// A model's upstreams compared, and what racing gained over the best one.
     pub MODEL_COMPARISON: model_comparison(of: &ModelComparison) {
-        /// as the app asked for it
+        /// as the app asked for it; an alias counts as its model
         model: Text = of.model;
         /// the upstream with the least median
         best_upstream: Text or_null = of.best().map(|best| &best.upstream);
         /// first tokens of clients that are compared: of races without a look, at the moments of looks
         clients: Integer = of.clients_n;
+        /// requests among them whose tokens were counted: the mix of `mix_cost_usd`
+        mix_requests: Integer = of.mix_n;
         /// median of what clients saw
         client_p50_ms: Number ["ms"] or_null = ms(of.clients[0].map(|one| one.value));
         /// 95th percentile of what clients saw

@@ -5,9 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use self::FigureCell::{Cost, Count, Part, PerSecond, Share};
+use self::FigureCell::{Cost, Count, Mostly, Part, PerSecond, Share};
 use super::dimension::{Dimension, GroupValue};
 use super::members::{MemberField, MemberKind, field, integer, text};
+use crate::estimate::class::Input;
 use crate::estimate::cost::CostSum;
 use crate::estimate::goodput::SloTargets;
 use crate::estimate::spread::Times;
@@ -55,6 +56,8 @@ pub struct GroupFigures {
     pub cost: CostSum,
     /// Of losers only.
     pub extra_cost: CostSum,
+    /// Attempts by the size of their request, in the order of the classes; not of older versions.
+    pub inputs: [u64; Input::COUNT],
     /// Output tokens per second of the window: those that clients got, and those of all attempts.
     pub aggregate_tok_s: Option<[f64; 2]>,
     /// What streaming clients saw, at each of `CLIENT_SHARES`; milliseconds.
@@ -119,6 +122,13 @@ impl GroupFigures {
         json!((self.attempts > 0).then(|| count as f64 / self.attempts as f64))
     }
 
+    /// The most common size of a request, and its share of the attempts whose size is known.
+    fn common_input(&self) -> Option<(&'static str, f64)> {
+        let place = (0..Input::COUNT).rev().max_by_key(|place| self.inputs[*place])?;
+        let all: u64 = self.inputs.iter().sum();
+        (all > 0).then(|| (Input::at(place as u8).name(), self.inputs[place] as f64 / all as f64))
+    }
+
     fn failures_by_kind(&self) -> Map<String, Value> {
         self.failure_kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), json!(count))).collect()
     }
@@ -164,6 +174,7 @@ impl GroupFigures {
             attainment: (requests > 0.0).then(|| judged.met / requests),
             cost: summary.cost,
             extra_cost: summary.extra_cost(),
+            inputs: summary.inputs,
             aggregate_tok_s: rate(summary.tokens_served as f64).zip(rate(all_tokens as f64)).map(|(a, b)| [a, b]),
             client_ttft_ms,
             client_ttft_samples: summary.client_ttft.count,
@@ -212,6 +223,8 @@ pub enum FigureCell {
     Share(Option<f64>),
     PerSecond(Option<f64>),
     Cost(CostSum),
+    /// The most common class, and its share.
+    Mostly(Option<(&'static str, f64)>),
 }
 
 /// What decides whether a quantile may be printed without a mark: see [`is_firm`](crate::estimate::survival::is_firm).
@@ -345,6 +358,10 @@ figures! {
         extra_cost_usd_min: Number ["USD"] or_null = of.extra_cost.min_usd();
         /// its upper bound
         extra_cost_usd_max: Number ["USD"] or_null = of.extra_cost.max_usd();
+        /// the most common size of the requests, a class of tokens estimated by their bytes; left out of old roll-ups
+        common_input: Text ["tokens"] if_known = of.common_input().map(|(name, _)| name), Always "mostly": Mostly(of.common_input());
+        /// its share of the attempts
+        common_input_share: Number if_known = of.common_input().map(|(_, share)| share);
         /// output tokens that clients got, per second of the window
         aggregate_tok_s: Number ["tokens/s"] or_null = of.aggregate_tok_s.map(|[served, _]| served);
         /// the same of all attempts

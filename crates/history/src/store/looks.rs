@@ -5,6 +5,7 @@ use rusqlite::{Connection, Row};
 use super::reader::{ReadError, StoreReader};
 use super::selection::AttemptFilter;
 use crate::record::{AttemptOutcome, CensorCause};
+use photofinish_config::config::TokenCounts;
 
 /// Looks of one answer, the newest.
 pub const LOOKS_MAX: usize = 50_000;
@@ -13,6 +14,17 @@ const AROUND_MAX: usize = 2_000;
 const AT_EACH: usize = 3;
 /// Races before a look that are searched for them.
 const SEARCHED: usize = 40;
+
+/// A request of a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientRow {
+    /// When its first token was handed over; microseconds since it was read.
+    pub first_token_us: i64,
+    /// How many requests it stands for.
+    pub weight: f64,
+    /// As the provider that answered it counted them.
+    pub tokens: Option<TokenCounts>,
+}
 
 /// One look.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +65,10 @@ const LOOKS: &str = "\
 
 /// The clients of the same model shortly before a look, in races without one.
 const AROUND: &str = "\
-    SELECT first_token_sent_us FROM (\
-        SELECT model, source, p_look, look, first_token_sent_us FROM race WHERE started_at < ?1 ORDER BY started_at DESC LIMIT ?3) \
+    SELECT first_token_sent_us, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens FROM (\
+        SELECT race_id, winner, model, source, p_look, look, first_token_sent_us FROM race WHERE started_at < ?1 \
+        ORDER BY started_at DESC LIMIT ?3) AS recent \
+    LEFT JOIN attempt ON attempt.race_id = recent.race_id AND attempt.ordinal = recent.winner AND tok_src = 'usage' \
     WHERE model = ?2 AND source = 'client' AND p_look > 0 AND look IS NULL AND first_token_sent_us IS NOT NULL LIMIT ?4";
 
 impl StoreReader {
@@ -68,25 +82,35 @@ impl StoreReader {
         self.ask(|connection| connection.prepare(LOOKS)?.query_map(parameters, look)?.collect())
     }
 
-    /// First tokens of clients in races without a look, at the moments of these looks: microseconds, with the weight of the look.
+    /// Requests of clients in races without a look, at the moments of these looks.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
-    pub fn clients_around(&self, looks: &[&LookRow]) -> Result<Vec<(i64, f64)>, ReadError> {
+    pub fn clients_around(&self, looks: &[&LookRow]) -> Result<Vec<ClientRow>, ReadError> {
         let every = looks.len().div_ceil(AROUND_MAX).max(1);
         let read = |connection: &Connection| {
             let mut statement = connection.prepare(AROUND)?;
             let mut all = Vec::new();
             for look in looks.iter().step_by(every) {
                 let parameters = (look.started_at, &look.model, SEARCHED, AT_EACH);
-                for first_token_us in statement.query_map(parameters, |row| row.get(0))? {
-                    all.push((first_token_us?, look.weight));
+                let of_client = |row: &Row<'_>| {
+                    Ok(ClientRow { first_token_us: row.get(0)?, weight: look.weight, tokens: tokens(row)? })
+                };
+                for client in statement.query_map(parameters, of_client)? {
+                    all.push(client?);
                 }
             }
             Ok(all)
         };
         self.ask(read)
     }
+}
+
+/// None: they were not counted.
+fn tokens(row: &Row<'_>) -> rusqlite::Result<Option<TokenCounts>> {
+    let (Some(input), Some(output)) = (row.get(1)?, row.get(4)?) else { return Ok(None) };
+    let [cached, written] = [row.get::<_, Option<i64>>(2)?, row.get(3)?].map(Option::unwrap_or_default);
+    Ok(Some(TokenCounts { input, cached, written, output }))
 }
 
 fn look(row: &Row<'_>) -> rusqlite::Result<LookRow> {

@@ -24,7 +24,8 @@ fn parsed(line: &str) -> Result<super::super::StatsOptions, clap::Error> {
 
 fn output(path: &Path, line: &str) -> String {
     let mut out = Vec::new();
-    super::super::run(path, &parsed(line).unwrap(), crate::cli::screen::PIPED, &mut out).unwrap();
+    super::super::run(&super::super::tests::config(path), &parsed(line).unwrap(), crate::cli::screen::PIPED, &mut out)
+        .unwrap();
     String::from_utf8(out).unwrap()
 }
 

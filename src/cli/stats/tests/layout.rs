@@ -1,7 +1,6 @@
 //! How the tables look: their width, order, colours and notes.
 
 use super::*;
-use crate::cli::text::{GREEN, RED};
 
 /// With failures, attempts without a price, censored ones, and no window.
 #[tokio::test]
@@ -30,9 +29,9 @@ async fn the_default_table_fits_a_laptop() {
  cerebras/llama-70b  40      0  > 100 ms   > 100 ms      –         3      –
  my-vllm/llama-70b   40      0         –          –      –       100      –
 
-120 attempts, 2026-01-02 03:04:00 to 03:04:40 UTC.
+120 attempts, as asked, 2026-01-02 03:04:00 to 03:04:40 UTC.
 Failures by kind: connect 41, reset 40.
-~ few samples, > cut before it came, – not known; more: --wide, --explain
+~ few samples, > cut before it came, – not known; more: --compare, --wide
 ";
     let squeezed = |text: &str| text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     assert_eq!(squeezed(&text), squeezed(expected), "{text}");
@@ -111,7 +110,7 @@ async fn plain_answers_have_a_time_to_all_of_them_and_no_ttft() {
 async fn plain_answers_beside_streams_stand_in_the_wide_table() {
     let (_directory, path, _store) = store_with([forty_races(), plain_races(40)].concat()).await;
     let text = output(&path, "").await;
-    assert!(text.contains("TTFT p50") && text.contains("more: --wide (has plain answers), --explain"), "{text}");
+    assert!(text.contains("TTFT p50") && text.contains("more: --compare, --wide (has plain answers)"), "{text}");
     let wide = output(&path, "--wide").await;
     assert!(wide.contains("whole p50  whole p95  whole p99  whole n"), "{wide}");
     let csv = output(&path, "--csv").await;
@@ -140,18 +139,20 @@ async fn long_names_are_shortened_in_their_middle_and_stay_apart() {
 }
 
 #[tokio::test]
-async fn the_best_and_the_worst_are_coloured_on_a_terminal_only() {
-    let (_directory, path, _store) = store_with(forty_races()).await;
-    let mut out = Vec::new();
-    let screen = ScreenSettings { width: 80, height: 20, colour: true, piped: false };
-    run(&path, &options(""), screen, &mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
-    assert!(line("groq").contains(&format!("{GREEN}100\u{1b}[0m")), "{text:?}");
-    assert!(line("groq").contains(&format!("{GREEN}0\u{1b}[0m")), "{text:?}");
-    assert!(line("my-vllm").contains(&format!("{RED}100\u{1b}[0m")), "{text:?}");
-    // Its bound may be as good as the best one.
-    assert!(!line("cerebras").contains('\u{1b}'), "{text:?}");
+async fn sizes_that_differ_are_told() {
+    let size = |n: i64, tokens| RaceRecord { input_tokens_estimate: tokens, ..sample::race(n) };
+    let races = (0..20).flat_map(|n| {
+        let upstream = if n < 10 { "groq" } else { "cerebras" };
+        let won = AttemptRecord { provider: upstream.into(), ..sample::won(n) };
+        [Record::Race(Box::new(size(n, if n == 0 || n > 9 { 9_000 } else { 100 }))), attempt(won)]
+    });
+    let (_directory, path, _store) = store_with(races.collect()).await;
+    let text = shown(&path, "", Some(80)).await;
+    let told =
+        "Requests of 8k-32k tokens are 100 % of those to cerebras/llama-70b, 10 % of\nthose to groq/llama-70b.\n";
+    assert!(text.contains(told), "{text}");
+    let alone = shown(&path, "--provider groq", Some(80)).await;
+    assert!(!alone.contains("Requests of") && !alone.contains("as asked"), "{alone}");
 }
 
 #[tokio::test]

@@ -115,6 +115,7 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!((summary.extra_cost().usd(), summary.extra_cost().basis()), (Some(0.012), CostBasis::AtLeast));
         assert_eq!((summary.cost.max_usd(), summary.extra_cost().max_usd()), (None, Some(0.015)));
         let by_kind = LoserKind::ALL.map(|kind| summary.cost_of_losers(kind).usd());
+        assert_eq!(summary.inputs, [11, 0, 0, 0, 0], "of all whose request has a row");
         assert_eq!(by_kind, [Some(0.002), Some(0.01), Some(0.0), Some(0.0), Some(0.0), Some(0.0)]);
         assert_eq!((summary.cost.unpriced(), summary.cost.uncounted()), (2, 0));
         assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3 + 80));
@@ -162,14 +163,14 @@ fn a_summary_of_the_edition_without_plain_answers_is_read() {
     old.absorb(&bytes, 1.0, true).unwrap();
     assert_eq!((old.attempts, old.tokens_served, old.tokens_lost, old.whole.count()), (2, 40, 3, 0));
     // The edition after it has plain answers, and one sum for all losers too.
-    bytes[0] = LAYOUT_WITHOUT_LOSERS as u8;
+    bytes[0] = LAYOUT_WITHOUT_KINDS as u8;
     Times::default().encode(&mut bytes);
     old.absorb(&bytes, 1.0, true).unwrap();
     assert_eq!((old.attempts, old.cost_of_losers(LoserKind::Unknown)), (4, old.extra_cost()));
     assert_eq!(old.extra_cost().usd(), Some(0.004));
 }
 
-/// A layout before [`LAYOUT_WITHOUT_LOSERS`]. `costs` adds the sum of all costs and that of losers.
+/// A layout before [`LAYOUT_WITHOUT_KINDS`]. `costs` adds the sum of all costs and that of losers.
 fn encoded_with_one_sum(summary: &Summary, layout: u64, costs: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     put(&mut bytes, layout);

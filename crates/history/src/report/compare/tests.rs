@@ -3,6 +3,8 @@
 use super::*;
 use crate::record::{AttemptOutcome, AttemptRecord, CensorCause, sample};
 use crate::store::{Record, Store};
+use photofinish_config::config::parse;
+use std::path::Path;
 
 const HOUR_US: i64 = 3_600_000_000;
 /// 20,000 requests under a policy that chooses.
@@ -20,6 +22,14 @@ const NAMES: [&str; UPSTREAMS] = ["a", "b", "c", "d"];
 /// Enough for 200 looks an upstream.
 const REQUESTS: i64 = 20_000;
 const P_LOOK: f64 = 0.01;
+
+/// Only `a` has a price.
+fn config() -> Config {
+    let upstreams = "[{ upstream = \"a/m\", input_price = 1.0, cached_price = 0.5, output_price = 10.0 }, \"b/m\"]";
+    let providers = "providers.a.base_url = \"http://a/v1\"\nproviders.b.base_url = \"http://b/v1\"\n";
+    let text = format!("{providers}[models.\"llama-3.3-70b\"]\nupstreams = {upstreams}");
+    parse(&text, Path::new("x"), &|_| None).unwrap()
+}
 
 fn normal(draws: &mut fastrand::Rng) -> f64 {
     (-2.0 * (1.0 - draws.f64()).ln()).sqrt() * (std::f64::consts::TAU * draws.f64()).cos()
@@ -103,7 +113,7 @@ impl Week {
         store.write(&self.rows).unwrap();
         let reader = StoreReader::open(&path).unwrap();
         let now_us = sample::STARTED_AT + 200 * HOUR_US;
-        let mut answer = ask(&reader, &RaceWindow::default(), now_us).unwrap();
+        let mut answer = ask(&reader, &RaceWindow::default(), &config(), now_us).unwrap();
         store.close();
         answer.models.remove(0)
     }
@@ -132,6 +142,8 @@ fn looks_find_what_each_upstream_alone_takes() {
         assert_eq!(compared.upstreams.len(), UPSTREAMS);
         for one in &compared.upstreams {
             assert!(one.looks > 100 && one.cut == 0, "{one:?}");
+            // Each request: 1,024 tokens, of them 512 read from the cache, and 41 written.
+            assert_eq!(one.mix_usd.map(|usd| (1e9 * usd).round()), (one.upstream == "a/m").then_some(1_178_000.0));
             for (place, quantile) in QUANTILES.into_iter().enumerate() {
                 let (found, truth) = (one.ttft[place].unwrap(), week.true_us(&one.upstream, quantile));
                 intervals += 1;
@@ -198,6 +210,7 @@ fn too_few_looks_give_no_figure_and_what_could_not_start_is_counted_apart() {
     rows.extend(looks(67, LookSeen::Token(200_000)));
     let found = upstreams(&rows.iter().collect::<Vec<_>>());
     assert!(found[0].ttft.iter().all(Option::is_some));
-    let none = ModelComparison { model: "m".into(), upstreams: Vec::new(), clients: [None, None], clients_n: 0 };
+    let none =
+        ModelComparison { model: "m".into(), upstreams: Vec::new(), clients: [None, None], clients_n: 0, mix_n: 0 };
     assert_eq!((none.gain(0), none.verdict(1), none.best().is_none()), (None, GainVerdict::Unknown, true));
 }

@@ -42,13 +42,14 @@ where
 }
 
 pub async fn stats(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
-    ask((site, client, uri), ReportQuestion::problem, |reader, question, now_us| {
+    let live = site.gateway.live();
+    ask((site, client, uri), ReportQuestion::problem, move |reader, question, now_us| {
         if let Some(question) = question.of_regressions() {
             let answer = regressions::ask(reader, &question, now_us).map_err(unread)?;
             return as_printed(&answer.objects(), None);
         }
         if question.compare {
-            let answer = compare::ask(reader, &question.figures.window, now_us).map_err(unread)?;
+            let answer = compare::ask(reader, &question.figures.window, &live.config, now_us).map_err(unread)?;
             return as_printed(&answer.objects(), None);
         }
         let question = &question.figures;
