@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cli::outcome::WrongUse;
 use crate::cli::text::counted;
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::{CatalogueUrl, Config};
+use photofinish_config::config::{Config, HttpAddress};
 use photofinish_config::offerings::PriceMove;
 use photofinish_transport::refresh::{self, CatalogueUpdate, UpdateOrigin, UpdateOutcome};
 use photofinish_transport::upstream::UpstreamClient;
@@ -53,7 +53,7 @@ impl UpdateOptions {
         if !from.contains("://") {
             return Ok(UpdateOrigin::File(PathBuf::from(from)));
         }
-        let url = CatalogueUrl::parse(from);
+        let url = HttpAddress::parse_secure(from);
         url.map(UpdateOrigin::Url).map_err(|why| WrongUse(format!("the address of --from {why}")))
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use photofinish_base::shutdown::Shutdown;
-use photofinish_config::config::CatalogueUrl;
+use photofinish_config::config::HttpAddress;
 use photofinish_transport::refresh::{LIMITS, UpdateOrigin, receive};
 use photofinish_transport::upstream::{GetLimits, UpstreamClient};
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ async fn a_server_that_stalls_is_given_up() {
         let server = FakeProvider::start(vec![script]).await;
         let shutdown = Shutdown::new();
         let client = UpstreamClient::new(shutdown.clone()).unwrap();
-        let origin = UpdateOrigin::Url(CatalogueUrl::parse(&url(&server)).unwrap());
+        let origin = UpdateOrigin::Url(HttpAddress::parse_secure(&url(&server)).unwrap());
         let limits = GetLimits { time: Duration::from_millis(50), ..LIMITS };
         let error = receive(&origin, Path::new("catalogue.json"), &client, limits).await.err().unwrap();
         assert!(error.to_string().contains("not complete within 50ms"), "{error}");

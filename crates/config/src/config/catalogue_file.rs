@@ -6,13 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
 
-use http::Uri;
-use http::uri::PathAndQuery;
-
+use super::http_address::HttpAddress;
 use super::keys::{self, keys, own};
 use super::problem::LocatedProblem;
 use super::reader::{ReaderScope, TomlTable};
-use super::transport::{self, Transport};
 use crate::offerings::ModelCatalogue;
 use photofinish_base::files::{self, FileLimits, FileStamp};
 
@@ -101,97 +98,19 @@ keys! {
     pub(super) struct CatalogueKeys {
         /// The address of a catalogue file: https, or http on this machine. The gateway asks once a day whether it is newer.
         /// Without it nothing is fetched.
-        refresh: Option<CatalogueUrl> = own(read_refresh, |_| keys::text("https?://[^#@]+"));
+        refresh: Option<HttpAddress> = own(read_refresh, |_| keys::text("https?://[^#@]+"));
     }
 }
 
-/// The address of a catalogue file.
-#[derive(Clone, PartialEq, Eq)]
-pub struct CatalogueUrl {
-    /// Scheme, host and port.
-    origin: String,
-    /// It may have a query, which may hold a secret.
-    path: PathAndQuery,
-    /// It is on this machine.
-    is_local: bool,
-}
+const EXPECTED: &str = "an https address such as \"https://example.com/catalogue.json\", or http on this machine";
 
-impl CatalogueUrl {
-    pub(super) const EXPECTED: &'static str =
-        "an https address such as \"https://example.com/catalogue.json\", or http on this machine";
-
-    /// # Errors
-    /// What is wrong, as the end of a sentence that does not quote the address.
-    pub fn parse(text: &str) -> Result<CatalogueUrl, &'static str> {
-        let Ok(uri) = text.parse::<Uri>() else { return Err("is no URL") };
-        let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err("does not begin with https://");
-        };
-        if authority.as_str().contains('@') {
-            return Err("has a user or a password in it");
-        }
-        let is_local = transport::is_local(text);
-        if scheme == "http" && !is_local {
-            return Err("is http: only https is safe from changes on the way");
-        }
-        if authority.host().is_empty() || authority.port_u16() == Some(0) {
-            return Err("has no host, or a port that is none");
-        }
-        let path = uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        Ok(CatalogueUrl { origin: format!("{scheme}://{authority}"), path, is_local })
-    }
-
-    /// Where a redirect from here leads. Plain http stays on this machine.
-    ///
-    /// # Errors
-    /// As [`CatalogueUrl::parse`].
-    pub fn redirected(&self, location: &str) -> Result<CatalogueUrl, &'static str> {
-        let is_path = location.starts_with('/') && !location.starts_with("//");
-        let whole = if is_path { format!("{}{location}", self.origin) } else { location.to_owned() };
-        let next = CatalogueUrl::parse(&whole)?;
-        match next.is_local && !self.is_local {
-            true => Err("leads to this machine"),
-            false => Ok(next),
-        }
-    }
-
-    /// Scheme, host and port.
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-
-    /// The path with its query: not for messages.
-    pub fn path_and_query(&self) -> &str {
-        self.path.as_str()
-    }
-
-    /// How the environment's variables say to connect to it.
-    pub fn transport(&self) -> Transport {
-        Transport::of_environment(&self.origin)
-    }
-}
-
-impl fmt::Display for CatalogueUrl {
-    /// Without the query.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.origin, self.path.path())
-    }
-}
-
-impl fmt::Debug for CatalogueUrl {
-    /// Without the query.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CatalogueUrl({self})")
-    }
-}
-
-fn read_refresh(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<CatalogueUrl> {
+fn read_refresh(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<HttpAddress> {
     let text = table.text(key)?;
-    match CatalogueUrl::parse(&text.value) {
+    match HttpAddress::parse_secure(&text.value) {
         Ok(url) => Some(url),
         Err(why) => {
             let problem = LocatedProblem::at(text.offset, format!("{} {why}", table.what(key)));
-            table.scope.report(problem.expected(CatalogueUrl::EXPECTED));
+            table.scope.report(problem.expected(EXPECTED));
             None
         }
     }
@@ -260,44 +179,5 @@ mod tests {
         assert_eq!((config.old_catalogue("2999-03-02"), config.old_catalogue("2026-11-23")), (None, None));
         let warning = config.old_catalogue("2999-03-03").unwrap();
         assert!(warning.contains("61 days old") && warning.contains("models update"), "{warning}");
-    }
-}
-
-#[cfg(test)]
-mod catalogue_url_tests {
-    use super::*;
-
-    #[test]
-    fn only_https_or_this_machine_is_an_address() {
-        for (text, shown) in [
-            ("https://example.com/a/catalogue.json", "https://example.com/a/catalogue.json"),
-            ("https://example.com:8443/c.json?token=planted", "https://example.com:8443/c.json"),
-            ("http://127.0.0.1/c.json", "http://127.0.0.1/c.json"),
-            ("http://[::1]/c.json", "http://[::1]/c.json"),
-            ("https://example.com", "https://example.com/"),
-        ] {
-            let url = CatalogueUrl::parse(text).unwrap();
-            assert_eq!((url.to_string().as_str(), format!("{url:?}")), (shown, format!("CatalogueUrl({shown})")));
-        }
-        for text in
-            ["", "c.json", "ftp://example.com/c", "http://example.com/c", "https://a:b@example.com/c", "https://"]
-        {
-            assert!(CatalogueUrl::parse(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_redirect_keeps_to_https() {
-        let (far, here) =
-            (CatalogueUrl::parse("https://example.com/c").unwrap(), CatalogueUrl::parse("http://127.0.0.1/c").unwrap());
-        assert_eq!(far.redirected("/d?e").unwrap().path_and_query(), "/d?e");
-        assert_eq!(far.redirected("https://other.example/d").unwrap().origin(), "https://other.example");
-        assert_eq!(here.redirected("http://localhost/d").unwrap().origin(), "http://localhost");
-        for location in
-            ["http://example.com/c", "http://127.0.0.1/c", "https://localhost/c", "//example.com/c", "d", ""]
-        {
-            assert!(far.redirected(location).is_err(), "{location}");
-        }
-        assert!(here.redirected("http://example.com/c").is_err());
     }
 }

@@ -11,8 +11,10 @@ use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
 use super::catalogue_file::CatalogueKeys;
+use super::http_address::HttpAddress;
 use super::keys::{self, ParsedText, PlainText, RealNumber, TableKeys, Texts, WholeNumber, choice, keys, nested, own};
 use super::probes::RawProbes;
+use super::problem::LocatedProblem;
 use super::provider_table::{ProviderKeys, RawProvider};
 use super::race::UpstreamTimeouts;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
@@ -27,6 +29,7 @@ pub(super) struct RawConfig {
     pub(super) server: ServerKeys,
     pub(super) store: StoreKeys,
     pub(super) catalogue: CatalogueKeys,
+    pub(super) incidents: IncidentKeys,
     pub(super) race: RaceSettings,
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
@@ -46,6 +49,25 @@ keys! {
         /// How long rows are kept: at least 1d, or `forever`. Hourly and daily figures stay.
         retention: Retention = RETENTION, or Retention::For(90 * DAY);
     }
+}
+
+keys! {
+    /// `[incidents]`
+    #[derive(Clone)]
+    pub(super) struct IncidentKeys {
+        /// An address that is told of each incident as it begins and as it ends: a POST with JSON.
+        webhook: Option<HttpAddress> = own(read_webhook, |_| keys::text("https?://[^#@]+"));
+    }
+}
+
+fn read_webhook(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<HttpAddress> {
+    let text = table.text(key)?;
+    let read = HttpAddress::parse(&text.value);
+    if let Err(why) = read {
+        let problem = LocatedProblem::at(text.offset, format!("{} {why}", table.what(key)));
+        table.scope.report(problem.expected("an address such as \"https://example.com/hook\""));
+    }
+    read.ok()
 }
 
 /// `[models.NAME]`
@@ -144,7 +166,7 @@ impl RawConfig {
     pub(super) fn read<'s>(scope: &'s ReaderScope<'s>, document: DeTable<'_>) -> RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let (server, store) = (section(&mut root, "server"), section(&mut root, "store"));
-        let catalogue = section(&mut root, "catalogue");
+        let (catalogue, incidents) = (section(&mut root, "catalogue"), section(&mut root, "incidents"));
         let race: RaceSettings = section(&mut root, "race");
         let providers = root
             .named_tables("providers", &["api_key", "base_url", "simulate"])
@@ -157,7 +179,7 @@ impl RawConfig {
         let probes = RawProbes::read(&mut root);
         root.finish();
         let race = anew(Some(scope), "[race]", race);
-        RawConfig { server, store, catalogue, race, providers, models, users, probes }
+        RawConfig { server, store, catalogue, incidents, race, providers, models, users, probes }
     }
 }
 

@@ -95,6 +95,7 @@ pub(super) fn resolve(
         catalogue: chosen.catalogue,
         catalogue_place: chosen.place,
         catalogue_refresh: raw.catalogue.refresh,
+        webhook: raw.incidents.webhook,
         aliases,
         users,
         probes,

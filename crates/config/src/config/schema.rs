@@ -13,7 +13,7 @@ use super::catalogue_file::CatalogueKeys;
 use super::keys::{self, TableKeys as _};
 use super::probes::{ProbeKeys, WorkloadKeys};
 use super::provider_table::ProviderKeys;
-use super::raw::{ModelKeys, StoreKeys};
+use super::raw::{IncidentKeys, ModelKeys, StoreKeys};
 use super::server::ServerKeys;
 use super::user::UserKeys;
 
@@ -47,6 +47,7 @@ impl JsonSchema for ConfigFile {
             ("server", section("Where and how the gateway listens.", generator.subschema_for::<ServerKeys>())),
             ("store", section("The history.", generator.subschema_for::<StoreKeys>())),
             ("catalogue", section("The catalogue of models.", generator.subschema_for::<CatalogueKeys>())),
+            ("incidents", section("Incidents of upstreams.", generator.subschema_for::<IncidentKeys>())),
             ("race", section("The defaults of every model.", generator.subschema_for::<RaceSettings>())),
             ("providers", named("Providers by name; those of the catalogue need only a key.", provider)),
             ("models", named("Models by the name that apps send, each with its upstreams.", model)),

@@ -16,7 +16,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::reader::WatchedFiles;
 use super::{
-    CancelBilling, CataloguePlace, CatalogueUrl, Cors, Listen, ListenerCertificate, Permit, Price, PriceSource,
+    CancelBilling, CataloguePlace, Cors, HttpAddress, Listen, ListenerCertificate, Permit, Price, PriceSource,
     ProbeSettings, ProbeWorkload, Provider, ProviderDialect, RaceSettings, Timeouts, UpstreamStream,
 };
 use crate::offerings::{ModelCatalogue, Offering};
@@ -47,7 +47,9 @@ pub struct Config {
     /// Where `catalogue` comes from.
     pub catalogue_place: CataloguePlace,
     /// `[catalogue] refresh`: where the gateway asks for a newer catalogue. None: it does not.
-    pub catalogue_refresh: Option<CatalogueUrl>,
+    pub catalogue_refresh: Option<HttpAddress>,
+    /// `[incidents] webhook`: who is told of them. Its path may be a secret.
+    pub webhook: Option<HttpAddress>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use photofinish_base::clock::{Instant, micros, wall_micros};
-use photofinish_config::config::{CatalogueUrl, Config, today};
+use photofinish_config::config::{Config, HttpAddress, today};
 use photofinish_gateway::proxy::Gateway;
 use photofinish_transport::refresh::{self, CatalogueUpdate, UpdateError, UpdateOutcome};
 
@@ -21,7 +21,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(3_600);
 /// Runs until the gateway drains.
 pub(super) async fn run(gateway: Arc<Gateway>) {
     let look = async {
-        let mut next: Option<(CatalogueUrl, Instant)> = None;
+        let mut next: Option<(HttpAddress, Instant)> = None;
         let mut old = OldCatalogueWarning { last: Instant::now() };
         loop {
             if let Some(warning) = old.due(&gateway.live().config, &today()) {
@@ -48,7 +48,7 @@ pub(super) async fn run(gateway: Arc<Gateway>) {
 }
 
 /// A restart does not ask again within a day of the last request, unless the file was not taken: then the log says why again.
-async fn until_due(gateway: &Gateway, url: &CatalogueUrl) -> Duration {
+async fn until_due(gateway: &Gateway, url: &HttpAddress) -> Duration {
     let asked = refresh::asked_at_us(&gateway.live().config.catalogue_file(), url).await;
     let since = asked.map(|asked| wall_micros().saturating_sub(asked)).filter(|since| *since >= 0);
     let left = since.map_or(0, |since| micros(ASK_EVERY).saturating_sub(since));
@@ -56,7 +56,7 @@ async fn until_due(gateway: &Gateway, url: &CatalogueUrl) -> Duration {
 }
 
 /// Asks once; returns how long to wait before the next time.
-async fn ask(gateway: &Arc<Gateway>, url: &CatalogueUrl) -> Duration {
+async fn ask(gateway: &Arc<Gateway>, url: &HttpAddress) -> Duration {
     match update(gateway, url).await {
         Ok(update) => {
             log(&update, url);
@@ -69,7 +69,7 @@ async fn ask(gateway: &Arc<Gateway>, url: &CatalogueUrl) -> Duration {
     }
 }
 
-async fn update(gateway: &Arc<Gateway>, url: &CatalogueUrl) -> Result<CatalogueUpdate, UpdateError> {
+async fn update(gateway: &Arc<Gateway>, url: &HttpAddress) -> Result<CatalogueUpdate, UpdateError> {
     let target = gateway.live().config.catalogue_file();
     let received = refresh::look_again(url, &target, gateway.client(), refresh::LIMITS).await?;
     let live = gateway.live();
@@ -78,7 +78,7 @@ async fn update(gateway: &Arc<Gateway>, url: &CatalogueUrl) -> Result<CatalogueU
     work.await?
 }
 
-fn log(update: &CatalogueUpdate, url: &CatalogueUrl) {
+fn log(update: &CatalogueUpdate, url: &HttpAddress) {
     let CatalogueUpdate { outcome, date, change, gone_in_use, objections } = update;
     match outcome {
         UpdateOutcome::Unchanged => tracing::info!("the catalogue of models is the newest of {url}"),

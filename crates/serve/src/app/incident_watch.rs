@@ -1,5 +1,5 @@
 //! Watches for incidents: takes the attempts that the recorder hands on, every few seconds, and reports what begins and ends to the history,
-//! the log and the metrics.
+//! the log, the metrics and the webhook.
 //!
 //! `estimate::incident` has the rules. No decision depends on it, and no request waits for it.
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::webhook::{self, Webhook};
 use photofinish_base::clock::{Instant, wall_micros};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_gateway::proxy::Gateway;
@@ -28,6 +29,7 @@ struct IncidentTask {
     watch: IncidentWatch,
     path: PathBuf,
     recorder: Recorder,
+    webhook: Webhook,
     shutdown: Shutdown,
     /// When it began to take attempts; microseconds since 1970, UTC.
     began_us: i64,
@@ -40,12 +42,16 @@ struct IncidentTask {
 
 /// Runs until the gateway drains. `path`: the database file.
 pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
-    let mut task = IncidentTask::new(path, gateway.recorder().clone(), gateway.shutdown().clone(), wall_micros());
+    let (webhook, told) = webhook::new();
+    let recorder = gateway.recorder().clone();
+    let mut task = IncidentTask::new(path, recorder, webhook, gateway.shutdown().clone(), wall_micros());
     let shutdown = task.shutdown.clone();
     let mut draining = std::pin::pin!(shutdown.draining());
+    let mut telling = std::pin::pin!(webhook::run(told, &gateway));
     loop {
         tokio::select! {
             () = &mut draining => return,
+            () = &mut telling => return,
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
         if task.read().await.is_none() {
@@ -56,11 +62,21 @@ pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
 }
 
 impl IncidentTask {
-    fn new(path: PathBuf, recorder: Recorder, shutdown: Shutdown, now_us: i64) -> IncidentTask {
+    fn new(path: PathBuf, recorder: Recorder, webhook: Webhook, shutdown: Shutdown, now_us: i64) -> IncidentTask {
         // From now on they are kept.
         drop(recorder.attempts());
         let (watch, read_at) = (IncidentWatch::default(), Instant::now());
-        IncidentTask { watch, path, recorder, shutdown, began_us: now_us, is_resumed: false, read_at, failed: false }
+        IncidentTask {
+            watch,
+            path,
+            recorder,
+            webhook,
+            shutdown,
+            began_us: now_us,
+            is_resumed: false,
+            read_at,
+            failed: false,
+        }
     }
 
     /// Reads what is usual, if that is due; at first also what was before. None once the gateway drains.
@@ -127,8 +143,12 @@ impl IncidentTask {
                     self.recorder.metrics().incident(upstream, incident.kind);
                 }
                 tracing::warn!(upstream, kind, "an incident: {}", words(&incident, now_us));
+                self.webhook.tell("begun", &incident, now_us);
             }
-            IncidentStep::Ended => tracing::info!(upstream, kind, "an incident is over: {}", words(&incident, now_us)),
+            IncidentStep::Ended => {
+                tracing::info!(upstream, kind, "an incident is over: {}", words(&incident, now_us));
+                self.webhook.tell("ended", &incident, now_us);
+            }
             IncidentStep::GoesOn => {}
         }
         self.recorder.incident(incident);

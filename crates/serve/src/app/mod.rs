@@ -14,6 +14,7 @@ mod simulated;
 mod startup_log;
 mod tokens;
 mod warm_start;
+mod webhook;
 
 use std::path::Path;
 use std::sync::Arc;

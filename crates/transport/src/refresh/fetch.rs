@@ -13,7 +13,7 @@ use super::replace::{self, UpdateError};
 use crate::upstream::{Endpoint, GetError, GetLimits, UpstreamClient, WholeAnswer};
 use photofinish_base::clock::{micros, wall_micros};
 use photofinish_base::files::{self, FileLimits, FileStamp};
-use photofinish_config::config::CatalogueUrl;
+use photofinish_config::config::HttpAddress;
 
 /// Redirects that are followed: a release's address has one or two.
 const REDIRECTS_MAX: usize = 3;
@@ -33,7 +33,7 @@ pub enum ReceivedFile {
 /// Asks for the file, unless it is the `known` version.
 pub(super) async fn fetch(
     client: &UpstreamClient,
-    url: &CatalogueUrl,
+    url: &HttpAddress,
     known: Option<FetchMemory>,
     limits: GetLimits,
 ) -> Result<ReceivedFile, UpdateError> {
@@ -54,7 +54,7 @@ pub(super) async fn fetch(
 /// The first answer that is no redirect.
 async fn follow(
     client: &UpstreamClient,
-    url: &CatalogueUrl,
+    url: &HttpAddress,
     known: Option<&FileVersion>,
     limits: GetLimits,
 ) -> Result<WholeAnswer, UpdateError> {
@@ -74,7 +74,7 @@ async fn follow(
     Err(UpdateError(format!("{url} has more than {REDIRECTS_MAX} redirects")))
 }
 
-fn no_answer(url: &CatalogueUrl, error: &GetError) -> UpdateError {
+fn no_answer(url: &HttpAddress, error: &GetError) -> UpdateError {
     UpdateError(format!("cannot get {url}: {error}"))
 }
 
@@ -129,12 +129,12 @@ pub(super) struct UntakenFile {
 }
 
 impl FetchMemory {
-    pub(super) fn new(url: &CatalogueUrl, file: FileVersion) -> FetchMemory {
+    pub(super) fn new(url: &HttpAddress, file: FileVersion) -> FetchMemory {
         FetchMemory { address: hash(url), file, ..FetchMemory::default() }
     }
 
     /// None: no file of this address was judged since the catalogue at `target` changed. It blocks.
-    pub(super) fn of(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
+    pub(super) fn of(target: &Path, url: &HttpAddress) -> Option<FetchMemory> {
         let content = files::read(&path(target), MEMORY_MAX, FileLimits::regular(false)).ok()?;
         let memory: FetchMemory = serde_json::from_slice(&content.bytes).ok()?;
         let is_known = memory.stamp.is_some() || memory.untaken.is_some();
@@ -176,7 +176,7 @@ fn path(target: &Path) -> PathBuf {
     target.with_extension("fetched.json")
 }
 
-fn hash(url: &CatalogueUrl) -> Vec<u8> {
+fn hash(url: &HttpAddress) -> Vec<u8> {
     let address = format!("{}{}", url.origin(), url.path_and_query());
     digest(&SHA256, address.as_bytes()).as_ref().to_vec()
 }

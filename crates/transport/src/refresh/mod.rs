@@ -16,7 +16,7 @@ use fetch::{FetchMemory, UntakenFile};
 use photofinish_base::files::FileLimits;
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{
-    CATALOGUE_MAX, CatalogueUrl, Config, PriceSource, UpstreamConfig, read_catalogue_text, today,
+    CATALOGUE_MAX, Config, HttpAddress, PriceSource, UpstreamConfig, read_catalogue_text, today,
 };
 use photofinish_config::offerings::{CatalogueChange, ModelCatalogue, PriceMove};
 pub use replace::UpdateError;
@@ -37,7 +37,7 @@ pub const LIMITS: GetLimits = GetLimits { time: FETCH_FOR, bytes: CATALOGUE_MAX 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateOrigin {
     File(PathBuf),
-    Url(CatalogueUrl),
+    Url(HttpAddress),
 }
 
 impl fmt::Display for UpdateOrigin {
@@ -105,7 +105,7 @@ pub async fn receive(
 /// # Errors
 /// The address does not answer with a file within the limits.
 pub async fn look_again(
-    url: &CatalogueUrl,
+    url: &HttpAddress,
     target: &Path,
     client: &UpstreamClient,
     limits: GetLimits,
@@ -114,12 +114,12 @@ pub async fn look_again(
 }
 
 /// When this address was last asked and had the file at `target`, in microseconds since 1970.
-pub async fn asked_at_us(target: &Path, url: &CatalogueUrl) -> Option<i64> {
+pub async fn asked_at_us(target: &Path, url: &HttpAddress) -> Option<i64> {
     remembered(target, url).await.filter(FetchMemory::is_taken).map(|memory| memory.asked_at_us())
 }
 
 /// None: no file of this address was judged since the catalogue at `target` changed.
-async fn remembered(target: &Path, url: &CatalogueUrl) -> Option<FetchMemory> {
+async fn remembered(target: &Path, url: &HttpAddress) -> Option<FetchMemory> {
     let (target, url) = (target.to_owned(), url.clone());
     // No shutdown waits for it: it only reads.
     Shutdown::new().run_blocking(move || FetchMemory::of(&target, &url)).await.ok()?

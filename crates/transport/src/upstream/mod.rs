@@ -311,7 +311,7 @@ fn request(outgoing: &Outgoing, version: Version) -> Request<Full<Bytes>> {
     request
 }
 
-/// What one GET may take.
+/// What one request that is read to its end may take.
 #[derive(Clone, Copy, Debug)]
 pub struct GetLimits {
     /// From the look-up of the name to the last byte.
@@ -351,15 +351,34 @@ impl UpstreamClient {
         headers: HeaderMap,
         limits: GetLimits,
     ) -> Result<WholeAnswer, GetError> {
-        let outgoing = Outgoing {
-            endpoint,
-            method: Method::GET,
-            path: path.into(),
-            headers,
-            body: Bytes::new(),
-            connect_timeout: limits.time,
-            fresh: false,
-        };
+        self.whole(endpoint, (Method::GET, path), headers, Bytes::new(), limits).await
+    }
+
+    /// Posts `body` to `path` of the endpoint.
+    ///
+    /// # Errors
+    /// As [`UpstreamClient::get`].
+    pub async fn post(
+        &self,
+        endpoint: Endpoint,
+        path: String,
+        headers: HeaderMap,
+        body: Bytes,
+        limits: GetLimits,
+    ) -> Result<WholeAnswer, GetError> {
+        self.whole(endpoint, (Method::POST, path), headers, body, limits).await
+    }
+
+    async fn whole(
+        &self,
+        endpoint: Endpoint,
+        (method, path): (Method, String),
+        headers: HeaderMap,
+        body: Bytes,
+        limits: GetLimits,
+    ) -> Result<WholeAnswer, GetError> {
+        let (path, connect_timeout) = (path.into(), limits.time);
+        let outgoing = Outgoing { endpoint, method, path, headers, body, connect_timeout, fresh: false };
         let answer = tokio::time::timeout(limits.time, self.read_whole(&outgoing, limits.bytes)).await;
         answer.unwrap_or(Err(GetError::Late(limits.time)))
     }

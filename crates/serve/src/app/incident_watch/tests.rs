@@ -2,6 +2,7 @@
 
 use super::*;
 use photofinish_history::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
+use photofinish_history::recorder::WriterTask;
 use photofinish_history::store::{IncidentFilter, Store, StoreReader};
 
 const SECOND: i64 = 1_000_000;
@@ -15,20 +16,26 @@ fn fail(recorder: &Recorder, n: i64, at_us: i64) {
     recorder.race(RaceRecord { race_id, started_at: at_us, attempts: 1, winner: None, ..sample::race(0) }, None);
 }
 
-async fn failing() -> (tempfile::TempDir, IncidentTask, photofinish_history::recorder::WriterTask, i64) {
+async fn failing() -> (tempfile::TempDir, IncidentTask, WriterTask, i64) {
+    let (webhook, _) = webhook::new();
+    failing_told(webhook).await
+}
+
+async fn failing_told(webhook: Webhook) -> (tempfile::TempDir, IncidentTask, WriterTask, i64) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
     let (recorder, writer) = Recorder::start(Store::open(&path).unwrap());
     let now_us = wall_micros() - 600 * SECOND;
-    let task = IncidentTask::new(path, recorder.clone(), Shutdown::new(), now_us);
+    let task = IncidentTask::new(path, recorder.clone(), webhook, Shutdown::new(), now_us);
     (0..30).for_each(|n| fail(&recorder, n, now_us + n * 10 * SECOND));
     recorder.until_written(Duration::from_secs(30)).await;
     (directory, task, writer, now_us)
 }
 
 #[tokio::test]
-async fn failures_come_into_the_table_and_the_metrics() {
-    let (_directory, mut task, writer, began_us) = failing().await;
+async fn failures_come_into_the_table_and_the_metrics_and_to_the_webhook() {
+    let (webhook, mut told) = webhook::new();
+    let (_directory, mut task, writer, began_us) = failing_told(webhook).await;
     assert!(task.read().await.is_some() && task.is_resumed);
     task.check(began_us + 300 * SECOND, &BTreeSet::new());
     let gauge = |task: &IncidentTask| {
@@ -40,6 +47,13 @@ async fn failures_come_into_the_table_and_the_metrics() {
     (21..=127).for_each(|n| task.check(began_us + n * 15 * SECOND, &BTreeSet::new()));
     (128..=160).for_each(|n| task.check(began_us + n * 15 * SECOND, &BTreeSet::new()));
     assert_eq!(gauge(&task).as_deref(), Some("photofinish_incidents{upstream=\"other\",kind=\"failures\"} 0"));
+    let mut event = || {
+        let body: serde_json::Value = serde_json::from_slice(&told.try_recv().ok()?).unwrap();
+        Some((body["event"].as_str()?.to_owned(), body["text"].as_str()?.split(':').next()?.to_owned()))
+    };
+    let whose = "my-vllm/llama-70b".to_owned();
+    let events = [event(), event(), event()];
+    assert_eq!(events, [Some(("begun".to_owned(), whose.clone())), Some(("ended".to_owned(), whose)), None]);
     let path = task.path.clone();
     drop(task);
     assert_eq!(writer.finish(Duration::from_secs(30)).await, 0);
