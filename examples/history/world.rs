@@ -1,5 +1,5 @@
 //! An invented history: races of three among twelve upstreams, with times of known distribution, busy and quiet hours,
-//! audits and failures. Seeded.
+//! audits, looks and failures. Seeded.
 
 use photofinish_history::record::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,
@@ -12,6 +12,8 @@ const USERS: [&str; 5] = ["alice", "bob", "carol", "dave", "eve"];
 /// Attempts of a race.
 pub const FIELD: usize = 3;
 const AUDIT: f64 = 0.02;
+/// The share of requests that look at an upstream.
+const LOOKS: f64 = 0.02;
 const FAILS: f64 = 0.01;
 const DAY_US: i64 = 86_400_000_000;
 
@@ -43,11 +45,13 @@ impl World {
         let alive = (0..FIELD).filter(|place| !failed[*place]);
         let winner = alive.min_by_key(|place| times[*place]);
         let decided_us = winner.map(|winner| times[winner]);
+        let look = (self.draws.f64() < LOOKS).then(|| self.draws.usize(..FIELD));
+        let sent = |place: usize| format!("{}-{}", MODELS[model], PROVIDERS[field[place]]);
         for place in 0..FIELD {
             let mut attempt = AttemptRecord::new(
                 id.clone(),
                 place as i64,
-                (PROVIDERS[field[place]].into(), format!("{}-{}", MODELS[model], PROVIDERS[field[place]])),
+                (PROVIDERS[field[place]].into(), sent(place)),
                 StartReason::First,
             );
             (attempt.p_include, attempt.p_audit, attempt.key_id) = (Some(1.0), Some(AUDIT), Some("0123abcd".into()));
@@ -56,7 +60,7 @@ impl World {
             match decided_us {
                 _ if failed[place] => self.fail(&mut attempt),
                 Some(decided_us) if winner == Some(place) => self.win(&mut attempt, decided_us, input_tokens),
-                Some(decided_us) => self.lose(&mut attempt, decided_us, times[place]),
+                Some(decided_us) => self.lose(&mut attempt, decided_us, times[place], look == Some(place)),
                 None => self.fail(&mut attempt),
             }
             batch.push(Record::Attempt(Box::new(attempt)));
@@ -81,6 +85,8 @@ impl World {
             outcome: if winner.is_some() { RaceOutcome::Ok } else { RaceOutcome::Error },
             http_status: Some(if winner.is_some() { 200 } else { 502 }),
             in_flight: 5,
+            p_look: Some(LOOKS / FIELD as f64),
+            look: look.map(|place| format!("{}/{}", PROVIDERS[field[place]], sent(place))),
             ..RaceRecord::default()
         })));
     }
@@ -104,9 +110,9 @@ impl World {
             (Some(1e-6 * (0.6 * input_tokens as f64 + 0.8 * tokens as f64)), CostBasis::Computed);
     }
 
-    fn lose(&mut self, attempt: &mut AttemptRecord, decided_us: i64, ttft_us: i64) {
+    fn lose(&mut self, attempt: &mut AttemptRecord, decided_us: i64, ttft_us: i64, is_look: bool) {
         attempt.outcome = AttemptOutcome::Lost;
-        attempt.audited = self.draws.f64() < AUDIT;
+        attempt.audited = is_look || self.draws.f64() < AUDIT;
         if attempt.audited {
             self.first_token(attempt, ttft_us);
             attempt.cancel_us = Some(ttft_us);
