@@ -86,6 +86,13 @@ fn has_key(entry: &CatalogueEntry, env: &dyn Fn(&str) -> Option<String>) -> bool
     !entry.only_if_named && !key.trim().is_empty() && key.trim().bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+/// What `photofinish` alone serves where there is no file and no key: the model servers of this machine, or else simulated providers.
+pub async fn found_here() -> anyhow::Result<Config> {
+    let servers = proposal::look(proposal::usual()).await?;
+    let found = Surroundings { keys: Vec::new(), servers, env: &|_| None };
+    Ok(config::load_without_file(&proposal::first_config(&found).text, None)?)
+}
+
 /// The configuration that `init` proposes where there is no key and no server.
 pub fn simulated() -> anyhow::Result<Config> {
     let none = Surroundings { keys: Vec::new(), servers: Vec::new(), env: &|_| None };

@@ -57,7 +57,7 @@ struct Cli {
     #[arg(long, global = true, value_name = "PATH", env = "PHOTOFINISH_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Without a command and without a configuration file: `serve` if a provider's key is set.
+    /// Without a command: `serve`. Without a key and a file too, it serves the model servers of this machine, or simulated providers.
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -154,14 +154,8 @@ const IDLE_THREAD_FOR: Duration = Duration::from_millis(500);
 pub fn main() -> ExitCode {
     let cli = typed(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let source = ConfigSource::find(cli.config.as_deref());
-    let command = match (cli.command, &source) {
-        (Some(command), _) => command,
-        (None, ConfigSource::BuiltIn) => Command::Serve(serve::ServeOptions::default()),
-        (None, ConfigSource::File(_)) => {
-            report(Cli::command().render_help().to_string().trim_end());
-            return ExitCode::from(2);
-        }
-    };
+    let is_bare = cli.command.is_none();
+    let command = cli.command.unwrap_or_else(|| Command::Serve(serve::ServeOptions::default()));
     let problem = match &command {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
         Command::History(options) => Some("history").zip(options.problem(wall_micros())),
@@ -185,7 +179,7 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit_code(&anyhow::Error::new(error).context("cannot start")),
     };
-    let code = runtime.block_on(run(command, &source)).unwrap_or_else(|error| exit_code(&error));
+    let code = runtime.block_on(run(command, is_bare, &source)).unwrap_or_else(|error| exit_code(&error));
     // A look-up of a name may still block a thread; the exit does not wait for it.
     runtime.shutdown_background();
     code
@@ -230,7 +224,8 @@ fn with_usage(command: &str, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-async fn run(command: Command, source: &ConfigSource) -> anyhow::Result<ExitCode> {
+/// `is_bare`: no command was typed.
+async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::Result<ExitCode> {
     match command {
         Command::Simulate(options) => {
             telemetry::start(telemetry::DEFAULT, LogFormat::Text);
@@ -279,6 +274,11 @@ async fn run(command: Command, source: &ConfigSource) -> anyhow::Result<ExitCode
             let mut config = config::load_listening(source, listen)?;
             if config.is_without_keys() {
                 match &command {
+                    Command::Serve(_) if is_bare => {
+                        let warnings = config.warnings;
+                        config = init::found_here().await?;
+                        config.warnings.splice(..0, warnings);
+                    }
                     Command::Serve(_) => return Err(NoKeys(config.warnings).into()),
                     // Any server, without a configuration.
                     Command::Bench(options) if options.url.is_some() => {}

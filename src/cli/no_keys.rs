@@ -35,7 +35,7 @@ impl fmt::Display for NoKeys {
         }
         writeln!(f, "{line}\n")?;
         f.write_str("Without a key:\n")?;
-        f.write_str("  photofinish race \"Hello\"   a race of simulated providers\n")?;
+        f.write_str("  photofinish                serves model servers of this machine, or simulated providers\n")?;
         f.write_str("  photofinish init           a first config.toml, with the model servers of this machine\n")?;
         f.write_str("  photofinish --help         every command")
     }

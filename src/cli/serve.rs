@@ -1,8 +1,10 @@
 //! `photofinish serve`: the gateway until a signal ends it.
 
+use std::io::{self, IsTerminal as _, Write as _};
+
 use crate::cli::signals::Signals;
 use photofinish_base::machine;
-use photofinish_config::config::{Config, Listen};
+use photofinish_config::config::{Config, Listen, ModelConfig, Policy};
 use photofinish_serve::app::{App, Listening, ReloadWatch};
 use photofinish_transport::upstream::system_resolver;
 
@@ -43,12 +45,48 @@ pub async fn run(config: Config, take_over: bool) -> anyhow::Result<()> {
     if let Err(error) = raised {
         tracing::warn!(%error, "the soft limit of descriptors cannot be raised");
     }
+    if io::stderr().is_terminal() {
+        // Nobody is harmed if it cannot be read.
+        let _ = write!(io::stderr(), "\n{}\n", welcome(&app.gateway().live().config, app.listens()));
+    }
     app.watch(watch);
     signals.next().await;
     let stopped = app.stop_unless(signals.next()).await;
     anyhow::ensure!(stopped.lost == 0, "{} rows could not be written", stopped.lost);
     anyhow::ensure!(!stopped.hurried, "a second signal: ended at once");
     Ok(())
+}
+
+/// What it does, what it costs at most, where the dashboard is, and how to stop it.
+fn welcome(config: &Config, listens: &[Listen]) -> String {
+    let address = listens.first().map_or_else(String::new, |listen| listen.url(config.server.tls.is_some()));
+    let on = || config.models.values().filter(|model| config.upstreams_on(model) > 0);
+    let raced = || on().filter(|model| config.upstreams_on(model) > 1);
+    let billed = |model: &ModelConfig| model.upstreams.iter().any(|upstream| upstream.provider.is_hosted());
+    let simulated = on().all(|model| model.upstreams.iter().all(|upstream| upstream.provider.simulate.is_some()));
+    let what = match (on().count(), raced().count()) {
+        (0, _) => "No model is on: `photofinish check` says why.".to_owned(),
+        (1, races) => {
+            let name = on().next().map_or("", |model| &model.name);
+            let does = if races > 0 { "Races" } else { "Serves" };
+            let of = if simulated { " of simulated providers, which need no key," } else { "" };
+            format!("{does} the model \"{name}\"{of} at {address}/v1.")
+        }
+        (models, races) => format!("Serves {models} models, {races} of them raced, at {address}/v1."),
+    };
+    let budget = raced().map(|model| model.race.budget).fold(0.0, f64::max);
+    let cost = match raced().filter(|model| billed(model)).map(|model| model.race.policy).collect::<Vec<_>>() {
+        _ if !on().any(|model| billed(model)) => "It costs nothing: no provider bills for it.".to_owned(),
+        policies if policies.is_empty() => "It costs what the providers bill: nothing is raced.".to_owned(),
+        policies if policies.iter().all(|policy| *policy == Policy::Adaptive) => {
+            let share = 100.0 * budget;
+            format!(
+                "Attempts that it chooses to add cost at most {share:.0} % of single ones (budget = {budget}); rescues come on top."
+            )
+        }
+        _ => "A race costs what all its attempts cost: `photofinish models` has prices.".to_owned(),
+    };
+    format!("{what}\n{cost}\nDashboard: {address}/dashboard\nCtrl-C stops it.\n")
 }
 
 fn listening(config: &Config, take_over: bool) -> anyhow::Result<Listening> {

@@ -9,7 +9,6 @@ mod table;
 
 use std::cmp::Reverse;
 use std::io;
-use std::path::Path;
 
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::Config;

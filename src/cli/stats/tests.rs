@@ -3,7 +3,7 @@
 mod costs;
 mod layout;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use serde_json::{Value, json};

@@ -11,22 +11,45 @@ fn empty() -> Setup {
 }
 
 #[tokio::test]
-async fn without_a_key_it_says_what_it_looks_for_and_offers_a_race() {
-    for args in [&[][..], &["serve"]] {
-        for key in ["", "dummy"] {
-            let ran = empty().env("OPENAI_API_KEY", key).env("HF_TOKEN", "planted").run(args).await;
-            assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
-            for words in ["GROQ_API_KEY", "ANTHROPIC_API_KEY", "photofinish race", "photofinish init"] {
-                assert!(ran.err.contains(words), "{words}: {}", ran.err);
-            }
-            let placeholder = ran.err.contains("OPENAI_API_KEY holds a placeholder and no key: openai is off.\n");
-            assert_eq!(placeholder, key == "dummy", "{}", ran.err);
-            assert!(!ran.err.contains("HF_TOKEN") && !ran.err.contains("planted"), "{}", ran.err);
+async fn without_a_key_serve_says_what_it_looks_for_and_offers_a_race() {
+    for key in ["", "dummy"] {
+        let ran = empty().env("OPENAI_API_KEY", key).env("HF_TOKEN", "planted").run(&["serve"]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
+        for words in ["GROQ_API_KEY", "ANTHROPIC_API_KEY", "  photofinish   ", "photofinish init"] {
+            assert!(ran.err.contains(words), "{words}: {}", ran.err);
         }
+        let placeholder = ran.err.contains("OPENAI_API_KEY holds a placeholder and no key: openai is off.\n");
+        assert_eq!(placeholder, key == "dummy", "{}", ran.err);
+        assert!(!ran.err.contains("HF_TOKEN") && !ran.err.contains("planted"), "{}", ran.err);
     }
     let raced = empty().run(&["race", "Hello", "--no-store"]).await;
     assert_eq!(raced.code, Some(0), "{}", raced.err);
     assert!(raced.err.contains("these providers are simulated") && !raced.out.is_empty(), "{}", raced.err);
+}
+
+#[tokio::test]
+async fn the_command_alone_serves_without_a_key_and_with_a_file() {
+    // A model server may run on the machine of the test; then it is served, which is no failure.
+    let setup = empty().env("OPENAI_API_KEY", "dummy").env("PHOTOFINISH_LISTEN", "127.0.0.1:0");
+    let served = setup.serve_by(&[]).await;
+    assert!(served.process.log().contains("OPENAI_API_KEY holds a placeholder"), "{}", served.process.log());
+    let home = served.get("/", &[("accept", "text/html,*/*")]).await;
+    assert!(
+        home.body.contains("href=dashboard") && home.header("content-type").starts_with("text/html"),
+        "{}",
+        home.body
+    );
+    assert_eq!(served.get("/", &[]).await.json()["dashboard"], "/dashboard");
+    if served.process.log().contains("providers simulated") {
+        assert_eq!(served.ask("demo").await.status, 200);
+    }
+    let setup = served.stop().await;
+    assert!(setup.path("home/.local/state/photofinish/photofinish.db").exists());
+
+    let of_file = Setup::new("providers.sim.simulate = {}\nmodels.m.upstreams = [\"sim/m\"]");
+    let served = of_file.serve_by(&[]).await;
+    assert_eq!(served.ask("m").await.status, 200);
+    served.stop().await;
 }
 
 #[tokio::test]

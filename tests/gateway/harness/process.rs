@@ -97,7 +97,12 @@ impl Setup {
 
     /// Starts the gateway; returns once it listens.
     pub async fn serve(self) -> RunningGateway {
-        let process = self.spawn(&["serve"]);
+        self.serve_by(&["serve"]).await
+    }
+
+    /// The same with this command line.
+    pub async fn serve_by(self, args: &[&str]) -> RunningGateway {
+        let process = self.spawn(args);
         let addr = process.address("listening on http://").await;
         RunningGateway { setup: self, process, addr }
     }

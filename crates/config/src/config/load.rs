@@ -72,12 +72,27 @@ pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits)
             config.text = config.text.filter(|_| facts.is_regular);
             config
         }
-        ConfigText::BuiltIn => built_in(usual_store(), listen, &env).map_err(LoadError::Problems)?,
+        ConfigText::BuiltIn => built_in("", usual_store(), listen, &env).map_err(LoadError::Problems)?,
     };
+    settle(&mut config, listen, limits);
+    Ok(config)
+}
+
+/// The configuration of this text where there is no file: with its history in the user's state directory.
+///
+/// # Errors
+/// As [`load_text`].
+pub fn load_without_file(text: &str, listen: Option<&Listen>) -> Result<Config, LoadError> {
+    let env = |name: &str| std::env::var(name).ok();
+    let mut config = built_in(text, usual_store(), listen, &env).map_err(LoadError::Problems)?;
+    settle(&mut config, listen, FileLimits::once());
+    Ok(config)
+}
+
+fn settle(config: &mut Config, listen: Option<&Listen>, limits: FileLimits) {
     config.given_listen = listen.cloned();
     config.warnings.extend(config.server.tls.as_ref().and_then(|tls| open_key(&tls.key, limits)));
     config.warnings.extend(open_database(&config.store.path, limits));
-    Ok(config)
 }
 
 /// The text of a configuration. It may hold secrets.
@@ -115,14 +130,15 @@ impl ConfigText {
     }
 }
 
-/// The built-in configuration: that of an empty file, with its history in `store`.
+/// The configuration of this text without a file, with its history in `store`. The built-in one is that of an empty text.
 pub(super) fn built_in(
+    text: &str,
     store: PathBuf,
     listen: Option<&Listen>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Config, Problems> {
     let given = GivenSettings { listen, store: Some(store), reads_catalogue: true, limits: FileLimits::once() };
-    let (mut config, _) = read("", Path::new("the environment"), &given, env)?;
+    let (mut config, _) = read(text, Path::new("the environment"), &given, env)?;
     config.source = ConfigSource::BuiltIn;
     config.text = None;
     Ok(config)

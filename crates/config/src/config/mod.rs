@@ -41,7 +41,7 @@ pub use certificate::ListenerCertificate;
 pub use hosts::today;
 pub use http_address::HttpAddress;
 pub use listed::{ProviderList, ProviderLists, UnlistedUpstreams};
-pub use load::{ConfigText, LoadError, load, load_listening, load_text, parse};
+pub use load::{ConfigText, LoadError, load, load_listening, load_text, load_without_file, parse};
 pub use prices::{LongPromptPrice, Price, PriceSource, TokenCounts, dearest};
 pub use probes::{OF_BENCHMARKS, PING, ProbeSettings, ProbeWorkload, is_built_in_workload};
 pub use problem::{ConfigProblem, Problems, nearest};

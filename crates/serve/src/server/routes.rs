@@ -9,8 +9,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Router, middleware};
-use http::header::{ALLOW, UPGRADE};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
 use tracing::Instrument;
@@ -217,11 +218,27 @@ async fn model(
     proxy::one(&gateway, &client, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 
-/// Some clients request the base URL to see whether a server is there.
-async fn home() -> &'static str {
-    "Photofinish, a racing LLM gateway. OpenAI clients take this address with /v1 as their base URL; Anthropic, Gemini and \
-     Ollama clients take it without. GET /v1/models lists the models.\n"
+/// People open the base URL in a browser, and some clients request it to see whether a server is there.
+async fn home(headers: HeaderMap) -> Response<Body> {
+    let accepts = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let (kind, text) = if accepts.contains("text/html") {
+        // Relative: a proxy may serve it under a path of its own.
+        ("text/html; charset=utf-8", HOME.to_owned())
+    } else {
+        let home = json!({
+            "name": "photofinish", "openai_base_url": "/v1", "anthropic_base_url": "/", "models": "/v1/models",
+            "dashboard": "/dashboard",
+        });
+        ("application/json", format!("{home}\n"))
+    };
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
+
+const HOME: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Photofinish</title>\
+<p>Photofinish, a racing LLM gateway. <a href=dashboard>Dashboard</a>\
+<p>OpenAI clients take this address with /v1 as their base URL; Anthropic, Gemini and Ollama clients take it without.\n";
 
 /// Answers a method that the path does not serve. It serves `only`; `all` adds the methods that every path answers.
 async fn method(asked: Method, surface: Surface, only: &'static str, all: &'static str) -> Response<Body> {

@@ -7,7 +7,7 @@ use crate::config::load::built_in;
 
 fn of(variables: &[(&str, &str)]) -> Config {
     let env = |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
-    built_in(PathBuf::from("/state/photofinish.db"), None, &env).unwrap()
+    built_in("", PathBuf::from("/state/photofinish.db"), None, &env).unwrap()
 }
 
 fn on(variables: &[(&str, &str)]) -> Vec<String> {

@@ -50,7 +50,7 @@ fn hosts(keys: &[&str], region: &str, limits: &HostLimits) -> Vec<String> {
         "AWS_REGION" => Some(region.to_owned()),
         name => keys.contains(&name).then(|| "planted".to_owned()),
     };
-    let config = built_in("x.db".into(), None, &env).unwrap();
+    let config = built_in("", "x.db".into(), None, &env).unwrap();
     let providers: ResolvedNames = config.providers.into_iter().map(|(name, of)| (name, Some(of))).collect();
     let hosting = Hosting { catalogue: &catalogue, providers: &providers, users: &[], today: "2026-11-22".to_owned() };
     let upstreams = hosting.upstreams(catalogue.model("m").unwrap(), limits, Timeouts::default());
@@ -174,7 +174,7 @@ fn a_model_that_is_not_served_names_who_would() {
     assert!(listed.why_not_served("gpt-oss-120b").unwrap().contains("[models.\"gpt-oss-120b\"]"));
     assert_eq!(config.why_not_served("nothing-like-it"), None);
     let lone =
-        built_in("x.db".into(), None, &|name| (name == "CEREBRAS_API_KEY").then(|| "planted".to_owned())).unwrap();
+        built_in("", "x.db".into(), None, &|name| (name == "CEREBRAS_API_KEY").then(|| "planted".to_owned())).unwrap();
     let (key, gained) = lone.most_useful_key().unwrap();
     assert!(key.ends_with("_KEY") && gained >= 1, "{key} {gained}");
 }
