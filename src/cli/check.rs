@@ -17,10 +17,16 @@ use photofinish_config::config::{Config, Keys, Permit, Provider, Simulation, Tok
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CheckOptions {
-    /// Also send a request for 16 tokens to each upstream that is on, all at once, and print its times, the model that answers, and
-    /// what is wrong. No row is kept.
+    /// Also send a request for 16 tokens to each provider that is on, to its cheapest model, and print its times, the model that
+    /// answers, and what is wrong. It says before what that costs at most. No row is kept.
     #[arg(long)]
     pub live: bool,
+    /// With --live: ask each upstream that is on, after a yes.
+    #[arg(long, requires = "live")]
+    pub all: bool,
+    /// With --all: do not ask before.
+    #[arg(long, requires = "all")]
+    pub yes: bool,
     /// Instead, print the JSON Schema of the configuration, for editors. Reads no file.
     #[arg(long, conflicts_with = "live")]
     pub schema: bool,

@@ -297,6 +297,17 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
     Ok(ExitCode::SUCCESS)
 }
 
+/// Asks on the terminal, where only a yes counts.
+fn consent() -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(WrongUse("--all asks before it sends, and this is no terminal: add --yes".to_owned()).into());
+    }
+    write!(io::stderr(), "Ask them all? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
 async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     // Lines of the log would break the picture, which shows failures itself.
     let quiet = matches!(
@@ -315,7 +326,8 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let usable = check::render(&config, screen, &mut out)?;
             let mut outcome = CommandOutcome::Done;
             if options.live {
-                outcome = check::live::run(config, screen, &mut out).await?;
+                let asked = check::live::run(config, &options, screen, &mut out, consent).await;
+                outcome = asked.map_err(|error| with_usage("check", error))?;
             }
             out.flush()?;
             anyhow::ensure!(usable, UNUSABLE);

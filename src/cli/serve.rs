@@ -69,8 +69,8 @@ fn welcome(config: &Config, listens: &[Listen]) -> String {
         (1, races) => {
             let name = on().next().map_or("", |model| &model.name);
             let does = if races > 0 { "Races" } else { "Serves" };
-            let of = if simulated { " of simulated providers, which need no key," } else { "" };
-            format!("{does} the model \"{name}\"{of} at {address}/v1.")
+            let of = if simulated { "simulated providers, which need no key, as " } else { "" };
+            format!("{does} {of}the model \"{name}\" at {address}/v1.")
         }
         (models, races) => format!("Serves {models} models, {races} of them raced, at {address}/v1."),
     };

@@ -1,5 +1,5 @@
-//! `photofinish check --live`: one small request to each upstream that is on, all at once; why one did not answer, and what to do
-//! about it.
+//! `photofinish check --live`: one small request to each provider that is on, or to each upstream; why one did not answer, and what to
+//! do about it.
 //!
 //! The requests take the same path as a client's, with the keys of the configuration. No row is kept.
 
@@ -14,11 +14,12 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request};
 use serde_json::json;
 
+use crate::cli::check::CheckOptions;
 use crate::cli::outcome::CommandOutcome;
 use crate::cli::race::answer::{AnswerReader, Refusal};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
-use crate::cli::text::{GREEN, RED, clean, counted, millis, write_shaded};
+use crate::cli::text::{GREEN, RED, amount, clean, counted, millis, write_shaded};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Provider, units};
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
@@ -34,6 +35,8 @@ const ASKED_MAX: usize = 16;
 const ANSWER_FOR: Duration = Duration::from_secs(30);
 /// The length of an answer; some providers accept no smaller number.
 const TOKENS: u32 = 16;
+/// The length of a request, at most.
+const INPUT_TOKENS: u32 = 32;
 /// Bytes of an answer or an error.
 const BODY_MAX: usize = 1 << 20;
 
@@ -45,6 +48,8 @@ struct LiveTarget {
     model: String,
     sent: String,
     provider: Arc<Provider>,
+    /// The most that a request costs, US dollars. None: it has no price.
+    most_usd: Option<f64>,
 }
 
 /// The answer of one upstream.
@@ -65,12 +70,21 @@ enum LiveVerdict {
 #[derive(Default)]
 struct RaceRows(Mutex<HashMap<String, Vec<Record>>>);
 
-/// Sends the requests, and writes a line for each upstream to `out`. `screen`: of `out`.
+/// Sends the requests, and writes a line for each upstream to `out`. `screen`: of `out`. `consent`: asks the user whether to send so
+/// many, with `--all`.
 ///
 /// # Errors
 /// The gateway cannot be built, in words for an operator; or `out` fails.
-pub async fn run(config: Config, screen: ScreenSettings, out: &mut impl io::Write) -> anyhow::Result<CommandOutcome> {
-    let targets = targets(&config);
+pub async fn run(
+    config: Config,
+    options: &CheckOptions,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+    consent: impl FnOnce() -> anyhow::Result<bool>,
+) -> anyhow::Result<CommandOutcome> {
+    let every = targets(&config);
+    let known = every.len();
+    let targets = if options.all { every } else { cheapest(every) };
     writeln!(out, "\nLive")?;
     if targets.is_empty() {
         writeln!(out, "  no model lists an upstream that is on")?;
@@ -79,10 +93,17 @@ pub async fn run(config: Config, screen: ScreenSettings, out: &mut impl io::Writ
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
     let upstreams = counted(all as u64, "upstream");
     writeln!(out, "  asking {upstreams} for {TOKENS} tokens each, at most {at_most}; no row is kept")?;
-    if targets.iter().any(|target| !matches!(target.provider.keys, Keys::NotConfigured)) {
-        writeln!(out, "  this costs money: a few tokens per upstream")?;
+    if all < known {
+        writeln!(out, "  of each provider the cheapest; --all asks all {known}")?;
+    }
+    if let Some(cost) = cost(&targets) {
+        writeln!(out, "  {cost}")?;
     }
     out.flush()?;
+    if options.all && !options.yes && !consent()? {
+        writeln!(out, "  nothing was asked")?;
+        return Ok(CommandOutcome::Failed);
+    }
     let mut signals = Signals::new()?;
     let rows = Arc::new(RaceRows::default());
     let alone = tokio::select! {
@@ -127,8 +148,44 @@ fn targets(config: &Config) -> Vec<LiveTarget> {
             model: model.name.clone(),
             sent: upstream.model.clone(),
             provider: upstream.provider.clone(),
+            most_usd: upstream.price.map(|price| price.most_usd(INPUT_TOKENS.into(), TOKENS.into())),
         })
         .collect()
+}
+
+/// Of each provider the cheapest, in the order of the models; one that is no chat model, or has no price, only where there is no other.
+fn cheapest(targets: Vec<LiveTarget>) -> Vec<LiveTarget> {
+    let rank = |target: &LiveTarget| (embeds(target), target.most_usd.unwrap_or(f64::INFINITY));
+    let mut kept: Vec<LiveTarget> = Vec::new();
+    for target in targets {
+        match kept.iter_mut().find(|other| other.provider.name == target.provider.name) {
+            Some(other) if rank(&target) < rank(other) => *other = target,
+            Some(_) => {}
+            None => kept.push(target),
+        }
+    }
+    kept
+}
+
+/// What the requests cost at most. None: nobody bills for them.
+fn cost(targets: &[LiveTarget]) -> Option<String> {
+    let billed = || targets.iter().filter(|target| target.provider.is_hosted());
+    let unpriced = billed().filter(|target| target.most_usd.is_none()).count();
+    let usd: f64 = billed().filter_map(|target| target.most_usd).sum();
+    let priced = format!("this costs at most ${}", amount(usd, usd));
+    match (billed().count(), unpriced) {
+        (0, _) => None,
+        (_, 0) => Some(priced),
+        (all, unpriced) if unpriced == all => {
+            Some("this costs money: a few tokens for each, at prices that are not known".to_owned())
+        }
+        (_, unpriced) => Some(format!("{priced}, and what {unpriced} without a known price bill")),
+    }
+}
+
+/// Only the name shows that a model does not chat.
+fn embeds(target: &LiveTarget) -> bool {
+    target.sent.to_ascii_lowercase().contains("embed")
 }
 
 async fn ask(gateway: Arc<Gateway>, place: usize, target: &LiveTarget) -> LiveAnswer {
@@ -157,9 +214,8 @@ async fn ask(gateway: Arc<Gateway>, place: usize, target: &LiveTarget) -> LiveAn
 
 /// A small client request for this upstream alone. Two attempts: the gateway may have to change the request once.
 fn request(target: &LiveTarget) -> (Surface, Request<Body>) {
-    let LiveTarget { name, model, sent, .. } = target;
-    // Only the name shows that a model does not chat.
-    let (surface, body) = if sent.to_ascii_lowercase().contains("embed") {
+    let LiveTarget { name, model, .. } = target;
+    let (surface, body) = if embeds(target) {
         (Surface::Embeddings, json!({ "model": model, "input": "hello" }))
     } else {
         let messages = json!([{ "role": "user", "content": "Say hello." }]);
@@ -354,6 +410,24 @@ mod tests {
 
     use super::*;
     use photofinish_config::config::parse;
+
+    #[test]
+    fn the_cost_is_told_before() {
+        let text = "[providers]\ngroq.api_key = \"k\"\nopenai.api_key = \"k\"\nlocal.base_url = \"http://127.0.0.1:9\"\n\
+            [models.m]\nupstreams = [{ upstream = \"groq/a\", input_price = 10.0, output_price = 100.0 }, \"openai/new\", \"local/x\"]";
+        let config = parse(text, Path::new("config.toml"), &|_| None).unwrap();
+        let told = |names: &[&str]| {
+            let targets = targets(&config).into_iter().filter(|target| names.contains(&target.name.as_str()));
+            cost(&targets.collect::<Vec<_>>())
+        };
+        assert_eq!(told(&["local/x"]), None);
+        assert_eq!(told(&["groq/a", "local/x"]).unwrap(), "this costs at most $0.001920");
+        assert_eq!(
+            told(&["groq/a", "openai/new"]).unwrap(),
+            "this costs at most $0.001920, and what 1 without a known price bill"
+        );
+        assert!(told(&["openai/new"]).unwrap().contains("not known"));
+    }
 
     #[test]
     fn each_failure_says_what_to_do() {

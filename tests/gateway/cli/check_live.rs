@@ -72,6 +72,27 @@ async fn check_live_succeeds_if_all_upstreams_answer() {
 }
 
 #[tokio::test]
+async fn each_provider_is_asked_once_unless_all_are_wanted() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["Hello"])).await;
+    let priced = |model: &str, price: f64| {
+        format!("{{ upstream = \"one/{model}\", input_price = {price}, output_price = {price} }}")
+    };
+    let upstreams = [priced("dear", 9.0), priced("cheap", 0.5), "\"one/unknown\"".to_owned(), priced("embed", 0.1)];
+    let config = format!("{}[models.m]\nupstreams = [{}]\n", provider("one", &fake), upstreams.join(", "));
+    let setup = Setup::new(&config);
+    let ran = setup.run(&["check", "--live"]).await;
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+    assert!(line(&ran, "one/cheap").starts_with("one/cheap ok") && ran.out.contains("--all asks all 4"), "{}", ran.out);
+    assert_eq!(fake.requests().len(), 1);
+    // This machine bills for nothing.
+    assert!(!ran.out.contains("costs"), "{}", ran.out);
+    let refused = setup.run(&["check", "--live", "--all"]).await;
+    assert!(refused.code == Some(2) && refused.err.contains("add --yes"), "{}", refused.err);
+    let ran = setup.run(&["check", "--live", "--all", "--yes"]).await;
+    assert!(ran.out.contains("asking 4 upstreams") && fake.requests().len() == 5, "{}", ran.out);
+}
+
+#[tokio::test]
 async fn a_signal_ends_check_live() {
     let silent = FakeProvider::answering(|_| Script::new().until_closed()).await;
     let setup = Setup::new(&(provider("silent", &silent) + &model("m", &["silent/m"])));
