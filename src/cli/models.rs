@@ -283,7 +283,10 @@ pub(super) fn write_details(
     let served = config.model(name);
     let known = config.catalogue.model(served.map_or(name, |model| &model.name));
     if served.is_none() && known.is_none() {
-        let nearest = config.nearest_models(name);
+        let mut nearest = config.nearest_models(name);
+        if nearest.is_empty() {
+            nearest = config.nearest_catalogued(name);
+        }
         let hint = if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(" or ")) };
         return Err(WrongUse(format!("there is no model {name:?} in the configuration or the catalogue{hint}")).into());
     }

@@ -131,11 +131,11 @@ mod tests {
  m      groq/m      180     203  190-220    1364  900-2100       0            0      0.4000
  m      slow/m        5       –        –       –         –       1            2           –
 
-m: against groq/m alone, at p50 racing gained 53 ms (38 to 72); at p95 it cannot be told yet: 180 looks of about 200.
+m: against groq/m alone, at p50 racing gained 53 ms (40 to 70); at p95 it cannot be told yet: 180 looks of about 200.
 ";
         assert_eq!(written(vec![model(clients)]), expected);
         let lost = written(vec![model([ranked(300.0, 290.0, 310.0), None])]);
-        assert!(lost.contains("at p50 racing lost 97 ms (70 to 120); at p95 it cannot be told yet"), "{lost}");
+        assert!(lost.contains("at p50 racing lost 97 ms (77 to 113); at p95 it cannot be told yet"), "{lost}");
     }
 
     #[test]

@@ -206,7 +206,8 @@ fn read_once(
         Err(error) => {
             // The message names TOML tokens, never the text. Display would quote the line, which may contain a key.
             let offset = error.span().map_or(0, |span| span.start);
-            let why = line_at(text, offset).and_then(problem::syntax).unwrap_or_else(|| error.message().to_owned());
+            let known = problem::other_language(text).or_else(|| line_at(text, offset).and_then(problem::syntax));
+            let why = known.unwrap_or_else(|| error.message().to_owned());
             return Err(Problems::new(file, text, vec![LocatedProblem::at(offset, format!("not TOML: {why}"))]));
         }
     };

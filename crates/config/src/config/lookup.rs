@@ -8,7 +8,7 @@ use jiff::civil::Date;
 
 use super::catalogue::{self, CatalogueEntry};
 use super::catalogue_file::catalogue_file;
-use super::problem::nearest;
+use super::problem::{nearest, nearest_models};
 use super::{Config, ConfigSource, Keys, ModelConfig, Provider, hosts};
 use crate::offerings::Offering;
 use photofinish_base::printable::quoted;
@@ -50,7 +50,12 @@ impl Config {
     /// The usable models and aliases most like `name`, at most three, the best first.
     pub fn nearest_models(&self, name: &str) -> Vec<String> {
         let names = self.models.keys().chain(self.aliases.keys()).map(String::as_str);
-        nearest(name, names.filter(|name| self.model(name).is_some_and(|model| self.upstreams_on(model) > 0)), 3)
+        nearest_models(name, names.filter(|name| self.model(name).is_some_and(|model| self.upstreams_on(model) > 0)), 3)
+    }
+
+    /// The models of the catalogue most like `name`, served or not, at most three.
+    pub fn nearest_catalogued(&self, name: &str) -> Vec<String> {
+        nearest_models(name, self.catalogue.models().map(|(name, _)| name), 3)
     }
 
     /// Why a model of the catalogue is not served, or has no host, as the end of a sentence; and who would serve it. None: the
@@ -66,7 +71,7 @@ impl Config {
                 format!("the configuration has other [models]; a table [models.{name:?}] would add it: {hosts}")
             });
         }
-        let nearest = nearest(name, self.catalogue.models().map(|(name, _)| name), 1);
+        let nearest = self.nearest_catalogued(name);
         let nearest = nearest.first().filter(|nearest| !self.models.contains_key(*nearest))?;
         Some(format!("the catalogue has {nearest}: {}", hosts::who_hosts(self.catalogue.model(nearest)?)))
     }

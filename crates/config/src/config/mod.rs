@@ -8,6 +8,7 @@
 pub mod catalogue;
 mod catalogue_file;
 mod certificate;
+mod doubts;
 mod hosts;
 mod http_address;
 mod keys;

@@ -3,14 +3,17 @@
 //!
 //! A problem never quotes a value that could be a secret. Not for finding problems: see `raw` and `resolve`.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 /// More problems than this are counted, not shown.
 const SHOWN_MAX: usize = 100;
 /// Longer names are shortened in messages and get no proposal.
 const NAME_MAX: usize = 64;
+/// How alike a misspelt name of a model is to the one that was meant.
+const LIKE: f64 = 0.8;
 /// Valid names that are compared for a proposal.
-const CANDIDATES_MAX: usize = 500;
+const CANDIDATES_MAX: usize = 5_000;
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +138,58 @@ pub fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: 
     scored.into_iter().take(limit).map(|(_, valid)| valid.to_owned()).collect()
 }
 
+/// The models of `valid` most probably meant by `name`, at most `limit`: those that begin with it, then those that have its words, then
+/// those of its family, each the newest first by their versions; and else the most similar.
+pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: usize) -> Vec<String> {
+    if name.chars().nth(NAME_MAX).is_some() {
+        return Vec::new();
+    }
+    let typed = name.to_lowercase();
+    let words = |name: &str| -> Vec<String> {
+        name.split(|c: char| !c.is_alphanumeric() && c != '.')
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let wanted = words(&typed);
+    let Some(family) = wanted.iter().find(|word| word.starts_with(char::is_alphabetic)) else { return Vec::new() };
+    let valid: Vec<&str> = valid.into_iter().take(CANDIDATES_MAX).filter(|valid| valid.len() <= NAME_MAX).collect();
+    let rank = |valid: &str| {
+        let lower = valid.to_lowercase();
+        let own = words(&lower);
+        match () {
+            () if lower.starts_with(&typed) => Some(0),
+            () if wanted.iter().all(|word| own.contains(word)) => Some(1),
+            () if is_misspelt(&typed, &lower) => Some(2),
+            () if own.first() == Some(family) => Some(3),
+            () => None,
+        }
+    };
+    let mut ranked: Vec<(i32, Reverse<Vec<u64>>, usize, &str)> =
+        valid.iter().filter_map(|valid| Some((rank(valid)?, Reverse(version(valid)), valid.len(), *valid))).collect();
+    ranked.sort();
+    // A far relative is no help where a near one is known.
+    let best = ranked.first().map(|(rank, ..)| *rank);
+    ranked.retain(|(rank, ..)| Some(*rank) == best);
+    match best {
+        Some(2) | None => nearest(name, valid, limit),
+        Some(_) => ranked.into_iter().take(limit).map(|(.., valid)| valid.to_owned()).collect(),
+    }
+}
+
+/// Names that differ in digits alone are other versions.
+pub(super) fn is_misspelt(typed: &str, valid: &str) -> bool {
+    let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    strsim::normalized_levenshtein(typed, valid) >= LIKE && letters(typed) != letters(valid)
+}
+
+/// The numbers of a model's name, without sizes and dates: 4, 5 of `claude-opus-4-5-20260101`.
+fn version(name: &str) -> Vec<u64> {
+    let parts = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let letters = |part: &str| part.trim_start_matches(|c: char| c.is_ascii_alphabetic()).to_owned();
+    parts.filter_map(|part| letters(part).parse().ok()).take_while(|number| *number < 1_000).collect()
+}
+
 /// A typed name for a message: shortened, without control characters.
 pub(super) fn shown(name: &str) -> String {
     let dots = if name.chars().nth(NAME_MAX).is_some() { "…" } else { "" };
@@ -195,6 +250,21 @@ pub(super) fn variable(typed: &str) -> Option<&str> {
     name.or_else(|| ends_as_one.then_some(typed)).map(str::trim).filter(|name| is_name(name))
 }
 
+/// The whole text is of another language, by its first line.
+pub(super) fn other_language(text: &str) -> Option<String> {
+    let first =
+        text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(['#', '/']) && *line != "---")?;
+    let is_yaml = |line: &str| {
+        let (key, rest) = line.split_once(':')?;
+        let is_name = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+        (is_name && (rest.is_empty() || rest.starts_with(' '))).then_some("YAML")
+    };
+    let language = if first.starts_with('{') { Some("JSON") } else { is_yaml(first) }?;
+    Some(format!(
+        "the file is {language}; write tables such as [models.fast], and in them lines such as upstreams = [\"groq/…\"]"
+    ))
+}
+
 /// What is wrong with a line that is no TOML, if quotes are missing. It quotes names of tables and keys, never a value, which may be a secret.
 pub(super) fn syntax(line: &str) -> Option<String> {
     let line = line.trim();
@@ -250,6 +320,44 @@ mod tests {
         }
         assert_eq!(nearest("gpt4o", ["gpt-4o-mini", "demo"], 3), ["gpt-4o-mini"]);
         assert!(nearest(&"x".repeat(1_000_000), valid, 1).is_empty());
+    }
+
+    #[test]
+    fn models_are_found_by_their_meaning() {
+        let valid = [
+            "gpt-5",
+            "gpt-5.4",
+            "gpt-5.4-mini",
+            "gpt-oss-120b",
+            "gpt-4o",
+            "claude-opus-4-1",
+            "claude-opus-5",
+            "claude-sonnet-4-5",
+            "claude-sonnet-5",
+            "gemini-3.8-flash",
+            "gemini-2.5-pro",
+            "qwen3-32b",
+            "qwen3.8-27b",
+            "deepseek-v4-pro",
+        ];
+        for (typed, expected) in [
+            ("claude-opus", &["claude-opus-5", "claude-opus-4-1"][..]),
+            ("sonnet", &["claude-sonnet-5", "claude-sonnet-4-5"]),
+            ("opus-5", &["claude-opus-5"]),
+            ("gpt-6", &["gpt-5.4", "gpt-5.4-mini", "gpt-5"]),
+            ("gpt-5.4", &["gpt-5.4", "gpt-5.4-mini"]),
+            ("gemini", &["gemini-3.8-flash", "gemini-2.5-pro"]),
+            ("qwen", &["qwen3.8-27b", "qwen3-32b"]),
+            ("gpt-oss-120", &["gpt-oss-120b"]),
+            ("GPT-5.4-mimi", &["gpt-5.4-mini"]),
+            ("deepseak-v4-pro", &["deepseek-v4-pro"]),
+            ("llama", &[]),
+            ("", &[]),
+            ("123", &[]),
+        ] {
+            assert_eq!(nearest_models(typed, valid, 3)[..expected.len().min(3)], *expected, "{typed}");
+            assert_eq!(nearest_models(typed, valid, 3).is_empty(), expected.is_empty(), "{typed}");
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::catalogue_file::ChosenCatalogue;
+use super::doubts;
 use super::hosts::{self, Hosting};
 use super::problem::{LocatedProblem, shown};
 use super::provider::ResolvedNames;
@@ -21,8 +22,8 @@ use super::text::ExpandedText;
 use super::transport::EnvProxies;
 use super::user::RawUser;
 use super::{
-    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, RaceSettings, Server, StoreConfig,
-    Timeouts, UpstreamConfig, User, catalogue, dearest,
+    Config, ConfigSource, Cors, Listen, ModelConfig, PriceSource, Provider, Server, StoreConfig, Timeouts,
+    UpstreamConfig, User, catalogue,
 };
 use photofinish_base::machine;
 
@@ -58,6 +59,7 @@ pub(super) fn resolve(
     let users = resolve_users(scope, raw.users, &providers);
     let hosting = Hosting { catalogue, providers: &providers, users: &users, today: hosts::today() };
     let (mut models, mut aliases) = resolve_models(scope, raw.models, &hosting);
+    doubts::warn_of_budgets(scope, &raw.race, models.values());
     if serves_catalogue {
         models = hosting.every_model(&raw.race);
         let served = catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
@@ -238,37 +240,10 @@ fn resolve_models(
             let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
             scope.wrong(offset, message, "at least one that is greater");
         }
-        warn_of_prices(scope, &shown(&name), &race, &upstreams);
+        doubts::warn_of_model(scope, &shown(&name), &race, &upstreams, hosting.catalogue);
         models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, hosts: raw.hosts, race }));
     }
     (models, aliases)
-}
-
-/// Warns if a budget is not counted in plain money.
-fn warn_of_prices(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
-    // Nobody is billed for a machine of one's own.
-    let is_billed = upstreams.iter().any(|upstream| upstream.provider.is_hosted());
-    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 || !is_billed {
-        return;
-    }
-    let without: Vec<String> = upstreams
-        .iter()
-        .filter(|upstream| upstream.price.is_none() && upstream.provider.is_hosted())
-        .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
-        .collect();
-    match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {
-        None => {
-            scope.warn(format!("model {model}: no upstream has a price: its budget counts tokens instead of money"));
-        }
-        Some(dearest) if !without.is_empty() => scope.warn(format!(
-            "model {model}: {} without a price: counted at the highest of the others, {} USD per million input tokens \
-             and {} per million output tokens",
-            without.join(", "),
-            dearest.input,
-            dearest.output
-        )),
-        Some(_) => {}
-    }
 }
 
 fn resolve_upstreams(

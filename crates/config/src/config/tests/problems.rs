@@ -266,6 +266,8 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("[race]\naudit = = 1\n[sever]", "2:9: not TOML: ", ""),
     ("race.audit = 1\nrace.audit = 2", "2:6: not TOML: duplicate key", ""),
     ("users.a.token = \"planted", "1:25: not TOML: ", ""),
+    ("# mine\nmodels:\n  fast: {}\n", "2:8: not TOML: the file is YAML; write tables", "[models.fast]"),
+    ("{\"models\": {}}", "1:1: not TOML: the file is JSON; write tables", "[models.fast]"),
 ];
 
 #[test]

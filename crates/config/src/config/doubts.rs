@@ -1,0 +1,169 @@
+//! Warnings about models that are valid and probably not meant so.
+//!
+//! Not for mistakes, which stop the gateway: see `problem`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::prices::dearest;
+use super::problem::is_misspelt;
+use super::reader::ReaderScope;
+use super::{ModelConfig, Policy, RaceSettings, UpstreamConfig};
+use crate::offerings::ModelCatalogue;
+
+/// Edits between a name and the one that was surely meant.
+const EDITS_MAX: usize = 2;
+
+/// About one model of the file. `name` is fit for a message.
+pub(super) fn warn_of_model(
+    scope: &ReaderScope<'_>,
+    name: &str,
+    race: &RaceSettings,
+    upstreams: &[UpstreamConfig],
+    catalogue: &ModelCatalogue,
+) {
+    upstreams
+        .iter()
+        .filter_map(|upstream| misspelt(upstream, catalogue))
+        .for_each(|doubt| scope.warn(format!("model {name}: {doubt}")));
+    if let Some(doubt) = different_models(race, upstreams, catalogue) {
+        scope.warn(format!("model {name}: {doubt}"));
+    }
+    if race.policy != Policy::Weighted && upstreams.iter().any(|upstream| upstream.weight != 1.0) {
+        let policy = race.policy.as_str();
+        scope.warn(format!(
+            "model {name}: \"weight\" counts under policy = \"weighted\" only, and this is \"{policy}\""
+        ));
+    }
+    warn_of_prices(scope, name, race, upstreams);
+}
+
+/// About `budget`, which is a share: each value once.
+pub(super) fn warn_of_budgets<'m>(
+    scope: &ReaderScope<'_>,
+    race: &RaceSettings,
+    models: impl Iterator<Item = &'m Arc<ModelConfig>>,
+) {
+    let own = models.filter(|model| model.race.budget != race.budget);
+    let all = std::iter::once(("race".to_owned(), race.budget));
+    for (table, budget) in all.chain(own.map(|model| (format!("models.{}", model.name), model.race.budget))) {
+        if budget > 1.0 {
+            scope.warn(format!(
+                "budget = {budget} in [{table}] lets chosen extras cost {:.0} % of what single attempts cost; {budget} % is {}",
+                100.0 * budget,
+                budget / 100.0
+            ));
+        }
+    }
+}
+
+/// An id that a provider of the catalogue does not have, but nearly.
+fn misspelt(upstream: &UpstreamConfig, catalogue: &ModelCatalogue) -> Option<String> {
+    let (provider, id) = (upstream.provider.name.as_str(), upstream.model.as_str());
+    if upstream.provider.simulate.is_some() || catalogue.offering_or_undated(provider, id).is_some() {
+        return None;
+    }
+    let known =
+        catalogue.offerings().filter(|offering| offering.provider == provider).map(|offering| offering.id.as_str());
+    let near = known.map(|known| (strsim::levenshtein(id, known), known));
+    let (_, meant) = near.filter(|(edits, known)| *edits <= EDITS_MAX && is_misspelt(id, known)).min()?;
+    Some(format!("the catalogue has no \"{id}\" of {provider}; did you mean \"{meant}\"?"))
+}
+
+/// Upstreams of which the catalogue knows that they are different models. Under `fallback` and `weighted` that is a plan.
+fn different_models(race: &RaceSettings, upstreams: &[UpstreamConfig], catalogue: &ModelCatalogue) -> Option<String> {
+    if matches!(race.policy, Policy::Fallback | Policy::Weighted) {
+        return None;
+    }
+    let mut models = BTreeMap::new();
+    for upstream in upstreams {
+        let known = catalogue.offering_or_undated(&upstream.provider.name, &upstream.model);
+        if let Some(model) = known.and_then(|offering| offering.model.as_deref()) {
+            models.entry(model).or_insert_with(|| upstream.name());
+        }
+    }
+    let listed: Vec<String> = models.into_iter().map(|(model, upstream)| format!("{model} ({upstream})")).collect();
+    (listed.len() > 1).then(|| format!("it races different models, so answers differ: {}", listed.join(", ")))
+}
+
+/// Warns if a budget is not counted in plain money.
+fn warn_of_prices(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
+    // Nobody is billed for a machine of one's own.
+    let is_billed = upstreams.iter().any(|upstream| upstream.provider.is_hosted());
+    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 || !is_billed {
+        return;
+    }
+    let without: Vec<String> = upstreams
+        .iter()
+        .filter(|upstream| upstream.price.is_none() && upstream.provider.is_hosted())
+        .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
+        .collect();
+    match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {
+        None => {
+            scope.warn(format!("model {model}: no upstream has a price: its budget counts tokens instead of money"));
+        }
+        Some(dearest) if !without.is_empty() => scope.warn(format!(
+            "model {model}: {} without a price: counted at the highest of the others, {} USD per million input tokens \
+             and {} per million output tokens",
+            without.join(", "),
+            dearest.input,
+            dearest.output
+        )),
+        Some(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::parse;
+
+    fn warned(text: &str) -> Vec<String> {
+        let env = |name: &str| name.ends_with("_API_KEY").then(|| "planted".to_owned());
+        parse(text, Path::new("x"), &env).unwrap().warnings
+    }
+
+    #[test]
+    fn what_is_probably_not_meant_is_said() {
+        for (text, expected) in [
+            (
+                "models.m.upstreams = [\"groq/openai/gpt-oss-120\"]",
+                Some("no \"openai/gpt-oss-120\" of groq; did you mean \"openai/gpt-oss-120b\"?"),
+            ),
+            ("models.m.upstreams = [\"groq/openai/gpt-oss-999b\"]", None),
+            ("models.m.upstreams = [\"groq/quite-another\"]", None),
+            ("models.m.upstreams = [\"groq/openai/gpt-oss-120b\", \"cerebras/gpt-oss-120b\"]", None),
+            (
+                "models.m.upstreams = [\"groq/openai/gpt-oss-120b\", \"groq/openai/gpt-oss-20b\"]",
+                Some(
+                    "it races different models, so answers differ: gpt-oss-120b (groq/openai/gpt-oss-120b), gpt-oss-20b (groq/",
+                ),
+            ),
+            (
+                "race.policy = \"fallback\"\nmodels.m.upstreams = [\"groq/openai/gpt-oss-120b\", \"groq/openai/gpt-oss-20b\"]",
+                None,
+            ),
+            (
+                "models.m.upstreams = [{ upstream = \"groq/openai/gpt-oss-120b\", weight = 3 }]",
+                Some("\"weight\" counts under policy"),
+            ),
+            (
+                "race.policy = \"weighted\"\nmodels.m.upstreams = [{ upstream = \"groq/openai/gpt-oss-120b\", weight = 3 }]",
+                None,
+            ),
+            (
+                "race.budget = 10\nmodels.m.upstreams = [\"groq/openai/gpt-oss-120b\"]",
+                Some("budget = 10 in [race] lets chosen extras cost 1000 % of what single attempts cost; 10 % is 0.1"),
+            ),
+            ("models.m = { budget = 5, upstreams = [\"groq/openai/gpt-oss-120b\"] }", Some("budget = 5 in [models.m]")),
+        ] {
+            let warnings = warned(text);
+            assert_eq!(warnings.len(), usize::from(expected.is_some()), "{text}: {warnings:?}");
+            assert!(
+                warnings.iter().all(|warning| expected.is_some_and(|expected| warning.contains(expected))),
+                "{text}: {warnings:?}"
+            );
+        }
+    }
+}
