@@ -128,7 +128,7 @@ fn report(found: &Surroundings<'_>, first: &FirstConfig, out: &mut impl Write) -
             count => writeln!(out, "{name} answers at {url} with {count} models")?,
         }
     }
-    let model = first.model;
+    let model = &first.model;
     match first.upstreams.as_slice() {
         _ if first.is_simulated => {
             let why = match found.keys.is_empty() && found.servers.is_empty() {
@@ -137,8 +137,17 @@ fn report(found: &Surroundings<'_>, first: &FirstConfig, out: &mut impl Write) -
             };
             writeln!(out, "{why}. Until then, the model \"{model}\" races two simulated providers, which need no key")
         }
-        [one] => writeln!(out, "The model \"{model}\" is {one} alone: a second key or server makes it a race"),
-        several => writeln!(out, "The model \"{model}\" races {}", several.join(", ")),
+        [one] => writeln!(
+            out,
+            "Every model of these is served by its name. Nothing races yet: \"{model}\" is {one} alone, and a key of another host makes it a race"
+        ),
+        several => {
+            writeln!(
+                out,
+                "Every model of these is served by its name, and raced where several host it, such as \"{model}\": {}",
+                several.join(", ")
+            )
+        }
     }
 }
 
@@ -173,8 +182,8 @@ mod tests {
         for words in [
             "GROQ_API_KEY is set: groq is on",
             "AZURE_OPENAI_API_KEY is set: azure needs a table too, see `photofinish providers azure`",
-            "The model \"fast\" races groq/openai/gpt-oss-120b, cerebras/gpt-oss-120b",
-            "photofinish race \"Hello\" --model fast",
+            "raced where several host it, such as \"gpt-oss-120b\": groq/openai/gpt-oss-120b, cerebras/gpt-oss-120b",
+            "photofinish race \"Hello\" --model gpt-oss-120b",
         ] {
             assert!(out.contains(words), "{words}: {out}");
         }
@@ -190,7 +199,7 @@ mod tests {
         let (result, out, err) = ran(&path, InitOptions { yes: false, stdout: true }, Some("")).await;
         result.unwrap();
         assert_eq!(out, written, "the end of the input is no consent");
-        assert!(err.contains("races groq/"), "{err}");
+        assert!(err.contains("\"gpt-oss-120b\": groq/"), "{err}");
     }
 
     #[test]

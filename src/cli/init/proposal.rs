@@ -17,9 +17,7 @@ use photofinish_config::config::{ModelConfig, UpstreamConfig, parse};
 use photofinish_transport::upstream::{Endpoint, GetLimits, UpstreamClient};
 use photofinish_wire::Dialect;
 
-/// Upstreams of one race at most: more cost more and are rarely faster.
-const RACING_MAX: usize = 4;
-/// Models that are proposed before others, if a key opens them: capable, cheap and quick ones of each maker.
+/// Models that are tried before others, if a key opens them: capable, cheap and quick ones of each maker.
 const MODELS: [&str; 7] = [
     "gpt-oss-120b",
     "llama-3.3-70b-instruct",
@@ -29,9 +27,6 @@ const MODELS: [&str; 7] = [
     "deepseek-v4-flash",
     "mistral-small-latest",
 ];
-
-/// Columns of a list of upstreams on one line.
-const LINE_MAX: usize = 90;
 
 /// What is on this machine.
 pub(super) struct Surroundings<'e> {
@@ -45,61 +40,46 @@ pub(super) struct Surroundings<'e> {
 /// A first configuration.
 pub(super) struct FirstConfig {
     pub text: String,
-    /// The model that races.
-    pub model: &'static str,
+    /// A model to try it with.
+    pub model: String,
+    /// Its upstreams.
     pub upstreams: Vec<String>,
     pub is_simulated: bool,
 }
 
-/// The upstreams of a proposed model, and why they are together.
-struct ProposedRace {
-    name: String,
-    about: &'static str,
-    upstreams: Vec<String>,
-}
-
-impl ProposedRace {
-    /// Its table. A short list of upstreams is one line.
-    fn table(&self) -> String {
-        let name = if self.name.contains('.') { format!("\"{}\"", self.name) } else { self.name.clone() };
-        let quoted: Vec<String> = self.upstreams.iter().map(|upstream| format!("\"{upstream}\"")).collect();
-        let mut list = format!("[{}]", quoted.join(", "));
-        if list.len() > LINE_MAX {
-            list = format!("[\n  {},\n]", quoted.join(",\n  "));
-        }
-        format!("\n[models.{name}]   # {}\nupstreams = {list}\n", self.about)
-    }
-}
-
+/// Every model that the keys and servers open is served by its name, and raced where several host that same model. A table of a model
+/// would take the others away, so there is one only where nothing was found.
 pub(super) fn first_config(found: &Surroundings<'_>) -> FirstConfig {
     let known = known_models(found);
-    let races = races(&known, &found.servers);
+    let local = found.servers.iter().filter_map(|server| Some(format!("{}/{}", server.name, server.models.first()?)));
+    let first = known.into_iter().next().or_else(|| local.map(|upstream| (upstream.clone(), vec![upstream])).next());
     let mut text = head(found);
-    let Some(first) = races.first() else {
+    let Some((model, upstreams)) = first else {
         text.push_str(SIMULATED);
         let upstreams = ["sim-quick/demo", "sim-steady/demo"].map(str::to_owned).to_vec();
-        return FirstConfig { text, model: "demo", upstreams, is_simulated: true };
+        return FirstConfig { text, model: "demo".to_owned(), upstreams, is_simulated: true };
     };
     text.push_str(POLICIES);
-    races.iter().for_each(|race| text.push_str(&race.table()));
-    let named =
-        found.keys.iter().filter(|entry| entry.has_address(found.env)).map(|entry| format!("{}/MODEL", entry.name));
-    let named: Vec<String> = named.take(RACING_MAX).collect();
-    if !named.is_empty() {
+    for LocalServer { name, url, .. } in &found.servers {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n# An app can also name an upstream itself: {}.\n", named.join(", "));
+        let _ = write!(text, "\n[providers.{name}]\nbase_url = \"{url}\"\n");
     }
-    FirstConfig { text, model: FAST, upstreams: first.upstreams.clone(), is_simulated: false }
+    let quoted: Vec<String> = upstreams.iter().map(|upstream| format!("\"{upstream}\"")).collect();
+    let _ = write!(text, "{NAMES}# [models.fast]\n# upstreams = [{}]\n", quoted.join(", "));
+    FirstConfig { text, model, upstreams, is_simulated: false }
 }
-
-/// The model that races.
-const FAST: &str = "fast";
 
 const POLICIES: &str = r#"
 [race]
 policy = "adaptive"        # the best upstream by what was learned, and others beside it where that pays
 budget = 0.10              # these may cost a tenth of what single attempts cost; 0: none are chosen
 # policy = "race"          # all upstreams at once: the quickest, and paid at each of them
+"#;
+
+const NAMES: &str = r#"
+# Every model that these providers host is served by its name, and raced where two of them host it:
+# `photofinish models` lists them. An app can also name an upstream, as PROVIDER/MODEL. A model of your own
+# takes the place of all of them:
 "#;
 
 const SIMULATED: &str = r#"
@@ -126,76 +106,15 @@ fn head(found: &Surroundings<'_>) -> String {
     text
 }
 
-/// The models of the catalogue that these keys open, each with its upstreams: the preferred ones first, then those with the most
-/// hosts.
+/// The models of the catalogue that these keys open, each with its upstreams: those that race first, of them the preferred ones.
 fn known_models(found: &Surroundings<'_>) -> Vec<(String, Vec<String>)> {
     let Ok(open) = parse("", Path::new("config.toml"), found.env) else { return Vec::new() };
-    let upstreams = |model: &ModelConfig| -> Vec<String> {
-        model.upstreams.iter().map(UpstreamConfig::name).take(RACING_MAX).collect()
-    };
+    let upstreams = |model: &ModelConfig| -> Vec<String> { model.upstreams.iter().map(UpstreamConfig::name).collect() };
     let mut models: Vec<(String, Vec<String>)> =
         open.models.values().map(|model| (model.name.clone(), upstreams(model))).collect();
-    models.sort_by_key(|(name, upstreams)| (place(name), Reverse(upstreams.len())));
+    let place = |name: &str| MODELS.iter().position(|model| *model == name).unwrap_or(MODELS.len());
+    models.sort_by_key(|(name, upstreams)| (upstreams.len() < 2, place(name), Reverse(upstreams.len())));
     models
-}
-
-/// The first is called `fast`. Empty: nothing is on.
-fn races(known: &[(String, Vec<String>)], servers: &[LocalServer]) -> Vec<ProposedRace> {
-    let same: Vec<_> = known.iter().filter(|(_, upstreams)| upstreams.len() > 1).collect();
-    let local = servers.iter().filter_map(|server| Some(format!("{}/{}", server.name, server.models.first()?)));
-    let local: Vec<String> = local.take(RACING_MAX).collect();
-    let race = |name: &str, about, upstreams| ProposedRace { name: name.to_owned(), about, upstreams };
-    let Some((_, best)) = same.iter().max_by_key(|(name, upstreams)| (upstreams.len(), Reverse(place(name)))) else {
-        let upstreams = one_of_each(known, local);
-        let about = match upstreams.len() {
-            0 => return Vec::new(),
-            1 => "one provider: a second key or server makes it a race",
-            _ if all_same(upstreams.iter().filter_map(|upstream| upstream.split_once('/'))) => {
-                "models of one name: the first to answer wins"
-            }
-            _ => "different models: the first to answer wins, so answers differ",
-        };
-        return vec![race(FAST, about, upstreams)];
-    };
-    let mut races = vec![race(FAST, "one model at several providers", best.clone())];
-    let others = same.iter().filter(|(_, upstreams)| upstreams != best);
-    races.extend(others.take(2).map(|(name, upstreams)| race(name, "the same", upstreams.clone())));
-    if !local.is_empty() {
-        races.push(race("local", "on this machine", local));
-    }
-    races
-}
-
-/// Whether all have the same model.
-fn all_same<'u>(mut upstreams: impl Iterator<Item = (&'u str, &'u str)>) -> bool {
-    let first = upstreams.next();
-    upstreams.all(|(_, model)| first.is_some_and(|(_, first)| first == model))
-}
-
-/// Its place among the preferred models; the others come last.
-fn place(name: &str) -> usize {
-    MODELS.iter().position(|model| *model == name).unwrap_or(MODELS.len())
-}
-
-/// One upstream of each provider and server; of a lone provider two models, if it has them.
-fn one_of_each(known: &[(String, Vec<String>)], local: Vec<String>) -> Vec<String> {
-    let mut upstreams: Vec<String> = Vec::new();
-    let provider = |upstream: &str| upstream.split('/').next().map(str::to_owned);
-    let all = || known.iter().flat_map(|(_, upstreams)| upstreams);
-    for upstream in all() {
-        if upstreams.iter().all(|other| provider(other) != provider(upstream)) {
-            upstreams.push(upstream.clone());
-        }
-    }
-    upstreams.extend(local);
-    if upstreams.len() == 1 {
-        // Of the preferred models: any two others of one provider hardly stand in for each other.
-        let preferred = known.iter().take_while(|(name, _)| MODELS.contains(&name.as_str()));
-        let second = preferred.flat_map(|(_, upstreams)| upstreams).find(|upstream| !upstreams.contains(upstream));
-        upstreams.extend(second.cloned());
-    }
-    upstreams.truncate(RACING_MAX);
-    upstreams
 }
 
 /// A server on this machine that takes longer does not run.
@@ -264,7 +183,7 @@ fn usable(list: &Value) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use photofinish_config::config::catalogue;
+    use photofinish_config::config::{Config, catalogue};
     use photofinish_config::offerings::ModelCatalogue;
 
     fn server(name: &str, models: &[&str]) -> LocalServer {
@@ -272,55 +191,56 @@ mod tests {
         LocalServer { name: name.to_owned(), url: "http://127.0.0.1:1/v1".to_owned(), models }
     }
 
-    /// The proposal for these keys, which `check` must accept without a warning.
+    /// The proposal for these keys, which `check` must accept without a warning, and which serves all that they open.
     fn proposed(providers: &[&str], servers: Vec<LocalServer>) -> FirstConfig {
         let keys: Vec<_> = providers.iter().map(|name| catalogue::find(name).unwrap()).collect();
         let variables: Vec<String> = keys.iter().filter_map(|entry| entry.key_variable.clone()).collect();
         let env = |name: &str| variables.iter().any(|set| set == name).then(|| "key".to_owned());
         let first = first_config(&Surroundings { keys, servers, env: &env });
-        let config =
-            parse(&first.text, Path::new("config.toml"), &env).unwrap_or_else(|p| panic!("{p}\n{}", first.text));
+        let read = |text: &str| parse(text, Path::new("config.toml"), &env).unwrap_or_else(|p| panic!("{p}\n{text}"));
+        let config = read(&first.text);
         assert_eq!(config.warnings, Vec::<String>::new(), "{}", first.text);
-        let model = config.model(first.model).unwrap();
-        assert_eq!(model.upstreams.iter().map(|upstream| upstream.name()).collect::<Vec<_>>(), first.upstreams);
-        assert_eq!(config.upstreams_on(model), first.upstreams.len(), "{}", first.text);
-        assert!(first.text.lines().count() <= 40, "{}", first.text);
-        assert!(first.text.lines().all(|line| line.chars().count() <= 110), "{}", first.text);
+        if !first.is_simulated {
+            let names = |config: &Config| config.models.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names(&config), names(&read("")), "no name is lost");
+        }
+        // What it proposes as a comment is right too.
+        let own = first.text.split("# [models.fast]").nth(1).map(|own| own.replace("\n# ", "\n"));
+        own.iter().for_each(|own| assert_eq!(read(&format!("[models.fast]{own}")).models.len(), 1, "{own}"));
+        assert!(first.text.lines().count() <= 50, "{}", first.text);
         first
     }
 
     #[test]
-    fn what_is_found_is_raced() {
+    fn everything_is_served_and_only_one_model_races_itself() {
         let ollama = || server("ollama", &["llama3.2:3b", "qwen3:8b"]);
-        for (providers, servers, expected) in [
-            (&["groq", "cerebras"][..], vec![], &["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"][..]),
-            (&["openai", "openrouter"], vec![], &["openai/gpt-5.4-mini", "openrouter/openai/gpt-5.4-mini"]),
-            // No model in common.
-            (&["openai", "groq"], vec![], &["groq/openai/gpt-oss-120b", "openai/gpt-5.4-mini"]),
-            (&["anthropic"], vec![ollama()], &["anthropic/claude-sonnet-5", "ollama/llama3.2:3b"]),
-            (&[], vec![ollama(), server("vllm", &["m"])], &["ollama/llama3.2:3b", "vllm/m"]),
-            // One provider with several models, and with one.
+        for (providers, servers, model, upstreams) in [
             (
-                &["openrouter"],
+                &["groq", "cerebras"][..],
                 vec![],
-                &["openrouter/openai/gpt-oss-120b", "openrouter/meta-llama/llama-3.3-70b-instruct"],
+                "gpt-oss-120b",
+                &["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"][..],
             ),
-            (&["mistral"], vec![], &["mistral/mistral-small-latest"]),
-            (&[], vec![server("llamacpp", &["m"])], &["llamacpp/m"]),
+            (
+                &["openai", "openrouter"],
+                vec![],
+                "gpt-5.4-mini",
+                &["openai/gpt-5.4-mini", "openrouter/openai/gpt-5.4-mini"],
+            ),
+            // No model in common, so nothing races.
+            (&["openai", "anthropic"], vec![], "gpt-5.4-mini", &["openai/gpt-5.4-mini"]),
+            (&["anthropic"], vec![ollama()], "claude-sonnet-5", &["anthropic/claude-sonnet-5"]),
+            (&[], vec![ollama(), server("vllm", &["m"])], "ollama/llama3.2:3b", &["ollama/llama3.2:3b"]),
             // Nothing, or nothing whose models are known.
-            (&[], vec![], &["sim-quick/demo", "sim-steady/demo"]),
-            (&["azure"], vec![server("ollama", &[])], &["sim-quick/demo", "sim-steady/demo"]),
+            (&[], vec![], "demo", &["sim-quick/demo", "sim-steady/demo"]),
+            (&["azure"], vec![server("ollama", &[])], "demo", &["sim-quick/demo", "sim-steady/demo"]),
         ] {
-            assert_eq!(proposed(providers, servers).upstreams, expected, "{providers:?}");
+            let first = proposed(providers, servers);
+            assert_eq!(
+                (first.model.as_str(), &first.upstreams[..]),
+                (model, &upstreams.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>()[..])
+            );
         }
-    }
-
-    #[test]
-    fn models_are_called_different_only_if_their_names_are() {
-        let about =
-            |one: &str, other: &str| proposed(&[], vec![server("ollama", &[one]), server("vllm", &[other])]).text;
-        assert!(about("m", "m").contains("[models.fast]   # models of one name"));
-        assert!(about("m", "n").contains("[models.fast]   # different models"));
     }
 
     #[test]
@@ -328,8 +248,8 @@ mod tests {
         let all: Vec<&str> = catalogue::entries().map(|entry| entry.name.as_str()).collect();
         let servers = ["ollama", "vllm", "lmstudio", "llamacpp"].map(|name| server(name, &["m"])).to_vec();
         let first = proposed(&all, servers);
-        assert_eq!(first.upstreams.len(), RACING_MAX);
-        assert!(first.text.contains("listen = \"127.0.0.1:8081\"") && first.text.contains("[models.local]"));
+        assert!(first.upstreams.len() > 3, "{:?}", first.upstreams);
+        assert!(first.text.contains("listen = \"127.0.0.1:8081\"") && first.text.contains("[providers.vllm]"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use photofinish_config::config::TokenCounts;
 pub const LOOKS_MAX: usize = 50_000;
 /// Looks around which the first tokens of clients are read, and how many of them at each.
 const AROUND_MAX: usize = 2_000;
-const AT_EACH: usize = 3;
+const AT_EACH: usize = 6;
 /// Races before a look that are searched for them.
 const SEARCHED: usize = 40;
 

@@ -71,6 +71,19 @@ fn the_model_may_be_left_out_where_it_is_obvious() {
 }
 
 #[test]
+fn without_models_of_ones_own_the_widest_race_is_shown() {
+    let options = Line::try_parse_from(["race", "hi"]).unwrap().options;
+    let model = |keys: &'static [&'static str]| {
+        let env = move |name: &str| keys.contains(&name).then(|| "planted".to_owned());
+        let config = parse("", Path::new("config.toml"), &env).unwrap();
+        RequestTemplate::new(&config, &options, "".as_bytes()).map(|asked| asked.upstreams.len())
+    };
+    assert_eq!(model(&["GROQ_API_KEY", "CEREBRAS_API_KEY"]), Ok(2));
+    assert!(model(&["GROQ_API_KEY", "CEREBRAS_API_KEY", "TOGETHER_API_KEY"]).is_ok_and(|wide| wide > 2));
+    assert!(model(&["GROQ_API_KEY"]).is_err_and(|error| error.contains("--model is missing")), "nothing races");
+}
+
+#[test]
 fn options_become_the_request_of_a_client() {
     let line = ["-", "--model", "both", "--system", "be brief", "--max-tokens", "7", "--policy", "hedge"];
     let line: Vec<&str> = line.into_iter().chain(["--hedge-after", "5ms", "--upstreams", "one/a, two/b"]).collect();
