@@ -113,8 +113,12 @@ impl Recorder {
     /// dropped.
     pub fn for_race(&self, source: RaceSource) -> Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
-        let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
-        let is_watched = source == RaceSource::Client && self.live.takes_race();
+        let is_of_client = source == RaceSource::Client;
+        let sheet = is_wanted.then(|| {
+            let metrics = is_of_client.then(|| Arc::clone(&self.metrics));
+            Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone(), metrics))
+        });
+        let is_watched = is_of_client && self.live.takes_race();
         Recorder { sheet, source, is_watched, ..self.clone() }
     }
 

@@ -73,7 +73,7 @@ async fn a_ping_opens_the_connection_and_the_rows_say_what_they_are() {
     until(&gateway, "answered", 2).await;
     assert_eq!(read_response(&mut gateway.streaming().await).await.status, 200);
     let page = metrics(&gateway).await;
-    assert!(page.contains("photofinish_races_total{outcome=\"ok\"} 1\n"), "only the client's: {page}");
+    assert!(page.contains("photofinish_races_total{model=\"m\",outcome=\"ok\"} 1\n"), "only the client's: {page}");
     let rows = gateway.stop().await;
     let told: Vec<_> = rows.races.iter().map(|race| pick(race, &["source", "workload"])).collect();
     let (ping, measured) =

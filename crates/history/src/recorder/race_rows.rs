@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::state::StoreState;
 use crate::bill::{self, BillBounds};
+use crate::metrics::Metrics;
 use crate::record::AttemptRecord;
 use crate::store::Record;
 
@@ -20,6 +21,8 @@ pub(super) struct RaceSheet {
     /// None: nothing is stored.
     queue: Option<RowQueue>,
     race_observer: Option<Arc<dyn RaceObserver>>,
+    /// None: its costs are not counted.
+    metrics: Option<Arc<Metrics>>,
 }
 
 #[derive(Default)]
@@ -30,8 +33,12 @@ struct RowsToSend {
 }
 
 impl RaceSheet {
-    pub(super) fn new(queue: Option<RowQueue>, race_observer: Option<Arc<dyn RaceObserver>>) -> RaceSheet {
-        RaceSheet { kept: Mutex::default(), queue, race_observer }
+    pub(super) fn new(
+        queue: Option<RowQueue>,
+        race_observer: Option<Arc<dyn RaceObserver>>,
+        metrics: Option<Arc<Metrics>>,
+    ) -> RaceSheet {
+        RaceSheet { kept: Mutex::default(), queue, race_observer, metrics }
     }
 
     pub(super) fn add(&self, record: Record) {
@@ -61,7 +68,7 @@ impl Drop for RaceSheet {
         if rows.is_empty() {
             return;
         }
-        settle(&mut rows, &bills);
+        settle(&mut rows, &bills, self.metrics.as_deref());
         if let Some(race_observer) = &self.race_observer {
             race_observer.settled(&rows);
         }
@@ -71,8 +78,8 @@ impl Drop for RaceSheet {
     }
 }
 
-/// Fills in the bounds of each attempt's cost. They are known once all attempts are over.
-fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
+/// Fills in the bounds of each attempt's cost, and counts them. They are known once all attempts are over.
+fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)], metrics: Option<&Metrics>) {
     let (mut race, mut attempts) = (None, Vec::with_capacity(bills.len()));
     for row in rows {
         match row {
@@ -87,6 +94,9 @@ fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
     }
     if let Some(race) = race {
         bill::settle(race, &mut attempts);
+        if let Some(metrics) = metrics {
+            metrics.costs(race, attempts.iter().map(|(attempt, _)| &**attempt));
+        }
     }
 }
 
