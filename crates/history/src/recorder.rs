@@ -181,7 +181,10 @@ impl Recorder {
     pub fn attempt(&self, attempt: impl Into<Box<AttemptRecord>>, choices: Option<i64>, took_us: i64) {
         let attempt = attempt.into();
         if self.is_of_client() {
-            self.metrics.attempt(&attempt, choices, took_us);
+            let series = self.metrics.attempt(&attempt, choices, took_us);
+            if let Some(sheet) = &self.sheet {
+                sheet.counts_in(attempt.ordinal, series);
+            }
         }
         if self.is_watched {
             self.live.ended(&attempt);

@@ -35,14 +35,15 @@ struct Cost {
 }
 
 impl ModelCosts {
+    /// `usd`: not negative.
     pub fn add(&self, model: &str, usd: f64, is_extra: bool) {
         let mut costs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !costs.contains_key(model) {
             costs.insert(model.to_owned(), Cost::default());
         }
         if let Some(cost) = costs.get_mut(model) {
-            cost.usd += usd.max(0.0);
-            cost.extra_usd += if is_extra { usd.max(0.0) } else { 0.0 };
+            cost.usd += usd;
+            cost.extra_usd += if is_extra { usd } else { 0.0 };
         }
     }
 

@@ -12,6 +12,7 @@ mod tests;
 mod text;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -49,6 +50,10 @@ pub struct Metrics {
     regressions: ArcSwap<CurrentRegressions>,
     incidents: ArcSwap<CurrentIncidents>,
 }
+
+/// The series of an attempt's upstream.
+#[derive(Debug)]
+pub struct UpstreamSeries(Arc<UpstreamMetrics>);
 
 /// The series of one configuration.
 #[derive(Debug)]
@@ -151,11 +156,10 @@ impl Metrics {
     }
 
     /// `choices`: the number of answers that the request asked for, if given. `took_us`: microseconds from dispatch to
-    /// the end of the attempt.
-    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) {
+    /// the end of the attempt. Returns the series for [`Metrics::costs`].
+    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) -> UpstreamSeries {
         self.starts.attempt(attempt);
-        let named = self.named.load();
-        let upstream = named.upstreams.of(&upstream_name(&attempt.provider, &attempt.model_sent));
+        let upstream = self.named.load().upstreams.shared(&upstream_name(&attempt.provider, &attempt.model_sent));
         upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
         if let Some(ttft) = attempt.first_token_us {
             upstream.ttft.observe_of(micros(ttft), &attempt.race_id);
@@ -169,18 +173,31 @@ impl Metrics {
             count.fetch_add(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0), Relaxed);
         }
         upstream.gen_ai.attempt(attempt, took_us);
+        UpstreamSeries(upstream)
     }
 
     /// The attempts of a race, once the bounds of their costs are known.
-    pub fn costs<'a>(&self, race: &RaceRecord, attempts: impl Iterator<Item = &'a AttemptRecord>) {
+    pub fn costs<'a>(
+        &self,
+        race: &RaceRecord,
+        attempts: impl Iterator<Item = (&'a AttemptRecord, &'a UpstreamSeries)>,
+    ) {
+        let known = |(attempt, series): (&'a AttemptRecord, &'a UpstreamSeries)| {
+            attempt.cost_usd_min.map(|usd| (usd.max(0.0), attempt.outcome.is_loss(), &series.0))
+        };
+        let mut known = attempts.filter_map(known).peekable();
+        if known.peek().is_none() {
+            return;
+        }
         let named = self.named.load();
-        for attempt in attempts {
-            let Some(usd) = attempt.cost_usd_min else { continue };
-            let upstream = named.upstreams.of(&upstream_name(&attempt.provider, &attempt.model_sent));
-            upstream.costs.add(named.models.label(&race.model), usd, attempt.outcome.is_loss());
-            if let Some(user) = &race.user {
-                named.users.of(user).cost.add(usd);
-            }
+        let model = named.models.label(&race.model);
+        let mut total = 0.0;
+        for (usd, is_extra, upstream) in known {
+            upstream.costs.add(model, usd, is_extra);
+            total += usd;
+        }
+        if let Some(user) = &race.user {
+            named.users.of(user).cost.add(total);
         }
     }
 

@@ -48,6 +48,11 @@ impl<S> NamedSeries<S> {
         self.own_of(name).unwrap_or(&self.other)
     }
 
+    /// [`NamedSeries::of`], to keep.
+    pub fn shared(&self, name: &str) -> Arc<S> {
+        Arc::clone(self.own_of(name).unwrap_or(&self.other))
+    }
+
     /// The label value of this name.
     pub fn label(&self, name: &str) -> &str {
         self.places.get(name).map_or(OTHER, |place| &self.own[*place].0)

@@ -135,13 +135,17 @@ fn costs_are_summed_by_upstream_model_and_user() {
     aliased.model = "llama".to_owned();
     let by_bob = RaceRecord { user: Some("bob".into()), ..sample::race(2) };
     let gone = RaceRecord { user: Some("gone".into()), model: "groq/made-up".to_owned(), ..sample::race(3) };
+    let costs_of = |race: &RaceRecord, attempts: &[&AttemptRecord]| {
+        let series: Vec<_> = attempts.iter().map(|attempt| metrics.attempt(attempt, None, 0)).collect();
+        metrics.costs(race, attempts.iter().copied().zip(&series));
+    };
     metrics.race(&by_bob, None);
     metrics.race(&gone, None);
-    metrics.costs(&sample::race(0), [&won, &lost, &unknown, &elsewhere, &below_nothing].into_iter());
-    metrics.costs(&aliased, [&won].into_iter());
-    metrics.costs(&by_bob, [&won].into_iter());
-    metrics.costs(&gone, [&won].into_iter());
-    metrics.costs(&RaceRecord { user: None, ..sample::race(4) }, [&unknown].into_iter());
+    costs_of(&sample::race(0), &[&won, &lost, &unknown, &elsewhere, &below_nothing]);
+    costs_of(&aliased, &[&won]);
+    costs_of(&by_bob, &[&won]);
+    costs_of(&gone, &[&won]);
+    costs_of(&RaceRecord { user: None, ..sample::race(4) }, &[&unknown]);
     let costs = |metrics: &Metrics| lines_of(metrics, &["cost_usd_total", "extra_cost_usd_total", "user_"]);
     let llama = "{upstream=\"groq/llama-70b\",model=\"llama-3.3-70b\"}";
     let (of_another, by_another) =
@@ -180,7 +184,8 @@ fn a_large_number_of_users_has_a_bounded_page() {
     for n in 0..1_000 {
         let race = RaceRecord { user: Some(format!("u{n}")), ..sample::race(n) };
         metrics.race(&race, None);
-        metrics.costs(&race, [&sample::won(n)].into_iter());
+        let attempt = sample::won(n);
+        metrics.costs(&race, [(&attempt, &metrics.attempt(&attempt, None, 0))].into_iter());
     }
     assert_eq!(lines_of(&metrics, &["user_cost_usd_total"]).len(), USERS_MAX + 1);
     assert_eq!(lines_of(&metrics, &["user_races_total"]).len(), USERS_MAX + 1);
@@ -294,7 +299,7 @@ fn a_reload_keeps_what_was_counted() {
 /// The GenAI families of the configured upstream after these attempts, only counts and sums.
 fn gen_ai_of(attempts: &[AttemptRecord]) -> Vec<String> {
     let metrics = configured(LLAMA);
-    attempts.iter().for_each(|attempt| metrics.attempt(attempt, None, 5_000));
+    attempts.iter().for_each(|attempt| drop(metrics.attempt(attempt, None, 5_000)));
     let labels = "gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"groq\",gen_ai_request_model=\"llama-70b\"";
     let page = page(&metrics).replace(labels, "…");
     let lines = page.lines().filter(|line| line.starts_with("gen_ai_client_"));

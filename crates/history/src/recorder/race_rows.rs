@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::state::StoreState;
 use crate::bill::{self, BillBounds};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, UpstreamSeries};
 use crate::record::AttemptRecord;
 use crate::store::Record;
 
@@ -28,8 +28,14 @@ pub(super) struct RaceSheet {
 #[derive(Default)]
 struct RowsToSend {
     rows: Vec<Record>,
-    /// The bill of each attempt, by ordinal.
-    bills: Vec<(i64, BillBounds)>,
+    bills: Vec<AttemptBill>,
+}
+
+struct AttemptBill {
+    ordinal: i64,
+    bounds: BillBounds,
+    /// None: its row has not arrived, or its race is no client's.
+    series: Option<UpstreamSeries>,
 }
 
 impl RaceSheet {
@@ -56,8 +62,17 @@ impl RaceSheet {
         })
     }
 
-    pub(super) fn bill(&self, ordinal: i64, bill: BillBounds) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push((ordinal, bill));
+    pub(super) fn bill(&self, ordinal: i64, bounds: BillBounds) {
+        let bill = AttemptBill { ordinal, bounds, series: None };
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push(bill);
+    }
+
+    /// The series that count the cost of the attempt with this ordinal.
+    pub(super) fn counts_in(&self, ordinal: i64, series: UpstreamSeries) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bill) = kept.bills.iter_mut().find(|bill| bill.ordinal == ordinal) {
+            bill.series = Some(series);
+        }
     }
 }
 
@@ -79,14 +94,14 @@ impl Drop for RaceSheet {
 }
 
 /// Fills in the bounds of each attempt's cost, and counts them. They are known once all attempts are over.
-fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)], metrics: Option<&Metrics>) {
+fn settle(rows: &mut [Record], bills: &[AttemptBill], metrics: Option<&Metrics>) {
     let (mut race, mut attempts) = (None, Vec::with_capacity(bills.len()));
     for row in rows {
         match row {
             Record::Race(record) => race = Some(&**record),
             Record::Attempt(record) => {
-                if let Some((_, bill)) = bills.iter().find(|(ordinal, _)| *ordinal == record.ordinal) {
-                    attempts.push((&mut **record, *bill));
+                if let Some(bill) = bills.iter().find(|bill| bill.ordinal == record.ordinal) {
+                    attempts.push((&mut **record, bill.bounds));
                 }
             }
             Record::Run(_) | Record::Incident(_) => {}
@@ -95,7 +110,8 @@ fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)], metrics: Option<&Met
     if let Some(race) = race {
         bill::settle(race, &mut attempts);
         if let Some(metrics) = metrics {
-            metrics.costs(race, attempts.iter().map(|(attempt, _)| &**attempt));
+            let series = |ordinal| bills.iter().find(|bill| bill.ordinal == ordinal)?.series.as_ref();
+            metrics.costs(race, attempts.iter().filter_map(|(row, _)| Some((&**row, series(row.ordinal)?))));
         }
     }
 }
