@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
@@ -79,6 +80,39 @@ pub fn is_exhausted(error: &std::io::Error) -> bool {
 /// The error of a process that has no descriptor left.
 pub fn no_descriptor() -> std::io::Error {
     Errno::MFILE.into()
+}
+
+/// What the system counts of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessFigures {
+    /// In user space and kernel.
+    pub cpu_seconds: f64,
+    pub resident_bytes: u64,
+    /// Descriptors in use.
+    pub descriptors: u64,
+    /// None: no limit.
+    pub descriptors_max: Option<u64>,
+    /// Seconds since 1970.
+    pub started_at: f64,
+}
+
+/// None where there is no `/proc`.
+pub fn process() -> Option<ProcessFigures> {
+    let (own, system) = (read_to_string("/proc/self/stat").ok()?, read_to_string("/proc/stat").ok()?);
+    let booted_at: f64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    // The name before may have spaces and brackets.
+    let fields: Vec<u64> = own.rsplit_once(") ")?.1.split(' ').map(|field| field.parse().unwrap_or(0)).collect();
+    let (user, kernel, started, pages) = (fields.get(11)?, fields.get(12)?, fields.get(19)?, fields.get(21)?);
+    let per_second = clock_ticks_per_second() as f64;
+    let descriptors = read_dir("/proc/self/fd").ok()?.count() as u64;
+    Some(ProcessFigures {
+        cpu_seconds: (user + kernel) as f64 / per_second,
+        resident_bytes: pages * page_size() as u64,
+        // Without the one that reads the folder.
+        descriptors: descriptors.saturating_sub(1),
+        descriptors_max: getrlimit(Resource::Nofile).current,
+        started_at: booted_at + *started as f64 / per_second,
+    })
 }
 
 /// Detects that descriptors run out. Cheap to clone; all clones share one state.
@@ -373,6 +407,23 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap().trim().parse::<u64>().unwrap();
         assert!(size >= limit.min(DESCRIPTORS_AT_START), "{size} of {limit}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_system_counts_this_process() {
+        let before = process().unwrap();
+        let memory = vec![1_u8; 64 << 20];
+        let file = File::open("/proc/self/stat").unwrap();
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_millis(50) {}
+        let after = process().unwrap();
+        assert!(after.cpu_seconds - before.cpu_seconds >= 0.02, "{before:?} {after:?}");
+        assert!(after.resident_bytes >= before.resident_bytes + memory.len() as u64 / 2, "{before:?} {after:?}");
+        assert!(after.descriptors > 3 && after.descriptors_max.is_none_or(|max| after.descriptors <= max));
+        let now = crate::clock::wall_micros() as f64 / 1e6;
+        assert!((0.0..600.0).contains(&(now + 1.0 - after.started_at)), "{after:?}");
+        drop(file);
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use tracing::{Event, Span, Subscriber};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -202,8 +202,31 @@ where
                 LogFormat::Json => writeln!(writer, "{{\"left_out\":{left_out}}}")?,
             }
         }
-        self.format.format_event(context, writer, event)
+        match self.log {
+            LogFormat::Text => self.format.format_event(context, writer, event),
+            LogFormat::Json => {
+                let mut line = String::new();
+                self.format.format_event(context, Writer::new(&mut line), event)?;
+                match (race_id(context), line.strip_suffix("}\n")) {
+                    (Some(race_id), Some(members)) => writeln!(writer, "{members},\"race_id\":\"{race_id}\"}}"),
+                    _ => writer.write_str(&line),
+                }
+            }
+        }
     }
+}
+
+/// That of the request's span, from its fields as JSON. Within a text the quotes would be escaped.
+fn race_id<S, N>(context: &FmtContext<'_, S, N>) -> Option<String>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    context.event_scope()?.find_map(|span| {
+        let extensions = span.extensions();
+        let (_, rest) = extensions.get::<FormattedFields<N>>()?.fields.split_once("\"race_id\":\"")?;
+        rest.split_once('"').map(|(race_id, _)| race_id.to_owned())
+    })
 }
 
 /// Counts the lines of the current second.
@@ -273,7 +296,7 @@ pub enum LogFormat {
     /// For human readers; coloured on a terminal.
     #[default]
     Text,
-    /// One JSON object a line, with the spans under `spans`.
+    /// One JSON object a line, with the spans under `spans`, and `race_id`.
     Json,
 }
 

@@ -113,8 +113,12 @@ impl Recorder {
     /// dropped.
     pub fn for_race(&self, source: RaceSource) -> Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
-        let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
-        let is_watched = source == RaceSource::Client && self.live.takes_race();
+        let is_of_client = source == RaceSource::Client;
+        let sheet = is_wanted.then(|| {
+            let metrics = is_of_client.then(|| Arc::clone(&self.metrics));
+            Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone(), metrics))
+        });
+        let is_watched = is_of_client && self.live.takes_race();
         Recorder { sheet, source, is_watched, ..self.clone() }
     }
 
@@ -177,7 +181,10 @@ impl Recorder {
     pub fn attempt(&self, attempt: impl Into<Box<AttemptRecord>>, choices: Option<i64>, took_us: i64) {
         let attempt = attempt.into();
         if self.is_of_client() {
-            self.metrics.attempt(&attempt, choices, took_us);
+            let series = self.metrics.attempt(&attempt, choices, took_us);
+            if let Some(sheet) = &self.sheet {
+                sheet.counts_in(attempt.ordinal, series);
+            }
         }
         if self.is_watched {
             self.live.ended(&attempt);

@@ -40,12 +40,14 @@ async fn served(format: &str, level: &str, status: u16) -> (String, String) {
 async fn every_line_of_a_request_names_it_in_json() {
     let (race_id, log) = served("json", "photofinish=debug", 500).await;
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().all(|line| line["spans"][0]["race_id"] == line["race_id"]), "also without a race: {log}");
     for (said, by_attempt) in SAID {
         let found: Vec<&Value> = lines.iter().filter(|line| line["message"] == said).collect();
         assert!(!found.is_empty(), "{said}: {log}");
         for line in found {
             let request = &line["spans"][0];
             assert_eq!(request["race_id"], race_id, "{line}");
+            assert_eq!(line["race_id"], race_id, "{line}");
             assert_eq!((&request["model"], &request["user"]), (&"m".into(), &"ann".into()), "{line}");
             assert_eq!(request["surface"], "chat", "{line}");
             let attempt = &line["spans"][1];

@@ -29,7 +29,7 @@ impl Page {
                 let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
                 let known = families.contains_key(name) || families.get(family.unwrap_or("")) == Some(&"histogram");
                 assert!(
-                    known && ["photofinish_", "gen_ai_client_"].iter().any(|ours| name.starts_with(ours)),
+                    known && ["photofinish_", "gen_ai_client_", "process_"].iter().any(|ours| name.starts_with(ours)),
                     "{line}"
                 );
                 assert!(values.insert(series.to_owned(), value.parse().unwrap()).is_none(), "{line} comes twice");
@@ -61,8 +61,9 @@ fn assert_agree(page: &Page, rows: &Rows) {
     let mut expected = BTreeMap::<String, f64>::new();
     let mut add = |series: String, value: f64| *expected.entry(series).or_default() += value;
     for race in &rows.races {
+        let label = label_of(race);
         add(format!("races_total{{outcome=\"{}\"}}", text(&race["outcome"])), 1.0);
-        let label = if race["model"] == "m" { "m" } else { "other" };
+        add(format!("model_races_total{{model=\"{label}\",outcome=\"{}\"}}", text(&race["outcome"])), 1.0);
         if let Some(sent) = race["first_token_sent_us"].as_f64() {
             add(format!("client_ttft_seconds_count{{model=\"{label}\"}}"), 1.0);
             add(format!("client_ttft_seconds_sum{{model=\"{label}\"}}"), sent / 1e6);
@@ -85,16 +86,26 @@ fn assert_agree(page: &Page, rows: &Rows) {
             add(format!("attempt_ttft_seconds_sum{{upstream=\"{label}\"}}"), ttft / 1e6);
         }
         add_tokens(attempt, &label, &mut add);
+        let race = rows.races.iter().find(|race| race["race_id"] == attempt["race_id"]).unwrap();
+        if let Some(usd) = attempt["cost_usd_min"].as_f64() {
+            let labels = format!("{{upstream=\"{label}\",model=\"{}\"}}", label_of(race));
+            let is_extra = ["lost", "drained"].contains(&text(&attempt["outcome"]).as_str());
+            add(format!("extra_cost_usd_total{labels}"), if is_extra { usd } else { 0.0 });
+            add(format!("cost_usd_total{labels}"), usd);
+        }
     }
     for (series, value) in &expected {
         assert!((page.value(series) - value).abs() < 1e-6, "{series}: {} and not {value}", page.value(series));
     }
     for family in [
         "races_total",
+        "model_races_total",
         "attempts_total",
         "client_ttft_seconds_count",
         "attempt_ttft_seconds_count",
         "tokens_total",
+        "cost_usd_total",
+        "extra_cost_usd_total",
         "gen_ai_client_token_usage_count",
         "gen_ai_client_operation_duration_seconds_count",
         "gen_ai_client_operation_time_to_first_chunk_seconds_count",
@@ -102,6 +113,10 @@ fn assert_agree(page: &Page, rows: &Rows) {
         let rows: f64 = expected.iter().filter(|(series, _)| series.starts_with(family)).map(|(_, value)| value).sum();
         assert!((page.sum(family) - rows).abs() < 1e-6, "{family}: nothing that is not in the rows");
     }
+}
+
+fn label_of(race: &Row) -> &'static str {
+    if race["model"] == "m" { "m" } else { "other" }
 }
 
 fn add_tokens(attempt: &Row, upstream: &str, add: &mut impl FnMut(String, f64)) {
@@ -167,7 +182,10 @@ async fn the_metrics_say_what_the_rows_say() {
     let b = FakeProvider::answering(|_| silent()).await;
     let gone = FakeProvider::answering(|_| Script::sse().role().token("x").until_closed()).await;
     let setup = Setup::over(&[&a, &b]).provider("gone", &gone, "");
-    let gateway = setup.model("[models.m]\nupstreams = [\"a/m\", \"b/m\", \"gone/m\"]").start().await;
+    let priced =
+        ["a", "gone"].map(|name| format!("{{ upstream = \"{name}/m\", input_price = 1.0, output_price = 10.0 }}"));
+    let model = format!("[models.m]\nupstreams = [{}, \"b/m\"]", priced.join(", "));
+    let gateway = setup.model(&model).start().await;
     let ask = |model: &str, stream: bool| json!({"model": model, "stream": stream, "messages": [{}]});
 
     // A winner and a loser, streamed and whole; a failure; a client that leaves; a request that is refused.
@@ -193,9 +211,10 @@ async fn the_metrics_say_what_the_rows_say() {
     let rows = gateway.stop().await;
     assert_agree(&page, &rows);
     for (series, least) in [
-        ("races_total{outcome=\"client_gone\"}", 1.0),
-        ("races_total{outcome=\"rejected\"}", 1.0),
-        ("races_total{outcome=\"error\"}", 1.0),
+        ("model_races_total{model=\"other\",outcome=\"client_gone\"}", 1.0),
+        ("model_races_total{model=\"other\",outcome=\"rejected\"}", 1.0),
+        ("model_races_total{model=\"other\",outcome=\"error\"}", 1.0),
+        ("cost_usd_total{upstream=\"a/m\",model=\"m\"}", 37e-6),
         ("attempts_total{upstream=\"b/m\",outcome=\"lost\"}", 2.0),
         ("attempts_total{upstream=\"other\",outcome=\"failed\"}", 1.0),
         ("overhead_seconds_count", 2.0),
@@ -260,8 +279,32 @@ async fn no_metric_label_is_chosen_by_a_caller() {
     let all = |page: &Page| page.sum("races_total") == 41.0 && page.sum("attempts_total") == 21.0;
     let page = page_when(served.addr, &admin, all).await;
     let text = served.get("/metrics", &admin).await.body;
-    assert!(!text.contains("planted") && !text.contains("bob"), "{text}");
+    assert!(!text.contains("planted"), "{text}");
     assert_eq!(page.value("attempts_total{upstream=\"other\",outcome=\"won\"}"), 20.0);
-    assert_eq!(page.value("races_total{outcome=\"rejected\"}"), 20.0);
+    assert_eq!(page.value("model_races_total{model=\"other\",outcome=\"rejected\"}"), 20.0);
+    assert_eq!(page.value("model_races_total{model=\"m\",outcome=\"ok\"}"), 1.0);
+    assert_eq!(page.value("user_races_total{user=\"bob\",outcome=\"ok\"}"), 21.0);
+    assert_eq!(page.sum("user_"), 41.0, "{text}");
     assert!(page.0.len() < 300, "{text}");
+}
+
+/// A strict reader of the format is not here: `tests/grafana` asks a real Prometheus.
+#[tokio::test]
+async fn who_prefers_open_metrics_gets_the_race_of_a_bucket() {
+    let (_fake, served) = with_users().await;
+    let answer = served.chat(&[("x-api-key", "planted-bob")], &process::asking("m")).await;
+    let race_id = answer.header("x-photofinish-race").to_owned();
+    let admin = ("x-api-key", "planted-ann");
+    page_when(served.addr, &[admin], |page| page.value("records_written_total") == 2.0).await;
+    let open = served.get("/metrics", &[admin, ("accept", "application/openmetrics-text, text/plain; q=0.5")]).await;
+    assert_eq!(open.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    let exemplars = open.body.lines().filter(|line| line.contains(&format!(" # {{race_id=\"{race_id}\"}} ")));
+    let of_families = exemplars.map(|line| line.split('{').next().unwrap()).collect::<Vec<_>>();
+    assert_eq!(of_families, ["photofinish_client_ttft_seconds_bucket", "photofinish_attempt_ttft_seconds_bucket"]);
+    assert!(open.body.ends_with("\n# EOF\n"), "{}", open.body);
+    for line in ["photofinish_build_info{version=\"0.1.0\"} 1", "# TYPE process_cpu_seconds counter"] {
+        assert!(open.body.lines().any(|told| told == line), "{}", open.body);
+    }
+    let text = served.get("/metrics", &[admin, ("accept", "text/plain")]).await;
+    assert!(!text.body.contains(&race_id) && !text.body.contains("# EOF"), "{}", text.body);
 }

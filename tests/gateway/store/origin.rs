@@ -8,6 +8,7 @@ use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
 use photofinish_gateway::proxy::{AskedBy, serve_as};
+use photofinish_history::metrics::MetricsFormat;
 use photofinish_history::record::{RaceSource, RequestOrigin, RunKind, RunRecord};
 use photofinish_wire::Surface;
 use serde_json::json;
@@ -36,7 +37,7 @@ async fn a_probe_is_told_apart_and_not_among_the_figures_of_clients() {
     let gateway = Setup::over(&[&fake]).start().await;
     let run = RunRecord { run_id: "r".to_owned(), kind: RunKind::Bench, started_at: 7, ..RunRecord::default() };
     gateway.gateway().recorder().run(run);
-    let metrics = || gateway.gateway().recorder().metrics().render(&BTreeSet::new(), |_| {});
+    let metrics = || gateway.gateway().recorder().metrics().render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
     let before = metrics();
     let origin = RequestOrigin {
         source: RaceSource::Probe,

@@ -3,7 +3,10 @@
 //! Not for quantiles of the history: see `history`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use photofinish_base::clock::wall_micros;
 
 /// The buckets of a histogram, and the unit of its values.
 #[derive(Debug)]
@@ -53,23 +56,75 @@ pub(super) struct MetricHistogram {
     counts: Box<[AtomicU64]>,
     /// In the stored unit; nanoseconds suffice for 584 years.
     sum: AtomicU64,
+    /// The newest exemplar of each bucket. Empty: it keeps none.
+    exemplars: Mutex<Box<[Option<Exemplar>]>>,
+}
+
+/// A race whose value fell into a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exemplar {
+    race_id: [u8; RACE_ID_LEN],
+    /// In the stored unit.
+    value: u64,
+    /// When it was counted, in microseconds since 1970.
+    at_us: i64,
+}
+
+/// Of a UUID.
+const RACE_ID_LEN: usize = 36;
+
+impl Exemplar {
+    pub fn race_id(&self) -> &str {
+        std::str::from_utf8(&self.race_id).unwrap_or_default()
+    }
+
+    pub fn at_seconds(&self) -> f64 {
+        self.at_us as f64 / 1e6
+    }
 }
 
 impl MetricHistogram {
     pub fn new(buckets: Buckets) -> MetricHistogram {
         let counts = (0..=buckets.upto.len()).map(|_| AtomicU64::new(0)).collect();
-        MetricHistogram { buckets, counts, sum: AtomicU64::new(0) }
+        MetricHistogram { buckets, counts, sum: AtomicU64::new(0), exemplars: Mutex::default() }
+    }
+
+    /// Keeps a race for each bucket.
+    pub fn with_exemplars(buckets: Buckets) -> MetricHistogram {
+        let exemplars = vec![None; buckets.upto.len() + 1].into_boxed_slice();
+        MetricHistogram { exemplars: Mutex::new(exemplars), ..MetricHistogram::new(buckets) }
+    }
+
+    /// [`MetricHistogram::observe`] of a race, which becomes the exemplar of its bucket. Never waits: while another thread adds
+    /// one, it does not.
+    pub fn observe_of(&self, value: Duration, race_id: &str) {
+        let value = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = self.count(value);
+        let Ok(race_id) = race_id.as_bytes().try_into() else { return };
+        if let Ok(mut exemplars) = self.exemplars.try_lock()
+            && let Some(exemplar) = exemplars.get_mut(bucket)
+        {
+            *exemplar = Some(Exemplar { race_id, value, at_us: wall_micros() });
+        }
+    }
+
+    /// One for each bucket, none for a histogram that keeps none; with values in the displayed unit.
+    pub fn exemplars(&self) -> Vec<Option<(Exemplar, f64)>> {
+        let exemplars = self.exemplars.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = |exemplar: Exemplar| (exemplar, exemplar.value as f64 / self.buckets.per_shown);
+        exemplars.iter().map(|exemplar| exemplar.map(shown)).collect()
     }
 
     pub fn observe(&self, value: Duration) {
         self.count(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Adds a value in the stored unit.
-    pub fn count(&self, value: u64) {
+    /// Adds a value in the stored unit; returns its bucket.
+    pub fn count(&self, value: u64) -> usize {
         let bucket = self.buckets.upto.partition_point(|bound| bound * self.buckets.per_bound < value);
         self.counts[bucket].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
+        bucket
     }
 
     /// For each bound in the displayed unit, the number of values up to it. The last entry has no bound and counts all
@@ -119,7 +174,9 @@ mod tests {
     #[test]
     fn counts_are_shown_as_they_are() {
         let histogram = MetricHistogram::new(TOKENS);
-        [0, 1, 5].into_iter().for_each(|tokens| histogram.count(tokens));
+        for tokens in [0, 1, 5] {
+            histogram.count(tokens);
+        }
         let counts: Vec<_> = histogram.cumulative().take(3).collect();
         assert_eq!(counts, [(Some(1.0), 2), (Some(4.0), 2), (Some(16.0), 3)]);
         assert_eq!(histogram.sum(), 6.0);

@@ -1,8 +1,9 @@
-//! `GET /metrics`: counters and histograms of races and attempts, as Prometheus' text.
+//! `GET /metrics`: counters and histograms of races and attempts, as Prometheus' text or as OpenMetrics.
 //!
 //! The recorder feeds them with every row, so rows and metrics agree. A row costs a look-up and a few atomic additions, a token
 //! costs nothing. Not for history: counts start at zero with the process, and nothing is estimated.
 
+mod costs;
 mod gen_ai;
 mod histogram;
 mod series;
@@ -11,9 +12,9 @@ mod tests;
 mod text;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -22,21 +23,25 @@ use crate::estimate::regression::TestedFigure;
 use crate::estimate::speed::Decoding;
 use crate::record::table::Subset as _;
 use crate::record::{AttemptOutcome, AttemptRecord, IncidentKind, LeftOutReason, RaceOutcome, RaceRecord, StartReason};
+use costs::{ModelCosts, UsdSum};
 use gen_ai::GenAi;
 use histogram::{MetricHistogram, micros};
 use photofinish_config::config::Config;
 use photofinish_config::config::names::names;
 use series::NamedSeries;
-pub use text::{CONTENT_TYPE, MetricsText};
+pub use text::{MetricsFormat, MetricsText};
 
 /// Maximum models with a separate series, first by name; further ones share `other`.
 const MODELS_MAX: usize = 32;
 /// Maximum upstreams with a separate series, first by model; further ones share `other`.
 const UPSTREAMS_MAX: usize = 64;
+/// Maximum users with a separate series, first by name; further ones share `other`.
+const USERS_MAX: usize = 64;
 
 /// Counts from rows since the start.
 #[derive(Debug)]
 pub struct Metrics {
+    /// In the order of [`RaceOutcome::ALL`].
     races: [AtomicU64; RaceOutcome::ALL.len()],
     starts: Starts,
     overhead: MetricHistogram,
@@ -48,13 +53,33 @@ pub struct Metrics {
     incidents: ArcSwap<CurrentIncidents>,
 }
 
+/// The series of an attempt's upstream.
+#[derive(Debug)]
+pub struct UpstreamSeries(Arc<UpstreamMetrics>);
+
 /// The series of one configuration.
 #[derive(Debug)]
 struct ConfiguredNames {
-    /// Client TTFT.
-    models: NamedSeries<MetricHistogram>,
+    models: NamedSeries<ModelMetrics>,
     upstreams: NamedSeries<UpstreamMetrics>,
+    users: NamedSeries<UserMetrics>,
 }
+
+#[derive(Debug)]
+struct ModelMetrics {
+    races: RaceCounts,
+    /// Client TTFT.
+    ttft: MetricHistogram,
+}
+
+#[derive(Debug, Default)]
+struct UserMetrics {
+    races: RaceCounts,
+    cost: UsdSum,
+}
+
+/// In the order of [`RaceOutcome::ALL`].
+type RaceCounts = [AtomicU64; RaceOutcome::ALL.len()];
 
 #[derive(Debug)]
 struct UpstreamMetrics {
@@ -64,6 +89,7 @@ struct UpstreamMetrics {
     /// In the order of [`TOKEN_KINDS`].
     tokens: [AtomicU64; TOKEN_KINDS.len()],
     gen_ai: GenAi,
+    costs: ModelCosts,
     /// Regressions that began, in the order of [`TestedFigure::ALL`].
     regressions: [AtomicU64; TestedFigure::ALL.len()],
     /// Incidents that began, in the order of [`IncidentKind::ALL`].
@@ -76,8 +102,11 @@ const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
 impl Metrics {
     /// Without configured names: see [`Metrics::configure`].
     pub fn new() -> Metrics {
-        let named =
-            ConfiguredNames { models: NamedSeries::new(ttft), upstreams: NamedSeries::new(UpstreamMetrics::new) };
+        let named = ConfiguredNames {
+            models: NamedSeries::new(ModelMetrics::new),
+            upstreams: NamedSeries::new(UpstreamMetrics::new),
+            users: NamedSeries::new(UserMetrics::default),
+        };
         Metrics {
             races: Default::default(),
             starts: Starts::default(),
@@ -91,16 +120,16 @@ impl Metrics {
         }
     }
 
-    /// Creates separate series for the models of `config` and their upstreams. The series of removed names are dropped.
+    /// Creates separate series for the models of `config`, their upstreams and its users. The series of removed names are dropped.
     pub fn configure(&self, config: &Config) {
         self.named.rcu(|before| {
-            let models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ttft);
+            let models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ModelMetrics::new);
             let upstreams = config.models.values().flat_map(|model| &model.upstreams);
             let upstreams = upstreams.map(|upstream| upstream_name(&upstream.provider.name, &upstream.model));
-            ConfiguredNames {
-                models,
-                upstreams: before.upstreams.renamed(upstreams, UPSTREAMS_MAX, UpstreamMetrics::new),
-            }
+            let upstreams = before.upstreams.renamed(upstreams, UPSTREAMS_MAX, UpstreamMetrics::new);
+            upstreams.iter().for_each(|(_, upstream)| upstream.costs.keep(&models));
+            let users = config.users.iter().map(|user| user.name.clone());
+            ConfiguredNames { models, upstreams, users: before.users.renamed(users, USERS_MAX, UserMetrics::default) }
         });
     }
 
@@ -113,8 +142,14 @@ impl Metrics {
     /// `overhead_us`: the time that the gateway itself added before the client's first token. None: unknown.
     pub fn race(&self, race: &RaceRecord, overhead_us: Option<i64>) {
         self.races[race.outcome as usize].fetch_add(1, Relaxed);
+        let named = self.named.load();
+        let model = named.models.of(&race.model);
+        model.races[race.outcome as usize].fetch_add(1, Relaxed);
+        if let Some(user) = &race.user {
+            named.users.of(user).races[race.outcome as usize].fetch_add(1, Relaxed);
+        }
         if let Some(sent) = race.first_token_sent_us {
-            self.named.load().models.of(&race.model).observe(micros(sent));
+            model.ttft.observe_of(micros(sent), &race.race_id);
         }
         if let Some(overhead) = overhead_us {
             self.overhead.observe(micros(overhead));
@@ -122,14 +157,13 @@ impl Metrics {
     }
 
     /// `choices`: the number of answers that the request asked for, if given. `took_us`: microseconds from dispatch to
-    /// the end of the attempt.
-    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) {
+    /// the end of the attempt. Returns the series for [`Metrics::costs`].
+    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) -> UpstreamSeries {
         self.starts.attempt(attempt);
-        let named = self.named.load();
-        let upstream = named.upstreams.of(&upstream_name(&attempt.provider, &attempt.model_sent));
+        let upstream = self.named.load().upstreams.shared(&upstream_name(&attempt.provider, &attempt.model_sent));
         upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
         if let Some(ttft) = attempt.first_token_us {
-            upstream.ttft.observe(micros(ttft));
+            upstream.ttft.observe_of(micros(ttft), &attempt.race_id);
         }
         if let Some(tpot) = Decoding::of(attempt).tpot_us(choices) {
             upstream.tpot.observe(Duration::from_nanos((tpot * 1e3) as u64));
@@ -140,6 +174,32 @@ impl Metrics {
             count.fetch_add(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0), Relaxed);
         }
         upstream.gen_ai.attempt(attempt, took_us);
+        UpstreamSeries(upstream)
+    }
+
+    /// The attempts of a race, once the bounds of their costs are known.
+    pub fn costs<'a>(
+        &self,
+        race: &RaceRecord,
+        attempts: impl Iterator<Item = (&'a AttemptRecord, &'a UpstreamSeries)>,
+    ) {
+        let known = |(attempt, series): (&'a AttemptRecord, &'a UpstreamSeries)| {
+            attempt.cost_usd_min.map(|usd| (usd.max(0.0), attempt.outcome.is_loss(), &series.0))
+        };
+        let mut known = attempts.filter_map(known).peekable();
+        if known.peek().is_none() {
+            return;
+        }
+        let named = self.named.load();
+        let model = named.models.label(&race.model);
+        let mut total = 0.0;
+        for (usd, is_extra, upstream) in known {
+            upstream.costs.add(model, usd, is_extra);
+            total += usd;
+        }
+        if let Some(user) = &race.user {
+            named.users.of(user).cost.add(total);
+        }
     }
 
     /// An hour with this many attempts was rolled up.
@@ -182,15 +242,22 @@ impl Metrics {
         self.incidents.store(incidents.into());
     }
 
-    /// The page in text format 0.0.4; see [`CONTENT_TYPE`]. A model or an upstream without counts has no series.
-    /// `open_breakers`: upstreams; `more`: writes what other parts of the gateway count.
-    pub fn render(&self, open_breakers: &BTreeSet<String>, more: impl FnOnce(&mut MetricsText)) -> String {
+    /// The page. An upstream or a user without counts has no series. `open_breakers`: upstreams; `more`: writes what other parts of
+    /// the gateway count.
+    pub fn render(
+        &self,
+        format: MetricsFormat,
+        open_breakers: &BTreeSet<String>,
+        more: impl FnOnce(&mut MetricsText),
+    ) -> String {
         let named = self.named.load();
-        let mut text = MetricsText::default();
+        let mut text = MetricsText::new(format);
         self.render_races(&named, &mut text);
+        render_users(&named.users, &mut text);
         self.starts.render(&mut text);
         render_attempts(&named.upstreams, &mut text);
         render_tokens(&named.upstreams, &mut text);
+        costs::render(&named.upstreams, |of| &of.costs, &mut text);
         gen_ai::render(&named.upstreams, |of| &of.gen_ai, &mut text);
         render_regressions(&named.upstreams, &self.regressions.load(), &mut text);
         render_incidents(&named.upstreams, &self.incidents.load(), &mut text);
@@ -211,14 +278,21 @@ impl Metrics {
 
     fn render_races(&self, named: &ConfiguredNames, text: &mut MetricsText) {
         text.family("races_total", "counter", "Races that ended, one for each authenticated request, by outcome.");
-        for (outcome, count) in RaceOutcome::ALL.iter().zip(&self.races) {
-            text.sample(&[("outcome", outcome.as_str())], count.load(Relaxed));
+        for outcome in RaceOutcome::ALL {
+            text.sample(&[("outcome", outcome.as_str())], self.races[outcome as usize].load(Relaxed));
+        }
+        text.family("model_races_total", "counter", "The same by model and outcome.");
+        for (model, of) in named.models.iter() {
+            let counts = of.races.iter().map(|count| count.load(Relaxed));
+            for (outcome, count) in RaceOutcome::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
+                text.sample(&[("model", model), ("outcome", outcome.as_str())], count);
+            }
         }
         let help = "From the request fully read to the first byte of payload handed to the client; for a client that does \
                     not stream, to the whole answer.";
         text.family("client_ttft_seconds", "histogram", help);
-        for (model, ttft) in named.models.iter().filter(|(_, ttft)| !ttft.is_empty()) {
-            text.histogram(&[("model", model)], ttft);
+        for (model, of) in named.models.iter().filter(|(_, of)| !of.ttft.is_empty()) {
+            text.histogram(&[("model", model)], &of.ttft);
         }
         let help = "What the gateway itself added before a streaming client's first token: its TTFT, less the winner's start \
                     and the winner's TTFT.";
@@ -233,6 +307,12 @@ impl Default for Metrics {
     }
 }
 
+impl ModelMetrics {
+    fn new() -> ModelMetrics {
+        ModelMetrics { races: Default::default(), ttft: ttft() }
+    }
+}
+
 impl UpstreamMetrics {
     fn new() -> UpstreamMetrics {
         UpstreamMetrics {
@@ -241,9 +321,25 @@ impl UpstreamMetrics {
             tpot: MetricHistogram::new(histogram::TPOT),
             tokens: Default::default(),
             gen_ai: GenAi::new(),
+            costs: ModelCosts::default(),
             regressions: Default::default(),
             incidents: Default::default(),
         }
+    }
+}
+
+fn render_users(users: &NamedSeries<UserMetrics>, text: &mut MetricsText) {
+    text.family("user_races_total", "counter", "Races that ended, by user and outcome.");
+    for (user, of) in users.iter() {
+        let counts = of.races.iter().map(|count| count.load(Relaxed));
+        for (outcome, count) in RaceOutcome::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            text.sample(&[("user", user), ("outcome", outcome.as_str())], count);
+        }
+    }
+    let help = "US dollars that a user's attempts cost: a lower bound, as in cost_usd_total.";
+    text.family("user_cost_usd_total", "counter", help);
+    for (user, of) in users.iter().filter(|(_, of)| of.cost.usd() > 0.0) {
+        text.sample(&[("user", user)], of.cost.usd());
     }
 }
 
@@ -292,7 +388,7 @@ fn render_breakers(upstreams: &NamedSeries<UpstreamMetrics>, open: &BTreeSet<Str
 }
 
 fn ttft() -> MetricHistogram {
-    MetricHistogram::new(histogram::TTFT)
+    MetricHistogram::with_exemplars(histogram::TTFT)
 }
 
 fn upstream_name(provider: &str, model: &str) -> String {
@@ -312,13 +408,13 @@ names! {
 #[derive(Debug, Default)]
 struct ProbeCounts {
     runs: [AtomicU64; ProbeOutcome::ALL.len()],
-    cost_usd: Mutex<f64>,
+    cost: UsdSum,
 }
 
 impl ProbeCounts {
     fn count(&self, outcome: ProbeOutcome, cost_usd: f64) {
         self.runs[outcome as usize].fetch_add(1, Relaxed);
-        *self.cost_usd.lock().unwrap_or_else(PoisonError::into_inner) += cost_usd.max(0.0);
+        self.cost.add(cost_usd);
     }
 
     fn count_skipped(&self, probes: u64) {
@@ -330,8 +426,7 @@ impl ProbeCounts {
         for (outcome, count) in ProbeOutcome::ALL.iter().zip(&self.runs) {
             text.sample(&[("outcome", outcome.as_str())], count.load(Relaxed));
         }
-        let cost = *self.cost_usd.lock().unwrap_or_else(PoisonError::into_inner);
-        text.single("probe_cost_usd_total", "counter", "US dollars that probes cost, at most.", cost);
+        text.single("probe_cost_usd_total", "counter", "US dollars that probes cost, at most.", self.cost.usd());
     }
 }
 
@@ -394,7 +489,7 @@ impl<const N: usize> TroubleFamily<N> {
                 text.sample(&[("upstream", upstream), (self.label, value)], u8::from(is_current));
             }
         }
-        text.family(&format!("{}_total", self.name), "counter", self.help_total);
+        text.family(&format!("{}_begun_total", self.name), "counter", self.help_total);
         for (upstream, of) in upstreams.iter() {
             for (value, count, _) in series(upstream, of) {
                 text.sample(&[("upstream", upstream), (self.label, value)], count);
@@ -461,7 +556,7 @@ mod regressions_tests {
     use photofinish_config::config::parse;
 
     fn page(metrics: &Metrics) -> Vec<String> {
-        let page = metrics.render(&BTreeSet::new(), |_| {});
+        let page = metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
         page.lines().filter(|line| line.contains("regressions") && !line.starts_with('#')).map(str::to_owned).collect()
     }
 
@@ -481,8 +576,8 @@ mod regressions_tests {
             [
                 format!("photofinish_regressions{groq} 1"),
                 format!("photofinish_regressions{other} 1"),
-                format!("photofinish_regressions_total{groq} 1"),
-                format!("photofinish_regressions_total{other} 2"),
+                format!("photofinish_regressions_begun_total{groq} 1"),
+                format!("photofinish_regressions_begun_total{other} 2"),
             ]
         );
         metrics.current_regressions([("x/2".to_owned(), TestedFigure::Ttft)].into());
@@ -494,10 +589,10 @@ mod regressions_tests {
         assert_eq!(page(&metrics)[1], format!("photofinish_regressions{other} 0"));
         metrics.incident("groq/a", IncidentKind::Slower);
         metrics.current_incidents([("groq/a".to_owned(), IncidentKind::Slower)].into());
-        let page = metrics.render(&BTreeSet::new(), |_| {});
+        let page = metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
         for line in [
             "incidents{upstream=\"groq/a\",kind=\"slower\"} 1",
-            "incidents_total{upstream=\"groq/a\",kind=\"slower\"} 1",
+            "incidents_begun_total{upstream=\"groq/a\",kind=\"slower\"} 1",
         ] {
             assert!(page.contains(&format!("photofinish_{line}\n")), "{page}");
         }

@@ -41,6 +41,11 @@ impl<S> NamedSeries<S> {
         self.own_of(name).unwrap_or(&self.other)
     }
 
+    /// [`NamedSeries::of`], to keep.
+    pub fn shared(&self, name: &str) -> Arc<S> {
+        Arc::clone(self.own_of(name).unwrap_or(&self.other))
+    }
+
     /// The label value of this name.
     pub fn label(&self, name: &str) -> &str {
         self.places.get(name).map_or(OTHER, |place| &self.own[*place].0)
@@ -84,6 +89,6 @@ mod tests {
 
         let series = series.renamed(names(&["d", "b"]), 3, Cell::default);
         series.of("a").set(65);
-        assert_eq!(shown(&series), [("d", 0), ("b", 2), ("other", 35)]);
+        assert_eq!(shown(&series), [("d", 0), ("b", 2), ("other", 65)]);
     }
 }

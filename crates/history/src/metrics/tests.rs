@@ -21,7 +21,7 @@ fn configured(models: &str) -> Metrics {
 const LLAMA: &str = "[models.\"llama-3.3-70b\"]\nupstreams = [\"groq/llama-70b\"]";
 
 fn page(metrics: &Metrics) -> String {
-    metrics.render(&BTreeSet::new(), |_| {})
+    metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {})
 }
 
 fn assert_has(page: &str, lines: &[&str]) {
@@ -44,6 +44,7 @@ fn rows_become_series() {
         &page(&metrics),
         &[
             "photofinish_races_total{outcome=\"ok\"} 2",
+            "photofinish_model_races_total{model=\"llama-3.3-70b\",outcome=\"ok\"} 2",
             "photofinish_races_total{outcome=\"rejected\"} 1",
             "photofinish_races_total{outcome=\"shutdown\"} 0",
             "photofinish_client_ttft_seconds_bucket{model=\"llama-3.3-70b\",le=\"0.1\"} 0",
@@ -113,6 +114,115 @@ fn upstreams_left_out_are_counted_by_reason() {
     );
 }
 
+/// Those of these families, without comments.
+fn lines_of(metrics: &Metrics, families: &[&str]) -> Vec<String> {
+    let page = page(metrics);
+    let lines = page.lines().filter_map(|line| line.split_once('_')).filter(|(prefix, _)| *prefix == "photofinish");
+    let lines = lines.map(|(_, line)| line);
+    lines.filter(|line| families.iter().any(|family| line.starts_with(family))).map(str::to_owned).collect()
+}
+
+#[test]
+fn costs_are_summed_by_upstream_model_and_user() {
+    let users = "[users.alice]\ntoken = \"alice-alice-alice\"\n[users.bob]\ntoken = \"bob-bob-bob-bob-bob\"\n";
+    let metrics = configured(&format!("{LLAMA}\n{users}"));
+    let lost = AttemptRecord { provider: "groq".into(), cost_usd_min: Some(0.25), ..sample::lost(0, 99_000) };
+    let unknown = AttemptRecord { provider: "groq".into(), cost_usd_min: None, ..sample::failed(0) };
+    let elsewhere = AttemptRecord { cost_usd_min: Some(2.0), ..sample::lost(0, 99_000) };
+    let won = AttemptRecord { cost_usd_min: Some(0.5), ..sample::won(0) };
+    let below_nothing = AttemptRecord { cost_usd_min: Some(-1.0), ..won.clone() };
+    let by_bob = RaceRecord { user: Some("bob".into()), ..sample::race(2) };
+    let gone = RaceRecord { user: Some("gone".into()), model: "groq/made-up".to_owned(), ..sample::race(3) };
+    let costs_of = |race: &RaceRecord, attempts: &[&AttemptRecord]| {
+        let series: Vec<_> = attempts.iter().map(|attempt| metrics.attempt(attempt, None, 0)).collect();
+        metrics.costs(race, attempts.iter().copied().zip(&series));
+    };
+    metrics.race(&by_bob, None);
+    metrics.race(&gone, None);
+    costs_of(&sample::race(0), &[&won, &lost, &unknown, &elsewhere, &below_nothing]);
+    costs_of(&sample::race(1), &[&won]);
+    costs_of(&by_bob, &[&won]);
+    costs_of(&gone, &[&won]);
+    costs_of(&RaceRecord { user: None, ..sample::race(4) }, &[&unknown]);
+    let costs = |metrics: &Metrics| lines_of(metrics, &["cost_usd_total", "extra_cost_usd_total", "user_"]);
+    let llama = "{upstream=\"groq/llama-70b\",model=\"llama-3.3-70b\"}";
+    let (of_another, by_another) =
+        ("{upstream=\"groq/llama-70b\",model=\"other\"}", "{upstream=\"other\",model=\"llama-3.3-70b\"}");
+    let expected = [
+        "user_races_total{user=\"bob\",outcome=\"ok\"} 1".to_owned(),
+        "user_races_total{user=\"other\",outcome=\"ok\"} 1".to_owned(),
+        "user_cost_usd_total{user=\"alice\"} 3.25".to_owned(),
+        "user_cost_usd_total{user=\"bob\"} 0.5".to_owned(),
+        "user_cost_usd_total{user=\"other\"} 0.5".to_owned(),
+        format!("cost_usd_total{llama} 1.75"),
+        format!("cost_usd_total{of_another} 0.5"),
+        format!("cost_usd_total{by_another} 2"),
+        format!("extra_cost_usd_total{llama} 0.25"),
+        format!("extra_cost_usd_total{of_another} 0"),
+        format!("extra_cost_usd_total{by_another} 2"),
+    ];
+    assert_eq!(costs(&metrics), expected);
+
+    metrics.configure(&config("[models.a]\nupstreams = [\"groq/llama-70b\"]"));
+    let kept = ["user_races_total{user=\"other\",outcome=\"ok\"} 1", "user_cost_usd_total{user=\"other\"} 0.5"];
+    let of_another = |family: &str| format!("{family}{of_another} ");
+    let expected = [
+        kept[0].to_owned(),
+        kept[1].to_owned(),
+        of_another("cost_usd_total") + "0.5",
+        of_another("extra_cost_usd_total") + "0",
+    ];
+    assert_eq!(costs(&metrics), expected, "a removed name has no series");
+}
+
+#[test]
+fn a_large_number_of_users_has_a_bounded_page() {
+    let users: String = (0..500).map(|n| format!("[users.u{n}]\ntoken = \"a-token-for-user-{n:03}\"\n")).collect();
+    let metrics = configured(&users);
+    for n in 0..1_000 {
+        let race = RaceRecord { user: Some(format!("u{n}")), ..sample::race(n) };
+        metrics.race(&race, None);
+        let attempt = sample::won(n);
+        metrics.costs(&race, [(&attempt, &metrics.attempt(&attempt, None, 0))].into_iter());
+    }
+    assert_eq!(lines_of(&metrics, &["user_cost_usd_total"]).len(), USERS_MAX + 1);
+    assert_eq!(lines_of(&metrics, &["user_races_total"]).len(), USERS_MAX + 1);
+}
+
+/// What the specification demands of names, which Prometheus does not check.
+#[test]
+fn the_names_are_those_of_open_metrics() {
+    let metrics = configured(LLAMA);
+    metrics.race(&sample::race(0), Some(400));
+    metrics.attempt(&sample::won(0), Some(1), 5_000);
+    let page = metrics.render(MetricsFormat::OpenMetrics, &BTreeSet::new(), |_| {});
+    let page = page.strip_suffix("# EOF\n").unwrap();
+    let mut families = BTreeSet::new();
+    let mut current = ("", "");
+    for line in page.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|family| family.split_once(' ')) {
+            assert!(families.insert(name), "two families are called {name}");
+            current = (name, kind);
+        } else if !line.starts_with("# HELP ") {
+            let sample = line.split(['{', ' ']).next().unwrap();
+            let suffix = sample.strip_prefix(current.0).unwrap();
+            let is_right = match current.1 {
+                "counter" => suffix == "_total",
+                "histogram" => ["_bucket", "_sum", "_count"].contains(&suffix),
+                _ => suffix.is_empty(),
+            };
+            assert!(is_right, "{line} of a {}", current.1);
+            assert!(line.contains(" # {") <= (suffix == "_bucket"), "{line}");
+        }
+    }
+    let exemplar = format!("le=\"0.1\"}} 1 # {{race_id=\"{}\"}} 0.1 ", sample::race_id(0));
+    assert!(
+        page.contains(&format!("photofinish_attempt_ttft_seconds_bucket{{upstream=\"groq/llama-70b\",{exemplar}")),
+        "{page}"
+    );
+    assert!(page.contains(&format!("# {{race_id=\"{}\"}} 0.1015 ", sample::race_id(0))), "{page}");
+}
+
 #[test]
 fn names_that_nobody_configured_share_one_series() {
     let metrics = configured(LLAMA);
@@ -150,7 +260,9 @@ fn a_large_config_has_a_bounded_page() {
 
 #[test]
 fn running_tasks_are_told() {
-    let page = Metrics::new().render(&BTreeSet::new(), |text| text.single("tasks", "gauge", "Tasks.", 7));
+    let page = Metrics::new().render(MetricsFormat::Text, &BTreeSet::new(), |text| {
+        text.single("tasks", "gauge", "Tasks.", 7);
+    });
     assert_has(&page, &["photofinish_tasks 7"]);
 }
 
@@ -159,7 +271,7 @@ fn an_open_breaker_is_a_one() {
     let metrics = configured(LLAMA);
     let lines = |open: &[&str]| {
         let open_breakers = open.iter().map(|upstream| (*upstream).to_owned()).collect();
-        let page = metrics.render(&open_breakers, |_| {});
+        let page = metrics.render(MetricsFormat::Text, &open_breakers, |_| {});
         page.lines().filter(|line| line.starts_with("photofinish_breaker_open{")).map(str::to_owned).collect::<Vec<_>>()
     };
     let expected = |groq: u8, other: u8| {
@@ -185,7 +297,7 @@ fn a_reload_keeps_what_was_counted() {
 /// The GenAI families of the configured upstream after these attempts, only counts and sums.
 fn gen_ai_of(attempts: &[AttemptRecord]) -> Vec<String> {
     let metrics = configured(LLAMA);
-    attempts.iter().for_each(|attempt| metrics.attempt(attempt, None, 5_000));
+    attempts.iter().for_each(|attempt| drop(metrics.attempt(attempt, None, 5_000)));
     let labels = "gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"groq\",gen_ai_request_model=\"llama-70b\"";
     let page = page(&metrics).replace(labels, "…");
     let lines = page.lines().filter(|line| line.starts_with("gen_ai_client_"));

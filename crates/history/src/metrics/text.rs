@@ -1,30 +1,79 @@
-//! Prometheus' text format, version 0.0.4. Not for counting.
+//! Prometheus' text format, version 0.0.4, and OpenMetrics 1.0, which also has exemplars. Not for counting.
+//!
+//! <https://github.com/prometheus/OpenMetrics/blob/v1.0.0/specification/OpenMetrics.md>
 
 use std::fmt::Display;
 
 use super::histogram::MetricHistogram;
 
-/// The content type of the page.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// How the page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsFormat {
+    Text,
+    OpenMetrics,
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
+impl MetricsFormat {
+    /// What a request with this `accept` header prefers.
+    pub fn preferred(accept: &str) -> MetricsFormat {
+        let open = quality(accept, &[OPEN_METRICS]);
+        // `*/*` is Prometheus' text, as without the header.
+        if open > 0.0 && open >= quality(accept, &["text/plain", "text/*", "*/*"]) {
+            MetricsFormat::OpenMetrics
+        } else {
+            MetricsFormat::Text
+        }
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            MetricsFormat::Text => "text/plain; version=0.0.4; charset=utf-8",
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The greatest quality of these types in an `accept` header; 0 if it has none of them.
+fn quality(accept: &str, types: &[&str]) -> f32 {
+    let of = |range: &str| {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next()?;
+        types.iter().find(|wanted| name.eq_ignore_ascii_case(wanted))?;
+        let given = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        given.map_or(Some(1.0), |quality| quality.trim().parse().ok())
+    };
+    accept.split(',').filter_map(of).fold(0.0, f32::max)
+}
 
 /// A page as it grows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MetricsText {
+    format: MetricsFormat,
     page: String,
     /// The name of the family that samples are added to.
     family: String,
 }
 
 impl MetricsText {
+    pub(super) fn new(format: MetricsFormat) -> MetricsText {
+        MetricsText { format, page: String::new(), family: String::new() }
+    }
+
     /// Begins a family `photofinish_NAME`; `kind` is `counter`, `gauge` or `histogram`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.shared_family(&format!("photofinish_{name}"), kind, help);
     }
 
     /// Begins a family with a name of a shared convention.
-    pub(super) fn shared_family(&mut self, name: &str, kind: &str, help: &str) {
+    pub fn shared_family(&mut self, name: &str, kind: &str, help: &str) {
         name.clone_into(&mut self.family);
-        let family = &self.family;
+        let family = match self.format {
+            // There it is the end of a sample's name.
+            MetricsFormat::OpenMetrics if kind == "counter" => name.trim_end_matches("_total"),
+            _ => name,
+        };
         self.page += &format!("# HELP {family} {help}\n# TYPE {family} {kind}\n");
     }
 
@@ -40,23 +89,49 @@ impl MetricsText {
 
     pub(super) fn histogram(&mut self, labels: &[(&str, &str)], histogram: &MetricHistogram) {
         let mut count = 0;
-        for (bound, so_far) in histogram.cumulative() {
-            let bound = bound.map_or("+Inf".to_owned(), |bound| bound.to_string());
-            self.line("_bucket", &[labels, &[("le", bound.as_str())]].concat(), so_far);
+        let exemplars = match self.format {
+            MetricsFormat::Text => Vec::new(),
+            MetricsFormat::OpenMetrics => histogram.exemplars(),
+        };
+        let exemplars = exemplars.into_iter().chain(std::iter::repeat(None));
+        for ((bound, so_far), exemplar) in histogram.cumulative().zip(exemplars) {
+            let bound = bound.map_or("+Inf".to_owned(), |bound| self.bound(bound));
+            self.begin_line("_bucket", &[labels, &[("le", bound.as_str())]].concat());
+            self.page += &match exemplar {
+                None => format!("{so_far}\n"),
+                Some((exemplar, value)) => {
+                    let (race_id, at) = (exemplar.race_id(), exemplar.at_seconds());
+                    format!("{so_far} # {{race_id=\"{race_id}\"}} {value} {at:.3}\n")
+                }
+            };
             count = so_far;
         }
         self.line("_sum", labels, histogram.sum());
         self.line("_count", labels, count);
     }
 
-    pub(super) fn finish(self) -> String {
+    /// In OpenMetrics a whole number has a decimal point.
+    fn bound(&self, bound: f64) -> String {
+        let point = if self.format == MetricsFormat::OpenMetrics && bound.fract() == 0.0 { ".0" } else { "" };
+        format!("{bound}{point}")
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        if self.format == MetricsFormat::OpenMetrics {
+            self.page += "# EOF\n";
+        }
         self.page
     }
 
     fn line(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.begin_line(suffix, labels);
+        self.page += &format!("{value}\n");
+    }
+
+    fn begin_line(&mut self, suffix: &str, labels: &[(&str, &str)]) {
         let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
         let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
-        self.page += &format!("{}{suffix}{labels} {value}\n", self.family);
+        self.page += &format!("{}{suffix}{labels} ", self.family);
     }
 }
 
@@ -72,24 +147,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page() {
-        let histogram = MetricHistogram::new(Buckets { upto: &[50, 60_000_000], ..MICROS });
-        histogram.observe(Duration::from_millis(1_250));
-        let mut text = MetricsText::default();
-        text.single("up", "gauge", "Up.", 1);
-        text.shared_family("took", "histogram", "Took.");
-        text.histogram(&[("who", "a\\b\"c\nd")], &histogram);
+    fn a_page_in_both_formats() {
+        let histogram = MetricHistogram::with_exemplars(Buckets { upto: &[50, 60_000_000], ..MICROS });
+        histogram.observe_of(Duration::from_millis(1_250), "01920000-0000-7000-8000-000000000000");
+        histogram.observe_of(Duration::from_millis(61_000), "no race");
+        let page = |format| {
+            let mut text = MetricsText::new(format);
+            text.single("up", "gauge", "Up.", 1);
+            text.single("asked_total", "counter", "Asked.", 2);
+            text.shared_family("took", "histogram", "Took.");
+            text.histogram(&[("who", "a\\b\"c\nd")], &histogram);
+            text.finish()
+        };
         let expected = r#"# HELP photofinish_up Up.
 # TYPE photofinish_up gauge
 photofinish_up 1
+# HELP photofinish_asked_total Asked.
+# TYPE photofinish_asked_total counter
+photofinish_asked_total 2
 # HELP took Took.
 # TYPE took histogram
 took_bucket{who="a\\b\"c\nd",le="0.00005"} 0
 took_bucket{who="a\\b\"c\nd",le="60"} 1
-took_bucket{who="a\\b\"c\nd",le="+Inf"} 1
-took_sum{who="a\\b\"c\nd"} 1.25
-took_count{who="a\\b\"c\nd"} 1
+took_bucket{who="a\\b\"c\nd",le="+Inf"} 2
+took_sum{who="a\\b\"c\nd"} 62.25
+took_count{who="a\\b\"c\nd"} 2
 "#;
-        assert_eq!(text.finish(), expected);
+        assert_eq!(page(MetricsFormat::Text), expected);
+        let open = page(MetricsFormat::OpenMetrics);
+        let (before, exemplar) = open.split_once(" # {").unwrap();
+        let (exemplar, after) = exemplar.split_once('\n').unwrap();
+        let (exemplar, at) = exemplar.rsplit_once(' ').unwrap();
+        assert_eq!(exemplar, "race_id=\"01920000-0000-7000-8000-000000000000\"} 1.25");
+        assert!(at.parse::<f64>().unwrap() > 1.7e9);
+        let expected = expected
+            .replace("# HELP photofinish_asked_total", "# HELP photofinish_asked")
+            .replace("# TYPE photofinish_asked_total", "# TYPE photofinish_asked")
+            .replace("le=\"60\"", "le=\"60.0\"");
+        assert_eq!(format!("{before}\n{after}"), format!("{expected}# EOF\n"));
+    }
+
+    #[test]
+    fn the_format_is_what_the_header_prefers() {
+        let prometheus_2 = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        for accept in [prometheus_2, prometheus_3, "Application/OpenMetrics-Text"] {
+            assert_eq!(MetricsFormat::preferred(accept), MetricsFormat::OpenMetrics, "{accept}");
+        }
+        let refused = "application/openmetrics-text;q=0";
+        let less = "application/openmetrics-text;q=0.2, text/plain";
+        let no_number = "application/openmetrics-text;q=x";
+        for accept in ["", "*/*", "text/plain", "text/html,*/*;q=0.8", refused, less, no_number] {
+            assert_eq!(MetricsFormat::preferred(accept), MetricsFormat::Text, "{accept}");
+        }
     }
 }

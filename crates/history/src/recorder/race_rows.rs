@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::state::StoreState;
 use crate::bill::{self, BillBounds};
+use crate::metrics::{Metrics, UpstreamSeries};
 use crate::record::AttemptRecord;
 use crate::store::Record;
 
@@ -20,18 +21,30 @@ pub(super) struct RaceSheet {
     /// None: nothing is stored.
     queue: Option<RowQueue>,
     race_observer: Option<Arc<dyn RaceObserver>>,
+    /// None: its costs are not counted.
+    metrics: Option<Arc<Metrics>>,
 }
 
 #[derive(Default)]
 struct RowsToSend {
     rows: Vec<Record>,
-    /// The bill of each attempt, by ordinal.
-    bills: Vec<(i64, BillBounds)>,
+    bills: Vec<AttemptBill>,
+}
+
+struct AttemptBill {
+    ordinal: i64,
+    bounds: BillBounds,
+    /// None: its row has not arrived, or its race is no client's.
+    series: Option<UpstreamSeries>,
 }
 
 impl RaceSheet {
-    pub(super) fn new(queue: Option<RowQueue>, race_observer: Option<Arc<dyn RaceObserver>>) -> RaceSheet {
-        RaceSheet { kept: Mutex::default(), queue, race_observer }
+    pub(super) fn new(
+        queue: Option<RowQueue>,
+        race_observer: Option<Arc<dyn RaceObserver>>,
+        metrics: Option<Arc<Metrics>>,
+    ) -> RaceSheet {
+        RaceSheet { kept: Mutex::default(), queue, race_observer, metrics }
     }
 
     pub(super) fn add(&self, record: Record) {
@@ -49,8 +62,17 @@ impl RaceSheet {
         })
     }
 
-    pub(super) fn bill(&self, ordinal: i64, bill: BillBounds) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push((ordinal, bill));
+    pub(super) fn bill(&self, ordinal: i64, bounds: BillBounds) {
+        let bill = AttemptBill { ordinal, bounds, series: None };
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push(bill);
+    }
+
+    /// The series that count the cost of the attempt with this ordinal.
+    pub(super) fn counts_in(&self, ordinal: i64, series: UpstreamSeries) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bill) = kept.bills.iter_mut().find(|bill| bill.ordinal == ordinal) {
+            bill.series = Some(series);
+        }
     }
 }
 
@@ -61,7 +83,7 @@ impl Drop for RaceSheet {
         if rows.is_empty() {
             return;
         }
-        settle(&mut rows, &bills);
+        settle(&mut rows, &bills, self.metrics.as_deref());
         if let Some(race_observer) = &self.race_observer {
             race_observer.settled(&rows);
         }
@@ -71,15 +93,15 @@ impl Drop for RaceSheet {
     }
 }
 
-/// Fills in the bounds of each attempt's cost. They are known once all attempts are over.
-fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
+/// Fills in the bounds of each attempt's cost, and counts them. They are known once all attempts are over.
+fn settle(rows: &mut [Record], bills: &[AttemptBill], metrics: Option<&Metrics>) {
     let (mut race, mut attempts) = (None, Vec::with_capacity(bills.len()));
     for row in rows {
         match row {
             Record::Race(record) => race = Some(&**record),
             Record::Attempt(record) => {
-                if let Some((_, bill)) = bills.iter().find(|(ordinal, _)| *ordinal == record.ordinal) {
-                    attempts.push((&mut **record, *bill));
+                if let Some(bill) = bills.iter().find(|bill| bill.ordinal == record.ordinal) {
+                    attempts.push((&mut **record, bill.bounds));
                 }
             }
             Record::Run(_) | Record::Incident(_) => {}
@@ -87,6 +109,10 @@ fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
     }
     if let Some(race) = race {
         bill::settle(race, &mut attempts);
+        if let Some(metrics) = metrics {
+            let series = |ordinal| bills.iter().find(|bill| bill.ordinal == ordinal)?.series.as_ref();
+            metrics.costs(race, attempts.iter().filter_map(|(row, _)| Some((&**row, series(row.ordinal)?))));
+        }
     }
 }
 

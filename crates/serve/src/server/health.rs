@@ -1,18 +1,19 @@
 //! `/healthz`: the process is alive. `/readyz`: an upstream is available, and no row of the history is lost; a store
 //! that only delays its rows does not make the gateway unready. Both need no token, so names and counts are only for
-//! admins. `/metrics`: the text format of Prometheus, for admins.
+//! admins. `/metrics`: Prometheus' text or OpenMetrics, for admins.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+use photofinish_base::machine;
 use photofinish_config::config::{Keys, Provider};
 use photofinish_gateway::proxy::{self, Client, Gateway};
-use photofinish_history::metrics::{self, MetricsText};
+use photofinish_history::metrics::{MetricsFormat, MetricsText};
 use photofinish_history::recorder::Condition;
 
 pub async fn alive() -> Response<Body> {
@@ -57,13 +58,18 @@ fn answer(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
     response
 }
 
-pub async fn metrics(State(gateway): State<Arc<Gateway>>, client: Client) -> Response<Body> {
+pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, client: Client) -> Response<Body> {
     if let Err(rejection) = proxy::admin(&gateway, &client) {
         return rejection.into_response();
     }
-    let page = gateway.recorder().metrics().render(&gateway.open_breakers(), |text| counts(&gateway, text));
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = MetricsFormat::preferred(accept.unwrap_or_default());
+    let page = gateway.recorder().metrics().render(format, &gateway.open_breakers(), |text| {
+        counts(&gateway, text);
+        process(text);
+    });
     let mut response = Response::new(Body::from(page));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     response
 }
 
@@ -102,4 +108,22 @@ fn counts(gateway: &Gateway, text: &mut MetricsText) {
     gauge("config_refused", help, usize::from(gateway.refused_configuration().is_some()));
     let help = "Attempts whose row contradicts itself: a bug of the gateway.";
     text.single("invariant_violations_total", "counter", help, recorder.violations());
+}
+
+/// What all programs tell, by the names of Prometheus' client libraries.
+fn process(text: &mut MetricsText) {
+    text.family("build_info", "gauge", "1, with the version of the gateway.");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let Some(process) = machine::process() else { return };
+    let mut family = |name: &str, kind: &str, help: &str, value: f64| {
+        text.shared_family(name, kind, help);
+        text.sample(&[], value);
+    };
+    family("process_cpu_seconds_total", "counter", "Processor time in user space and kernel.", process.cpu_seconds);
+    family("process_resident_memory_bytes", "gauge", "Memory in use.", process.resident_bytes as f64);
+    family("process_open_fds", "gauge", "Descriptors in use.", process.descriptors as f64);
+    if let Some(max) = process.descriptors_max {
+        family("process_max_fds", "gauge", "Descriptors that it may have.", max as f64);
+    }
+    family("process_start_time_seconds", "gauge", "When it started, in seconds since 1970.", process.started_at);
 }

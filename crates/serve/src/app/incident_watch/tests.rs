@@ -1,6 +1,7 @@
 //! From the recorder's rows to the table, the metrics and the log; and when nothing can be read.
 
 use super::*;
+use photofinish_history::metrics::MetricsFormat;
 use photofinish_history::record::{AttemptRecord, IncidentState, RaceRecord, RaceSource, sample};
 use photofinish_history::recorder::WriterTask;
 use photofinish_history::store::{IncidentFilter, Store, StoreReader};
@@ -39,7 +40,7 @@ async fn failures_come_into_the_table_and_the_metrics_and_to_the_webhook() {
     assert!(task.read().await.is_some() && task.is_resumed);
     task.check(began_us + 300 * SECOND, &BTreeSet::new());
     let gauge = |task: &IncidentTask| {
-        let page = task.recorder.metrics().render(&BTreeSet::new(), |_| {});
+        let page = task.recorder.metrics().render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
         page.lines().find(|line| line.starts_with("photofinish_incidents{")).map(str::to_owned)
     };
     assert_eq!(gauge(&task).as_deref(), Some("photofinish_incidents{upstream=\"other\",kind=\"failures\"} 1"));

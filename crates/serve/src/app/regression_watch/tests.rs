@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use super::*;
 use photofinish_base::clock::Instant;
 use photofinish_history::estimate::regression::Finding;
+use photofinish_history::metrics::MetricsFormat;
 use photofinish_history::record::{AttemptRecord, sample};
 use photofinish_history::store::{Record, Store};
 
@@ -96,7 +97,7 @@ fn the_log_and_the_metrics_are_told_once() {
     let (lines, metrics, mut looked) = (Lines::default(), Metrics::new(), WatchHistory::default());
     let _guard = lines.subscribe();
     let gauge = || {
-        let page = metrics.render(&BTreeSet::new(), |_| {});
+        let page = metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
         let of_regressions = page.lines().filter(|line| line.starts_with("photofinish_regressions{"));
         of_regressions.filter_map(|line| line.rsplit(' ').next()).collect::<String>()
     };
@@ -120,8 +121,8 @@ fn the_log_and_the_metrics_are_told_once() {
     let line = lines.take();
     assert!(line.contains("INFO") && line.contains("groq/a") && line.contains("no longer worse"), "{line}");
     assert_eq!(gauge(), "0");
-    let page = metrics.render(&BTreeSet::new(), |_| {});
-    assert!(page.contains("photofinish_regressions_total{upstream=\"other\",figure=\"tpot\"} 1"), "{page}");
+    let page = metrics.render(MetricsFormat::Text, &BTreeSet::new(), |_| {});
+    assert!(page.contains("photofinish_regressions_begun_total{upstream=\"other\",figure=\"tpot\"} 1"), "{page}");
 }
 
 /// Fifty successful attempts on the day before, and fifty failures in the last hour.
