@@ -357,7 +357,9 @@ impl KnownIncident {
         let mut evidence = kept.clone();
         evidence.merge(minutes.evidence(*since_us, until_us));
         let record = &mut self.record;
-        (record.attempts, record.failures) = (evidence.attempts as i64, evidence.failures as i64);
+        let is_failures = record.kind == IncidentKind::Failures;
+        record.attempts = if is_failures { evidence.judged } else { evidence.attempts } as i64;
+        record.failures = evidence.failures as i64;
         (record.refusals, record.seen) = (evidence.refusals as i64, evidence.seen as i64);
         (record.expected, record.usual_share) = (evidence.expected, usual.failed);
         if let Some((factor, at_least)) = speed(record.kind).and_then(|speed| evidence.factor(speed, usual)) {

@@ -308,7 +308,7 @@ table! {
         factor: Option<f64>,
         /// 1: `factor` is a lower bound, because all attempts were cut before their first token
         at_least: bool,
-        /// attempts within it
+        /// attempts within it; of `failures` those that failed or had a first token or plain answer
         attempts: i64,
         /// attempts of them that failed or were refused
         failures: i64,

@@ -77,6 +77,8 @@ pub struct Minutes {
 #[derive(Clone, Debug, Default)]
 pub struct IncidentEvidence {
     pub attempts: u64,
+    /// Of known outcome.
+    pub judged: u64,
     pub failures: u64,
     pub refusals: u64,
     pub seen: f64,
@@ -167,7 +169,8 @@ impl Minutes {
             (judged, failed) = (judged + u64::from(slot.0), failed + u64::from(slot.1));
             newest_us - at_us > CALM_MINUTES * MINUTE_US && judged >= CALM_ATTEMPTS
         });
-        if !is_long || failed as f64 > shares(usual_share).0 * judged as f64 {
+        let is_calm = is_long && failed as f64 <= shares(usual_share).0 * judged as f64;
+        if !is_calm && !self.is_without_failures() {
             return None;
         }
         let (mut most, mut sum, mut turn_us) = (0.0, 0.0, began_us.max(self.oldest_us()));
@@ -178,6 +181,13 @@ impl Minutes {
             }
         }
         Some(turn_us)
+    }
+
+    /// Whether nothing failed for long enough. Cut attempts count too: one that always loses would else never be seen to be well.
+    fn is_without_failures(&self) -> bool {
+        let unfailed = self.ring.iter().rev().take_while(|minute| minute.slots.iter().all(|slot| slot.1 == 0));
+        let (minutes, attempts) = unfailed.fold((0, 0), |(minutes, sum), minute| (minutes + 1, sum + minute.attempts));
+        minutes > CALM_MINUTES && attempts >= CALM_ATTEMPTS
     }
 
     /// When slowness began that is an incident, after this time; microseconds since 1970.
@@ -306,6 +316,7 @@ impl IncidentEvidence {
     fn add(&mut self, minute: &Minute) {
         self.attempts += minute.attempts;
         self.refusals += minute.refusals;
+        self.judged += minute.slots.iter().map(|slot| u64::from(slot.0)).sum::<u64>();
         self.failures += minute.slots.iter().map(|slot| u64::from(slot.1)).sum::<u64>();
         self.seen += minute.seen;
         self.expected += minute.expected;
@@ -319,6 +330,7 @@ impl IncidentEvidence {
 
     pub fn merge(&mut self, other: IncidentEvidence) {
         self.attempts += other.attempts;
+        self.judged += other.judged;
         self.failures += other.failures;
         self.refusals += other.refusals;
         self.seen += other.seen;

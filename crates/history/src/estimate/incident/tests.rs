@@ -121,6 +121,22 @@ fn failures_begin_and_end_where_they_turn() {
 }
 
 #[test]
+fn an_upstream_that_always_loses_is_well_again_once_no_attempt_fails() {
+    let cut = |at_us| timed(at_us, 50_000, false);
+    let mut scene = Scene::new(&["a/m"]);
+    scene.minutes(60, "a/m", &WELL);
+    // While it fails, other attempts are cut: they are none of those whose outcome is known.
+    scene.minutes(10, "a/m", &[failed, cut, failed, cut, failed, cut]);
+    let ended_at = scene.now_us - 10 * SECOND;
+    let changes = scene.minutes(8, "a/m", &[cut; 6]);
+    let ended = &changes.iter().find(|change| change.step == IncidentStep::Ended).unwrap().incident;
+    assert_eq!((ended.ended_at, ended.attempts, ended.failures), (Some(ended_at), 30, 30));
+    // Too few of them say nothing.
+    scene.minutes(10, "a/m", &FAILING);
+    assert!(Scene::steps(&scene.minutes(9, "a/m", &[cut])).is_empty());
+}
+
+#[test]
 fn a_hiccup_is_no_incident_however_many_attempts_it_fails() {
     let mut scene = Scene::new(&["a/m"]);
     scene.minutes(60, "a/m", &WELL);
