@@ -283,8 +283,11 @@ impl Metrics {
         }
         text.family("model_races_total", "counter", "The same by model and outcome.");
         for (model, of) in named.models.iter() {
-            let counts = of.races.iter().map(|count| count.load(Relaxed));
-            for (outcome, count) in RaceOutcome::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            let counts = of.races.each_ref().map(|count| count.load(Relaxed));
+            // With its zeros: a rate needs the value before the first one.
+            for (outcome, count) in
+                RaceOutcome::ALL.iter().zip(counts).filter(|_| counts.iter().any(|count| *count > 0))
+            {
                 text.sample(&[("model", model), ("outcome", outcome.as_str())], count);
             }
         }

@@ -122,7 +122,7 @@ fn failures_begin_and_end_where_they_turn() {
 
 #[test]
 fn an_upstream_that_always_loses_is_well_again_once_no_attempt_fails() {
-    let cut = |at_us| timed(at_us, 50_000, false);
+    let cut: fn(i64) -> IncidentAttempt = |at_us| timed(at_us, 50_000, false);
     let mut scene = Scene::new(&["a/m"]);
     scene.minutes(60, "a/m", &WELL);
     // While it fails, other attempts are cut: they are none of those whose outcome is known.
