@@ -193,7 +193,7 @@ async fn a_named_local_server_needs_no_configured_model() {
 }
 
 #[tokio::test]
-async fn a_list_is_kept_for_a_day_and_asked_for_again_after_a_change() {
+async fn a_list_is_kept_for_an_hour_and_asked_for_again_after_a_reload() {
     let groq = listing(200, list(&["other"])).await;
     let gone = format!("groq/{GROQ_ID}");
     let setup = |key: &str| Setup::new().table(&provider("groq", &groq, &format!("api_key = \"{key}\""))).model(MODEL);
@@ -201,14 +201,43 @@ async fn a_list_is_kept_for_a_day_and_asked_for_again_after_a_change() {
     let routing = "/api/routing?model=gpt-oss-120b";
     until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
     gateway.reload(&setup("one")).await;
-    assert_eq!(code(&get(&gateway, routing).await, &gone), "unlisted", "at once, and without asking");
+    assert_eq!(
+        code(&get(&gateway, routing).await, &gone),
+        "unlisted",
+        "at once: the list before counts until there is another"
+    );
+    groq.answered(1).await;
     gateway.reload(&setup("two")).await;
-    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
-    advance_clock(DAY).await;
     groq.answered(2).await;
+    until(&gateway, routing, |told| code(told, &gone) == "unlisted").await;
+    advance_clock(HOUR).await;
+    groq.answered(3).await;
     let keys: Vec<Option<String>> =
         of_method(&groq, "GET").iter().map(|request| request.header("authorization").map(str::to_owned)).collect();
-    assert_eq!(keys, ["Bearer one", "Bearer two", "Bearer two"].map(|key| Some(key.to_owned())));
+    assert_eq!(keys, ["Bearer one", "Bearer one", "Bearer two", "Bearer two"].map(|key| Some(key.to_owned())));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_model_of_this_day_is_served_after_a_reload_or_an_hour() {
+    let groq = FakeProvider::answering(move |request| match (request.method.as_str(), request.number) {
+        ("GET", 0) => Script::status(200, &[], &list(&[GROQ_ID])),
+        ("GET", 1) => Script::status(200, &[], &list(&[GROQ_ID, "maker/launched-1"])),
+        ("GET", _) => Script::status(200, &[], &list(&[GROQ_ID, "maker/launched-1", "maker/launched-2"])),
+        _ => Script::stream(&["hello"]),
+    });
+    let groq = groq.await;
+    let setup = Setup::new().table(&provider("groq", &groq, "api_key = \"planted\""));
+    let gateway = setup.start().await;
+    groq.answered(0).await;
+    let unknown = ask(&gateway, "launched-1").await;
+    assert_eq!(unknown.status, 404);
+    gateway.reload(&setup).await;
+    until(&gateway, "/v1/models", |models| names(models).contains(&"launched-1")).await;
+    assert_eq!(ask(&gateway, "launched-1").await.status, 200);
+    assert_eq!(of_method(&groq, "POST")[0].json()["model"], "maker/launched-1");
+    advance_clock(HOUR).await;
+    until(&gateway, "/v1/models", |models| names(models).contains(&"launched-2")).await;
     gateway.stop().await;
 }
 

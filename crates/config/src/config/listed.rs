@@ -1,5 +1,5 @@
-//! What providers list now, and what that changes: a model that is gone from its provider's list becomes the last choice, and
-//! the models of local servers are served by name.
+//! What providers list now, and what that changes: a model that is gone from its provider's list becomes the last choice, one that the
+//! catalogue does not know yet is served by name, and so are the models of local servers.
 //!
 //! Not for asking: see `app::discovery`.
 
@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::settings::HostLimits;
 use super::{Config, ModelConfig, Provider, UpstreamConfig, catalogue};
-use crate::offerings::{ModelCatalogue, Offering};
+use crate::offerings::{ModelCatalogue, Offering, undated};
 
-/// Models of one server that are served by name. Others are usable as `provider/id`.
+/// Models of one server that are served by name because it lists them. Others are usable as `provider/id`.
 const SERVED_MAX: usize = 1_000;
 
 /// The list of each provider that was read, by the provider's name.
@@ -55,6 +55,12 @@ impl ProviderList {
     }
 }
 
+/// The name of a model in an id: without its maker and the date of a snapshot.
+fn bare(id: &str) -> &str {
+    let name = id.rsplit('/').next().unwrap_or(id);
+    undated(name).unwrap_or(name)
+}
+
 /// Whether this end of an id only says which version it is: empty, `-20251101`, `-2026-04-23`, `-0613`, `-001`, `-04-17`,
 /// `@20251101`, `-latest` or `:latest`.
 fn is_version(end: &str) -> bool {
@@ -85,7 +91,52 @@ impl Config {
                 config.leave_out_unlisted(provider, list);
             }
         }
+        if self.serves_catalogue {
+            config.serve_new(lists);
+        }
         config
+    }
+
+    /// Serves models of hosted providers that the catalogue does not know, by their bare names. Nothing says that two providers mean the
+    /// same by one name, so a name that several list stays `provider/id`, unless one of them has it as its whole id.
+    fn serve_new(&mut self, lists: &ProviderLists) {
+        let mut by_name: BTreeMap<&str, Vec<(&Arc<Provider>, &str)>> = BTreeMap::new();
+        let providers = self.providers.clone();
+        for (name, list) in lists {
+            let Some(provider) = providers.get(name).filter(|provider| !provider.serves_its_list()) else { continue };
+            for id in list.ids().filter(|id| self.is_new(provider, id)).take(SERVED_MAX) {
+                by_name.entry(bare(id)).or_default().push((provider, id));
+            }
+        }
+        for (name, mut offers) in by_name {
+            if offers.iter().any(|(_, id)| !id.contains('/')) {
+                offers.retain(|(_, id)| !id.contains('/'));
+            }
+            let origin = |(provider, id): &(&Arc<Provider>, &str)| {
+                (provider.name.clone(), id.rsplit_once('/').map(|(maker, _)| maker.to_owned()))
+            };
+            let is_one = offers.iter().map(origin).collect::<BTreeSet<_>>().len() == 1;
+            // The name without a date, or else the newest date.
+            let newest = offers.into_iter().max_by_key(|(_, id)| (bare(id).len() == id.len(), *id));
+            let Some((provider, id)) = newest.filter(|_| is_one && self.may_be_named(name)) else { continue };
+            let race = self.race.clone();
+            let upstream =
+                UpstreamConfig::of_catalogue(provider.clone(), id.to_owned(), &self.catalogue, race.timeouts);
+            let (upstreams, hosts) = (vec![upstream], Some(HostLimits::default()));
+            let model = ModelConfig { name: name.to_owned(), upstreams, hosts, race };
+            self.models.entry(name.to_owned()).or_insert_with(|| Arc::new(model));
+            if id != name && !id.contains('/') && self.may_be_named(id) {
+                self.aliases.entry(id.to_owned()).or_insert_with(|| name.to_owned());
+            }
+        }
+    }
+
+    /// Whether nothing is known of this id, nor of a model of its name.
+    fn is_new(&self, provider: &Provider, id: &str) -> bool {
+        let known = |name: &str| self.catalogue.identity(name).is_some() || self.models.contains_key(name);
+        let name = bare(id);
+        let is_named = !name.is_empty() && !known(id) && !known(name) && !known(id.rsplit('/').next().unwrap_or(id));
+        is_named && self.catalogue.offering_or_undated(&provider.name, id).is_none()
     }
 
     /// The upstreams of this provider that its list lacks.

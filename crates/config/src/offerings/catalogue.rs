@@ -287,7 +287,7 @@ fn check<'p>(
 const YEARS: RangeInclusive<i16> = 2020..=2100;
 
 /// The name without its date: `gpt-5.5-2026-04-23`, `claude-opus-4-5-20251101` or `…@20251101`. None: it has none.
-pub(super) fn undated(name: &str) -> Option<&str> {
+pub(crate) fn undated(name: &str) -> Option<&str> {
     for (length, form) in [("2026-04-23".len(), "%Y-%m-%d"), ("20260423".len(), "%Y%m%d")] {
         let start = name.len().saturating_sub(length);
         let Some((base, date)) = name.split_at_checked(start) else { continue };

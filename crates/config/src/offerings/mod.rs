@@ -7,6 +7,7 @@ mod catalogue;
 mod change;
 mod offering;
 
+pub(crate) use catalogue::undated;
 pub use catalogue::{CatalogueError, CataloguedModel, ModelCatalogue};
 pub use change::{CatalogueChange, PriceMove};
 pub use offering::{InputKind, Offering, OfferingStatus, PriceTier};

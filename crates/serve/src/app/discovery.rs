@@ -23,14 +23,13 @@ use photofinish_transport::upstream::Endpoint;
 const ASKED_MAX: usize = 8;
 /// For a whole list, from the first byte sent.
 const LIST_FOR: Duration = Duration::from_secs(5);
-/// Until a list is asked for again.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// Until a list is asked for again. A model is used on the day that it comes out.
+const KEPT_FOR: Duration = Duration::from_secs(3_600);
 /// The same after a failure.
 const AGAIN_AFTER: Duration = Duration::from_secs(600);
 /// The same for a local server, after a failure too. Its owner pulls a model and uses it at once, and to ask costs little.
 const LOCAL_KEPT_FOR: Duration = Duration::from_secs(300);
-/// The age from which a list no longer counts, if all attempts to read a newer one failed. After `KEPT_FOR` this leaves a
-/// provider a day for an outage.
+/// The age from which a list no longer counts, if all attempts to read a newer one failed: longer than outages last.
 const VALID_FOR: Duration = Duration::from_secs(48 * 3_600);
 
 /// What providers list. Cheap to clone; all clones share one state.
@@ -121,15 +120,11 @@ impl Discovery {
         }
     }
 
-    /// Providers without a list and local servers are asked again: a reload is also how a user says that a local server runs now
-    /// or has another model. Its list stays in force until it answers.
+    /// Asks again: a reload is also how a user says that a server runs now, or that a provider has another model. A list stays in force
+    /// until there is another.
     fn follow_reload(&self) {
-        let live = self.gateway.live();
-        let is_local = |name: &str| live.config.providers.get(name).is_some_and(|provider| provider.serves_its_list());
-        self.known().retain(|name, known| {
-            if is_local(name) {
-                known.due = Instant::now();
-            }
+        self.known().retain(|_, known| {
+            known.due = Instant::now();
             known.list.is_some()
         });
         // A list may have come while the configuration was being read.

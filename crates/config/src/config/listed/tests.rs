@@ -156,3 +156,59 @@ fn a_provider_is_asked_if_the_catalogue_says_so_or_the_file_does() {
         config.providers.values().filter(|of| of.serves_its_list()).map(|of| of.name.as_str()).collect();
     assert_eq!(local, ["aws", "box", "ollama", "own", "sim"]);
 }
+
+#[test]
+fn a_model_that_only_the_list_knows_is_served_by_its_bare_name() {
+    let read = config("", &["ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GROQ_API_KEY", "TOGETHER_API_KEY"]);
+    let listed = read.with_lists(&lists(&[
+        (
+            "anthropic",
+            &[
+                "claude-newest-9",
+                "claude-dated-9-20991120",
+                "claude-dated-9-20990101",
+                "claude-sonnet-5",
+                "gpt-oss-120b",
+                "",
+            ],
+        ),
+        (
+            "openrouter",
+            &["anthropic/claude-newest-9", "maker/only-here-1", "one/twice-1", "other/twice-1", "groq/mine"],
+        ),
+        ("groq", &["maker/shared-1", "Mixed-1", "mixed-1", "openai/gpt-oss-120b"]),
+        ("together", &["maker/shared-1", "openai/gpt-oss-20b"]),
+    ]));
+    for (name, expected) in [
+        ("claude-newest-9", &["anthropic/claude-newest-9"][..]),
+        ("claude-dated-9", &["anthropic/claude-dated-9-20991120"]),
+        ("claude-dated-9-20991120", &["anthropic/claude-dated-9-20991120"]),
+        ("only-here-1", &["openrouter/maker/only-here-1"]),
+        ("mine", &["openrouter/groq/mine"]),
+        ("Mixed-1", &["groq/Mixed-1"]),
+        ("mixed-1", &["groq/mixed-1"]),
+        // Two makers, or two providers: nothing says that it is one model.
+        ("twice-1", &[]),
+        ("shared-1", &[]),
+    ] {
+        assert_eq!(upstreams(&listed, name), expected, "{name}");
+    }
+    let model = &listed.models["claude-newest-9"];
+    assert_eq!((model.upstreams[0].price, model.race.policy), (None, read.race.policy));
+    assert!(
+        !upstreams(&listed, "gpt-oss-120b").contains(&"anthropic/gpt-oss-120b".to_owned()),
+        "the catalogue knows who hosts it"
+    );
+    let served = listed.served_by_list(&read, &read.providers["anthropic"]);
+    assert_eq!(served.into_iter().collect::<Vec<_>>(), ["claude-dated-9-20991120", "claude-newest-9"]);
+    // Models of one's own are all that is served.
+    let own = config("[models.m]\nupstreams = [\"anthropic/x\"]", &["ANTHROPIC_API_KEY"]);
+    assert_eq!(own.with_lists(&lists(&[("anthropic", &["claude-newest-9"])])).models.len(), 1);
+    // A list of any length has a bound.
+    let many: Vec<String> = (0..560_000).map(|n| format!("m-{n}-x")).collect();
+    let list = Arc::new(ProviderList::new(many, ""));
+    assert_eq!(
+        read.with_lists(&BTreeMap::from([("groq".to_owned(), list)])).models.len(),
+        read.models.len() + SERVED_MAX
+    );
+}
