@@ -273,28 +273,31 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             };
             let mut config = config::load_listening(source, listen)?;
             if config.is_without_keys() {
-                match &command {
-                    Command::Serve(_) if is_bare => {
-                        let warnings = config.warnings;
-                        config = init::found_here().await?;
-                        config.warnings.splice(..0, warnings);
-                    }
-                    Command::Serve(_) => return Err(NoKeys(config.warnings).into()),
-                    // Any server, without a configuration.
-                    Command::Bench(options) if options.url.is_some() => {}
-                    Command::Race(_) | Command::Bench(_) => {
-                        report(
-                            "no key of a provider is set and there is no config.toml: these providers are simulated",
-                        );
-                        config = init::simulated()?;
-                    }
-                    _ => {}
-                }
+                config = without_keys(config, &command, is_bare).await?;
             }
             return with_config(command, config).await;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a command works with where there is no file and no key.
+async fn without_keys(config: Config, command: &Command, is_bare: bool) -> anyhow::Result<Config> {
+    match command {
+        Command::Serve(_) if is_bare => {
+            let mut found = init::found_here().await?;
+            found.warnings.splice(..0, config.warnings);
+            Ok(found)
+        }
+        Command::Serve(_) => Err(NoKeys(config.warnings).into()),
+        // Any server, without a configuration.
+        Command::Bench(options) if options.url.is_some() => Ok(config),
+        Command::Race(_) | Command::Bench(_) => {
+            report("no key of a provider is set and there is no config.toml: these providers are simulated");
+            init::simulated()
+        }
+        _ => Ok(config),
+    }
 }
 
 /// Asks on the terminal, where only a yes counts.

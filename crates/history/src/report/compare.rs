@@ -78,8 +78,9 @@ pub fn ask(reader: &StoreReader, window: &RaceWindow, config: &Config, now_us: i
     let of =
         |upstream: &str| filter.provider.as_deref().is_none_or(|provider| upstream.split('/').next() == Some(provider));
     let mut models = Vec::new();
+    let compared_models = by_model.len();
     for (model, looks) in by_model {
-        let mut clients = reader.clients_around(&looks)?;
+        let mut clients = reader.clients_around(&looks, compared_models)?;
         clients.sort_unstable_by_key(|client| client.first_token_us);
         let mix: Vec<(TokenCounts, f64)> =
             clients.iter().filter_map(|client| Some((client.tokens?, client.weight))).collect();

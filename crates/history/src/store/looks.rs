@@ -7,10 +7,12 @@ use super::selection::AttemptFilter;
 use crate::record::{AttemptOutcome, CensorCause};
 use photofinish_config::config::TokenCounts;
 
-/// Looks of one answer, the newest.
-pub const LOOKS_MAX: usize = 50_000;
-/// Looks around which the first tokens of clients are read, and how many of them at each.
-const AROUND_MAX: usize = 2_000;
+/// Looks of one answer. Of more, every second one counts, or every third, and so on, so that they are of the whole window.
+pub const LOOKS_MAX: i64 = 10_000;
+/// Looks around which the requests of clients are read, of all models together, and how many requests at each.
+const AROUND_MAX: usize = 1_000;
+/// Looks of one model around which they are read at least.
+const AROUND_LEAST: usize = 100;
 const AT_EACH: usize = 6;
 /// Races before a look that are searched for them.
 const SEARCHED: usize = 40;
@@ -59,9 +61,12 @@ const LOOKS: &str = "\
     FROM race LEFT JOIN attempt ON attempt.race_id = race.race_id AND attempt.ordinal = (\
         SELECT min(ordinal) FROM attempt AS tried \
         WHERE tried.race_id = race.race_id AND tried.provider || '/' || tried.model_sent = race.look) \
-    WHERE race.look IS NOT NULL AND race.started_at >= ?1 AND race.started_at < ?2 AND race.source = 'client' \
-      AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) \
-    ORDER BY race.started_at DESC LIMIT ?5";
+    WHERE race.look IS NOT NULL AND race.started_at >= ?1 AND race.started_at < ?2 AND race.started_at % ?5 = 0 \
+      AND race.source = 'client' AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) \
+    ORDER BY race.started_at DESC";
+
+/// Of the index alone.
+const COUNT: &str = "SELECT count(*) FROM race WHERE look IS NOT NULL AND started_at >= ?1 AND started_at < ?2";
 
 /// The clients of the same model shortly before a look, in races without one.
 const AROUND: &str = "\
@@ -78,16 +83,22 @@ impl StoreReader {
     /// It takes too long, or the file cannot be read.
     pub fn looks(&self, filter: &AttemptFilter) -> Result<Vec<LookRow>, ReadError> {
         let (since, until) = (filter.since.unwrap_or(0), filter.until.unwrap_or(i64::MAX));
-        let parameters = (since, until, filter.model.as_deref(), filter.user.as_deref(), LOOKS_MAX);
-        self.ask(|connection| connection.prepare(LOOKS)?.query_map(parameters, look)?.collect())
+        self.ask(|connection| {
+            let all: i64 = connection.query_row(COUNT, (since, until), |row| row.get(0))?;
+            // The last digits of a time in microseconds are as good as drawn.
+            let every = 1 + (all - 1).max(0) / LOOKS_MAX;
+            let parameters = (since, until, filter.model.as_deref(), filter.user.as_deref(), every);
+            connection.prepare(LOOKS)?.query_map(parameters, look)?.collect()
+        })
     }
 
-    /// Requests of clients in races without a look, at the moments of these looks.
+    /// Requests of clients in races without a look, at the moments of these looks of one model of so many.
     ///
     /// # Errors
     /// It takes too long, or the file cannot be read.
-    pub fn clients_around(&self, looks: &[&LookRow]) -> Result<Vec<ClientRow>, ReadError> {
-        let every = looks.len().div_ceil(AROUND_MAX).max(1);
+    pub fn clients_around(&self, looks: &[&LookRow], models: usize) -> Result<Vec<ClientRow>, ReadError> {
+        let most = (AROUND_MAX / models.max(1)).max(AROUND_LEAST);
+        let every = looks.len().div_ceil(most).max(1);
         let read = |connection: &Connection| {
             let mut statement = connection.prepare(AROUND)?;
             let mut all = Vec::new();

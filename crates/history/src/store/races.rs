@@ -31,18 +31,22 @@ pub struct RaceFilter {
     pub limit: usize,
 }
 
-/// Newest first by the primary key, or by the index of this source, so that a page reads only what it needs.
-pub(super) fn page(source: SourceFilter) -> String {
+/// Newest first by the primary key, or by the index of this source or of races that are not `ok`, so that a page reads only what it
+/// needs.
+pub(super) fn page(source: SourceFilter, outcome: Option<RaceOutcome>) -> String {
+    let is_rare = outcome.is_some_and(|outcome| outcome != RaceOutcome::Ok) && !source.is_apart();
+    let (index, rare) = if is_rare { ("INDEXED BY race_not_ok", "race.outcome <> 'ok'") } else { ("", "true") };
     format!(
         "SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
-         FROM race JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
-         WHERE {} AND race.race_id >= ?1 AND race.race_id < ?2 \
-           AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR race.outcome = ?5) \
+         FROM race {index} JOIN race_speed_all AS speed ON speed.race_id = race.race_id \
+         WHERE {} AND {rare} AND race.race_id >= ?1 AND race.race_id < ?2 \
+           AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) AND {} \
            AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
            AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
                                                                   AND model_sent = ?8)) \
          ORDER BY race.race_id DESC LIMIT ?9",
-        source.condition()
+        source.condition(),
+        if outcome.is_some() { "race.outcome = ?5" } else { "?5 IS NULL" },
     )
 }
 
@@ -111,7 +115,7 @@ impl StoreReader {
             model,
             i64::try_from(filter.limit).unwrap_or(i64::MAX),
         );
-        self.ask(|connection| rows(connection, &page(races.source), parameters))
+        self.ask(|connection| rows(connection, &page(races.source, filter.outcome), parameters))
     }
 
     /// The race and its attempts, as far as they are written.

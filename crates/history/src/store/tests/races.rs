@@ -151,9 +151,11 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
             sqlx::query("ANALYZE").execute(&mut other).await.unwrap();
         }
         let (clients, probes) = (SourceFilter::Client, SourceFilter::Probe);
-        let [clients, probes] = [clients, probes].map(crate::store::races::page);
+        let failed = crate::store::races::page(clients, Some(RaceOutcome::Error));
+        let [clients, probes] = [clients, probes].map(|source| crate::store::races::page(source, None));
         for (sql, steps) in [
             (clients.as_str(), 7),
+            (failed.as_str(), 7),
             (probes.as_str(), 7),
             (crate::store::races::RACE, 3),
             (crate::store::races::ATTEMPTS, 3),
@@ -164,7 +166,11 @@ async fn pages_and_races_are_searched_by_the_primary_key() {
                     .await
                     .unwrap();
             let lines: Vec<&str> = plan.iter().map(|(.., line)| line.as_str()).collect();
-            let keys = [" USING PRIMARY KEY (race_id", " USING INDEX race_apart (source=? AND race_id"];
+            let keys = [
+                " USING PRIMARY KEY (race_id",
+                " USING INDEX race_apart (source=? AND race_id",
+                " USING INDEX race_not_ok (outcome=? AND race_id",
+            ];
             let by_key = |line: &str| line.starts_with("SEARCH ") && keys.iter().any(|key| line.contains(key));
             let good = |line: &&str| by_key(line) || line.starts_with("CORRELATED SCALAR SUBQUERY");
             assert!(lines.iter().all(good) && lines.len() == steps, "{lines:#?}");
