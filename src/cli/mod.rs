@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod env;
 pub mod history;
 pub mod incidents;
 pub mod init;
@@ -129,6 +130,11 @@ enum Command {
     /// so one must run.
     #[command(after_help = routing::EXAMPLES)]
     Routing(routing::RoutingOptions),
+    /// The variables that point a shell, or one app, at the running gateway.
+    ///
+    /// Lines for `eval`. The gateway must answer; its errors go to standard error, and then nothing is printed.
+    #[command(after_help = env::EXAMPLES)]
+    Env(env::EnvOptions),
     /// Measure upstreams now with the workloads of `[probes]`, or show what the gateway will send.
     ///
     /// Each probe is a ping and then one request, read to its end, whose prompt no cache knows. It costs money, at most the
@@ -247,8 +253,9 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             init::run(path, &options, &env, input, &mut io::stdout().lock(), &mut io::stderr()).await?;
         }
         // With --url the configuration is not read.
-        Command::Routing(options) if let Some(at) = options.url.clone() => {
-            routing::run(&at, &options, ScreenSettings::of_stdout(), &mut io::stdout().lock()).await?;
+        Command::Routing(routing::RoutingOptions { url: Some(ref at), .. })
+        | Command::Env(env::EnvOptions { url: Some(ref at), .. }) => {
+            ask_gateway(&command, at, &mut io::stdout().lock()).await?;
         }
         Command::Check(check::CheckOptions { schema: true, .. }) => {
             io::stdout().lock().write_all(config::schema().as_bytes())?;
@@ -279,6 +286,15 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Commands that need a running gateway, at this address.
+async fn ask_gateway(command: &Command, at: &routing::GatewayAddress, out: &mut impl io::Write) -> anyhow::Result<()> {
+    match command {
+        Command::Routing(options) => routing::run(at, options, ScreenSettings::of_stdout(), out).await,
+        Command::Env(options) => env::run(at, options, out).await.map_err(|error| with_usage("env", error)),
+        _ => Ok(()),
+    }
 }
 
 /// What a command works with where there is no file and no key.
@@ -373,9 +389,9 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             let progress = err.is_terminal().then_some(&mut err as &mut dyn Write);
             replay::run(&config, &options, ScreenSettings::width_of_stdout(), &mut out, progress)?;
         }
-        Command::Routing(options) => {
+        Command::Routing(_) | Command::Env(_) => {
             let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
-            routing::run(&at, &options, ScreenSettings::of_stdout(), &mut out).await?;
+            ask_gateway(&command, &at, &mut out).await?;
         }
         Command::Init(_) | Command::Simulate(_) | Command::Providers(_) => {}
     }

@@ -1,7 +1,7 @@
 //! `photofinish routing`: the state of every upstream in a running gateway, and why it is chosen or not, as a table per model. Not
 //! for the reasons, which the gateway gives.
 
-mod ask;
+pub(super) mod ask;
 mod table;
 
 use std::io;
@@ -51,7 +51,7 @@ pub async fn run(
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let answer = ask::ask(at, options.model.as_deref(), options.token.as_ref()).await?;
+    let answer = ask::get(at, ask::path(options.model.as_deref()), options.token.as_ref()).await?;
     if options.json {
         return Ok(out.write_all(&answer)?);
     }
@@ -64,7 +64,7 @@ pub async fn run(
 
 /// What the gateway at `at` answers. None: none answers, or it wants a token.
 pub(super) async fn report(at: &GatewayAddress) -> Option<RoutingReport> {
-    let answer = ask::ask(at, None, None).await.ok()?;
+    let answer = ask::get(at, ask::path(None), None).await.ok()?;
     serde_json::from_slice(&answer).ok()
 }
 

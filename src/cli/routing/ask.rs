@@ -59,13 +59,13 @@ impl GatewayAddress {
     }
 }
 
-/// The JSON of `GET /api/routing`.
+/// What the gateway answers to a GET of this path.
 ///
 /// # Errors
 /// For the user. They never quote the token.
-pub(super) async fn ask(
+pub(in crate::cli) async fn get(
     at: &GatewayAddress,
-    model: Option<&str>,
+    path: String,
     token: Option<&SecretString>,
 ) -> anyhow::Result<Bytes> {
     let mut headers = HeaderMap::new();
@@ -78,7 +78,7 @@ pub(super) async fn ask(
     let outgoing = Outgoing {
         endpoint: at.endpoint.clone(),
         method: Method::GET,
-        path: path(model).into(),
+        path: path.into(),
         headers,
         body: Bytes::new(),
         connect_timeout: CONNECT_MAX,
@@ -107,7 +107,7 @@ pub(super) async fn ask(
     }
 }
 
-fn path(model: Option<&str>) -> String {
+pub(super) fn path(model: Option<&str>) -> String {
     let mut path = "/api/routing".to_owned();
     if let Some(model) = model {
         path.push_str("?model=");

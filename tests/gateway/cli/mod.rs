@@ -8,6 +8,7 @@ mod check_live;
 mod commands;
 mod costs;
 mod endless_servers;
+mod env;
 mod log;
 mod models_update;
 mod providers;
