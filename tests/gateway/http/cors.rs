@@ -88,7 +88,7 @@ async fn without_cors_origins_no_page_gets_headers() {
 async fn the_base_url_names_the_gateway() {
     let (_fake, served) = served("[]").await;
     let answer = served.get("/", &[]).await;
-    assert!(answer.status == 200 && answer.body.contains("Photofinish"), "{}", answer.body);
+    assert!(answer.status == 200 && answer.body.contains("photofinish"), "{}", answer.body);
     let mut client = RawClient::connect(served.addr).await;
     for path in ["/", "/v1/models", "/healthz"] {
         client.request("HEAD", path, &[], "").await;

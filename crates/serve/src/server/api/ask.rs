@@ -92,8 +92,13 @@ pub(super) fn unread(error: ReadError) -> Rejection {
     Rejection::history(error.to_string(), !matches!(error, ReadError::Failed { .. }))
 }
 
-/// Reads the query as a question, and returns it with the current time. An alias means its model.
-pub(super) fn question<Q: Args>(
+/// Reads the query as a question, and returns it with the current time.
+pub(super) fn question<Q: Args>(uri: &Uri, problem: fn(&Q, i64) -> Option<String>) -> Result<(Q, i64), Rejection> {
+    read(pairs(uri.query().unwrap_or_default()).map_err(refused)?, problem)
+}
+
+/// The same of a question about rows, which have the names of models and not their aliases.
+pub(super) fn question_of_rows<Q: Args>(
     uri: &Uri,
     config: &Config,
     problem: fn(&Q, i64) -> Option<String>,
@@ -102,6 +107,10 @@ pub(super) fn question<Q: Args>(
     for (_, value) in pairs.iter_mut().filter(|(name, _)| name == "model") {
         *value = config.model(value).map_or(std::mem::take(value), |model| model.name.clone());
     }
+    read(pairs, problem)
+}
+
+fn read<Q: Args>(pairs: Vec<(String, String)>, problem: fn(&Q, i64) -> Option<String>) -> Result<(Q, i64), Rejection> {
     let question = from_pairs::<Q>(&pairs).map_err(refused)?;
     let now_us = wall_micros();
     match problem(&question, now_us) {

@@ -94,8 +94,8 @@ pub async fn replay(State(site): State<ServedPaths>, client: Client, uri: Uri) -
 
 fn begin(site: &ServedPaths, client: &Client, uri: &Uri) -> Result<RunningReplay, Rejection> {
     proxy::admin(&site.gateway, client)?;
+    let (asked, _) = question(uri, ReplayQuestion::problem)?;
     let live = site.gateway.live();
-    let (asked, _) = question(uri, &live.config, ReplayQuestion::problem)?;
     let wanted = asked.wanted(&live.config).map_err(|why| Rejection::parameter(Some("model".to_owned()), &why))?;
     let place = site.replays.clone().try_acquire_owned().map_err(|_| Rejection::replaying())?;
     let (sender, progress) = mpsc::channel(PROGRESS_MAX);

@@ -9,7 +9,9 @@ use clap::Args;
 use http::{Response, Uri};
 use serde_json::{Value, json};
 
-use super::ask::{as_printed, json, json as json_answer, leaving_out, question, refused, unread, with_source};
+use super::ask::{
+    as_printed, json, json as json_answer, leaving_out, question, question_of_rows, refused, unread, with_source,
+};
 use crate::server::served_paths::ServedPaths;
 use photofinish_gateway::proxy::{self, Client, Rejection};
 use photofinish_history::report::costs::{self, CostsQuestion};
@@ -35,7 +37,7 @@ where
 {
     let answer = async {
         proxy::admin(&site.gateway, &client)?;
-        let (question, now_us) = question(&uri, &site.gateway.live().config, problem)?;
+        let (question, now_us) = question_of_rows(&uri, &site.gateway.live().config, problem)?;
         site.reads.read(move |reader| read(reader, &question, now_us)).await
     };
     site.of_history(answer.await)
@@ -173,7 +175,7 @@ pub struct RoutingQuestion {
 pub async fn routing(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = || {
         proxy::admin(&site.gateway, &client)?;
-        let (question, _) = question::<RoutingQuestion>(&uri, &site.gateway.live().config, |_, _| None)?;
+        let (question, _) = question::<RoutingQuestion>(&uri, |_, _| None)?;
         let report = site.gateway.routing(question.model.as_deref())?;
         let mut text =
             serde_json::to_string_pretty(&report).map_err(|error| Rejection::history(error.to_string(), false))?;
@@ -194,7 +196,7 @@ pub struct ReloadQuestion {
 pub async fn reload(State(site): State<ServedPaths>, client: Client, uri: Uri) -> Response<Body> {
     let answer = async {
         proxy::admin(&site.gateway, &client)?;
-        let (question, _) = question::<ReloadQuestion>(&uri, &site.gateway.live().config, |_, _| None)?;
+        let (question, _) = question::<ReloadQuestion>(&uri, |_, _| None)?;
         // On a task of its own: a client that leaves must not end it half-way.
         let reloaded = site.gateway.shutdown().spawn((site.reload)(question.accept)).await;
         match reloaded {
