@@ -2,8 +2,8 @@
 import { html } from "../lib/html.js";
 import { here, link, useChoices } from "../lib/address.js";
 import { question, useAnswer, useApi } from "../lib/api.js";
-import { Legend, letter, ticks, useWidth } from "../lib/chart.js";
-import { dollars, Figure, moment, percent, short, style } from "../lib/figures.js";
+import { dollars, Figure, moment, percent, short } from "../lib/figures.js";
+import { Plots } from "../lib/plot.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
@@ -123,32 +123,15 @@ function Stages({ stages }) {
 
 /** One figure over the levels, a line for each target and part. @param {{ stages: Stage[], title: string, unit: string, lines: { title: string, of: (stage: Stage) => number | null | undefined }[] }} props */
 function Levels({ stages, title, unit, lines }) {
-  const [place, width] = useWidth();
   const levels = [...new Set(stages.map(load))];
-  const drawn = [...new Set(stages.map((stage) => stage.target))].flatMap((target) => lines.map((line) => {
+  const drawn = [...new Set(stages.map((stage) => stage.target))].flatMap((target) => lines.map((line) => ({
+    name: `${line.title}: ${target}`,
     // A level that ran again at the end is drawn once.
-    const points = levels.flatMap((level, at) => {
-      const value = stages.filter((stage) => stage.target === target && load(stage) === level).map(line.of).find((value) => value != null);
-      return value == null ? [] : [{ at, value }];
-    });
-    return { name: `${line.title}: ${target}`, points };
-  })).filter((line) => line.points.length > 0);
-  const names = drawn.map((line) => line.name);
-  const most = Math.max(1e-9, ...drawn.flatMap((line) => line.points.map((point) => point.value))) * 1.08;
-  const inner = Math.max(80, width - 110);
-  const x = (/** @type {number} */ at) => 66 + (levels.length === 1 ? inner / 2 : (at / (levels.length - 1)) * inner);
-  const y = (/** @type {number} */ value) => 230 - (value / most) * 215;
-  return html`<h2>${title}</h2><${Legend} names=${names} />
-    <figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="262" viewBox=${`0 0 ${width} 262`} role="img" aria-label=${`${title} over the levels; the table below has every figure`}>
-      ${ticks(most, 4).map((value) => html`<g><line class="grid" x1="66" x2=${66 + inner} y1=${y(value)} y2=${y(value)} /><text x="60" y=${y(value) + 4} text-anchor="end">${short(value)}</text></g>`)}
-      ${levels.map((level, at) => html`<text x=${x(at)} y="252" text-anchor="middle">${level}</text>`)}
-      ${drawn.map(({ name, points }) => {
-    const { colour, dash } = style(names, name);
-    const last = points[points.length - 1];
-    return html`<g key=${name}><path class=${`line c${colour}`} stroke-dasharray=${dash} d=${points.map((point, at) => `${at ? "L" : "M"}${x(point.at)} ${y(point.value)}`).join("")} />
-        ${points.map((point) => html`<circle class=${`f${colour}`} cx=${x(point.at)} cy=${y(point.value)} r="4" />`)}<text x=${x(last.at) + 8} y=${y(last.value) + 4}>${letter(names, name)}</text></g>`;
-  })}
-    </svg>`}</div><figcaption>${unit}, by level. A missing point: the level does not count, or nothing was measured.</figcaption></figure>`;
+    points: levels.map((level, at) => /** @type {[number, number | null]} */ ([at, stages.filter((stage) => stage.target === target && load(stage) === level).map(line.of).find((value) => value != null) ?? null])),
+  }))).filter((line) => line.points.some(([, value]) => value !== null)).map((line, at) => ({ ...line, hue: at % 8 }));
+  return html`<h2>${title}</h2>
+    <figure><${Plots} kind="class" lines=${drawn} stops=${levels.map((_, at) => at)} from=${-0.15} to=${Math.max(0.15, levels.length - 0.85)} head=${(/** @type {number} */ at) => levels[at]} tick=${(/** @type {number} */ at) => levels[at] ?? ""}
+      text=${short} about=${`${title} over the levels; the table below has every figure`} /><figcaption>${unit}, by level. A missing point: the level does not count, or nothing was measured.</figcaption></figure>`;
 }
 
 /** @type {Record<string, string>} */

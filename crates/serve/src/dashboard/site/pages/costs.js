@@ -2,10 +2,11 @@
 import { html } from "../lib/html.js";
 import { useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
-import { ticks, useWidth } from "../lib/chart.js";
+import { apart, ticks } from "../lib/axis.js";
+import { useWidth } from "../lib/chart.js";
 import { Cost, dollars, Figure, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { clip } from "../lib/lanes.js";
+import { clip } from "../lib/names.js";
 import { Answer, Source } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
@@ -59,18 +60,18 @@ function Bars({ groups, by }) {
   const names = Math.min(220, width * 0.34);
   const inner = Math.max(60, width - names - 110);
   const height = shown.length * 24 + 24;
-  return html`<figure><ul class="legend">${PARTS.map(([name, title], at) => html`<li key=${name}><svg viewBox="0 0 42 14" aria-hidden="true"><rect class=${`f${at}`} width="42" height="14" /><rect class=${`hatch h${at}`} width="42" height="14" fill=${`url(#hatch${at})`} /></svg> ${at + 1} ${title}</li>`)}</ul>
+  return html`<figure><ul class="legend">${PARTS.map(([name, title], at) => html`<li key=${name}><svg viewBox="0 0 42 14" aria-hidden="true"><rect class=${`paid${at}`} width="42" height="14" /><rect class=${`hatch h${at}`} width="42" height="14" fill=${`url(#hatch${at})`} /></svg> ${at + 1} ${title}</li>`)}</ul>
     <div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`Cost by ${by}; the table below has the same`}>
-      <defs>${PARTS.map((_, at) => html`<pattern id=${`hatch${at}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform=${`rotate(${[0, 45, -45, 90, 0][at]})`}>${at > 0 && html`<rect class="gap" width="2" height="6" />`}</pattern>`)}</defs>
-      ${ticks(most, Math.max(2, inner / 110)).map((usd) => html`<g><line class="grid" x1=${names + (usd / most) * inner} x2=${names + (usd / most) * inner} y1="0" y2=${height - 20} /><text x=${names + (usd / most) * inner} y=${height - 5} text-anchor="middle">$${dollars(usd)}</text></g>`)}
+      <defs>${PARTS.map((_, at) => html`<pattern id=${`hatch${at}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform=${`rotate(${[0, 45, -45, 90, 0, 45, -45, 90][at % 8]})`}>${at > 0 && html`<rect class="gap" width="2" height="6" />`}</pattern>`)}</defs>
+      ${apart(ticks(most, Math.max(2, inner / 110)).map((usd) => ({ at: usd, px: names + (usd / most) * inner, text: `$${dollars(usd)}` }))).map(({ px, text }) => html`<g><line class="grid" x1=${px} x2=${px} y1="0" y2=${height - 20} /><text x=${px} y=${height - 5} text-anchor="middle">${text}</text></g>`)}
       ${shown.map((group, row) => {
     let at = names;
-    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(String(group[by] ?? "unknown"), names / 7.4)}</text>
+    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(String(group[by] ?? "unknown"), names / 8)}</text>
           ${PARTS.map(([name], part) => {
       const wide = (amount(group[name]) / most) * inner;
       const from = at;
       at += wide;
-      return wide > 0 && html`<g><rect class=${`f${part}`} x=${from} y=${row * 24 + 4} width=${wide} height="17" /><rect x=${from} y=${row * 24 + 4} width=${wide} height="17" fill=${`url(#hatch${part})`} /></g>`;
+      return wide > 0 && html`<g><rect class=${`paid${part}`} x=${from} y=${row * 24 + 4} width=${wide} height="17" /><rect x=${from} y=${row * 24 + 4} width=${wide} height="17" fill=${`url(#hatch${part})`} /></g>`;
     })}
           <text x=${at + 6} y=${row * 24 + 17}>$${dollars(PARTS.reduce((sum, [name]) => sum + amount(group[name]), 0))}</text></g>`;
   })}
