@@ -96,7 +96,7 @@ function Frame({ session, left }) {
   const at = PAGES.find((known) => known.name === (page || PAGES[0].name));
   const group = GROUPS.find((one) => at && one.pages.includes(at));
   useEffect(() => {
-    document.title = `${rest && at?.title ? `${at.title} ${rest.slice(0, 8)}` : (at?.title ?? "No such page")} · Photofinish`;
+    document.title = `${rest && at?.title ? `${at.title} ${rest.slice(-8)}` : (at?.title ?? "No such page")} · Photofinish`;
   }, [at, rest]);
   const logOut = async () => {
     await send("/dashboard/session", { method: "DELETE" }).catch(() => undefined);

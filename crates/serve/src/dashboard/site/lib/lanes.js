@@ -15,30 +15,31 @@ const ROW = 22;
 export function ending(lane) {
   if (lane.failure) return `failed: ${lane.failure}`;
   if (lane.outcome === "won") return "won";
-  if (lane.outcome === "lost") return lane.audited ? "lost, measured to its first token" : "lost: cancelled";
+  if (lane.outcome === "lost") return lane.audited ? "lost, but measured" : "lost: cancelled";
   if (lane.outcome === "drained") return "lost: read to its end";
   if (lane.outcome) return lane.outcome.replaceAll("_", " ");
   if (lane.winner) return "leads";
   return lane.first !== undefined ? "first token" : "runs";
 }
 
-/** @param {{ lanes: Lane[], now?: number, width: number, events?: { at: number, name: string }[], most?: number, row?: number }} props `now`: ms of a race that runs; `most`: end of the scale, which several races share */
-export function Lanes({ lanes, now, width, events = [], most: given, row: high = ROW }) {
+/** @param {{ lanes: Lane[], now?: number, width: number, events?: { at: number, name: string }[], most?: number, row?: number, axis?: boolean }} props `now`: ms of a race that runs; `most`: end of the scale, which several races share */
+export function Lanes({ lanes, now, width, events = [], most: given, row: high = ROW, axis = true }) {
   const ends = lanes.map((lane) => lane.end ?? now ?? lane.first ?? lane.dispatch);
   const most = given ?? Math.max(100, ...ends, ...events.map((event) => event.at)) * 1.02;
   const narrow = width < 620;
   const names = narrow ? 0 : Math.min(200, width * 0.25);
-  const words = narrow ? 0 : 208;
+  const words = narrow ? 0 : 176;
   const room = Math.max(60, width - names - words - 16);
   const row = narrow ? high + 20 : high;
   const x = (/** @type {number} */ ms) => names + 8 + (Math.min(most, Math.max(0, ms)) / most) * room;
-  const height = lanes.length * row + 24;
+  const foot = axis ? 24 : 2;
+  const height = lanes.length * row + foot;
   const short = shortened(lanes.map((lane) => lane.upstream));
   const said = lanes.map((lane) => `${lane.upstream} ${ending(lane)} at ${time(lane.end ?? lane.first ?? lane.dispatch)}`).join("; ");
   const marks = apart(ticks(most, Math.max(2, room / 110)).map((at) => ({ at, px: x(at), text: time(at) })));
   return html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${said || "no attempt yet"}>
-    ${marks.map(({ at, px, text }) => html`<g><line class="grid" x1=${px} x2=${px} y1="0" y2=${height - 18} />
-      <text x=${Math.max(px, narrow ? text.length * 3.6 : 0)} y=${height - 4} text-anchor="middle">${text}</text></g>`)}
+    ${marks.map(({ at, px, text }) => html`<g><line class="grid" x1=${px} x2=${px} y1="0" y2=${height - foot + 4} />
+      ${axis && html`<text x=${Math.max(px, narrow ? text.length * 3.6 : 0)} y=${height - 4} text-anchor="middle">${text}</text>`}</g>`)}
     ${lanes.map((lane, place) => {
       const y = place * row + (narrow ? row - high / 2 : row / 2);
       const won = lane.winner || lane.outcome === "won";
@@ -50,7 +51,7 @@ export function Lanes({ lanes, now, width, events = [], most: given, row: high =
         ${!narrow && html`<text x=${names + room + 20} y=${y + 4} class=${won ? "winner" : ""}>${clip(`${ending(lane)} ${took}`, 28)}</text>`}
       </g>`;
     })}
-    ${events.map((event) => html`<g><line class="moment" x1=${x(event.at)} x2=${x(event.at)} y1="0" y2=${height - 18}><title>${event.name} ${time(event.at)}</title></line></g>`)}
+    ${events.map((event) => html`<g><line class="moment" x1=${x(event.at)} x2=${x(event.at)} y1="0" y2=${height - foot + 4}><title>${event.name} ${time(event.at)}</title></line></g>`)}
   </svg>`;
 }
 

@@ -5,15 +5,24 @@ const COLOURS = 8;
 /** @type {Map<string, number>} */
 const known = new Map();
 
-/** Gives each upstream the colour that is rarest within its models, in the order of the configuration. @param {Api.Configuration} config */
+/** Gives each upstream the colour of its provider, or the rarest within its model where that is taken; in the order of the configuration. @param {Api.Configuration} config */
 export function learn(config) {
   known.clear();
+  /** @type {Map<string, number>} */
+  const hosts = new Map();
   for (const { upstreams } of config.models) {
     const used = Array(COLOURS).fill(0);
     for (const { upstream } of upstreams) if (known.has(upstream)) used[known.get(upstream) ?? 0] += 1;
     for (const { upstream } of upstreams) {
       if (known.has(upstream)) continue;
-      const colour = used.indexOf(Math.min(...used));
+      const [host] = split(upstream);
+      const rarest = Math.min(...used);
+      const own = hosts.get(host);
+      // A colour that no provider has yet goes first.
+      const taken = new Set(hosts.values());
+      const free = used.findIndex((count, at) => count === rarest && !taken.has(at));
+      const colour = own !== undefined && used[own] === rarest ? own : free >= 0 ? free : used.indexOf(rarest);
+      if (own === undefined) hosts.set(host, colour);
       known.set(upstream, colour);
       used[colour] += 1;
     }

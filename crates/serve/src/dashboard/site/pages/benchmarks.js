@@ -40,7 +40,7 @@ function List() {
     <p>Their races count in no figure of clients. Over time: <a href=${link("time", { source: "probe", since: "7d" })}>probes by upstream</a>; <a href=${link("leaderboard", { source: "probe", since: "7d" })}>the whole distribution of probes</a>.</p>
     <${Answer} asked=${asked} empty=${runs.length === 0} none=${before ? "There are no older runs." : none}>
       <${Table} caption=${before ? "Older runs" : "The newest runs"} columns=${columns} rows=${runs} id=${(/** @type {any} */ run) => run.run_id} /><//>
-    <p class="pages">${before && html`<a href=${to("")}>Newest</a>`}${asked.data?.next && html`<a href=${to(asked.data.next)}>Older</a>`}</p>`;
+    <p class="more">${before && html`<a href=${to("")}>Newest</a>`}${asked.data?.next && html`<a href=${to(asked.data.next)}>Older</a>`}</p>`;
 }
 
 /** @param {{ run: any }} props */

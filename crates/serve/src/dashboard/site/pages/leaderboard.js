@@ -15,7 +15,7 @@ import { Folded, Table } from "../lib/table.js";
 /** A quantile may stand without a mark with ten samples beyond it, as in \`stats\`. @param {number} samples @param {number} p */
 const firm = (samples, p) => samples * Math.min(p, 1 - p) >= 10 - 1e-6;
 /** `mix_cost_usd`: what the model's mean request would cost there alone. @typedef {Api.UpstreamComparison & { mix_cost_usd?: number | null }} Looked */
-const SCALES = [["", "cut where few remain"], ["log", "logarithmic"], ["whole", "whole"]];
+const SCALES = [["", "cut at 97 %"], ["log", "logarithmic"], ["whole", "whole"]];
 
 export function Leaderboard() {
   const [choices, choose] = useChoices();

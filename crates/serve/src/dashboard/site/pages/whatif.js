@@ -6,6 +6,7 @@ import { time } from "../lib/chart.js";
 import { readEvents } from "../lib/events.js";
 import { dollars, Figure, percent, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { ModelSwitch, useModel } from "../lib/model.js";
 import { Plot } from "../lib/plot.js";
 import { Table } from "../lib/table.js";
 
@@ -35,7 +36,9 @@ export function WhatIf() {
   const [run, setRun] = useState(/** @type {{ said?: string, error?: string, answer?: any, frontier?: any[] }} */ ({}));
   const stop = useRef(/** @type {AbortController | null} */ (null));
   useEffect(() => () => stop.current?.abort(), []);
-  const { since, until, model } = windowOf(choices);
+  const { since, until } = windowOf(choices);
+  const { model: busiest, models } = useModel(windowOf(choices));
+  const model = busiest ?? "";
   const window = { since, until, model };
   const begin = async (/** @type {(signal: AbortSignal) => Promise<void>} */ work) => {
     stop.current?.abort();
@@ -68,9 +71,9 @@ export function WhatIf() {
     stop.current?.abort();
     setRun((before) => ({ ...before, said: undefined }));
   };
-  return html`<h1>What if</h1>
+  return html`<div class="head"><h1>What if</h1>${models.length > 0 && html`<${ModelSwitch} model=${busiest} models=${models} />`}</div>
     <p>Plays the recorded requests again under another policy: what was seen as it was, what was cut off drawn from what the upstream usually did. One replay runs at a time, on one core.</p>
-    <${Filters} only=${["model"]} />
+    <${Filters} only=${[]} />
     <p class="filters"><button class="main" type="button" onClick=${draw} disabled=${run.said !== undefined}>Suggest three budgets</button>
       ${run.said !== undefined && html`<button type="button" onClick=${cancel}>Stop</button>`}<span role="status">${run.said ?? ""}</span></p>
     ${run.error && html`<p class="note bad" role="alert">${run.error}</p>`}
@@ -78,7 +81,7 @@ export function WhatIf() {
     ${(run.frontier?.length ?? 0) > 0 && html`<${Frontier} points=${run.frontier} choose=${(/** @type {number} */ budget) => choose({ budget: String(budget) })} />`}
     <h2>One policy</h2>
     <div class="filters"><${Choice} name="policy" title="Policy" values=${POLICIES} usual="adaptive" />
-      <label>Budget for extras: ${percent(Number(budget))}<input type="range" min="0" max="1" step="0.01" value=${budget} onInput=${(/** @type {any} */ event) => choose({ budget: event.target.value === "0.1" ? "" : event.target.value })} /></label>
+      <label class="long">Budget for extras: ${percent(Number(budget))}<input type="range" min="0" max="1" step="0.01" value=${budget} onInput=${(/** @type {any} */ event) => choose({ budget: event.target.value === "0.1" ? "" : event.target.value })} /></label>
       <button type="button" onClick=${play} disabled=${run.said !== undefined}>Replay</button></div>
     ${run.answer?.event === "nothing" && html`<p class="note" role="status">Too little history of this range: ${run.answer.requests} requests, and a replay needs an upstream that was asked in at least 30 of them.${run.answer.plain > 0 ? ` ${run.answer.plain} more went up plain and cannot be replayed: they have no first token.` : ""}</p>`}
     ${run.answer?.event === "answer" && html`<${Answer} answer=${run.answer.answer} />`}`;
