@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { ask, check, gateway, opened, options, PAGES, temporary, violations, written } from "./harness.mjs";
+import { ask, check, gateway, opened, options, overlaps, PAGES, temporary, violations, written } from "./harness.mjs";
 
 const WEEK = "since=2020-01-06&until=2020-01-13";
 /** The longest name that a model or an upstream may have, of markup, quotes, right-to-left marks and emoji. */
@@ -30,12 +30,13 @@ function sql(served, text) {
 async function visit(browser, served, what, query = "", more = [], thorough = false) {
   const { page, complaints, go, context } = await opened(browser, served);
   for (const path of [...PAGES.map((name) => `/${name}${query}`), ...more]) {
-    for (const width of thorough ? [360, 1280] : [360]) {
+    for (const width of thorough ? [390, 1280, 2560] : [390]) {
       await page.setViewportSize({ width, height: 900 });
       await go(path);
       const text = await page.locator("main").innerText();
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       check(`${what}: ${path} ${width}: nothing is wider than the window`, Math.max(0, wide), 0);
+      check(`${what}: ${path} ${width}: no text lies on another`, await overlaps(page), []);
       check(`${what}: ${path} ${width}: it makes sense`, /NaN|Infinity|undefined|Invalid Date|\[object|This page broke/.exec(text)?.[0] ?? "", "");
     }
     if (thorough) check(`${what}: ${path}: axe`, await violations(page), []);
@@ -72,7 +73,7 @@ async function runningRace(browser, served) {
   await go("/live");
   const begun = ask(served, 1, undefined, "slow");
   await page.locator(".race a").first().waitFor();
-  const id = await page.locator(".race a").first().innerText();
+  const id = await page.locator(".race a").first().getAttribute("title");
   await page.locator(".race a").first().click();
   await page.getByText("still running").waitFor({ timeout: 5000 }).then(() => check("a race that runs says so", true), async () => check("a race that runs says so", await page.locator("main").innerText()));
   check("a race that runs: axe", await violations(page), []);

@@ -51,14 +51,15 @@ export function steps(of, about) {
   return all.filter((at) => at >= of.low * 0.999 && at <= of.high * 1.001).map((at) => Number(at.toPrecision(12)));
 }
 
-/** Leaves out what would touch the one before. @param {Tick[]} all */
-export function apart(all) {
+/** Moves labels into a drawing of this width, and leaves out what would touch the one before. @param {Tick[]} all @param {number} width */
+export function apart(all, width) {
   let end = -Infinity;
-  return all.filter(({ px, text }) => {
-    const half = widthOf(text) / 2;
-    if (px - half < end) return false;
+  return all.flatMap((tick) => {
+    const half = widthOf(tick.text) / 2;
+    const px = Math.max(half, Math.min(tick.px, width - half));
+    if (px - half < end) return [];
     end = px + half;
-    return true;
+    return [{ ...tick, px }];
   });
 }
 
@@ -76,8 +77,8 @@ export function clockOf(seconds) {
   return new Date(seconds * 1000).toISOString().slice(11, seconds % 60 === 0 ? 16 : 19);
 }
 
-/** Ticks at whole times of UTC, and below them the day, where it begins. @param {Scale} of @param {number} room pixels @returns {{ times: Tick[], days: Tick[] }} */
-export function dates(of, room) {
+/** Ticks at whole times of UTC, and below them the day, where it begins. @param {Scale} of @param {number} room pixels @param {number} width of the drawing @returns {{ times: Tick[], days: Tick[] }} */
+export function dates(of, room, width) {
   const fits = Math.max(1, room / 64);
   const step = SPANS.find((span) => (of.high - of.low) / span <= fits) ?? SPANS[SPANS.length - 1];
   const whole = step >= 86_400;
@@ -88,7 +89,7 @@ export function dates(of, room) {
     .map((tick) => ({ ...tick, text: whole ? String(new Date(tick.at * 1000).getUTCFullYear()) : dayOf(tick.at, true) }));
   // The day of the first tick gives way to one that begins close after it.
   if (days.length > 1 && days[1].px - days[0].px < (widthOf(days[0].text) + widthOf(days[1].text)) / 2) days.shift();
-  return { times: apart(times), days: apart(days) };
+  return { times: apart(times, width), days: apart(days, width) };
 }
 
 /** Moves labels apart that would overlap, within these bounds. @template {{ y: number }} T @param {T[]} labels @param {number} gap @param {number} low @param {number} high @returns {T[]} */

@@ -21,5 +21,5 @@ export function Id({ id, href }) {
     setTimeout(() => setDone(false), 1500);
   }, () => undefined);
   const short = id.length > 12 ? `…${id.slice(-8)}` : id;
-  return html`<span class="id">${href ? html`<a class="mono" href=${href} title=${id} aria-label=${`Race ${id}`}>${short}</a>` : html`<span class="mono" title=${id}>${short}</span>`}<button type="button" class="bare" aria-label=${`Copy the id ${id}`} onClick=${copy}>${done ? "✓ copied" : "copy"}</button></span>`;
+  return html`<span class="id">${href ? html`<a class="mono" href=${href} title=${id}>${short}</a>` : html`<span class="mono" title=${id}>${short}</span>`}<button type="button" class="bare" onClick=${copy}>${done ? "✓ copied" : "copy"}<span class="hidden"> the id ${id}</span></button></span>`;
 }

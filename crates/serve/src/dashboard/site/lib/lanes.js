@@ -36,10 +36,10 @@ export function Lanes({ lanes, now, width, events = [], most: given, row: high =
   const height = lanes.length * row + foot;
   const short = shortened(lanes.map((lane) => lane.upstream));
   const said = lanes.map((lane) => `${lane.upstream} ${ending(lane)} at ${time(lane.end ?? lane.first ?? lane.dispatch)}`).join("; ");
-  const marks = apart(ticks(most, Math.max(2, room / 110)).map((at) => ({ at, px: x(at), text: time(at) })));
+  const marks = apart(ticks(most, Math.max(2, room / 110)).map((at) => ({ at, px: x(at), text: time(at) })), width);
   return html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${said || "no attempt yet"}>
-    ${marks.map(({ at, px, text }) => html`<g><line class="grid" x1=${px} x2=${px} y1="0" y2=${height - foot + 4} />
-      ${axis && html`<text x=${Math.max(px, narrow ? text.length * 3.6 : 0)} y=${height - 4} text-anchor="middle">${text}</text>`}</g>`)}
+    ${marks.map(({ at, px, text }) => html`<g><line class="grid" x1=${x(at)} x2=${x(at)} y1="0" y2=${height - foot + 4} />
+      ${axis && html`<text x=${px} y=${height - 4} text-anchor="middle">${text}</text>`}</g>`)}
     ${lanes.map((lane, place) => {
       const y = place * row + (narrow ? row - high / 2 : row / 2);
       const won = lane.winner || lane.outcome === "won";

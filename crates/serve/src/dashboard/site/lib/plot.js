@@ -64,8 +64,8 @@ export function Plot(props) {
   const right = Math.max(left + 40, width - names);
   const x = scale(props.from ?? stops[0] ?? 0, props.to ?? stops.at(-1) ?? 1, left, right, logX);
   if (!(x.high > x.low)) Object.assign(x, scale(x.low - 1800, x.low + 1800, left, right));
-  const axis = kind === "time" ? dates(x, right - left)
-    : { times: apart((kind === "class" ? stops : steps(x, Math.max(2, (right - left) / 80))).map((value) => ({ at: value, px: x.px(value), text: props.tick?.(value) ?? String(value) }))), days: [] };
+  const axis = kind === "time" ? dates(x, right - left, width)
+    : { times: apart((kind === "class" ? stops : steps(x, Math.max(2, (right - left) / 80))).map((value) => ({ at: value, px: x.px(value), text: props.tick?.(value) ?? String(value) })), width), days: [] };
   const beyond = values.filter((value) => value > y.high).length;
   const read = (/** @type {Line} */ line, /** @type {number} */ stop) => valueAt(line, stop, step);
   const shown = at === null || stops.length === 0 ? null : stops[Math.min(at, stops.length - 1)];
@@ -103,7 +103,7 @@ export function Plot(props) {
   const ends = spread(lines.flatMap((line) => {
     const last = line.points.findLast(([, value]) => value !== null);
     return last ? [{ line, y: y.px(Math.min(y.high, last[1] ?? 0)) }] : [];
-  }), 16, 8, height - 40);
+  }), 24, 12, height - 44);
   const said = shown === null ? "" : `${props.head(shown)}: ${readings.map(({ line, value }) => `${line.name} ${text(value)}`).join(", ") || "no value"}${during.map((one) => `; ${one.text}`).join("")}`;
   const legend = lines.length > 1 && !wide;
   const reader = { left: `${left}px`, top: `${y.px(y.high)}px`, width: `${right - left}px`, height: `${height - 40 - y.px(y.high)}px` };
@@ -113,7 +113,7 @@ export function Plot(props) {
     <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
       ${marks.map((value) => html`<g><line class="grid" x1=${left} x2=${right} y1=${y.px(value)} y2=${y.px(value)} /><text x=${left - 8} y=${y.px(value) + 4} text-anchor="end">${text(value)}</text></g>`)}
       ${axis.times.map((one) => html`<text x=${one.px} y=${height - 20} text-anchor="middle">${one.text}</text>`)}
-      ${axis.days.map((one) => html`<text x=${Math.max(one.px, widthOf(one.text) / 2)} y=${height - 4} text-anchor="middle">${one.text}</text>`)}
+      ${axis.days.map((one) => html`<text x=${one.px} y=${height - 4} text-anchor="middle">${one.text}</text>`)}
       ${incidents.map((one) => html`<rect class=${`incident ${one.slow ? "slow" : ""}`} x=${x.px(Math.max(one.from, x.low))} y="2" width=${Math.max(3, x.px(Math.min(one.to, x.high)) - x.px(Math.max(one.from, x.low)))} height="6"><title>${one.text}</title></rect>`)}
       ${kind !== "time" && lines.map((line, place) => html`<${Drawn} key=${line.name} line=${line} dash=${DASHES[place % 6]} x=${x} y=${y} step=${step} dim=${on !== null && on !== line.name} dots=${stops.length <= 40 && !step} />`)}
       ${shown !== null && html`<line class="cross" x1=${x.px(shown)} x2=${x.px(shown)} y1=${y.px(y.high)} y2=${height - 40} />`}
@@ -140,7 +140,7 @@ export function Plot(props) {
     else if (event.button === 0 && stops.length > 0) open?.(stops[best], name);
     setDrag(null);
   }}></div>
-    ${wide && ends.map(({ line, y: up }) => html`<button type="button" key=${line.name} class=${`end ${on !== null && on !== line.name ? "dim" : ""}`} title=${line.name} style=${{ left: `${right + 6}px`, top: `${up - 8}px`, width: `${names - 6}px` }}
+    ${wide && ends.map(({ line, y: up }) => html`<button type="button" key=${line.name} class=${`end ${on !== null && on !== line.name ? "dim" : ""}`} title=${line.name} style=${{ left: `${right + 6}px`, top: `${up - 12}px`, width: `${names - 6}px` }}
       onMouseEnter=${() => setOn(line.name)} onMouseLeave=${() => setOn(null)} onFocus=${() => setOn(line.name)} onBlur=${() => setOn(null)} onClick=${() => open?.(stops.at(-1) ?? 0, line.name)}><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", (names - 20) / 7)}</button>`)}
     ${shown !== null && html`<div class="tip" style=${x.px(shown) > width / 2 ? { right: `${width - x.px(shown) + 12}px`, top: "16px" } : { left: `${x.px(shown) + 12}px`, top: "16px" }}><strong>${props.head(shown)}</strong>
       <ul>${readings.map(({ line, value }) => html`<li key=${line.name} class=${on === line.name ? "on" : ""}><span><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${clip(short.get(line.name) ?? "", 26)}</span><span>${line.rough?.has(shown) ? "~" : ""}${text(value)}</span></li>`)}</ul>

@@ -63,7 +63,7 @@ function Bars({ groups, by }) {
   return html`<figure><ul class="legend">${PARTS.map(([name, title], at) => html`<li key=${name}><svg viewBox="0 0 42 14" aria-hidden="true"><rect class=${`paid${at}`} width="42" height="14" /><rect class=${`hatch h${at}`} width="42" height="14" fill=${`url(#hatch${at})`} /></svg> ${at + 1} ${title}</li>`)}</ul>
     <div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`Cost by ${by}; the table below has the same`}>
       <defs>${PARTS.map((_, at) => html`<pattern id=${`hatch${at}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform=${`rotate(${[0, 45, -45, 90, 0, 45, -45, 90][at % 8]})`}>${at > 0 && html`<rect class="gap" width="2" height="6" />`}</pattern>`)}</defs>
-      ${apart(ticks(most, Math.max(2, inner / 110)).map((usd) => ({ at: usd, px: names + (usd / most) * inner, text: `$${dollars(usd)}` }))).map(({ px, text }) => html`<g><line class="grid" x1=${px} x2=${px} y1="0" y2=${height - 20} /><text x=${px} y=${height - 5} text-anchor="middle">${text}</text></g>`)}
+      ${apart(ticks(most, Math.max(2, inner / 110)).map((usd) => ({ at: usd, px: names + (usd / most) * inner, text: `$${dollars(usd)}` })), width).map(({ at, px, text }) => html`<g><line class="grid" x1=${names + (at / most) * inner} x2=${names + (at / most) * inner} y1="0" y2=${height - 20} /><text x=${px} y=${height - 5} text-anchor="middle">${text}</text></g>`)}
       ${shown.map((group, row) => {
     let at = names;
     return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(String(group[by] ?? "unknown"), names / 8)}</text>

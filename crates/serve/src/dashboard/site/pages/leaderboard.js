@@ -196,7 +196,7 @@ function Prices({ upstreams }) {
     ? html`<p class="note empty">No upstream of this range has both a median by looks and a price. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration.</p>`
     : html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="280" viewBox=${`0 0 ${width} 280`} role="img" aria-label=${known.map((one) => `${one.name}: ${time(one.ms)}, $${dollars(one.usd)} for 1,000 requests`).join("; ")}>
         ${steps(y, 4).map((ms) => html`<g><line class="grid" x1="56" x2=${width - 16} y1=${y.px(ms)} y2=${y.px(ms)} /><text x="48" y=${y.px(ms) + 4} text-anchor="end">${time(ms)}</text></g>`)}
-        ${apart(steps(x, Math.max(2, (width - 72) / 100)).map((usd) => ({ at: usd, px: x.px(usd), text: `$${dollars(usd)}` }))).map((one) => html`<text x=${one.px} y="272" text-anchor="middle">${one.text}</text>`)}
+        ${apart(steps(x, Math.max(2, (width - 72) / 100)).map((usd) => ({ at: usd, px: x.px(usd), text: `$${dollars(usd)}` })), width).map((one) => html`<text x=${one.px} y="272" text-anchor="middle">${one.text}</text>`)}
         ${labels.map((one) => {
     const text = clip(short.get(one.name) ?? "", 24);
     const before = x.px(one.usd) + 12 + widthOf(text) > width;

@@ -103,7 +103,7 @@ function Suggestions({ points, over }) {
   /** @type {[string, string, Budgeted | undefined][]} */
   const all = [["Cheapest", "no extras", first], ["Balanced", "the least budget with four fifths of the gain at p99", of(0.8)], ["Quickest", "the least budget with all of it", of(0.99)]];
   return html`<div class="suggest">${all.map(([title, about, point]) => html`<section class="card" key=${title} aria-label=${title}><strong>${title}</strong><span class="quiet">${about}</span>
-      ${over && point ? html`<${Suggested} point=${point} />` : html`<p class="quiet">${over ? "Cannot be told." : points.length > 0 ? `${points.length} of ${BUDGETS.length} budgets are played …` : "Not played yet."}</p>`}</section>`)}</div>`;
+      ${over && point && title === "Balanced" && point === all[2][2] ? html`<p>The quickest, too: no smaller budget has most of the gain.</p>` : over && point ? html`<${Suggested} point=${point} />` : html`<p class="quiet">${over ? "Cannot be told." : points.length > 0 ? `${points.length} of ${BUDGETS.length} budgets are played …` : "Not played yet."}</p>`}</section>`)}</div>`;
 }
 
 /** @param {{ point: Budgeted }} props */
@@ -139,7 +139,7 @@ function Answer({ answer }) {
     return html`<div>${name === "cost" && money && value !== null ? html`<data value=${String(value)} title=${`${value} USD; 90 %: ${low} to ${high}`}>${sign}$${dollars(value)}</data>` : html`<${Figure} value=${value} unit=${unit} sign=${sign} about=${`90 %: ${low} to ${high}`} />`}</div>
       ${change !== undefined && change !== null && html`<small class="quiet" title="against what was recorded">${change > 0 ? "+" : ""}${name === "attempts_per_request" ? short(change) : `${short(change * 100)} %`}</small>`}`;
   };
-  const columns = [{ name: "row", title: "Policy", cell: (/** @type {any} */ row) => row.row }, ...figures.map((name) => ({ name, title: name.replaceAll("_", " "), number: true, cell: cell(name) })),
+  const columns = [{ name: "row", title: "Policy", cell: (/** @type {any} */ row) => row.row }, ...figures.map((name) => ({ name, title: name.replaceAll("_", " ").replace("ttft", "TTFT"), number: true, cell: cell(name) })),
     { name: "drawn", title: "drawn", number: true, about: "share of its answers that were drawn and not seen", cell: (/** @type {any} */ row) => (row.drawn === undefined ? "–" : percent(row.drawn)) }];
   const warnings = [
     answer.cut_to_newest && "Only the newest 200,000 requests of all models are read.",
