@@ -18,7 +18,7 @@ function world(port) {
   return `[server]\nlisten = "127.0.0.1:${port}"\n[store]\nurl = "sqlite:history.db"\n`
     + simulated("quick", "tokens_per_second = 400, tokens = 12") + simulated("slow", "tokens_per_second = 10, tokens = 80")
     + model("one", ['"quick/one"'], "fallback") + model("half", [priced("quick/a"), priced("quick/b"), '"quick/c"', '"quick/d"'], "race")
-    + model("many", many, "fallback") + model("slow", ['"slow/one"', '"slow/two"'], "race") + model(ODD, [JSON.stringify(`quick/${ODD}`)], "fallback");
+    + model("many", many, "fallback") + model("wide", Array.from({ length: 16 }, (_, at) => `"quick/openai/gpt-oss-120b-w${at}"`), "race") + model("slow", ['"slow/one"', '"slow/two"'], "race") + model(ODD, [JSON.stringify(`quick/${ODD}`)], "fallback");
 }
 
 /** Runs SQL on the database of a gateway that runs. */
@@ -57,13 +57,15 @@ async function oddData(browser, served) {
   await visit(browser, served, "one attempt in all", "", [`/races/${only.race_id}`, "/time?metric=cost", "/costs?by=upstream"], true);
   await ask(served, 20, undefined, "half");
   for (let at = 0; at < 500; at += 20) await Promise.all(Array.from({ length: 20 }, (_, one) => ask(served, 1, undefined, `quick/m${at + one}`)));
+  // Sixteen upstreams in each race: more lines than one chart may have.
+  await ask(served, 12, undefined, "wide");
   const odd = await ask(served, 4, undefined, ODD);
   await ask(served, 2, undefined, LONG);
   await ask(served, 2, undefined, `quick/${LONG}`);
   await ask(served, 2, undefined, `nobody/${LONG}`);
   await written(served, odd);
   const [long] = await latest(served);
-  await visit(browser, served, "500 upstreams, names of 10 KB, half of the prices", "", [`/races/${long.race_id}`, "/costs?by=upstream", "/costs?by=model", "/time?by=model", "/playground?model=half", `/races?model=${encodeURIComponent(LONG.slice(0, 500))}`]);
+  await visit(browser, served, "500 upstreams, names of 10 KB, half of the prices", "", [`/races/${long.race_id}`, "/costs?by=upstream", "/costs?by=model", "/time?by=model", "/time?model=wide", "/overview?model=wide", "/leaderboard?model=wide", "/load?model=wide", "/playground?model=half", `/races?model=${encodeURIComponent(LONG.slice(0, 500))}`]);
   await visit(browser, served, "an empty week", `?${WEEK}`);
   await visit(browser, served, "a range that ends before it begins", "?since=2026-01-02&until=2026-01-01");
 }

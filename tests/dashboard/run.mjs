@@ -9,7 +9,7 @@ import { ask, below, check, chromium, config, cutOff, faults, gateway, HOSTILE, 
 async function everyPage(browser, served, race) {
   for (const theme of ["light", "dark"]) {
     const { page, complaints, go, context } = await opened(browser, served, { colorScheme: theme });
-    for (const path of [...PAGES.map((name) => `/${name}`), `/races/${race}`, "/leaderboard?alone=true&sort=-ttft_p95", "/time?metric=failures&by=model", "/costs?by=upstream"]) {
+    for (const path of [...PAGES.map((name) => `/${name}`), `/races/${race}`, "/leaderboard?alone=true&sort=-ttft_p95&scale=log&more=true", "/time?metric=failures&by=model", "/time?scale=log&metric=client_ttft", "/costs?by=upstream", ...["overview", "leaderboard", "time", "load"].map((name) => `/${name}?model=${encodeURIComponent(HOSTILE)}`)]) {
       for (const width of WIDTHS) {
         await page.setViewportSize({ width, height: 900 });
         await go(path);
@@ -26,7 +26,7 @@ async function everyPage(browser, served, race) {
         for (const width of WIDTHS) {
           await page.setViewportSize({ width, height: 900 });
           await page.waitForTimeout(100);
-          await page.screenshot({ path: join(options.shots, `${path.replace(/\W+/g, "-")}-${theme}-${width}.png`), fullPage: width !== 2560 });
+          await page.screenshot({ path: join(options.shots, `${path.replace(/\W+/g, "-").slice(0, 60)}-${theme}-${width}.png`), fullPage: width !== 2560 });
         }
       }
     }

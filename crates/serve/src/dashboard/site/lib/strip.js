@@ -20,7 +20,7 @@ export function Strip({ name, from, to, step, points, incidents, open }) {
     const point = byCell.get(cell);
     const begin = from + cell * step;
     const during = incidents.filter((one) => one.from < begin + step && one.to > begin);
-    return `${moments(begin)} to ${clockOf(begin + step)}: ${point ? `${percent(point.share)} of ${point.attempts} attempts failed` : "not asked"}${during.map((one) => `; ${one.text}`).join("")}`;
+    return `${moments(begin)} to ${clockOf(begin + step)}: ${point ? `${percent(point.share)} of ${Math.round(point.attempts)} attempts failed` : "not asked"}${during.map((one) => `; ${one.text}`).join("")}`;
   };
   const failed = points.reduce((sum, point) => sum + point.share * point.attempts, 0);
   const keys = (/** @type {KeyboardEvent} */ event) => {

@@ -6,7 +6,7 @@ import { apart, ticks } from "../lib/axis.js";
 import { useWidth } from "../lib/chart.js";
 import { Cost, dollars, Figure, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { clip } from "../lib/names.js";
+import { clip, shortened } from "../lib/names.js";
 import { Answer, Source } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
@@ -56,6 +56,7 @@ const amount = (sum) => sum.cost_usd ?? sum.cost_usd_min ?? 0;
 function Bars({ groups, by }) {
   const [place, width] = useWidth();
   const shown = groups.slice(-40);
+  const labels = shortened(shown.map((group) => group[by] ?? "unknown"));
   const most = Math.max(1e-12, ...shown.map((group) => PARTS.reduce((sum, [name]) => sum + amount(group[name]), 0)));
   const names = Math.min(220, width * 0.34);
   const inner = Math.max(60, width - names - 110);
@@ -66,7 +67,7 @@ function Bars({ groups, by }) {
       ${apart(ticks(most, Math.max(2, inner / 110)).map((usd) => ({ at: usd, px: names + (usd / most) * inner, text: `$${dollars(usd)}` })), width).map(({ at, px, text }) => html`<g><line class="grid" x1=${names + (at / most) * inner} x2=${names + (at / most) * inner} y1="0" y2=${height - 20} /><text x=${px} y=${height - 5} text-anchor="middle">${text}</text></g>`)}
       ${shown.map((group, row) => {
     let at = names;
-    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(String(group[by] ?? "unknown"), names / 8)}</text>
+    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(labels.get(group[by] ?? "unknown") ?? "", names / 8)}</text>
           ${PARTS.map(([name], part) => {
       const wide = (amount(group[name]) / most) * inner;
       const from = at;

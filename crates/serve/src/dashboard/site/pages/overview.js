@@ -32,7 +32,7 @@ function Welcome() {
 
 /** @param {{ model: string, group: Api.Group | undefined, rolled: string | null }} props */
 function OneModel({ model, group, rolled }) {
-  const series = useApi("/api/history", { ...DAY, model, metric: "failures", by: "upstream", every: "10m" }, 60);
+  const series = useApi("/api/history", { ...DAY, model, metric: "failures", by: "upstream" }, 60);
   const names = useMemo(() => {
     /** @type {Map<string, number>} */
     const attempts = new Map();
@@ -80,17 +80,21 @@ function Hours({ from, to }) {
   return html`<span class="hours" aria-hidden="true"><span>${dayOf(from)} ${clockOf(from)}</span><span>${clockOf((from + to) / 2)}</span><span>${clockOf(to)}</span></span>`;
 }
 
-/** Points of ten minutes in parts of half an hour. @param {Api.Point[]} points @param {number} from */
+/** Points in parts of half an hour: shorter ones together, one of a whole hour in both of its parts. @param {Api.Point[]} points @param {number} from */
 function merged(points, from) {
   /** @type {Map<number, { at: number, share: number, attempts: number }>} */
   const parts = new Map();
   for (const point of points) {
-    const at = Math.floor((Date.parse(point.start ?? "") / 1000 - from) / STEP) * STEP + from;
-    const part = parts.get(at) ?? { at, share: 0, attempts: 0 };
-    const attempts = part.attempts + point.samples;
-    if (attempts > 0) part.share = (part.share * part.attempts + (point.failure_share ?? 0) * point.samples) / attempts;
-    part.attempts = attempts;
-    parts.set(at, part);
+    const begin = Date.parse(point.start ?? "") / 1000;
+    const cells = Math.max(1, Math.round((point.span_s ?? 0) / STEP));
+    for (let cell = 0; cell < cells; cell += 1) {
+      const at = Math.floor((begin - from) / STEP + cell) * STEP + from;
+      const part = parts.get(at) ?? { at, share: 0, attempts: 0 };
+      const own = point.samples / cells;
+      if (part.attempts + own > 0) part.share = (part.share * part.attempts + (point.failure_share ?? 0) * own) / (part.attempts + own);
+      part.attempts += own;
+      parts.set(at, part);
+    }
   }
   return [...parts.values()].filter((part) => part.at >= from);
 }
@@ -114,7 +118,7 @@ function Fast({ model, group }) {
 /** @param {number} now @param {number} then */
 function change(now, then) {
   const part = then > 0 ? now / then - 1 : 0;
-  return Math.abs(part) < 0.005 ? "the same" : `${part > 0 ? "+" : "−"}${short(Math.abs(part) * 100)} %`;
+  return Math.abs(part) < 0.005 ? "the same" : `${part > 0 ? "+" : "−"}${percent(Math.abs(part))}`;
 }
 
 /** @param {{ model: string, group: Api.Group }} props */
@@ -134,9 +138,15 @@ function Paid({ model, group }) {
 function Gained({ one }) {
   if (one.verdict_p50 === "unknown" || one.gain_p50_ms === null || one.gain_p50_low_ms === null || one.gain_p50_high_ms === null) {
     const looks = Math.min(...one.upstreams.map((upstream) => upstream.looks));
-    return html`What racing gained cannot be told yet${one.best_upstream && one.gain_p50_low_ms !== null ? html`: between ${short(one.gain_p50_low_ms)} and ${short(one.gain_p50_high_ms ?? 0)} ms at the median, against ${one.best_upstream} alone` : Number.isFinite(looks) ? `: ${looks} looks at the least known upstream` : ""}.`;
+    return html`What racing gained cannot be told yet${one.best_upstream && one.gain_p50_low_ms !== null ? html`: ${between(one.gain_p50_low_ms, one.gain_p50_high_ms ?? 0)} at the median, against ${one.best_upstream} alone` : Number.isFinite(looks) ? `: ${looks} looks at the least known upstream` : ""}.`;
   }
-  return html`Racing <strong>${one.verdict_p50} <${Figure} value=${Math.abs(one.gain_p50_ms)} unit="ms" /> ms</strong> at the median (${short(one.gain_p50_low_ms)} to ${short(one.gain_p50_high_ms)}), against ${one.best_upstream} alone.`;
+  return html`Racing <strong>${one.verdict_p50} <${Figure} value=${Math.abs(one.gain_p50_ms)} unit="ms" /> ms</strong> at the median (${between(one.gain_p50_low_ms, one.gain_p50_high_ms)}), against ${one.best_upstream} alone.`;
+}
+
+/** Bounds of a gain, in words where one of them is a loss. @param {number} low @param {number} high */
+function between(low, high) {
+  const word = (/** @type {number} */ ms) => (ms < 0 ? "lost" : "gained");
+  return low < 0 === high < 0 ? `between ${short(Math.min(Math.abs(low), Math.abs(high)))} and ${short(Math.max(Math.abs(low), Math.abs(high)))} ms` : `between ${short(Math.abs(low))} ms ${word(low)} and ${short(Math.abs(high))} ms ${word(high)}`;
 }
 
 /** @param {{ model: string }} props */
