@@ -3,8 +3,10 @@
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { answers } from "./answers.mjs";
 import { badInput } from "./bad-input.mjs";
 import { ask, below, check, chromium, config, cutOff, faults, gateway, HOSTILE, opened, options, overlaps, PAGES, violations, WIDTHS, written } from "./harness.mjs";
+import { parts } from "./parts.mjs";
 
 async function everyPage(browser, served, race) {
   for (const theme of ["light", "dark"]) {
@@ -246,6 +248,8 @@ async function subPath(browser) {
 }
 
 async function usual(browser) {
+  parts();
+  await answers(browser);
   const empty = await gateway();
   const { page, complaints, go, context } = await opened(browser, empty);
   for (const name of PAGES) {

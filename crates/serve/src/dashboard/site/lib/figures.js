@@ -56,7 +56,7 @@ export function percent(share) {
   if (share === null || share === undefined) return "–";
   const hundred = share * 100;
   // Two digits; more where a share close to all of it would become all.
-  const text = hundred === 0 ? "0" : Math.abs(hundred) < 10 ? short(Number(hundred.toPrecision(2))) : hundred > 99 && hundred < 100 ? short(Math.floor(hundred * 100) / 100) : Math.round(hundred).toLocaleString("en-US");
+  const text = hundred === 0 ? "0" : Math.abs(hundred) < 10 ? short(Number(hundred.toPrecision(2))) : hundred > 99 && hundred < 100 ? String(Math.floor(hundred * 100) / 100) : Math.round(hundred).toLocaleString("en-US");
   return `${text} %`;
 }
 

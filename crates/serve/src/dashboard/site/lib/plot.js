@@ -6,7 +6,7 @@ import { apart, clockOf, cut, dates, dayOf, scale, spread, steps, widthOf } from
 import { clip, colour, shortened } from "./names.js";
 
 /** @typedef {[number, number | null]} Point */
-/** @typedef {{ name: string, points: Point[], hue?: number, rough?: Set<number>, band?: [number, number, number][], ticks?: [number, number][], thin?: [number, number][] }} Line `rough`: where samples are few */
+/** @typedef {{ name: string, points: Point[], label?: string, hue?: number, rough?: Set<number>, band?: [number, number, number][], ticks?: [number, number][], thin?: [number, number][] }} Line `rough`: where samples are few */
 /** @typedef {{ from: number, to: number, text: string, slow: boolean }} Incident seconds */
 /**
  * @typedef {object} Shape
@@ -34,12 +34,18 @@ export const MOST = 6;
 export const MULTIPLES = 24;
 const DASHES = ["", "8 3", "2 3", "10 3 2 3", "5 2", "1 4"];
 
+/** @param {Line[]} lines */
+function labels(lines) {
+  const short = shortened(lines.map((line) => line.name));
+  return new Map(lines.map((line) => [line.name, line.label ?? short.get(line.name) ?? line.name]));
+}
+
 /** One chart, or one for each line where they are too many. @param {Shape} props */
 export function Plots(props) {
   const { lines } = props;
   if (lines.length <= MOST) return html`<${Plot} ...${props} />`;
   const high = props.high ?? cut(lines.flatMap((line) => line.points.flatMap(([, y]) => (y === null ? [] : [y])))).high;
-  const short = shortened(lines.map((line) => line.name));
+  const short = labels(lines);
   return html`<div class="grid-of">${lines.slice(0, MULTIPLES).map((line) => html`<div key=${line.name}><h3 title=${line.name}><i class=${`dot b${line.hue ?? colour(line.name)}`}></i>${short.get(line.name)}</h3>
     <${Plot} ...${props} lines=${[line]} high=${high} height=${136} about=${`${line.name}: ${props.about}`} /></div>`)}</div>`;
 }
@@ -52,7 +58,7 @@ export function Plot(props) {
   const [on, setOn] = useState(/** @type {string | null} */ (null));
   const [drag, setDrag] = useState(/** @type {{ from: number, to: number } | null} */ (null));
   const [row, setRow] = useState(0);
-  const short = useMemo(() => shortened(lines.map((line) => line.name)), [lines]);
+  const short = useMemo(() => labels(lines), [lines]);
   const values = useMemo(() => lines.flatMap((line) => line.points.flatMap(([, y]) => (y === null ? [] : [y]))), [lines]);
   const wide = width >= 620 && lines.length > 1;
   const names = wide ? Math.min(176, Math.max(...lines.map((line) => widthOf(short.get(line.name) ?? ""))) + 20) : 12;

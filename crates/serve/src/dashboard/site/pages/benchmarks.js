@@ -128,7 +128,7 @@ function Levels({ stages, title, unit, lines }) {
     name: `${line.title}: ${target}`,
     // A level that ran again at the end is drawn once.
     points: levels.map((level, at) => /** @type {[number, number | null]} */ ([at, stages.filter((stage) => stage.target === target && load(stage) === level).map(line.of).find((value) => value != null) ?? null])),
-  }))).filter((line) => line.points.some(([, value]) => value !== null)).map((line, at) => ({ ...line, hue: at % 8 }));
+  }))).filter((line) => line.points.some(([, value]) => value !== null)).map((line, at) => ({ ...line, label: line.name, hue: at % 8 }));
   return html`<h2>${title}</h2>
     <figure><${Plots} kind="class" lines=${drawn} stops=${levels.map((_, at) => at)} from=${-0.15} to=${Math.max(0.15, levels.length - 0.85)} head=${(/** @type {number} */ at) => levels[at]} tick=${(/** @type {number} */ at) => levels[at] ?? ""}
       text=${short} about=${`${title} over the levels; the table below has every figure`} /><figcaption>${unit}, by level. A missing point: the level does not count, or nothing was measured.</figcaption></figure>`;

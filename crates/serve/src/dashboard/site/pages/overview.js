@@ -13,6 +13,8 @@ import { Strip } from "../lib/strip.js";
 const DAY = { since: "24h" };
 /** Seconds of a part of the strips. */
 const STEP = 1800;
+/** With more attempts than this, strips have whole hours, which are read from roll-ups. */
+const ROWS = 150_000;
 /** Upstreams with a strip. */
 const STRIPS = 8;
 /** Answers that failed are counted up to this. */
@@ -21,7 +23,7 @@ const COUNTED = 1000;
 export function Overview() {
   const { model, group, models, asked } = useModel(DAY);
   return html`<div class="head"><h1>Overview</h1>${models.length > 0 && html`<${ModelSwitch} model=${model} models=${models} />`}<span class="quiet">the last 24 hours, UTC</span></div>
-    <${Answer} asked=${asked} empty=${model === null} none=${html`<${Welcome} />`}>${model !== null && html`<${OneModel} model=${model} group=${group} key=${model} rolled=${asked.rolled} />`}<//>`;
+    <${Answer} asked=${asked} empty=${model === null} none=${html`<${Welcome} />`}>${model !== null && html`<${OneModel} model=${model} group=${group} key=${model} rolled=${asked.rolled} many=${models.reduce((sum, one) => sum + one.attempts, 0) > ROWS} />`}<//>`;
 }
 
 function Welcome() {
@@ -30,9 +32,9 @@ function Welcome() {
     <p><a href=${link("leaderboard", { since: "30d" })}>Older requests</a> · <a href=${link("playground")}>Playground</a> · <a href=${link("status")}>Status</a></p>`;
 }
 
-/** @param {{ model: string, group: Api.Group | undefined, rolled: string | null }} props */
-function OneModel({ model, group, rolled }) {
-  const series = useApi("/api/history", { ...DAY, model, metric: "failures", by: "upstream" }, 60);
+/** @param {{ model: string, group: Api.Group | undefined, rolled: string | null, many: boolean }} props */
+function OneModel({ model, group, rolled, many }) {
+  const series = useApi("/api/history", { ...DAY, model, metric: "failures", by: "upstream", every: many ? "1h" : "" }, 60);
   const names = useMemo(() => {
     /** @type {Map<string, number>} */
     const attempts = new Map();

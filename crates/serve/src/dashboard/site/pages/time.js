@@ -83,7 +83,7 @@ function aligned(points, by, member) {
     name,
     points: times.map((time) => /** @type {[number, number | null]} */ ([time, byName.get(name)?.get(time)?.[member] ?? null])),
     rough: new Set([...(byName.get(name) ?? [])].filter(([, point]) => point.firm === false).map(([time]) => time)),
-    ...(by === "upstream" ? {} : { hue: names.indexOf(name) % 8 }),
+    ...(by === "upstream" ? {} : { label: name, hue: names.indexOf(name) % 8 }),
   }));
   return { names, times, lines, step };
 }

@@ -164,7 +164,7 @@ function Frontier({ points, choose }) {
   const stops = known.map((point) => paid(point) ?? 0);
   const at = (/** @type {number} */ cost) => known[stops.indexOf(cost)];
   const amount = (/** @type {number} */ cost) => (money ? `$${dollars(cost)}` : short(cost));
-  const lines = names.map((name, place) => ({ name, hue: place, points: known.map((point) => /** @type {[number, number | null]} */ ([paid(point) ?? 0, took(point, name)])) }));
+  const lines = names.map((name, place) => ({ name, label: name, hue: place, points: known.map((point) => /** @type {[number, number | null]} */ ([paid(point) ?? 0, took(point, name)])) }));
   const columns = [
     { name: "budget", title: "Budget", cell: (/** @type {Budgeted} */ point) => percent(point.budget) },
     ...names.map((name) => ({ name, title: `TTFT ${name} (ms)`, number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${took(point, name)} unit="ms" sign=${point.row[`ttft_${name}_ms`]?.guess ? "~" : ""} />` })),
