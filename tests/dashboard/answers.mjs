@@ -1,7 +1,7 @@
 // The questions that the pages answer, asked as a reader would: with the keyboard, the pointer, and the tree of a screen reader.
 import { rmSync } from "node:fs";
 import { dayOfRaces } from "./day.mjs";
-import { check, opened, overlaps, violations, WIDTHS } from "./harness.mjs";
+import { check, cutOff, opened, options, overlaps, violations, WIDTHS } from "./harness.mjs";
 
 const api = async (served, path) => (await fetch(`${served.base}${path}`)).json();
 
@@ -86,6 +86,18 @@ async function charts(browser, served) {
   const [compared] = (await api(served, "/api/stats?since=24h&compare=true")).filter((one) => one.model === "gpt-oss-120b");
   const sure = compared.upstreams.filter((one) => compared.upstreams.every((other) => other === one || (one.ttft_p50_high_ms ?? Infinity) < (other.ttft_p50_low_ms ?? -Infinity)));
   check("a best is marked only where the bounds say so", await page.locator(".mark", { hasText: "best" }).count(), sure.length);
+  await page.route(/compare=true/, async (route) => {
+    const answer = await route.fetch();
+    const models = await answer.json();
+    models.forEach((one) => one.upstreams.forEach((upstream, at) => (upstream.mix_cost_usd = at === 0 ? null : 0.0004 * at)));
+    await route.fulfill({ response: answer, json: models });
+  });
+  await go("/leaderboard");
+  const priced = compared.upstreams.slice(1).filter((one) => one.ttft_p50_ms !== null);
+  check("speed against price has the upstreams of which both are known", await page.locator("circle title").count(), priced.length);
+  check("and no text of it is cut off", [await overlaps(page), await cutOff(page)], [[], []]);
+  if (options.shots) await page.screenshot({ path: `${options.shots}/speed-against-price.png`, fullPage: true });
+  await page.unroute(/compare=true/);
   const colours = async () => page.$$eval(".upstream", (all) => Object.fromEntries(all.map((one) => [one.title, one.querySelector(".dot").className])));
   const ranked = await colours();
   await go("/races?model=gpt-oss-120b");

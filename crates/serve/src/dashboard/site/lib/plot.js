@@ -122,6 +122,7 @@ export function Plot(props) {
       ${axis.days.map((one) => html`<text x=${one.px} y=${height - 4} text-anchor="middle">${one.text}</text>`)}
       ${incidents.map((one) => html`<rect class=${`incident ${one.slow ? "slow" : ""}`} x=${x.px(Math.max(one.from, x.low))} y="2" width=${Math.max(3, x.px(Math.min(one.to, x.high)) - x.px(Math.max(one.from, x.low)))} height="6"><title>${one.text}</title></rect>`)}
       ${kind !== "time" && lines.map((line, place) => html`<${Drawn} key=${line.name} line=${line} dash=${DASHES[place % 6]} x=${x} y=${y} step=${step} dim=${on !== null && on !== line.name} dots=${stops.length <= 40 && !step} />`)}
+      ${values.length === 0 && html`<text x=${(left + right) / 2} y=${height / 2 - 16} text-anchor="middle">no value</text>`}
       ${shown !== null && html`<line class="cross" x1=${x.px(shown)} x2=${x.px(shown)} y1=${y.px(y.high)} y2=${height - 40} />`}
       ${drag && html`<rect class="band fill0" x=${Math.min(drag.from, drag.to)} y=${y.px(y.high)} width=${Math.abs(drag.to - drag.from)} height=${height - 40 - y.px(y.high)} />`}
     </svg>

@@ -54,7 +54,6 @@ function Over({ by, title, metric, model }) {
   const rows = [...groups].sort((a, b) => String(a.upstream).localeCompare(String(b.upstream)) || order(a[by]) - order(b[by]));
   return html`<h2>${title}</h2><${Answer} asked=${asked} empty=${groups.length === 0}>
     ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} upstreams with most attempts. The table has all; a filter draws others.</p>`}
-    <${Best} groups=${groups} by=${by} classes=${classes} metric=${metric} unit=${unit} />
     <figure><${Plots} kind="class" lines=${lines} stops=${classes.map((_, at) => at)} from=${-0.15} to=${Math.max(0.15, classes.length - 0.85)} head=${(/** @type {number} */ at) => `${classes[at]} ${by === "input" ? "tokens" : "in flight"}`}
       tick=${(/** @type {number} */ at) => classes[at] ?? ""} text=${unit === "ms" ? time : unit ? short : percent} about=${`${METRICS.find(([name]) => name === metric)?.[1]} by ${by}: the table below has every figure`}
       open=${(/** @type {number} */ _, /** @type {string | null} */ name) => go(link("races", { ...windowOf(choices), model, upstream: name ?? "" }))} />
@@ -62,19 +61,4 @@ function Over({ by, title, metric, model }) {
     <${Source} rolled=${asked.rolled} />
     <${Folded} summary="The figures as a table">${() => html`<${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} />`}<//>
   <//>`;
-}
-
-/** Attempts of an upstream in a class from which its figure may be called the best. */
-const ENOUGH = 20;
-
-/** Who is best in the largest class, in words. @param {{ groups: any[], by: string, classes: string[], metric: string, unit: string }} props */
-function Best({ groups, by, classes, metric, unit }) {
-  const known = groups.filter((group) => group.attempts >= ENOUGH && group[metric] !== null && group[metric] !== undefined);
-  const last = [...classes].reverse().find((name) => name !== "unknown" && known.some((group) => String(group[by]) === name));
-  if (last === undefined) return null;
-  const better = metric.startsWith("tok_s") ? -1 : 1;
-  const rows = known.filter((group) => String(group[by]) === last).sort((a, b) => better * (a[metric] - b[metric]));
-  const late = groups.filter((group) => String(group[by]) === last && group.attempts >= ENOUGH && group[metric] === null).length;
-  const value = (/** @type {any} */ row) => (unit ? html`<${Figure} value=${row[metric]} unit=${unit} /> ${unit}` : `${short(row[metric] * 100)} %`);
-  return html`<p>Best with the most ${by === "input" ? "tokens" : "attempts in flight"} (${last}), of upstreams with ${ENOUGH} attempts or more: <strong class="mono">${rows[0].upstream}</strong>, ${value(rows[0])}${rows.length > 1 ? html`; then <span class="mono">${rows[1].upstream}</span>, ${value(rows[1])}` : ""}.${late > 0 ? ` Of ${late} more only bounds are known.` : ""}</p>`;
 }
