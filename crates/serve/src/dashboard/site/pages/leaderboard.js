@@ -92,7 +92,7 @@ function Ranked({ model }) {
     { name: "looks", title: "Looks", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.looks} />` },
     { name: "out", title: "Not started", about: "draws while its breaker was open, it cooled down, or the budget was used up", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.out} />` },
   ];
-  const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.` : "Too few looks to say who is fastest.";
+  const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.${known.length < all.length ? ` ${all.length - known.length} more have too few looks.` : ""}` : "Too few looks to say who is fastest.";
   return html`<p class="lead">${said}</p><${Table} caption="For the requests that the model got, from looks; small: the bounds of 95 %. Upstreams share a place (=) where their bounds overlap." columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.upstream} />`;
 }
 

@@ -114,7 +114,7 @@ function Fast({ model, group }) {
       <small>${then === null ? "yesterday: not known" : html`${thenFew ? "~" : ""}${short(then)} ms the day before${now === null ? "" : ` (${change(now, then)})`}`}</small></dd></div>`;
   };
   return html`<dl class="big">${each("p50", 20)}${each("p95", 200)}</dl>
-    <p class="caption">To the first token, as clients felt it: ${group.client_ttft_samples} streamed requests. <a href=${link("time", { model, metric: "client_ttft", by: "model", since: "7d" })}>Is it getting slower?</a></p>`;
+    <p class="caption">To the first token, as clients felt it: ${group.client_ttft_samples.toLocaleString("en-US")} streamed requests. <a href=${link("time", { model, metric: "client_ttft", by: "model", since: "7d" })}>Is it getting slower?</a></p>`;
 }
 
 /** @param {number} now @param {number} then */

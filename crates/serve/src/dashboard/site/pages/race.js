@@ -88,7 +88,7 @@ function Planned({ race, attempts }) {
       },
     },
   ];
-  return html`<h2>The plan, and what came</h2><${Table} caption=${`A prompt of about ${race.input_tokens_estimate} tokens`} columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => String(row.place)} />`;
+  return html`<h2>The plan, and what came</h2><${Table} caption=${`A prompt of about ${race.input_tokens_estimate.toLocaleString("en-US")} tokens; what is predicted now is for the nearest of the sizes that are kept`} columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => String(row.place)} />`;
 }
 
 const EVENTS = [
