@@ -68,6 +68,7 @@ function sentences() {
   check("a failure is told with what followed", told([{ upstream: "cedar/m", start: 0, outcome: "failed", failure: "server_error", end: 40 }, { ...hedge, start: 41, reason: "fallback" }]).includes("cedar failed (server error), so aster was started at 41 ms; the first of the plan, cedar, failed, so without another attempt the client would have had an error"));
   check("no winner", told([{ upstream: "cedar/m", start: 0, outcome: "failed", failure: "timeout", end: 40 }]), "No upstream answered: the client got its error after 900 ms; cedar failed (timeout) at 40 ms.");
   check("a client that left", told([{ ...late, outcome: "client_gone" }], { outcome: "client_gone" }).startsWith("The client left after 900 ms, before its first token"));
+  check("a name that turns the direction turns no sentence", told([{ ...late, upstream: "\u202eevil/m", outcome: "won", first: 200 }]).startsWith("\u2068\u202eevil\u2069 won"));
   check("a rejected request", told([], { outcome: "rejected", http_status: 400 }), "The gateway rejected it with status 400.");
 }
 

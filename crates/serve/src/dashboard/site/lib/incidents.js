@@ -2,18 +2,21 @@
 import { html } from "./html.js";
 import { link } from "./address.js";
 import { useApi } from "./api.js";
-import { Dot } from "./names.js";
+import { Dot, isolated } from "./names.js";
 
-/** Those of the range, newest first. Without `upstreams`: of all. @param {Record<string, string>} window @param {string[] | null} [upstreams] */
-export function useIncidents(window, upstreams = null) {
-  const asked = useApi("/api/incidents", { since: window.since, until: window.until, provider: window.provider }, 60);
-  const all = (asked.data?.incidents ?? []).filter((one) => one.part_of === null || upstreams !== null);
-  return { asked, incidents: upstreams === null ? all : all.filter((one) => (one.upstream === null ? one.upstreams > 1 : upstreams.includes(one.upstream))) };
+/** Those of the range, newest first. @param {Record<string, string>} window */
+export function useIncidents(window) {
+  return useApi("/api/incidents", { since: window.since, until: window.until, provider: window.provider }, 60);
+}
+
+/** Those of these upstreams, and of the gateway; or of all, without the parts of one of the gateway. @param {Api.IncidentList | undefined} list @param {string[] | null} upstreams */
+export function incidentsOf(list, upstreams) {
+  return (list?.incidents ?? []).filter((one) => (upstreams === null ? one.part_of === null : one.upstream === null || upstreams.includes(one.upstream)));
 }
 
 /** As a chart over time draws them. @param {Api.Incident[]} incidents @returns {import("./plot.js").Incident[]} */
 export function drawnIncidents(incidents) {
-  return incidents.map((one) => ({ from: one.began_at / 1e6, to: (one.ended_at ?? (one.state === "open" ? Date.now() * 1000 : one.last_at)) / 1e6, text: `${one.upstream ?? "the gateway"}: ${one.words}`, slow: one.kind !== "failures" }));
+  return incidents.map((one) => ({ from: one.began_at / 1e6, to: (one.ended_at ?? (one.state === "open" ? Date.now() * 1000 : one.last_at)) / 1e6, text: `${isolated(one.upstream ?? "the gateway")}: ${one.words}`, slow: one.kind !== "failures" }));
 }
 
 const SHOWN = 8;

@@ -83,6 +83,11 @@ export function clip(text, most) {
   return `${letters.slice(0, Math.ceil(room / 2)).join("")}…${letters.slice(letters.length - Math.floor(room / 2)).join("")}`;
 }
 
+/** A name within a sentence: its marks of direction must not turn what follows. @param {string} name */
+export function isolated(name) {
+  return /[\u0590-\u08ff\u200f\u202a-\u202e\u2066-\u2069]/.test(name) ? `\u2068${name}\u2069` : name;
+}
+
 /** The mark of an upstream: its colour before its name. @param {{ name: string }} props */
 export function Dot({ name }) {
   return html`<i class=${`dot b${colour(name)}`} aria-hidden="true"></i>`;

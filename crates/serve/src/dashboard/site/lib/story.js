@@ -1,7 +1,7 @@
 // What happened in a race, in one sentence or a few: only what its rows say.
 import { time } from "./chart.js";
 import { dollars } from "./figures.js";
-import { shortened } from "./names.js";
+import { isolated, shortened } from "./names.js";
 
 /** @param {any} row a time of an attempt, in ms since the request was read @param {string} name */
 const at = (row, name) => (row[name] === null ? null : (row.dispatch_us + row[name]) / 1000);
@@ -12,7 +12,7 @@ const over = (row) => at(row, "cancel_us") ?? at(row, "eof_us") ?? at(row, "ttft
 export function story({ race, attempts }) {
   if (!race) return "";
   const names = shortened(attempts.map((row) => row.upstream));
-  const name = (/** @type {any} */ row) => names.get(row.upstream) ?? row.upstream;
+  const name = (/** @type {any} */ row) => isolated(names.get(row.upstream) ?? row.upstream);
   const winner = attempts.find((row) => row.ordinal === race.winner);
   const told = [begin(race, winner, name)];
   for (const row of attempts) {

@@ -3,6 +3,7 @@ import { html } from "../lib/html.js";
 import { here, link, useChoices } from "../lib/address.js";
 import { question, useAnswer, useApi } from "../lib/api.js";
 import { dollars, Figure, moment, percent, short } from "../lib/figures.js";
+import { isolated } from "../lib/names.js";
 import { Plots } from "../lib/plot.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
@@ -79,7 +80,7 @@ const ttft = (stage) => stage.client_ttft_ms ?? stage.ttft_ms;
 /** What a search says of one target. @param {Result["found"][number]} found */
 function rate(found) {
   const parts = [found.passes !== null ? `${short(found.passes)}/s passes` : "no rate was found that passes", found.fails !== null ? `${short(found.fails)}/s fails` : "no rate was found that fails"];
-  return `${found.target}: ${percent(found.attain)} of the requests meet every target: ${parts.join(", ")}${found.first_missed ? `; ${found.first_missed} breaks first` : ""}.`;
+  return `${isolated(found.target)}: ${percent(found.attain)} of the requests meet every target: ${parts.join(", ")}${found.first_missed ? `; ${found.first_missed} breaks first` : ""}.`;
 }
 
 /** @param {{ result: Result }} props */
@@ -88,10 +89,10 @@ function Found({ result }) {
   const spoiled = result.stages.filter((stage) => stage.doubts.length > 0 || stage.ended !== null);
   const { workload } = result;
   const words = result.curves.flatMap((curve) => [
-    curve.knee_users !== null && `${curve.target}: from ${curve.knee_users} users on, doubling them adds less than 10 % to the tokens of all.`,
-    curve.knee_users === null && (curve.most_users ?? 0) > 1 && `${curve.target}: no knee up to ${curve.most_users} users.`,
-    curve.half_speed_users !== null && `${curve.target}: with ${curve.half_speed_users} users one has at most half the speed of one alone.`,
-    curve.drift !== null && `${curve.target}: ${curve.drift}.`,
+    curve.knee_users !== null && `${isolated(curve.target)}: from ${curve.knee_users} users on, doubling them adds less than 10 % to the tokens of all.`,
+    curve.knee_users === null && (curve.most_users ?? 0) > 1 && `${isolated(curve.target)}: no knee up to ${curve.most_users} users.`,
+    curve.half_speed_users !== null && `${isolated(curve.target)}: with ${curve.half_speed_users} users one has at most half the speed of one alone.`,
+    curve.drift !== null && `${isolated(curve.target)}: ${curve.drift}.`,
   ]).filter(Boolean).concat(result.found.map(rate));
   return html`<p class="quiet">Workload ${workload.name}: ${workload.input_tokens} tokens in, ${workload.output_tokens} out.</p>
     ${result.cut_short && html`<p class="note warn">It was ended before its plan: ${result.cut_short}.</p>`}

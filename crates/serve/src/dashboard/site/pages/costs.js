@@ -1,6 +1,6 @@
 // What attempts cost, by what they were for, and what racing gained for it.
 import { html } from "../lib/html.js";
-import { useChoices } from "../lib/address.js";
+import { link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { apart, ticks } from "../lib/axis.js";
 import { useWidth } from "../lib/chart.js";
@@ -33,6 +33,7 @@ export function Costs() {
   return html`<h1>Costs</h1><${Filters}><${Choice} name="by" title="By" values=${BY} usual="day" /><//>
     <${Answer} asked=${asked} empty=${total?.attempts === 0}>${total && html`
       <dl class="facts"><div class="fact"><dt>All attempts</dt><dd><${Sum} sum=${total.all} /></dd></div>
+        <div class="fact" title="all that is no single attempt"><dt>Of it racing</dt><dd><${Sum} sum=${racing(total)} /></dd></div>
         ${PARTS.map(([name, title, about]) => html`<div class="fact" title=${about}><dt>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
       ${!known && html`<p class="note">No attempt of this range has a price, so nothing can be said of its cost. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration. Simulated providers cost nothing.</p>`}
       ${known && html`<${Bars} groups=${groups} by=${by} />`}
@@ -47,6 +48,16 @@ export function Costs() {
 /** @param {{ sum: any }} props */
 function Sum({ sum }) {
   return html`<${Cost} value=${sum.cost_usd} basis=${sum.cost_basis} least=${sum.cost_usd_min} most=${sum.cost_usd_max} />`;
+}
+
+/** All parts but the first as one sum. @param {any} total */
+function racing(total) {
+  const parts = PARTS.slice(1).map(([name]) => total[name]).filter(Boolean);
+  const least = parts.reduce((sum, part) => sum + (part.cost_usd_min ?? 0), 0);
+  const most = parts.every((part) => part.cost_usd_max !== null) ? parts.reduce((sum, part) => sum + part.cost_usd_max, 0) : null;
+  if (parts.every((part) => part.cost_usd_min === null)) return { cost_usd: null, cost_basis: "unknown", cost_usd_min: null, cost_usd_max: null };
+  const basis = least === most ? "computed" : least > 0 ? "at_least" : "at_most";
+  return { cost_usd: basis === "at_most" ? most : least, cost_basis: basis, cost_usd_min: least, cost_usd_max: most };
 }
 
 /** @param {any} sum */
@@ -81,9 +92,11 @@ function Bars({ groups, by }) {
 
 /** @param {{ groups: any[], by: string, sort: string, onSort: (sort: string) => void }} props */
 function Parts({ groups, by, sort, onSort }) {
+  const [choices] = useChoices();
+  const races = (/** @type {any} */ row) => link("races", { ...windowOf(choices), ...(by === "day" ? { since: `${row.day}T00:00:00Z`, until: `${new Date(Date.parse(`${row.day}T00:00:00Z`) + 86_400_000).toISOString().slice(0, 19)}Z` } : { [by]: row[by] }) });
   const columns = [
-    { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => row[by] ?? "unknown" },
-    { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => row.attempts },
+    { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => (row[by] === null ? "unknown" : html`<a href=${races(row)}>${row[by]}</a>`) },
+    { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
     ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), ...PARTS].map(([name, title, about]) => ({
       name, title, about, number: true, order: (/** @type {any} */ row) => amount(row[name]), cell: (/** @type {any} */ row) => html`<${Sum} sum=${row[name]} />`,
     })),

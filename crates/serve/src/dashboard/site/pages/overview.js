@@ -4,7 +4,7 @@ import { go, link } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { clockOf, dayOf } from "../lib/axis.js";
 import { Cost, dollars, Figure, Marks, percent, short } from "../lib/figures.js";
-import { drawnIncidents, Happened, useIncidents } from "../lib/incidents.js";
+import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
 import { ModelSwitch, useModel } from "../lib/model.js";
 import { Dot, colour, shortened } from "../lib/names.js";
 import { Answer, Source } from "../lib/states.js";
@@ -22,8 +22,9 @@ const COUNTED = 1000;
 
 export function Overview() {
   const { model, group, models, asked } = useModel(DAY);
+  const found = useIncidents({ ...DAY, until: "", provider: "" });
   return html`<div class="head"><h1>Overview</h1>${models.length > 0 && html`<${ModelSwitch} model=${model} models=${models} />`}<span class="quiet">the last 24 hours, UTC</span></div>
-    <${Answer} asked=${asked} empty=${model === null} none=${html`<${Welcome} />`}>${model !== null && html`<${OneModel} model=${model} group=${group} key=${model} rolled=${asked.rolled} many=${models.reduce((sum, one) => sum + one.attempts, 0) > ROWS} />`}<//>`;
+    <${Answer} asked=${asked} empty=${model === null} none=${html`<${Welcome} />`}>${model !== null && html`<${OneModel} model=${model} group=${group} key=${model} rolled=${asked.rolled} found=${found} many=${models.reduce((sum, one) => sum + one.attempts, 0) > ROWS} />`}<//>`;
 }
 
 function Welcome() {
@@ -32,8 +33,8 @@ function Welcome() {
     <p><a href=${link("leaderboard", { since: "30d" })}>Older requests</a> · <a href=${link("playground")}>Playground</a> · <a href=${link("status")}>Status</a></p>`;
 }
 
-/** @param {{ model: string, group: Api.Group | undefined, rolled: string | null, many: boolean }} props */
-function OneModel({ model, group, rolled, many }) {
+/** @param {{ model: string, group: Api.Group | undefined, rolled: string | null, found: import("../lib/api.js").Asked<Api.IncidentList>, many: boolean }} props */
+function OneModel({ model, group, rolled, found, many }) {
   const series = useApi("/api/history", { ...DAY, model, metric: "failures", by: "upstream", every: many ? "1h" : "" }, 60);
   const names = useMemo(() => {
     /** @type {Map<string, number>} */
@@ -41,19 +42,19 @@ function OneModel({ model, group, rolled, many }) {
     for (const point of series.data ?? []) if (typeof point.upstream === "string") attempts.set(point.upstream, (attempts.get(point.upstream) ?? 0) + point.samples);
     return [...attempts].sort((a, b) => b[1] - a[1]).map(([name]) => name);
   }, [series.data]);
-  const { asked, incidents } = useIncidents({ ...DAY, until: "", provider: "" }, names);
+  const incidents = incidentsOf(found.data, names);
   if (!group) return html`<div class="note empty" role="status">No request for this model in the last 24 hours.</div>`;
   return html`<div class="cards">
-    <section class="card whole" aria-labelledby="well"><h2 id="well">Is it well?</h2><${Well} model=${model} group=${group} series=${series} names=${names} incidents=${incidents} /></section>
+    <section class="card whole" aria-labelledby="well"><h2 id="well">Is it well?</h2><${Well} model=${model} group=${group} series=${series} names=${names} incidents=${incidents} known=${found.data !== undefined} /></section>
     <section class="card" aria-labelledby="fast"><h2 id="fast">How fast?</h2><${Fast} model=${model} group=${group} /></section>
     <section class="card" aria-labelledby="cost"><h2 id="cost">What did it cost?</h2><${Paid} model=${model} group=${group} /></section>
     <section class="card" aria-labelledby="wins"><h2 id="wins">Who wins?</h2><${Wins} model=${model} /></section>
-    <section class="card" aria-labelledby="happened"><h2 id="happened">What happened?</h2><${Answer} asked=${asked}><${Happened} incidents=${incidents} model=${model} since="24h" /><//></section>
+    <section class="card" aria-labelledby="happened"><h2 id="happened">What happened?</h2><${Answer} asked=${found}><${Happened} incidents=${incidents} model=${model} since="24h" /><//></section>
   </div><${Marks} /><${Source} rolled=${rolled} />`;
 }
 
-/** @param {{ model: string, group: Api.Group, series: import("../lib/api.js").Asked<Api.Point[]>, names: string[], incidents: Api.Incident[] }} props */
-function Well({ model, group, series, names, incidents }) {
+/** @param {{ model: string, group: Api.Group, series: import("../lib/api.js").Asked<Api.Point[]>, names: string[], incidents: Api.Incident[], known: boolean }} props `known`: incidents were read */
+function Well({ model, group, series, names, incidents, known }) {
   const failed = useApi("/api/races", { ...DAY, model, outcome: "error", limit: String(COUNTED) }, 60);
   const errors = failed.data?.races.length;
   const open = incidents.filter((one) => one.state === "open");
@@ -61,7 +62,7 @@ function Well({ model, group, series, names, incidents }) {
   const from = to - 86_400;
   const short = shortened(names);
   const drawn = drawnIncidents(incidents);
-  const said = open.length > 0 ? html`<span class="mark bad">${open.length} ${open.length === 1 ? "incident goes" : "incidents go"} on</span>` : html`<span class="good">✓ No incident goes on.</span>`;
+  const said = open.length > 0 ? html`<span class="mark bad">${open.length} ${open.length === 1 ? "incident goes" : "incidents go"} on</span>` : !known ? "" : html`<span class="good">✓ No incident goes on.</span>`;
   return html`<p class="lead">${said} ${errors !== undefined && html`<a href=${link("races", { ...DAY, model, outcome: "error" })}>${errors === 0 ? "None" : errors >= COUNTED ? `${COUNTED} or more` : errors}</a> of <${Figure} value=${group.requests} /> requests ended in an error.`}</p>
     <${Answer} asked=${series} empty=${names.length === 0} none="No upstream was asked.">
       <div class="strip">${names.slice(0, STRIPS).map((name) => {

@@ -4,7 +4,7 @@ import { link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { Figure, moment, percent } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { State, useIncidents } from "../lib/incidents.js";
+import { incidentsOf, State, useIncidents } from "../lib/incidents.js";
 import { Upstream } from "../lib/names.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
@@ -31,7 +31,8 @@ export function Regressions() {
     { name: "attempts", title: "Attempts before, now", number: true, cell: (/** @type {Api.Regression} */ row) => `${row.attempts_before}, ${row.attempts_now}` },
   ];
   const window = windowOf(choices);
-  const { asked: found, incidents } = useIncidents(window);
+  const found = useIncidents(window);
+  const incidents = incidentsOf(found.data, null);
   const at = (/** @type {number} */ micros) => `${moment(micros).replace(" ", "T")}Z`;
   const races = (/** @type {Api.Incident} */ one) => link("races", { upstream: one.upstream ?? "", since: at(one.began_at - 60e6), until: at((one.ended_at ?? one.last_at) + 60e6) });
   const seen = [

@@ -5,7 +5,7 @@ import { question, useAnswer } from "../lib/api.js";
 import { heaviest, time } from "../lib/chart.js";
 import { dollars, Figure, Marks, percent, rate, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { drawnIncidents, Happened, useIncidents } from "../lib/incidents.js";
+import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
 import { ModelSwitch, useModel } from "../lib/model.js";
 import { moments, MULTIPLES, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
@@ -37,7 +37,8 @@ export function OverTime() {
   const { names, times, lines, step } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
   const drawn = useMemo(() => heaviest(names, weight(asked.data ?? [], by), MULTIPLES), [names]);
   const shown = useMemo(() => lines.filter((line) => drawn.includes(line.name)), [lines, drawn]);
-  const { incidents } = useIncidents(window, by === "upstream" ? names : null);
+  const found = useIncidents(window);
+  const incidents = incidentsOf(found.data, by === "upstream" ? names : null);
   const zoom = (/** @type {number} */ from, /** @type {number} */ to) => choose({ since: text(from), until: text(Math.max(to, from + 60)) });
   const open = (/** @type {number} */ at, /** @type {string | null} */ name) => go(link("races", { model: own, provider: window.provider, source: window.source, user: by === "user" ? (name ?? "") : window.user, ...(by !== "user" && name ? { [by]: name } : {}), since: text(at), until: text(at + step) }));
   const title = METRICS.find(([name]) => name === metric)?.[1] ?? metric;
