@@ -13,6 +13,9 @@ export function useModel(window) {
   return { model: chosen, group: models.find((group) => group.model === chosen), models, asked };
 }
 
+/** More attempts than figures are read from row by row. @param {Api.Group[]} models */
+export const manyAttempts = (models) => models.reduce((sum, one) => sum + one.attempts, 0) > 150_000;
+
 /** The switch of models, with their requests. @param {{ model: string | null, models: Api.Group[] }} props */
 export function ModelSwitch({ model, models }) {
   const [, choose] = useChoices();

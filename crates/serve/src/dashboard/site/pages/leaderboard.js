@@ -118,6 +118,9 @@ function Board({ groups }) {
   const more = choices.get("more") === "true";
   const all = [
     { name: "upstream", title: "Upstream", order: (/** @type {any} */ row) => row.upstream, cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream ?? null} href=${races(row.upstream ?? "")} />` },
+    ...(groups.some((/** @type {any} */ group) => group.common_input)
+      ? [{ name: "common", title: "Mostly", about: "the most common size of its requests, in tokens", cell: (/** @type {any} */ row) => (row.common_input ? html`${row.common_input} <small class="quiet">${percent(row.common_input_share)}</small>` : "–") }]
+      : []),
     quantile("ttft_p50", "TTFT p50 (ms)", 0.5),
     quantile("ttft_p95", "p95", 0.95),
     more && quantile("ttft_p99", "p99", 0.99),

@@ -5,7 +5,7 @@ import { useApi } from "../lib/api.js";
 import { clockOf, dayOf } from "../lib/axis.js";
 import { Cost, dollars, Figure, Marks, percent, short } from "../lib/figures.js";
 import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
-import { ModelSwitch, useModel } from "../lib/model.js";
+import { manyAttempts, ModelSwitch, useModel } from "../lib/model.js";
 import { Dot, colour, shortened } from "../lib/names.js";
 import { Answer, Source } from "../lib/states.js";
 import { Strip } from "../lib/strip.js";
@@ -13,8 +13,6 @@ import { Strip } from "../lib/strip.js";
 const DAY = { since: "24h" };
 /** Seconds of a part of the strips. */
 const STEP = 1800;
-/** With more attempts than this, strips have whole hours, which are read from roll-ups. */
-const ROWS = 150_000;
 /** Upstreams with a strip. */
 const STRIPS = 8;
 /** Answers that failed are counted up to this. */
@@ -24,7 +22,7 @@ export function Overview() {
   const { model, group, models, asked } = useModel(DAY);
   const found = useIncidents({ ...DAY, until: "", provider: "" });
   return html`<div class="head"><h1>Overview</h1>${models.length > 0 && html`<${ModelSwitch} model=${model} models=${models} />`}<span class="quiet">the last 24 hours, UTC</span></div>
-    <${Answer} asked=${asked} empty=${model === null} none=${html`<${Welcome} />`}>${model !== null && html`<${OneModel} model=${model} group=${group} key=${model} rolled=${asked.rolled} found=${found} many=${models.reduce((sum, one) => sum + one.attempts, 0) > ROWS} />`}<//>`;
+    <${Answer} asked=${asked} empty=${model === null} none=${html`<${Welcome} />`}>${model !== null && html`<${OneModel} model=${model} group=${group} key=${model} rolled=${asked.rolled} found=${found} many=${manyAttempts(models)} />`}<//>`;
 }
 
 function Welcome() {

@@ -6,7 +6,7 @@ import { heaviest, time } from "../lib/chart.js";
 import { dollars, Figure, Marks, percent, rate, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
 import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
-import { ModelSwitch, useModel } from "../lib/model.js";
+import { manyAttempts, ModelSwitch, useModel } from "../lib/model.js";
 import { moments, MULTIPLES, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
@@ -30,10 +30,12 @@ export function OverTime() {
   const has = ["ttft", "client_ttft", "tok_s"].includes(metric);
   const window = windowOf(choices);
   const { model, models, asked: known } = useModel(window);
+  // A day of so many attempts is read from roll-ups, which have whole hours.
+  const usual = window.since === "24h" && !window.until && manyAttempts(models) ? "1h" : "";
   // Upstreams are compared within a model.
   const own = by === "upstream" ? (model ?? "") : window.model;
   const waits = by === "upstream" && model === null && !known.data && !known.error;
-  const asked = useAnswer(waits ? null : question("/api/history", { ...window, model: own, metric, by, every: choices.get("every") ?? "", quantile: has ? (choices.get("quantile") ?? "") : "" }), 20);
+  const asked = useAnswer(waits ? null : question("/api/history", { ...window, model: own, metric, by, every: choices.get("every") ?? usual, quantile: has ? (choices.get("quantile") ?? "") : "" }), 20);
   const { names, times, lines, step } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
   const drawn = useMemo(() => heaviest(names, weight(asked.data ?? [], by), MULTIPLES), [names]);
   const shown = useMemo(() => lines.filter((line) => drawn.includes(line.name)), [lines, drawn]);
