@@ -34,7 +34,7 @@ export function OverTime() {
   const usual = window.since === "24h" && !window.until && manyAttempts(models) ? "1h" : "";
   // Upstreams are compared within a model.
   const own = by === "upstream" ? (model ?? "") : window.model;
-  const waits = by === "upstream" && model === null && !known.data && !known.error;
+  const waits = !known.data && !known.error;
   const asked = useAnswer(waits ? null : question("/api/history", { ...window, model: own, metric, by, every: choices.get("every") ?? usual, quantile: has ? (choices.get("quantile") ?? "") : "" }), 20);
   const { names, times, lines, step } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
   const drawn = useMemo(() => heaviest(names, weight(asked.data ?? [], by), MULTIPLES), [names]);
