@@ -89,7 +89,7 @@ async function charts(browser, served) {
   await page.route(/compare=true/, async (route) => {
     const answer = await route.fetch();
     const models = await answer.json();
-    models.forEach((one) => one.upstreams.forEach((upstream, at) => (upstream.mix_cost_usd = at === 0 ? null : 0.0004 * at)));
+    models.forEach((one) => one.upstreams.forEach((upstream, at) => (upstream.mix_cost_usd = at === 0 ? null : 0.0004 + 0.000001 * at)));
     await route.fulfill({ response: answer, json: models });
   });
   await go("/leaderboard");

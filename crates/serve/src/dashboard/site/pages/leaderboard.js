@@ -2,7 +2,7 @@
 import { html } from "../lib/html.js";
 import { go, here, link, useChoices } from "../lib/address.js";
 import { question, useApi } from "../lib/api.js";
-import { apart, scale, spread, steps, widthOf } from "../lib/axis.js";
+import { apart, scale, steps, widthOf } from "../lib/axis.js";
 import { heaviest, time, useWidth } from "../lib/chart.js";
 import { Cost, dollars, Figure, Marks, percent, Quantile, rate, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
@@ -194,17 +194,26 @@ function Prices({ upstreams }) {
   const short = shortened(known.map((one) => one.name));
   const x = scale(0, Math.max(1e-9, ...known.map((one) => one.usd)) * 1.15, 56, Math.max(120, width - 16));
   const y = scale(0, Math.max(1, ...known.map((one) => one.high)) * 1.1, 248, 8);
-  const labels = spread(known.map((one) => ({ ...one, y: y.px(one.ms) })), 16, 8, 248);
+  /** @type {{ name: string, text: string, before: boolean, left: number, right: number, y: number }[]} */
+  const labels = [];
+  for (const one of [...known].sort((a, b) => b.ms - a.ms)) {
+    const text = clip(short.get(one.name) ?? "", 24);
+    const before = x.px(one.usd) + 12 + widthOf(text) > width;
+    const left = x.px(one.usd) + (before ? -12 - widthOf(text) : 8);
+    const label = { name: one.name, text, before, left, right: left + widthOf(text) + 4, y: y.px(one.ms) };
+    // Below those that it would touch.
+    for (const other of labels) if (other.left < label.right && label.left < other.right && Math.abs(other.y - label.y) < 16) label.y = other.y + 16;
+    labels.push(label);
+  }
   return html`<h2>Speed against price</h2>${known.length === 0
     ? html`<p class="note empty">No upstream of this range has both a median by looks and a price. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration.</p>`
     : html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="280" viewBox=${`0 0 ${width} 280`} role="img" aria-label=${known.map((one) => `${one.name}: ${time(one.ms)}, $${dollars(one.usd)} for 1,000 requests`).join("; ")}>
         ${steps(y, 4).map((ms) => html`<g><line class="grid" x1="56" x2=${width - 16} y1=${y.px(ms)} y2=${y.px(ms)} /><text x="48" y=${y.px(ms) + 4} text-anchor="end">${time(ms)}</text></g>`)}
         ${apart(steps(x, Math.max(2, (width - 72) / 100)).map((usd) => ({ at: usd, px: x.px(usd), text: `$${dollars(usd)}` })), width).map((one) => html`<text x=${one.px} y="272" text-anchor="middle">${one.text}</text>`)}
-        ${labels.map((one) => {
-    const text = clip(short.get(one.name) ?? "", 24);
-    const before = x.px(one.usd) + 12 + widthOf(text) > width;
+        ${known.map((one) => {
+    const { text, before, y: at } = labels.find((label) => label.name === one.name) ?? { text: "", before: false, y: 0 };
     return html`<g key=${one.name}><line class=${`line c${colour(one.name)}`} x1=${x.px(one.usd)} x2=${x.px(one.usd)} y1=${y.px(one.low)} y2=${y.px(one.high)} /><circle class=${`f${colour(one.name)}`} cx=${x.px(one.usd)} cy=${y.px(one.ms)} r="6"><title>${one.name}: ${time(one.ms)}, $${dollars(one.usd)}</title></circle>
-          <text class="strong" x=${x.px(one.usd) + (before ? -10 : 10)} y=${one.y + 4} text-anchor=${before ? "end" : "start"}>${text}</text></g>`;
+          ${at <= 248 && html`<text class="strong" x=${x.px(one.usd) + (before ? -10 : 10)} y=${at + 4} text-anchor=${before ? "end" : "start"}>${text}</text>`}</g>`;
   })}
       </svg>`}</div><figcaption>Across: what 1,000 of the model's mean requests would cost there alone; up: its median time to the first token by looks, with its bounds of 95 %. Left and low is better.</figcaption></figure>`}`;
 }
