@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { ask, check, gateway, opened, options, PAGES, temporary, violations, written } from "./harness.mjs";
+import { ask, check, gateway, opened, options, overlaps, PAGES, temporary, violations, written } from "./harness.mjs";
 
 const WEEK = "since=2020-01-06&until=2020-01-13";
 /** The longest name that a model or an upstream may have, of markup, quotes, right-to-left marks and emoji. */
@@ -18,7 +18,7 @@ function world(port) {
   return `[server]\nlisten = "127.0.0.1:${port}"\n[store]\nurl = "sqlite:history.db"\n`
     + simulated("quick", "tokens_per_second = 400, tokens = 12") + simulated("slow", "tokens_per_second = 10, tokens = 80")
     + model("one", ['"quick/one"'], "fallback") + model("half", [priced("quick/a"), priced("quick/b"), '"quick/c"', '"quick/d"'], "race")
-    + model("many", many, "fallback") + model("slow", ['"slow/one"', '"slow/two"'], "race") + model(ODD, [JSON.stringify(`quick/${ODD}`)], "fallback");
+    + model("many", many, "fallback") + model("wide", Array.from({ length: 16 }, (_, at) => `"quick/openai/gpt-oss-120b-w${at}"`), "race") + model("slow", ['"slow/one"', '"slow/two"'], "race") + model(ODD, [JSON.stringify(`quick/${ODD}`)], "fallback");
 }
 
 /** Runs SQL on the database of a gateway that runs. */
@@ -30,12 +30,13 @@ function sql(served, text) {
 async function visit(browser, served, what, query = "", more = [], thorough = false) {
   const { page, complaints, go, context } = await opened(browser, served);
   for (const path of [...PAGES.map((name) => `/${name}${query}`), ...more]) {
-    for (const width of thorough ? [360, 1280] : [360]) {
+    for (const width of thorough ? [390, 1280, 2560] : [390]) {
       await page.setViewportSize({ width, height: 900 });
       await go(path);
       const text = await page.locator("main").innerText();
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       check(`${what}: ${path} ${width}: nothing is wider than the window`, Math.max(0, wide), 0);
+      check(`${what}: ${path} ${width}: no text lies on another`, await overlaps(page), []);
       check(`${what}: ${path} ${width}: it makes sense`, /NaN|Infinity|undefined|Invalid Date|\[object|This page broke/.exec(text)?.[0] ?? "", "");
     }
     if (thorough) check(`${what}: ${path}: axe`, await violations(page), []);
@@ -56,13 +57,15 @@ async function oddData(browser, served) {
   await visit(browser, served, "one attempt in all", "", [`/races/${only.race_id}`, "/time?metric=cost", "/costs?by=upstream"], true);
   await ask(served, 20, undefined, "half");
   for (let at = 0; at < 500; at += 20) await Promise.all(Array.from({ length: 20 }, (_, one) => ask(served, 1, undefined, `quick/m${at + one}`)));
+  // Sixteen upstreams in each race: more lines than one chart may have.
+  await ask(served, 12, undefined, "wide");
   const odd = await ask(served, 4, undefined, ODD);
   await ask(served, 2, undefined, LONG);
   await ask(served, 2, undefined, `quick/${LONG}`);
   await ask(served, 2, undefined, `nobody/${LONG}`);
   await written(served, odd);
   const [long] = await latest(served);
-  await visit(browser, served, "500 upstreams, names of 10 KB, half of the prices", "", [`/races/${long.race_id}`, "/costs?by=upstream", "/costs?by=model", "/time?by=model", "/playground?model=half", `/races?model=${encodeURIComponent(LONG.slice(0, 500))}`]);
+  await visit(browser, served, "500 upstreams, names of 10 KB, half of the prices", "", [`/races/${long.race_id}`, "/costs?by=upstream", "/costs?by=model", "/time?by=model", "/time?model=wide", "/overview?model=wide", "/leaderboard?model=wide", "/load?model=wide", "/playground?model=half", `/races?model=${encodeURIComponent(LONG.slice(0, 500))}`]);
   await visit(browser, served, "an empty week", `?${WEEK}`);
   await visit(browser, served, "a range that ends before it begins", "?since=2026-01-02&until=2026-01-01");
 }
@@ -72,7 +75,7 @@ async function runningRace(browser, served) {
   await go("/live");
   const begun = ask(served, 1, undefined, "slow");
   await page.locator(".race a").first().waitFor();
-  const id = await page.locator(".race a").first().innerText();
+  const id = await page.locator(".race a").first().getAttribute("title");
   await page.locator(".race a").first().click();
   await page.getByText("still running").waitFor({ timeout: 5000 }).then(() => check("a race that runs says so", true), async () => check("a race that runs says so", await page.locator("main").innerText()));
   check("a race that runs: axe", await violations(page), []);
@@ -173,6 +176,20 @@ async function endedSession(browser) {
   await logIn();
   await page.getByLabel("Prompt").waitFor();
   check("the next one asks for the token, and the prompt is still there", await page.getByLabel("Prompt").inputValue(), "planted-prompt");
+  await page.goto(`${served.base}/dashboard/time?metric=client_ttft`);
+  const reader = page.getByRole("slider").first();
+  await reader.waitFor();
+  const box = await reader.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.2, box.y + 50);
+  await page.mouse.down();
+  const [last] = await context.cookies();
+  await fetch(`${served.base}/dashboard/session`, { method: "DELETE", headers: { cookie: `${last.name}=${last.value}`, origin: served.base } });
+  await page.mouse.move(box.x + box.width * 0.8, box.y + 50, { steps: 4 });
+  await page.mouse.up();
+  await page.getByLabel("Token", { exact: true }).waitFor();
+  await logIn();
+  await page.getByRole("heading", { name: "Over time" }).waitFor();
+  check("a session that ends while a chart is dragged: the page asks for the token, and then shows the range that was chosen", ["since", "until"].every((name) => new URL(page.url()).searchParams.get(name)) || page.url());
   await context.close();
   await served.end();
   rmSync(served.folder, { recursive: true });

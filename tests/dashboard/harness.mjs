@@ -20,8 +20,8 @@ export const { values: options } = parseArgs({
 const kits = createRequire(resolve(options.kits, "package.json"));
 export const { chromium } = kits("playwright-core");
 const axe = readFileSync(kits.resolve("axe-core/axe.min.js"), "utf8");
-export const WIDTHS = [360, 1280, 2560];
-export const PAGES = ["live", "leaderboard", "races", "time", "load", "regressions", "costs", "whatif", "routing", "models", "benchmarks", "status", "playground"];
+export const WIDTHS = [390, 1280, 2560];
+export const PAGES = ["overview", "live", "races", "leaderboard", "time", "load", "regressions", "benchmarks", "costs", "whatif", "models", "routing", "status", "playground"];
 // A name that would do harm where text becomes markup or breaks a layout.
 export const HOSTILE = "<img/src=x/onerror=alert(1)>\"'&\u202e\u{1f600}" + "x".repeat(60);
 let wrong = 0;
@@ -119,6 +119,47 @@ export async function violations(page) {
   return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 2).map((node) => node.target.join(" ")).join(", ")}`);
 }
 
+/** Texts that lie on one another, by the boxes of what is visible of them. */
+export async function overlaps(page) {
+  return page.evaluate(() => {
+    const boxes = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      const parent = node.parentElement;
+      // The bar of the groups floats over the end of what is on the screen of a phone.
+      if (!node.data.trim() || parent.closest(".hidden, .skip, noscript, option, datalist, nav.groups, title, defs")) continue;
+      if (!parent.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      for (const rect of range.getClientRects()) {
+        const box = { text: node.data.trim().slice(0, 40), node, left: rect.left + 1, right: rect.right - 1, top: rect.top + rect.height * 0.18, bottom: rect.bottom - rect.height * 0.18 };
+        for (let over = parent; over; over = over.parentElement) {
+          if (getComputedStyle(over).overflowX === "visible") continue;
+          const clip = over.getBoundingClientRect();
+          Object.assign(box, { left: Math.max(box.left, clip.left), right: Math.min(box.right, clip.right), top: Math.max(box.top, clip.top), bottom: Math.min(box.bottom, clip.bottom) });
+        }
+        if (box.right > box.left && box.bottom > box.top) boxes.push(box);
+      }
+    }
+    boxes.sort((a, b) => a.top - b.top);
+    const found = [];
+    boxes.forEach((one, at) => {
+      for (let next = at + 1; next < boxes.length && boxes[next].top < one.bottom; next += 1) {
+        const other = boxes[next];
+        if (other.node !== one.node && other.left < one.right && one.left < other.right) found.push(`${one.text} | ${other.text}`);
+      }
+    });
+    return found.slice(0, 5);
+  });
+}
+
+/** Texts of drawings that their drawing cuts off. */
+export async function cutOff(page) {
+  return page.evaluate(() => [...document.querySelectorAll(".chart svg text")].flatMap((text) => {
+    const [own, frame] = [text.getBoundingClientRect(), text.closest("svg").getBoundingClientRect()];
+    return own.width > 0 && (own.left < frame.left - 1 || own.right > frame.right + 1 || own.bottom > frame.bottom + 3) ? [text.textContent.slice(0, 40)] : [];
+  }).slice(0, 5));
+}
 
 /** A proxy that serves a gateway below a path of its own, such as `/llm`, and takes the path away. */
 export async function below(served, path) {

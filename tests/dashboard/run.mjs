@@ -3,28 +3,32 @@
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { answers } from "./answers.mjs";
 import { badInput } from "./bad-input.mjs";
-import { ask, below, check, chromium, config, faults, gateway, HOSTILE, opened, options, PAGES, violations, WIDTHS, written } from "./harness.mjs";
+import { ask, below, check, chromium, config, cutOff, faults, gateway, HOSTILE, opened, options, overlaps, PAGES, violations, WIDTHS, written } from "./harness.mjs";
+import { parts } from "./parts.mjs";
 
 async function everyPage(browser, served, race) {
   for (const theme of ["light", "dark"]) {
     const { page, complaints, go, context } = await opened(browser, served, { colorScheme: theme });
-    for (const path of [...PAGES.map((name) => `/${name}`), `/races/${race}`, "/leaderboard?alone=true&sort=-ttft_p95", "/time?metric=failures&by=model", "/costs?by=upstream"]) {
+    for (const path of [...PAGES.map((name) => `/${name}`), `/races/${race}`, "/leaderboard?alone=true&sort=-ttft_p95&scale=log&more=true", "/time?metric=failures&by=model", "/time?scale=log&metric=client_ttft", "/costs?by=upstream", ...["overview", "leaderboard", "time", "load"].map((name) => `/${name}?model=${encodeURIComponent(HOSTILE)}`)]) {
       for (const width of WIDTHS) {
         await page.setViewportSize({ width, height: 900 });
         await go(path);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         check(`${path} ${theme} ${width}: nothing is wider than the window`, Math.max(0, wide), 0);
-        if (width !== 1280) continue;
-        check(`${path} ${theme}: axe`, await violations(page), []);
-        check(`${path} ${theme}: no prompt`, (await page.content()).includes("planted"), false);
+        check(`${path} ${theme} ${width}: no text lies on another`, await overlaps(page), []);
+        check(`${path} ${theme} ${width}: no text of a drawing is cut off`, await cutOff(page), []);
+        if (width === 2560) continue;
+        check(`${path} ${theme} ${width}: axe`, await violations(page), []);
+        check(`${path} ${theme} ${width}: no prompt`, (await page.content()).includes("planted"), false);
       }
       if (options.shots) {
         mkdirSync(options.shots, { recursive: true });
         for (const width of WIDTHS) {
           await page.setViewportSize({ width, height: 900 });
           await page.waitForTimeout(100);
-          await page.screenshot({ path: join(options.shots, `${path.replace(/\W+/g, "-")}-${theme}-${width}.png`), fullPage: width !== 2560 });
+          await page.screenshot({ path: join(options.shots, `${path.replace(/\W+/g, "-").slice(0, 60)}-${theme}-${width}.png`), fullPage: width !== 2560 });
         }
       }
     }
@@ -35,9 +39,11 @@ async function everyPage(browser, served, race) {
 
 async function figures(browser, served) {
   const { page, go, context } = await opened(browser, served);
-  await go("/leaderboard");
-  const told = JSON.parse(execFileSync(options.gateway, ["stats", "--since", "24h", "--json"], { cwd: served.folder, env: {} }));
-  const rows = await page.$$eval("tbody tr", (rows) => rows.map((row) => [row.querySelector("a")?.textContent, ...[...row.querySelectorAll("data")].map((data) => data.value)]));
+  await go("/leaderboard?model=demo");
+  const told = JSON.parse(execFileSync(options.gateway, ["stats", "--since", "24h", "--model", "demo", "--json"], { cwd: served.folder, env: {} }));
+  // The table of what was asked leads to races, that of looks does not.
+  const rows = await page.$$eval("tbody tr", (rows) => rows.filter((row) => row.querySelector("a")).map((row) => [row.querySelector(".upstream")?.title, ...[...row.querySelectorAll("data")].map((data) => data.value)]));
+  check("the leaderboard has every upstream", told.length, rows.length);
   for (const group of told) {
     const row = rows.find(([name]) => name === group.upstream) ?? [];
     const median = group.ttft_p50_ms ?? group.ttft_p50_over_ms ?? null;
@@ -53,11 +59,11 @@ async function figures(browser, served) {
   await page.getByRole("button", { name: /^Attempts/ }).focus();
   await page.keyboard.press("Enter");
   check("a sorting by keyboard is in the address", new URL(page.url()).searchParams.get("sort"), "attempts");
-  await page.selectOption("select", "1h");
+  await page.getByLabel("Range").selectOption("1h");
   check("a filter is in the address", new URL(page.url()).searchParams.get("since"), "1h");
   await page.reload();
   await page.waitForSelector("tbody tr");
-  check("both survive a reload", [await page.locator("select").first().inputValue(), await page.locator("th[aria-sort=ascending]").first().innerText()], ["1h", "Attempts ↑"]);
+  check("both survive a reload", [await page.getByLabel("Range").inputValue(), await page.locator("th[aria-sort=ascending]").first().innerText()], ["1h", "Attempts ↑"]);
   await page.goBack();
   check("back undoes one", new URL(page.url()).searchParams.get("since"), null);
   await page.goto(`${served.base}/dashboard`);
@@ -67,7 +73,7 @@ async function figures(browser, served) {
     await page.keyboard.press("Tab");
     reached.push(await page.evaluate(() => document.activeElement?.textContent));
   }
-  check("Tab reaches the content, every page and the first control", ["To the content", "Leaderboard", "Status"].every((text) => reached.includes(text)) && reached.some((text) => text?.includes("Pause")) || reached);
+  check("Tab reaches the content, every group, its pages and the first control", ["To the content", "Speed", "Money", "Set-up", "Live"].every((text) => reached.includes(text)) && reached.some((text) => text?.includes("demo")) || reached);
   for (const [path, words] of [["/leaderboard?since=2030-01-01", "lies in the future"], ["/leaderboard?since=1h&until=2h", "must be before"], ["/races?model=nobody", "There is nothing in this range"], ["/time?metric=nonsense", "nonsense"], ["/races/nonsense", "invalid value"]]) {
     await go(path);
     check(`${path} says what is wrong`, (await page.locator("main").innerText()).includes(words) || await page.locator("main").innerText());
@@ -88,7 +94,7 @@ async function live(browser, served) {
   await page.getByText("Watching.").waitFor();
   const ids = await ask(served, 12);
   await page.waitForFunction(() => document.querySelectorAll(".lanes.over").length === 12);
-  const told = await page.$$eval(".race", (races) => races.map((race) => [race.querySelector("a")?.textContent, race.querySelector("svg")?.getAttribute("aria-label")]));
+  const told = await page.$$eval(".race", (races) => races.map((race) => [race.querySelector("a")?.title, race.querySelector("svg")?.getAttribute("aria-label")]));
   check("the lanes are the races", told.map(([id]) => id).sort(), [...ids].sort());
   const rows = await written(served, ids);
   const winners = new Map(rows.map((row) => [row.race_id, row.upstream]));
@@ -96,7 +102,7 @@ async function live(browser, served) {
   await page.getByRole("button", { name: "Pause" }).click();
   await ask(served, 4);
   await page.waitForFunction(() => document.body.innerText.includes("\n16\n"));
-  check("paused, lanes stand still and counts go on", await page.$$eval(".race a", (links) => links.map((link) => link.textContent)), told.map(([id]) => id));
+  check("paused, lanes stand still and counts go on", await page.$$eval(".race a", (links) => links.map((link) => link.title)), told.map(([id]) => id));
   await served.end("SIGKILL");
   await page.getByText("The gateway does not answer.").waitFor();
   check("a gateway that is gone is told", true);
@@ -117,13 +123,14 @@ async function replayed(browser, served) {
   const rows = await page.$$eval("tbody tr", (rows) => rows.map((row) => row.querySelector("data")?.value));
   check("what if: the digits of replay --json", rows, told.rows.map((row) => String(row.ttft_p50_ms.value)));
   check("what if: axe", await violations(page), []);
-  await page.getByRole("button", { name: /frontier/ }).click();
+  await page.getByRole("button", { name: "Suggest three budgets" }).click();
   await page.getByRole("heading", { name: "The frontier of budgets" }).waitFor();
-  await page.waitForFunction(() => [...document.querySelectorAll("table")].at(-1)?.querySelectorAll("tbody tr").length === 7, undefined, { timeout: 60_000 });
+  await page.waitForFunction(() => [...document.querySelectorAll("table")].some((table) => table.querySelectorAll("tbody tr").length === 7), undefined, { timeout: 60_000 });
+  check("three suggestions, in time and money", await page.locator(".suggest .card").allInnerTexts().then((texts) => texts.length === 3 && texts.every((text) => /ms|The quickest, too/.test(text)) || texts));
   check("the frontier has every budget: axe", await violations(page), []);
   await go("/playground?model=demo");
   await page.getByLabel("Prompt").fill("Who is first?");
-  check("the price stands there before the race", /Estimated.*\$/s.test(await page.locator("form").innerText()));
+  check("the price stands there before the race", /\$.*Estimated/s.test(await page.locator("form").innerText()));
   await page.getByRole("button", { name: "Run one race" }).click();
   await page.getByRole("heading", { name: "Answer" }).waitFor();
   await page.getByRole("button", { name: "Run one race" }).isEnabled();
@@ -223,8 +230,10 @@ async function subPath(browser) {
   await page.goto(`${served.base}/dashboard`);
   await page.getByLabel("Token").fill("ann-token-0123456789");
   await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Live" }).click();
   await page.getByText("Watching.").waitFor();
-  check("below a path: /dashboard shows the first page and its events", true);
+  check("below a path: /dashboard shows the first page, and live its events", true);
   for (const path of ["/", ...PAGES.map((name) => `/${name}`), `/races/${ids[0]}`]) {
     await go(path);
     check(`below a path: ${path} has its heading`, (await page.locator("main h1").first().innerText()).length > 0);
@@ -239,6 +248,8 @@ async function subPath(browser) {
 }
 
 async function usual(browser) {
+  parts();
+  await answers(browser);
   const empty = await gateway();
   const { page, complaints, go, context } = await opened(browser, empty);
   for (const name of PAGES) {

@@ -13,18 +13,19 @@ use flate2::write::GzEncoder;
 use rust_embed::RustEmbed;
 
 /// The names of the pages. Each is a path under `/dashboard`; the script of the page reads it.
-pub const PAGES: [&str; 13] = [
+pub const PAGES: [&str; 14] = [
+    "overview",
     "live",
-    "leaderboard",
     "races",
+    "leaderboard",
     "time",
     "load",
     "regressions",
+    "benchmarks",
     "costs",
     "whatif",
-    "routing",
     "models",
-    "benchmarks",
+    "routing",
     "status",
     "playground",
 ];

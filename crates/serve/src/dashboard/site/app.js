@@ -1,8 +1,9 @@
 // The frame: the session, the list of pages, and the page of the address.
 import { html, render, useCallback, useEffect, useErrorBoundary, useState } from "./lib/html.js";
 import { follow, here, link, useAddress } from "./lib/address.js";
-import { ApiError, LOGGED_OUT, send } from "./lib/api.js";
-import { PAGES } from "./pages.js";
+import { ApiError, LOGGED_OUT, send, useApi } from "./lib/api.js";
+import { learn } from "./lib/names.js";
+import { GROUPS, PAGES } from "./pages.js";
 
 // Its address is relative to the page, and the page's own address changes without a load.
 const icon = /** @type {HTMLLinkElement | null} */ (document.querySelector("link[rel=icon]"));
@@ -91,23 +92,28 @@ function Boundary({ children }) {
 /** @param {{ session: Session, left: () => void }} props */
 function Frame({ session, left }) {
   const { page, rest } = useAddress();
+  const config = useApi("/api/config", {}, 60);
   const at = PAGES.find((known) => known.name === (page || PAGES[0].name));
+  const group = GROUPS.find((one) => at && one.pages.includes(at));
   useEffect(() => {
-    document.title = `${rest && at?.title ? `${at.title} ${rest.slice(0, 8)}` : (at?.title ?? "No such page")} · Photofinish`;
+    document.title = `${rest && at?.title ? `${at.title} ${rest.slice(-8)}` : (at?.title ?? "No such page")} · Photofinish`;
   }, [at, rest]);
   const logOut = async () => {
     await send("/dashboard/session", { method: "DELETE" }).catch(() => undefined);
     left();
   };
+  if (config.data) learn(config.data);
+  // Colours come from the configuration, so a page waits for it, or for the news that there is none.
+  const known = config.data || config.error;
   return html`<a class="skip" href="#main">To the content</a>
     <header class="top">
       <a class="brand" href=${link(PAGES[0].name)}>Photofinish</a>
-      <nav aria-label="Pages"><ul>${PAGES.map((known) => html`<li><a href=${link(known.name)}
-        aria-current=${known === at ? "page" : undefined}>${known.title}</a></li>`)}</ul></nav>
-      <span class="quiet">${session.version}</span>
-      ${session.user !== null && html`<span>${session.user}</span><button type="button" onClick=${logOut}>Log out</button>`}
+      <nav class="groups" aria-label="Groups"><ul>${GROUPS.map((one) => html`<li key=${one.title}><a href=${link(one.pages[0].name)} aria-current=${one === group ? "true" : undefined}>
+        <svg viewBox="0 0 16 16" aria-hidden="true"><path d=${one.icon} /></svg>${one.title}</a></li>`)}</ul></nav>
+      ${group && html`<nav class="pages" aria-label="Pages"><ul>${group.pages.map((one) => html`<li key=${one.name}><a href=${link(one.name)} aria-current=${one === at ? "page" : undefined}>${one.title}</a></li>`)}</ul></nav>`}
     </header>
-    <main id="main" tabindex="-1">${at ? html`<${Boundary} key=${at.name}><${at.Page} rest=${rest} /><//>` : html`<h1>No such page</h1>`}</main>`;
+    <main id="main" tabindex="-1">${!at ? html`<h1>No such page</h1>` : known ? html`<${Boundary} key=${at.name}><${at.Page} rest=${rest} /><//>` : html`<p class="note" role="status">Reading …</p>`}</main>
+    <footer>Photofinish ${session.version}${session.user !== null && html`<span>${session.user}</span><button type="button" onClick=${logOut}>Log out</button>`}</footer>`;
 }
 
 const root = document.getElementById("app");

@@ -1,10 +1,11 @@
-// The pages, in the order of the list. The gateway knows their names: crates/serve/src/dashboard/mod.rs.
+// The pages in their groups. The gateway knows their names in this order: crates/serve/src/dashboard/mod.rs.
 import { Benchmarks } from "./pages/benchmarks.js";
 import { Costs } from "./pages/costs.js";
 import { Leaderboard } from "./pages/leaderboard.js";
 import { Load } from "./pages/load.js";
 import { Live } from "./pages/live.js";
 import { Models } from "./pages/models.js";
+import { Overview } from "./pages/overview.js";
 import { OverTime } from "./pages/time.js";
 import { Playground } from "./pages/playground.js";
 import { Races } from "./pages/races.js";
@@ -13,19 +14,38 @@ import { Routing } from "./pages/routing.js";
 import { Status } from "./pages/status.js";
 import { WhatIf } from "./pages/whatif.js";
 
-/** @type {{ name: string, title: string, Page: (props: { rest: string }) => any }[]} */
-export const PAGES = [
-  { name: "live", title: "Live", Page: Live },
-  { name: "leaderboard", title: "Leaderboard", Page: Leaderboard },
-  { name: "races", title: "Races", Page: Races },
-  { name: "time", title: "Over time", Page: OverTime },
-  { name: "load", title: "Load", Page: Load },
-  { name: "regressions", title: "Regressions", Page: Regressions },
-  { name: "costs", title: "Costs", Page: Costs },
-  { name: "whatif", title: "What if", Page: WhatIf },
-  { name: "routing", title: "Routing", Page: Routing },
-  { name: "models", title: "Models", Page: Models },
-  { name: "benchmarks", title: "Benchmarks", Page: Benchmarks },
-  { name: "status", title: "Status", Page: Status },
-  { name: "playground", title: "Playground", Page: Playground },
+/** @typedef {{ name: string, title: string, Page: (props: { rest: string }) => any }} Page */
+/** @type {{ title: string, icon: string, pages: Page[] }[]} `icon`: a path in a square of 16 */
+export const GROUPS = [
+  {
+    title: "Now", icon: "M1 8h3l2-5 4 10 2-5h3", pages: [
+      { name: "overview", title: "Overview", Page: Overview },
+      { name: "live", title: "Live", Page: Live },
+      { name: "races", title: "Races", Page: Races },
+    ],
+  },
+  {
+    title: "Speed", icon: "M2 12a6.5 6.5 0 1 1 12 0M8 11l3-5", pages: [
+      { name: "leaderboard", title: "Leaderboard", Page: Leaderboard },
+      { name: "time", title: "Over time", Page: OverTime },
+      { name: "load", title: "Load", Page: Load },
+      { name: "regressions", title: "Incidents", Page: Regressions },
+      { name: "benchmarks", title: "Benchmarks", Page: Benchmarks },
+    ],
+  },
+  {
+    title: "Money", icon: "M8 1.5v13M11 4.5c-1-1.5-6-1.5-6 1s6 2 6 4.500s-5 2.500-6 1", pages: [
+      { name: "costs", title: "Costs", Page: Costs },
+      { name: "whatif", title: "What if", Page: WhatIf },
+    ],
+  },
+  {
+    title: "Set-up", icon: "M2 4h6M12 4h2M10 2v4M2 12h2M8 12h6M6 10v4", pages: [
+      { name: "models", title: "Models", Page: Models },
+      { name: "routing", title: "Routing", Page: Routing },
+      { name: "status", title: "Status", Page: Status },
+      { name: "playground", title: "Playground", Page: Playground },
+    ],
+  },
 ];
+export const PAGES = GROUPS.flatMap((group) => group.pages);

@@ -4,7 +4,7 @@ import { html } from "./html.js";
 /** Three digits that matter, without an exponent. @param {number} value */
 export function short(value) {
   const size = Math.abs(value);
-  if (size !== 0 && size < 0.001) return value.toPrecision(2);
+  if (size !== 0 && size < 0.001) return Number(value.toPrecision(2)).toFixed(Math.min(12, 1 - Math.floor(Math.log10(size))));
   const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
   return value.toLocaleString("en-US", { maximumFractionDigits: digits });
 }
@@ -36,17 +36,28 @@ export function Cost({ value, basis, least, most }) {
   return html`<data value=${String(known)} title=${`${sign}${known} USD, ${basis}${range}`}>${sign}$${dollars(known)}</data>`;
 }
 
-/** @param {number} usd */
+/** Two digits that matter below a dollar, cents above. @param {number} usd */
 export function dollars(usd) {
   const size = Math.abs(usd);
-  if (size === 0 || size >= 100) return usd.toLocaleString("en-US", { maximumFractionDigits: size === 0 ? 0 : 2 });
-  if (size >= 0.01) return usd.toLocaleString("en-US", { maximumFractionDigits: 4 });
-  return usd.toFixed(Math.min(12, 2 - Math.floor(Math.log10(size))));
+  if (size === 0) return "0";
+  if (size >= 1) return usd.toLocaleString("en-US", size >= 1000 ? { maximumFractionDigits: 0 } : { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+  return Number(usd.toPrecision(2)).toFixed(Math.min(12, Math.max(2, 1 - Math.floor(Math.log10(size)))));
+}
+
+/** A rate in the unit in which it is 1 or more. @param {number} second */
+export function rate(second) {
+  if (second === 0) return "0 /s";
+  const [times, unit] = [[1, "s"], [60, "min"], [3600, "h"], [86_400, "day"]].find(([times]) => second * Number(times) >= 1) ?? [86_400 * 30, "30 days"];
+  return `${short(second * Number(times))} /${unit}`;
 }
 
 /** @param {number | null | undefined} share */
 export function percent(share) {
-  return share === null || share === undefined ? "–" : `${short(share * 100)} %`;
+  if (share === null || share === undefined) return "–";
+  const hundred = share * 100;
+  // Two digits; more where a share close to all of it would become all.
+  const text = hundred === 0 ? "0" : Math.abs(hundred) < 10 ? short(Number(hundred.toPrecision(2))) : hundred > 99 && hundred < 100 ? String(Math.floor(hundred * 100) / 100) : Math.round(hundred).toLocaleString("en-US");
+  return `${text} %`;
 }
 
 /** UTC, as everywhere in the API. @param {number} micros since 1970 */
@@ -62,8 +73,7 @@ export function span(seconds) {
   return seconds < 172_800 ? `${short(seconds / 3600)} h` : `${short(seconds / 86_400)} d`;
 }
 
-/** The place of a name among all: its colour, dash and mark. @param {string[]} names @param {string} name */
-export function style(names, name) {
-  const at = Math.max(0, names.indexOf(name));
-  return { colour: at % 8, dash: ["", "7 3", "2 3", "9 3 2 3", "4 2", "1 4", "12 4", "5 2 1 2"][(at + Math.floor(at / 8)) % 8] };
+/** What the marks of figures say, with an example: once on a page. */
+export function Marks() {
+  return html`<p class="caption marks">~182: few samples. >240: later than 240 ms, because attempts were cut off before (a loser that was cancelled after 240 ms had not answered by then). –: not known. Between the bounds, or in the shaded band, lies the truth in 95 of 100 such cases.</p>`;
 }

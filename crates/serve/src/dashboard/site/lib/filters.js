@@ -18,8 +18,8 @@ export function windowOf(choices) {
   return asked;
 }
 
-/** @param {{ only?: string[], children?: any }} props `only`: which of model, provider and user */
-export function Filters({ only = ["model", "provider", "user"], children }) {
+/** @param {{ only?: string[], source?: boolean, children?: any }} props `only`: which of model, provider and user */
+export function Filters({ only = ["model", "provider", "user"], source = true, children }) {
   const [choices, choose] = useChoices();
   const config = useApi("/api/config");
   const since = choices.get("since") ?? USUAL;
@@ -47,7 +47,7 @@ export function Filters({ only = ["model", "provider", "user"], children }) {
       <input list=${`names-of-${name}`} value=${choices.get(name) ?? ""} placeholder="all"
         onChange=${(/** @type {any} */ event) => choose({ [name]: event.target.value.trim(), before: "" })} />
       <datalist id=${`names-of-${name}`}>${names[name].slice(0, 500).map((value) => html`<option value=${value} />`)}</datalist></label>`)}
-    ${only.includes("provider") && html`<${Choice} name="source" title="Asked by" values=${SOURCES} usual="" />`}
+    ${source && only.includes("provider") && html`<${Choice} name="source" title="Asked by" values=${SOURCES} usual="" />`}
     ${children}
   </div>`;
 }

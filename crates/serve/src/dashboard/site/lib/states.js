@@ -5,8 +5,8 @@ import { html } from "./html.js";
 export function Answer({ asked, empty, none, children }) {
   const { data, error, again } = asked;
   const trouble = error && html`<${Trouble} error=${error} old=${data !== undefined} again=${again} />`;
-  if (data === undefined) return trouble ?? html`<p class="note" role="status">Reading …</p>`;
-  if (empty) return html`${trouble}<div class="note" role="status">${none ?? "There is nothing in this range. Choose a longer one, or send a request."}</div>`;
+  if (data === undefined) return trouble ?? html`<div class="note wait" role="status">Reading …</div>`;
+  if (empty) return html`${trouble}<div class="note empty" role="status">${none ?? "There is nothing in this range. Choose a longer one, or send a request."}</div>`;
   return html`${trouble}${children}`;
 }
 
@@ -31,5 +31,5 @@ function title(error) {
 /** Says what the figures were read from. @param {{ rolled: string | null }} props */
 export function Source({ rolled }) {
   const text = rolled ? `Whole hours until ${rolled}, then single attempts: times are exact to 1.6 %.` : "Every attempt of the range was read.";
-  return html`<p class="quiet">${text} All times are UTC.</p>`;
+  return html`<p class="caption">${text} All times are UTC.</p>`;
 }

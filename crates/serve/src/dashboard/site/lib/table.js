@@ -10,6 +10,7 @@ import { html, useState } from "./html.js";
  * @property {(row: R) => number | string | null | undefined} [order] none: it does not sort
  * @property {boolean} [number]
  * @property {string} [about]
+ * @property {boolean} [wide] on a phone it has a line of its own
  */
 
 /** What is made only once somebody opens it: the table behind a chart may have thousands of cells.
@@ -32,15 +33,15 @@ export function Table({ caption, columns, rows, id, sort = "", onSort }) {
     const own = column.name === by;
     const next = own && !down ? `-${column.name}` : column.name;
     const label = html`${column.title}${own ? (down ? " ↓" : " ↑") : ""}`;
-    return html`<th scope="col" class=${column.number ? "number" : ""} title=${column.about} aria-sort=${own ? (down ? "descending" : "ascending") : undefined}>
+    return html`<th role="columnheader" scope="col" class=${column.number ? "number" : ""} title=${column.about} aria-sort=${own ? (down ? "descending" : "ascending") : undefined}>
       ${column.order && onSort ? html`<button type="button" onClick=${() => onSort(next)}>${label}</button>` : label}
     </th>`;
   });
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table role="table">
     <caption>${caption}</caption>
-    <thead><tr>${head}</tr></thead>
-    <tbody>${sorted.map((row) => html`<tr key=${id(row)}>${columns.map((column, at) => html`<${at === 0 ? "th" : "td"}
-      scope=${at === 0 ? "row" : undefined} class=${column.number ? "number" : at === 0 ? "name" : ""}>${column.cell(row)}<//>`)}</tr>`)}</tbody>
+    <thead role="rowgroup"><tr role="row">${head}</tr></thead>
+    <tbody role="rowgroup">${sorted.map((row) => html`<tr role="row" key=${id(row)}>${columns.map((column, at) => html`<${at === 0 ? "th" : "td"}
+      role=${at === 0 ? "rowheader" : "cell"} scope=${at === 0 ? "row" : undefined} data-label=${at === 0 ? undefined : typeof column.title === "string" ? column.title : column.name} class=${`${column.number ? "number" : at === 0 ? "name" : ""} ${column.wide ? "wide" : ""}`}>${column.cell(row)}<//>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

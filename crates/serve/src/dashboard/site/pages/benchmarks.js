@@ -2,8 +2,9 @@
 import { html } from "../lib/html.js";
 import { here, link, useChoices } from "../lib/address.js";
 import { question, useAnswer, useApi } from "../lib/api.js";
-import { Legend, letter, ticks, useWidth } from "../lib/chart.js";
-import { dollars, Figure, moment, percent, short, style } from "../lib/figures.js";
+import { dollars, Figure, moment, percent, short } from "../lib/figures.js";
+import { isolated } from "../lib/names.js";
+import { Plots } from "../lib/plot.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
@@ -40,7 +41,7 @@ function List() {
     <p>Their races count in no figure of clients. Over time: <a href=${link("time", { source: "probe", since: "7d" })}>probes by upstream</a>; <a href=${link("leaderboard", { source: "probe", since: "7d" })}>the whole distribution of probes</a>.</p>
     <${Answer} asked=${asked} empty=${runs.length === 0} none=${before ? "There are no older runs." : none}>
       <${Table} caption=${before ? "Older runs" : "The newest runs"} columns=${columns} rows=${runs} id=${(/** @type {any} */ run) => run.run_id} /><//>
-    <p class="pages">${before && html`<a href=${to("")}>Newest</a>`}${asked.data?.next && html`<a href=${to(asked.data.next)}>Older</a>`}</p>`;
+    <p class="more">${before && html`<a href=${to("")}>Newest</a>`}${asked.data?.next && html`<a href=${to(asked.data.next)}>Older</a>`}</p>`;
 }
 
 /** @param {{ run: any }} props */
@@ -79,7 +80,7 @@ const ttft = (stage) => stage.client_ttft_ms ?? stage.ttft_ms;
 /** What a search says of one target. @param {Result["found"][number]} found */
 function rate(found) {
   const parts = [found.passes !== null ? `${short(found.passes)}/s passes` : "no rate was found that passes", found.fails !== null ? `${short(found.fails)}/s fails` : "no rate was found that fails"];
-  return `${found.target}: ${percent(found.attain)} of the requests meet every target: ${parts.join(", ")}${found.first_missed ? `; ${found.first_missed} breaks first` : ""}.`;
+  return `${isolated(found.target)}: ${percent(found.attain)} of the requests meet every target: ${parts.join(", ")}${found.first_missed ? `; ${found.first_missed} breaks first` : ""}.`;
 }
 
 /** @param {{ result: Result }} props */
@@ -88,10 +89,10 @@ function Found({ result }) {
   const spoiled = result.stages.filter((stage) => stage.doubts.length > 0 || stage.ended !== null);
   const { workload } = result;
   const words = result.curves.flatMap((curve) => [
-    curve.knee_users !== null && `${curve.target}: from ${curve.knee_users} users on, doubling them adds less than 10 % to the tokens of all.`,
-    curve.knee_users === null && (curve.most_users ?? 0) > 1 && `${curve.target}: no knee up to ${curve.most_users} users.`,
-    curve.half_speed_users !== null && `${curve.target}: with ${curve.half_speed_users} users one has at most half the speed of one alone.`,
-    curve.drift !== null && `${curve.target}: ${curve.drift}.`,
+    curve.knee_users !== null && `${isolated(curve.target)}: from ${curve.knee_users} users on, doubling them adds less than 10 % to the tokens of all.`,
+    curve.knee_users === null && (curve.most_users ?? 0) > 1 && `${isolated(curve.target)}: no knee up to ${curve.most_users} users.`,
+    curve.half_speed_users !== null && `${isolated(curve.target)}: with ${curve.half_speed_users} users one has at most half the speed of one alone.`,
+    curve.drift !== null && `${isolated(curve.target)}: ${curve.drift}.`,
   ]).filter(Boolean).concat(result.found.map(rate));
   return html`<p class="quiet">Workload ${workload.name}: ${workload.input_tokens} tokens in, ${workload.output_tokens} out.</p>
     ${result.cut_short && html`<p class="note warn">It was ended before its plan: ${result.cut_short}.</p>`}
@@ -123,32 +124,15 @@ function Stages({ stages }) {
 
 /** One figure over the levels, a line for each target and part. @param {{ stages: Stage[], title: string, unit: string, lines: { title: string, of: (stage: Stage) => number | null | undefined }[] }} props */
 function Levels({ stages, title, unit, lines }) {
-  const [place, width] = useWidth();
   const levels = [...new Set(stages.map(load))];
-  const drawn = [...new Set(stages.map((stage) => stage.target))].flatMap((target) => lines.map((line) => {
+  const drawn = [...new Set(stages.map((stage) => stage.target))].flatMap((target) => lines.map((line) => ({
+    name: `${line.title}: ${target}`,
     // A level that ran again at the end is drawn once.
-    const points = levels.flatMap((level, at) => {
-      const value = stages.filter((stage) => stage.target === target && load(stage) === level).map(line.of).find((value) => value != null);
-      return value == null ? [] : [{ at, value }];
-    });
-    return { name: `${line.title}: ${target}`, points };
-  })).filter((line) => line.points.length > 0);
-  const names = drawn.map((line) => line.name);
-  const most = Math.max(1e-9, ...drawn.flatMap((line) => line.points.map((point) => point.value))) * 1.08;
-  const inner = Math.max(80, width - 110);
-  const x = (/** @type {number} */ at) => 66 + (levels.length === 1 ? inner / 2 : (at / (levels.length - 1)) * inner);
-  const y = (/** @type {number} */ value) => 230 - (value / most) * 215;
-  return html`<h2>${title}</h2><${Legend} names=${names} />
-    <figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="262" viewBox=${`0 0 ${width} 262`} role="img" aria-label=${`${title} over the levels; the table below has every figure`}>
-      ${ticks(most, 4).map((value) => html`<g><line class="grid" x1="66" x2=${66 + inner} y1=${y(value)} y2=${y(value)} /><text x="60" y=${y(value) + 4} text-anchor="end">${short(value)}</text></g>`)}
-      ${levels.map((level, at) => html`<text x=${x(at)} y="252" text-anchor="middle">${level}</text>`)}
-      ${drawn.map(({ name, points }) => {
-    const { colour, dash } = style(names, name);
-    const last = points[points.length - 1];
-    return html`<g key=${name}><path class=${`line c${colour}`} stroke-dasharray=${dash} d=${points.map((point, at) => `${at ? "L" : "M"}${x(point.at)} ${y(point.value)}`).join("")} />
-        ${points.map((point) => html`<circle class=${`f${colour}`} cx=${x(point.at)} cy=${y(point.value)} r="4" />`)}<text x=${x(last.at) + 8} y=${y(last.value) + 4}>${letter(names, name)}</text></g>`;
-  })}
-    </svg>`}</div><figcaption>${unit}, by level. A missing point: the level does not count, or nothing was measured.</figcaption></figure>`;
+    points: levels.map((level, at) => /** @type {[number, number | null]} */ ([at, stages.filter((stage) => stage.target === target && load(stage) === level).map(line.of).find((value) => value != null) ?? null])),
+  }))).filter((line) => line.points.some(([, value]) => value !== null)).map((line, at) => ({ ...line, label: line.name, hue: at % 8 }));
+  return html`<h2>${title}</h2>
+    <figure><${Plots} kind="class" lines=${drawn} stops=${levels.map((_, at) => at)} from=${-0.15} to=${Math.max(0.15, levels.length - 0.85)} head=${(/** @type {number} */ at) => levels[at]} tick=${(/** @type {number} */ at) => levels[at] ?? ""}
+      text=${short} about=${`${title} over the levels; the table below has every figure`} /><figcaption>${unit}, by level. A missing point: the level does not count, or nothing was measured.</figcaption></figure>`;
 }
 
 /** @type {Record<string, string>} */

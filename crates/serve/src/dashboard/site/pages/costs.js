@@ -1,23 +1,25 @@
 // What attempts cost, by what they were for, and what racing gained for it.
 import { html } from "../lib/html.js";
-import { useChoices } from "../lib/address.js";
+import { link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
-import { ticks, useWidth } from "../lib/chart.js";
+import { apart, ticks } from "../lib/axis.js";
+import { useWidth } from "../lib/chart.js";
 import { Cost, dollars, Figure, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { clip } from "../lib/lanes.js";
+import { clip, shortened } from "../lib/names.js";
 import { Answer, Source } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 
 const BY = [["day", "day"], ["model", "model"], ["user", "user"], ["upstream", "upstream"]];
-/** @typedef {"answers" | "cut" | "audits" | "drains" | "rolled_extras"} Part */
-/** @type {[Part, string, string][]} */
+/** Members of the answer, what they are called, and what they are. @type {[string, string, string][]} */
 const PARTS = [
   ["answers", "Single attempts", "attempts that did not lose, failed ones included: what one attempt for each request would cost"],
-  ["cut", "Extras", "losers that were cut off"],
-  ["audits", "Audits", "losers that ran on to be measured"],
+  ["cut", "Extras at once", "losers that started with the first and were cut off"],
+  ["late", "Extras later", "losers that started because others were late or failed, and were cut off"],
+  ["looks", "Looks", "losers that their request drew, so that upstreams can be compared"],
+  ["audits", "Audits", "losers that ran on to be measured: audits, revisits and trials"],
   ["drains", "Drains", "losers that were read to their end, because their provider bills a cancelled answer in full"],
-  ["rolled_extras", "Losers of whole hours", "losers of hours that are rolled up, which do not say why a loser ran"],
+  ["rolled_extras", "Losers of whole hours", "losers of hours that were rolled up without saying why a loser ran"],
 ];
 
 export function Costs() {
@@ -26,16 +28,18 @@ export function Costs() {
   const asked = useApi("/api/costs", { ...windowOf(choices), by }, 30);
   const gains = useApi("/api/stats", { ...windowOf(choices), compare: "true" }, 30);
   const groups = asked.data?.groups ?? [];
-  const total = asked.data?.total;
+  const total = /** @type {any} */ (asked.data?.total);
+  const parts = PARTS.filter(([name]) => total?.[name] && (name !== "rolled_extras" || total[name].cost_usd_max !== 0));
   const left = asked.data?.left_out ?? 0;
   const known = total && (total.all.cost_usd !== null || total.all.cost_usd_min !== null);
   return html`<h1>Costs</h1><${Filters}><${Choice} name="by" title="By" values=${BY} usual="day" /><//>
     <${Answer} asked=${asked} empty=${total?.attempts === 0}>${total && html`
       <dl class="facts"><div class="fact"><dt>All attempts</dt><dd><${Sum} sum=${total.all} /></dd></div>
-        ${PARTS.map(([name, title, about]) => html`<div class="fact" title=${about}><dt>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
+        <div class="fact" title="all that is no single attempt"><dt>Of it racing</dt><dd><${Sum} sum=${racing(total)} /></dd></div>
+        ${parts.map(([name, title, about]) => html`<div class="fact" title=${about}><dt>${title}</dt><dd><${Sum} sum=${total[name]} /></dd></div>`)}</dl>
       ${!known && html`<p class="note">No attempt of this range has a price, so nothing can be said of its cost. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration. Simulated providers cost nothing.</p>`}
-      ${known && html`<${Bars} groups=${groups} by=${by} />`}
-      <${Parts} groups=${groups} by=${by} sort=${choices.get("sort") ?? ""} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
+      ${known && html`<${Bars} groups=${groups} by=${by} parts=${parts} />`}
+      <${Parts} groups=${groups} by=${by} parts=${parts} sort=${choices.get("sort") ?? ""} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
       ${left > 0 && html`<p class="quiet">${left} more groups are only in the total.</p>`}
       <${Source} rolled=${asked.rolled} />`}
     <//>
@@ -48,41 +52,54 @@ function Sum({ sum }) {
   return html`<${Cost} value=${sum.cost_usd} basis=${sum.cost_basis} least=${sum.cost_usd_min} most=${sum.cost_usd_max} />`;
 }
 
+/** All parts but the first as one sum. @param {any} total */
+function racing(total) {
+  const parts = PARTS.slice(1).map(([name]) => total[name]).filter(Boolean);
+  const least = parts.reduce((sum, part) => sum + (part.cost_usd_min ?? 0), 0);
+  const most = parts.every((part) => part.cost_usd_max !== null) ? parts.reduce((sum, part) => sum + part.cost_usd_max, 0) : null;
+  if (parts.every((part) => part.cost_usd_min === null)) return { cost_usd: null, cost_basis: "unknown", cost_usd_min: null, cost_usd_max: null };
+  const basis = least === most ? "computed" : least > 0 ? "at_least" : "at_most";
+  return { cost_usd: basis === "at_most" ? most : least, cost_basis: basis, cost_usd_min: least, cost_usd_max: most };
+}
+
 /** @param {any} sum */
 const amount = (sum) => sum.cost_usd ?? sum.cost_usd_min ?? 0;
 
-/** @param {{ groups: any[], by: string }} props */
-function Bars({ groups, by }) {
+/** @param {{ groups: any[], by: string, parts: typeof PARTS }} props */
+function Bars({ groups, by, parts }) {
   const [place, width] = useWidth();
   const shown = groups.slice(-40);
-  const most = Math.max(1e-12, ...shown.map((group) => PARTS.reduce((sum, [name]) => sum + amount(group[name]), 0)));
+  const labels = shortened(shown.map((group) => group[by] ?? "unknown"));
+  const most = Math.max(1e-12, ...shown.map((group) => parts.reduce((sum, [name]) => sum + amount(group[name]), 0)));
   const names = Math.min(220, width * 0.34);
   const inner = Math.max(60, width - names - 110);
   const height = shown.length * 24 + 24;
-  return html`<figure><ul class="legend">${PARTS.map(([name, title], at) => html`<li key=${name}><svg viewBox="0 0 42 14" aria-hidden="true"><rect class=${`f${at}`} width="42" height="14" /><rect class=${`hatch h${at}`} width="42" height="14" fill=${`url(#hatch${at})`} /></svg> ${at + 1} ${title}</li>`)}</ul>
+  return html`<figure><ul class="legend">${parts.map(([name, title], at) => html`<li key=${name}><svg viewBox="0 0 42 14" aria-hidden="true"><rect class=${`paid${at}`} width="42" height="14" /><rect class=${`hatch h${at}`} width="42" height="14" fill=${`url(#hatch${at})`} /></svg> ${at + 1} ${title}</li>`)}</ul>
     <div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`Cost by ${by}; the table below has the same`}>
-      <defs>${PARTS.map((_, at) => html`<pattern id=${`hatch${at}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform=${`rotate(${[0, 45, -45, 90, 0][at]})`}>${at > 0 && html`<rect class="gap" width="2" height="6" />`}</pattern>`)}</defs>
-      ${ticks(most, Math.max(2, inner / 110)).map((usd) => html`<g><line class="grid" x1=${names + (usd / most) * inner} x2=${names + (usd / most) * inner} y1="0" y2=${height - 20} /><text x=${names + (usd / most) * inner} y=${height - 5} text-anchor="middle">$${dollars(usd)}</text></g>`)}
+      <defs>${parts.map((_, at) => html`<pattern id=${`hatch${at}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform=${`rotate(${[0, 45, -45, 90, 0, 45, -45, 90][at % 8]})`}>${at > 0 && html`<rect class="gap" width="2" height="6" />`}</pattern>`)}</defs>
+      ${apart(ticks(most, Math.max(2, inner / 110)).map((usd) => ({ at: usd, px: names + (usd / most) * inner, text: `$${dollars(usd)}` })), width).map(({ at, px, text }) => html`<g><line class="grid" x1=${names + (at / most) * inner} x2=${names + (at / most) * inner} y1="0" y2=${height - 20} /><text x=${px} y=${height - 5} text-anchor="middle">${text}</text></g>`)}
       ${shown.map((group, row) => {
     let at = names;
-    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(String(group[by] ?? "unknown"), names / 7.4)}</text>
-          ${PARTS.map(([name], part) => {
+    return html`<g key=${row}><text x="0" y=${row * 24 + 16}>${clip(labels.get(group[by] ?? "unknown") ?? "", names / 8)}</text>
+          ${parts.map(([name], part) => {
       const wide = (amount(group[name]) / most) * inner;
       const from = at;
       at += wide;
-      return wide > 0 && html`<g><rect class=${`f${part}`} x=${from} y=${row * 24 + 4} width=${wide} height="17" /><rect x=${from} y=${row * 24 + 4} width=${wide} height="17" fill=${`url(#hatch${part})`} /></g>`;
+      return wide > 0 && html`<g><rect class=${`paid${part}`} x=${from} y=${row * 24 + 4} width=${wide} height="17" /><rect x=${from} y=${row * 24 + 4} width=${wide} height="17" fill=${`url(#hatch${part})`} /></g>`;
     })}
-          <text x=${at + 6} y=${row * 24 + 17}>$${dollars(PARTS.reduce((sum, [name]) => sum + amount(group[name]), 0))}</text></g>`;
+          <text x=${at + 6} y=${row * 24 + 17}>$${dollars(parts.reduce((sum, [name]) => sum + amount(group[name]), 0))}</text></g>`;
   })}
     </svg>`}</div><figcaption>${shown.length < groups.length ? `The last 40 of ${groups.length} groups. ` : ""}Where a cost is only bounded, its lower bound is drawn.</figcaption></figure>`;
 }
 
-/** @param {{ groups: any[], by: string, sort: string, onSort: (sort: string) => void }} props */
-function Parts({ groups, by, sort, onSort }) {
+/** @param {{ groups: any[], by: string, parts: typeof PARTS, sort: string, onSort: (sort: string) => void }} props */
+function Parts({ groups, by, parts, sort, onSort }) {
+  const [choices] = useChoices();
+  const races = (/** @type {any} */ row) => link("races", { ...windowOf(choices), ...(by === "day" ? { since: `${row.day}T00:00:00Z`, until: `${new Date(Date.parse(`${row.day}T00:00:00Z`) + 86_400_000).toISOString().slice(0, 19)}Z` } : { [by]: row[by] }) });
   const columns = [
-    { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => row[by] ?? "unknown" },
-    { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => row.attempts },
-    ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), ...PARTS].map(([name, title, about]) => ({
+    { name: by, title: by[0].toUpperCase() + by.slice(1), order: (/** @type {any} */ row) => row[by], cell: (/** @type {any} */ row) => (row[by] === null ? "unknown" : html`<a href=${races(row)}>${row[by]}</a>`) },
+    { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
+    ...[/** @type {[string, string, string]} */ (["all", "All", "every attempt"]), ...parts].map(([name, title, about]) => ({
       name, title, about, number: true, order: (/** @type {any} */ row) => amount(row[name]), cell: (/** @type {any} */ row) => html`<${Sum} sum=${row[name]} />`,
     })),
   ];

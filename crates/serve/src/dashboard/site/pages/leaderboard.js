@@ -1,74 +1,106 @@
-// Who is fast, out of every attempt: losers that were cut off count for as long as they were watched.
+// Who is fast, within one model: ranked by looks alone; what each took as it was asked is no ranking.
 import { html } from "../lib/html.js";
-import { here, link, useChoices } from "../lib/address.js";
+import { go, here, link, useChoices } from "../lib/address.js";
 import { question, useApi } from "../lib/api.js";
-import { letter, Legend, ticks, useWidth } from "../lib/chart.js";
-import { Curves } from "../lib/curve.js";
-import { Cost, dollars, Figure, percent, Quantile, short, style } from "../lib/figures.js";
-import { Filters, windowOf } from "../lib/filters.js";
+import { apart, scale, steps, widthOf } from "../lib/axis.js";
+import { heaviest, time, useWidth } from "../lib/chart.js";
+import { Cost, dollars, Figure, Marks, percent, Quantile, rate, short } from "../lib/figures.js";
+import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { ModelSwitch, useModel } from "../lib/model.js";
+import { clip, colour, shortened, Upstream } from "../lib/names.js";
+import { MOST, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
 /** A quantile may stand without a mark with ten samples beyond it, as in \`stats\`. @param {number} samples @param {number} p */
 const firm = (samples, p) => samples * Math.min(p, 1 - p) >= 10 - 1e-6;
+/** `mix_cost_usd`: what the model's mean request would cost there alone. @typedef {Api.UpstreamComparison & { mix_cost_usd?: number | null }} Looked */
+const SCALES = [["", "cut at 97 %"], ["log", "logarithmic"], ["whole", "whole"]];
 
 export function Leaderboard() {
   const [choices, choose] = useChoices();
-  const asked = useApi("/api/stats", { ...windowOf(choices), by: "upstream" }, 15);
-  const compared = useApi("/api/stats", { ...windowOf(choices), compare: "true" }, 30);
-  const curves = useApi("/api/distribution", windowOf(choices), 30);
-  const groups = asked.data ?? [];
-  const names = groups.map((/** @type {any} */ group) => group.upstream ?? "unknown").sort();
+  const window = windowOf(choices);
+  const { model, models, asked: known } = useModel(window);
+  const waits = model === null && !known.data && !known.error;
+  return html`<div class="head"><h1>Leaderboard</h1>${models.length > 0 && html`<${ModelSwitch} model=${model} models=${models} />`}</div>
+    <${Filters} only=${["provider", "user"]} />
+    ${waits ? html`<div class="note wait" role="status">Reading …</div>` : html`<${OneModel} window=${{ ...window, model: model ?? "" }} choices=${choices} choose=${choose} />`}`;
+}
+
+/** @param {{ window: Record<string, string>, choices: URLSearchParams, choose: (changes: Record<string, string>) => void }} props */
+function OneModel({ window, choices, choose }) {
+  const asked = useApi("/api/stats", { ...window, by: "upstream" }, 15);
+  const compared = useApi("/api/stats", { ...window, compare: "true" }, 30);
+  const curves = useApi("/api/distribution", window, 30);
+  const groups = /** @type {Api.Group[]} */ (asked.data ?? []);
+  const model = /** @type {Api.ModelComparison[]} */ (compared.data ?? []).find((one) => one.model === window.model);
   const alone = choices.get("alone") === "true";
-  return html`<h1>Leaderboard</h1><${Filters} />
-    <h2>Compared: each upstream alone</h2>
-    <${Answer} asked=${compared} empty=${false}>${compared.data && (compared.data.length > 0
-      ? compared.data.map((/** @type {any} */ model) => html`<${Compared} model=${model} names=${names} key=${model.model} />`)
-      : html`<p class="note">No looks in this range, so nothing can be compared. Under <code>adaptive</code> and <code>race</code> two requests of a hundred look at one upstream of their model, if it has several; elsewhere <code>look</code> sets it.</p>`)}<//>
+  return html`
+    <h2>Ranked: each upstream alone</h2>
+    <${Answer} asked=${compared}>${model ? html`<${Ranked} model=${model} />` : html`<p class="note empty">No looks in this range, so nothing can be ranked. Under <code>adaptive</code> and <code>race</code> two requests of a hundred look at one upstream of their model, if it has several; elsewhere <code>look</code> sets it.</p>`}<//>
     <h2>As asked</h2>
     <p class="quiet">What each upstream took for the requests that it got. A policy that chooses sends them different ones, so these figures are no ranking.</p>
     <${Answer} asked=${asked} empty=${groups.length === 0}>
-      <${Board} groups=${groups} names=${names} />
-      <${Source} rolled=${asked.rolled} />
-      <p><a href=${here(question("/api/stats", { ...windowOf(choices), by: "upstream" }))}>The same as JSON, with every digit</a></p>
+      <${Board} groups=${groups} />
+      <p class="more"><a href=${here(question("/api/stats", { ...window, by: "upstream" }))}>The same as JSON, with every digit</a></p><${Source} rolled=${asked.rolled} />
     <//>
     <h2>Time to first token, whole</h2>
     <${Answer} asked=${curves} empty=${curves.data?.upstreams.length === 0}>${curves.data && html`
-      <label class="tick"><input type="checkbox" checked=${alone} onChange=${(/** @type {any} */ event) => choose({ alone: event.target.checked ? "true" : "" })} /> also what first tokens alone would draw (thin): too fast, because losers are cut off</label>
-      <${Legend} names=${curves.data.upstreams.map((/** @type {any} */ curve) => curve.upstream)} all=${names} />
-      <figure><${Curves} curves=${curves.data.upstreams} names=${names} alone=${alone} />
-        <figcaption>Share of attempts with a first token, estimated by Kaplan and Meier; shaded: 95 % band; a tick: attempts were cut off there.${curves.data.left_out > 0 ? ` ${curves.data.left_out} upstreams with fewer attempts are not drawn.` : ""}</figcaption></figure>
-      <${Few} curves=${curves.data.upstreams} />
+      <div class="filters"><${Choice} name="scale" title="Axis" values=${SCALES} usual="" /><label class="tick"><input type="checkbox" checked=${alone} onChange=${(/** @type {any} */ event) => choose({ alone: event.target.checked ? "true" : "" })} /> also what first tokens alone would draw (thin): too fast, because losers are cut off</label></div>
+      <${Curves} curves=${curves.data.upstreams} alone=${alone} axis=${choices.get("scale") ?? ""} open=${(/** @type {string | null} */ name) => go(link("races", { ...window, upstream: name ?? "" }))} left=${curves.data.left_out} />
       <${Folded} summary="The curves as a table">${() => curves.data?.upstreams.map((/** @type {any} */ curve) => html`<${Points} curve=${curve} key=${curve.upstream} />`)}<//>`}
     <//>
-    ${groups.length > 0 && html`<${Prices} groups=${groups} names=${names} />`}`;
+    ${model && html`<${Prices} upstreams=${model.upstreams} />`}<${Marks} />`;
 }
 
-/** How long each upstream of a model alone would have taken. @param {{ model: Api.ModelComparison, names: string[] }} props */
-function Compared({ model, names }) {
-  const time = (/** @type {string} */ at, /** @type {string} */ title) => ({
+/** 1 and how many are surely faster, by the bounds of 95 %. @param {Looked[]} all @param {Looked} one @param {"p50" | "p95"} at */
+function rank(all, one, at) {
+  const low = one[`ttft_${at}_low_ms`];
+  return low === null ? null : 1 + all.filter((other) => other !== one && (other[`ttft_${at}_high_ms`] ?? Infinity) < low).length;
+}
+
+/** How long each upstream of a model alone would have taken. @param {{ model: Api.ModelComparison }} props */
+function Ranked({ model }) {
+  const all = /** @type {Looked[]} */ (model.upstreams);
+  const most = Math.max(1, ...all.flatMap((one) => [one.ttft_p50_high_ms ?? 0, one.ttft_p95_high_ms ?? 0]));
+  const share = (/** @type {number | null} */ ms) => `${((ms ?? 0) / most) * 100}%`;
+  const labels = shortened(all.map((one) => one.upstream));
+  const known = all.filter((one) => one.ttft_p50_ms !== null);
+  const ranks = new Map(all.map((one) => [one, rank(all, one, "p50")]));
+  const shared = (/** @type {number | null | undefined} */ place) => [...ranks.values()].filter((other) => other === place).length > 1;
+  const first = known.filter((one) => ranks.get(one) === 1);
+  // One alone is best only if its bounds lie below those of every other, and no other is unknown.
+  const best = first.length === 1 && known.length === all.length && all.length > 1 ? first[0] : null;
+  const rows = [...all].sort((a, b) => (ranks.get(a) ?? 99) - (ranks.get(b) ?? 99) || (a.ttft_p50_ms ?? 1e12) - (b.ttft_p50_ms ?? 1e12));
+  const took = (/** @type {"p50" | "p95"} */ at, /** @type {string} */ title) => ({
     name: at, title, number: true,
-    cell: (/** @type {any} */ row) => row[`ttft_${at}_ms`] === null
-      ? html`<span class="quiet">too few to compare</span>`
-      : html`<${Figure} value=${row[`ttft_${at}_ms`]} unit="ms" /> <span class="quiet">(${short(row[`ttft_${at}_low_ms`])} to ${short(row[`ttft_${at}_high_ms`])})</span>`,
+    cell: (/** @type {Looked} */ row) => row[`ttft_${at}_ms`] === null
+      ? html`<span class="quiet">too few looks</span>`
+      : html`<${Figure} value=${row[`ttft_${at}_ms`]} unit="ms" /> ms <small class="quiet">${short(row[`ttft_${at}_low_ms`] ?? 0)} to ${short(row[`ttft_${at}_high_ms`] ?? 0)}</small>
+        <span class="bar" aria-hidden="true"><i class=${`b${colour(row.upstream)}`} style=${{ width: share(row[`ttft_${at}_ms`]) }}></i><b style=${{ left: share(row[`ttft_${at}_low_ms`]), right: share(most - (row[`ttft_${at}_high_ms`] ?? 0)) }}></b></span>`,
   });
   const columns = [
-    { name: "upstream", title: "Upstream", cell: (/** @type {any} */ row) => html`<strong>${letter(names, row.upstream)}</strong> <span class="mono">${row.upstream}</span>` },
-    time("p50", "TTFT p50 (ms)"),
-    time("p95", "p95"),
-    { name: "looks", title: "Looks", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.looks} />` },
-    { name: "failed", title: "Failed", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.failed} />` },
-    { name: "out", title: "Not started", about: "draws while its breaker was open, it cooled down, or the budget was used up", number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.out} />` },
+    { name: "upstream", title: "Upstream", cell: (/** @type {Looked} */ row) => html`<${Upstream} name=${row.upstream} />` },
+    {
+      name: "rank", title: "Place", cell: (/** @type {Looked} */ row) => {
+        const place = ranks.get(row);
+        return place === null || place === undefined ? html`<span class="quiet">–</span>` : html`${shared(place) ? "= " : ""}${place}${row === best ? html` <span class="mark">best</span>` : ""}`;
+      },
+    },
+    took("p50", "TTFT p50"), took("p95", "p95"),
+    { name: "failed", title: "Failed", number: true, about: "of its looks", cell: (/** @type {Looked} */ row) => html`<span title=${`${row.failed} of ${row.looks} looks`}>${percent(row.looks > 0 ? row.failed / row.looks : null)}</span>` },
+    { name: "looks", title: "Looks", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.looks} />` },
+    { name: "out", title: "Not started", about: "draws while its breaker was open, it cooled down, or the budget was used up", number: true, cell: (/** @type {Looked} */ row) => html`<${Figure} value=${row.out} />` },
   ];
-  return html`<${Table} caption=${`${model.model}: for the requests that the model got, from looks; between the bounds of 95 %`} columns=${columns} rows=${model.upstreams} id=${(/** @type {any} */ row) => row.upstream} />`;
+  const said = best ? html`<strong>${labels.get(best.upstream)}</strong> is the fastest, beyond what chance explains.` : first.length > 1 ? html`Of <strong>${first.map((one) => labels.get(one.upstream)).join(", ")}</strong> none is surely the fastest: what they differ by may be chance.${known.length < all.length ? ` ${all.length - known.length} more have too few looks.` : ""}` : "Too few looks to say who is fastest.";
+  return html`<p class="lead">${said}</p><${Table} caption="For the requests that the model got, from looks; small: the bounds of 95 %. Upstreams share a place (=) where their bounds overlap." columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => row.upstream} />`;
 }
 
-/** @param {{ groups: any[], names: string[] }} props */
-function Board({ groups, names }) {
+/** @param {{ groups: Api.Group[] }} props */
+function Board({ groups }) {
   const [choices, choose] = useChoices();
   const query = new URLSearchParams(choices);
-  query.delete("sort");
-  query.delete("alone");
+  for (const name of ["sort", "alone", "scale"]) query.delete(name);
   const races = (/** @type {string} */ upstream) => {
     const own = new URLSearchParams(query);
     own.set("upstream", upstream);
@@ -79,75 +111,109 @@ function Board({ groups, names }) {
     order: (/** @type {any} */ row) => row[`${name}_ms`] ?? (row[`${name}_over_ms`] === undefined ? null : row[`${name}_over_ms`] + 1e9),
     cell: (/** @type {any} */ row) => html`${(row[`${name}_ms`] ?? null) !== null && !firm(row[seen], p) ? html`<span title="few samples">~</span>` : ""}<${Quantile} group=${row} name=${`${name}_ms`} />`,
   });
-  const number = (/** @type {string} */ name, /** @type {string} */ title, unit = "", about = "") => ({
-    name, title, about, number: true, order: (/** @type {any} */ row) => row[name], cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} unit=${unit} />`,
-  });
   const speed = (/** @type {string} */ name, /** @type {string} */ title, /** @type {number} */ p) => ({
-    ...number(name, title, "tokens/s"),
+    name, title, number: true, order: (/** @type {any} */ row) => row[name],
     cell: (/** @type {any} */ row) => html`${row[name] !== null && !firm(row.tok_s_samples, p) ? html`<span title="few samples">~</span>` : ""}<${Figure} value=${row[name]} unit="tokens/s" />`,
   });
-  const columns = [
-    { name: "upstream", title: "Upstream", order: (/** @type {any} */ row) => row.upstream, cell: (/** @type {any} */ row) => html`<strong>${letter(names, row.upstream ?? "unknown")}</strong> <a class="mono" href=${races(row.upstream ?? "")}>${row.upstream ?? "unknown"}</a>` },
-    number("attempts", "Attempts"),
-    { ...number("win_share", "Wins"), cell: (/** @type {any} */ row) => html`<data value=${row.wins} title=${`${row.wins} of ${row.attempts}`}>${percent(row.win_share)}</data>` },
+  const more = choices.get("more") === "true";
+  const all = [
+    { name: "upstream", title: "Upstream", order: (/** @type {any} */ row) => row.upstream, cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream ?? null} href=${races(row.upstream ?? "")} />` },
+    ...(groups.some((/** @type {any} */ group) => group.common_input)
+      ? [{ name: "common", title: "Mostly", about: "the most common size of its requests, in tokens", cell: (/** @type {any} */ row) => (row.common_input ? html`${row.common_input} <small class="quiet">${percent(row.common_input_share)}</small>` : "–") }]
+      : []),
     quantile("ttft_p50", "TTFT p50 (ms)", 0.5),
     quantile("ttft_p95", "p95", 0.95),
-    quantile("ttft_p99", "p99", 0.99),
+    more && quantile("ttft_p99", "p99", 0.99),
     ...(groups.some((group) => group.whole_samples !== undefined)
       ? [quantile("whole_p50", "Whole p50 (ms)", 0.5, "whole_samples"), quantile("whole_p95", "p95", 0.95, "whole_samples")]
       : []),
     speed("tok_s_p50", "tok/s p50", 0.5),
-    speed("tok_s_p5", "p5", 0.05),
-    number("goodput", "Goodput (/s)", "requests/s", "requests within 1 s to the first token and 50 ms for each further one, per second of the range"),
-    { ...number("failure_share", "Failures"), cell: (/** @type {any} */ row) => html`<span class=${row.failures > 0 ? "bad" : ""} title=${kinds(row)}>${percent(row.failure_share)}</span>${commonest(row)}` },
+    more && speed("tok_s_p5", "p5", 0.05),
+    { name: "failure_share", title: "Failures", number: true, order: (/** @type {any} */ row) => row.failure_share, cell: (/** @type {any} */ row) => html`<${Failures} row=${row} />` },
+    { name: "attempts", title: "Attempts", number: true, order: (/** @type {any} */ row) => row.attempts, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.attempts} />` },
+    { name: "win_share", title: "Wins", number: true, order: (/** @type {any} */ row) => row.win_share, cell: (/** @type {any} */ row) => html`<data value=${row.wins} title=${`${row.wins} of ${row.attempts}`}>${percent(row.win_share)}</data>` },
     { name: "cost", title: "Cost", number: true, order: (/** @type {any} */ row) => row.cost_usd ?? row.cost_usd_min, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.cost_usd} basis=${row.cost_basis} least=${row.cost_usd_min} most=${row.cost_usd_max} />` },
-    { name: "extra", title: "of it losers", number: true, order: (/** @type {any} */ row) => row.extra_cost_usd, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.extra_cost_usd} basis=${row.extra_cost_basis} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
-    number("censored", "Cut off", "", "attempts that were cut off before their first token"),
+    more && { name: "extra", title: "of it losers", number: true, order: (/** @type {any} */ row) => row.extra_cost_usd, cell: (/** @type {any} */ row) => html`<${Cost} value=${row.extra_cost_usd} basis=${row.extra_cost_basis} least=${row.extra_cost_usd_min} most=${row.extra_cost_usd_max} />` },
+    more && { name: "goodput", title: "Goodput", about: "requests within 1 s to the first token and 50 ms for each further one", number: true, order: (/** @type {any} */ row) => row.goodput, cell: (/** @type {any} */ row) => (row.goodput === null ? "–" : html`<data value=${String(row.goodput)} title=${`${row.goodput} requests/s`}>${rate(row.goodput)}</data>`) },
+    more && { name: "censored", title: "Cut off", about: "attempts that were cut off before their first token", number: true, order: (/** @type {any} */ row) => row.censored, cell: (/** @type {any} */ row) => html`<${Figure} value=${row.censored} />` },
   ];
-  return html`<${Table} caption="~ few samples; > later than this, because so many were cut off; – not known" columns=${columns} rows=${groups}
-    id=${(/** @type {any} */ row) => String(row.upstream)} sort=${choices.get("sort") ?? "-attempts"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />`;
+  const columns = /** @type {import("../lib/table.js").Column<any>[]} */ (all.filter(Boolean));
+  return html`<${Table} caption="In the order of the attempts; a title sorts" columns=${columns} rows=${groups}
+    id=${(/** @type {any} */ row) => String(row.upstream)} sort=${choices.get("sort") ?? "-attempts"} onSort=${(/** @type {string} */ sort) => choose({ sort })} />
+    <p class="more"><button type="button" aria-pressed=${more} onClick=${() => choose({ more: more ? "" : "true" })}>${more ? "Fewer columns" : "More columns"}</button></p>`;
 }
 
-/** The kinds of failure that are most of them. @param {any} row */
-function commonest(row) {
-  const all = Object.entries(row.failures_by_kind).sort((a, b) => b[1] - a[1]).slice(0, 2);
-  return all.map(([kind, count]) => html`<small class="kind">${count} ${kind}</small>`);
+/** One rate; its kinds for who asks. @param {{ row: any }} props */
+function Failures({ row }) {
+  const kinds = /** @type {[string, number][]} */ (Object.entries(row.failures_by_kind)).sort((a, b) => b[1] - a[1]);
+  if (kinds.length === 0) return html`<span title=${`${row.failures} of ${row.attempts}`}>${percent(row.failure_share)}</span>`;
+  return html`<details><summary title=${`${row.failures} of ${row.attempts}`}>${percent(row.failure_share)}</summary><ul>${kinds.map(([kind, count]) => html`<li>${count} ${kind.replaceAll("_", " ")}</li>`)}</ul></details>`;
 }
 
-/** @param {any} row */
-function kinds(row) {
-  const all = Object.entries(row.failures_by_kind).map(([kind, count]) => `${count} ${kind}`);
-  return `${row.failures} of ${row.attempts}${all.length ? `: ${all.join(", ")}` : ""}`;
-}
+/** @typedef {{ upstream: string, ttft_samples: number, censored: number, ttft_effective: number,
+ *   points: { ms: number, waiting: number, low: number | null, high: number | null, at_risk: number, events: number, cut: number }[],
+ *   seen_alone: { ms: number, waiting: number }[] }} Curve */
 
-/** @param {{ curves: import("../lib/curve.js").Curve[] }} props */
-function Few({ curves }) {
+/** The share of attempts with a first token. @param {{ curves: Curve[], alone: boolean, axis: string, open: (name: string | null) => void, left: number }} props */
+function Curves({ curves, alone, axis, open, left }) {
+  const kept = new Set(heaviest(curves.map((curve) => curve.upstream), (name) => curves.find((curve) => curve.upstream === name)?.ttft_effective ?? 0, MOST * 4));
+  const drawn = curves.filter((curve) => kept.has(curve.upstream) && curve.points.length > 0);
+  const all = Math.max(1, ...drawn.map((curve) => curve.points.at(-1)?.ms ?? 0));
+  // Where three of a hundred still wait: the last few would squeeze all others.
+  const near = Math.max(1, ...drawn.map((curve) => (curve.points.find((point) => point.waiting <= 0.03) ?? curve.points.at(-1))?.ms ?? 0)) * 1.15;
+  const to = axis === "" ? Math.min(all, near) : all;
+  const from = axis === "log" ? Math.max(1, Math.min(...drawn.map((curve) => curve.points[0].ms)) * 0.8) : 0;
+  const across = scale(from, to, 0, 120, axis === "log");
+  const stops = Array.from({ length: 121 }, (_, at) => across.value(at));
+  const lines = drawn.map((curve) => ({
+    name: curve.upstream,
+    points: /** @type {[number, number][]} */ ([[from, 0], ...curve.points.map((point) => [point.ms, 1 - point.waiting])]),
+    band: /** @type {[number, number, number][]} */ (curve.points.filter((point) => point.low !== null && point.high !== null).map((point) => [point.ms, 1 - (point.high ?? 0), 1 - (point.low ?? 0)])),
+    ticks: /** @type {[number, number][]} */ (curve.points.filter((point) => point.cut > 0).map((point) => [point.ms, 1 - point.waiting])),
+    ...(alone && curve.seen_alone.length > 0 ? { thin: /** @type {[number, number][]} */ ([[from, 0], ...curve.seen_alone.map((point) => [point.ms, 1 - point.waiting])]) } : {}),
+  }));
   const few = curves.filter((curve) => curve.ttft_effective < 20);
-  if (few.length === 0) return null;
-  return html`<p class="note warn">Few first tokens (under 20, so even a median is uncertain): ${few.map((curve) => `${curve.upstream} (${short(curve.ttft_effective)})`).join(", ")}.</p>`;
+  const beyond = drawn.reduce((sum, curve) => sum + curve.points.filter((point) => point.ms > to).reduce((sum, point) => sum + point.events + point.cut, 0), 0);
+  return html`<figure><${Plots} kind="plain" step lines=${lines} stops=${stops} from=${from} to=${to} logX=${axis === "log"} high=${1} head=${(/** @type {number} */ ms) => `within ${time(ms)}`} tick=${time} text=${percent}
+      about=${`Share of attempts with a first token by time. ${drawn.map((curve) => `${curve.upstream}: ${curve.ttft_samples} first tokens, ${curve.censored} cut off`).join("; ")}`} open=${(/** @type {number} */ _, /** @type {string | null} */ name) => open(name)} />
+    <figcaption>Share of attempts with a first token, estimated by Kaplan and Meier; shaded: 95 % band; a tick: attempts were cut off there.${to < all ? ` The axis ends at ${time(to)}, where at most 3 % wait; ${beyond} first tokens and cuts lie beyond, the last at ${time(all)}.` : ""}${left > 0 ? ` ${left} upstreams with fewer attempts are not drawn.` : ""}</figcaption></figure>
+    ${few.length > 0 && html`<p class="note warn">Few first tokens (under 20, so even a median is uncertain): ${few.map((curve) => `${curve.upstream} (${short(curve.ttft_effective)})`).join(", ")}.</p>`}`;
 }
 
-/** @param {{ curve: import("../lib/curve.js").Curve }} props */
+/** @param {{ curve: Curve }} props */
 function Points({ curve }) {
   const number = (/** @type {string} */ name, /** @type {string} */ title) => ({ name, title, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name]} />` });
   const columns = [number("ms", "ms"), number("waiting", "Still waiting"), number("low", "Band from"), number("high", "to"), number("at_risk", "At risk"), number("events", "First tokens"), number("cut", "Cut off")];
   return html`<${Table} caption=${`${curve.upstream}: ${curve.ttft_samples} first tokens, ${curve.censored} cut off`} columns=${columns} rows=${curve.points} id=${(/** @type {any} */ row) => String(row.ms)} />`;
 }
 
-/** Speed against price. @param {{ groups: any[], names: string[] }} props */
-function Prices({ groups, names }) {
+/** Speed against price: what each alone would take and cost. @param {{ upstreams: Looked[] }} props */
+function Prices({ upstreams }) {
   const [place, width] = useWidth();
-  const each = (/** @type {any} */ group) => (group.cost_usd ?? group.cost_usd_min) / group.attempts;
-  const known = groups.filter((group) => group.ttft_p50_ms !== null && (group.cost_usd ?? group.cost_usd_min) !== null && group.attempts > 0);
-  const most = [Math.max(1e-9, ...known.map(each)) * 1.1, Math.max(1, ...known.map((group) => group.ttft_p50_ms)) * 1.1];
-  const inner = Math.max(100, width - 90);
-  const x = (/** @type {number} */ usd) => 60 + (usd / most[0]) * inner;
-  const y = (/** @type {number} */ ms) => 250 - (ms / most[1]) * 230;
+  const known = upstreams.flatMap((one) => (one.ttft_p50_ms !== null && typeof one.mix_cost_usd === "number" ? [{ name: one.upstream, ms: one.ttft_p50_ms, low: one.ttft_p50_low_ms ?? one.ttft_p50_ms, high: one.ttft_p50_high_ms ?? one.ttft_p50_ms, usd: one.mix_cost_usd * 1000 }] : []));
+  const short = shortened(known.map((one) => one.name));
+  const x = scale(0, Math.max(1e-9, ...known.map((one) => one.usd)) * 1.15, 56, Math.max(120, width - 16));
+  const y = scale(0, Math.max(1, ...known.map((one) => one.high)) * 1.1, 248, 8);
+  /** @type {{ name: string, text: string, before: boolean, left: number, right: number, y: number }[]} */
+  const labels = [];
+  for (const one of [...known].sort((a, b) => b.ms - a.ms)) {
+    const text = clip(short.get(one.name) ?? "", 24);
+    const before = x.px(one.usd) + 12 + widthOf(text) > width;
+    const left = x.px(one.usd) + (before ? -12 - widthOf(text) : 8);
+    const label = { name: one.name, text, before, left, right: left + widthOf(text) + 4, y: y.px(one.ms) };
+    // Below those that it would touch.
+    for (const other of labels) if (other.left < label.right && label.left < other.right && Math.abs(other.y - label.y) < 16) label.y = other.y + 16;
+    labels.push(label);
+  }
   return html`<h2>Speed against price</h2>${known.length === 0
-    ? html`<p class="note">No upstream of this range has both a median and a price. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration.</p>`
-    : html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="290" viewBox=${`0 0 ${width} 290`} role="img" aria-label=${known.map((group) => `${group.upstream}: ${group.ttft_p50_ms} ms, ${each(group)} USD an attempt`).join("; ")}>
-        ${ticks(most[1], 4).map((ms) => html`<g><line class="grid" x1="60" x2=${60 + inner} y1=${y(ms)} y2=${y(ms)} /><text x="54" y=${y(ms) + 4} text-anchor="end">${short(ms)} ms</text></g>`)}
-        ${ticks(most[0], Math.max(2, inner / 120)).map((usd) => html`<text x=${x(usd)} y="270" text-anchor="middle">$${dollars(usd)}</text>`)}
-        ${known.map((group) => html`<g><circle class=${`f${style(names, group.upstream).colour}`} cx=${x(each(group))} cy=${y(group.ttft_p50_ms)} r="6" /><text x=${x(each(group)) + 9} y=${y(group.ttft_p50_ms) + 4}>${letter(names, group.upstream)}</text></g>`)}
-      </svg>`}</div><figcaption>Across: mean cost of an attempt; up: median TTFT, both as asked. The letters and figures are those of the table above.</figcaption></figure>`}`;
+    ? html`<p class="note empty">No upstream of this range has both a median by looks and a price. A price comes from the catalogue, or from <code>input_price</code> and <code>output_price</code> in the configuration.</p>`
+    : html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="280" viewBox=${`0 0 ${width} 280`} role="img" aria-label=${known.map((one) => `${one.name}: ${time(one.ms)}, $${dollars(one.usd)} for 1,000 requests`).join("; ")}>
+        ${steps(y, 4).map((ms) => html`<g><line class="grid" x1="56" x2=${width - 16} y1=${y.px(ms)} y2=${y.px(ms)} /><text x="48" y=${y.px(ms) + 4} text-anchor="end">${time(ms)}</text></g>`)}
+        ${apart(steps(x, Math.max(2, (width - 72) / 100)).map((usd) => ({ at: usd, px: x.px(usd), text: `$${dollars(usd)}` })), width).map((one) => html`<text x=${one.px} y="272" text-anchor="middle">${one.text}</text>`)}
+        ${known.map((one) => {
+    const { text, before, y: at } = labels.find((label) => label.name === one.name) ?? { text: "", before: false, y: 0 };
+    return html`<g key=${one.name}><line class=${`line c${colour(one.name)}`} x1=${x.px(one.usd)} x2=${x.px(one.usd)} y1=${y.px(one.low)} y2=${y.px(one.high)} /><circle class=${`f${colour(one.name)}`} cx=${x.px(one.usd)} cy=${y.px(one.ms)} r="6"><title>${one.name}: ${time(one.ms)}, $${dollars(one.usd)}</title></circle>
+          ${at <= 248 && html`<text class="strong" x=${x.px(one.usd) + (before ? -10 : 10)} y=${at + 4} text-anchor=${before ? "end" : "start"}>${text}</text>`}</g>`;
+  })}
+      </svg>`}</div><figcaption>Across: what 1,000 of the model's mean requests would cost there alone; up: its median time to the first token by looks, with its bounds of 95 %. Left and low is better.</figcaption></figure>`}`;
 }

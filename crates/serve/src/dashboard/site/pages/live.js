@@ -3,8 +3,10 @@ import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { here, link, useChoices } from "../lib/address.js";
 import { ApiError, LOGGED_OUT, send, useApi } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
-import { percent, short } from "../lib/figures.js";
+import { moment, percent, short } from "../lib/figures.js";
+import { Id } from "../lib/id.js";
 import { ending, LEGEND, Lanes } from "../lib/lanes.js";
+import { Dot, shortened, Upstream } from "../lib/names.js";
 import { Table } from "../lib/table.js";
 
 /** Races that are kept, the newest, and those that are drawn. */
@@ -17,14 +19,14 @@ const RATE_OVER = 10;
 /** Least time between two drawings, in ms: 30 a second are enough for the eye. */
 const DRAW_EVERY = 33;
 
-/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, model: string, policy?: string, done?: Api.LiveEvent, drawn?: { width: number, node: any } }} LiveRace `zero`:
+/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, model: string, policy?: string, began?: number, hedged?: boolean, done?: Api.LiveEvent, drawn?: { key: string, node: any } }} LiveRace `zero`:
  * when its request was read, on this page's clock; `drawn`: of one that is over */
-/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, model: string, races: Map<string, LiveRace>, room: number, filled: number, running: Set<string>, inFlight: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], missed: number, since: number }} Feed
+/** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, model: string, races: Map<string, LiveRace>, room: number, filled: number, running: Set<string>, inFlight: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], firsts: number[], missed: number, since: number }} Feed
  * `model`: only its races; empty: all. `room`: races that may be drawn now, as of `filled`. `running`: of the races that are drawn */
 
 /** @param {string} [model] @param {number} [room] @returns {Feed} */
 export function empty(model = "", room = DRAWN) {
-  return { state: "connecting", model, races: new Map(), room, filled: performance.now(), running: new Set(), inFlight: 0, wins: new Map(), decided: 0, failed: 0, ended: [], missed: 0, since: performance.now() };
+  return { state: "connecting", model, races: new Map(), room, filled: performance.now(), running: new Set(), inFlight: 0, wins: new Map(), decided: 0, failed: 0, ended: [], firsts: [], missed: 0, since: performance.now() };
 }
 
 /** Takes one event in. A race whose beginning was not sent is counted at its end and not drawn.
@@ -43,7 +45,7 @@ export function take(feed, event, now) {
       return;
     case "race":
       if ((feed.model && event.model !== feed.model) || !hasRoom(feed, now)) return;
-      feed.races.set(id, { id, zero: now, lanes: new Map(), model: event.model ?? "", policy: event.policy });
+      feed.races.set(id, { id, zero: now, lanes: new Map(), model: event.model ?? "", policy: event.policy, began: event.started_at });
       feed.running.add(id);
       if (feed.races.size > KEPT) {
         const oldest = feed.races.keys().next().value ?? "";
@@ -76,6 +78,10 @@ function done(feed, event, now) {
   feed.running.delete(event.race_id ?? "");
   feed.ended.push(now);
   feed.decided += 1;
+  if (event.client_ttft_ms !== undefined) {
+    feed.firsts.push(event.client_ttft_ms);
+    if (feed.firsts.length > KEPT) feed.firsts.shift();
+  }
   if (event.outcome !== "ok") feed.failed += 1;
   else if (event.upstream) feed.wins.set(event.upstream, (feed.wins.get(event.upstream) ?? 0) + 1);
 }
@@ -86,6 +92,7 @@ function step(race, attempt, event, now) {
   const lane = race.lanes.get(attempt) ?? { attempt, upstream: event.upstream ?? "", dispatch: event.at_ms ?? 0 };
   if (race.lanes.size === 0) race.zero = now - (event.at_ms ?? 0);
   race.lanes.set(attempt, lane);
+  if (event.start_reason === "hedge") race.hedged = true;
   if (event.event === "connect") lane.connect = event.at_ms;
   if (event.event === "headers") lane.headers = event.at_ms;
   if (event.event === "first_token") lane.first = event.at_ms;
@@ -113,6 +120,8 @@ export function Live() {
     setPaused(!paused);
   };
   const shown = held.current ?? { at: now, races: newest() };
+  const most = shared(shown.races, shown.at);
+  const slow = lateFrom(kept.firsts);
   while (kept.ended.length > 0 && kept.ended[0] < now - RATE_OVER * 1000) kept.ended.shift();
   return html`<h1>Live</h1>
     <p class="filters"><button type="button" class="main" aria-pressed=${paused} onClick=${pause}>${paused ? "▶ Go on" : "❚❚ Pause"}</button>
@@ -126,7 +135,7 @@ export function Live() {
       <${Fact} name="Not ok" value=${kept.failed} /></dl>
     ${shown.races.length === 0
     ? html`<div class="note">No race yet. Send a request, for example:<pre class="command">curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' -d '{"model": "demo", "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'</pre></div>`
-    : html`<p class="quiet">${LEGEND}</p>${shown.races.map((race) => drawnRace(race, shown.at, width))}`}
+    : html`<p class="caption">${LEGEND}. One scale for all: to ${time(most)}${shown.races.some((race) => [...race.lanes.values()].some((lane) => (lane.end ?? 0) > most)) ? "; longer answers end at its edge" : ""}.</p>${shown.races.map((race, place) => drawnRace(race, shown.at, width, most, slow, place === 0))}`}
     <div ref=${place}></div><${Wins} feed=${kept} />`;
 }
 
@@ -200,24 +209,48 @@ function watch(feed, draw) {
   };
 }
 
-/** A race that is over is drawn once: the same node is left alone. @param {LiveRace} race @param {number} now @param {number} width */
-function drawnRace(race, now, width) {
-  if (race.drawn?.width === width) return race.drawn.node;
-  const node = html`<${One} key=${race.id} race=${race} now=${now} width=${width} />`;
+/** The end of the scale of these races: four times the last first token, or the last end if that is sooner. @param {LiveRace[]} races @param {number} now */
+function shared(races, now) {
+  const lanes = races.flatMap((race) => [...race.lanes.values()].map((lane) => ({ first: lane.first ?? (lane.end === undefined ? now - race.zero : 0), end: lane.end ?? now - race.zero })));
+  const most = Math.min(Math.max(100, ...lanes.map((lane) => lane.end)), Math.max(100, ...lanes.map((lane) => lane.first)) * 4);
+  const power = 10 ** Math.floor(Math.log10(most));
+  return ([1, 1.5, 2, 3, 5, 7.5, 10].find((step) => step * power >= most) ?? 10) * power;
+}
+
+/** Firsts from which a median says what is usual. */
+const ENOUGH = 10;
+
+/** A client's first token after this is late: twice the median of those that were seen. @param {number[]} firsts */
+function lateFrom(firsts) {
+  return firsts.length < ENOUGH ? Infinity : [...firsts].sort((a, b) => a - b)[Math.floor(firsts.length / 2)] * 2;
+}
+
+/** A race that is over is drawn once: the same node is left alone. @param {LiveRace} race @param {number} now @param {number} width @param {number} most @param {number} slow @param {boolean} axis */
+function drawnRace(race, now, width, most, slow, axis) {
+  const key = `${width} ${most} ${axis}`;
+  if (race.drawn?.key === key) return race.drawn.node;
+  const node = html`<${One} key=${race.id} race=${race} now=${now} width=${width} most=${most} slow=${slow} axis=${axis} />`;
   // Losers that are audited or drained end later than their race.
-  if (race.done && [...race.lanes.values()].every((lane) => lane.end !== undefined)) race.drawn = { width, node };
+  if (race.done && [...race.lanes.values()].every((lane) => lane.end !== undefined)) race.drawn = { key, node };
   return node;
 }
 
-/** @param {{ race: LiveRace, now: number, width: number }} props */
-function One({ race, now, width }) {
+/** @param {{ race: LiveRace, now: number, width: number, most: number, slow: number, axis: boolean }} props */
+function One({ race, now, width, most, slow, axis }) {
   const lanes = [...race.lanes.values()].sort((a, b) => a.attempt - b.attempt);
   const runs = lanes.some((lane) => lane.end === undefined) && !race.done;
   const winner = lanes.find((lane) => lane.winner);
-  return html`<section class="race"><div class=${`lanes ${race.done ? (race.done.outcome === "ok" ? "over" : "wrong") : ""}`}>
-    <p class="head"><a class="mono" href=${link(`races/${race.id}`)}>${race.id}</a><bdi>${race.model}</bdi><span>${race.policy ?? ""}</span>
-      ${race.done ? html`<strong>${race.done.outcome === "ok" ? "✓ ok" : `✕ ${race.done.outcome?.replace("_", " ")}`}</strong><span>${race.done.client_ttft_ms === undefined ? "" : `first token ${time(race.done.client_ttft_ms)}`}</span><span>${race.done.at_ms === undefined ? "" : `took ${time(race.done.at_ms)}`}</span>` : html`<span>${winner ? `${winner.upstream} answers` : "racing"}</span>`}</p>
-    <div class="chart">${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms} width=${width - 42} />`}</div>
+  const short = shortened(lanes.map((lane) => lane.upstream));
+  const first = race.done?.client_ttft_ms;
+  const late = first !== undefined && first > slow;
+  const ok = race.done?.outcome === "ok";
+  return html`<section class="race"><div class=${`lanes ${race.done ? (!ok ? "wrong" : late ? "tardy" : "over") : ""}`}>
+    <p class="head">${race.began !== undefined && html`<span>${moment(race.began).slice(11)}</span>`}
+      ${race.done ? html`<strong class=${ok ? "" : "bad"}>${ok ? html`✓ ${winner && html`<${Dot} name=${winner.upstream} />${short.get(winner.upstream)}`}` : `✕ ${race.done.outcome?.replace("_", " ")}`}</strong>${first !== undefined && html`<strong>${time(first)}</strong>`}` : html`<strong>${winner ? html`<${Dot} name=${winner.upstream} />${short.get(winner.upstream)} answers` : "racing …"}</strong>`}
+      ${late && html`<span class="mark warn" title=${`its first token came after ${time(slow)}: more than twice the median of those on this page`}>late</span>`}
+      ${race.hedged && html`<span class="mark" title="those before were late, so another one was started">one more started</span>`}
+      <bdi class="quiet">${race.model}</bdi><span class="quiet">${race.policy ?? ""}</span>${race.done?.at_ms !== undefined && html`<span class="quiet">took ${time(race.done.at_ms)}</span>`}<${Id} id=${race.id} href=${link(`races/${race.id}`)} /></p>
+    <div class="chart">${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms} width=${width - 16} most=${most} axis=${axis} />`}</div>
     <p class="hidden">${lanes.map((lane) => `${lane.upstream}: ${ending(lane)}`).join("; ")}</p></div></section>`;
 }
 
@@ -231,7 +264,7 @@ function Wins({ feed }) {
   const all = [...feed.wins].sort((a, b) => b[1] - a[1]);
   const sum = all.reduce((sum, [, count]) => sum + count, 0);
   const columns = [
-    { name: "upstream", title: "Upstream", cell: (/** @type {[string, number]} */ [name]) => html`<span class="mono">${name}</span>` },
+    { name: "upstream", title: "Upstream", cell: (/** @type {[string, number]} */ [name]) => html`<${Upstream} name=${name} />` },
     { name: "wins", title: "Wins", number: true, cell: (/** @type {[string, number]} */ [, count]) => count },
     { name: "share", title: "Share", number: true, cell: (/** @type {[string, number]} */ [, count]) => percent(count / sum) },
   ];

@@ -1,11 +1,13 @@
 // How speed depends on load: over the attempts in flight at an upstream, and over the size of the request.
 import { html } from "../lib/html.js";
-import { useChoices } from "../lib/address.js";
+import { go, link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
-import { heaviest, Legend, letter, ticks, useWidth } from "../lib/chart.js";
-import { Figure, short, style } from "../lib/figures.js";
+import { heaviest, time } from "../lib/chart.js";
+import { Figure, Marks, percent, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { clip } from "../lib/lanes.js";
+import { ModelSwitch, useModel } from "../lib/model.js";
+import { Upstream } from "../lib/names.js";
+import { MULTIPLES, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
@@ -16,9 +18,10 @@ const UNITS = { ttft_p50_ms: "ms", ttft_p95_ms: "ms", tok_s_p50: "tokens/s", tok
 export function Load() {
   const [choices] = useChoices();
   const metric = choices.get("metric") ?? "ttft_p50_ms";
-  return html`<h1>Load</h1><${Filters}><${Choice} name="metric" title="Figure" values=${METRICS} usual="ttft_p50_ms" /><//>
-    <${Over} by="concurrency" title="Over the attempts in flight at the upstream" metric=${metric} />
-    <${Over} by="input" title="Over the size of the request, in tokens estimated by its bytes" metric=${metric} />`;
+  const { model, models, asked } = useModel(windowOf(choices));
+  return html`<div class="head"><h1>Load</h1>${models.length > 0 && html`<${ModelSwitch} model=${model} models=${models} />`}</div><${Filters} only=${["provider", "user"]}><${Choice} name="metric" title="Figure" values=${METRICS} usual="ttft_p50_ms" /><//>
+    ${model === null && !asked.error && !asked.data ? html`<div class="note wait" role="status">Reading …</div>` : html`<${Over} by="concurrency" title="Over the attempts in flight at the upstream" metric=${metric} model=${model ?? ""} />
+    <${Over} by="input" title="Over the size of the request, in tokens estimated by its bytes" metric=${metric} model=${model ?? ""} /><${Marks} />`}`;
 }
 
 /** The first number in a class's name, for its order. @param {string | null} name */
@@ -28,67 +31,34 @@ function order(name) {
   return /^[<≤]/.test(name ?? "") ? scaled - 0.5 : /^[>≥]/.test(name ?? "") ? scaled + 0.5 : scaled;
 }
 
-/** @param {{ by: "concurrency" | "input", title: string, metric: string }} props */
-function Over({ by, title, metric }) {
+/** @param {{ by: "concurrency" | "input", title: string, metric: string, model: string }} props */
+function Over({ by, title, metric, model }) {
   const [choices] = useChoices();
-  const asked = useApi("/api/stats", { ...windowOf(choices), by: `upstream,${by}` }, 30);
+  const asked = useApi("/api/stats", { ...windowOf(choices), model, by: `upstream,${by}` }, 30);
   const groups = /** @type {any[]} */ (asked.data ?? []);
   const names = [...new Set(groups.map((group) => String(group.upstream ?? "unknown")))].sort();
   const classes = [...new Set(groups.map((group) => String(group[by] ?? "unknown")))].sort((a, b) => order(a) - order(b) || a.localeCompare(b));
-  const drawn = heaviest(names, (name) => groups.reduce((sum, group) => sum + ((group.upstream ?? "unknown") === name ? group.attempts : 0), 0));
+  const drawn = heaviest(names, (name) => groups.reduce((sum, group) => sum + ((group.upstream ?? "unknown") === name ? group.attempts : 0), 0), MULTIPLES);
   const over = `${metric.replace(/_ms$/, "")}_over_ms`;
   const unit = UNITS[metric] ?? "";
+  const lines = drawn.map((name) => ({
+    name,
+    points: classes.map((one, at) => /** @type {[number, number | null]} */ ([at, groups.find((group) => (group.upstream ?? "unknown") === name && String(group[by] ?? "unknown") === one)?.[metric] ?? null])),
+  }));
   const columns = [
-    { name: "upstream", title: "Upstream", cell: (/** @type {any} */ row) => html`<strong>${letter(names, row.upstream ?? "unknown")}</strong> <span class="mono">${row.upstream ?? "unknown"}</span>` },
+    { name: "upstream", title: "Upstream", cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream ?? null} />` },
     { name: "class", title: by === "input" ? "Tokens" : "In flight", cell: (/** @type {any} */ row) => row[by] ?? "unknown" },
     { name: "value", title: unit || "Share", number: true, cell: (/** @type {any} */ row) => (row[metric] === null && row[over] !== undefined ? html`<${Figure} value=${row[over]} unit=${unit} sign=">" />` : html`<${Figure} value=${row[metric]} unit=${unit} />`) },
     { name: "attempts", title: "Attempts", number: true, cell: (/** @type {any} */ row) => row.attempts },
   ];
   const rows = [...groups].sort((a, b) => String(a.upstream).localeCompare(String(b.upstream)) || order(a[by]) - order(b[by]));
   return html`<h2>${title}</h2><${Answer} asked=${asked} empty=${groups.length === 0}>
-    <${Legend} names=${drawn} all=${names} />
     ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} upstreams with most attempts. The table has all; a filter draws others.</p>`}
-    <${Best} groups=${groups} by=${by} classes=${classes} metric=${metric} unit=${unit} />
-    <${Steps} groups=${groups} by=${by} classes=${classes} names=${names} drawn=${drawn} metric=${metric} unit=${unit} />
+    <figure><${Plots} kind="class" lines=${lines} stops=${classes.map((_, at) => at)} from=${-0.15} to=${Math.max(0.15, classes.length - 0.85)} head=${(/** @type {number} */ at) => `${classes[at]} ${by === "input" ? "tokens" : "in flight"}`}
+      tick=${(/** @type {number} */ at) => classes[at] ?? ""} text=${unit === "ms" ? time : unit ? short : percent} about=${`${METRICS.find(([name]) => name === metric)?.[1]} by ${by}: the table below has every figure`}
+      open=${(/** @type {number} */ _, /** @type {string | null} */ name) => go(link("races", { ...windowOf(choices), model, upstream: name ?? "" }))} />
+      <figcaption>${METRICS.find(([name]) => name === metric)?.[1]}${unit && unit !== "ms" ? `, ${unit}` : ""}. A missing point: no attempt, or the quantile was not reached.</figcaption></figure>
     <${Source} rolled=${asked.rolled} />
     <${Folded} summary="The figures as a table">${() => html`<${Table} caption="> later than this" columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => `${row.upstream} ${row[by]}`} />`}<//>
   <//>`;
-}
-
-/** Attempts of an upstream in a class from which its figure may be called the best. */
-const ENOUGH = 20;
-
-/** Who is best in the largest class, in words. @param {{ groups: any[], by: string, classes: string[], metric: string, unit: string }} props */
-function Best({ groups, by, classes, metric, unit }) {
-  const known = groups.filter((group) => group.attempts >= ENOUGH && group[metric] !== null && group[metric] !== undefined);
-  const last = [...classes].reverse().find((name) => name !== "unknown" && known.some((group) => String(group[by]) === name));
-  if (last === undefined) return null;
-  const better = metric.startsWith("tok_s") ? -1 : 1;
-  const rows = known.filter((group) => String(group[by]) === last).sort((a, b) => better * (a[metric] - b[metric]));
-  const late = groups.filter((group) => String(group[by]) === last && group.attempts >= ENOUGH && group[metric] === null).length;
-  const value = (/** @type {any} */ row) => (unit ? html`<${Figure} value=${row[metric]} unit=${unit} /> ${unit}` : `${short(row[metric] * 100)} %`);
-  return html`<p>Best with the most ${by === "input" ? "tokens" : "attempts in flight"} (${last}), of upstreams with ${ENOUGH} attempts or more: <strong class="mono">${rows[0].upstream}</strong>, ${value(rows[0])}${rows.length > 1 ? html`; then <span class="mono">${rows[1].upstream}</span>, ${value(rows[1])}` : ""}.${late > 0 ? ` Of ${late} more only bounds are known.` : ""}</p>`;
-}
-
-/** @param {{ groups: any[], by: string, classes: string[], names: string[], drawn: string[], metric: string, unit: string }} props */
-function Steps({ groups, by, classes, names, drawn, metric, unit }) {
-  const [place, width] = useWidth();
-  const most = Math.max(1e-9, ...groups.map((group) => group[metric] ?? 0)) * 1.08;
-  const inner = Math.max(80, width - 110);
-  const x = (/** @type {number} */ at) => 66 + (classes.length === 1 ? inner / 2 : (at / (classes.length - 1)) * inner);
-  const y = (/** @type {number} */ value) => 230 - (value / most) * 215;
-  return html`<figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="262" viewBox=${`0 0 ${width} 262`} role="img" aria-label=${`By ${by}: the table below has every figure`}>
-    ${ticks(most, 4).map((value) => html`<g><line class="grid" x1="66" x2=${66 + inner} y1=${y(value)} y2=${y(value)} /><text x="60" y=${y(value) + 4} text-anchor="end">${short(value)}${unit === "ms" ? " ms" : ""}</text></g>`)}
-    ${classes.map((name, at) => html`<text x=${x(at)} y="252" text-anchor="middle">${clip(name, Math.max(3, inner / classes.length / 7))}</text>`)}
-    ${drawn.map((name) => {
-    const { colour, dash } = style(names, name);
-    const points = classes.flatMap((one, at) => {
-      const value = groups.find((group) => (group.upstream ?? "unknown") === name && String(group[by] ?? "unknown") === one)?.[metric];
-      return value === null || value === undefined ? [] : [{ x: x(at), y: y(value) }];
-    });
-    const last = points.at(-1);
-    return last && html`<g key=${name}><path class=${`line c${colour}`} stroke-dasharray=${dash} d=${points.map((point, at) => `${at ? "L" : "M"}${point.x} ${point.y}`).join("")} />
-      ${points.map((point) => html`<circle class=${`f${colour}`} cx=${point.x} cy=${point.y} r="4" />`)}<text x=${last.x + 8} y=${last.y + 4}>${letter(names, name)}</text></g>`;
-  })}
-  </svg>`}</div><figcaption>A missing point: no attempt, or the quantile was not reached.</figcaption></figure>`;
 }

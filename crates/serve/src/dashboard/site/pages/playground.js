@@ -2,11 +2,13 @@
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { here, link, useChoices } from "../lib/address.js";
 import { ApiError, send, useApi } from "../lib/api.js";
-import { useWidth } from "../lib/chart.js";
+import { time, useWidth } from "../lib/chart.js";
 import { readEvents } from "../lib/events.js";
 import { dollars } from "../lib/figures.js";
 import { Choice } from "../lib/filters.js";
+import { Id } from "../lib/id.js";
 import { LEGEND, Lanes } from "../lib/lanes.js";
+import { Dot } from "../lib/names.js";
 import { empty, take } from "./live.js";
 
 const POLICIES = [["", "the model's own"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["adaptive", "adaptive"]];
@@ -73,12 +75,12 @@ export function Playground() {
   };
   return html`<h1>Playground</h1>
     <form onSubmit=${ask}>
-      <div class="filters"><label>Model, or upstreams with commas between<input list="playground-models" value=${model} required onChange=${(/** @type {any} */ event) => choose({ model: event.target.value.trim() })} />
+      <div class="filters"><label class="long">Model, or upstreams with commas between<input list="playground-models" value=${model} required onChange=${(/** @type {any} */ event) => choose({ model: event.target.value.trim() })} />
         <datalist id="playground-models">${models.map((one) => html`<option value=${one.model} />`)}</datalist></label>
         <${Choice} name="policy" title="Policy" values=${POLICIES} usual="" />
         <label>Most tokens<input type="number" min="1" max="100000" value=${most} onChange=${(/** @type {any} */ event) => choose({ max: event.target.value === "200" ? "" : event.target.value })} /></label></div>
       <label>Prompt<textarea rows="4" required value=${prompt} onInput=${(/** @type {any} */ event) => setPrompt(event.target.value)}></textarea></label>
-      <p>${price(models.find((one) => one.model === model || one.aliases.includes(model)), prompt, most)}</p>
+      <p class="lead">${price(models.find((one) => one.model === model || one.aliases.includes(model)), prompt, most)}</p>
       <p class="filters"><button class="main" type="submit" disabled=${run.state === "running" || !model}>Run one race</button>
         ${run.state === "running" && html`<button type="button" onClick=${() => stop.current?.abort()}>Stop</button>`}</p>
     </form>
@@ -89,7 +91,7 @@ export function Playground() {
 
 /** What it may cost: nothing is known of an upstream without a price. @param {any} model @param {string} prompt @param {number} most */
 function price(model, prompt, most) {
-  if (!model) return "No price is known before the race: upstreams are named, or the model is unknown.";
+  if (!model) return "What it costs is not known before the race: upstreams are named, or the model is unknown.";
   const input = new TextEncoder().encode(prompt).length / 4;
   const on = model.upstreams.filter((/** @type {any} */ upstream) => upstream.on);
   const priced = on.filter((/** @type {any} */ upstream) => upstream.price);
@@ -98,13 +100,15 @@ function price(model, prompt, most) {
   if (priced.length === 0) return `No price is known of its ${on.length} upstreams that are on.`;
   const all = each.reduce((/** @type {number} */ sum, /** @type {number} */ usd) => sum + usd, 0);
   const some = priced.length < on.length ? ` Of ${on.length - priced.length} no price is known.` : "";
-  return html`Estimated, with about ${Math.round(input)} tokens of prompt and all ${most} of the answer: <strong>$${dollars(Math.min(...each))}</strong> at the cheapest alone, <strong>$${dollars(all)}</strong> if every upstream that is on runs to its end.${some}`;
+  return html`It will cost <strong>$${dollars(Math.min(...each))}</strong> at the cheapest alone, at most <strong>$${dollars(all)}</strong> if every upstream runs to its end. <span class="quiet">Estimated, with about ${Math.round(input)} tokens of prompt and all ${most} of the answer.${some}</span>`;
 }
 
 /** @param {{ race: import("./live.js").LiveRace | undefined, id: string }} props */
 function Raced({ race, id }) {
   const [place, width] = useWidth();
   const lanes = [...(race?.lanes.values() ?? [])].sort((a, b) => a.attempt - b.attempt);
-  return html`<h2>Race <a class="mono" href=${link(`races/${id}`)}>${id}</a></h2><div class="chart" ref=${place}>
-    ${width > 0 && race && html`<${Lanes} lanes=${lanes} now=${race.done ? race.done.at_ms ?? undefined : performance.now() - race.zero} width=${width - 14} />`}</div><p class="quiet">${LEGEND}</p>`;
+  const winner = lanes.find((lane) => lane.winner);
+  return html`<h2>Race <${Id} id=${id} href=${link(`races/${id}`)} /></h2>
+    <p class="lead" role="status">${winner ? html`<${Dot} name=${winner.upstream} /><strong>${winner.upstream}</strong> won after ${time((winner.first ?? 0))}.` : race ? "Racing …" : "Its events did not come: the race's page has its rows."}</p>
+    <div class="chart" ref=${place}>${width > 0 && race && html`<${Lanes} lanes=${lanes} now=${race.done ? race.done.at_ms ?? undefined : performance.now() - race.zero} width=${width} row=${40} />`}</div><p class="caption">${LEGEND}</p>`;
 }

@@ -4,9 +4,12 @@ import { link } from "../lib/address.js";
 import { useAnswer, useApi } from "../lib/api.js";
 import { time, useWidth } from "../lib/chart.js";
 import { Cost, Figure, moment } from "../lib/figures.js";
+import { Id } from "../lib/id.js";
 import { ending, LEGEND, Lanes } from "../lib/lanes.js";
+import { Upstream } from "../lib/names.js";
 import { Answer } from "../lib/states.js";
-import { Table } from "../lib/table.js";
+import { story } from "../lib/story.js";
+import { Folded, Table } from "../lib/table.js";
 
 /** @param {{ id: string }} props */
 export function Race({ id }) {
@@ -18,7 +21,7 @@ export function Race({ id }) {
     if (ended) setOver(true);
   }, [ended]);
   const unwritten = asked.error?.code === "photofinish_unknown_race";
-  return html`<p><a href=${link("races")}>Races</a></p><h1>Race <span class="mono">${id}</span></h1>
+  return html`<div class="head"><h1>Race <${Id} id=${id} /></h1><a href=${link("races")}>All races</a></div>
     ${unwritten ? html`<div class="note" role="status">No row of this race is written: it is still running, its rows were removed, or it never was. The page looks again every 2 seconds.</div>` : html`<${Answer} asked=${asked}>${asked.data && html`<${Whole} whole=${asked.data} id=${id} />`}<//>`}`;
 }
 
@@ -47,20 +50,45 @@ function Whole({ whole, id }) {
   const { race, attempts, timeline } = whole;
   const lanes = lanesOf(whole);
   const moments = timeline.filter((/** @type {any} */ event) => event.attempt === null && event.at_ms > 0);
+  const events = timeline.map((/** @type {any} */ event, /** @type {number} */ at) => ({ ...event, at, upstream: attempts.find((/** @type {any} */ row) => row.ordinal === event.attempt)?.upstream }));
   return html`
     ${race === null && html`<p class="note warn" role="status">The race is still running: only its attempts that have ended are written. The page looks again every 2 seconds.</p>`}
-    ${race && html`<p>${moment(race.started_at)} UTC, model <strong>${race.model}</strong>${race.user ? `, user ${race.user}` : ""}: <strong>${race.outcome}</strong>${race.http_status ? `, status ${race.http_status}` : ""}.${" "}
+    ${race && html`<p class="lead">${story(whole)}</p>
+      <p class="quiet">${moment(race.started_at)} UTC, model <strong>${race.model}</strong>${race.user ? `, user ${race.user}` : ""}: <strong>${race.outcome.replaceAll("_", " ")}</strong>${race.http_status ? `, status ${race.http_status}` : ""}.${" "}
       ${race.client_ttft_ms === null ? "The client got no token" : html`The client's first token after <${Figure} value=${race.client_ttft_ms} unit="ms" /> ms`}${race.overhead_ms !== null ? html`, of which <${Figure} value=${race.overhead_ms} unit="ms" /> ms are the gateway's` : ""}${race.duration_ms !== null ? html`; the end after <${Figure} value=${race.duration_ms} unit="ms" /> ms` : ""}.</p>`}
-    <h2>On one clock</h2>
-    <figure><div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} width=${width - 14} events=${moments.map((/** @type {any} */ event) => ({ at: event.at_ms, name: event.event.replaceAll("_", " ") }))} />`}</div>
+    <figure><div class="chart" ref=${place}>${width > 0 && html`<${Lanes} lanes=${lanes} width=${width} row=${attempts.length > 8 ? 24 : 40} events=${moments.map((/** @type {any} */ event) => ({ at: event.at_ms, name: event.event.replaceAll("_", " ") }))} />`}</div>
       <figcaption>${LEGEND}; a dashed upright line: what the client saw (${moments.map((/** @type {any} */ event) => `${event.event.replaceAll("_", " ")} ${time(event.at_ms)}`).join(", ") || "nothing"})</figcaption></figure>
-    <${Attempts} attempts=${attempts} lanes=${lanes} />
+    ${race?.plan && html`<${Planned} race=${race} attempts=${attempts} />`}
     ${race && html`<${Why} race=${race} attempts=${attempts} />`}
-    <h2>Every event</h2>
-    <${Table} caption="Milliseconds since the request was read" columns=${EVENTS} rows=${timeline.map((/** @type {any} */ event, /** @type {number} */ at) => ({ ...event, at, upstream: attempts.find((/** @type {any} */ row) => row.ordinal === event.attempt)?.upstream }))} id=${(/** @type {any} */ event) => String(event.at)} />
-    <h2>The same elsewhere</h2>
-    <pre class="command">curl '${location.origin}/api/races/${id}'</pre>
-    <pre class="command">sqlite3 '${config.data?.store ?? "photofinish.db"}' "SELECT * FROM attempt WHERE race_id = '${id}' ORDER BY ordinal"</pre>`;
+    <${Attempts} attempts=${attempts} lanes=${lanes} />
+    <${Folded} summary=${`Every event (${events.length})`}>${() => html`<${Table} caption="Milliseconds since the request was read" columns=${EVENTS} rows=${events} id=${(/** @type {any} */ event) => String(event.at)} />`}<//>
+    <${Folded} summary="The same elsewhere">${() => html`<pre class="command">curl '${location.origin}/api/races/${id}'</pre>
+      <pre class="command">sqlite3 '${config.data?.store ?? "photofinish.db"}' "SELECT * FROM attempt WHERE race_id = '${id}' ORDER BY ordinal"</pre>`}<//>`;
+}
+
+/** Each upstream of the plan: when it was to start, and what came; beside it what is predicted now for a prompt of that size. @param {{ race: any, attempts: any[] }} props */
+function Planned({ race, attempts }) {
+  const routing = useApi("/api/routing", { model: race.model });
+  const rows = String(race.plan).split(" ").filter((part) => part.includes("@")).map((part, place) => {
+    const cut = part.lastIndexOf("@");
+    return { upstream: part.slice(0, cut), when: part.slice(cut + 1), attempt: attempts.find((row) => row.upstream === part.slice(0, cut)), place };
+  });
+  const predicted = (/** @type {string} */ upstream) => routing.data?.upstreams.find((one) => one.upstream === upstream)?.predicted
+    .reduce((near, one) => (Math.abs(one.input_tokens - race.input_tokens_estimate) < Math.abs(near.input_tokens - race.input_tokens_estimate) ? one : near));
+  const planned = (/** @type {string} */ when) => (when === "0" ? "at once" : when === "failure" ? "after a failure" : when === "…" ? "…" : `${when.replace(/ms$/, " ms")}, if no token had come`);
+  const columns = [
+    { name: "upstream", title: "Upstream", cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream} />` },
+    { name: "planned", title: "Planned start", cell: (/** @type {any} */ row) => planned(row.when) },
+    { name: "started", title: "Started", number: true, cell: (/** @type {any} */ row) => (row.attempt ? time(row.attempt.dispatch_us / 1000) : "not started") },
+    { name: "came", title: "First token after its start", number: true, cell: (/** @type {any} */ row) => (!row.attempt ? "–" : row.attempt.ttft_event === 1 ? time(row.attempt.ttft_ms) : row.attempt.ttft_obs_us === null ? "–" : `> ${time(row.attempt.ttft_obs_us / 1000)}`) },
+    {
+      name: "predicted", title: "Predicted now, p50 to p95", about: "for a prompt of about this size, by what is learned now: the prediction of that moment is not kept", number: true, cell: (/** @type {any} */ row) => {
+        const now = predicted(row.upstream);
+        return now && now.ttft_p50_ms !== null ? `${time(now.ttft_p50_ms)} to ${now.ttft_p95_ms === null ? "–" : time(now.ttft_p95_ms)}` : "–";
+      },
+    },
+  ];
+  return html`<h2>The plan, and what came</h2><${Table} caption=${`A prompt of about ${race.input_tokens_estimate.toLocaleString("en-US")} tokens; what is predicted now is for the nearest of the sizes that are kept`} columns=${columns} rows=${rows} id=${(/** @type {any} */ row) => String(row.place)} />`;
 }
 
 const EVENTS = [
@@ -76,7 +104,7 @@ function Attempts({ attempts, lanes }) {
     name, title, number: true, cell: (/** @type {any} */ row) => html`<${Figure} value=${row[name] === null ? null : row[name] / scale} unit=${unit} />`,
   });
   const columns = [
-    { name: "upstream", title: "Attempt", cell: (/** @type {any} */ row) => html`${row.ordinal} <span class="mono">${row.upstream}</span>` },
+    { name: "upstream", title: "Attempt", cell: (/** @type {any} */ row) => html`<${Upstream} name=${row.upstream} />` },
     { name: "start", title: "Why started", cell: (/** @type {any} */ row) => STARTS[row.start_reason] ?? row.start_reason },
     { name: "outcome", title: "What became of it", cell: (/** @type {any} */ row) => ending(lanes[attempts.indexOf(row)]) },
     number("dispatch_us", "Started (ms)", "ms", 1000),

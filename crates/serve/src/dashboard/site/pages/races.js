@@ -4,6 +4,7 @@ import { link, useChoices } from "../lib/address.js";
 import { useApi } from "../lib/api.js";
 import { Figure, moment } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { Upstream } from "../lib/names.js";
 import { Answer } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { Race } from "./race.js";
@@ -22,12 +23,12 @@ function List() {
   const races = asked.data?.races ?? [];
   const columns = [
     { name: "race", title: "Begun (UTC)", cell: (/** @type {any} */ race) => html`<a class="mono" href=${link(`races/${race.race_id}`)}>${moment(race.started_at)}</a>` },
+    { name: "winner", title: "Winner", cell: (/** @type {any} */ race) => (race.upstream ? html`<${Upstream} name=${race.upstream} />` : "–") },
+    { name: "ttft", title: "TTFT (ms)", number: true, about: "what the client saw", cell: (/** @type {any} */ race) => html`<${Figure} value=${race.client_ttft_ms} unit="ms" />` },
+    { name: "outcome", title: "Outcome", cell: (/** @type {any} */ race) => html`<span class=${race.outcome === "ok" ? "good" : race.outcome === "client_gone" ? "quiet" : "bad"}>${race.outcome === "ok" ? "✓ ok" : `✕ ${race.outcome.replace("_", " ")}`}</span>` },
     { name: "model", title: "Model", cell: (/** @type {any} */ race) => race.model },
     { name: "user", title: "User", cell: (/** @type {any} */ race) => race.user ?? "–" },
-    { name: "outcome", title: "Outcome", cell: (/** @type {any} */ race) => html`<span class=${race.outcome === "ok" ? "good" : race.outcome === "client_gone" ? "quiet" : "bad"}>${race.outcome === "ok" ? "✓ ok" : `✕ ${race.outcome.replace("_", " ")}`}</span>` },
-    { name: "winner", title: "Winner", cell: (/** @type {any} */ race) => html`<span class="mono">${race.upstream ?? "–"}</span>` },
     { name: "attempts", title: "Attempts", number: true, cell: (/** @type {any} */ race) => race.attempts },
-    { name: "ttft", title: "TTFT (ms)", number: true, about: "what the client saw", cell: (/** @type {any} */ race) => html`<${Figure} value=${race.client_ttft_ms} unit="ms" />` },
     { name: "took", title: "Took (ms)", number: true, cell: (/** @type {any} */ race) => html`<${Figure} value=${race.duration_ms} unit="ms" />` },
     { name: "policy", title: "Policy", cell: (/** @type {any} */ race) => race.policy ?? "–" },
   ];
@@ -37,7 +38,7 @@ function List() {
     <${Answer} asked=${asked} empty=${races.length === 0} none=${before ? "There are no older races." : undefined}>
       <${Table} caption=${before ? "Older races" : "The newest races; read again every 10 seconds"} columns=${columns} rows=${races} id=${(/** @type {any} */ race) => race.race_id} />
     <//>
-    <p class="pages">${before && html`<a href=${newest(choices)}>Newest</a>`}
+    <p class="more">${before && html`<a href=${newest(choices)}>Newest</a>`}
       ${asked.data?.next && html`<a href=${older(choices, asked.data.next)}>Older</a>`}</p>`;
 }
 

@@ -1,11 +1,13 @@
 // A figure over time.
 import { html, useMemo } from "../lib/html.js";
-import { useChoices } from "../lib/address.js";
+import { go, link, useChoices } from "../lib/address.js";
 import { question, useAnswer } from "../lib/api.js";
-import { heaviest, Legend } from "../lib/chart.js";
-import { Figure } from "../lib/figures.js";
+import { heaviest, time } from "../lib/chart.js";
+import { dollars, Figure, Marks, percent, rate, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
-import { Series } from "../lib/series.js";
+import { drawnIncidents, Happened, incidentsOf, useIncidents } from "../lib/incidents.js";
+import { manyAttempts, ModelSwitch, useModel } from "../lib/model.js";
+import { moments, MULTIPLES, Plots } from "../lib/plot.js";
 import { Answer, Source } from "../lib/states.js";
 import { Folded, Table } from "../lib/table.js";
 
@@ -16,29 +18,43 @@ const BY = [["upstream", "upstream"], ["model", "model"], ["user", "user"]];
 const STEPS = [["", "as fits"], ["1m", "1 minute"], ["10m", "10 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"]];
 const QUANTILES = [["", "median"], ["0.95", "p95"], ["0.99", "p99"]];
 
+const SCALES = [["", "linear"], ["log", "logarithmic"]];
+/** @type {Record<string, (value: number) => string>} */
+const TEXTS = { ms: time, "tokens/s": (value) => short(value), "requests/s": rate, USD: (value) => `$${dollars(value)}`, "": percent };
+
 export function OverTime() {
   const [choices, choose] = useChoices();
   const metric = choices.get("metric") ?? "ttft";
   const by = choices.get("by") ?? "upstream";
   const [member, unit] = MEMBERS[metric] ?? MEMBERS.ttft;
   const has = ["ttft", "client_ttft", "tok_s"].includes(metric);
-  const url = question("/api/history", { ...windowOf(choices), metric, by, every: choices.get("every") ?? "", quantile: has ? (choices.get("quantile") ?? "") : "" });
-  const asked = useAnswer(url, 20);
-  const { names, times, lines } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
-  const drawn = useMemo(() => heaviest(names, weight(asked.data ?? [], by)), [names]);
+  const window = windowOf(choices);
+  const { model, models, asked: known } = useModel(window);
+  // A day of so many attempts is read from roll-ups, which have whole hours.
+  const usual = window.since === "24h" && !window.until && manyAttempts(models) ? "1h" : "";
+  // Upstreams are compared within a model.
+  const own = by === "upstream" ? (model ?? "") : window.model;
+  const waits = !known.data && !known.error;
+  const asked = useAnswer(waits ? null : question("/api/history", { ...window, model: own, metric, by, every: choices.get("every") ?? usual, quantile: has ? (choices.get("quantile") ?? "") : "" }), 20);
+  const { names, times, lines, step } = useMemo(() => aligned(asked.data ?? [], by, member), [asked.data, by, member]);
+  const drawn = useMemo(() => heaviest(names, weight(asked.data ?? [], by), MULTIPLES), [names]);
   const shown = useMemo(() => lines.filter((line) => drawn.includes(line.name)), [lines, drawn]);
+  const found = useIncidents(window);
+  const incidents = incidentsOf(found.data, by === "upstream" ? names : null);
   const zoom = (/** @type {number} */ from, /** @type {number} */ to) => choose({ since: text(from), until: text(Math.max(to, from + 60)) });
+  const open = (/** @type {number} */ at, /** @type {string | null} */ name) => go(link("races", { model: own, provider: window.provider, source: window.source, user: by === "user" ? (name ?? "") : window.user, ...(by !== "user" && name ? { [by]: name } : {}), since: text(at), until: text(at + step) }));
   const title = METRICS.find(([name]) => name === metric)?.[1] ?? metric;
-  return html`<h1>Over time</h1>
-    <${Filters}><${Choice} name="metric" title="Figure" values=${METRICS} usual="ttft" /><${Choice} name="by" title="By" values=${BY} usual="upstream" />
-      <${Choice} name="every" title="Step" values=${STEPS} usual="" />${has && html`<${Choice} name="quantile" title="Quantile" values=${QUANTILES} usual="" />`}<//>
+  return html`<div class="head"><h1>Over time</h1>${by === "upstream" && models.length > 0 && html`<${ModelSwitch} model=${model} models=${models} />`}</div>
+    <${Filters} only=${by === "upstream" ? ["provider", "user"] : undefined}><${Choice} name="metric" title="Figure" values=${METRICS} usual="ttft" /><${Choice} name="by" title="By" values=${BY} usual="upstream" />
+      <${Choice} name="every" title="Step" values=${STEPS} usual="" />${has && html`<${Choice} name="quantile" title="Quantile" values=${QUANTILES} usual="" />`}<${Choice} name="scale" title="Scale" values=${SCALES} usual="" /><//>
     <${Answer} asked=${asked} empty=${lines.length === 0}>
-      <${Legend} names=${drawn} all=${names} />
+      <figure><${Plots} kind="time" lines=${shown} stops=${times} from=${times[0]} to=${times.at(-1)} head=${moments} text=${TEXTS[unit]} logY=${choices.get("scale") === "log"} incidents=${drawnIncidents(incidents)}
+        about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} open=${open} />
+        <figcaption>${title}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached${incidents.length > 0 ? ". A bar above: an incident" : ""}. A click opens the races of the step; a drag shows a shorter range.</figcaption></figure>
       ${drawn.length < names.length && html`<p class="note">Drawn: the ${drawn.length} of ${names.length} with most samples. The table has ${asked.left > 0 ? `these ${names.length}; ${asked.left} more with fewer samples are in neither` : "all"}; a filter draws others.</p>`}
-      <figure><${Series} times=${times} lines=${shown} names=${names} unit=${unit} about=${`${title} by ${by}, ${times.length} steps; the table below has every point`} onRange=${zoom} />
-        <figcaption>${title}${unit ? `, ${unit}` : ""}; UTC. A gap: no attempt, or the quantile was not reached. Drag over the chart for a shorter range.</figcaption></figure>
-      <${Source} rolled=${asked.rolled} />
+      ${incidents.length > 0 && html`<h2>Incidents of this range</h2><${Happened} incidents=${incidents} model=${own} since=${window.since} />`}
       <${Folded} summary="The series as a table">${() => html`<${Points} points=${asked.data ?? []} by=${by} member=${member} unit=${unit} />`}<//>
+      <${Marks} /><${Source} rolled=${asked.rolled} />
     <//>`;
 }
 
@@ -63,14 +79,16 @@ function aligned(points, by, member) {
   // A step without an attempt has no point, and no line may lead across it.
   const step = Math.max(1, ...points.map((point) => point.span_s ?? 0));
   const times = seen.flatMap((time, at) => (at > 0 && time - seen[at - 1] > step * 1.5 ? [seen[at - 1] + step, time] : [time]));
-  const place = new Map(times.map((time, at) => [time, at]));
-  const lines = names.map((name) => ({ name, values: /** @type {(number | null)[]} */ (times.map(() => null)) }));
-  const byName = new Map(lines.map((line) => [line.name, line]));
-  for (const point of points) {
-    const line = byName.get(of(point));
-    if (line) line.values[place.get(Date.parse(point.start) / 1000) ?? 0] = point[member] ?? null;
-  }
-  return { names, times, lines };
+  /** @type {Map<string, Map<number, any>>} */
+  const byName = new Map(names.map((name) => [name, new Map()]));
+  for (const point of points) byName.get(of(point))?.set(Date.parse(point.start) / 1000, point);
+  const lines = names.map((name) => ({
+    name,
+    points: times.map((time) => /** @type {[number, number | null]} */ ([time, byName.get(name)?.get(time)?.[member] ?? null])),
+    rough: new Set([...(byName.get(name) ?? [])].filter(([, point]) => point.firm === false).map(([time]) => time)),
+    ...(by === "upstream" ? {} : { label: name, hue: names.indexOf(name) % 8 }),
+  }));
+  return { names, times, lines, step };
 }
 
 /** @param {{ points: any[], by: string, member: string, unit: string }} props */

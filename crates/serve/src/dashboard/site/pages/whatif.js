@@ -2,10 +2,12 @@
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useChoices } from "../lib/address.js";
 import { ApiError, question, send } from "../lib/api.js";
-import { letter, ticks, time, useWidth } from "../lib/chart.js";
+import { time } from "../lib/chart.js";
 import { readEvents } from "../lib/events.js";
 import { dollars, Figure, percent, short } from "../lib/figures.js";
 import { Choice, Filters, windowOf } from "../lib/filters.js";
+import { ModelSwitch, useModel } from "../lib/model.js";
+import { Plot } from "../lib/plot.js";
 import { Table } from "../lib/table.js";
 
 const POLICIES = [["adaptive", "adaptive"], ["race", "race"], ["hedge", "hedge"], ["fallback", "fallback"], ["weighted", "weighted"]];
@@ -34,7 +36,9 @@ export function WhatIf() {
   const [run, setRun] = useState(/** @type {{ said?: string, error?: string, answer?: any, frontier?: any[] }} */ ({}));
   const stop = useRef(/** @type {AbortController | null} */ (null));
   useEffect(() => () => stop.current?.abort(), []);
-  const { since, until, model } = windowOf(choices);
+  const { since, until } = windowOf(choices);
+  const { model: busiest, models } = useModel(windowOf(choices));
+  const model = busiest ?? "";
   const window = { since, until, model };
   const begin = async (/** @type {(signal: AbortSignal) => Promise<void>} */ work) => {
     stop.current?.abort();
@@ -58,7 +62,7 @@ export function WhatIf() {
     for (const one of BUDGETS) {
       const replayed = await replay({ ...window, policy: "adaptive", budget: String(one) }, signal, progress(`Budget ${percent(one)}`));
       if (replayed.event !== "answer") return setRun({ answer: replayed });
-      frontier.push({ budget: one, row: replayed.answer.rows.at(-1), unit: replayed.answer.cost_unit });
+      frontier.push({ budget: one, row: replayed.answer.rows.at(-1), unit: replayed.answer.cost_unit, recorded: replayed.answer.rows[0], counted: replayed.answer.counted });
       setRun((before) => ({ ...before, answer: before.answer ?? replayed, frontier: [...frontier] }));
     }
     setRun((before) => ({ ...before, said: undefined }));
@@ -67,17 +71,60 @@ export function WhatIf() {
     stop.current?.abort();
     setRun((before) => ({ ...before, said: undefined }));
   };
-  return html`<h1>What if</h1>
+  return html`<div class="head"><h1>What if</h1>${models.length > 0 && html`<${ModelSwitch} model=${busiest} models=${models} />`}</div>
     <p>Plays the recorded requests again under another policy: what was seen as it was, what was cut off drawn from what the upstream usually did. One replay runs at a time, on one core.</p>
-    <${Filters} only=${["model"]}><${Choice} name="policy" title="Policy" values=${POLICIES} usual="adaptive" />
-      <label>Budget for extras: ${percent(Number(budget))}<input type="range" min="0" max="1" step="0.01" value=${budget} onInput=${(/** @type {any} */ event) => choose({ budget: event.target.value === "0.1" ? "" : event.target.value })} /></label><//>
-    <p class="filters"><button class="main" type="button" onClick=${play} disabled=${run.said !== undefined}>Replay</button>
-      <button type="button" onClick=${draw} disabled=${run.said !== undefined}>Draw the frontier of budgets</button>
+    <${Filters} only=${[]} />
+    <p class="filters"><button class="main" type="button" onClick=${draw} disabled=${run.said !== undefined}>Suggest three budgets</button>
       ${run.said !== undefined && html`<button type="button" onClick=${cancel}>Stop</button>`}<span role="status">${run.said ?? ""}</span></p>
     ${run.error && html`<p class="note bad" role="alert">${run.error}</p>`}
+    <${Suggestions} points=${run.frontier ?? []} over=${run.frontier !== undefined && run.said === undefined} />
+    ${(run.frontier?.length ?? 0) > 0 && html`<${Frontier} points=${run.frontier} choose=${(/** @type {number} */ budget) => choose({ budget: String(budget) })} />`}
+    <h2>One policy</h2>
+    <div class="filters"><${Choice} name="policy" title="Policy" values=${POLICIES} usual="adaptive" />
+      <label class="long">Budget for extras: ${percent(Number(budget))}<input type="range" min="0" max="1" step="0.01" value=${budget} onInput=${(/** @type {any} */ event) => choose({ budget: event.target.value === "0.1" ? "" : event.target.value })} /></label>
+      <button type="button" onClick=${play} disabled=${run.said !== undefined}>Replay</button></div>
     ${run.answer?.event === "nothing" && html`<p class="note" role="status">Too little history of this range: ${run.answer.requests} requests, and a replay needs an upstream that was asked in at least 30 of them.${run.answer.plain > 0 ? ` ${run.answer.plain} more went up plain and cannot be replayed: they have no first token.` : ""}</p>`}
-    ${run.answer?.event === "answer" && html`<${Answer} answer=${run.answer.answer} />`}
-    ${(run.frontier?.length ?? 0) > 0 && html`<${Frontier} points=${run.frontier} />`}`;
+    ${run.answer?.event === "answer" && html`<${Answer} answer=${run.answer.answer} />`}`;
+}
+
+/** @typedef {{ budget: number, row: any, unit: string, recorded: any, counted: number }} Budgeted */
+/** @param {Budgeted} point @param {"p50" | "p99"} name */
+const took = (point, name) => /** @type {number | null} */ (point.row[`ttft_${name}_ms`]?.value ?? null);
+/** @param {Budgeted} point */
+const paid = (point) => /** @type {number | null} */ (point.row.cost?.value ?? null);
+
+/** The cheapest, the quickest, and the least budget that has most of the gain. @param {{ points: Budgeted[], over: boolean }} props */
+function Suggestions({ points, over }) {
+  const known = points.filter((point) => took(point, "p99") !== null && paid(point) !== null);
+  const least = Math.min(...known.map((point) => took(point, "p99") ?? 0));
+  const first = known[0];
+  const gain = first ? (took(first, "p99") ?? 0) - least : 0;
+  const of = (/** @type {number} */ share) => known.find((point) => (took(first, "p99") ?? 0) - (took(point, "p99") ?? 0) >= gain * share - 1e-9);
+  /** @type {[string, string, Budgeted | undefined][]} */
+  const all = [["Cheapest", "no extras", first], ["Balanced", "the least budget with four fifths of the gain at p99", of(0.8)], ["Quickest", "the least budget with all of it", of(0.99)]];
+  return html`<div class="suggest">${all.map(([title, about, point]) => html`<section class="card" key=${title} aria-label=${title}><strong>${title}</strong><span class="quiet">${about}</span>
+      ${over && point && title === "Balanced" && point === all[2][2] ? html`<p>The quickest, too: no smaller budget has most of the gain.</p>` : over && point ? html`<${Suggested} point=${point} />` : html`<p class="quiet">${over ? "Cannot be told." : points.length > 0 ? `${points.length} of ${BUDGETS.length} budgets are played …` : "Not played yet."}</p>`}</section>`)}</div>`;
+}
+
+/** @param {{ point: Budgeted }} props */
+function Suggested({ point }) {
+  const money = point.unit === "usd";
+  const amount = (/** @type {number} */ cost) => (money ? `$${dollars(cost)}` : `${short(cost)} tokens`);
+  const before = { p50: point.recorded.ttft_p50_ms?.value ?? null, p99: point.recorded.ttft_p99_ms?.value ?? null, cost: point.recorded.cost?.value ?? null };
+  const each = (/** @type {"p50" | "p99"} */ name) => {
+    const now = took(point, name);
+    return now === null ? "–" : html`${point.row[`ttft_${name}_ms`].guess ? "~" : ""}${time(now)}${before[name] !== null ? html` <small class="quiet">${signed(now - before[name], "ms")}</small>` : ""}`;
+  };
+  const cost = paid(point) ?? 0;
+  const thousand = (/** @type {number} */ sum) => (sum / Math.max(1, point.counted)) * 1000;
+  return html`<dl class="facts"><div class="fact"><dt>Budget</dt><dd>${percent(point.budget)}</dd></div><div class="fact"><dt>TTFT p50</dt><dd>${each("p50")}</dd></div><div class="fact"><dt>p99</dt><dd>${each("p99")}</dd></div>
+    <div class="fact"><dt>1,000 requests</dt><dd>${amount(thousand(cost))}${before.cost !== null ? html` <small class="quiet">${cost >= before.cost ? "+" : "−"}${amount(thousand(Math.abs(cost - before.cost)))}</small>` : ""}</dd></div></dl>
+    <p class="caption">Small: against what was recorded.</p>`;
+}
+
+/** @param {number} value @param {string} unit */
+function signed(value, unit) {
+  return `${value >= 0 ? "+" : "−"}${short(Math.abs(value))} ${unit}`;
 }
 
 /** @param {{ answer: any }} props */
@@ -92,7 +139,7 @@ function Answer({ answer }) {
     return html`<div>${name === "cost" && money && value !== null ? html`<data value=${String(value)} title=${`${value} USD; 90 %: ${low} to ${high}`}>${sign}$${dollars(value)}</data>` : html`<${Figure} value=${value} unit=${unit} sign=${sign} about=${`90 %: ${low} to ${high}`} />`}</div>
       ${change !== undefined && change !== null && html`<small class="quiet" title="against what was recorded">${change > 0 ? "+" : ""}${name === "attempts_per_request" ? short(change) : `${short(change * 100)} %`}</small>`}`;
   };
-  const columns = [{ name: "row", title: "Policy", cell: (/** @type {any} */ row) => row.row }, ...figures.map((name) => ({ name, title: name.replaceAll("_", " "), number: true, cell: cell(name) })),
+  const columns = [{ name: "row", title: "Policy", cell: (/** @type {any} */ row) => row.row }, ...figures.map((name) => ({ name, title: name.replaceAll("_", " ").replace("ttft", "TTFT"), number: true, cell: cell(name) })),
     { name: "drawn", title: "drawn", number: true, about: "share of its answers that were drawn and not seen", cell: (/** @type {any} */ row) => (row.drawn === undefined ? "–" : percent(row.drawn)) }];
   const warnings = [
     answer.cut_to_newest && "Only the newest 200,000 requests of all models are read.",
@@ -109,30 +156,22 @@ function Answer({ answer }) {
     <ul class="note warn">${warnings.map((text) => html`<li>${text}</li>`)}</ul>`;
 }
 
-/** @param {{ points: { budget: number, row: any, unit: string }[] }} props */
-function Frontier({ points }) {
-  const [place, width] = useWidth();
-  const names = ["p50", "p99"];
-  const value = (/** @type {any} */ point, /** @type {string} */ name) => point.row[`ttft_${name}_ms`]?.value ?? null;
-  const most = [Math.max(1e-12, ...points.map((point) => point.row.cost?.value ?? 0)) * 1.08, Math.max(1, ...points.flatMap((point) => names.map((name) => value(point, name) ?? 0))) * 1.08];
-  const inner = Math.max(80, width - 110);
-  const x = (/** @type {number} */ cost) => 66 + (cost / most[0]) * inner;
-  const y = (/** @type {number} */ ms) => 250 - (ms / most[1]) * 235;
+/** @param {{ points: Budgeted[], choose: (budget: number) => void }} props */
+function Frontier({ points, choose }) {
+  const names = /** @type {("p50" | "p99")[]} */ (["p50", "p99"]);
   const money = points[0].unit === "usd";
+  const known = points.filter((point) => paid(point) !== null).sort((a, b) => (paid(a) ?? 0) - (paid(b) ?? 0));
+  const stops = known.map((point) => paid(point) ?? 0);
+  const at = (/** @type {number} */ cost) => known[stops.indexOf(cost)];
+  const amount = (/** @type {number} */ cost) => (money ? `$${dollars(cost)}` : short(cost));
+  const lines = names.map((name, place) => ({ name, label: name, hue: place, points: known.map((point) => /** @type {[number, number | null]} */ ([paid(point) ?? 0, took(point, name)])) }));
   const columns = [
-    { name: "budget", title: "Budget", cell: (/** @type {any} */ point) => percent(point.budget) },
-    ...names.map((name) => ({ name, title: `TTFT ${name} (ms)`, number: true, cell: (/** @type {any} */ point) => html`<${Figure} value=${value(point, name)} unit="ms" sign=${point.row[`ttft_${name}_ms`]?.guess ? "~" : ""} />` })),
-    { name: "cost", title: money ? "Cost (USD)" : "Cost (tokens)", number: true, cell: (/** @type {any} */ point) => html`<${Figure} value=${point.row.cost?.value} unit=${point.unit} />` },
+    { name: "budget", title: "Budget", cell: (/** @type {Budgeted} */ point) => percent(point.budget) },
+    ...names.map((name) => ({ name, title: `TTFT ${name} (ms)`, number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${took(point, name)} unit="ms" sign=${point.row[`ttft_${name}_ms`]?.guess ? "~" : ""} />` })),
+    { name: "cost", title: money ? "Cost (USD)" : "Cost (tokens)", number: true, cell: (/** @type {Budgeted} */ point) => html`<${Figure} value=${point.row.cost?.value} unit=${point.unit} />` },
   ];
-  return html`<h2>The frontier of budgets</h2><figure><div class="chart" ref=${place}>${width > 0 && html`<svg width=${width} height="284" viewBox=${`0 0 ${width} 284`} role="img" aria-label="TTFT against cost for each budget; the table below has the figures">
-      ${ticks(most[1], 4).map((ms) => html`<g><line class="grid" x1="66" x2=${66 + inner} y1=${y(ms)} y2=${y(ms)} /><text x="60" y=${y(ms) + 4} text-anchor="end">${time(ms)}</text></g>`)}
-      ${ticks(most[0], Math.max(2, inner / 130)).map((cost) => html`<text x=${x(cost)} y="272" text-anchor="middle">${money ? `$${dollars(cost)}` : short(cost)}</text>`)}
-      ${names.map((name, at) => {
-    const known = points.filter((point) => value(point, name) !== null && point.row.cost?.value !== null);
-    return html`<g key=${name}><path class=${`line c${at}`} stroke-dasharray=${at ? "7 3" : ""} d=${known.map((point, place) => `${place ? "L" : "M"}${x(point.row.cost.value)} ${y(value(point, name))}`).join("")} />
-        ${known.map((point, place) => html`<g><circle class=${`f${at}`} cx=${x(point.row.cost.value)} cy=${y(value(point, name))} r="5" />
-          ${(place === known.length - 1 || x(known[place + 1].row.cost.value) - x(point.row.cost.value) > 52) && html`<text x=${x(point.row.cost.value) + 7} y=${y(value(point, name)) - 6}>${letter(names, name)} ${percent(point.budget)}</text>`}</g>`)}</g>`;
-  })}
-    </svg>`}</div><figcaption>A: p50, B: p99 of the clients' TTFT; across: cost of all attempts; each point a budget; where points are close, the last of them is named.</figcaption></figure>
+  return html`<h2>The frontier of budgets</h2><figure><${Plot} kind="plain" lines=${lines} stops=${stops} from=${Math.min(...stops)} to=${Math.max(...stops)} head=${(/** @type {number} */ cost) => `budget ${percent(at(cost)?.budget)}: ${amount(cost)}`}
+      tick=${amount} text=${time} about="TTFT against cost for each budget; the table below has the figures" open=${(/** @type {number} */ cost) => choose(at(cost).budget)} />
+      <figcaption>The clients' TTFT; across: cost of all attempts${money ? "" : ", in tokens"}; each point a budget. A click takes its budget for one policy below.</figcaption></figure>
     <${Table} caption="Each budget" columns=${columns} rows=${points} id=${(/** @type {any} */ point) => String(point.budget)} />`;
 }
