@@ -289,14 +289,9 @@ async fn help_fits_80_columns() {
 #[tokio::test]
 async fn wrong_use_is_exit_code_2() {
     let setup = Setup::new("");
-    for args in [
-        &[][..],
-        &["serve", "--wat"],
-        &["srve"],
-        &["stats", "--json", "x"],
-        &["--config"],
-        &["simulate", "--jitter", "9"],
-    ] {
+    for args in
+        [&["serve", "--wat"][..], &["srve"], &["stats", "--json", "x"], &["--config"], &["simulate", "--jitter", "9"]]
+    {
         let ran = setup.run(args).await;
         assert!(ran.code == Some(2) && ran.out.is_empty() && !ran.err.is_empty(), "{args:?}: {:?}", ran.code);
     }
