@@ -98,6 +98,7 @@ impl LiveFeed {
             model: Some(&race.model),
             policy: race.policy,
             stream: Some(race.stream),
+            user: race.user.as_deref(),
             ..LiveEvent::default()
         });
     }
@@ -174,6 +175,8 @@ struct LiveEvent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<bool>,
@@ -220,6 +223,7 @@ impl<'a> LiveEvent<'a> {
             client_ttft_ms: ms(race.first_token_sent_us),
             started_at: Some(race.started_at),
             model: Some(&race.model),
+            user: race.user.as_deref(),
             policy: race.policy,
             stream: Some(race.stream),
             attempts: Some(race.attempts),
@@ -295,7 +299,7 @@ mod tests {
         assert_eq!(events[0]["at_ms"], json!((attempt.dispatch_us + 1_500) as f64 / 1e3));
         assert!(events.iter().all(|event| event["race_id"] == attempt.race_id.as_str()));
         assert_eq!((&events[2]["outcome"], &events[3]["outcome"]), (&json!("won"), &json!("ok")));
-        assert_eq!(events[3]["upstream"], "a/b");
+        assert_eq!((&events[3]["upstream"], &events[3]["user"]), (&json!("a/b"), &json!("alice")));
         drop(watcher);
         assert!(!feed.is_watched());
     }

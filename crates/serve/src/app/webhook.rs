@@ -93,7 +93,7 @@ mod tests {
     async fn called(answer: Option<&'static str>) -> (Result<(), String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/services/planted?token=planted", listener.local_addr().unwrap());
-        let server = tokio::spawn(async move {
+        let server = async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut read = Vec::new();
             if let Some(answer) = answer {
@@ -103,12 +103,14 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
             (String::from_utf8(read).unwrap(), stream)
-        });
+        };
         let (webhook, mut waiting) = new();
         webhook.tell("begun", &sample::incident(0), sample::STARTED_AT);
         let client = UpstreamClient::new(Shutdown::new()).unwrap();
-        let told = post(&client, &HttpAddress::parse(&address).unwrap(), waiting.recv().await.unwrap()).await;
-        (told, server.await.unwrap().0)
+        let (address, body) = (HttpAddress::parse(&address).unwrap(), waiting.recv().await.unwrap());
+        // The connection stays open until the call has ended.
+        let (told, (read, _stream)) = tokio::join!(post(&client, &address, body), server);
+        (told, read)
     }
 
     #[tokio::test]

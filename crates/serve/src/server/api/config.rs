@@ -15,6 +15,7 @@ use photofinish_config::config::units::format_duration;
 use photofinish_config::config::{
     Config, Cors, Keys, ModelConfig, Permit, Price, Provider, Retention, Server, UpstreamConfig, User, today,
 };
+use photofinish_config::offerings::InputKind;
 use photofinish_gateway::proxy::{self, Client};
 use photofinish_history::report::members::members;
 
@@ -129,8 +130,18 @@ members! {
         in_flight_max: Integer or_null = of.in_flight_max;
         /// tokens
         context: Integer or_null = of.context;
+        /// what the catalogue says it can do: `tools`, `reasoning`, `schema`, and kinds of input other than text, such as `image`
+        abilities: Texts = abilities(config, of);
         price: Object("ConfiguredPrice") or_null = of.price.map(|of| price(&of));
     }
+}
+
+fn abilities(config: &Config, of: &UpstreamConfig) -> Vec<&'static str> {
+    let Some(known) = config.catalogue.offering_or_undated(&of.provider.name, &of.model) else { return Vec::new() };
+    let can = [("tools", known.tools), ("reasoning", known.reasoning), ("schema", known.schema)];
+    let can = can.into_iter().filter(|(_, can)| *can == Some(true)).map(|(name, _)| name);
+    let kinds = known.kinds.iter().flatten().filter(|kind| **kind != InputKind::Text);
+    can.chain(kinds.map(|kind| kind.as_str())).collect()
 }
 
 members! {

@@ -19,7 +19,7 @@ const RATE_OVER = 10;
 /** Least time between two drawings, in ms: 30 a second are enough for the eye. */
 const DRAW_EVERY = 33;
 
-/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, model: string, policy?: string, began?: number, hedged?: boolean, done?: Api.LiveEvent, drawn?: { key: string, node: any } }} LiveRace `zero`:
+/** @typedef {{ id: string, zero: number, lanes: Map<number, import("../lib/lanes.js").Lane>, model: string, user?: string, policy?: string, began?: number, hedged?: boolean, done?: Api.LiveEvent, drawn?: { key: string, node: any } }} LiveRace `zero`:
  * when its request was read, on this page's clock; `drawn`: of one that is over */
 /** @typedef {{ state: "connecting" | "open" | "gone" | "refused", said?: string, model: string, races: Map<string, LiveRace>, room: number, filled: number, running: Set<string>, inFlight: number, wins: Map<string, number>, decided: number, failed: number, ended: number[], firsts: number[], missed: number, since: number }} Feed
  * `model`: only its races; empty: all. `room`: races that may be drawn now, as of `filled`. `running`: of the races that are drawn */
@@ -45,7 +45,7 @@ export function take(feed, event, now) {
       return;
     case "race":
       if ((feed.model && event.model !== feed.model) || !hasRoom(feed, now)) return;
-      feed.races.set(id, { id, zero: now, lanes: new Map(), model: event.model ?? "", policy: event.policy, began: event.started_at });
+      feed.races.set(id, { id, zero: now, lanes: new Map(), model: event.model ?? "", user: event.user, policy: event.policy, began: event.started_at });
       feed.running.add(id);
       if (feed.races.size > KEPT) {
         const oldest = feed.races.keys().next().value ?? "";
@@ -249,7 +249,7 @@ function One({ race, now, width, most, slow, axis }) {
       ${race.done ? html`<strong class=${ok ? "" : "bad"}>${ok ? html`✓ ${winner && html`<${Dot} name=${winner.upstream} />${short.get(winner.upstream)}`}` : `✕ ${race.done.outcome?.replace("_", " ")}`}</strong>${first !== undefined && html`<strong>${time(first)}</strong>`}` : html`<strong>${winner ? html`<${Dot} name=${winner.upstream} />${short.get(winner.upstream)} answers` : "racing …"}</strong>`}
       ${late && html`<span class="mark warn" title=${`its first token came after ${time(slow)}: more than twice the median of those on this page`}>late</span>`}
       ${race.hedged && html`<span class="mark" title="those before were late, so another one was started">one more started</span>`}
-      <bdi class="quiet">${race.model}</bdi><span class="quiet">${race.policy ?? ""}</span>${race.done?.at_ms !== undefined && html`<span class="quiet">took ${time(race.done.at_ms)}</span>`}<${Id} id=${race.id} href=${link(`races/${race.id}`)} /></p>
+      <bdi class="quiet">${race.model}</bdi>${race.user && html`<bdi class="quiet">${race.user}</bdi>`}<span class="quiet">${race.policy ?? ""}</span>${race.done?.at_ms !== undefined && html`<span class="quiet">took ${time(race.done.at_ms)}</span>`}<${Id} id=${race.id} href=${link(`races/${race.id}`)} /></p>
     <div class="chart">${width > 0 && html`<${Lanes} lanes=${lanes} now=${runs ? now - race.zero : race.done?.at_ms} width=${width - 16} most=${most} axis=${axis} />`}</div>
     <p class="hidden">${lanes.map((lane) => `${lane.upstream}: ${ending(lane)}`).join("; ")}</p></div></section>`;
 }

@@ -25,6 +25,7 @@ export function Models() {
     { name: "input", title: "Input, $ per million", number: true, order: (/** @type {Row} */ row) => least(row.priced, (price) => price.input), cell: (/** @type {Row} */ row) => range(row.priced.map((one) => one.price?.input ?? 0), dollars) },
     { name: "output", title: "Output", number: true, order: (/** @type {Row} */ row) => least(row.priced, (price) => price.output), cell: (/** @type {Row} */ row) => range(row.priced.map((one) => one.price?.output ?? 0), dollars) },
     { name: "context", title: "Context", about: "tokens of prompt and answer", number: true, order: (/** @type {Row} */ row) => Math.max(0, ...row.running.map((one) => one.context ?? 0)), cell: (/** @type {Row} */ row) => range(row.running.flatMap((one) => (one.context === null ? [] : [one.context])), thousands) },
+    { name: "abilities", title: "Can", about: "what the catalogue says of the hosts that are on; of several, what all can", cell: (/** @type {Row} */ row) => abilities(row.running) },
     { name: "policy", title: "Policy", order: (/** @type {Row} */ row) => row.policy, cell: (/** @type {Row} */ row) => html`<a href=${link("routing", { model: row.model })}>${row.policy}</a>` },
     {
       name: "hosts", title: "Hosts", wide: true,
@@ -52,6 +53,12 @@ function OneMoreKey({ config }) {
   if (off.length === 0) return html`<p class="lead">Every provider that these models name is on.</p>`;
   const parts = (/** @type {(typeof off)[number]} */ one) => [one.raced > 0 && `a second host to race for ${counted(one.raced)}`, one.fresh > 0 && `a first host for ${counted(one.fresh)}`, one.wider > 0 && `one more host for ${counted(one.wider)}`].filter(Boolean).join(", ");
   return html`<p class="lead">One more key would add: ${off.slice(0, KEYS).map((one, at) => html`${at > 0 ? "; " : ""}<strong>${one.provider}</strong>, ${parts(one)}`)}.</p>`;
+}
+
+/** What all of these can. @param {Api.ConfiguredUpstream[]} running */
+function abilities(running) {
+  const all = running.slice(1).reduce((kept, one) => kept.filter((name) => one.abilities.includes(name)), running[0]?.abilities ?? []);
+  return all.length > 0 ? all.join(", ") : html`<span class="quiet">–</span>`;
 }
 
 /** @param {number} models */
