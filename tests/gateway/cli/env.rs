@@ -18,10 +18,12 @@ async fn a_shell_gets_the_address_the_token_and_the_model() {
     assert_eq!((claude.code, claude.out), (Some(0), expected), "{}", claude.err);
     let sdks = served.setup.run(&["env", "--url", &url]).await;
     assert!(sdks.out.contains(&format!("export OPENAI_BASE_URL={url}/v1\n")), "{}", sdks.out);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("http://{closed}");
     for (args, code, words) in [
         (&["env", "--url", &url, "--model", "nobody"][..], 2, "serves no model"),
         (&["env", "--url", &url, "--token", "planted-wrong"], 1, "token"),
-        (&["env", "--url", "http://127.0.0.1:1"], 1, "no gateway answers at http://127.0.0.1:1"),
+        (&["env", "--url", &nobody], 1, "no gateway answers at http://127.0.0.1:"),
         (&["env", "vim", "--url", &url], 2, "possible values: openai"),
     ] {
         let ran = served.setup.run(args).await;
