@@ -75,11 +75,7 @@ pub async fn run(at: &GatewayAddress, options: &EnvOptions, out: &mut impl io::W
     for (name, value) in variables(options.app, &at.url, token, model) {
         writeln!(out, "export {name}={}", quoted(&value))?;
     }
-    if model.is_none()
-        && options
-            .app
-            .is_some_and(|app| variables(Some(app), "", "", Some("")).len() > variables(Some(app), "", "", None).len())
-    {
+    if model.is_none() && !of_model(options.app).is_empty() {
         writeln!(out, "# --model NAME sets its model too")?;
     }
     Ok(())
@@ -93,24 +89,31 @@ fn variables(app: Option<EnvApp>, url: &str, token: &str, model: Option<&str>) -
     let anthropic = || pair(("ANTHROPIC_BASE_URL", url), "ANTHROPIC_AUTH_TOKEN");
     let gemini = || pair(("GOOGLE_GEMINI_BASE_URL", url), "GEMINI_API_KEY");
     let ollama = || vec![("OLLAMA_HOST", url.to_owned())];
-    let (mut variables, models): (_, &[(&'static str, &str)]) = match app {
-        None => ([openai(), anthropic(), gemini(), ollama()].concat(), &[]),
-        Some(EnvApp::Openai) => (openai(), &[]),
-        Some(EnvApp::Anthropic) => (anthropic(), &[]),
-        Some(EnvApp::Claude) => (anthropic(), &[("ANTHROPIC_MODEL", ""), ("ANTHROPIC_SMALL_FAST_MODEL", "")]),
-        Some(EnvApp::Gemini) => (gemini(), &[("GEMINI_MODEL", "")]),
-        Some(EnvApp::Ollama) => (ollama(), &[]),
-        Some(EnvApp::Aider) => (pair(("OPENAI_API_BASE", &v1), "OPENAI_API_KEY"), &[("AIDER_MODEL", "openai/")]),
-        Some(EnvApp::Copilot) => {
-            (pair(("COPILOT_PROVIDER_BASE_URL", &v1), "COPILOT_PROVIDER_API_KEY"), &[("COPILOT_MODEL", "")])
-        }
-        Some(EnvApp::Qwen) => (openai(), &[("OPENAI_MODEL", "")]),
+    let mut variables = match app {
+        None => [openai(), anthropic(), gemini(), ollama()].concat(),
+        Some(EnvApp::Openai | EnvApp::Qwen) => openai(),
+        Some(EnvApp::Anthropic | EnvApp::Claude) => anthropic(),
+        Some(EnvApp::Gemini) => gemini(),
+        Some(EnvApp::Ollama) => ollama(),
+        Some(EnvApp::Aider) => pair(("OPENAI_API_BASE", &v1), "OPENAI_API_KEY"),
+        Some(EnvApp::Copilot) => pair(("COPILOT_PROVIDER_BASE_URL", &v1), "COPILOT_PROVIDER_API_KEY"),
     };
-    let named = model
-        .into_iter()
-        .flat_map(|model| models.iter().map(move |(name, prefix)| (*name, format!("{prefix}{model}"))));
-    variables.extend(named);
+    if let Some(model) = model {
+        variables.extend(of_model(app).iter().map(|(name, prefix)| (*name, format!("{prefix}{model}"))));
+    }
     variables
+}
+
+/// Variables that name the model, and what stands before its name there.
+fn of_model(app: Option<EnvApp>) -> &'static [(&'static str, &'static str)] {
+    match app {
+        Some(EnvApp::Claude) => &[("ANTHROPIC_MODEL", ""), ("ANTHROPIC_SMALL_FAST_MODEL", "")],
+        Some(EnvApp::Gemini) => &[("GEMINI_MODEL", "")],
+        Some(EnvApp::Aider) => &[("AIDER_MODEL", "openai/")],
+        Some(EnvApp::Copilot) => &[("COPILOT_MODEL", "")],
+        Some(EnvApp::Qwen) => &[("OPENAI_MODEL", "")],
+        None | Some(EnvApp::Openai | EnvApp::Anthropic | EnvApp::Ollama) => &[],
+    }
 }
 
 /// For a POSIX shell.

@@ -64,7 +64,14 @@ fn welcome(config: &Config, listens: &[Listen]) -> String {
     let raced = || on().filter(|model| config.upstreams_on(model) > 1);
     let billed = |model: &ModelConfig| model.upstreams.iter().any(|upstream| upstream.provider.is_hosted());
     let simulated = on().all(|model| model.upstreams.iter().all(|upstream| upstream.provider.simulate.is_some()));
+    let servers = config.providers.values().filter(|provider| provider.is_on() && provider.serves_its_list());
+    let servers: Vec<&str> =
+        servers.filter(|server| server.simulate.is_none()).map(|server| server.name.as_str()).collect();
     let what = match (on().count(), raced().count()) {
+        // They are asked once it listens.
+        (0, _) if !servers.is_empty() => {
+            format!("Serves the models that {} lists, by their names, at {address}/v1.", servers.join(" or "))
+        }
         (0, _) => "No model is on: `photofinish check` says why.".to_owned(),
         (1, races) => {
             let name = on().next().map_or("", |model| &model.name);
@@ -101,4 +108,53 @@ fn listening(config: &Config, take_over: bool) -> anyhow::Result<Listening> {
         if take_over { "--take-over, which they do not need" } else { "--listen and PHOTOFINISH_LISTEN" }
     );
     Ok(Listening::Passed(passed))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use photofinish_config::config::parse;
+
+    #[test]
+    fn four_lines_say_what_it_does_and_costs() {
+        let said = |text: &str, keys: &'static [&'static str]| {
+            let env = move |name: &str| keys.contains(&name).then(|| "planted".to_owned());
+            let config = parse(text, Path::new("x"), &env).unwrap();
+            let said = welcome(&config, &[Listen::parse("127.0.0.1:8080").unwrap()]);
+            assert_eq!(
+                said.lines().skip(2).collect::<Vec<_>>(),
+                ["Dashboard: http://127.0.0.1:8080/dashboard", "Ctrl-C stops it."]
+            );
+            said.lines().take(2).collect::<Vec<_>>().join(" ")
+        };
+        let sim = "[providers]\na.simulate = {}\nb.simulate = {}\n[models.demo]\nupstreams = [\"a/x\", \"b/x\"]";
+        for (text, keys, expected) in [
+            (
+                sim,
+                &[][..],
+                "Races simulated providers, which need no key, as the model \"demo\" at http://127.0.0.1:8080/v1. It costs nothing",
+            ),
+            (
+                "[providers.ollama]\nbase_url = \"http://127.0.0.1:11434/v1\"",
+                &[],
+                "Serves the models that ollama lists, by their names, at",
+            ),
+            ("", &[], "No model is on: `photofinish check` says why."),
+            ("", &["GROQ_API_KEY"], "0 of them raced, at http://127.0.0.1:8080/v1. It costs what the providers bill"),
+            (
+                "",
+                &["GROQ_API_KEY", "CEREBRAS_API_KEY"],
+                "at most 10 % of single ones (budget = 0.1); rescues come on top.",
+            ),
+            (
+                "race.policy = \"race\"",
+                &["GROQ_API_KEY", "CEREBRAS_API_KEY"],
+                "A race costs what all its attempts cost",
+            ),
+        ] {
+            assert!(said(text, keys).contains(expected), "{text}: {}", said(text, keys));
+        }
+    }
 }

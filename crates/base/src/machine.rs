@@ -415,10 +415,9 @@ mod tests {
         let before = process().unwrap();
         let memory = vec![1_u8; 64 << 20];
         let file = File::open("/proc/self/stat").unwrap();
-        let began = std::time::Instant::now();
-        while began.elapsed() < Duration::from_millis(50) {}
+        // However little of a processor it gets.
+        while process().unwrap().cpu_seconds - before.cpu_seconds < 0.02 {}
         let after = process().unwrap();
-        assert!(after.cpu_seconds - before.cpu_seconds >= 0.02, "{before:?} {after:?}");
         assert!(after.resident_bytes >= before.resident_bytes + memory.len() as u64 / 2, "{before:?} {after:?}");
         assert!(after.descriptors > 3 && after.descriptors_max.is_none_or(|max| after.descriptors <= max));
         let now = crate::clock::wall_micros() as f64 / 1e6;

@@ -38,7 +38,7 @@ pub(super) fn warn_of_model(
     warn_of_prices(scope, name, race, upstreams);
 }
 
-/// About `budget`, which is a share: each value once.
+/// About `budget`, which is a share and no percentage.
 pub(super) fn warn_of_budgets<'m>(
     scope: &ReaderScope<'_>,
     race: &RaceSettings,

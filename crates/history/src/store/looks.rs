@@ -8,7 +8,7 @@ use crate::record::{AttemptOutcome, CensorCause};
 use photofinish_config::config::TokenCounts;
 
 /// Looks of one answer. Of more, every second one counts, or every third, and so on, so that they are of the whole window.
-pub const LOOKS_MAX: i64 = 10_000;
+pub(crate) const LOOKS_MAX: i64 = 10_000;
 /// Looks around which the requests of clients are read, of all models together, and how many requests at each.
 const AROUND_MAX: usize = 1_000;
 /// Looks of one model around which they are read at least.

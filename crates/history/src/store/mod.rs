@@ -38,6 +38,8 @@ use rusqlite::config::DbConfig;
 pub use damage::FileFinding;
 use header::{FileId, Header};
 pub use incidents::IncidentFilter;
+#[cfg(test)]
+pub(crate) use looks::LOOKS_MAX;
 pub use looks::{LookRow, LookSeen};
 pub use open::OpenError;
 pub use probes::{ProbeRow, RecordedProbe};

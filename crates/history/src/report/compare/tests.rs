@@ -1,8 +1,8 @@
 //! Weeks under a policy that chooses, against their truth: what looks say of each upstream alone, and of what racing gained.
 
 use super::*;
-use crate::record::{AttemptOutcome, AttemptRecord, CensorCause, sample};
-use crate::store::{Record, Store};
+use crate::record::{AttemptOutcome, AttemptRecord, CensorCause, RaceRecord, sample};
+use crate::store::{LOOKS_MAX, Record, Store};
 use photofinish_config::config::parse;
 use std::path::Path;
 
@@ -217,6 +217,21 @@ fn clients_that_wait_longer_than_the_best_alone_would_have_lost() {
         }
     }
     assert_eq!(week.compared().verdict(0), GainVerdict::Lost);
+}
+
+#[test]
+fn of_very_many_looks_some_of_the_whole_window_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let store = Store::open(&path).unwrap();
+    let all = LOOKS_MAX + 100;
+    let race = |n: i64| RaceRecord { started_at: sample::STARTED_AT + n, ..sample::race(n) };
+    store.write(&(0..all).map(|n| Record::Race(Box::new(race(n)))).collect::<Vec<_>>()).unwrap();
+    let read = StoreReader::open(&path).unwrap().looks(&AttemptFilter::default()).unwrap();
+    assert!((all / 2 - 1..=all / 2 + 1).contains(&(read.len() as i64)), "{}", read.len());
+    let oldest = read.last().map(|look| look.started_at - sample::STARTED_AT);
+    assert!(oldest.is_some_and(|oldest| oldest < 2), "{oldest:?}");
+    store.close();
 }
 
 #[test]
