@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::models;
 use super::provider_state::ProviderState;
 use super::screen::ScreenSettings;
-use super::text::{ShadedRow, YELLOW, brief_bytes, write_section, write_shaded};
+use super::text::{ShadedRow, YELLOW, brief_bytes, write_folded, write_section, write_shaded};
 use photofinish_config::config::{Config, Keys, Permit, Provider, Simulation, Token, User, today, units};
 
 /// What the command takes.
@@ -32,6 +32,10 @@ pub struct CheckOptions {
     pub schema: bool,
 }
 
+/// Where there is neither a file nor a key.
+const KEYLESS: &str = "no key of a provider is set, and there is no config.toml: `photofinish` alone serves the model servers of this \
+                       machine, or simulated providers";
+
 /// Prints the config in aligned columns. False: its database cannot be used.
 ///
 /// # Errors
@@ -46,8 +50,11 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
     write_section("Providers", providers, screen, out)?;
     if config.serves_catalogue && !config.models.is_empty() {
         let (served, raced, date) = (config.models.len(), config.raceable(), config.catalogue.date());
-        writeln!(out, "\nModels\n  {served} of the catalogue of {date} by name, {raced} of them raced.")?;
-        writeln!(out, "  `photofinish models --raceable` lists those.")?;
+        let text = format!(
+            "\nModels\n  {served} of the catalogue of {date} by name, {raced} of them raced.\n  `photofinish models --raceable` lists \
+             those."
+        );
+        write_folded(&text, screen.columns(), out)?;
     } else {
         if !config.models.is_empty() {
             writeln!(out, "\nModels")?;
@@ -57,7 +64,14 @@ pub fn render(config: &Config, screen: ScreenSettings, out: &mut impl io::Write)
     write_section("Users", user_rows(config).into_iter().map(|row| (row, None)).collect(), screen, out)?;
     let usable = history::render(&config.store, screen, out)?;
     let old = config.old_catalogue(&today());
-    let warnings = config.warnings.iter().chain(&old).map(|warning| (vec![warning.clone()], Some(YELLOW))).collect();
+    let keyless = config.is_without_keys().then(|| KEYLESS.to_owned());
+    let warnings = config
+        .warnings
+        .iter()
+        .chain(&old)
+        .chain(&keyless)
+        .map(|warning| (vec![warning.clone()], Some(YELLOW)))
+        .collect();
     write_section("Warnings", warnings, screen, out)?;
     Ok(usable)
 }
@@ -149,8 +163,12 @@ mod tests {
     fn rendered(text: &str) -> String {
         let env = |name: &str| (name == "SET").then(|| "planted-secret".to_owned());
         let config = parse(text, Path::new("config.toml"), &env).unwrap();
+        shown(&config, ScreenSettings { width: 200, ..PIPED })
+    }
+
+    fn shown(config: &Config, screen: ScreenSettings) -> String {
         let mut out = Vec::new();
-        render(&config, PIPED, &mut out).unwrap();
+        render(config, screen, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -230,30 +248,34 @@ mod tests {
 
     #[test]
     fn the_shipped_config_fits_a_terminal() {
-        let text = rendered(include_str!("../../config.toml"));
+        let config = parse(include_str!("../../config.toml"), Path::new("config.toml"), &|_| None).unwrap();
+        let text = shown(&config, PIPED);
         let (_, providers) = text.split_once("\nProviders\n").unwrap();
         assert!(providers.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]
-    fn a_long_address_is_broken_into_lines_on_a_terminal() {
-        let address = format!("https://{}.example.com/v1", "long-name.".repeat(8));
-        let text = format!(
-            "[providers]\nopenai.api_key = \"${{SET}}\"\nmine.base_url = \"{address}\"\n\
-             mine.proxy = \"http://proxy.example.com:3128\"\n[models.m]\nupstreams = [\"mine/x\"]"
-        );
-        let config = parse(&text, Path::new("config.toml"), &|_| None).unwrap();
-        let printed = |screen: ScreenSettings| {
-            let mut out = Vec::new();
-            render(&config, screen, &mut out).unwrap();
-            String::from_utf8(out).unwrap()
+    fn an_address_stays_whole_and_moves_below_where_there_is_no_room() {
+        let text = |host: &str| {
+            format!(
+                "[providers]\nopenai.api_key = \"${{SET}}\"\nmine.base_url = \"https://{host}.example.com/v1\"\n\
+                 mine.proxy = \"http://proxy.example.com:3128\"\n[models.m]\nupstreams = [\"mine/x\"]"
+            )
         };
-        assert!(printed(PIPED).contains(&address));
-        let terminal = printed(ScreenSettings { width: 80, piped: false, ..PIPED });
-        let (_, providers) = terminal.split_once("\nProviders\n").unwrap();
-        assert!(providers.lines().all(|line| line.chars().count() <= 80), "{terminal}");
-        let pieces: String = providers.lines().take(6).flat_map(str::split_whitespace).collect();
-        assert!(pieces.contains(&format!("{address},nokey,throughproxy.example.com:3128")), "{terminal}");
+        let printed = |host: &str, width| {
+            let config = parse(&text(host), Path::new("config.toml"), &|_| None).unwrap();
+            shown(&config, ScreenSettings { width, ..PIPED })
+        };
+        let short = "  mine      on     unknown         https://short.example.com/v1, no key, through\n                                   \
+                     proxy.example.com:3128\n";
+        assert!(printed("short", 80).contains(short), "{}", printed("short", 80));
+        let long = "long-name.".repeat(4);
+        let below =
+            format!("  mine      on     unknown\n      https://{long}.example.com/v1, no key, through\n      proxy.");
+        assert!(printed(&long, 80).contains(&below), "{}", printed(&long, 80));
+        // Wider than the terminal: on a line of its own, where it can be copied.
+        let own = format!("\n      https://{long}.example.com/v1,\n");
+        assert!(printed(&long, 40).contains(&own), "{}", printed(&long, 40));
     }
 
     #[test]

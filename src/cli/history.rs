@@ -12,7 +12,7 @@ use self::notes::{figure, length};
 use super::plot::{self, Plot, PlotUnit, XAxis};
 use super::screen::ScreenSettings;
 use super::stats::notes::write_nothing;
-use super::text::write_paragraphs;
+use super::text::{write_folded, write_paragraphs};
 use photofinish_base::clock::wall_micros;
 use photofinish_history::estimate::class::Concurrency;
 use photofinish_history::report::members::{write_json, write_rows};
@@ -80,7 +80,7 @@ pub fn run(
     let question = &options.question;
     let answer = series::ask(&reader, question, wall_micros())?;
     if let Some(left_out) = notes::left_out(&answer).filter(|_| options.json || options.csv) {
-        writeln!(err, "{left_out}")?;
+        write_folded(&left_out, screen.columns(), err)?;
     }
     if options.json {
         return Ok(write_json(&series::objects(question, &answer), out)?);

@@ -98,10 +98,10 @@ mod tests {
         store.write(&[gateway, part, alone].map(|incident| Record::Incident(Box::new(incident)))).unwrap();
         assert_eq!(
             output(&path, "--since 2026-01-01"),
-            "gateway: 3 upstreams at once: 900 of 1500 attempts failed (60 %, 1 by a content policy) from 2026-01-02 05:04 UTC; not \
-             watched since 2026-01-02 06:34 UTC: end unknown\n\
-             - a/m\\u{1b}: first tokens took 2.2 times as long from 2026-01-02 05:04 to 06:19 UTC\n\
-             groq/llama-70b: first tokens took 2.2 times as long from 2026-01-02 03:04 to 04:19 UTC\n"
+            "gateway: 3 upstreams at once: 900 of 1500 attempts failed (60 %, 1 by a content\n\
+             policy) from 2026-01-02 05:04 UTC; not watched since 2026-01-02 06:34 UTC: end\nunknown\n\
+             - a/m\\u{1b}: first tokens took 2.2 times as long from 2026-01-02 05:04 to 06:19\nUTC\n\
+             groq/llama-70b: first tokens took 2.2 times as long from 2026-01-02 03:04 to\n04:19 UTC\n"
         );
         let json: Value =
             serde_json::from_str(&output(&path, "--since 2026-01-01 --until 2026-01-02T04:00:00Z --json")).unwrap();
@@ -120,8 +120,8 @@ mod tests {
         write(&answer, None, &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "No incidents.\nNot watched for slowness now, for want of 20 first tokens or cuts in the last hour: a/m (1 attempt), b/m (19 \
-             attempts).\n"
+            "No incidents.\nNot watched for slowness now, for want of 20 first tokens or cuts in the last\nhour: a/m (1 attempt), \
+             b/m (19 attempts).\n"
         );
     }
 }

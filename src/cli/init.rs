@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use proposal::{FirstConfig, LocalServer, Surroundings};
 
-use super::text::write_columns;
+use super::text::{folded, write_columns};
 use photofinish_config::config::catalogue::{self, CatalogueEntry};
 use photofinish_config::config::{self, Config};
 
@@ -29,7 +29,8 @@ pub struct InitOptions {
     pub stdout: bool,
 }
 
-/// Writes the configuration to `path`, or prints it. `input`: the terminal where the user answers, None without one.
+/// Writes the configuration to `path`, or prints it. `input`: the terminal where the user answers, None without one. `width`: columns of
+/// the messages.
 ///
 /// # Errors
 /// The file is there already or cannot be written, in words for the user.
@@ -38,8 +39,8 @@ pub async fn run(
     options: &InitOptions,
     env: &dyn Fn(&str) -> Option<String>,
     input: Option<&mut dyn BufRead>,
-    out: &mut impl Write,
-    err: &mut impl Write,
+    width: usize,
+    (out, err): (&mut impl Write, &mut impl Write),
 ) -> anyhow::Result<()> {
     if !options.stdout && path.is_dir() {
         bail!("{} is a directory: --config PATH names the file to write", path.display());
@@ -61,7 +62,7 @@ pub async fn run(
     config::parse(&first.text, path, env).context("the proposed configuration is not valid here")?;
     if options.stdout {
         out.write_all(first.text.as_bytes())?;
-        return report(&found, &first, err).map_err(Into::into);
+        return Ok(writeln!(err, "{}", folded(&report(&found, &first), width))?);
     }
     let written = OpenOptions::new().write(true).create_new(true).open(path);
     written.and_then(|mut file| file.write_all(first.text.as_bytes())).with_context(|| {
@@ -70,14 +71,15 @@ pub async fn run(
             path.display()
         )
     })?;
-    report(&found, &first, out)?;
-    writeln!(out, "\n{} is written. Next:", path.display())?;
+    let report = report(&found, &first);
+    let text = format!("{report}\n\n{} is written. Next:", path.display());
+    writeln!(out, "{}", folded(&text, width))?;
     let config = if path == Path::new("config.toml") { String::new() } else { format!(" --config {}", path.display()) };
     let race = format!("race \"Hello\" --model {}", first.model);
     let next =
         [("check --live", "ask each upstream"), (&race, "run one race and see it"), ("serve", "start the gateway")];
     let next = next.map(|(command, about)| vec![format!("photofinish {command}{config}"), about.to_owned()]);
-    Ok(write_columns("  ", &next, out)?)
+    Ok(write_columns("  ", &next, width, out)?)
 }
 
 /// A variable of this provider holds a key that can be sent, and the key alone switches it on.
@@ -96,7 +98,7 @@ pub async fn found_here() -> anyhow::Result<Config> {
 /// The configuration that `init` proposes where there is no key and no server.
 pub fn simulated() -> anyhow::Result<Config> {
     let none = Surroundings { keys: Vec::new(), servers: Vec::new(), env: &|_| None };
-    Ok(config::parse(&proposal::first_config(&none).text, Path::new("the simulated providers"), &|_| None)?)
+    Ok(config::load_without_file(&proposal::first_config(&none).text, None)?)
 }
 
 /// Asks whether to look for servers. Without a terminal there is no answer, and looking is harmless.
@@ -111,44 +113,38 @@ fn may_look(input: Option<&mut dyn BufRead>, err: &mut impl Write) -> io::Result
 }
 
 /// What was found, and what races.
-fn report(found: &Surroundings<'_>, first: &FirstConfig, out: &mut impl Write) -> io::Result<()> {
-    for entry in &found.keys {
-        let variable = entry.set_variables(found.env).next().unwrap_or_default();
+fn report(found: &Surroundings<'_>, first: &FirstConfig) -> String {
+    let of_key = |entry: &&CatalogueEntry| {
+        let (name, variable) = (&entry.name, entry.set_variables(found.env).next().unwrap_or_default());
         match entry.has_address(found.env) {
-            true => writeln!(out, "{variable} is set: {} is on", entry.name)?,
-            false => {
-                writeln!(out, "{variable} is set: {} needs a table too, see `photofinish providers {0}`", entry.name)?
-            }
+            true => format!("{variable} is set: {name} is on"),
+            false => format!("{variable} is set: {name} needs a table too, see `photofinish providers {name}`"),
         }
-    }
-    for LocalServer { name, url, models } in &found.servers {
-        match models.len() {
-            0 => writeln!(out, "{name} answers at {url} and has no model yet")?,
-            1 => writeln!(out, "{name} answers at {url} with {}", models[0])?,
-            count => writeln!(out, "{name} answers at {url} with {count} models")?,
-        }
-    }
+    };
+    let of_server = |LocalServer { name, url, models }: &LocalServer| match models.as_slice() {
+        [] => format!("{name} answers at {url} and has no model yet"),
+        [one] => format!("{name} answers at {url} with {one}"),
+        several => format!("{name} answers at {url} with {} models", several.len()),
+    };
     let model = &first.model;
-    match first.upstreams.as_slice() {
+    let races = match first.upstreams.as_slice() {
         _ if first.is_simulated => {
             let why = match found.keys.is_empty() && found.servers.is_empty() {
                 true => "No key of a provider is set, and no model server was found on this machine",
                 false => "Photofinish knows no model of these: write one into `upstreams`, as \"PROVIDER/MODEL\"",
             };
-            writeln!(out, "{why}. Until then, the model \"{model}\" races two simulated providers, which need no key")
+            format!("{why}. Until then, the model \"{model}\" races two simulated providers, which need no key")
         }
-        [one] => writeln!(
-            out,
+        [one] => format!(
             "Every model of these is served by its name. Nothing races yet: \"{model}\" is {one} alone, and a key of another host makes it a race"
         ),
-        several => {
-            writeln!(
-                out,
-                "Every model of these is served by its name, and raced where several host it, such as \"{model}\": {}",
-                several.join(", ")
-            )
-        }
-    }
+        several => format!(
+            "Every model of these is served by its name, and raced where several host it, such as \"{model}\": {}",
+            several.join(", ")
+        ),
+    };
+    let said = found.keys.iter().map(of_key).chain(found.servers.iter().map(of_server));
+    said.chain([races]).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -167,7 +163,7 @@ mod tests {
         };
         let mut input = answer.map(|answer| Cursor::new(answer.to_owned()));
         let input = input.as_mut().map(|input| input as &mut dyn BufRead);
-        let result = run(path, &options, &env, input, &mut out, &mut err).await;
+        let result = run(path, &options, &env, input, 200, (&mut out, &mut err)).await;
         (result, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }
 
@@ -208,9 +204,7 @@ mod tests {
             let keys = names.iter().filter_map(|name| catalogue::find(name)).collect();
             let env = |name: &str| (name == "AZURE_OPENAI_API_KEY").then(|| "planted-key".to_owned());
             let found = Surroundings { keys, servers: Vec::new(), env: &env };
-            let mut out = Vec::new();
-            report(&found, &proposal::first_config(&found), &mut out).unwrap();
-            String::from_utf8(out).unwrap()
+            report(&found, &proposal::first_config(&found))
         };
         assert!(
             said(&[]).starts_with("No key of a provider is set, and no model server was found on this machine. Until")

@@ -48,6 +48,7 @@ use photofinish_base::telemetry::{self, LogFormat};
 use photofinish_config::config::{self, Config, ConfigSource, LoadError};
 use photofinish_history::report::series::SeriesError;
 use screen::ScreenSettings;
+use text::write_folded;
 
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
 /// wins, the losers are cancelled, and every attempt leaves one row in SQLite.
@@ -158,7 +159,12 @@ const IDLE_THREAD_FOR: Duration = Duration::from_millis(500);
 
 /// Runs the command that was typed.
 pub fn main() -> ExitCode {
-    let cli = typed(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let cli = match typed(std::env::args_os()) {
+        Ok(cli) => cli,
+        // Help and the version go to standard output.
+        Err(help) if !help.use_stderr() => help.exit(),
+        Err(usage) => return exit_code(&usage.into()),
+    };
     let source = ConfigSource::find(cli.config.as_deref());
     let is_bare = cli.command.is_none();
     let command = cli.command.unwrap_or_else(|| Command::Serve(serve::ServeOptions::default()));
@@ -171,7 +177,7 @@ pub fn main() -> ExitCode {
         _ => None,
     };
     if let Some((command, problem)) = problem {
-        wrong_use(command, problem).exit();
+        return exit_code(&wrong_use(command, problem).into());
     }
     if matches!(command, Command::Serve(_) | Command::Bench(_) | Command::Simulate(_)) {
         // While there is one thread. An error is reported where the limit matters.
@@ -250,7 +256,8 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
             let input = asks.then_some(&mut input as &mut dyn BufRead);
             let env = |name: &str| std::env::var(name).ok();
             let path = source.file().unwrap_or(Path::new(config::USUAL_FILE));
-            init::run(path, &options, &env, input, &mut io::stdout().lock(), &mut io::stderr()).await?;
+            let width = ScreenSettings::width_of_stderr();
+            init::run(path, &options, &env, input, width, (&mut io::stdout().lock(), &mut io::stderr())).await?;
         }
         // With --url the configuration is not read.
         Command::Routing(routing::RoutingOptions { url: Some(ref at), .. })
@@ -270,7 +277,7 @@ async fn run(command: Command, is_bare: bool, source: &ConfigSource) -> anyhow::
                 }
                 Err(error) => return Err(error.into()),
             };
-            let width = ScreenSettings::width_of_stdout();
+            let width = ScreenSettings::of_stdout().columns();
             providers::run(config.as_ref(), &options, width, &mut io::stdout().lock())?;
         }
         command => {
@@ -331,7 +338,10 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
     // Lines of the log would break the picture, which shows failures itself.
     let quiet = matches!(
         command,
-        Command::Race(_) | Command::Bench(_) | Command::Check(check::CheckOptions { live: true, .. })
+        Command::Race(_)
+            | Command::Bench(_)
+            | Command::Probe(_)
+            | Command::Check(check::CheckOptions { live: true, .. })
     );
     telemetry::start(if quiet { LevelFilter::ERROR } else { telemetry::DEFAULT }, config.server.log);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
@@ -353,7 +363,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             return Ok(outcome.into());
         }
         Command::Models(models::ModelsOptions { action: Some(models::ModelsAction::Update(options)), .. }) => {
-            models::update::run(&config, &options, &mut out).await?;
+            models::update::run(&config, &options, ScreenSettings::of_stdout(), &mut out).await?;
         }
         Command::Models(options) => {
             let now = models::ListedNow::ask(&config, &options).await;
@@ -382,7 +392,8 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCod
             return ended.map(ExitCode::from).map_err(|error| with_usage("bench", error));
         }
         Command::Probe(options) => {
-            let ended = probe::run(config, &options, &mut out, &mut err).await;
+            let screen = ScreenSettings::of_stdout();
+            let ended = probe::run(config, &options, screen, &mut out, &mut err).await;
             return ended.map(ExitCode::from).map_err(|error| with_usage("probe", error));
         }
         Command::Replay(options) => {
@@ -416,7 +427,7 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 
 fn report(text: &str) {
     // There is no other place for it if standard error is closed.
-    let _ = writeln!(io::stderr(), "{}", printable_lines(text));
+    let _ = write_folded(&printable_lines(text), ScreenSettings::width_of_stderr(), &mut io::stderr());
 }
 
 #[cfg(test)]

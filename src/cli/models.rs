@@ -15,7 +15,7 @@ use super::outcome::WrongUse;
 use super::provider_state::ProviderState;
 use super::routing::{self, GatewayAddress};
 use super::screen::ScreenSettings;
-use super::text::{GREEN, GREY, ShadedRow, YELLOW, write_columns, write_shaded};
+use super::text::{GREEN, GREY, ShadedRow, YELLOW, write_columns, write_folded, write_shaded};
 use photofinish_config::config::{
     Config, ModelConfig, Objective, Price, PriceSource, RaceSettings, UpstreamConfig, units,
 };
@@ -58,10 +58,10 @@ pub fn run(
         writeln!(out, "{} models are served, and none of them matches.", config.models.len())?;
     } else {
         render(config, options, screen, out)?;
-        writeln!(out, "  The catalogue is {}.", config.catalogue_place)?;
+        write_folded(&format!("  The catalogue is {}.", config.catalogue_place), screen.columns(), out)?;
     }
     if let Some(now) = now.filter(|_| !options.json) {
-        now.write(out)?;
+        now.write(screen, out)?;
     }
     Ok(())
 }
@@ -78,21 +78,24 @@ pub fn render(
         write_shaded("  ", vec![(vec![model_line(config, model)], shade)], screen, out)?;
         upstream_rows(config, model, screen, out)?;
         if config.upstreams_on(model) == 1 && !config.serves_catalogue {
-            writeln!(out, "    one upstream: the policy makes no difference")?;
+            write_folded("    one upstream: the policy makes no difference", screen.columns(), out)?;
         }
     }
     let sources = || options.chosen(config).flat_map(|model| &model.upstreams).map(|upstream| &upstream.price_source);
     let budgets = options.chosen(config).filter(|model| model.race.policy.spends_budget() && model.upstreams.len() > 1);
     if let Some(least) = budgets.map(|model| model.race.budget).filter(|budget| *budget > 0.0).min_by(f64::total_cmp) {
         let share = 100.0 * least;
-        writeln!(out, "  Budget {least}: attempts that are chosen in addition cost at most {share:.0} % of")?;
-        writeln!(out, "  single ones; what replaces failed and late attempts comes on top.")?;
+        let text = format!(
+            "  Budget {least}: attempts that are chosen in addition cost at most {share:.0} % of single ones; what replaces failed and \
+             late attempts comes on top."
+        );
+        write_folded(&text, screen.columns(), out)?;
     }
     if sources().any(Option::is_some) {
         let catalogue = sources().flatten().any(|source| matches!(source, PriceSource::Catalogue(_)));
         let from =
             if catalogue { format!("; ~ by the catalogue of {}", config.catalogue.date()) } else { String::new() };
-        writeln!(out, "  Prices are in US dollars per million tokens{from}.")?;
+        write_folded(&format!("  Prices are in US dollars per million tokens{from}."), screen.columns(), out)?;
     }
     Ok(())
 }
@@ -298,22 +301,26 @@ pub(super) fn write_details(
         return Ok(());
     }
     if name != asked {
-        writeln!(out, "{asked} is a snapshot of {name}\n")?;
+        write_folded(&format!("{asked} is a snapshot of {name}\n"), screen.columns(), out)?;
     }
     match served {
         Some(model) => {
             write_shaded("", vec![(vec![model_line(config, model)], None)], screen, out)?;
             upstream_rows(config, model, screen, out)?;
         }
-        None => writeln!(out, "{name}: not served; {}", config.why_not_served(name).unwrap_or_default())?,
+        None => {
+            let why = config.why_not_served(name).unwrap_or_default();
+            write_folded(&format!("{name}: not served; {why}"), screen.columns(), out)?;
+        }
     }
     if !hosts.is_empty() {
-        writeln!(out, "\nHosts in the catalogue of {} ({})", config.catalogue.date(), config.catalogue_place)?;
+        let (date, place) = (config.catalogue.date(), &config.catalogue_place);
+        write_folded(&format!("\nHosts in the catalogue of {date} ({place})"), screen.columns(), out)?;
         let rows = hosts.iter().map(|host| host_row(config, host)).collect();
         write_shaded("  ", rows, screen, out)?;
         writeln!(out)?;
         let notes: Vec<Vec<String>> = hosts.iter().filter_map(|host| notes(host)).collect();
-        write_columns("  ", &notes, out)?;
+        write_columns("  ", &notes, screen.columns(), out)?;
     }
     Ok(())
 }
@@ -411,15 +418,16 @@ impl ListedNow {
     }
 
     /// Nothing if no list differs from the configuration.
-    pub(super) fn write(&self, out: &mut impl io::Write) -> io::Result<()> {
+    fn write(&self, screen: ScreenSettings, out: &mut impl io::Write) -> io::Result<()> {
         if !self.unlisted.is_empty() {
-            writeln!(out, "  By the running gateway these are the last choice:")?;
+            write_folded("  By the running gateway these are the last choice:", screen.columns(), out)?;
             let rows: Vec<Vec<String>> =
                 self.unlisted.iter().map(|(upstream, why)| vec![upstream.clone(), why.clone()]).collect();
-            write_columns("    ", &rows, out)?;
+            write_columns("    ", &rows, screen.columns(), out)?;
         }
         if !self.served.is_empty() {
-            writeln!(out, "  The running gateway also serves: {}.", self.served.join(", "))?;
+            let text = format!("  The running gateway also serves: {}.", self.served.join(", "));
+            write_folded(&text, screen.columns(), out)?;
         }
         Ok(())
     }
@@ -469,8 +477,8 @@ mod tests {
     openai/y  off
     sim/z     simulated
     ollama/w  on         no price
-  Budget 0.1: attempts that are chosen in addition cost at most 10 % of
-  single ones; what replaces failed and late attempts comes on top.
+  Budget 0.1: attempts that are chosen in addition cost at most 10 % of single
+    ones; what replaces failed and late attempts comes on top.
   Prices are in US dollars per million tokens.
   The catalogue is built in.
 ";

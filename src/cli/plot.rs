@@ -19,7 +19,7 @@ use picture::{DrawnSeries, Picture};
 pub use scale::PlotUnit;
 use scale::Scale;
 
-use super::text::{clean, wrapped, write_lines};
+use super::text::{clean, cut_and_wrapped, write_lines};
 
 /// What is drawn.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut i
     if !scale.has_zero() {
         title.push_str(" (the axis does not begin at 0)");
     }
-    write_lines(&wrapped(&title, usize::from(width)), out)?;
+    write_lines(&cut_and_wrapped(&title, usize::from(width)), out)?;
     let mut entries = legend::entries(&plot.lines, &series);
     if let Some(mut picture) = Picture::new(width, &scale, &across, any_open) {
         picture.draw(&series);

@@ -8,8 +8,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::outcome::{CommandOutcome, WrongUse};
+use super::screen::ScreenSettings;
 use super::sheet::{Sheet, SheetCell};
-use super::text::counted;
+use super::text::{counted, write_columns, write_folded};
 use photofinish_base::clock::wall_micros;
 use photofinish_config::config::units::within;
 use photofinish_config::config::{Config, ProbeWorkload, UpstreamConfig, nearest};
@@ -57,16 +58,17 @@ pub struct ProbeOptions {
 pub async fn run(
     config: Config,
     options: &ProbeOptions,
+    screen: ScreenSettings,
     out: &mut impl io::Write,
     err: &mut impl io::Write,
 ) -> anyhow::Result<CommandOutcome> {
     if options.plan {
-        plan(&config, options, out)?;
+        plan(&config, options, screen, out)?;
         return Ok(CommandOutcome::Done);
     }
     let (workloads, targets) = (workloads(&config, options)?, targets(&config, options)?);
     check_money(&config, options, &targets)?;
-    writeln!(err, "{}", cost_before(&config, options, &targets, &workloads))?;
+    write_folded(&cost_before(&config, options, &targets, &workloads), screen.columns(), err)?;
     let feed = RowFeed::new();
     let path = config.store.path.clone();
     let gateway = LocalGateway::start(config, true, feed.clone()).await?;
@@ -88,7 +90,7 @@ pub async fn run(
         }
     }
     if !options.json {
-        sheet(&results).write(None, out)?;
+        sheet(&results).write(screen.terminal(), out)?;
     }
     let lost = gateway.stop().await;
     anyhow::ensure!(lost == 0, "{lost} rows could not be written");
@@ -102,7 +104,7 @@ fn workloads(config: &Config, options: &ProbeOptions) -> Result<Vec<ProbeWorkloa
         return Ok(config.probes.as_ref().map_or_else(usual, |probes| probes.workloads.clone()));
     }
     let find = |name: &String| {
-        config.workloads.get(name).cloned().ok_or_else(|| unknown("workload", name, config.workloads.keys()))
+        config.workloads.get(name).cloned().ok_or_else(|| unknown("workload", name, "", config.workloads.keys()))
     };
     options.workload.iter().map(find).collect()
 }
@@ -124,7 +126,7 @@ fn targets(config: &Config, options: &ProbeOptions) -> Result<Vec<(String, Upstr
     let all: Vec<(String, UpstreamConfig)> = all.collect();
     let names: Vec<String> = all.iter().map(|(_, upstream)| upstream.name()).collect();
     if let Some(name) = options.upstreams.iter().find(|name| !names.contains(name)) {
-        return Err(unknown("upstream that is on", name, names.iter()));
+        return Err(unknown("upstream", name, ", or it is off", names.iter()));
     }
     let is_wanted = |(_, upstream): &(String, UpstreamConfig)| {
         options.upstreams.is_empty() || options.upstreams.contains(&upstream.name())
@@ -190,10 +192,10 @@ fn caps(usd: Option<f64>, tokens: Option<u64>) -> Option<String> {
     (!caps.is_empty()).then(|| caps.join(" and "))
 }
 
-fn unknown<'n>(noun: &str, name: &str, known: impl Iterator<Item = &'n String>) -> WrongUse {
+fn unknown<'n>(noun: &str, name: &str, or: &str, known: impl Iterator<Item = &'n String>) -> WrongUse {
     let near = nearest(name, known.map(String::as_str), 1).pop();
-    let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-    WrongUse(format!("there is no {noun} {name:?}{hint}"))
+    let hint = near.map_or_else(|| "`photofinish check` has them".to_owned(), |near| format!("did you mean {near}?"));
+    WrongUse(format!("there is no {noun} {name:?}{or}; {hint}"))
 }
 
 fn sheet(results: &[ProbeResult]) -> Sheet {
@@ -227,14 +229,19 @@ fn sheet(results: &[ProbeResult]) -> Sheet {
 }
 
 /// The probes of the next day, each with its time and its cost if the upstream keeps to `max_tokens`.
-fn plan(config: &Config, options: &ProbeOptions, out: &mut impl io::Write) -> anyhow::Result<()> {
+fn plan(
+    config: &Config,
+    options: &ProbeOptions,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
     let Some(settings) = &config.probes else {
         return Err(WrongUse("the configuration has no [probes], so the gateway sends none".to_owned()).into());
     };
     let now_us = wall_micros();
     let mut schedule = ProbeSchedule::new(seed(&config.store.path));
     schedule.configure(jobs(config, settings), now_us);
-    let (mut usd_all, mut unpriced) = (0.0, 0);
+    let (mut usd_all, mut unpriced, mut rows) = (0.0, 0, Vec::new());
     for due in schedule.plan(now_us, PLAN_AHEAD) {
         let at = jiff::Timestamp::from_microsecond(due.moment_us)?;
         let workload = settings.workloads.iter().find(|workload| workload.name == due.job.workload);
@@ -252,12 +259,14 @@ fn plan(config: &Config, options: &ProbeOptions, out: &mut impl io::Write) -> an
             continue;
         }
         let usd = estimate.usd.map_or_else(|| "price unknown".to_owned(), |usd| format!("USD {usd:.6}"));
-        let at = at.strftime("%Y-%m-%d %H:%M UTC");
-        writeln!(out, "{at}  {:<8}  {}  {usd}, {:.0} tokens", workload.name, due.job.upstream, estimate.tokens)?;
+        let cost = format!("{usd}, {:.0} tokens", estimate.tokens);
+        let at = at.strftime("%m-%d %H:%M UTC").to_string();
+        rows.push(vec![due.job.upstream.clone(), workload.name.clone(), at, cost]);
     }
     if options.json {
         return Ok(());
     }
+    write_columns("", &rows, screen.columns(), out)?;
     let caps = caps(settings.max_cost, settings.max_tokens).unwrap_or_default();
     writeln!(out, "24 hours: about USD {usd_all:.4}; the cap of a day is {caps}")?;
     if unpriced > 0 {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::outcome::WrongUse;
 use super::provider_state::ProviderState;
-use super::text::{aligned, clean, columns, fitted, too_wide, write_columns, write_lines, write_paragraphs};
+use super::text::{aligned, clean, columns, fitted, write_columns, write_folded, write_lines};
 use photofinish_config::config::catalogue::{self, CatalogueEntry, ServedDialect};
 use photofinish_config::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
 use photofinish_wire::{Dialect, Surface};
@@ -33,7 +33,7 @@ pub struct ProvidersOptions {
 pub fn run(
     config: Option<&Config>,
     options: &ProvidersOptions,
-    width: Option<usize>,
+    width: usize,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let all = listed(config);
@@ -50,7 +50,7 @@ pub fn run(
         writeln!(out, "{:#}", json!({ "providers": providers }))?;
     } else if options.name.is_some() {
         for known in shown {
-            known.details(out)?;
+            known.details(width, out)?;
         }
     } else {
         write_table(&shown, width, out)?;
@@ -61,34 +61,29 @@ pub fn run(
 /// Columns of a shortened address, at least.
 const ADDRESS_LEAST: usize = 40;
 
-/// Below the table on a terminal.
-const NOTES: [&str; 3] = [
-    "HERE: its state in this configuration; -: it has neither a key nor a table.",
-    "CANCEL_BILLING: what a hang-up does to the bill (stops, bills_full or unknown).",
-    "more: photofinish providers NAME",
-];
+/// Below the table.
+const NOTES: &str = "\
+HERE: its state in this configuration; -: it has neither a key nor a table.
+CANCEL_BILLING: what a hang-up does to the bill (stops, bills_full or unknown).
+more: photofinish providers NAME";
 
 /// One line for each, with shorter addresses or without the last columns if they do not fit `width`.
-fn write_table(shown: &[&ListedProvider<'_>], width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+fn write_table(shown: &[&ListedProvider<'_>], width: usize, out: &mut impl Write) -> io::Result<()> {
     const HEAD: [&str; 6] = ["PROVIDER", "HERE", "KEY VARIABLE", "CANCEL_BILLING", "DIALECTS", "ADDRESS"];
     let head = HEAD.map(str::to_owned).to_vec();
     let mut rows: Vec<_> = [head].into_iter().chain(shown.iter().map(|known| known.row())).collect();
     let others: Vec<Vec<String>> = rows.iter().map(|row| row[..HEAD.len() - 1].to_vec()).collect();
-    let taken = aligned(&others, |_| true).iter().map(|line| columns(line)).max().unwrap_or(0) + 2;
-    if let Some(room) = width.and_then(|width| width.checked_sub(taken)).filter(|room| *room >= ADDRESS_LEAST) {
+    let taken = aligned(&others, &|_| true).iter().map(|line| columns(line)).max().unwrap_or(0) + 2;
+    if let Some(room) = width.checked_sub(taken).filter(|room| *room >= ADDRESS_LEAST) {
         rows.iter_mut().flat_map(|row| row.last_mut()).for_each(|address| *address = fitted(address, room));
     }
-    let mut lines = aligned(&rows, |_| true);
-    while rows[0].len() > 1 && too_wide(&lines, width).is_some() {
+    let mut lines = aligned(&rows, &|_| true);
+    while rows[0].len() > 1 && lines.iter().any(|line| columns(line) > width) {
         rows.iter_mut().for_each(|row| row.truncate(row.len() - 1));
-        lines = aligned(&rows, |_| true);
+        lines = aligned(&rows, &|_| true);
     }
     write_lines(&lines, out)?;
-    // A program that reads the table gets no notes.
-    if width.is_some() {
-        write_paragraphs(NOTES.map(str::to_owned), width, out)?;
-    }
-    Ok(())
+    write_folded(NOTES, width, out)
 }
 
 /// The name is neither in the catalogue nor in the configuration.
@@ -169,7 +164,7 @@ impl ListedProvider<'_> {
         [self.name, self.here().0, variable, billing, &names.join(", "), address].map(str::to_owned).to_vec()
     }
 
-    fn details(&self, out: &mut impl Write) -> io::Result<()> {
+    fn details(&self, width: usize, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", clean(self.name))?;
         let (state, why) = self.here();
         let state = if state == "-" { "not in this configuration" } else { state };
@@ -182,15 +177,15 @@ impl ListedProvider<'_> {
         }
         for [dialect, address, key] in self.dialects() {
             let address = if address.is_empty() { "an address per customer".to_owned() } else { address };
-            rows.push(vec!["speaks".to_owned(), dialect, address, key]);
+            rows.push(vec!["speaks".to_owned(), format!("{dialect}, {address}, {key}")]);
         }
         for (surface, how) in self.surfaces() {
             rows.push(vec!["serves".to_owned(), surface.path().to_owned(), how]);
         }
-        write_columns("  ", &rows, out)?;
+        write_columns("  ", &rows, width, out)?;
         let Some(entry) = self.entry else { return Ok(()) };
         for (fact, value, source) in facts(entry) {
-            writeln!(out, "  {fact}: {value}\n    source: {source}")?;
+            write_folded(&format!("  {fact}: {value}\n    source: {source}"), width, out)?;
         }
         Ok(())
     }
@@ -277,7 +272,7 @@ mod tests {
     fn printed(config: &str, name: Option<&str>, json: bool) -> anyhow::Result<String> {
         let config = photofinish_config::config::parse(config, Path::new("x"), &|_| None).unwrap();
         let mut out = Vec::new();
-        run(Some(&config), &ProvidersOptions { name: name.map(str::to_owned), json }, None, &mut out)?;
+        run(Some(&config), &ProvidersOptions { name: name.map(str::to_owned), json }, 1_000, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -300,7 +295,7 @@ mod tests {
         assert_eq!(line("mine"), "mine on - unknown anthropic http://10.0.0.7/v1");
         assert_eq!(line("minted"), "minted token - unknown openai http://h");
         assert_eq!(line("sim"), "sim simulated - free openai this machine");
-        assert_eq!(text.lines().count(), catalogue::entries().count() + 4);
+        assert_eq!(text.lines().count(), catalogue::entries().count() + 4 + NOTES.lines().count());
         assert!(!text.contains("planted"), "{text}");
     }
 
@@ -309,7 +304,7 @@ mod tests {
         let config = photofinish_config::config::parse("", Path::new("x"), &|_| None).unwrap();
         for (width, columns) in [(80, 4), (160, 6)] {
             let (mut out, options) = (Vec::new(), ProvidersOptions { name: None, json: false });
-            run(Some(&config), &options, Some(width), &mut out).unwrap();
+            run(Some(&config), &options, width, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             let head = text.lines().next().unwrap();

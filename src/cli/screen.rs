@@ -14,8 +14,8 @@ pub struct ScreenSettings {
     pub piped: bool,
 }
 
-/// A picture in a pipe or a file is always the same.
-pub(super) const PIPED: ScreenSettings = ScreenSettings { width: 100, height: 20, colour: false, piped: true };
+/// Output in a pipe or a file is always the same.
+pub(super) const PIPED: ScreenSettings = ScreenSettings { width: 80, height: 20, colour: false, piped: true };
 /// Rows of a short terminal that are left for the legend and the prompt.
 const BELOW: u16 = 4;
 
@@ -31,6 +31,12 @@ impl ScreenSettings {
         ScreenSettings { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour, piped: false }
     }
 
+    /// Columns of standard error.
+    pub fn width_of_stderr() -> usize {
+        let size = terminal_size::terminal_size_of(io::stderr());
+        usize::from(size.map_or(PIPED.width, |(width, _)| width.0))
+    }
+
     /// Set if standard output and standard error are both a terminal.
     pub fn of_terminal() -> Option<ScreenSettings> {
         (io::stdout().is_terminal() && io::stderr().is_terminal()).then(ScreenSettings::of_stdout)
@@ -39,6 +45,11 @@ impl ScreenSettings {
     /// Columns of standard output, if it is a terminal.
     pub fn width_of_stdout() -> Option<usize> {
         io::stdout().is_terminal().then(|| usize::from(ScreenSettings::of_stdout().width))
+    }
+
+    /// Columns of a line.
+    pub(super) fn columns(self) -> usize {
+        self.width.into()
     }
 
     /// Columns of the terminal, if it is one.

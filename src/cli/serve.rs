@@ -1,8 +1,10 @@
 //! `photofinish serve`: the gateway until a signal ends it.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
+use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
+use crate::cli::text::write_folded;
 use photofinish_base::machine;
 use photofinish_config::config::{Config, Listen, ModelConfig, Policy};
 use photofinish_serve::app::{App, Listening, ReloadWatch};
@@ -47,7 +49,8 @@ pub async fn run(config: Config, take_over: bool) -> anyhow::Result<()> {
     }
     if io::stderr().is_terminal() {
         // Nobody is harmed if it cannot be read.
-        let _ = write!(io::stderr(), "\n{}\n", welcome(&app.gateway().live().config, app.listens()));
+        let said = welcome(&app.gateway().live().config, app.listens());
+        let _ = write_folded(&format!("\n{said}"), ScreenSettings::width_of_stderr(), &mut io::stderr());
     }
     app.watch(watch);
     signals.next().await;

@@ -21,7 +21,7 @@ use photofinish_history::report::stats::{self, ReportQuestion};
 use photofinish_history::store::StoreReader;
 
 use super::screen::ScreenSettings;
-use super::text::{wrapped, write_paragraphs};
+use super::text::{folded, hanging, write_lines, write_paragraphs};
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -44,9 +44,6 @@ pub struct StatsOptions {
 
 /// Below the options in `--help`.
 pub const HELP: &str = include_str!("help/stats.txt").trim_ascii_end();
-
-/// Columns of a definition behind the name of its column.
-const DEFINITION_WIDTH: usize = 67;
 
 /// Below the definitions of the columns with `--explain`.
 const DEFINITIONS: &str = include_str!("help/stats-explain.txt").trim_ascii_end();
@@ -100,21 +97,19 @@ pub fn run(
     }
     write_paragraphs(aside, width, out)?;
     if options.explain {
-        write_definitions(out)?;
+        write_definitions(screen.columns(), out)?;
     }
     Ok(())
 }
 
 /// The definition of each column of the wide table, and of the marks.
-fn write_definitions(out: &mut impl io::Write) -> io::Result<()> {
+fn write_definitions(width: usize, out: &mut impl io::Write) -> io::Result<()> {
     writeln!(out, "\nColumns:")?;
     for (column, field) in FIGURES.iter().filter_map(|figure| Some((figure.column?, figure.field))) {
-        for (place, line) in wrapped(field.about, DEFINITION_WIDTH).iter().enumerate() {
-            let head = if place == 0 { column.head } else { "" };
-            writeln!(out, "  {head:<11}{line}")?;
-        }
+        let text = format!("  {:<11}{}", column.head, field.about);
+        write_lines(&hanging(&text, width.min(80), &" ".repeat(13)), out)?;
     }
-    writeln!(out, "\n{DEFINITIONS}")
+    writeln!(out, "\n{}", folded(DEFINITIONS, width))
 }
 
 /// Who won most comes first. Hours, sizes and loads keep their order.

@@ -8,7 +8,7 @@ use std::io;
 use ratatui_core::style::Style;
 use ratatui_core::text::Span;
 
-use super::screen::ScreenSettings;
+use super::screen::{PIPED, ScreenSettings};
 pub use photofinish_base::printable::printable as clean;
 use photofinish_history::estimate::cost::CostSum;
 use photofinish_history::estimate::survival::is_firm;
@@ -22,6 +22,11 @@ const PLAIN: &str = "\x1b[0m";
 
 /// Columns of a paragraph; longer lines are hard to read.
 const PARAGRAPH: usize = 110;
+
+/// Columns of a line on a terminal of this width, or in a pipe.
+pub fn room(width: Option<usize>) -> usize {
+    width.unwrap_or(usize::from(PIPED.width))
+}
 
 /// The text in this colour; unchanged without one.
 pub fn painted(text: &str, colour: Option<&str>) -> String {
@@ -92,124 +97,198 @@ pub fn padded(text: &str, width: usize) -> String {
     text.to_owned() + &" ".repeat(missing)
 }
 
-/// Lines of at most `width` columns, broken between words where there are any.
+/// Lines of at most `width` columns, broken between words. A longer word has a line of its own: whole, it can be searched and copied.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    hanging(text, width, "")
+}
+
+/// The same, but a longer word is cut.
+pub fn cut_and_wrapped(text: &str, width: usize) -> Vec<String> {
+    wrapped(&text.split(' ').map(|word| fitted(word, width)).collect::<Vec<_>>().join(" "), width)
+}
+
+/// The same as `wrapped` with `indent` in front of all lines but the first.
+pub fn hanging(text: &str, width: usize, indent: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        for piece in pieces(word, width, width) {
-            match lines.last_mut() {
-                Some(line) if line.is_empty() => *line = piece,
-                Some(line) if columns(line) + 1 + columns(&piece) <= width => {
-                    line.push(' ');
-                    line.push_str(&piece);
-                }
-                _ => lines.push(piece),
+        match lines.last_mut() {
+            Some(line) if line.trim().is_empty() || columns(line) + 1 + columns(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
             }
+            Some(_) => lines.push(format!("{indent}{word}")),
+            None => lines.push(word.to_owned()),
         }
     }
     lines
 }
 
-/// The text in pieces of at most `first`, then `rest` columns; at least one piece.
-pub fn pieces(text: &str, first: usize, rest: usize) -> Vec<String> {
-    let mut pieces = vec![String::new()];
-    let mut used = 0;
-    for grapheme in Span::raw(text).styled_graphemes(Style::new()) {
-        let wide = columns(grapheme.symbol);
-        let (symbol, wide) = if wide > rest { ("\u{fffd}", 1) } else { (grapheme.symbol, wide) };
-        let room = if pieces.len() == 1 { first } else { rest };
-        if used + wide > room {
-            pieces.push(String::new());
-            used = 0;
-        }
-        if let Some(piece) = pieces.last_mut() {
-            piece.push_str(symbol);
-        }
-        used += wide;
-    }
-    pieces
+/// Lines of messages, each in lines of at most `width` columns; what goes on is indented.
+pub fn folded(text: &str, width: usize) -> String {
+    let line = |line: &str| {
+        let blanks = line.len() - line.trim_start_matches(' ').len();
+        hanging(line, width, &" ".repeat(blanks + 2)).join("\n")
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 pub fn write_lines(lines: &[String], out: &mut impl io::Write) -> io::Result<()> {
     lines.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
 }
 
-/// The width, if one of the lines is wider.
-pub fn too_wide(lines: &[String], width: Option<usize>) -> Option<usize> {
-    let widest = lines.iter().map(|line| columns(line)).max().unwrap_or(0);
-    width.filter(|width| widest > *width)
-}
-
 /// Lines of aligned cells with two blanks between. `is_text`: whether the column is text, which is aligned to the left and
 /// whose last cell in a line may be of any width. Figures are aligned to the right.
-pub fn aligned(rows: &[Vec<String>], is_text: impl Fn(usize) -> bool) -> Vec<String> {
+pub fn aligned(rows: &[Vec<String>], is_text: &dyn Fn(usize) -> bool) -> Vec<String> {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
-    let width = |column: usize| {
-        let counts = |row: &&Vec<String>| row.len() > column + usize::from(is_text(column));
-        rows.iter().filter(counts).map(|row| columns(&row[column])).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..rows.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect();
+    let widths = widths(&rows, is_text);
     let cell = |(column, cell): (usize, &String)| {
         let blanks = " ".repeat(widths[column].saturating_sub(columns(cell)));
         if is_text(column) { format!("{cell}{blanks}") } else { format!("{blanks}{cell}") }
     };
-    let line = |row: &Vec<String>| row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
+    let line = |row: &Vec<String>| row.iter().enumerate().map(cell).collect::<Vec<_>>().join(BETWEEN);
     rows.iter().map(|row| line(row).trim_end().to_owned()).collect()
 }
 
-/// The same behind a blank.
-pub fn aligned_with_margin(rows: &[Vec<String>], is_text: impl Fn(usize) -> bool) -> Vec<String> {
-    aligned(rows, is_text).into_iter().map(|line| format!(" {line}")).collect()
-}
+/// Between two columns.
+const BETWEEN: &str = "  ";
 
-/// Lines of aligned text behind `indent`.
-pub fn write_columns(indent: &str, rows: &[Vec<String>], out: &mut impl io::Write) -> io::Result<()> {
-    aligned(rows, |_| true).iter().try_for_each(|line| writeln!(out, "{}", format!("{indent}{line}").trim_end()))
+/// Of each column.
+fn widths(rows: &[Vec<String>], is_text: &dyn Fn(usize) -> bool) -> Vec<usize> {
+    let width = |column: usize| {
+        let counts = |row: &&Vec<String>| row.len() > column + usize::from(is_text(column));
+        rows.iter().filter(counts).map(|row| columns(&row[column])).max().unwrap_or(0)
+    };
+    (0..rows.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect()
 }
 
 /// The cells of a line, and its colour.
 pub type ShadedRow = (Vec<String>, Option<&'static str>);
 
-/// The least room in which a last cell is broken into lines; with less it is left whole.
+/// The least room in which a last cell is broken into lines.
 const LAST_CELL_LEAST: usize = 20;
 
-/// The rows with their last cells broken into lines, so that they fit `width` columns. A continued line is a row whose other
-/// cells are empty, with the same tag.
-pub fn with_last_cells_wrapped<T: Copy>(
-    rows: Vec<(Vec<String>, T)>,
-    width: usize,
-    is_text: impl Fn(usize) -> bool,
-) -> Vec<(Vec<String>, T)> {
-    let last = rows.iter().map(|(row, _)| row.len()).max().unwrap_or(0).saturating_sub(1);
-    let others: Vec<Vec<String>> = rows.iter().map(|(row, _)| row.iter().take(last).cloned().collect()).collect();
-    // With an empty last cell, so that every other column counts with its whole width.
-    let others: Vec<Vec<String>> = others.into_iter().map(|row| [row, vec!["|".to_owned()]].concat()).collect();
-    let taken = aligned(&others, is_text).iter().map(|line| columns(line)).max().unwrap_or(1) - 1;
-    let Some(room) = width.checked_sub(taken).filter(|room| *room >= LAST_CELL_LEAST) else { return rows };
-    let broken = rows.into_iter().flat_map(|(mut row, tag)| {
-        let cell = if row.len() > last { row.pop() } else { None };
-        let lines = cell.map_or_else(Vec::new, |cell| wrapped(&clean(&cell), room));
-        let mut lines = lines.into_iter();
-        row.extend(lines.next());
-        let more: Vec<_> = lines.map(|line| ([vec![String::new(); last], vec![line]].concat(), tag)).collect();
-        [(row, tag)].into_iter().chain(more)
-    });
-    broken.collect()
+/// Each row in aligned lines of at most `width` columns, with last cells broken between words if need be. None: that does not fit.
+pub fn in_columns(rows: &[Vec<String>], width: usize, is_text: &dyn Fn(usize) -> bool) -> Option<Vec<Vec<String>>> {
+    let fits = |lines: &[String]| lines.iter().all(|line| columns(line) <= width || !line.trim_start().contains(' '));
+    let lines = aligned(rows, is_text);
+    if fits(&lines) {
+        return Some(lines.into_iter().map(|line| vec![line]).collect());
+    }
+    let (broken, of): (Vec<Vec<String>>, Vec<usize>) = with_last_cells_broken(rows, width, is_text).into_iter().unzip();
+    let lines = aligned(&broken, is_text);
+    let mut laid = vec![Vec::new(); rows.len()];
+    fits(&lines).then(|| of.into_iter().zip(lines).for_each(|(row, line): (usize, String)| laid[row].push(line)))?;
+    Some(laid)
 }
 
-/// Lines of aligned text behind `indent`, each in its colour. On a terminal last cells are broken into lines.
+/// The same; where that does not fit, what is behind a long cell goes below it, or the first cell stands above the others. Only a longer
+/// word than the line is in none of `width` columns: it stays whole.
+pub fn laid_out(rows: &[Vec<String>], width: usize) -> Vec<Vec<String>> {
+    in_columns(rows, width, &|_| true).or_else(|| with_long_cells_apart(rows, width)).unwrap_or_else(|| {
+        let others: Vec<Vec<String>> = rows.iter().map(|row| row.iter().skip(1).cloned().collect()).collect();
+        let others = match others.iter().all(Vec::is_empty) {
+            true => vec![Vec::new(); rows.len()],
+            false => laid_out(&others, width.saturating_sub(INDENT.len())),
+        };
+        let stacked = rows.iter().zip(others).map(|(row, others)| {
+            let first = row.first().into_iter().flat_map(|first| hanging(&clean(first), width, TEXT_INDENT));
+            let others = others.iter().filter(|line| !line.is_empty()).map(|line| format!("{INDENT}{line}"));
+            first.chain(others).collect()
+        });
+        stacked.collect()
+    })
+}
+
+/// In columns, where what is behind a long cell of the widest column goes into the next line. None: most cells there would be long.
+fn with_long_cells_apart(rows: &[Vec<String>], width: usize) -> Option<Vec<Vec<String>>> {
+    let columns_of = |row: &Vec<String>| row.iter().map(|cell| columns(&clean(cell))).collect::<Vec<_>>();
+    let all: Vec<Vec<usize>> = rows.iter().map(columns_of).collect();
+    let behind = |column: usize| all.iter().filter(move |row| row.len() > column + 1).map(move |row| row[column]);
+    let widths: Vec<usize> =
+        (0..all.iter().map(Vec::len).max()?).map(|column| behind(column).max().unwrap_or(0)).collect();
+    let widest = (0..widths.len()).max_by_key(|column| widths[*column])?;
+    let last = all.iter().filter_map(|row| row.last()).max()?;
+    let taken: usize = widths.iter().map(|width| width + BETWEEN.len()).sum();
+    let cap = (width + widths[widest]).checked_sub(taken + LAST_CELL_LEAST.min(*last))?;
+    let is_long = |row: &Vec<usize>| row.len() > widest + 1 && row[widest] > cap;
+    if 2 * all.iter().filter(|row| is_long(row)).count() > behind(widest).count() {
+        return None;
+    }
+    let (mut apart, mut of) = (Vec::new(), Vec::new());
+    for (place, (row, columns)) in rows.iter().zip(&all).enumerate() {
+        let (head, rest) = if is_long(columns) { row.split_at(widest + 1) } else { (&row[..], &[][..]) };
+        apart.push(head.to_vec());
+        of.push(place);
+        if !rest.is_empty() {
+            apart.push([vec![String::new(); widest + 1], rest.to_vec()].concat());
+            of.push(place);
+        }
+    }
+    let mut laid = vec![Vec::new(); rows.len()];
+    in_columns(&apart, width, &|_| true)?.into_iter().zip(of).for_each(|(lines, row)| laid[row].extend(lines));
+    Some(laid)
+}
+
+/// Of what is behind a cell, in the next line.
+const INDENT: &str = "  ";
+/// Of a text that goes on in the next line.
+const TEXT_INDENT: &str = "    ";
+
+/// The rows with their last cells broken into lines, or below the others where there is no room. A continued line is a row whose other
+/// cells are empty. Each with the place of its row.
+fn with_last_cells_broken(
+    rows: &[Vec<String>],
+    width: usize,
+    is_text: &dyn Fn(usize) -> bool,
+) -> Vec<(Vec<String>, usize)> {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+    let widths = widths(&rows, is_text);
+    let mut broken = Vec::new();
+    for (place, row) in rows.iter().enumerate() {
+        let Some((last, others)) = row.split_last().filter(|(_, others)| !others.is_empty()) else {
+            broken.push((row.clone(), place));
+            continue;
+        };
+        let before: usize = widths[..others.len()].iter().map(|width| width + BETWEEN.len()).sum();
+        let room = width.saturating_sub(before);
+        let longest = last.split(' ').map(columns).max().unwrap_or(0);
+        if columns(last) > room && (room < LAST_CELL_LEAST || longest > room) {
+            broken.push((others.to_vec(), place));
+            let below = wrapped(last, width.saturating_sub(TEXT_INDENT.len()));
+            broken.extend(below.into_iter().map(|line| (vec![format!("{TEXT_INDENT}{line}")], place)));
+            continue;
+        }
+        let mut lines = wrapped(last, room).into_iter();
+        broken.push(([others, lines.next().as_slice()].concat(), place));
+        broken.extend(lines.map(|line| ([vec![String::new(); others.len()], vec![line]].concat(), place)));
+    }
+    broken
+}
+
+/// A message, in lines of at most `width` columns.
+pub fn write_folded(text: &str, width: usize, out: &mut impl io::Write) -> io::Result<()> {
+    writeln!(out, "{}", folded(text, width))
+}
+
+/// Lines of text in columns behind `indent`.
+pub fn write_columns(indent: &str, rows: &[Vec<String>], width: usize, out: &mut impl io::Write) -> io::Result<()> {
+    let lines = laid_out(rows, width.saturating_sub(columns(indent)));
+    lines.iter().flatten().try_for_each(|line| writeln!(out, "{}", format!("{indent}{line}").trim_end()))
+}
+
+/// The same, each row in its colour.
 pub fn write_shaded(
     indent: &str,
-    mut rows: Vec<ShadedRow>,
+    rows: Vec<ShadedRow>,
     screen: ScreenSettings,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    if let Some(width) = screen.terminal() {
-        rows = with_last_cells_wrapped(rows, width.saturating_sub(columns(indent)), |_| true);
-    }
     let (rows, shades): (Vec<Vec<String>>, Vec<_>) = rows.into_iter().unzip();
-    for (line, shade) in aligned(&rows, |_| true).iter().zip(shades) {
-        writeln!(out, "{indent}{}", painted(line, shade.filter(|_| screen.colour)))?;
+    let width = screen.columns().saturating_sub(columns(indent));
+    for (lines, shade) in laid_out(&rows, width).iter().zip(shades) {
+        for line in lines {
+            writeln!(out, "{indent}{}", painted(line, shade.filter(|_| screen.colour)))?;
+        }
     }
     Ok(())
 }
@@ -228,7 +307,7 @@ pub fn write_section(
     write_shaded("  ", rows, screen, out)
 }
 
-/// Writes the parts with `between` in lines of at most `width`. A part stays on one line.
+/// Writes the parts with `between` in lines of at most `width`. A part that fits stays on one line.
 pub fn write_wrapped(
     parts: &[String],
     between: &str,
@@ -236,51 +315,38 @@ pub fn write_wrapped(
     width: usize,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let mut line = String::new();
+    let mut lines: Vec<String> = Vec::new();
     for part in parts {
-        let length = [line.as_str(), between, part].iter().map(|text| columns(text)).sum::<usize>();
-        if line.is_empty() {
-            line = format!("{indent}{part}");
-        } else if length > width {
-            writeln!(out, "{}", line.trim_end())?;
-            line = format!("{indent}{part}");
-        } else {
-            line = line + between + part;
+        match lines.last_mut() {
+            Some(line) if [line.as_str(), between, part].iter().map(|text| columns(text)).sum::<usize>() <= width => {
+                *line += &format!("{between}{part}");
+            }
+            _ => lines.extend(hanging(&format!("{indent}{part}"), width, &format!("{indent}{INDENT}"))),
         }
     }
-    writeln!(out, "{}", line.trim_end())
+    write_lines(&lines, out)
 }
 
-/// Wraps at `width` and cuts longer words; one line for a pipe.
+/// In lines of `width`, where a longer word is cut, or of a pipe, where none is.
 pub fn write_paragraph(text: &str, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let width = width.map_or(usize::MAX, |width| width.min(PARAGRAPH));
-    write_cut(text, width, width, out)
+    let text = clean(text);
+    let lines = width.map_or_else(|| wrapped(&text, room(None)), |width| cut_and_wrapped(&text, width.min(PARAGRAPH)));
+    write_lines(&lines, out)
 }
 
-fn write_cut(text: &str, word: usize, width: usize, out: &mut impl io::Write) -> io::Result<()> {
-    let words: Vec<String> = clean(text).split(' ').map(|text| fitted(text, word)).collect();
-    write_wrapped(&words, " ", "", width, out)
-}
-
-/// Wraps each at `width`, or at a readable length for a pipe.
+/// Each of them.
 pub fn write_paragraphs(
     paragraphs: impl IntoIterator<Item = String>,
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    for paragraph in paragraphs {
-        // In a pipe no word is cut.
-        write_cut(&paragraph, width.unwrap_or(usize::MAX), width.unwrap_or(PARAGRAPH).min(PARAGRAPH), out)?;
-    }
-    Ok(())
+    paragraphs.into_iter().try_for_each(|paragraph| write_paragraph(&paragraph, width, out))
 }
 
-/// Sentences, broken into lines of `width` where there is one.
-pub fn write_text(text: &str, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    match width {
-        Some(width) => wrapped(&clean(text), width.max(1)).iter().try_for_each(|line| writeln!(out, "{line}")),
-        None => writeln!(out, "{}", clean(text)),
-    }
+/// The words of a text, however it is broken into lines.
+#[cfg(test)]
+pub fn joined(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 pub fn counted(count: u64, what: &str) -> String {
@@ -347,5 +413,49 @@ pub fn amount(usd: f64, size: f64) -> String {
         size if size < 0.01 => format!("{usd:.6}"),
         size if size < 1.0 => format!("{usd:.4}"),
         _ => format!("{usd:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn laid(rows: &[&[&str]], width: usize) -> String {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
+        laid_out(&rows, width).concat().join("\n")
+    }
+
+    #[test]
+    fn a_table_is_laid_out_by_its_room() {
+        let rows: &[&[&str]] =
+            &[&["groq/m", "on", "https://groq.test"], &["groq/a-long-name", "off", "GROQ_API_KEY is not set anywhere"]];
+        for (width, expected) in [
+            (60, "groq/m            on   https://groq.test\ngroq/a-long-name  off  GROQ_API_KEY is not set anywhere"),
+            (
+                48,
+                "groq/m            on   https://groq.test\ngroq/a-long-name  off  GROQ_API_KEY is not set\n                       anywhere",
+            ),
+            (
+                30,
+                "groq/m            on\n    https://groq.test\ngroq/a-long-name  off\n    GROQ_API_KEY is not set\n    anywhere",
+            ),
+            (
+                20,
+                "groq/m\n  on\n      https://groq.test\ngroq/a-long-name\n  off\n      GROQ_API_KEY\n      is not set\n      anywhere",
+            ),
+        ] {
+            assert_eq!(laid(rows, width), expected, "{width}:\n{}", laid(rows, width));
+        }
+        let long: &[&[&str]] = &[&["a/m", "on", "free"], &["b/m", "on", "free"], &["c/a-very-long-name", "on", "free"]];
+        let apart = "a/m  on  free\nb/m  on  free\nc/a-very-long-name\n     on  free";
+        assert_eq!(laid(long, 18), apart, "{}", laid(long, 18));
+    }
+
+    #[test]
+    fn messages_are_broken_between_words_and_no_word_is_cut() {
+        assert_eq!(folded("a bc def", 4), "a bc\n  def");
+        assert_eq!(folded("  x yyyyyyyy z\nnext", 6), "  x\n    yyyyyyyy\n    z\nnext");
+        assert_eq!(cut_and_wrapped("a long-word b", 6), ["a", "lon…rd", "b"]);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::cli::screen::ScreenSettings;
-use crate::cli::text::{GREY, fitted, painted};
+use crate::cli::text::{GREY, fitted, painted, room, write_folded};
 use photofinish_lab::bench::Progress;
 use photofinish_lab::bench::measured::{MeasuredRequest, RequestEnd};
 use photofinish_lab::bench::statistics;
@@ -61,7 +61,7 @@ impl<'a, E: Write> LiveView<'a, E> {
         let lines = lines(title, progress);
         let _ = match screen {
             Some(screen) => self.draw(&lines, screen),
-            None => writeln!(self.err, "{}", lines[..3].join("; ")),
+            None => write_folded(&lines[..3].join("; "), room(None), self.err),
         };
     }
 
@@ -83,7 +83,7 @@ impl<'a, E: Write> LiveView<'a, E> {
             let _ = write!(self.err, "\x1b[{}A\r\x1b[J", self.drawn);
         }
         (self.drawn, self.last) = (0, None);
-        let _ = writeln!(self.err, "{text}");
+        let _ = write_folded(text, room((self.screen)().map(ScreenSettings::columns)), self.err);
     }
 
     pub fn clear(&mut self) {
@@ -236,7 +236,7 @@ mod tests {
         view.say("done");
         let text = String::from_utf8(err).unwrap();
         let said =
-            "stage 1 of 1, 20 s left; 4 arrived, 3 in flight, 1 ended, 1 failed, 0 dropped; trusted so far\ndone\n";
+            "stage 1 of 1, 20 s left; 4 arrived, 3 in flight, 1 ended, 1 failed, 0 dropped;\n  trusted so far\ndone\n";
         assert_eq!(text, said);
     }
 }

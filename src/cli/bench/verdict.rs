@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::options::BenchOptions;
 use crate::cli::outcome::{CommandOutcome, WrongUse};
 use crate::cli::screen::ScreenSettings;
-use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{clean, or_dash};
+use crate::cli::text::{clean, or_dash, write_columns, write_folded};
 use photofinish_history::report::question::time;
 use photofinish_history::report::runs::{self, RunError, RunsQuestion};
 use photofinish_history::store::StoreReader;
@@ -91,29 +90,26 @@ pub fn list(store: &Path, json: bool, screen: ScreenSettings, out: &mut impl io:
     }
     let runs = page.runs;
     if runs.is_empty() {
-        return Ok(writeln!(out, "No runs in {}. `photofinish bench --help` has examples.", store.display())?);
+        let text = format!("No runs in {}. `photofinish bench --help` has examples.", store.display());
+        return Ok(write_folded(&text, screen.columns(), out)?);
     }
-    let row = |run: &serde_json::Map<String, Value>| -> Vec<SheetCell> {
+    let row = |run: &serde_json::Map<String, Value>| -> Vec<String> {
         let text = |name: &str| run.get(name).and_then(Value::as_str).map(|text| clean(text).to_string());
         let began = run.get("started_at").and_then(Value::as_i64);
         let ended = run.get("ended_at").is_some_and(Value::is_i64);
         let cost = run.get("cost_usd").and_then(Value::as_f64);
-        let cells = [
+        vec![
             text("run_id").unwrap_or_default(),
             or_dash(text("label"), |label| label),
             or_dash(began, time),
             text("target").unwrap_or_default(),
             or_dash(cost, |usd| format!("{usd:.4} USD")),
             if ended { text("trust").unwrap_or_default() } else { "has not ended".to_owned() },
-        ];
-        cells.into_iter().map(SheetCell::from).collect()
+        ]
     };
-    let sheet = Sheet {
-        heads: ["run", "label", "began", "target", "cost", "trust"].map(str::to_owned).to_vec(),
-        names: 6,
-        rows: runs.iter().map(row).collect(),
-    };
-    Ok(sheet.write(screen.terminal(), out)?)
+    let heads = ["run", "label", "began", "target", "cost", "trust"].map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = [heads].into_iter().chain(runs.iter().map(row)).collect();
+    Ok(write_columns(" ", &rows, screen.columns(), out)?)
 }
 
 #[cfg(test)]

@@ -98,6 +98,7 @@ mod tests {
 
     use super::*;
     use crate::cli::screen::PIPED;
+    use crate::cli::text::joined;
     use photofinish_history::record::sample;
     use photofinish_history::store::{Record, Store};
 
@@ -125,7 +126,8 @@ mod tests {
             std::fs::write(path.with_file_name(name), "").unwrap();
         }
         let (usable, text) = rendered(&path, Retention::Forever);
-        assert!(usable && text.contains("set aside: history.db.damaged-20260103T030405Z, and 1 older"), "{text}");
+        let said = joined(&text);
+        assert!(usable && said.contains("set aside: history.db.damaged-20260103T030405Z, and 1 older"), "{text}");
         std::fs::write(&path, "").unwrap();
         let (usable, text) = rendered(&path, Retention::Forever);
         assert!(usable && text.contains("WARNING") && text.contains("photofinish serve"), "{text}");

@@ -19,7 +19,7 @@ use crate::cli::outcome::CommandOutcome;
 use crate::cli::race::answer::{AnswerReader, Refusal};
 use crate::cli::screen::ScreenSettings;
 use crate::cli::signals::Signals;
-use crate::cli::text::{GREEN, RED, amount, clean, counted, millis, write_shaded};
+use crate::cli::text::{GREEN, RED, amount, clean, counted, millis, write_folded, write_shaded};
 use photofinish_base::failure::FailureKind;
 use photofinish_config::config::{Config, Keys, Provider, units};
 use photofinish_gateway::proxy::{self, AskedBy, Gateway};
@@ -92,13 +92,11 @@ pub async fn run(
     }
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
     let upstreams = counted(all as u64, "upstream");
-    writeln!(out, "  asking {upstreams} for {TOKENS} tokens each, at most {at_most}; no row is kept")?;
-    if all < known {
-        writeln!(out, "  of each provider the cheapest; --all asks all {known}")?;
-    }
-    if let Some(cost) = cost(&targets) {
-        writeln!(out, "  {cost}")?;
-    }
+    let asking = format!("  asking {upstreams} for {TOKENS} tokens each, at most {at_most}; no row is kept");
+    let cheapest = (all < known).then(|| format!("  of each provider the cheapest; --all asks all {known}"));
+    let cost = cost(&targets).map(|cost| format!("  {cost}"));
+    let said: Vec<String> = [Some(asking), cheapest, cost].into_iter().flatten().collect();
+    write_folded(&said.join("\n"), screen.columns(), out)?;
     out.flush()?;
     if options.all && !options.yes && !consent()? {
         writeln!(out, "  nothing was asked")?;

@@ -72,7 +72,7 @@ pub(super) fn write(
         moved(answer.moved),
         histograms(answer),
     ];
-    write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(screen.width)), out)
+    write_paragraphs(paragraphs.into_iter().flatten(), Some(screen.columns()), out)
 }
 
 /// What was read and what is left out, and where to find more.
@@ -87,7 +87,7 @@ pub(super) fn write_brief(answer: &SeriesReport, screen: ScreenSettings, out: &m
         left_out(answer),
         Some("more: --explain".to_owned()),
     ];
-    write_paragraphs(lines.into_iter().flatten(), Some(usize::from(screen.width)), out)
+    write_paragraphs(lines.into_iter().flatten(), Some(screen.columns()), out)
 }
 
 fn definition(question: &SeriesQuestion) -> String {

@@ -64,27 +64,28 @@ pub(super) fn first_config(found: &Surroundings<'_>) -> FirstConfig {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n[providers.{name}]\nbase_url = \"{url}\"\n");
     }
-    let quoted: Vec<String> = upstreams.iter().map(|upstream| format!("\"{upstream}\"")).collect();
-    let _ = write!(text, "{NAMES}# [models.fast]\n# upstreams = [{}]\n", quoted.join(", "));
+    let listed: String = upstreams.iter().map(|upstream| format!("#   \"{upstream}\",\n")).collect();
+    let _ = write!(text, "{NAMES}# [models.fast]\n# upstreams = [\n{listed}# ]\n");
     FirstConfig { text, model, upstreams, is_simulated: false }
 }
 
 const POLICIES: &str = r#"
 [race]
-policy = "adaptive"        # the best upstream by what was learned, and others beside it where that pays
-budget = 0.10              # these may cost a tenth of what single attempts cost; 0: none are chosen
-# policy = "race"          # all upstreams at once: the quickest, and paid at each of them
+policy = "adaptive"    # the best upstream, and others beside it where that pays
+budget = 0.10          # what these may cost beside single attempts; 0: none
+# policy = "race"      # all upstreams at once: the quickest, each is paid
 "#;
 
 const NAMES: &str = r#"
-# Every model that these providers host is served by its name, and raced where two of them host it:
-# `photofinish models` lists them. An app can also name an upstream, as PROVIDER/MODEL. A model of your own
-# takes the place of all of them:
+# Every model that these providers host is served by its name, and raced where
+# two of them host it: `photofinish models` lists them. An app can also name an
+# upstream, as PROVIDER/MODEL. A model of your own takes the place of all:
 "#;
 
 const SIMULATED: &str = r#"
-# Simulated providers: real HTTP on this machine, paced answers, no model. Set a key such as GROQ_API_KEY
-# or start Ollama, delete this file, and run `photofinish init` again.
+# Simulated providers: real HTTP on this machine, paced answers, no model. Set a
+# key such as GROQ_API_KEY or start Ollama, delete this file, and run
+# `photofinish init` again.
 [providers.sim-quick]
 simulate = { ttft = "120ms", jitter = 0.5, tokens_per_second = 40 }
 
@@ -97,8 +98,9 @@ upstreams = ["sim-quick/demo", "sim-steady/demo"]
 
 /// What the file is, and where it listens if the usual port is taken.
 fn head(found: &Surroundings<'_>) -> String {
-    let mut text = "# Written by `photofinish init`. `photofinish check` shows what is on. Every key has a default;\n\
-                    # docs/configuration.md lists them. The keys of providers stay in the environment.\n"
+    let mut text = "# Written by `photofinish init`. `photofinish check` shows what is on. Every key\n\
+                    # has a default: docs/configuration.md lists them. The keys of providers stay in\n\
+                    # the environment.\n"
         .to_owned();
     if found.servers.iter().any(|server| server.name == "llamacpp") {
         text.push_str("\n[server]\nlisten = \"127.0.0.1:8081\"   # llama.cpp has port 8080\n");

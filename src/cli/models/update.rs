@@ -9,7 +9,8 @@ use anyhow::{Context as _, bail};
 use serde_json::json;
 
 use crate::cli::outcome::WrongUse;
-use crate::cli::text::counted;
+use crate::cli::screen::ScreenSettings;
+use crate::cli::text::{counted, write_folded};
 use photofinish_base::shutdown::Shutdown;
 use photofinish_config::config::{Config, HttpAddress};
 use photofinish_config::offerings::PriceMove;
@@ -62,7 +63,12 @@ impl UpdateOptions {
 ///
 /// # Errors
 /// `WrongUse` as above. The catalogue cannot be had, is refused, or cannot be written; `out` fails.
-pub async fn run(config: &Config, options: &UpdateOptions, out: &mut impl io::Write) -> anyhow::Result<()> {
+pub async fn run(
+    config: &Config,
+    options: &UpdateOptions,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
     let origin = options.origin(config)?;
     let shutdown = Shutdown::new();
     let client = UpstreamClient::new(shutdown.clone()).context("cannot set up TLS")?;
@@ -72,7 +78,7 @@ pub async fn run(config: &Config, options: &UpdateOptions, out: &mut impl io::Wr
     if options.json {
         writeln!(out, "{:#}", object(config, &origin, &update))?;
     } else {
-        print(config, &origin, &update, out)?;
+        write_folded(&words(config, &origin, &update), screen.columns(), out)?;
     }
     let why = update.objections.join("; ");
     match update.outcome {
@@ -110,12 +116,13 @@ fn object(config: &Config, origin: &UpdateOrigin, update: &CatalogueUpdate) -> s
     })
 }
 
-fn print(config: &Config, origin: &UpdateOrigin, update: &CatalogueUpdate, out: &mut impl io::Write) -> io::Result<()> {
+/// What it changes.
+fn words(config: &Config, origin: &UpdateOrigin, update: &CatalogueUpdate) -> String {
     let (date, place) = (config.catalogue.date(), &config.catalogue_place);
     if update.outcome == UpdateOutcome::Unchanged {
-        return writeln!(out, "{origin} has nothing newer: the catalogue in use is of {date} ({place}).");
+        return format!("{origin} has nothing newer: the catalogue in use is of {date} ({place}).");
     }
-    writeln!(out, "{origin}: the catalogue of {}; in use is that of {date} ({place}).", update.date)?;
+    let what = format!("{origin}: the catalogue of {}; in use is that of {date} ({place}).", update.date);
     let change = &update.change;
     let names = |names: &[String], what: &str| {
         let rows = counted(names.len() as u64, "row");
@@ -126,11 +133,9 @@ fn print(config: &Config, origin: &UpdateOrigin, update: &CatalogueUpdate, out: 
         format!("  {prices} moved by more than 10 %: {}", refresh::first(&change.moved, PriceMove::to_string))
     });
     let in_use = names(&update.gone_in_use, "gone that the configuration uses");
-    for line in [names(&change.added, "added"), names(&change.gone, "gone"), in_use, moved].into_iter().flatten() {
-        writeln!(out, "{line}")?;
-    }
-    if update.outcome == UpdateOutcome::Written {
-        writeln!(out, "Written to {}. A running gateway takes it within seconds.", config.catalogue_file().display())?;
-    }
-    Ok(())
+    let written = (update.outcome == UpdateOutcome::Written).then(|| {
+        format!("Written to {}. A running gateway takes it within seconds.", config.catalogue_file().display())
+    });
+    let lines = [Some(what), names(&change.added, "added"), names(&change.gone, "gone"), in_use, moved, written];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }

@@ -5,7 +5,7 @@ use std::io;
 use ratatui_core::style::Color;
 
 use super::picture::{self, DrawnSeries, PlotLine};
-use crate::cli::text::{clean, columns, pieces};
+use crate::cli::text::{clean, columns, shortened};
 
 /// One mark and its meaning.
 pub(super) struct LegendEntry {
@@ -34,14 +34,14 @@ pub(super) fn entries(lines: &[PlotLine], series: &[DrawnSeries]) -> Vec<LegendE
     entries
 }
 
-/// As many entries in a line as fit; one that is too long goes on in the next.
+/// As many entries in a line as fit; one that is too long is shortened.
 pub(super) fn write(entries: &[LegendEntry], width: usize, coloured: bool, out: &mut impl io::Write) -> io::Result<()> {
+    let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
     let mut line = String::new();
     let mut used = 0;
-    for entry in entries {
-        let pieces = pieces(&entry.text, width.saturating_sub(MARK), width);
-        let needed = MARK + pieces.first().map_or(0, |piece| columns(piece));
-        if used > 0 && (pieces.len() > 1 || used + BETWEEN.len() + needed > width) {
+    for (entry, text) in entries.iter().zip(shortened(&texts, width.saturating_sub(MARK))) {
+        let needed = MARK + columns(&text);
+        if used > 0 && used + BETWEEN.len() + needed > width {
             writeln!(out, "{}", line.trim_end())?;
             (line, used) = (String::new(), 0);
         }
@@ -53,16 +53,8 @@ pub(super) fn write(entries: &[LegendEntry], width: usize, coloured: bool, out: 
             Some(colour) => line.push_str(&format!("{}{}\x1b[0m", picture::escape(colour), entry.mark)),
             None => line.push(entry.mark),
         }
-        line.push(' ');
-        used += MARK;
-        for (number, piece) in pieces.iter().enumerate() {
-            if number > 0 {
-                writeln!(out, "{}", line.trim_end())?;
-                (line, used) = (String::new(), 0);
-            }
-            line.push_str(piece);
-            used += columns(piece);
-        }
+        line += &format!(" {text}");
+        used += needed;
     }
     if used > 0 {
         writeln!(out, "{}", line.trim_end())?;

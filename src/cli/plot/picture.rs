@@ -13,7 +13,7 @@ use ratatui_widgets::canvas::{Canvas, Context, Line as Stroke};
 
 use super::across::{self, PlacedAxis};
 use super::scale::{self, Scale};
-use crate::cli::text::{columns as wide, wrapped};
+use crate::cli::text::{columns as wide, cut_and_wrapped};
 
 /// Over the letter of a point whose value is only known to be above.
 pub(super) const ABOVE: char = '^';
@@ -154,7 +154,7 @@ impl<'a> Picture<'a> {
 
     /// Below the picture, in its middle if it fits.
     pub(super) fn caption(&self) -> Vec<String> {
-        let mut lines = wrapped(&self.across.caption(), usize::from(self.buffer.area.width));
+        let mut lines = cut_and_wrapped(&self.across.caption(), usize::from(self.buffer.area.width));
         if let [line] = &mut lines[..] {
             let free = usize::from(self.area.width).saturating_sub(wide(line));
             let indent = if free > 0 { usize::from(self.area.x) + free / 2 } else { 0 };

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
+use crate::cli::screen::PIPED;
 use photofinish_config::config::parse;
 use photofinish_history::store::StoreReader;
 
@@ -24,7 +25,7 @@ fn config(folder: &Path, more: &str) -> Config {
 async fn probe(config: Config, options: &ProbeOptions) -> (CommandOutcome, Vec<Value>) {
     let mut out = Vec::new();
     let outcome =
-        run(config, &ProbeOptions { json: true, ..options.clone() }, &mut out, &mut Vec::new()).await.unwrap();
+        run(config, &ProbeOptions { json: true, ..options.clone() }, PIPED, &mut out, &mut Vec::new()).await.unwrap();
     let lines = std::str::from_utf8(&out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap());
     (outcome, lines.collect())
 }
@@ -103,7 +104,7 @@ async fn ten_at_once_are_told_by_their_median() {
     assert_eq!(ttft_us.len(), 10);
     assert_eq!(lines[0]["ttft_ms"].as_f64(), Some(ttft_us[4] as f64 / 1e3), "{ttft_us:?}");
     let mut text = Vec::new();
-    run(config(folder.path(), ""), &only, &mut text, &mut Vec::new()).await.unwrap();
+    run(config(folder.path(), ""), &only, PIPED, &mut text, &mut Vec::new()).await.unwrap();
     assert!(String::from_utf8(text).unwrap().contains("parallel, median of 10"));
 }
 
@@ -121,7 +122,7 @@ async fn hosted_upstreams_need_a_cap_and_the_cost_is_told_before() {
     };
     let asked = async |more: &str, options: ProbeOptions| {
         let mut err = Vec::new();
-        let error = run(hosted(more), &options, &mut Vec::new(), &mut err).await.unwrap_err();
+        let error = run(hosted(more), &options, PIPED, &mut Vec::new(), &mut err).await.unwrap_err();
         (error.to_string(), error.is::<WrongUse>(), String::from_utf8(err).unwrap())
     };
     let of = |upstreams: &[&str]| ProbeOptions {
@@ -141,7 +142,7 @@ async fn hosted_upstreams_need_a_cap_and_the_cost_is_told_before() {
     assert!(!is_wrong_use);
     let (_, is_wrong_use, told) = asked("probes = { workloads = ['1k'], max_tokens = 9000 }", of(&["far/n"])).await;
     assert!(
-        !is_wrong_use && told.ends_with("1 of them have no known price; the cap of a day is 9000 tokens\n"),
+        !is_wrong_use && told.ends_with("1 of them have no known price; the\n  cap of a day is 9000 tokens\n"),
         "{told}"
     );
     let (_, is_wrong_use, told) = asked("", of(&["near/m"])).await;
@@ -164,10 +165,10 @@ async fn the_cap_of_a_call_holds() {
 async fn what_is_unknown_is_named_with_the_nearest() {
     let folder = tempfile::tempdir().unwrap();
     let problem = async |options: ProbeOptions| {
-        run(config(folder.path(), ""), &options, &mut Vec::new(), &mut Vec::new()).await.unwrap_err().to_string()
+        run(config(folder.path(), ""), &options, PIPED, &mut Vec::new(), &mut Vec::new()).await.unwrap_err().to_string()
     };
     let upstream = ProbeOptions { upstreams: vec!["a/n".into()], ..ProbeOptions::default() };
-    assert_eq!(problem(upstream).await, "there is no upstream that is on \"a/n\"; did you mean a/m?");
+    assert_eq!(problem(upstream).await, "there is no upstream \"a/n\", or it is off; did you mean a/m?");
     let workload = ProbeOptions { workload: vec!["100".into()], ..ProbeOptions::default() };
     assert!(problem(workload).await.contains("did you mean 100k?"));
     let plan = ProbeOptions { plan: true, ..ProbeOptions::default() };
@@ -187,6 +188,6 @@ async fn the_plan_of_a_day_has_each_slot_and_its_cost() {
     assert!((7..=9).contains(&of("1k", "a/m")) && (7..=9).contains(&of("agent", "b/fail-500")), "{lines:?}");
     assert!(lines.iter().all(|line| (line["cost_usd"] == 0.0) == (line["upstream"] == "b/fail-500")));
     let mut text = Vec::new();
-    run(config(folder.path(), more), &plan, &mut text, &mut Vec::new()).await.unwrap();
+    run(config(folder.path(), more), &plan, PIPED, &mut text, &mut Vec::new()).await.unwrap();
     assert!(String::from_utf8(text).unwrap().contains("the cap of a day is USD 1"));
 }

@@ -8,9 +8,11 @@ use super::picture;
 use super::request_template::RaceOptions;
 use super::summary::{FinishedRace, object, write_many, write_one};
 use crate::cli::screen::ScreenSettings;
-use crate::cli::text::{clean, columns, millis, padded, write_text};
+use crate::cli::text::{clean, columns, hanging, millis, padded, room, write_folded, write_lines, write_paragraph};
 use photofinish_base::printable::printable_lines;
 
+/// Columns for the upstream of an event; a longer name pushes its event away.
+const NAME_MOST: usize = 40;
 /// Dimmed, as reasoning is.
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
@@ -47,9 +49,10 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         if self.json || self.many || self.screen().is_some() {
             return Ok(());
         }
-        let width = board.lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0);
+        let width = board.lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0).min(NAME_MOST);
         let (after, upstream) = (millis(said.at_us), clean(&said.upstream));
-        writeln!(self.err, "{after:>9}  {}  {}", padded(&upstream, width), clean(&said.what))
+        let line = format!("{after:>9}  {}  {}", padded(&upstream, width), clean(&said.what));
+        write_lines(&hanging(&line, room(None), &" ".repeat(11)), self.err)
     }
 
     /// The picture over the one before, if there is a screen. `number`: of the race.
@@ -118,13 +121,14 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         if !self.many || self.json || self.screen().is_some() {
             return Ok(());
         }
-        writeln!(self.err, "race {number} of {of}: {}", clean(how))
+        write_folded(&format!("race {number} of {of}: {}", clean(how)), room(None), self.err)
     }
 
     /// A remark that belongs to no result.
     pub fn remark(&mut self, text: &str) -> io::Result<()> {
         self.gap = false;
-        if self.json { Ok(()) } else { writeln!(self.err, "{}", clean(text)) }
+        let width = room(self.screen().map(ScreenSettings::columns));
+        if self.json { Ok(()) } else { write_folded(&clean(text), width, self.err) }
     }
 
     /// A race is complete.
@@ -163,7 +167,7 @@ impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
         }
         self.gap = false;
         let width = self.screen().map(|screen| usize::from(screen.width));
-        attempts.iter().try_for_each(|attempt| write_text(attempt, width, self.err))
+        attempts.iter().try_for_each(|attempt| write_paragraph(attempt, width, self.err))
     }
 
     fn screen(&self) -> Option<ScreenSettings> {

@@ -77,7 +77,7 @@ impl RequestTemplate {
         let message = AS_HEADERS
             .iter()
             .fold(message.to_owned(), |message, (option, header)| message.replace(&format!("header {header}"), option));
-        message.replace("GET /v1/models lists what there is.", &self.models)
+        message.replace("GET /v1/models lists what there is", &self.models)
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::board::{DrawnState, how, upstream_of};
 use crate::cli::sheet::{Sheet, SheetCell};
-use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph, write_text};
+use crate::cli::text::{brief_dollars, clean, dollars, mark, millis, or_dash, write_paragraph};
 use photofinish_history::estimate::cost::{Cost, CostSum};
 use photofinish_history::estimate::facts::{self, MeasuredAttempt, RequestRow};
 use photofinish_history::estimate::speed::Decoding;
@@ -50,7 +50,7 @@ pub fn write_one(done: &FinishedRace, width: Option<usize>, out: &mut impl io::W
         RaceOutcome::Error | RaceOutcome::Rejected => format!("no answer after {done}"),
     };
     let client = format!("client: {client}");
-    write_text(&client, width, out)?;
+    write_paragraph(&client, width, out)?;
     let (mut all, mut extra, mut losers) = (CostSum::default(), CostSum::default(), 0);
     for row in attempts {
         all.add(&Cost::of(row));
@@ -60,10 +60,10 @@ pub fn write_one(done: &FinishedRace, width: Option<usize>, out: &mut impl io::W
         }
     }
     if !attempts.is_empty() {
-        write_text(&costs(&all, &extra, losers), width, out)?;
+        write_paragraph(&costs(&all, &extra, losers), width, out)?;
     }
     let policy = race.policy.unwrap_or("none");
-    write_text(&format!("race {}: {}, policy {policy}", race.race_id, race.model), width, out)
+    write_paragraph(&format!("race {}: {}, policy {policy}", race.race_id, race.model), width, out)
 }
 
 fn row_of(race: &RaceRecord, row: &AttemptRecord) -> TextRow {
@@ -112,7 +112,7 @@ pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io
     let answered = done.iter().filter(|done| done.race.outcome == RaceOutcome::Ok).count();
     let client = all.client_ttft.quantiles(SHARES).map(|us| or_dash(us, millis));
     let [p50, p95] = SHARES.map(|share| mark(all.client_ttft.effective(), share));
-    write_text(
+    write_paragraph(
         &format!(
             "{} races, {answered} answered; the client's TTFT: p50 {p50}{}, p95 {p95}{}",
             done.len(),
@@ -123,7 +123,7 @@ pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io
         out,
     )?;
     let losers = all.outcome(AttemptOutcome::Lost) + all.outcome(AttemptOutcome::Drained);
-    write_text(&costs(&all.cost, &all.extra_cost(), losers), width, out)?;
+    write_paragraph(&costs(&all.cost, &all.extra_cost(), losers), width, out)?;
     write_paragraph(NOTES, width, out)
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli::text::joined;
 use photofinish_config::config;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceRecord, StartReason, sample};
 use photofinish_history::store::{Record, Store};
@@ -109,7 +110,7 @@ async fn the_whole_text() {
     let expected = include_str!("golden.txt");
     assert_eq!(text, expected, "{text}");
     let lines = text.lines().map(|line| line.chars().count());
-    assert!(lines.max().unwrap() <= 130);
+    assert!(lines.max().unwrap() <= 80);
 }
 
 #[tokio::test]
@@ -167,8 +168,8 @@ async fn a_window_a_model_and_those_that_are_not_there() {
     assert_eq!(object("--json")["requests"], json!(200));
     assert_eq!(object("--json --model show")["requests"], json!(200));
     assert_eq!(object("--json --since 2026-01-02T03:05:45Z")["requests"], json!(100));
-    assert!(shown(&directory, "", None).contains("Other models with requests: other (50)"));
-    let nothing = shown(&directory, "--model other", None);
+    assert!(joined(&shown(&directory, "", None)).contains("Other models with requests: other (50)"));
+    let nothing = joined(&shown(&directory, "--model other", None));
     assert!(
         nothing.contains("Too little history of other: 50 requests") && nothing.contains("groq/other 0"),
         "{nothing}"

@@ -9,7 +9,7 @@ use photofinish_history::report::probes::{LoadLevel, MeasuredLoad, ProbeReport, 
 pub const TITLE: &str = "Measured LLM providers";
 
 /// What to do where nothing was measured.
-pub const NOTHING: &str = "no probe and no benchmark is in the history since then. Send probes with `photofinish probe`, or a few \
+pub const NOTHING: &str = "no probe and no benchmark is in the history of that time (--since). Send probes with `photofinish probe`, or a few \
                            times a day from the gateway with a table [probes]; measure under load with `photofinish bench`";
 
 /// How it was measured, and what differs elsewhere.

@@ -4,8 +4,7 @@
 use std::io;
 
 use crate::cli::text::{
-    GREEN, RED, YELLOW, aligned_with_margin, clean, fitted, or_dash, painted, too_wide, with_last_cells_wrapped,
-    write_paragraphs, write_wrapped,
+    GREEN, RED, YELLOW, clean, hanging, in_columns, or_dash, painted, room, write_paragraphs, write_wrapped,
 };
 use photofinish_config::config::{Policy, UpstreamOrder};
 use photofinish_routing::status::{
@@ -209,31 +208,26 @@ fn write_rows(rows: &[RoutingRow], width: Option<usize>, colour: bool, out: &mut
         let cells = row.cells.iter().map(|(_, cell)| cell.clone());
         [row.upstream.clone()].into_iter().chain(cells).collect()
     };
-    let mut lines: Vec<(Vec<String>, _)> = [(head.clone(), None)]
-        .into_iter()
-        .chain(rows.iter().map(|row| (cells(row), row.colour.filter(|_| colour))))
-        .collect();
-    if let Some(width) = width.filter(|_| is_text(head.len() - 1)) {
-        lines = with_last_cells_wrapped(lines, width.saturating_sub(MARGIN), is_text);
-    }
-    let (lines, colours): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
-    let lines = aligned_with_margin(&lines, is_text);
-    if let Some(width) = too_wide(&lines, width) {
+    let lines: Vec<Vec<String>> = [head.clone()].into_iter().chain(rows.iter().map(cells)).collect();
+    let width = room(width);
+    let Some(lines) = in_columns(&lines, width.saturating_sub(MARGIN), &is_text) else {
         return write_blocks(rows, width, colour, out);
+    };
+    let colours = rows.iter().map(|row| row.colour.filter(|_| colour));
+    for (lines, colour) in lines.iter().zip([None].into_iter().chain(colours)) {
+        lines.iter().try_for_each(|line| writeln!(out, "{}", painted(&format!(" {line}"), colour)))?;
     }
-    lines.iter().zip(colours).try_for_each(|(line, colour)| writeln!(out, "{}", painted(line, colour)))
+    Ok(())
 }
 
-/// The name with the reason, and below it the figures.
+/// The name, and below it the figures and the reason.
 fn write_blocks(rows: &[RoutingRow], width: usize, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
     for row in rows {
-        writeln!(out, "{}", painted(&fitted(&row.upstream, width), row.colour.filter(|_| colour)))?;
-        let parts: Vec<String> = row
-            .cells
-            .iter()
-            .filter(|(_, cell)| !cell.is_empty())
-            .map(|(head, cell)| fitted(&format!("{head} {cell}"), width.saturating_sub(2)))
-            .collect();
+        for line in hanging(&row.upstream, width, "  ") {
+            writeln!(out, "{}", painted(&line, row.colour.filter(|_| colour)))?;
+        }
+        let cells = row.cells.iter().filter(|(_, cell)| !cell.is_empty());
+        let parts: Vec<String> = cells.map(|(head, cell)| format!("{head} {cell}")).collect();
         write_wrapped(&parts, "   ", "  ", width, out)?;
     }
     Ok(())

@@ -148,7 +148,7 @@ fn whole_answers_are_shown_where_any_is_known() {
     }
 }
 
-const PIPED: &str = r"demo: policy adaptive, best by time to first token
+const WIDE: &str = r"demo: policy adaptive, best by time to first token
 last hour: extras cost 4.3 % of single attempts, rescues 0.2 %
 budget 10 %: $0.0123 of $0.0200 to spend on extras; one of mean cost ($0.001) must save 240 ms (λ); client
 TTFT p99 812 ms, answers of 60 tokens
@@ -172,7 +172,7 @@ why: for a prompt of 500 tokens. Those that cannot be asked stand last.
 
 #[test]
 fn a_table_for_each_model_best_first() {
-    assert_eq!(drawn(&routing(), None, false), PIPED);
+    assert_eq!(drawn(&routing(), Some(160), false), WIDE);
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn ms(us: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::text::joined;
 
     fn ranked(value: f64, low: f64, high: f64) -> Option<RankedQuantile> {
         Some(RankedQuantile { value: 1e3 * value, low: 1e3 * low, high: 1e3 * high })
@@ -120,7 +121,7 @@ mod tests {
 
     fn written(models: Vec<ModelComparison>) -> String {
         let mut out = Vec::new();
-        write(&Comparison { models }, false, None, &mut out).unwrap();
+        write(&Comparison { models }, false, Some(100), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -131,16 +132,17 @@ mod tests {
  m      groq/m      180     203  190-220    1364  900-2100       0            0      0.4000
  m      slow/m        5       –        –       –         –       1            2           –
 
-m: against groq/m alone, at p50 racing gained 53 ms (40 to 70); at p95 it cannot be told yet: 180 looks of about 200.
+m: against groq/m alone, at p50 racing gained 53 ms (40 to 70); at p95 it cannot be told yet: 180
+looks of about 200.
 ";
         assert_eq!(written(vec![model(clients)]), expected);
         let lost = written(vec![model([ranked(300.0, 290.0, 310.0), None])]);
-        assert!(lost.contains("at p50 racing lost 97 ms (77 to 113); at p95 it cannot be told yet"), "{lost}");
+        assert!(joined(&lost).contains("at p50 racing lost 97 ms (77 to 113); at p95 it cannot be told yet"), "{lost}");
     }
 
     #[test]
     fn without_looks_it_says_how_to_get_them() {
-        assert!(written(Vec::new()).contains("set `look` under [race]"));
+        assert!(joined(&written(Vec::new())).contains("set `look` under [race]"));
         let mut few = model([None, None]);
         few.upstreams.remove(0);
         assert!(written(vec![few]).contains("m: too few looks to compare."));

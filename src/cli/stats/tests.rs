@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::screen::PIPED;
+use crate::cli::text::joined;
 use photofinish_config::config::parse;
 use photofinish_history::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, sample};
 use photofinish_history::store::{Record, Roller, RollupStep, Store};
@@ -37,6 +38,9 @@ pub(super) fn config(path: &Path) -> Config {
     let text = format!("providers.groq.base_url = \"http://h/v1\"\nstore.url = \"sqlite:{}\"", path.display());
     parse(&text, Path::new("x"), &|_| None).unwrap()
 }
+
+/// Columns of a terminal that holds every table.
+const WIDE: Option<u16> = Some(400);
 
 /// Of the command with this line, piped.
 async fn output(path: &Path, line: &str) -> String {
@@ -76,7 +80,7 @@ fn forty_races() -> Vec<Record> {
 #[tokio::test]
 async fn the_wide_table() {
     let (_directory, path, _store) = store_with(forty_races()).await;
-    let text = output(&path, &format!("--wide {FORTY_SECONDS}")).await;
+    let text = shown(&path, &format!("--wide {FORTY_SECONDS}"), WIDE).await;
     let cells = |name: &str| -> Vec<String> {
         let line = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
@@ -157,7 +161,7 @@ async fn nothing_recorded_and_nothing_there() {
     let (directory, path, _store) = store_with(Vec::new()).await;
     assert!(output(&path, "").await.contains("Send a request to `photofinish serve`"));
     let text = output(&path, "--since 1h --provider groq").await;
-    assert!(text.contains("races begun since 20") && text.contains("provider groq"), "{text}");
+    assert!(joined(&text).contains("races begun since 20") && text.contains("provider groq"), "{text}");
     assert_eq!(output(&path, "--since 1h --provider groq --json").await, "[]\n");
 
     for line in ["", "--since 1h --provider a-very-long-name --until 0s --user somebody"] {
@@ -175,7 +179,7 @@ async fn what_is_there_and_not_told_is_named() {
     let mut roller = Roller::new(&path, || false);
     while roller.step(wall_micros(), Some(wall_micros())).unwrap() != RollupStep::Nothing {}
     let text = output(&path, "--since 2026-01-02T03:10:00Z --until 2026-01-02T03:20:00Z").await;
-    assert!(text.contains("--since 2026-01-02T03:00:00Z --until 2026-01-02T04:00:00Z"), "{text}");
+    assert!(joined(&text).contains("--since 2026-01-02T03:00:00Z --until 2026-01-02T04:00:00Z"), "{text}");
     // A loser of just now, whose race has not ended.
     let now = (wall_micros() - sample::STARTED_AT) / 1_000;
     store.write(&[attempt(sample::lost(now, 90_000))]).unwrap();
@@ -305,7 +309,10 @@ async fn only_what_was_asked_for() {
     assert_eq!(output(&path, "--json --until 2026-01-02").await.trim(), "[]");
     assert_eq!(objects(&path, "--min-samples 41").await.len(), 0);
     let text = output(&path, "--min-samples 41").await;
-    assert!(text.starts_with("120 attempts, 20") && text.contains("left out: 3 groups of fewer than 41."), "{text}");
+    assert!(
+        text.starts_with("120 attempts, 20") && joined(&text).contains("left out: 3 groups of fewer than 41."),
+        "{text}"
+    );
 }
 
 #[test]

@@ -22,9 +22,15 @@ async fn without_a_key_serve_says_what_it_looks_for_and_offers_a_race() {
         assert_eq!(placeholder, key == "dummy", "{}", ran.err);
         assert!(!ran.err.contains("HF_TOKEN") && !ran.err.contains("planted"), "{}", ran.err);
     }
-    let raced = empty().run(&["race", "Hello", "--no-store"]).await;
+    let setup = empty();
+    let raced = setup.run(&["race", "Hello"]).await;
     assert_eq!(raced.code, Some(0), "{}", raced.err);
-    assert!(raced.err.contains("these providers are simulated") && !raced.out.is_empty(), "{}", raced.err);
+    assert!(raced.err.contains("these providers are") && !raced.out.is_empty(), "{}", raced.err);
+    // Its history is that of the other commands here.
+    let stats = setup.run(&["stats"]).await;
+    assert!(stats.code == Some(0) && stats.out.contains("sim-quick/demo"), "{}{}", stats.out, stats.err);
+    let check = setup.run(&["check"]).await;
+    assert!(check.out.contains("no key of a provider is set") && !check.out.contains("no [models]"), "{}", check.out);
 }
 
 #[tokio::test]
@@ -32,7 +38,8 @@ async fn the_command_alone_serves_without_a_key_and_with_a_file() {
     // A model server may run on the machine of the test; then it is served, which is no failure.
     let setup = empty().env("OPENAI_API_KEY", "dummy").env("PHOTOFINISH_LISTEN", "127.0.0.1:0");
     let served = setup.serve_by(&[]).await;
-    assert!(served.process.log().contains("OPENAI_API_KEY holds a placeholder"), "{}", served.process.log());
+    let log = served.process.log();
+    assert!(log.contains("OPENAI_API_KEY holds a placeholder") && !log.contains("no [models]"), "{log}");
     let home = served.get("/", &[("accept", "text/html,*/*")]).await;
     assert!(
         home.body.contains("href=dashboard") && home.header("content-type").starts_with("text/html"),

@@ -10,7 +10,7 @@ use super::problem::{self, LocatedProblem, Problems};
 use super::raw::RawConfig;
 use super::reader::ReaderScope;
 use super::settings::usual_store;
-use super::{Config, ConfigSource, Fingerprint, Listen, resolve};
+use super::{Config, ConfigSource, Fingerprint, Keys, Listen, resolve};
 use photofinish_base::files::{self, FileFacts, FileLimits, FileStamp};
 
 /// Bytes of the largest config file.
@@ -69,6 +69,12 @@ pub fn load_text(text: &ConfigText, listen: Option<&Listen>, limits: FileLimits)
             let given = GivenSettings { listen, store: None, reads_catalogue: true, limits };
             let (mut config, holds_secrets) = read(text, path, &given, &env).map_err(LoadError::Problems)?;
             config.warnings.extend(open_config(path, facts).filter(|_| holds_secrets));
+            // A server without a key is asked for its models.
+            let asks = config.providers.values().any(|provider| matches!(provider.keys, Keys::NotConfigured));
+            if config.models.is_empty() && !asks {
+                let what = "no [models], and no key of a provider: apps have to name upstreams, as \"PROVIDER/MODEL\"";
+                config.warnings.push(what.to_owned());
+            }
             config.text = config.text.filter(|_| facts.is_regular);
             config
         }
@@ -207,7 +213,9 @@ fn read_once(
             // The message names TOML tokens, never the text. Display would quote the line, which may contain a key.
             let offset = error.span().map_or(0, |span| span.start);
             let known = problem::other_language(text).or_else(|| line_at(text, offset).and_then(problem::syntax));
-            let why = known.unwrap_or_else(|| error.message().to_owned());
+            let key = error.span().and_then(|span| text.get(span)).filter(|_| error.message() == "duplicate key");
+            let twice = key.map(|key| format!("\"{}\" stands here a second time: leave one out", problem::shown(key)));
+            let why = known.or(twice).unwrap_or_else(|| error.message().to_owned());
             return Err(Problems::new(file, text, vec![LocatedProblem::at(offset, format!("not TOML: {why}"))]));
         }
     };

@@ -139,7 +139,7 @@ pub fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: 
 }
 
 /// The models of `valid` most probably meant by `name`, at most `limit`: those that begin with it, then those that have its words, then
-/// those of its family, each the newest first by their versions; and else the most similar.
+/// those of its family that share most words with it, each the newest first by their versions; and else the most similar.
 pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: usize) -> Vec<String> {
     if name.chars().nth(NAME_MAX).is_some() {
         return Vec::new();
@@ -165,14 +165,19 @@ pub fn nearest_models<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
             () => None,
         }
     };
-    let mut ranked: Vec<(i32, Reverse<Vec<u64>>, usize, &str)> =
-        valid.iter().filter_map(|valid| Some((rank(valid)?, Reverse(version(valid)), valid.len(), *valid))).collect();
+    let shared = |valid: &str| {
+        let own = words(&valid.to_lowercase());
+        Reverse(wanted.iter().filter(|word| own.contains(word)).count())
+    };
+    let place = |valid: &str| Some((rank(valid)?, shared(valid)));
+    let mut ranked: Vec<((i32, Reverse<usize>), Reverse<Vec<u64>>, usize, &str)> =
+        valid.iter().filter_map(|valid| Some((place(valid)?, Reverse(version(valid)), valid.len(), *valid))).collect();
     ranked.sort();
     // A far relative is no help where a near one is known.
-    let best = ranked.first().map(|(rank, ..)| *rank);
-    ranked.retain(|(rank, ..)| Some(*rank) == best);
+    let best = ranked.first().map(|(place, ..)| *place);
+    ranked.retain(|(place, ..)| Some(*place) == best);
     match best {
-        Some(2) | None => nearest(name, valid, limit),
+        Some((2, _)) | None => nearest(name, valid, limit),
         Some(_) => ranked.into_iter().take(limit).map(|(.., valid)| valid.to_owned()).collect(),
     }
 }
@@ -349,6 +354,8 @@ mod tests {
             ("gemini", &["gemini-3.8-flash", "gemini-2.5-pro"]),
             ("qwen", &["qwen3.8-27b", "qwen3-32b"]),
             ("gpt-oss-120", &["gpt-oss-120b"]),
+            ("gpt-oss-12b", &["gpt-oss-120b"]),
+            ("claude-opus-4-9", &["claude-opus-4-1"]),
             ("GPT-5.4-mimi", &["gpt-5.4-mini"]),
             ("deepseak-v4-pro", &["deepseek-v4-pro"]),
             ("llama", &[]),

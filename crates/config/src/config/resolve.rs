@@ -64,11 +64,6 @@ pub(super) fn resolve(
         models = hosting.every_model(&raw.race);
         let served = catalogue.aliases().filter(|(_, name)| models.contains_key(*name));
         aliases = served.map(|(alias, name)| (alias.to_owned(), name.to_owned())).collect();
-        // A server without a key is asked for its models.
-        let asks = providers.values().flatten().any(|provider| matches!(provider.keys, super::Keys::NotConfigured));
-        if models.is_empty() && !asks {
-            scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
-        }
     }
     let workloads = raw.probes.workloads();
     let probes = raw.probes.resolve(scope, &models.keys().cloned().collect(), serves_catalogue);

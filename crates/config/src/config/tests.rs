@@ -10,8 +10,8 @@ use super::*;
 
 mod built_in;
 mod certificates;
-mod first_file;
 mod hosts;
+mod model_names;
 mod plans;
 mod problems;
 mod providers;

@@ -74,7 +74,7 @@ impl ReplayQuestion {
             let nearest = config.nearest_models(model);
             let hint =
                 if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
-            format!("the model \"{model}\" is not configured.{hint} `photofinish check` lists what there is.")
+            format!("the model \"{model}\" is not configured.{hint} `photofinish models` lists what there is.")
         })
     }
 

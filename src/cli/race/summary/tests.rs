@@ -17,7 +17,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
 
 #[test]
 fn one_race() {
-    let text = text(|out| write_one(&race(1), None, out));
+    let text = text(|out| write_one(&race(1), Some(100), out));
     assert_eq!(format!("\n{text}"), ONE, "\n{text}");
 }
 
@@ -68,7 +68,7 @@ fn a_winner_that_did_not_end_well_says_so() {
 #[test]
 fn many_races_count_their_losers() {
     let races: Vec<FinishedRace> = (0..25).map(race).collect();
-    let text = text(|out| write_many(&races, None, out));
+    let text = text(|out| write_many(&races, Some(100), out));
     let (figures, notes) = text.split_once("~ few samples").unwrap();
     assert_eq!(format!("\n{figures}"), MANY, "\n{text}");
     assert!(notes.contains("> cut before it came"), "{notes}");

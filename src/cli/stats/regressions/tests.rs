@@ -6,6 +6,7 @@ use clap::Parser as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cli::text::{joined, wrapped};
 use photofinish_base::clock::wall_micros;
 use photofinish_history::estimate::regression::{Finding, Shift};
 use photofinish_history::record::{AttemptRecord, IncidentRecord, sample};
@@ -58,7 +59,7 @@ fn answer(findings: Vec<Finding>, upstreams: usize) -> Regressions {
 fn quiet_when_there_is_nothing() {
     assert_eq!(
         text(&answer(Vec::new(), 5), None),
-        "No regressions: 5 upstreams, 1,234 attempts since 2026-01-02T03:00:00Z, against 8,901 in the same hours of the 7 \
+        "No regressions: 5 upstreams, 1,234 attempts since 2026-01-02T03:00:00Z, against\n8,901 in the same hours of the 7 \
          days before.\n"
     );
     assert_eq!(text(&answer(Vec::new(), 0), None), "Nothing to compare: no attempts since 2026-01-02T03:00:00Z.\n");
@@ -77,25 +78,23 @@ fn each_finding_is_a_line() {
         1,
     );
     let shown = text(&found, None);
-    let lines: Vec<&str> = shown.lines().collect();
     let name = "groq/llama\\u{1b}";
-    assert_eq!(
-        lines[..6],
-        [
-            format!("{name}: TTFT p50 100 ms → 205 ms (×2.05); p = 1.2e-5; 310 attempts, 2,170 before."),
-            format!(
-                "{name}: TTFT: at equal waiting times first tokens come 75 % less often (hazard ratio 0.25; the median is not \
-                 reached); p = 1.0e-3; 310 attempts, 2,170 before."
-            ),
-            format!("{name}: TPOT p50 20.0 ms → 30.1 ms (×1.50); p < 1e-9; 310 attempts, 2,170 before."),
-            format!("{name}: failures 1.2 % → 14.0 % (+12.8 points); p = 3.0e-4; 310 attempts, 2,170 before."),
-            String::new(),
-            "Compared: 1 upstream, 1,234 attempts since 2026-01-02T03:00:00Z, against 8,901 in the same hours of the 7 days \
-             before."
-                .to_owned(),
-        ]
-    );
-    assert!(lines.last().unwrap().starts_with("Hazard ratio: of attempts that have waited equally long"), "{shown}");
+    for line in [
+        format!("{name}: TTFT p50 100 ms → 205 ms (×2.05); p = 1.2e-5; 310 attempts, 2,170 before."),
+        format!(
+            "{name}: TTFT: at equal waiting times first tokens come 75 % less often (hazard ratio 0.25; the median is not \
+             reached); p = 1.0e-3; 310 attempts, 2,170 before."
+        ),
+        format!("{name}: TPOT p50 20.0 ms → 30.1 ms (×1.50); p < 1e-9; 310 attempts, 2,170 before."),
+        format!("{name}: failures 1.2 % → 14.0 % (+12.8 points); p = 3.0e-4; 310 attempts, 2,170 before."),
+        "Compared: 1 upstream, 1,234 attempts since 2026-01-02T03:00:00Z, against 8,901 in the same hours of the 7 days \
+         before."
+            .to_owned(),
+    ] {
+        let line = wrapped(&line, 80).join("\n") + "\n";
+        assert!(shown.contains(&line), "{line}: {shown}");
+    }
+    assert!(shown.contains("\nHazard ratio: of attempts that have waited equally long"), "{shown}");
     let shifted = answer(vec![Finding::Ttft { shift: Some(shift), hazard_ratio: 0.4, p_value: 0.000_012 }], 1);
     assert!(!text(&shifted, None).contains("azard"));
     let long = format!("provider/{}/end", "x".repeat(200));
@@ -109,7 +108,7 @@ fn each_finding_is_a_line() {
             "{fitting}"
         );
     }
-    assert!(text(&named, None).starts_with(&format!("{long}: TTFT p50")));
+    assert!(text(&named, None).starts_with(&format!("{long}:\nTTFT p50")));
 }
 
 /// An upstream that failed in one hour and not in the same of the day before, and one that has no day before.
@@ -131,11 +130,11 @@ async fn over_a_real_file() {
     store.write(&[Record::Incident(Box::new(incident))]).unwrap();
 
     let hour = "--since 2026-01-03T03:00:00Z --until 2026-01-03T04:00:00Z";
-    let shown = output(&path, hour);
+    let shown = joined(&output(&path, hour));
     assert!(shown.starts_with("groq/llama-70b: failures 0.0 % → 100.0 % (+100.0 points); p < 1e-9; "), "{shown}");
-    assert!(shown.contains("input classes: cerebras/llama-70b (30, 0 before).\n"), "{shown}");
+    assert!(shown.contains("input classes: cerebras/llama-70b (30, 0 before). "), "{shown}");
     assert!(shown.contains("since 2026-01-03T03:00:00Z and before 2026-01-03T04:00:00Z, against 100 in"), "{shown}");
-    let named = "Incident: groq/llama-70b: first tokens took 2.2 times as long from 2026-01-03 03:04 to 04:19 UTC.\n";
+    let named = "Incident: groq/llama-70b: first tokens took 2.2 times as long from 2026-01-03 03:04 to 04:19 UTC. ";
     assert!(shown.contains(named), "{shown}");
     let objects: Vec<Value> = serde_json::from_str(&output(&path, &format!("--json {hour}"))).unwrap();
     let mut object = objects[0].as_object().unwrap().clone();
@@ -153,7 +152,7 @@ async fn over_a_real_file() {
         csv.starts_with("upstream,figure,quantile,before_ms,") && csv.contains("\r\ngroq/llama-70b,failures,,,,,0.0,")
     );
     let elsewhere = format!("{hour} --provider mistral");
-    let nothing = "Nothing to compare: no attempts since 2026-01-03T03:00:00Z and before 2026-01-03T04:00:00Z, provider \
+    let nothing = "Nothing to compare: no attempts since 2026-01-03T03:00:00Z and before\n2026-01-03T04:00:00Z, provider \
                    mistral.\n";
     assert_eq!(
         (output(&path, &elsewhere).as_str(), output(&path, &format!("--json {elsewhere}")).as_str()),

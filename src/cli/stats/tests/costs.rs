@@ -12,7 +12,7 @@ async fn what_losers_cost_is_a_bound() {
     let found = objects(&path, "--by model").await;
     let names = ["cost_usd", "extra_cost_usd", "cost_basis"];
     assert_eq!(columns(&found, &names), [[&json!(0.0145), &json!(0.002), &json!("at_least")]]);
-    let text = output(&path, "--wide --by model").await;
+    let text = shown(&path, "--wide --by model", WIDE).await;
     assert!(text.contains("≥ $0.0145  ≥ $0.002000"), "{text}");
 }
 
@@ -36,7 +36,7 @@ async fn what_losers_cost_is_told_between_bounds_and_why_it_is_not() {
         let names = ["extra_cost_usd", "extra_cost_basis", "extra_cost_usd_min", "extra_cost_usd_max"];
         let (usd, basis, min, max) = cost;
         assert_eq!(columns(&found, &names), [[&json!(usd), &json!(basis.as_str()), &json!(min), &json!(max)]]);
-        let text = output(&path, "--wide --by model").await;
+        let text = shown(&path, "--wide --by model", WIDE).await;
         assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&cells.replace("  ", " ")), "{text}");
         let legend = text.replace('\n', " ");
         for reason in ["without a token count", "without a price"] {

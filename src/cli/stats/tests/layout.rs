@@ -7,7 +7,7 @@ use super::*;
 async fn six_lines_explain_the_wide_table() {
     let (_directory, path, _store) = store_with(forty_races()).await;
     for line in ["", "--by model", "--by hour,upstream --half-life 1h --strata input", FORTY_SECONDS] {
-        for width in [None, Some(160), Some(120)] {
+        for width in [WIDE, Some(160), Some(120)] {
             let text = shown(&path, &format!("--wide {line}"), width).await;
             let (_, notes) = text.rsplit_once("\n\n").unwrap();
             assert!(notes.lines().count() <= 6, "{line}: {notes}");
@@ -110,8 +110,9 @@ async fn plain_answers_have_a_time_to_all_of_them_and_no_ttft() {
 async fn plain_answers_beside_streams_stand_in_the_wide_table() {
     let (_directory, path, _store) = store_with([forty_races(), plain_races(40)].concat()).await;
     let text = output(&path, "").await;
-    assert!(text.contains("TTFT p50") && text.contains("more: --compare, --wide (has plain answers)"), "{text}");
-    let wide = output(&path, "--wide").await;
+    let has = "more: --compare, --wide (has plain answers)";
+    assert!(text.contains("TTFT p50") && joined(&text).contains(has), "{text}");
+    let wide = shown(&path, "--wide", WIDE).await;
     assert!(wide.contains("whole p50  whole p95  whole p99  whole n"), "{wide}");
     let csv = output(&path, "--csv").await;
     assert!(csv.lines().next().unwrap().contains(",whole_p50_ms,whole_p50_over_ms,whole_p95_ms,"), "{csv}");
@@ -135,7 +136,10 @@ async fn long_names_are_shortened_in_their_middle_and_stay_apart() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let names: Vec<&str> = text.lines().skip(1).take(2).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names[0] != names[1] && names.iter().all(|name| name.contains('…')), "{text}");
-    assert!(output(&path, "").await.contains("groq/meta-llama/llama-3.3-70b-instruct-turbo-preview  "));
+    assert!(
+        output(&path, "").await.contains("\n groq/meta-llama/llama-3.3-70b-instruct-turbo-preview\n"),
+        "whole in a pipe"
+    );
 }
 
 #[tokio::test]

@@ -264,7 +264,7 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ("users.a = {token=\"t\",keys={azure=\"k\"}}", "1:28: provider azure has no address", "a table [providers.azure]"),
     // syntax
     ("[race]\naudit = = 1\n[sever]", "2:9: not TOML: ", ""),
-    ("race.audit = 1\nrace.audit = 2", "2:6: not TOML: duplicate key", ""),
+    ("race.audit = 1\nrace.audit = 2", "2:6: not TOML: \"audit\" stands here a second time", "leave one out"),
     ("users.a.token = \"planted", "1:25: not TOML: ", ""),
     ("# mine\nmodels:\n  fast: {}\n", "2:8: not TOML: the file is YAML; write tables", "[models.fast]"),
     ("{\"models\": {}}", "1:1: not TOML: the file is JSON; write tables", "[models.fast]"),
