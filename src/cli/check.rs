@@ -271,7 +271,7 @@ mod tests {
         assert!(printed("short", 80).contains(short), "{}", printed("short", 80));
         let long = "long-name.".repeat(4);
         let below =
-            format!("  mine      on     unknown\n      https://{long}.example.com/v1, no key, through\n      proxy.");
+            format!("  mine      on     unknown\n      https://{long}.example.com/v1, no key,\n      through proxy.");
         assert!(printed(&long, 80).contains(&below), "{}", printed(&long, 80));
         // Wider than the terminal: on a line of its own, where it can be copied.
         let own = format!("\n      https://{long}.example.com/v1,\n");

@@ -83,7 +83,7 @@ enum Command {
     /// `drain`, then the rows are flushed; a second signal ends it at once. It takes the sockets that systemd passes instead of
     /// opening its own.
     Serve(serve::ServeOptions),
-    /// Read the configuration and print what is on, off and wrong.
+    /// Read the configuration and print what is on, off and wrong, and where the database is.
     ///
     /// The exit code is 2 for an unusable configuration, and 1 for an unusable database: another program's, a damaged one,
     /// or one of a version that `serve` does not upgrade. With --live it is also 1 if an upstream that is on does not
@@ -334,16 +334,17 @@ fn consent() -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Lines of the log would break its picture or its table.
+fn shows_failures(command: &Command) -> bool {
+    match command {
+        Command::Race(_) | Command::Bench(_) | Command::Probe(_) => true,
+        Command::Check(options) => options.live,
+        _ => false,
+    }
+}
+
 async fn with_config(command: Command, config: Config) -> anyhow::Result<ExitCode> {
-    // Lines of the log would break the picture, which shows failures itself.
-    let quiet = matches!(
-        command,
-        Command::Race(_)
-            | Command::Bench(_)
-            | Command::Probe(_)
-            | Command::Check(check::CheckOptions { live: true, .. })
-    );
-    telemetry::start(if quiet { LevelFilter::ERROR } else { telemetry::DEFAULT }, config.server.log);
+    telemetry::start(if shows_failures(&command) { LevelFilter::ERROR } else { telemetry::DEFAULT }, config.server.log);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
     match command {
         Command::Serve(options) => {

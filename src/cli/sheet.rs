@@ -40,7 +40,7 @@ impl Sheet {
         self.rows.iter().flatten().any(|cell| cell.text.contains(mark))
     }
 
-    /// In lines of at most `width` columns, or of a pipe.
+    /// In lines of at most as many columns as the terminal has, or of a pipe.
     pub fn write(mut self, terminal: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
         let width = room(terminal);
         let figures: Vec<usize> = (self.names..self.heads.len()).collect();

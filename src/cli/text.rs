@@ -104,7 +104,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// The same, but a longer word is cut.
 pub fn cut_and_wrapped(text: &str, width: usize) -> Vec<String> {
-    wrapped(&text.split(' ').map(|word| fitted(word, width)).collect::<Vec<_>>().join(" "), width)
+    wrapped(&text.split_whitespace().map(|word| fitted(word, width)).collect::<Vec<_>>().join(" "), width)
 }
 
 /// The same as `wrapped` with `indent` in front of all lines but the first.

@@ -3,7 +3,7 @@
 
 use super::board::{BoardAttempt, BoardLine, DrawnState, RaceBoard};
 use crate::cli::screen::ScreenSettings;
-use crate::cli::text::{clean, columns, fitted, millis, padded, painted};
+use crate::cli::text::{clean, columns, fitted, millis, padded, painted, shortened};
 
 /// The axis of a running race grows in these steps, times a power of ten, so that it seldom jumps; microseconds.
 const STEPS: [i64; 3] = [10_000, 20_000, 50_000];
@@ -50,10 +50,12 @@ pub fn draw(board: &RaceBoard, screen: ScreenSettings, now_us: i64) -> Vec<Strin
     let layout = Layout::new(&shown, &statuses, width);
     let bar = |line: &&BoardLine| line.run.as_ref().map(|run| bar(run, axis_us, now_us, layout.bar));
     let bars: Vec<String> = shown.iter().map(|line| bar(line).unwrap_or_default()).collect();
-    let line = |((line, bar), status): ((&&BoardLine, &String), &String)| {
-        layout.line(&line.upstream, bar, status, colour(line, board).filter(|_| screen.colour))
+    let names: Vec<String> = shown.iter().map(|line| clean(&line.upstream)).collect();
+    let names = shortened(&names, layout.name);
+    let line = |(((line, name), bar), status): (((&&BoardLine, &String), &String), &String)| {
+        layout.line(name, bar, status, colour(line, board).filter(|_| screen.colour))
     };
-    let mut lines: Vec<String> = shown.iter().zip(&bars).zip(&statuses).map(line).collect();
+    let mut lines: Vec<String> = shown.iter().zip(&names).zip(&bars).zip(&statuses).map(line).collect();
     let left_out = board.lines.len() - shown.len();
     if left_out > 0 {
         lines.push(fitted(&format!("… and {left_out} more"), width));
@@ -190,7 +192,7 @@ impl Layout {
     }
 
     fn line(&self, name: &str, bar: &str, status: &str, colour: Option<&str>) -> String {
-        let name = padded(&fitted(&clean(name), self.name), self.name);
+        let name = padded(name, self.name);
         let status = fitted(&clean(status), self.status);
         let bar = if self.bar > 0 { padded(bar, self.bar) + BETWEEN } else { String::new() };
         let text = format!("{name}{BETWEEN}{bar}{status}");

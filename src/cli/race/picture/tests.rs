@@ -91,6 +91,21 @@ fn nothing_is_wider_or_higher_than_the_screen() {
 }
 
 #[test]
+fn long_names_stay_apart() {
+    for same in [["vendor-a", "vendor-b", "vendor-c", "vendor-d"], ["m", "m-mini", "m-2026-05", "m-2026-11"]] {
+        let named = |end: &str| match end.starts_with('v') {
+            true => format!("openrouter/{end}/a-model-with-a-long-name-of-its-own"),
+            false => format!("openrouter/a-vendor-with-a-long-name-of-its-own/{end}"),
+        };
+        let board = RaceBoard::new(same.map(named));
+        let text = drawn(&board, ScreenSettings { width: 80, ..SCREEN }, 1_000);
+        let names: std::collections::BTreeSet<&str> =
+            text.lines().take(4).filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.len() == 4 && names.iter().all(|name| name.contains('…')), "{text}");
+    }
+}
+
+#[test]
 fn a_name_cannot_move_the_cursor() {
     let board = RaceBoard::new(["a/\x1b[2Jx".to_owned()]);
     assert!(!drawn(&board, SCREEN, 0).contains('\x1b'));
