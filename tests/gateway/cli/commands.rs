@@ -47,7 +47,7 @@ async fn init_writes_what_check_accepts() {
     let ran = setup.run(&["init", "--config", "first.toml"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
     assert!(ran.out.contains("\"gpt-oss-120b\": groq/openai/gpt-oss-120b, cerebras/gpt-oss-120b"), "{}", ran.out);
-    assert!(ran.out.contains("photofinish check --live --config first.toml "), "{}", ran.out);
+    assert!(ran.out.contains("photofinish check --live --config first.toml"), "{}", ran.out);
     let written = std::fs::read_to_string(setup.path("first.toml")).unwrap();
     assert!(written.lines().count() <= 40 && !written.contains("planted"), "{written}");
     let check = setup.run(&["check", "--config", "first.toml"]).await;
